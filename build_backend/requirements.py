@@ -1,0 +1,31 @@
+"""Prints requirements of this project, one a line, for ``pip install --requirement``.
+
+``requirements.py EXTRA...`` prints the package's own and those of the extras named.
+``requirements.py --build`` prints what a build without isolation needs on this machine; it has to
+run under a Python that holds scikit-build-core, and ``--build-system`` prints how to get there.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+
+
+def _requirements(arguments: list[str]) -> list[str]:
+    if arguments == ["--build"]:
+        import planq_build
+
+        return planq_build.get_requires_for_build_wheel()
+    table = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
+    if arguments == ["--build-system"]:
+        return list(table["build-system"]["requires"])
+    project = table["project"]
+    extras = project["optional-dependencies"]
+    return [*project["dependencies"], *(line for name in arguments for line in extras[name])]
+
+
+if __name__ == "__main__":
+    print("\n".join(_requirements(sys.argv[1:])))

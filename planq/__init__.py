@@ -1,0 +1,88 @@
+"""planq: quantization operators that say what they will do before they do it.
+
+Every operation is used the same way: build a descriptor, ``Plan.select`` a kernel for a stream, ask
+``can_implement``, ``workspace_size`` and ``precision_guarantee``, then ``run``.
+"""
+
+from planq import _verbose
+from planq._core import WORKSPACE_ALIGNMENT, Launch
+from planq.descriptor import Descriptor, OperandSpec
+from planq.dtypes import (
+    Backend,
+    Determinism,
+    DType,
+    MathPrecision,
+    Mode,
+    NibbleOrder,
+    NonFinite,
+    Quotient,
+    Rounding,
+)
+from planq.errors import (
+    ArgumentError,
+    CudaError,
+    DescriptorError,
+    NoKernelError,
+    PlanMismatchError,
+    PlanqError,
+    StreamError,
+    WorkspaceError,
+)
+from planq.guarantee import PrecisionGuarantee
+from planq.ops import affine
+from planq.ops.affine import *
+from planq.plan import Plan, Status
+from planq.preference import PlanPreference
+from planq.registry import BuildInfo, KernelInfo, OperatorInfo, build_info, devices, operators
+from planq.scope import Scope
+from planq.selection import Candidate, DeviceFacts, Selection, explain
+from planq.stream import HOST, cuda_stream, host_stream
+
+__version__ = build_info().version
+
+__all__ = [
+    "HOST",
+    "WORKSPACE_ALIGNMENT",
+    "ArgumentError",
+    "Backend",
+    "BuildInfo",
+    "Candidate",
+    "CudaError",
+    "DType",
+    "Descriptor",
+    "DescriptorError",
+    "Determinism",
+    "DeviceFacts",
+    "KernelInfo",
+    "Launch",
+    "MathPrecision",
+    "Mode",
+    "NibbleOrder",
+    "NoKernelError",
+    "NonFinite",
+    "OperandSpec",
+    "OperatorInfo",
+    "Plan",
+    "PlanMismatchError",
+    "PlanPreference",
+    "PlanqError",
+    "PrecisionGuarantee",
+    "Quotient",
+    "Rounding",
+    "Scope",
+    "Selection",
+    "Status",
+    "StreamError",
+    "WorkspaceError",
+    "__version__",
+    "build_info",
+    "cuda_stream",
+    "devices",
+    "explain",
+    "host_stream",
+    "operators",
+]
+# A family lists its own names, so a new operator changes nothing here.
+__all__ += affine.__all__
+
+_verbose.install()

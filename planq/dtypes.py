@@ -1,0 +1,160 @@
+"""Element types and the closed vocabularies that descriptors are written in.
+
+Every member's value is its lower-case name: the form that JSON, messages and the native layer use.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final, TypeAlias
+
+from planq.errors import DescriptorError
+
+
+class DType(enum.StrEnum):
+    """An element type.
+
+    ``INT4`` and ``UINT4`` are stored two codes a byte; descriptors speak of logical elements.
+    """
+
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    INT4 = "int4"
+    UINT4 = "uint4"
+    INT32 = "int32"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E5M2 = "float8_e5m2"
+
+    @classmethod
+    def parse(cls, value: object, field: str = "dtype") -> DType:
+        """Reads a member, its name, a ``torch.dtype`` or a NumPy / ml_dtypes dtype.
+
+        Args:
+            value: What names the type.
+            field: The descriptor field that a fault is reported under.
+
+        Raises:
+            DescriptorError: The value names no type that planq knows.
+        """
+        if isinstance(value, cls):
+            return value
+        found = _BY_NAME.get(_dtype_name(value))
+        if found is None:
+            raise DescriptorError(field, f"expected a dtype that planq knows, got {value!r}")
+        return found
+
+
+DTypeLike: TypeAlias = Any
+"""What a dtype field takes: a member of DType, its name, a torch or a NumPy / ml_dtypes dtype. Once
+the descriptor is made, the attribute holds the member."""
+
+_BY_NAME: Final = {member.value: member for member in DType}
+
+
+def _dtype_name(value: object) -> str:
+    """The plain name behind ``"int8"``, ``torch.int8``, ``np.int8`` or ``np.dtype("int8")``."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, type):
+        return value.__name__
+    name = getattr(value, "name", None)
+    if isinstance(name, str):
+        return name
+    return str(value).removeprefix("torch.")
+
+
+class Mode(enum.StrEnum):
+    """Whether a zero point exists. ``SYMMETRIC``: none, and no ``zero_point`` operand."""
+
+    SYMMETRIC = "symmetric"
+    ASYMMETRIC = "asymmetric"
+
+
+class Quotient(enum.StrEnum):
+    """How an element is divided by its scale; codes near ties follow it.
+
+    ``DIVIDE``: one true IEEE division ``fl(x / s)`` (torch quantize, torchao, ONNX).
+    ``RECIPROCAL``: ``fl(x * fl(1 / s))`` (torch fake-quantize, baracuda).
+    ``RATIO``: ``fl(x * fl(q_max / max|x|))``, symmetric only (bitsandbytes and vLLM int8).
+    """
+
+    DIVIDE = "divide"
+    RECIPROCAL = "reciprocal"
+    RATIO = "ratio"
+
+
+class NonFinite(enum.StrEnum):
+    """What a segment with a NaN or an infinity becomes.
+
+    ``PROPAGATE``: scale NaN, zero point 0, integer codes 0, fp8 codes NaN: it dequantizes to NaN.
+    ``SATURATE``: the range is that of the finite elements; +Inf takes q_max, -Inf q_min, NaN the
+    zero point.
+    """
+
+    PROPAGATE = "propagate"
+    SATURATE = "saturate"
+
+
+class NibbleOrder(enum.StrEnum):
+    """Which nibble the first of two 4-bit codes takes.
+
+    ``LOW_FIRST``: torch, CUTLASS. ``HIGH_FIRST``: bitsandbytes, DeepSpeed.
+    """
+
+    LOW_FIRST = "low_first"
+    HIGH_FIRST = "high_first"
+
+
+class Rounding(enum.StrEnum):
+    """How a real value becomes a code."""
+
+    NEAREST_EVEN = "nearest_even"
+    NONE = "none"
+
+
+class Backend(enum.StrEnum):
+    """Where kernels run."""
+
+    HOST = "host"
+    CUDA = "cuda"
+
+
+class MathPrecision(enum.StrEnum):
+    """What the multiplications and divisions of a kernel are done in."""
+
+    F32 = "f32"
+    F64 = "f64"
+    INT32 = "int32"
+    NONE = "none"
+
+
+class Determinism(enum.IntEnum):
+    """How far equal inputs give equal bits; each rung includes the ones below it.
+
+    ``BIT_EXACT`` is the host backend's bits on every GPU, launch shape, thread count and batch.
+    """
+
+    NOT_GUARANTEED = 0
+    RUN_TO_RUN = 1
+    GPU_TO_GPU = 2
+    BIT_EXACT = 3
+
+
+def parse_member(vocabulary: type[Any], value: object, field: str) -> Any:
+    """Reads a member of a vocabulary from itself or its name.
+
+    Raises:
+        DescriptorError: The value is neither.
+    """
+    if isinstance(value, vocabulary):
+        return value
+    if isinstance(value, str):
+        for member in vocabulary:
+            if member.name == value.upper():
+                return member
+    names = ", ".join(member.name for member in vocabulary)
+    raise DescriptorError(field, f"expected {vocabulary.__name__} ({names}), got {value!r}")

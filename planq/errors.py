@@ -1,0 +1,91 @@
+"""Every error that planq raises, with what a program may want to read from it.
+
+A message says which thing, what was expected, what came and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from planq.selection import Selection
+
+
+class PlanqError(Exception):
+    """Base of all errors of planq; ``code`` is stable and meant for programs."""
+
+    code: ClassVar[str] = "planq"
+
+
+class DescriptorError(PlanqError, ValueError):
+    """A descriptor asks for something that has no meaning. ``field`` names where."""
+
+    code = "descriptor"
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class NoKernelError(PlanqError, NotImplementedError):
+    """No row of the registry takes the descriptor under the preference.
+
+    ``selection`` says of every row why not; the message prints the same table.
+    """
+
+    code = "no_kernel"
+
+    def __init__(self, selection: Selection, message: str) -> None:
+        super().__init__(f"{message}\n{selection}")
+        self.selection = selection
+
+
+class ArgumentError(PlanqError, ValueError):
+    """An operand is not what the plan was made for. Nothing was launched or written."""
+
+    code = "argument"
+
+    def __init__(self, operand: str, expected: str, actual: str, advice: str = "") -> None:
+        tail = f"; {advice}" if advice else ""
+        super().__init__(f"{operand}: expected {expected}, got {actual}{tail}")
+        self.operand = operand
+        self.expected = expected
+        self.actual = actual
+
+
+class WorkspaceError(PlanqError, ValueError):
+    """The workspace is missing, too small, misaligned or elsewhere. Sizes are in bytes."""
+
+    code = "workspace"
+
+    def __init__(self, needed: int, got: int, alignment: int, problem: str) -> None:
+        super().__init__(
+            f"workspace: expected at least {needed} bytes aligned to {alignment}, "
+            f"got {got} bytes; {problem}"
+        )
+        self.needed = needed
+        self.got = got
+        self.alignment = alignment
+
+
+class StreamError(PlanqError, ValueError):
+    """The stream is none, or belongs to another device than the plan."""
+
+    code = "stream"
+
+
+class PlanMismatchError(PlanqError, RuntimeError):
+    """A stored plan is not what this build selects now."""
+
+    code = "plan_mismatch"
+
+
+class CudaError(PlanqError, RuntimeError):
+    """The CUDA runtime refused. ``cuda_code`` and ``cuda_name`` are its own."""
+
+    code = "cuda"
+
+    def __init__(self, cuda_code: int, cuda_name: str, text: str, what: str) -> None:
+        super().__init__(f"{what}: {cuda_name} ({cuda_code}): {text}")
+        self.cuda_code = cuda_code
+        self.cuda_name = cuda_name

@@ -1,0 +1,1 @@
+"""Descriptors and args of the operators, one module per family."""

@@ -1,0 +1,211 @@
+"""Plans: an operation, the kernel that runs it, and everything it promises beforehand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+from planq import _core, _verbose
+from planq.descriptor import Descriptor
+from planq.errors import ArgumentError, DescriptorError, NoKernelError, PlanMismatchError
+from planq.guarantee import PrecisionGuarantee
+from planq.preference import PlanPreference
+from planq.registry import build_info, classes_of
+from planq.selection import Candidate, DeviceFacts, Selection, explain
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The answer of :meth:`Plan.can_implement`: truthy, or falsy with the reason.
+
+    Attributes:
+        reason: The message that ``run`` would raise; empty when truthy.
+        operand: Which operand is refused; None when truthy.
+    """
+
+    reason: str = ""
+    operand: str | None = None
+
+    def __bool__(self) -> bool:
+        return not self.reason
+
+
+class Plan(_core.PlanBase):
+    """A selected kernel for one descriptor on one device. Immutable, and safe to share by threads.
+
+    Made by :meth:`select`. ``run(stream, workspace, args)`` validates the operands and enqueues the
+    operation: it allocates nothing, waits for nothing and reads nothing back, so it can be captured
+    in a CUDA graph. The stream is any stream of the plan's device; a host stream has finished when
+    ``run`` returns. The workspace is None when :meth:`workspace_size` is 0, else a byte tensor or
+    ``(pointer, bytes)`` on the plan's device, aligned to ``planq.WORKSPACE_ALIGNMENT``; what it
+    holds means nothing before or after.
+
+    Raises (from ``run``):
+        ArgumentError: An operand is not what the descriptor says; nothing was launched.
+        WorkspaceError: The workspace is missing, too small, misaligned or elsewhere.
+        StreamError: The stream is none, or another device's.
+        CudaError: The launch failed.
+    """
+
+    __slots__ = ("_candidate", "_descriptor", "_preference")
+
+    _candidate: Candidate
+    _descriptor: Descriptor
+    _preference: PlanPreference
+
+    def __init__(self, stream: object, desc: Descriptor, pref: PlanPreference) -> None:
+        classes = classes_of(desc.operator)
+        if type(self) is not classes.plan:
+            raise DescriptorError(
+                "op", f"{type(self).__name__} cannot plan {desc.operator}; use Plan.select"
+            )
+        try:
+            super().__init__(desc._native, pref._native(), stream, classes.args)
+        except _core.NoKernel:
+            raise _no_kernel(stream, desc, pref) from None
+        object.__setattr__(self, "_descriptor", desc)
+        object.__setattr__(self, "_preference", pref)
+
+    @classmethod
+    def select(cls, stream: object, desc: Descriptor, pref: PlanPreference | None = None) -> Self:
+        """Chooses and prepares the kernel for a descriptor.
+
+        A pure function of the descriptor, the preference, the stream's device and this build. What
+        is costly happens here: attributes, module load, launch geometry.
+
+        Args:
+            stream: ``planq.HOST``, a host stream, or any CUDA stream object; only its device
+                matters.
+            desc: What to compute.
+            pref: What to insist on.
+
+        Returns:
+            A plan of the operator's own class.
+
+        Raises:
+            NoKernelError: No row qualifies; the message says of each why.
+            StreamError: The stream is none.
+            DescriptorError: The descriptor is another operator's than this class plans.
+        """
+        if not isinstance(desc, Descriptor):
+            raise DescriptorError("desc", f"expected a descriptor, got {type(desc).__name__}")
+        preference = pref if pref is not None else PlanPreference()
+        if not isinstance(preference, PlanPreference):
+            raise DescriptorError("pref", f"expected a PlanPreference, got {preference!r}")
+        found = classes_of(desc.operator).plan
+        plan = (found if issubclass(found, cls) else cls)(stream, desc, preference)
+        _verbose.log_select(plan)
+        return plan
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("plans are immutable")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.sku} on {self.device.name}>"
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """What the plan computes."""
+        return self._descriptor
+
+    @property
+    def preference(self) -> PlanPreference:
+        """What the selection insisted on."""
+        return self._preference
+
+    @property
+    def device(self) -> DeviceFacts:
+        """The facts of the device that the plan is for."""
+        return DeviceFacts._of(self._device)
+
+    def can_implement(self, args: object) -> Status:
+        """Whether ``run`` would take these operands: the same checks, answered instead of raised.
+
+        Returns:
+            A truthy status, or a falsy one with ``.reason`` and ``.operand``.
+        """
+        error: ArgumentError | None = self._check(args)
+        return Status() if error is None else Status(str(error), error.operand)
+
+    def precision_guarantee(self) -> PrecisionGuarantee:
+        """What the chosen kernel promises about its bits."""
+        return self._chosen().guarantee
+
+    def bind(self, workspace: object, args: object) -> _core.Launch:
+        """Validates operands and workspace once and keeps them; ``launch(stream)`` is one call.
+
+        Raises:
+            ArgumentError: An operand is not what the descriptor says.
+            WorkspaceError: The workspace is missing, too small, misaligned or elsewhere.
+        """
+        launch: _core.Launch = self._bind(workspace, args)
+        return launch
+
+    def explain(self) -> Selection:
+        """Every row of the operator with the reason why it was or was not chosen."""
+        return explain(self._descriptor, self._preference, self.device)
+
+    def _chosen(self) -> Candidate:
+        try:
+            return self._candidate
+        except AttributeError:
+            chosen = self.explain().chosen
+            assert chosen is not None
+            object.__setattr__(self, "_candidate", chosen)
+            return chosen
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values: what :meth:`from_json` compares."""
+        return {
+            "descriptor": self._descriptor.to_dict(),
+            "preference": self._preference.to_dict(),
+            "sku": self.sku,
+            "revision": self.revision,
+            "guarantee": self.precision_guarantee().to_dict(),
+            "build_id": build_info().build_id,
+        }
+
+    def to_json(self) -> str:
+        """The plan as JSON text, for an audit or another process."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, stream: object, text: str) -> Self:
+        """Selects again what :meth:`to_json` recorded.
+
+        Raises:
+            PlanMismatchError: The text is no plan, or this build and device select or promise
+                something else; the message lists every difference.
+            DescriptorError: The recorded descriptor has no meaning in this build.
+        """
+        try:
+            stored = json.loads(text)
+            desc = Descriptor.from_dict(stored["descriptor"])
+            pref = PlanPreference.from_dict(stored["preference"])
+        except DescriptorError:
+            raise
+        except (ValueError, TypeError, KeyError) as error:
+            raise PlanMismatchError(f"not a stored plan: {error!r}") from None
+        try:
+            plan = cls.select(stream, desc, pref)
+        except NoKernelError as error:
+            raise PlanMismatchError(f"this build selects no row: {error}") from None
+        current = plan.to_dict()
+        changed = [
+            f"{key}: stored {stored.get(key)!r}, now {current.get(key)!r}"
+            for key in sorted(stored.keys() | current.keys())
+            if stored.get(key) != current.get(key)
+        ]
+        if changed:
+            raise PlanMismatchError("the plan differs from the stored one\n" + "\n".join(changed))
+        return plan
+
+
+def _no_kernel(stream: object, desc: Descriptor, pref: PlanPreference) -> NoKernelError:
+    selection = explain(desc, pref, stream)
+    known = {row.sku for row in selection.candidates}
+    if pref.sku is not None and pref.sku not in known:
+        return NoKernelError(selection, f"no row of {desc.operator} is called {pref.sku!r}")
+    return NoKernelError(selection, f"no row of {desc.operator} takes this descriptor")

@@ -1,0 +1,66 @@
+"""What a caller insists on when a plan is selected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from planq import _core
+from planq.dtypes import Backend, Determinism, parse_member
+from planq.errors import DescriptorError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPreference:
+    """Each field that is set removes candidates; none of them is a hint.
+
+    Attributes:
+        determinism: The lowest rung that a row may guarantee.
+        batch_invariant: Only rows whose result does not depend on the rows beside them.
+        max_ulp: Only rows that guarantee at most this error against the host backend.
+        max_workspace_bytes: Only rows that need at most this much workspace, in bytes.
+        backend: Only rows of this backend; None leaves it to the stream.
+        sku: Exactly this row; an unknown or rejected one is a ``NoKernelError``.
+
+    Raises:
+        DescriptorError: A field holds what it cannot mean.
+    """
+
+    determinism: Determinism = Determinism.RUN_TO_RUN
+    batch_invariant: bool = False
+    max_ulp: int | None = None
+    max_workspace_bytes: int | None = None
+    backend: Backend | None = None
+    sku: str | None = None
+
+    def __post_init__(self) -> None:
+        rung = parse_member(Determinism, self.determinism, "determinism")
+        object.__setattr__(self, "determinism", rung)
+        if self.backend is not None:
+            object.__setattr__(self, "backend", parse_member(Backend, self.backend, "backend"))
+        for field in ("max_ulp", "max_workspace_bytes"):
+            limit = getattr(self, field)
+            if limit is not None and (not isinstance(limit, int) or not 0 <= limit < 2**63):
+                raise DescriptorError(field, f"expected an integer of at least 0, got {limit!r}")
+        if self.sku is not None and not isinstance(self.sku, str):
+            raise DescriptorError("sku", f"expected the name of a row, got {self.sku!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The preference as plain JSON values."""
+        return {
+            "determinism": self.determinism.name.lower(),
+            "batch_invariant": self.batch_invariant,
+            "max_ulp": self.max_ulp,
+            "max_workspace_bytes": self.max_workspace_bytes,
+            "backend": None if self.backend is None else self.backend.value,
+            "sku": self.sku,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> PlanPreference:
+        """Reads what :meth:`to_dict` writes."""
+        return cls(**values)
+
+    def _native(self) -> _core.Preference:
+        values = self.to_dict()
+        return _core.Preference(*values.values())

@@ -1,0 +1,96 @@
+"""Which elements of a tensor share one scale."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from planq.errors import DescriptorError
+
+
+def _integer(value: Any, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise DescriptorError("scope", f"expected an integer {what}, got {value!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The segments of a tensor: made by the four constructors below.
+
+    The parameters (scale, zero point) of a tensor of shape ``shape`` have the shape
+
+    ========================  ======================================================
+    ``tensor()``              ``(1,)``
+    ``channel(axis)``         ``(shape[axis],)``
+    ``token()``               ``shape[:-1]``
+    ``group(size, axis)``     ``shape`` with that axis divided by size, rounded up
+    ========================  ======================================================
+
+    Negative axes count from the last; a descriptor normalises them.
+    """
+
+    kind: str
+    axis: int = 0
+    size: int = 0
+
+    @classmethod
+    def tensor(cls) -> Scope:
+        """One segment: the whole tensor."""
+        return cls("tensor")
+
+    @classmethod
+    def channel(cls, axis: int) -> Scope:
+        """One segment per index of an axis."""
+        return cls("channel", _integer(axis, "axis"))
+
+    @classmethod
+    def token(cls) -> Scope:
+        """One segment per row: all axes but the last are kept."""
+        return cls("token")
+
+    @classmethod
+    def group(cls, size: int, axis: int = -1) -> Scope:
+        """Segments of ``size`` consecutive elements along an axis; the last may be shorter."""
+        return cls("group", _integer(axis, "axis"), _integer(size, "size"))
+
+    def __str__(self) -> str:
+        arguments = {"channel": f"{self.axis}", "group": f"{self.size}, axis={self.axis}"}
+        return f"{self.kind}({arguments.get(self.kind, '')})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scope as plain JSON values; only what its kind has."""
+        values: dict[str, Any] = {"kind": self.kind}
+        if self.kind in ("channel", "group"):
+            values["axis"] = self.axis
+        if self.kind == "group":
+            values["size"] = self.size
+        return values
+
+    @classmethod
+    def parse(cls, value: object) -> Scope:
+        """Reads a scope from itself or from what :meth:`to_dict` writes.
+
+        Raises:
+            DescriptorError: The value is neither.
+        """
+        if isinstance(value, cls) and value.kind in _CONSTRUCTORS:
+            return value
+        if isinstance(value, dict) and value.get("kind") in _CONSTRUCTORS:
+            arguments = {key: item for key, item in value.items() if key != "kind"}
+            try:
+                return _CONSTRUCTORS[value["kind"]](**arguments)
+            except TypeError as error:
+                raise DescriptorError("scope", str(error)) from None
+        raise DescriptorError("scope", f"expected a planq.Scope, got {value!r}")
+
+
+_CONSTRUCTORS: Final[dict[str, Callable[..., Scope]]] = {
+    "tensor": Scope.tensor,
+    "channel": Scope.channel,
+    "token": Scope.token,
+    "group": Scope.group,
+}

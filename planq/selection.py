@@ -1,0 +1,185 @@
+"""Why a row was chosen, and why every other was not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from planq import _core
+from planq.errors import DescriptorError
+from planq.guarantee import PrecisionGuarantee
+from planq.preference import PlanPreference
+
+if TYPE_CHECKING:
+    from planq.descriptor import Descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What selection knows of a device: plain numbers, so any GPU can be asked about anywhere.
+
+    Attributes:
+        backend: ``"host"`` or ``"cuda"``.
+        arch: Compute capability times ten (90 for 9.0); 0 on the host.
+        shared_memory_per_block: Opt-in maximum, in bytes.
+    """
+
+    name: str
+    backend: str = "cuda"
+    index: int = 0
+    arch: int = 0
+    multiprocessors: int = 0
+    shared_memory_per_block: int = 0
+    l2_bytes: int = 0
+
+    @classmethod
+    def _of(cls, native: _core.Device) -> DeviceFacts:
+        return cls(
+            native.name,
+            native.backend,
+            native.index,
+            native.arch,
+            native.multiprocessors,
+            native.shared_memory_per_block,
+            native.l2_bytes,
+        )
+
+    def _to_native(self) -> _core.Device:
+        return _core.Device(
+            self.backend,
+            self.index,
+            self.arch,
+            self.multiprocessors,
+            self.shared_memory_per_block,
+            self.l2_bytes,
+            self.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row of the registry in a selection.
+
+    Attributes:
+        reason: Why the row was rejected; empty for the chosen row and for accepted rows that a
+            better-ranked one beat.
+        reason_kind: What kind of reason: ``"dtype"``, ``"scope"``, ``"shape"``, ``"preference"`` …
+        workspace: Bytes that the row would need, where it takes the descriptor.
+    """
+
+    sku: str
+    revision: int
+    backend: str
+    rank: int
+    chosen: bool
+    reason: str
+    reason_kind: str
+    guarantee: PrecisionGuarantee
+    workspace: int
+
+    @property
+    def verdict(self) -> str:
+        """``chosen``, ``outranked`` or the reason."""
+        if self.chosen:
+            return "chosen"
+        return self.reason or "accepted, but a row above it is preferred"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The candidate as plain JSON values."""
+        return {
+            "sku": self.sku,
+            "revision": self.revision,
+            "backend": self.backend,
+            "rank": self.rank,
+            "chosen": self.chosen,
+            "reason": self.reason,
+            "reason_kind": self.reason_kind,
+            "guarantee": self.guarantee.to_dict(),
+            "workspace": self.workspace,
+        }
+
+
+# Rows that were written for something else altogether: counted in the table, not listed.
+_COUNTED: Final = ("backend", "dtype", "scope")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All rows of an operator, in order of preference, with what became of each."""
+
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The row that runs, or None."""
+        return next((row for row in self.candidates if row.chosen), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The selection as plain JSON values."""
+        return {"candidates": [row.to_dict() for row in self.candidates]}
+
+    def __str__(self) -> str:
+        listed = [row for row in self.candidates if row.reason_kind not in _COUNTED]
+        width = max((len(row.sku) for row in listed), default=3)
+        lines = [f"{'sku':<{width}}  rank  workspace  verdict"]
+        for row in listed:
+            lines.append(f"{row.sku:<{width}}  {row.rank:>4}  {row.workspace:>9}  {row.verdict}")
+        counts = Counter(row.reason_kind for row in self.candidates if row not in listed)
+        for kind, count in sorted(counts.items()):
+            lines.append(f"... and {count} rows for another {kind}")
+        return "\n".join(lines)
+
+
+def _device(device: DeviceFacts | str | object) -> _core.Device:
+    """The facts behind a name, a DeviceFacts or a stream."""
+    if isinstance(device, DeviceFacts):
+        return device._to_native()
+    if not isinstance(device, str):
+        return _core.stream_device(device)
+    if device == "host":
+        return _core.host_device()
+    modelled = _core.modelled_device(device)
+    if modelled is not None:
+        return modelled
+    present: _core.Device
+    for present in _core.devices():
+        if device == f"cuda:{present.index}":
+            return present
+    raise DescriptorError("device", f"expected host, sm_80, sm_90 or a CUDA device, got {device!r}")
+
+
+def explain(
+    desc: Descriptor,
+    pref: PlanPreference | None = None,
+    device: DeviceFacts | str | object = "host",
+) -> Selection:
+    """Runs selection alone, for any device, present or not.
+
+    Args:
+        desc: What to select for.
+        pref: What to insist on.
+        device: ``"host"``, ``"sm_80"``, ``"sm_90"``, ``"cuda:0"``, a :class:`DeviceFacts` or a
+            stream.
+
+    Raises:
+        DescriptorError: The device is unknown.
+    """
+    preference = pref if pref is not None else PlanPreference()
+    rows = _core.select(desc._native, preference._native(), _device(device))
+    return Selection(
+        tuple(
+            Candidate(
+                sku=kernel["sku"],
+                revision=kernel["revision"],
+                backend=kernel["backend"],
+                rank=kernel["rank"],
+                chosen=chosen,
+                reason=reason,
+                reason_kind=kind,
+                guarantee=PrecisionGuarantee.from_dict(kernel["guarantee"]),
+                workspace=workspace,
+            )
+            for kernel, chosen, kind, reason, workspace in rows
+        )
+    )

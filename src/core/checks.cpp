@@ -1,0 +1,128 @@
+#include "core/checks.h"
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+
+namespace planq::checks {
+namespace {
+
+struct CodeRange {
+  double lowest, highest;
+};
+
+// Everything the code's dtype can hold.
+CodeRange range_of(DType dtype) {
+  switch (dtype) {
+    case DType::Int8:
+      return {-128, 127};
+    case DType::UInt8:
+      return {0, 255};
+    case DType::Int4:
+      return {-8, 7};
+    case DType::UInt4:
+      return {0, 15};
+    case DType::Float8E4M3FN:
+      return {-448, 448};
+    default:
+      return {-57344, 57344};
+  }
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+// Whether a finite value is a code: an integer, or exactly representable in the fp8 format.
+bool is_code(double value, DType dtype) {
+  if (!is_fp8(dtype)) return value == std::nearbyint(value);
+  if (value == 0) return true;
+  const int mantissa_bits = dtype == DType::Float8E4M3FN ? 3 : 2;
+  const int smallest_exponent = dtype == DType::Float8E4M3FN ? -6 : -14;
+  const int exponent = std::max(std::ilogb(value), smallest_exponent);
+  const double steps = std::ldexp(value, mantissa_bits - exponent);
+  return steps == std::nearbyint(steps);
+}
+
+Fault check_bound(const char* field, double value, DType dtype) {
+  const CodeRange range = range_of(dtype);
+  if (!(value >= range.lowest && value <= range.highest))
+    return {field, "expected a value in [" + number(range.lowest) + ", " + number(range.highest) +
+                       "] for " + std::string(name_of(dtype)) + ", got " + number(value)};
+  if (!is_code(value, dtype))
+    return {field, "expected a value that " + std::string(name_of(dtype)) + " holds exactly, got " +
+                       number(value)};
+  return {};
+}
+
+}  // namespace
+
+Fault shape(std::string_view field, const Shape& shape, int smallest_rank) {
+  if (shape.rank < smallest_rank || shape.rank > kMaxRank)
+    return {std::string(field), "expected " + std::to_string(smallest_rank) + " to " +
+                                    std::to_string(kMaxRank) + " axes, got " +
+                                    std::to_string(shape.rank)};
+  std::int64_t count = 1;
+  for (int axis = 0; axis < shape.rank; ++axis) {
+    if (shape[axis] < 0)
+      return {std::string(field), "axis " + std::to_string(axis) + " is negative: " +
+                                      std::to_string(shape[axis])};
+    // Extents of 0 must not hide an overflow among the other axes: strides are products too.
+    const std::int64_t extent = shape[axis] > 1 ? shape[axis] : 1;
+    if (extent > (std::int64_t{1} << 60) / count)
+      return {std::string(field), "more than 2^60 elements"};
+    count *= extent;
+  }
+  return {};
+}
+
+Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed) {
+  std::string names;
+  for (const DType candidate : allowed) {
+    if (candidate == dtype) return {};
+    names += (names.empty() ? "" : ", ") + std::string(name_of(candidate));
+  }
+  return {std::string(field), "expected one of " + names + ", got " + std::string(name_of(dtype))};
+}
+
+Fault scope(Scope& scope, const Shape& shape) {
+  const bool has_axis = scope.kind == ScopeKind::Channel || scope.kind == ScopeKind::Group;
+  if (!has_axis) {
+    scope.axis = 0;
+    scope.size = 0;
+    return {};
+  }
+  if (scope.axis < -shape.rank || scope.axis >= shape.rank)
+    return {"scope", "axis " + std::to_string(scope.axis) + " is outside a shape of rank " +
+                         std::to_string(shape.rank)};
+  if (scope.axis < 0) scope.axis += shape.rank;
+  if (scope.kind == ScopeKind::Channel) scope.size = 0;
+  if (scope.kind == ScopeKind::Group && scope.size < 1)
+    return {"scope", "expected a group size of at least 1, got " + std::to_string(scope.size)};
+  return {};
+}
+
+Fault bounds(DType output, Mode mode, double& q_min, double& q_max) {
+  const CodeRange range = range_of(output);
+  // Symmetric integers leave the lowest code out unless it is asked for.
+  const bool mirrored = mode == Mode::Symmetric && !is_fp8(output);
+  if (std::isnan(q_max)) q_max = range.highest;
+  if (std::isnan(q_min)) q_min = mirrored ? -range.highest : range.lowest;
+  if (Fault fault = check_bound("q_min", q_min, output); !fault.ok()) return fault;
+  if (Fault fault = check_bound("q_max", q_max, output); !fault.ok()) return fault;
+  if (mode == Mode::Symmetric && q_max <= 0)
+    return {"q_max", "a symmetric range needs q_max > 0, got " + number(q_max)};
+  if (q_min >= q_max)
+    return {"q_min", "expected q_min < q_max, got " + number(q_min) + " and " + number(q_max)};
+  return {};
+}
+
+Fault scale_dtype(DType input, DType& scale) {
+  if (scale == DType::Unset) scale = input == DType::Float64 ? DType::Float64 : DType::Float32;
+  return dtype("scale_dtype", scale, kFloats);
+}
+
+}  // namespace planq::checks

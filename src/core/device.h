@@ -1,0 +1,64 @@
+// Facts about a device, as plain data: selection for any GPU is a pure function of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/status.h"
+
+namespace planq {
+
+struct Device {
+  Backend backend = Backend::Host;
+  std::int32_t index = 0;             // CUDA ordinal
+  std::int32_t arch = 0;              // 90 = compute capability 9.0; 0 on the host
+  std::int32_t multiprocessors = 0;
+  std::size_t shared_memory_per_block = 0;  // opt-in maximum
+  std::size_t l2_bytes = 0;
+  std::string name;
+};
+
+// A stream that the caller owns. Host streams run inline.
+struct Stream {
+  Backend backend = Backend::Host;
+  void* handle = nullptr;
+  std::int32_t device = 0;
+  std::int32_t threads = 1;  // host only
+};
+
+struct Workspace {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+inline constexpr std::size_t kWorkspaceAlignment = 256;
+
+Device host_device();
+// Facts of a GPU model that need not be present ("sm_80", "sm_90"); false for an unknown name.
+bool modelled_device(const std::string& name, Device& device);
+
+// The functions below need a driver; without one they report a CUDA status and no devices.
+int cuda_device_count();
+Status cuda_device(int index, Device& device);
+Status cuda_stream_device(void* handle, int& device);
+const char* cuda_error_name(int error);
+const char* cuda_error_text(int error);
+
+// Makes a device current for a scope and restores the caller's afterwards.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(const Stream& stream);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+  Status status() const { return status_; }
+
+ private:
+  int previous_ = -1;
+  Status status_;
+};
+
+}  // namespace planq

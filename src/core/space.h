@@ -1,0 +1,89 @@
+// Index spaces over strided operands. The last axis of a tensor is contiguous (stride 1) and is
+// walked by the kernels themselves; the axes before it form a Space of "lines", whose offsets in
+// every operand follow from strides that are known only at run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/descriptor.h"
+
+#if defined(__CUDACC__)
+#define PLANQ_SPACE_HD __host__ __device__ __forceinline__
+#else
+#define PLANQ_SPACE_HD inline
+#endif
+
+namespace planq {
+
+inline constexpr int kSpaceOperands = 4;
+
+// One axis: how far a step moves in each operand. A parameter that `divisor` consecutive indices
+// share (a group along this axis) moves only every `divisor` steps; `grouped` marks such operands.
+struct Axis {
+  std::int64_t extent = 1;
+  std::int64_t divisor = 1;
+  std::uint32_t grouped = 0;  // bit per operand
+  std::array<std::int64_t, kSpaceOperands> stride{};
+};
+
+struct Offsets {
+  std::int64_t at[kSpaceOperands];
+};
+
+struct Space {
+  std::int32_t rank = 0;
+  Axis axes[kMaxRank];
+
+  // Host only: appends an axis; axes of extent 1 vanish.
+  void append(const Axis& axis) {
+    if (axis.extent != 1) axes[rank++] = axis;
+  }
+
+  std::int64_t size() const {
+    std::int64_t count = 1;
+    for (int i = 0; i < rank; ++i) count *= axes[i].extent;
+    return count;
+  }
+
+  // Joins neighbours that every operand walks with one stride, so that the common contiguous case
+  // ends with rank 0 or 1 and an index needs no division.
+  void merge() {
+    int kept = 0;
+    for (int i = 1; i < rank; ++i) {
+      Axis& outer = axes[kept];
+      const Axis& inner = axes[i];
+      bool joined = outer.divisor == 1 && inner.divisor == 1;
+      for (int operand = 0; operand < kSpaceOperands; ++operand)
+        joined = joined && outer.stride[operand] == inner.stride[operand] * inner.extent;
+      if (joined) {
+        const std::int64_t extent = outer.extent * inner.extent;
+        outer = inner;
+        outer.extent = extent;
+      } else {
+        axes[++kept] = inner;
+      }
+    }
+    if (rank > 0) rank = kept + 1;
+  }
+
+  // Element offsets of the line with this index, row-major over the axes.
+  PLANQ_SPACE_HD Offsets offsets(std::int64_t index) const {
+    Offsets result{};
+    for (int i = rank - 1; i >= 0; --i) {
+      const Axis& axis = axes[i];
+      std::int64_t position = index;
+      if (i > 0) {
+        index = position / axis.extent;
+        position -= index * axis.extent;
+      }
+      for (int operand = 0; operand < kSpaceOperands; ++operand) {
+        const bool grouped = axis.grouped >> operand & 1u;
+        result.at[operand] += (grouped ? position / axis.divisor : position) * axis.stride[operand];
+      }
+    }
+    return result;
+  }
+};
+
+}  // namespace planq

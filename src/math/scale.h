@@ -1,0 +1,208 @@
+// From the range of a segment to its scale and zero point, and from an element to its code: the
+// affine contract of docs/numerics.md, as scalar functions that both backends call.
+#pragma once
+
+#include "core/dtype.h"
+#include "math/codec.h"
+#include "math/round.h"
+
+namespace planq::math {
+
+inline constexpr std::int32_t kZeroPointLimit = 1 << 30;
+
+// Everything about the arithmetic that does not depend on the data, resolved once per plan.
+template <class C>
+struct AffineRecipe {
+  C q_min, q_max;       // bounds of the code, exact in C
+  C half_steps;         // (q_max - q_min) / 2
+  std::int32_t q_low;   // q_min as an integer; 0 for fp8
+  std::int32_t q_high;  // q_max as an integer; 0 for fp8
+  DType output_dtype;
+  DType scale_dtype;
+  Mode mode;
+  Quotient quotient;
+  NonFinite nonfinite;
+  bool include_zero;
+};
+
+template <class C>
+AffineRecipe<C> affine_recipe(DType output_dtype, DType scale_dtype, Mode mode, Quotient quotient,
+                              NonFinite nonfinite, bool include_zero, double q_min, double q_max) {
+  const bool fp8 = is_fp8(output_dtype);
+  return {static_cast<C>(q_min),
+          static_cast<C>(q_max),
+          static_cast<C>((q_max - q_min) / 2),
+          fp8 ? 0 : static_cast<std::int32_t>(q_min),
+          fp8 ? 0 : static_cast<std::int32_t>(q_max),
+          output_dtype,
+          scale_dtype,
+          mode,
+          quotient,
+          nonfinite,
+          include_zero};
+}
+
+// Range of a segment. Symmetric: high = max|x| and low is unused. `special` says that the segment
+// holds a NaN or an infinity; under SATURATE low and high are then those of the finite elements.
+template <class C>
+struct Range {
+  C low, high;
+  bool special;
+};
+
+// What an element needs to become a code.
+template <class C>
+struct SegmentParameters {
+  C scale;                  // as stored, back in C
+  C inverse;                // the factor of RECIPROCAL and RATIO; fl(1 / scale) for DIVIDE
+  std::int32_t zero_point;
+  bool poisoned;            // PROPAGATE met a NaN or an infinity: every code is the bad-data code
+};
+
+// Rounds a computed scale to the type that stores it, inside that type's normal range, and gives
+// back the value that dequantizing will see.
+template <class C>
+PLANQ_HD C stored_scale(C scale, DType dtype) {
+  switch (dtype) {
+    case DType::Float16: {
+      const C bounded = clamp(scale, static_cast<C>(6.103515625e-05), static_cast<C>(65504.0));
+      return static_cast<C>(widen(to_half(bounded)));
+    }
+    case DType::BFloat16: {
+      const C bounded = clamp(scale, static_cast<C>(1.1754943508222875e-38),
+                              static_cast<C>(3.3895313892515355e38));
+      return static_cast<C>(widen(to_bfloat16(bounded)));
+    }
+    case DType::Float32: {
+      if constexpr (std::is_same_v<C, float>) return scale;
+      const C bounded = clamp(scale, static_cast<C>(1.1754943508222875e-38),
+                              static_cast<C>(3.4028234663852886e38));
+      return static_cast<C>(static_cast<float>(bounded));
+    }
+    default:
+      return scale;
+  }
+}
+
+// Writes a scale that stored_scale() made (or the canonical NaN), so no conversion here rounds.
+template <class C>
+PLANQ_HD void store_scale(void* scales, std::int64_t index, C scale, DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      static_cast<Half*>(scales)[index] = to_half(scale);
+      return;
+    case DType::BFloat16:
+      static_cast<Bfloat16*>(scales)[index] = to_bfloat16(scale);
+      return;
+    case DType::Float32:
+      static_cast<float*>(scales)[index] =
+          is_nan(scale) ? canonical_nan<float>() : static_cast<float>(scale);
+      return;
+    default:
+      static_cast<double*>(scales)[index] =
+          is_nan(scale) ? canonical_nan<double>() : static_cast<double>(scale);
+  }
+}
+
+template <class C>
+PLANQ_HD C at_least_normal(C scale) {
+  return scale > smallest_normal<C>() ? scale : smallest_normal<C>();
+}
+
+template <class C>
+PLANQ_HD SegmentParameters<C> symmetric_parameters(const AffineRecipe<C>& recipe, C peak) {
+  const C scale =
+      peak == C{0} ? C{1} : stored_scale(at_least_normal(peak / recipe.q_max), recipe.scale_dtype);
+  C inverse = C{1} / scale;
+  if (recipe.quotient == Quotient::Ratio) inverse = peak == C{0} ? C{1} : recipe.q_max / peak;
+  return {scale, inverse, 0, false};
+}
+
+// q_min - rne(low / scale) without rounding, inside the bounds that the descriptor gives it.
+template <class C>
+PLANQ_HD std::int32_t zero_point_of(const AffineRecipe<C>& recipe, C low, C scale) {
+  const C far = static_cast<C>(1ll << 40);
+  const std::int64_t steps = static_cast<std::int64_t>(clamp(rne(low / scale), -far, far));
+  const std::int64_t exact = recipe.q_low - steps;
+  const std::int64_t bottom = recipe.include_zero ? recipe.q_low : -kZeroPointLimit;
+  const std::int64_t top = recipe.include_zero ? recipe.q_high : kZeroPointLimit;
+  return static_cast<std::int32_t>(exact < bottom ? bottom : exact > top ? top : exact);
+}
+
+template <class C>
+PLANQ_HD SegmentParameters<C> asymmetric_parameters(const AffineRecipe<C>& recipe, C low, C high) {
+  if (recipe.include_zero) {
+    low = low < C{0} ? low : C{0};
+    high = high > C{0} ? high : C{0};
+  }
+  C scale = C{1};
+  if (low == high && low != C{0}) {
+    // A constant segment is reproduced exactly: one step away from the zero point.
+    scale = stored_scale(at_least_normal(high < C{0} ? -high : high), recipe.scale_dtype);
+    return {scale, C{1} / scale, recipe.q_low - (high < C{0} ? -1 : 1), false};
+  }
+  if (low != high) {
+    // The halves only keep the difference from overflowing.
+    const C half_range = high * C{0.5} - low * C{0.5};
+    scale = stored_scale(at_least_normal(half_range / recipe.half_steps), recipe.scale_dtype);
+  }
+  return {scale, C{1} / scale, zero_point_of(recipe, low, scale), false};
+}
+
+template <class C>
+PLANQ_HD SegmentParameters<C> segment_parameters(const AffineRecipe<C>& recipe,
+                                                 const Range<C>& range) {
+  if (range.special && recipe.nonfinite == NonFinite::Propagate)
+    return {canonical_nan<C>(), canonical_nan<C>(), 0, true};
+  return recipe.mode == Mode::Symmetric
+             ? symmetric_parameters(recipe, range.high)
+             : asymmetric_parameters(recipe, range.low, range.high);
+}
+
+// fl(x / scale) by the rule that the descriptor chose.
+template <class C>
+PLANQ_HD C quotient_of(C x, const SegmentParameters<C>& segment, Quotient rule) {
+  return rule == Quotient::Divide ? x / segment.scale : x * segment.inverse;
+}
+
+// clamp(rne(quotient) + zero_point): the sum is exact in 64 bits. A NaN takes the zero point.
+template <class C>
+PLANQ_HD std::int32_t integer_code(C quotient, std::int32_t zero_point, std::int32_t q_low,
+                                   std::int32_t q_high) {
+  const C limit = static_cast<C>(kZeroPointLimit);
+  const std::int64_t steps =
+      is_nan(quotient) ? 0 : static_cast<std::int64_t>(clamp(rne(quotient), -limit, limit));
+  const std::int64_t code = steps + zero_point;
+  return static_cast<std::int32_t>(code < q_low ? q_low : code > q_high ? q_high : code);
+}
+
+template <class C>
+PLANQ_HD std::uint8_t fp8_code(C quotient, C q_min, C q_max, DType dtype) {
+  if (is_nan(quotient)) return 0;
+  const C bounded = clamp(quotient, q_min, q_max);
+  return static_cast<std::uint8_t>(dtype == DType::Float8E4M3FN ? E4M3Codec::encode(bounded)
+                                                                : E5M2Codec::encode(bounded));
+}
+
+// The code of one element as the low bits of a byte (all eight, or four for int4 and uint4).
+template <class C>
+PLANQ_HD std::uint8_t code_of(C x, const AffineRecipe<C>& recipe,
+                              const SegmentParameters<C>& segment) {
+  const bool fp8 = recipe.output_dtype == DType::Float8E4M3FN ||
+                   recipe.output_dtype == DType::Float8E5M2;
+  if (segment.poisoned) return fp8 ? 0x7F : 0;
+  const C quotient = quotient_of(x, segment, recipe.quotient);
+  if (fp8) return fp8_code(quotient, recipe.q_min, recipe.q_max, recipe.output_dtype);
+  const std::int32_t code =
+      integer_code(quotient, segment.zero_point, recipe.q_low, recipe.q_high);
+  return static_cast<std::uint8_t>(code & 0xFF);
+}
+
+// Two 4-bit codes in a byte; `first` is the element with the smaller index.
+PLANQ_HD std::uint8_t pack_nibbles(std::uint8_t first, std::uint8_t second, NibbleOrder order) {
+  const std::uint32_t low = order == NibbleOrder::LowFirst ? first : second;
+  const std::uint32_t high = order == NibbleOrder::LowFirst ? second : first;
+  return static_cast<std::uint8_t>((low & 0xFu) | (high & 0xFu) << 4);
+}
+
+}  // namespace planq::math

@@ -1,0 +1,68 @@
+// dynamic_range_quantize: measure the range of every segment, derive scale and zero point, and
+// quantize, in one operation. This header is the operator's contract: its fields, its operands and
+// what a descriptor may say. The arithmetic is in math/scale.h.
+#pragma once
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+#include "math/scale.h"
+
+namespace planq::dynamic_range_quantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Scope scope;
+  Mode mode = Mode::Symmetric;
+  double q_min = kUnsetBound;
+  double q_max = kUnsetBound;
+  DType scale_dtype = DType::Unset;
+  Quotient quotient = Quotient::Divide;
+  NonFinite nonfinite = NonFinite::Propagate;
+  bool include_zero = true;
+  NibbleOrder nibble_order = NibbleOrder::LowFirst;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, output_dtype), PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, mode),         PLANQ_FIELD(Fields, q_min),
+    PLANQ_FIELD(Fields, q_max),        PLANQ_FIELD(Fields, scale_dtype),
+    PLANQ_FIELD(Fields, quotient),     PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, include_zero), PLANQ_FIELD(Fields, nibble_order),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
+inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "zero_point"};
+
+// The shape of scale and zero_point.
+inline Shape parameter_shape(const Fields& fields) {
+  Shape shape;
+  switch (fields.scope.kind) {
+    case ScopeKind::Tensor:
+      return {1, {1}};
+    case ScopeKind::Channel:
+      return {1, {fields.shape[fields.scope.axis]}};
+    case ScopeKind::Token:
+      shape = fields.shape;
+      shape.rank -= 1;
+      shape[shape.rank] = 0;
+      return shape;
+    case ScopeKind::Group:
+      shape = fields.shape;
+      shape[fields.scope.axis] =
+          (shape[fields.scope.axis] + fields.scope.size - 1) / fields.scope.size;
+      return shape;
+  }
+  return shape;
+}
+
+template <class C>
+math::AffineRecipe<C> recipe_of(const Fields& f) {
+  return math::affine_recipe<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
+                                f.include_zero, f.q_min, f.q_max);
+}
+
+}  // namespace planq::dynamic_range_quantize

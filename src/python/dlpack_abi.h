@@ -1,0 +1,55 @@
+// The part of the DLPack 1.x binary interface that tensor intake reads. The layouts are fixed by
+// the DLPack specification; planq only consumes, so producers' allocators are not declared.
+#pragma once
+
+#include <cstdint>
+
+namespace planq::dlpack {
+
+enum : std::int32_t { kCpu = 1, kCuda = 2, kCudaManaged = 13 };
+enum : std::uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kE4M3FN = 10, kE5M2 = 12 };
+
+struct Version {
+  std::uint32_t major, minor;
+};
+struct Device {
+  std::int32_t type, index;
+};
+struct DataType {
+  std::uint8_t code, bits;
+  std::uint16_t lanes;
+};
+struct Tensor {
+  void* data;
+  Device device;
+  std::int32_t ndim;
+  DataType dtype;
+  std::int64_t* shape;
+  std::int64_t* strides;  // null = C-contiguous
+  std::uint64_t byte_offset;
+};
+struct Managed {
+  Tensor tensor;
+  void* context;
+  void (*deleter)(Managed*);
+};
+struct ManagedVersioned {
+  Version version;
+  void* context;
+  void (*deleter)(ManagedVersioned*);
+  std::uint64_t flags;  // bit 0: read-only
+  Tensor tensor;
+};
+
+// The C exchange table behind `type(t).__dlpack_c_exchange_api__`.
+struct ExchangeApi {
+  Version version;
+  void* previous;
+  void* allocate;
+  void* managed_from_object;
+  void* managed_to_object;
+  int (*tensor_from_object)(void* object, Tensor* out);
+  int (*current_stream)(std::int32_t type, std::int32_t index, void** out);
+};
+
+}  // namespace planq::dlpack

@@ -1,0 +1,468 @@
+#include "python/plan.h"
+
+#include <structmember.h>
+
+#include <vector>
+
+#include "core/device.h"
+#include "python/errors.h"
+#include "python/native.h"
+#include "python/stream.h"
+#include "python/tensor.h"
+
+namespace planq::python {
+
+namespace py = pybind11;
+
+namespace {
+
+// Called as verbose_hook(event, plan) before every launch when PLANQ_VERBOSE asks for it.
+PyObject* verbose_hook = nullptr;
+
+// Interned attribute names of an operator's operands, shared by all of its plans.
+const std::array<PyObject*, kMaxOperands>& operand_names(const Operator& op) {
+  static auto* cache = new std::vector<std::pair<const Operator*, std::array<PyObject*, kMaxOperands>>>;
+  for (const auto& entry : *cache)
+    if (entry.first == &op) return entry.second;
+  std::array<PyObject*, kMaxOperands> interned{};
+  for (std::size_t i = 0; i < op.operands.size(); ++i)
+    interned[i] = PyUnicode_InternFromString(std::string(op.operands[i]).c_str());
+  return cache->emplace_back(&op, interned).second;
+}
+
+std::string device_text(const Device& device) {
+  return device.backend == Backend::Host ? "host" : "cuda:" + std::to_string(device.index);
+}
+
+// What an operand has to be, in words: "shape (4096,) float32 on cuda:0".
+std::string expected_text(const Plan& plan, const OperandSpec& spec) {
+  std::string text = "shape " + shape_text(spec.shape.dims.data(), spec.shape.rank) + " ";
+  text += name_of(storage_of(spec.dtype));
+  if (is_four_bit(spec.dtype)) text += " (two " + std::string(name_of(spec.dtype)) + " codes a byte)";
+  if (is_fp8(spec.dtype)) text += " (or uint8)";
+  return text + " on " + device_text(plan.device);
+}
+
+ArgumentFailure mismatch(const Plan& plan, int operand, const TensorView& view,
+                         const char* advice = "") {
+  return {std::string(plan.descriptor.op->operands[operand]),
+          expected_text(plan, plan.specs[operand]), describe(view, false), advice};
+}
+
+bool same_dtype(const OperandSpec& spec, DType dtype) {
+  return dtype == storage_of(spec.dtype) || (is_fp8(spec.dtype) && dtype == DType::UInt8);
+}
+
+// Whether the object is the operand that the plan expects; fills `operand` or `failure`.
+bool accept(const Plan& plan, int index, const TensorView& view, OperandView& operand,
+            ArgumentFailure& failure) {
+  const OperandSpec& spec = plan.specs[index];
+  bool same = view.ndim == spec.shape.rank && same_dtype(spec, view.dtype);
+  same = same && view.on_cuda == (plan.device.backend == Backend::Cuda);
+  same = same && (!view.on_cuda || view.device == plan.device.index);
+  std::int64_t elements = 1;
+  for (int axis = 0; same && axis < view.ndim; ++axis) {
+    same = view.shape[axis] == spec.shape[axis];
+    elements *= view.shape[axis];
+  }
+  if (!same) {
+    failure = mismatch(plan, index, view);
+    return false;
+  }
+  const int last = view.ndim - 1;
+  if (last >= 0 && view.shape[last] > 1 && elements > 0 && view.strides[last] != 1) {
+    failure = {std::string(plan.descriptor.op->operands[index]), "an innermost stride of 1",
+               describe(view, true), "pass a tensor whose last axis is contiguous"};
+    return false;
+  }
+  if (spec.role == OperandSpec::Role::Output && view.readonly) {
+    failure = mismatch(plan, index, view, "the tensor is read-only, and planq writes it");
+    return false;
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  if (elements > 0 && (!view.data || address % storage_bytes(spec.dtype) != 0)) {
+    failure = mismatch(plan, index, view,
+                       view.data ? "the address is not aligned to the element"
+                                 : "the address is null: the tensor holds no memory");
+    return false;
+  }
+  operand.data = view.data;
+  operand.strides = view.strides;
+  return true;
+}
+
+bool read_failure(PyObject* object, Intake intake, ArgumentFailure& failure) {
+  failure.actual = Py_TYPE(object)->tp_name;
+  if (object == Py_None) failure.actual = "None";
+  switch (intake) {
+    case Intake::TooManyAxes:
+      failure.advice = "it has more than 8 axes";
+      break;
+    case Intake::Fake:
+      failure.advice = "a tensor subclass with its own dispatch has no memory of its own";
+      break;
+    case Intake::Refused: {
+      PyObject *type, *value, *trace;
+      PyErr_Fetch(&type, &value, &trace);
+      PyObject* text = value ? PyObject_Str(value) : nullptr;
+      const char* utf8 = text ? PyUnicode_AsUTF8(text) : nullptr;
+      failure.advice = utf8 ? utf8 : "its memory could not be read";
+      PyErr_Clear();
+      Py_XDECREF(text);
+      Py_XDECREF(type);
+      Py_XDECREF(value);
+      Py_XDECREF(trace);
+      break;
+    }
+    default:
+      failure.advice = "it offers no DLPack, array interface or CUDA array interface";
+  }
+  return false;
+}
+
+bool read_operand(const Plan& plan, int index, PyObject* object, OperandView& operand,
+                  ArgumentFailure& failure) {
+  const OperandSpec& spec = plan.specs[index];
+  if (!spec.present) {
+    if (object == Py_None) return true;
+    failure = {std::string(plan.descriptor.op->operands[index]), "None", Py_TYPE(object)->tp_name,
+               "the descriptor's mode has no such operand"};
+    return false;
+  }
+  TensorView view;
+  const Intake intake = object == Py_None ? Intake::NotATensor : read_tensor(object, view);
+  if (intake == Intake::Ok) return accept(plan, index, view, operand, failure);
+  failure.operand = plan.descriptor.op->operands[index];
+  failure.expected = expected_text(plan, spec);
+  return read_failure(object, intake, failure);
+}
+
+// Outputs share memory with nothing: not with themselves, not with another operand.
+bool separate(const Plan& plan, const Operands& operands, ArgumentFailure& failure) {
+  std::array<std::uintptr_t, kMaxOperands> first{}, last{};
+  for (int i = 0; i < plan.operand_count; ++i)
+    if (!plan.specs[i].present || !extent_of(plan.specs[i], operands[i], first[i], last[i]))
+      first[i] = last[i] = 0;
+  const auto name = [&](int i) { return std::string(plan.descriptor.op->operands[i]); };
+  for (int i = 0; i < plan.operand_count; ++i) {
+    if (plan.specs[i].role != OperandSpec::Role::Output || first[i] == last[i]) continue;
+    if (overlaps_itself(plan.specs[i], operands[i])) {
+      failure = {name(i), "strides under which no two elements share memory", "overlapping strides",
+                 ""};
+      return false;
+    }
+    for (int other = 0; other < plan.operand_count; ++other) {
+      if (other == i || first[other] == last[other]) continue;
+      if (first[i] < last[other] && first[other] < last[i]) {
+        failure = {name(i), "memory of its own", "memory that overlaps " + name(other), ""};
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// Keeps the operands of a call alive while the interpreter runs other threads.
+struct Owners {
+  std::array<PyObject*, kMaxOperands> objects{};
+  ~Owners() {
+    for (PyObject* object : objects) Py_XDECREF(object);
+  }
+};
+
+// Reads and checks every operand. False: `failure` says which and why, or, with an empty operand,
+// a Python error is set.
+bool read_operands(const PlanBase& base, PyObject* arguments, Operands& operands, Owners& owners,
+                   ArgumentFailure& failure) {
+  const Plan& plan = base.plan();
+  if (reinterpret_cast<PyObject*>(Py_TYPE(arguments)) != base.arguments_type()) {
+    failure = {"args",
+               reinterpret_cast<PyTypeObject*>(base.arguments_type())->tp_name,
+               Py_TYPE(arguments)->tp_name, ""};
+    return false;
+  }
+  const auto& names = operand_names(*plan.descriptor.op);
+  for (int i = 0; i < plan.operand_count; ++i) {
+    owners.objects[i] = PyObject_GetAttr(arguments, names[i]);
+    if (!owners.objects[i]) return false;
+    if (!read_operand(plan, i, owners.objects[i], operands[i], failure)) return false;
+  }
+  return separate(plan, operands, failure);
+}
+
+PyObject* raise_failure(const ArgumentFailure& failure) {
+  return failure.operand.empty() ? nullptr : raise_argument_error(failure);
+}
+
+// The workspace is a byte tensor on the plan's device or (pointer, bytes).
+bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace) {
+  if (object == Py_None) {
+    if (plan.workspace == 0) return true;
+    raise_workspace_error(plan.workspace, 0, "none was given");
+    return false;
+  }
+  if (PyTuple_Check(object) && PyTuple_GET_SIZE(object) == 2) {
+    workspace.data = static_cast<std::byte*>(PyLong_AsVoidPtr(PyTuple_GET_ITEM(object, 0)));
+    workspace.bytes = PyLong_AsSize_t(PyTuple_GET_ITEM(object, 1));
+    if (PyErr_Occurred()) return false;
+  } else {
+    TensorView view;
+    const Intake intake = read_tensor(object, view);
+    const bool bytes = intake == Intake::Ok && view.ndim == 1 && view.dtype != DType::Unset &&
+                       storage_bytes(view.dtype) == 1 &&
+                       (view.shape[0] <= 1 || view.strides[0] == 1) && !view.readonly;
+    const bool here = bytes && view.on_cuda == (plan.device.backend == Backend::Cuda) &&
+                      (!view.on_cuda || view.device == plan.device.index);
+    if (!here) {
+      PyErr_Clear();
+      raise_workspace_error(plan.workspace, 0,
+                            bytes ? "it is on another device"
+                                  : "expected a writable one-dimensional byte tensor or (pointer, bytes)");
+      return false;
+    }
+    workspace = {static_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
+  const char* problem = nullptr;
+  if (workspace.bytes < plan.workspace) problem = "it is too small";
+  else if (plan.workspace > 0 && !workspace.data) problem = "its address is null";
+  else if (plan.workspace > 0 && address % kWorkspaceAlignment) problem = "it is misaligned";
+  if (problem) raise_workspace_error(plan.workspace, workspace.bytes, problem);
+  return !problem;
+}
+
+// A workspace that shares memory with an operand would be overwritten by it.
+bool workspace_apart(const Plan& plan, const Operands& operands, const Workspace& workspace) {
+  if (plan.workspace == 0) return true;
+  const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
+  const auto end = begin + plan.workspace;
+  for (int i = 0; i < plan.operand_count; ++i) {
+    std::uintptr_t first, last;
+    if (!plan.specs[i].present || !extent_of(plan.specs[i], operands[i], first, last)) continue;
+    if (begin < last && first < end) {
+      raise_workspace_error(plan.workspace, workspace.bytes, "it overlaps an operand");
+      return false;
+    }
+  }
+  return true;
+}
+
+bool read_run_stream(const Plan& plan, PyObject* object, Stream& stream) {
+  if (!read_stream(object, stream)) return false;
+  const bool same = stream.backend == plan.device.backend &&
+                    (stream.backend == Backend::Host || stream.device == plan.device.index);
+  if (same) return true;
+  Device actual;
+  actual.backend = stream.backend;
+  actual.index = stream.device;
+  raise_stream_error("the plan was selected for " + device_text(plan.device) +
+                     ", the stream is on " + device_text(actual));
+  return false;
+}
+
+PyObject* finish(const Plan& plan, const Status& status) {
+  if (status.ok()) Py_RETURN_NONE;
+  if (status.code == Status::Code::Cuda)
+    return raise_cuda_error(status.cuda_error, std::string(plan.kernel->sku).c_str());
+  return raise_argument_error({std::string(plan.descriptor.op->operands[status.operand]),
+                               "an operand that the row can take", status.text, ""});
+}
+
+// Host launches compute here and now, so other Python threads may run meanwhile.
+PyObject* launch_now(const Plan& plan, const Operands& operands, Workspace workspace,
+                     const Stream& stream) {
+  if (stream.backend == Backend::Cuda)
+    return finish(plan, launch(plan, operands, workspace, stream));
+  Status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = launch(plan, operands, workspace, stream);
+  Py_END_ALLOW_THREADS;
+  return finish(plan, status);
+}
+
+bool announce(PyObject* plan) {
+  if (!verbose_hook) return true;
+  PyObject* answer = PyObject_CallFunction(verbose_hook, "sO", "run", plan);
+  Py_XDECREF(answer);
+  return answer != nullptr;
+}
+
+// plan.run(stream, workspace, args)
+PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  if (count != 3 || (keywords && PyTuple_GET_SIZE(keywords) != 0)) {
+    PyErr_SetString(PyExc_TypeError, "run takes exactly (stream, workspace, args), by position");
+    return nullptr;
+  }
+  const PlanBase* base = native<PlanBase>(self);
+  const Plan& plan = base->plan();
+  Stream stream;
+  Workspace workspace;
+  Operands operands;
+  Owners owners;
+  ArgumentFailure failure;
+  if (!read_run_stream(plan, arguments[0], stream)) return nullptr;
+  if (!read_workspace(plan, arguments[1], workspace)) return nullptr;
+  if (!read_operands(*base, arguments[2], operands, owners, failure)) return raise_failure(failure);
+  if (!workspace_apart(plan, operands, workspace) || !announce(self)) return nullptr;
+  return launch_now(plan, operands, workspace, stream);
+}
+
+// A bound launch: operands and workspace validated once, their owners kept alive.
+struct Launch {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* plan;
+  PyObject* arguments;
+  PyObject* workspace_owner;
+  const Plan* native_plan;
+  Operands operands;
+  Workspace workspace;
+};
+
+PyObject* call_launch(PyObject* self, PyObject* const* arguments, std::size_t flags,
+                      PyObject* keywords) {
+  auto* bound = reinterpret_cast<Launch*>(self);
+  if (PyVectorcall_NARGS(flags) != 1 || (keywords && PyTuple_GET_SIZE(keywords) != 0)) {
+    PyErr_SetString(PyExc_TypeError, "a launch takes exactly (stream), by position");
+    return nullptr;
+  }
+  Stream stream;
+  if (!read_run_stream(*bound->native_plan, arguments[0], stream) || !announce(bound->plan))
+    return nullptr;
+  return launch_now(*bound->native_plan, bound->operands, bound->workspace, stream);
+}
+
+int traverse_launch(PyObject* self, visitproc visit, void* arg) {
+  auto* bound = reinterpret_cast<Launch*>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(bound->plan);
+  Py_VISIT(bound->arguments);
+  Py_VISIT(bound->workspace_owner);
+  return 0;
+}
+
+void free_launch(PyObject* self) {
+  auto* bound = reinterpret_cast<Launch*>(self);
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  Py_XDECREF(bound->plan);
+  Py_XDECREF(bound->arguments);
+  Py_XDECREF(bound->workspace_owner);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyTypeObject* launch_type() {
+  static PyMemberDef members[] = {
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, vectorcall), READONLY, nullptr},
+      {"plan", T_OBJECT_EX, offsetof(Launch, plan), READONLY, "the plan that made this launch"},
+      {nullptr, 0, 0, 0, nullptr}};
+  static PyType_Slot slots[] = {
+      {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+      {Py_tp_traverse, reinterpret_cast<void*>(traverse_launch)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(free_launch)},
+      {Py_tp_members, members},
+      {Py_tp_doc, const_cast<char*>(
+                      "A plan with its operands and workspace bound; call it with a stream.")},
+      {0, nullptr}};
+  static PyType_Spec spec = {"planq.Launch", sizeof(Launch), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC |
+                                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             slots};
+  static auto* type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return type;
+}
+
+}  // namespace
+
+PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, py::handle stream,
+                   py::object arguments_type)
+    : arguments_type_(std::move(arguments_type)) {
+  Stream target;
+  if (!read_stream(stream.ptr(), target)) throw py::error_already_set();
+  plan_.descriptor = descriptor;
+  plan_.preference = preference;
+  plan_.device = host_device();
+  if (target.backend == Backend::Cuda) {
+    if (const Status status = cuda_device(target.device, plan_.device); !status.ok()) {
+      raise_cuda_error(status.cuda_error, "reading the device of the stream");
+      throw py::error_already_set();
+    }
+  }
+  const Selection selection = select(descriptor, preference, plan_.device);
+  if (!selection.chosen) throw NoKernel();
+  if (const Status status = prepare(selection, target, plan_); !status.ok()) {
+    raise_cuda_error(status.cuda_error, "preparing a kernel");
+    throw py::error_already_set();
+  }
+}
+
+py::object PlanBase::check(py::handle arguments) const {
+  Operands operands;
+  Owners owners;
+  ArgumentFailure failure;
+  if (read_operands(*this, arguments.ptr(), operands, owners, failure)) return py::none();
+  if (failure.operand.empty()) throw py::error_already_set();
+  PyObject* error = make_argument_error(failure);
+  if (!error) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(error);
+}
+
+py::object PlanBase::bind(py::handle self, py::handle workspace, py::handle arguments) const {
+  Workspace memory;
+  Operands operands;
+  Owners owners;
+  ArgumentFailure failure;
+  if (!read_workspace(plan_, workspace.ptr(), memory)) throw py::error_already_set();
+  if (!read_operands(*this, arguments.ptr(), operands, owners, failure)) {
+    raise_failure(failure);
+    throw py::error_already_set();
+  }
+  if (!workspace_apart(plan_, operands, memory)) throw py::error_already_set();
+  // A snapshot of the operands: the argument object stays the caller's to change.
+  py::tuple kept(plan_.operand_count);
+  for (int i = 0; i < plan_.operand_count; ++i)
+    kept[i] = py::reinterpret_borrow<py::object>(owners.objects[i]);
+  auto* bound = PyObject_GC_New(Launch, launch_type());
+  if (!bound) throw py::error_already_set();
+  bound->vectorcall = call_launch;
+  bound->plan = self.inc_ref().ptr();
+  bound->arguments = kept.release().ptr();
+  bound->workspace_owner = workspace.inc_ref().ptr();
+  bound->native_plan = &plan_;
+  bound->operands = operands;
+  bound->workspace = memory;
+  PyObject_GC_Track(reinterpret_cast<PyObject*>(bound));
+  return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(bound));
+}
+
+void define_plan(py::module_& module) {
+  py::class_<PlanBase> base(module, "PlanBase");
+  base.def(py::init<const Descriptor&, const Preference&, py::handle, py::object>())
+      .def("_check", &PlanBase::check)
+      .def("_bind",
+           [](py::handle self, py::handle workspace, py::handle arguments) {
+             return native<PlanBase>(self.ptr())->bind(self, workspace, arguments);
+           })
+      .def_property_readonly("sku", [](const PlanBase& plan) { return plan.plan().kernel->sku; })
+      .def_property_readonly("revision",
+                             [](const PlanBase& plan) { return plan.plan().kernel->revision; })
+      .def_property_readonly("_device", [](const PlanBase& plan) { return plan.plan().device; })
+      .def("workspace_size", [](const PlanBase& plan) { return plan.plan().workspace; },
+           "Bytes of workspace that run needs; 0 means that it takes None.");
+  // run is a plain C method: the dispatcher that pybind11 puts in front of a function costs as much
+  // as everything that run itself does.
+  static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),
+                               METH_FASTCALL | METH_KEYWORDS,
+                               "run($self, stream, workspace, args, /)\n--\n\n"
+                               "Validate the operands and enqueue the operation on the stream."};
+  base.attr("run") = py::reinterpret_steal<py::object>(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(base.ptr()), &method));
+  module.attr("Launch") = py::reinterpret_borrow<py::object>(
+      reinterpret_cast<PyObject*>(launch_type()));
+  module.def("set_verbose_hook", [](py::object hook) {
+    verbose_hook = hook.is_none() ? nullptr : hook.release().ptr();
+  });
+}
+
+}  // namespace planq::python

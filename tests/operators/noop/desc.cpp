@@ -1,0 +1,43 @@
+#include "desc.h"
+
+#include "core/checks.h"
+
+namespace planq::noop {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  return checks::dtype("output_dtype", f.output_dtype, checks::kCodes);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  using Role = OperandSpec::Role;
+  specs[0] = {Role::Input, true, f.input_dtype, f.shape};
+  specs[1] = {Role::Output, true, f.output_dtype, f.shape};
+  specs[2] = {Role::Output, true, DType::Float32, {1, {1}}};
+  specs[3] = {Role::Output, true, DType::Int32, {1, {1}}};
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"noop", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::noop

@@ -1,0 +1,29 @@
+// noop: four operands, no work. Private to the tests: it shows what adding an operator touches, and
+// its launch rows let the host's share of a call be measured without a GPU.
+#pragma once
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+
+namespace planq::noop {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, output_dtype),
+};
+
+inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "zero_point"};
+
+inline Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
+inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
+inline std::size_t some_workspace(const Descriptor&, const Device&) { return 1000; }
+inline Status nothing(const Descriptor&, const Device&, State&) { return Status::success(); }
+
+}  // namespace planq::noop
