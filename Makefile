@@ -72,7 +72,8 @@ build/env/ready: pyproject.toml $(wildcard build_backend/*.py)
 	$(BUILD_PIP) install --quiet --requirement $@.txt
 	touch $@
 
-$(VENV)/requirements-demo: EXTRAS := cli
+# On a machine with a GPU the demo also compares both backends.
+$(VENV)/requirements-demo: EXTRAS := cli $(if $(shell command -v nvidia-smi),cuda)
 $(VENV)/requirements-test: EXTRAS := cli test
 $(VENV)/requirements-%: pyproject.toml build_backend/requirements.py
 	$(PYTHON) -m venv $(VENV)

@@ -77,8 +77,8 @@ class Mode(enum.StrEnum):
 class Quotient(enum.StrEnum):
     """How an element is divided by its scale; codes near ties follow it.
 
-    ``DIVIDE``: one true IEEE division ``fl(x / s)`` (torch quantize, torchao, ONNX).
-    ``RECIPROCAL``: ``fl(x * fl(1 / s))`` (torch fake-quantize, baracuda).
+    ``DIVIDE``: one true IEEE division ``fl(x / s)`` (ONNX, fp8 casts of scaled values).
+    ``RECIPROCAL``: ``fl(x * fl(1 / s))`` (torch fake-quantize, torchao, baracuda).
     ``RATIO``: ``fl(x * fl(q_max / max|x|))``, symmetric only (bitsandbytes and vLLM int8).
     """
 

@@ -103,7 +103,10 @@ class Plan(_core.PlanBase):
         raise AttributeError("plans are immutable")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.sku} on {self.device.name}>"
+        try:
+            return f"<{type(self).__name__} {self.sku} on {self.device.name}>"
+        except TypeError:
+            return f"<{type(self).__name__} that was never made>"
 
     @property
     def descriptor(self) -> Descriptor:

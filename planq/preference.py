@@ -42,6 +42,10 @@ class PlanPreference:
             limit = getattr(self, field)
             if limit is not None and (not isinstance(limit, int) or not 0 <= limit < 2**63):
                 raise DescriptorError(field, f"expected an integer of at least 0, got {limit!r}")
+        if not isinstance(self.batch_invariant, bool):
+            raise DescriptorError(
+                "batch_invariant", f"expected True or False, got {self.batch_invariant!r}"
+            )
         if self.sku is not None and not isinstance(self.sku, str):
             raise DescriptorError("sku", f"expected the name of a row, got {self.sku!r}")
 

@@ -36,9 +36,10 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         ``q = clamp(rne(fl(x / scale)), q_min, q_max)``.
 
         Asymmetric: ``lo``, ``hi`` are widened to hold 0 under ``include_zero``;
-        ``scale = max(fl(fl(hi/2 - lo/2) / ((q_max - q_min)/2)), smallest normal)``, 1 where
-        ``lo = hi = 0``; ``zero_point = q_min - rne(fl(lo / scale))``, clamped to ``[q_min, q_max]``
-        under ``include_zero`` and to ``+-2^30`` without;
+        ``scale = max(fl(fl(hi - lo) / (q_max - q_min)), smallest normal)`` (by halves where
+        ``hi - lo`` overflows), 1 where ``lo = hi = 0``;
+        ``zero_point = q_min - rne(fl(lo / scale))``, clamped to ``[q_min, q_max]`` under
+        ``include_zero`` and to ``+-2^30`` without;
         ``q = clamp(rne(fl(x / scale)) + zero_point, q_min, q_max)``. Without ``include_zero`` a
         constant segment ``c != 0`` takes ``scale = |c|``, ``zero_point = q_min - sign(c)``.
 

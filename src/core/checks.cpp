@@ -111,6 +111,7 @@ Fault bounds(DType output, Mode mode, double& q_min, double& q_max) {
   const bool mirrored = mode == Mode::Symmetric && !is_fp8(output);
   if (std::isnan(q_max)) q_max = range.highest;
   if (std::isnan(q_min)) q_min = mirrored ? -range.highest : range.lowest;
+  q_min += 0.0;  // -0 and +0 make equal descriptors, so they must not make different codes
   if (Fault fault = check_bound("q_min", q_min, output); !fault.ok()) return fault;
   if (Fault fault = check_bound("q_max", q_max, output); !fault.ok()) return fault;
   if (mode == Mode::Symmetric && q_max <= 0)

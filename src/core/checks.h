@@ -15,7 +15,7 @@ inline constexpr DType kFloats[] = {DType::Float16, DType::BFloat16, DType::Floa
 inline constexpr DType kCodes[] = {DType::Int8,  DType::UInt8,        DType::Int4,
                                    DType::UInt4, DType::Float8E4M3FN, DType::Float8E5M2};
 
-// Rank between smallest_rank and 8, no negative extent, at most 2^62 elements.
+// Rank between smallest_rank and 8, no negative extent, at most 2^60 elements.
 Fault shape(std::string_view field, const Shape& shape, int smallest_rank);
 Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed);
 // Normalises a negative axis.

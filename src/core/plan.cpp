@@ -39,6 +39,53 @@ bool extent_of(const OperandSpec& spec, const OperandView& view, std::uintptr_t&
   return true;
 }
 
+namespace {
+
+// The slowest axis in bytes, and the bytes that the other axes span before and after the base.
+struct Pitch {
+  std::int64_t stride = 0, below = 0, above = 0;
+};
+
+Pitch pitch_of(const OperandSpec& spec, const OperandView& view) {
+  const std::int64_t size = storage_bytes(spec.dtype);
+  Pitch pitch{0, 0, size};
+  int slowest = -1;
+  for (int axis = 0; axis < spec.shape.rank; ++axis) {
+    if (spec.shape[axis] <= 1) continue;
+    const std::int64_t stride = std::abs(view.strides[axis]) * size;
+    if (stride > pitch.stride) {
+      pitch.stride = stride;
+      slowest = axis;
+    }
+  }
+  for (int axis = 0; axis < spec.shape.rank; ++axis) {
+    if (axis == slowest) continue;
+    const std::int64_t reach = (spec.shape[axis] - 1) * view.strides[axis] * size;
+    (reach < 0 ? pitch.below : pitch.above) += reach;
+  }
+  return pitch;
+}
+
+}  // namespace
+
+bool disjoint(const OperandSpec& spec, const OperandView& view, const OperandSpec& other_spec,
+              const OperandView& other) {
+  std::uintptr_t first, last, other_first, other_last;
+  if (!extent_of(spec, view, first, last) ||
+      !extent_of(other_spec, other, other_first, other_last) || last <= other_first ||
+      other_last <= first)
+    return true;
+  const Pitch a = pitch_of(spec, view), b = pitch_of(other_spec, other);
+  if (a.stride == 0 || a.stride != b.stride) return false;
+  // Both repeat every `stride` bytes; the first of b's bytes has to follow a's last, and b's last has
+  // to come before a begins again.
+  const auto start = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data)) + a.below;
+  const auto other_start =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(other.data)) + b.below;
+  const std::int64_t gap = ((other_start - start) % a.stride + a.stride) % a.stride;
+  return gap >= a.above - a.below && gap + b.above - b.below <= a.stride;
+}
+
 bool overlaps_itself(const OperandSpec& spec, const OperandView& view) {
   // Axes by growing stride; insertion, because there are at most eight.
   std::array<std::pair<std::int64_t, std::int64_t>, kMaxRank> axes;  // |stride|, extent

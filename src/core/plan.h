@@ -30,6 +30,10 @@ Status launch(const Plan& plan, const Operands& operands, Workspace workspace,
 // Where an operand starts and ends in memory, in bytes. False for an operand without elements.
 bool extent_of(const OperandSpec& spec, const OperandView& view, std::uintptr_t& first,
                std::uintptr_t& last);
+// Whether two operands share no byte: their extents are apart, or they take different parts of the
+// same pitch, as codes and scales do that lie row by row in one page.
+bool disjoint(const OperandSpec& spec, const OperandView& view, const OperandSpec& other_spec,
+              const OperandView& other);
 // Whether two indices of the operand can name one element.
 bool overlaps_itself(const OperandSpec& spec, const OperandView& view);
 

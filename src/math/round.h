@@ -65,6 +65,11 @@ PLANQ_HD C smallest_normal() {
   return bit_cast<C>(Ieee<C>::kSmallestNormal);
 }
 
+template <class C>
+PLANQ_HD C largest_finite() {
+  return bit_cast<C>(Ieee<C>::kInfinity - 1);
+}
+
 // Round half to even.
 PLANQ_HD float rne(float x) {
 #if defined(__CUDA_ARCH__)
@@ -81,7 +86,8 @@ PLANQ_HD double rne(double x) {
 #endif
 }
 
-// Comparisons only: exact, and a NaN argument x gives `low`.
+// Comparisons only: exact. What is not above `low` becomes `low` itself: a NaN, and -0 where low is
+// +0.
 template <class C>
 PLANQ_HD C clamp(C x, C low, C high) {
   const C raised = x > low ? x : low;

@@ -14,7 +14,7 @@ inline constexpr std::int32_t kZeroPointLimit = 1 << 30;
 template <class C>
 struct AffineRecipe {
   C q_min, q_max;       // bounds of the code, exact in C
-  C half_steps;         // (q_max - q_min) / 2
+  C steps;              // q_max - q_min
   std::int32_t q_low;   // q_min as an integer; 0 for fp8
   std::int32_t q_high;  // q_max as an integer; 0 for fp8
   DType output_dtype;
@@ -31,7 +31,7 @@ AffineRecipe<C> affine_recipe(DType output_dtype, DType scale_dtype, Mode mode, 
   const bool fp8 = is_fp8(output_dtype);
   return {static_cast<C>(q_min),
           static_cast<C>(q_max),
-          static_cast<C>((q_max - q_min) / 2),
+          static_cast<C>(q_max - q_min),
           fp8 ? 0 : static_cast<std::int32_t>(q_min),
           fp8 ? 0 : static_cast<std::int32_t>(q_max),
           output_dtype,
@@ -63,24 +63,22 @@ struct SegmentParameters {
 // back the value that dequantizing will see.
 template <class C>
 PLANQ_HD C stored_scale(C scale, DType dtype) {
+  constexpr C kFloatNormal = static_cast<C>(1.1754943508222875e-38);
   switch (dtype) {
     case DType::Float16: {
       const C bounded = clamp(scale, static_cast<C>(6.103515625e-05), static_cast<C>(65504.0));
       return static_cast<C>(widen(to_half(bounded)));
     }
     case DType::BFloat16: {
-      const C bounded = clamp(scale, static_cast<C>(1.1754943508222875e-38),
-                              static_cast<C>(3.3895313892515355e38));
+      const C bounded = clamp(scale, kFloatNormal, static_cast<C>(3.3895313892515355e38));
       return static_cast<C>(widen(to_bfloat16(bounded)));
     }
     case DType::Float32: {
-      if constexpr (std::is_same_v<C, float>) return scale;
-      const C bounded = clamp(scale, static_cast<C>(1.1754943508222875e-38),
-                              static_cast<C>(3.4028234663852886e38));
+      const C bounded = clamp(scale, kFloatNormal, static_cast<C>(3.4028234663852886e38));
       return static_cast<C>(static_cast<float>(bounded));
     }
-    default:
-      return scale;
+    default:  // float64 holds every C; only an overflow of C itself is left to bound
+      return clamp(scale, smallest_normal<C>(), largest_finite<C>());
   }
 }
 
@@ -142,9 +140,11 @@ PLANQ_HD SegmentParameters<C> asymmetric_parameters(const AffineRecipe<C>& recip
     return {scale, C{1} / scale, recipe.q_low - (high < C{0} ? -1 : 1), false};
   }
   if (low != high) {
-    // The halves only keep the difference from overflowing.
-    const C half_range = high * C{0.5} - low * C{0.5};
-    scale = stored_scale(at_least_normal(half_range / recipe.half_steps), recipe.scale_dtype);
+    // The halves only keep the difference from overflowing; both ways give the same bits.
+    const C width = high - low;
+    const C step = is_finite(width) ? width / recipe.steps
+                                    : (high * C{0.5} - low * C{0.5}) / (recipe.steps * C{0.5});
+    scale = stored_scale(at_least_normal(step), recipe.scale_dtype);
   }
   return {scale, C{1} / scale, zero_point_of(recipe, low, scale), false};
 }
@@ -165,11 +165,13 @@ PLANQ_HD C quotient_of(C x, const SegmentParameters<C>& segment, Quotient rule) 
   return rule == Quotient::Divide ? x / segment.scale : x * segment.inverse;
 }
 
-// clamp(rne(quotient) + zero_point): the sum is exact in 64 bits. A NaN takes the zero point.
+// clamp(rne(quotient) + zero_point): the sum is exact in 64 bits. A NaN takes the zero point, an
+// infinity the bound on its side, however far away the zero point is.
 template <class C>
 PLANQ_HD std::int32_t integer_code(C quotient, std::int32_t zero_point, std::int32_t q_low,
                                    std::int32_t q_high) {
   const C limit = static_cast<C>(kZeroPointLimit);
+  if (magnitude_bits(quotient) == Ieee<C>::kInfinity) return quotient > C{0} ? q_high : q_low;
   const std::int64_t steps =
       is_nan(quotient) ? 0 : static_cast<std::int64_t>(clamp(rne(quotient), -limit, limit));
   const std::int64_t code = steps + zero_point;
@@ -178,8 +180,7 @@ PLANQ_HD std::int32_t integer_code(C quotient, std::int32_t zero_point, std::int
 
 template <class C>
 PLANQ_HD std::uint8_t fp8_code(C quotient, C q_min, C q_max, DType dtype) {
-  if (is_nan(quotient)) return 0;
-  const C bounded = clamp(quotient, q_min, q_max);
+  const C bounded = clamp(is_nan(quotient) ? C{0} : quotient, q_min, q_max);
   return static_cast<std::uint8_t>(dtype == DType::Float8E4M3FN ? E4M3Codec::encode(bounded)
                                                                 : E5M2Codec::encode(bounded));
 }

@@ -6,10 +6,11 @@
 
 namespace planq::python {
 
+// Null where __init__ never ran or failed; pybind11 itself would hand out memory that nobody filled.
 template <class T>
 T* native(PyObject* object) {
   auto* instance = reinterpret_cast<pybind11::detail::instance*>(object);
-  if (!instance->simple_layout) return pybind11::cast<T*>(pybind11::handle(object));
+  if (!instance->simple_layout || !instance->simple_holder_constructed) return nullptr;
   return static_cast<T*>(instance->simple_value_holder[0]);
 }
 

@@ -16,6 +16,15 @@ namespace py = pybind11;
 
 namespace {
 
+constexpr const char* kUnmade = "this plan was never made; use Plan.select";
+
+// The plan behind self, for methods that pybind11 dispatches.
+const PlanBase& made(py::handle self) {
+  const PlanBase* base = native<PlanBase>(self.ptr());
+  if (!base) throw py::type_error(kUnmade);
+  return *base;
+}
+
 // Called as verbose_hook(event, plan) before every launch when PLANQ_VERBOSE asks for it.
 PyObject* verbose_hook = nullptr;
 
@@ -107,6 +116,8 @@ bool read_failure(PyObject* object, Intake intake, ArgumentFailure& failure) {
       PyObject* text = value ? PyObject_Str(value) : nullptr;
       const char* utf8 = text ? PyUnicode_AsUTF8(text) : nullptr;
       failure.advice = utf8 ? utf8 : "its memory could not be read";
+      // Libraries append C++ stack traces, which differ from call to call.
+      failure.advice = failure.advice.substr(0, failure.advice.find('\n'));
       PyErr_Clear();
       Py_XDECREF(text);
       Py_XDECREF(type);
@@ -139,21 +150,19 @@ bool read_operand(const Plan& plan, int index, PyObject* object, OperandView& op
 
 // Outputs share memory with nothing: not with themselves, not with another operand.
 bool separate(const Plan& plan, const Operands& operands, ArgumentFailure& failure) {
-  std::array<std::uintptr_t, kMaxOperands> first{}, last{};
-  for (int i = 0; i < plan.operand_count; ++i)
-    if (!plan.specs[i].present || !extent_of(plan.specs[i], operands[i], first[i], last[i]))
-      first[i] = last[i] = 0;
   const auto name = [&](int i) { return std::string(plan.descriptor.op->operands[i]); };
   for (int i = 0; i < plan.operand_count; ++i) {
-    if (plan.specs[i].role != OperandSpec::Role::Output || first[i] == last[i]) continue;
-    if (overlaps_itself(plan.specs[i], operands[i])) {
+    const OperandSpec& spec = plan.specs[i];
+    if (spec.role != OperandSpec::Role::Output || !spec.present) continue;
+    if (overlaps_itself(spec, operands[i])) {
       failure = {name(i), "strides under which no two elements share memory", "overlapping strides",
                  ""};
       return false;
     }
     for (int other = 0; other < plan.operand_count; ++other) {
-      if (other == i || first[other] == last[other]) continue;
-      if (first[i] < last[other] && first[other] < last[i]) {
+      const bool seen = other < i && plan.specs[other].role == OperandSpec::Role::Output;
+      if (other == i || seen || !plan.specs[other].present) continue;
+      if (!disjoint(spec, operands[i], plan.specs[other], operands[other])) {
         failure = {name(i), "memory of its own", "memory that overlaps " + name(other), ""};
         return false;
       }
@@ -202,9 +211,17 @@ bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace) {
     return false;
   }
   if (PyTuple_Check(object) && PyTuple_GET_SIZE(object) == 2) {
-    workspace.data = static_cast<std::byte*>(PyLong_AsVoidPtr(PyTuple_GET_ITEM(object, 0)));
-    workspace.bytes = PyLong_AsSize_t(PyTuple_GET_ITEM(object, 1));
-    if (PyErr_Occurred()) return false;
+    PyObject *pointer = PyTuple_GET_ITEM(object, 0), *bytes = PyTuple_GET_ITEM(object, 1);
+    const bool integers = PyLong_Check(pointer) && PyLong_Check(bytes);
+    if (integers) {
+      workspace.data = static_cast<std::byte*>(PyLong_AsVoidPtr(pointer));
+      if (!PyErr_Occurred()) workspace.bytes = PyLong_AsSize_t(bytes);
+    }
+    if (!integers || PyErr_Occurred()) {
+      PyErr_Clear();
+      raise_workspace_error(plan.workspace, 0, "(pointer, bytes) are two unsigned integers");
+      return false;
+    }
   } else {
     TensorView view;
     const Intake intake = read_tensor(object, view);
@@ -294,6 +311,10 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
     return nullptr;
   }
   const PlanBase* base = native<PlanBase>(self);
+  if (!base) {
+    PyErr_SetString(PyExc_TypeError, kUnmade);
+    return nullptr;
+  }
   const Plan& plan = base->plan();
   Stream stream;
   Workspace workspace;
@@ -439,16 +460,17 @@ py::object PlanBase::bind(py::handle self, py::handle workspace, py::handle argu
 void define_plan(py::module_& module) {
   py::class_<PlanBase> base(module, "PlanBase");
   base.def(py::init<const Descriptor&, const Preference&, py::handle, py::object>())
-      .def("_check", &PlanBase::check)
+      .def("_check",
+           [](py::handle self, py::handle arguments) { return made(self).check(arguments); })
       .def("_bind",
            [](py::handle self, py::handle workspace, py::handle arguments) {
-             return native<PlanBase>(self.ptr())->bind(self, workspace, arguments);
+             return made(self).bind(self, workspace, arguments);
            })
-      .def_property_readonly("sku", [](const PlanBase& plan) { return plan.plan().kernel->sku; })
+      .def_property_readonly("sku", [](py::handle self) { return made(self).plan().kernel->sku; })
       .def_property_readonly("revision",
-                             [](const PlanBase& plan) { return plan.plan().kernel->revision; })
-      .def_property_readonly("_device", [](const PlanBase& plan) { return plan.plan().device; })
-      .def("workspace_size", [](const PlanBase& plan) { return plan.plan().workspace; },
+                             [](py::handle self) { return made(self).plan().kernel->revision; })
+      .def_property_readonly("_device", [](py::handle self) { return made(self).plan().device; })
+      .def("workspace_size", [](py::handle self) { return made(self).plan().workspace; },
            "Bytes of workspace that run needs; 0 means that it takes None.");
   // run is a plain C method: the dispatcher that pybind11 puts in front of a function costs as much
   // as everything that run itself does.

@@ -69,8 +69,10 @@ bool read_protocol(PyObject* object, Stream& stream) {
   const bool pair = PyTuple_Check(answer) && PyTuple_GET_SIZE(answer) == 2;
   stream.handle = pair ? PyLong_AsVoidPtr(PyTuple_GET_ITEM(answer, 1)) : nullptr;
   Py_DECREF(answer);
-  if (PyErr_Occurred()) return false;
-  if (!pair) return fail("__cuda_stream__ did not answer (version, handle)");
+  if (!pair || PyErr_Occurred()) {
+    PyErr_Clear();
+    return fail("__cuda_stream__ did not answer (version, handle) with an integer handle");
+  }
   int device = 0;
   if (const Status status = cuda_stream_device(stream.handle, device); !status.ok()) {
     raise_cuda_error(status.cuda_error, "asking a stream for its device");
@@ -129,7 +131,9 @@ bool read_stream(PyObject* object, Stream& stream) {
       PyLong_Check(PyTuple_GET_ITEM(object, 0)) && PyLong_Check(PyTuple_GET_ITEM(object, 1))) {
     stream.handle = PyLong_AsVoidPtr(PyTuple_GET_ITEM(object, 0));
     stream.device = static_cast<std::int32_t>(PyLong_AsLong(PyTuple_GET_ITEM(object, 1)));
-    return !PyErr_Occurred();
+    if (!PyErr_Occurred()) return true;
+    PyErr_Clear();
+    return fail("(handle, device) are integers of 64 and 32 bits");
   }
   return refuse(object);
 }

@@ -145,6 +145,12 @@ DType dtype_named(std::string_view text) {
 
 // The dtype of an array that describes itself by a dtype object or a type string.
 DType interface_dtype(PyObject* object, PyObject* interface, TensorView& view) {
+  PyObject* typestr = PyDict_GetItemString(interface, "typestr");
+  const char* code = typestr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : nullptr;
+  if (code && code[0] == '>') {  // the name of a dtype does not tell its byte order
+    std::snprintf(view.type_text, sizeof view.type_text, "%s", code);
+    return DType::Unset;
+  }
   const Ref dtype(PyObject_GetAttr(object, names().dtype));
   const Ref name(dtype ? PyObject_GetAttr(dtype.get(), names().name) : nullptr);
   PyErr_Clear();
@@ -153,8 +159,6 @@ DType interface_dtype(PyObject* object, PyObject* interface, TensorView& view) {
     std::snprintf(view.type_text, sizeof view.type_text, "%s", text);
     if (const DType found = dtype_named(text); found != DType::Unset) return found;
   }
-  PyObject* typestr = PyDict_GetItemString(interface, "typestr");
-  const char* code = typestr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : nullptr;
   if (!code) return DType::Unset;
   if (!text) std::snprintf(view.type_text, sizeof view.type_text, "%s", code);
   static constexpr std::pair<std::string_view, DType> kCodes[] = {

@@ -1,0 +1,32 @@
+"""The command line: ``planq quantize``, ``planq info``, ``planq ops`` and ``planq explain``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_EXTRA = frozenset({"typer", "rich", "safetensors"})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        argv: Arguments without the program's name; None takes those of the process.
+
+    Returns:
+        The exit status: 0 done, 1 done but something is marked in the output, 2 failed and
+        nothing was written.
+    """
+    try:
+        from planq.cli.app import run
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        needs = f"needs the package '{error.name}': pip install 'planq[cli]'"
+        print(f"planq: error: the command line {needs}", file=sys.stderr)
+        return 2
+    return run(sys.argv[1:] if argv is None else argv)

@@ -1,0 +1,122 @@
+"""The command tree, and the one place where errors become a line and an exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import planq
+from planq.cli.explain import explain
+from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, Interrupted, describe_os_error
+from planq.cli.info import info
+from planq.cli.ops import ops
+from planq.cli.quantize import quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+_LOGGER = logging.getLogger("planq.cli")
+_STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+app = typer.Typer(
+    name="planq",
+    help="Quantization operators that say what they will do before they do it.",
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(planq.build_info().version)
+        raise typer.Exit(EXIT_OK)
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Quantization operators that say what they will do before they do it."""
+
+
+for _command in (quantize, info, ops, explain):
+    app.command()(_command)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Runs one command line and returns its exit status; never raises and never exits."""
+    arguments = list(argv)
+    try:
+        with _stoppable():
+            status = app(args=arguments or ["--help"], prog_name="planq", standalone_mode=False)
+            sys.stdout.flush()
+        return (int(status or 0)) if arguments else EXIT_FAILED
+    except (BrokenPipeError, SystemExit):  # Typer makes an exit of a broken pipe
+        _discard_stdout()
+        return EXIT_FAILED
+    except Interrupted:
+        message = "interrupted"
+    except Exception as error:
+        _LOGGER.debug("command failed", exc_info=True)
+        message = _describe(error)
+    print(f"planq: error: {message}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _describe(error: Exception) -> str:
+    """One line for any exception that a command lets out."""
+    usage = getattr(error, "format_message", None)
+    if callable(usage):
+        return " ".join(str(usage()).split())
+    if isinstance(error, OSError):
+        return describe_os_error(error)
+    if isinstance(error, CommandError | planq.PlanqError):
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return f"internal error, please report it: {type(error).__name__}: {error}".splitlines()[0]
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Turns the signals that ask a program to stop into `Interrupted` while a command runs.
+
+    A signal that the caller had ignored, as nohup does, stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(signal.Signals(number).name)
+
+    before = {number: signal.getsignal(number) for number in _STOPPED_BY}
+    heeded = {number: old for number, old in before.items() if old not in (signal.SIG_IGN, None)}
+    try:
+        for number in heeded:
+            signal.signal(number, stop)
+        yield
+    finally:
+        for number, handler in heeded.items():
+            signal.signal(number, handler)
+
+
+def _discard_stdout() -> None:
+    """Points stdout at nothing, so that the interpreter's last flush cannot fail again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

@@ -1,0 +1,335 @@
+"""Reading and writing safetensors files one tensor at a time.
+
+The reader maps one tensor at once and drops it again. The writer is told every size before it
+starts, so that it writes the header first and each payload where it belongs, in any order. Neither
+ever holds the whole file.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import mmap
+import os
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+
+from planq.cli.failure import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+Bytes = npt.NDArray[np.uint8]
+
+# What a loader may view the payload as; sub-byte and single-byte types need no alignment.
+ITEM_BYTES = {
+    "F64": 8,
+    "I64": 8,
+    "U64": 8,
+    "C64": 8,
+    "F32": 4,
+    "I32": 4,
+    "U32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I16": 2,
+    "U16": 2,
+}
+_LENGTH_BYTES = 8
+_LARGEST_HEADER = 100_000_000
+_COPY_BYTES = 8 << 20
+_CANNOT_RESERVE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """One tensor as the header names it.
+
+    Attributes:
+        name: Its key in the header.
+        dtype: The format's own name of the type, such as ``BF16``.
+        shape: Its extents.
+        nbytes: Size of its payload.
+        offset: Where its payload starts in the file; the writer finds it.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    offset: int = 0
+
+
+class CheckpointReader:
+    """An open safetensors file, to be closed.
+
+    Args:
+        path: The file. The safetensors library checks its header against its size.
+
+    Raises:
+        CommandError: The file is not a valid safetensors file.
+        OSError: The file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise CommandError(f"{path}: not a regular file")
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._opened = os.fstat(self._fd)
+        self.size = self._opened.st_size
+        try:
+            with safe_open(path, framework="numpy") as checked:
+                self.metadata: dict[str, str] = dict(checked.metadata() or {})
+            self.entries = self._read_entries()
+        except SafetensorError as error:
+            os.close(self._fd)
+            raise CommandError(f"{path}: not a valid safetensors file: {error}") from error
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._fd)
+
+    def tensor(self, entry: TensorEntry) -> Bytes:
+        """Returns the payload of one tensor, aligned to its item size.
+
+        Its pages are mapped as long as the array lives, so the resident memory is that of the
+        tensors held. The format does not promise alignment: an odd payload is read into memory.
+
+        Args:
+            entry: One of `entries`.
+        """
+        if entry.nbytes == 0 or entry.offset % ITEM_BYTES.get(entry.dtype, 1):
+            return self._read(entry)
+        before = entry.offset % mmap.ALLOCATIONGRANULARITY
+        try:
+            mapped = mmap.mmap(
+                self._fd,
+                before + entry.nbytes,
+                access=mmap.ACCESS_READ,
+                offset=entry.offset - before,
+            )
+        except ValueError as error:
+            raise self._changed() from error
+        mapped.madvise(mmap.MADV_SEQUENTIAL)
+        return np.frombuffer(mapped, np.uint8, entry.nbytes, before)
+
+    def chunks(self, entry: TensorEntry) -> Iterator[bytes]:
+        """Yields the payload of one tensor in pieces of bounded size."""
+        at, end = entry.offset, entry.offset + entry.nbytes
+        while at < end:
+            piece = os.pread(self._fd, min(_COPY_BYTES, end - at), at)
+            if not piece:
+                raise self._changed()
+            yield piece
+            at += len(piece)
+
+    def check_unchanged(self) -> None:
+        """Refuses a file that somebody wrote to since it was opened: what was read may be mixed.
+
+        Raises:
+            CommandError: Its size or its time of modification is another.
+        """
+        now = os.fstat(self._fd)
+        if (now.st_size, now.st_mtime_ns) != (self.size, self._opened.st_mtime_ns):
+            raise self._changed()
+
+    def _read(self, entry: TensorEntry) -> Bytes:
+        payload = np.empty(entry.nbytes, np.uint8)
+        at = 0
+        for piece in self.chunks(entry):
+            payload[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+            at += len(piece)
+        return payload
+
+    def _read_entries(self) -> tuple[TensorEntry, ...]:
+        length = int.from_bytes(os.pread(self._fd, _LENGTH_BYTES, 0), "little")
+        header = json.loads(os.pread(self._fd, length, _LENGTH_BYTES))
+        header.pop("__metadata__", None)
+        payload = _LENGTH_BYTES + length
+        entries = [
+            TensorEntry(
+                name=name,
+                dtype=facts["dtype"],
+                shape=tuple(facts["shape"]),
+                nbytes=facts["data_offsets"][1] - facts["data_offsets"][0],
+                offset=payload + facts["data_offsets"][0],
+            )
+            for name, facts in header.items()
+        ]
+        return tuple(sorted(entries, key=lambda entry: entry.offset))
+
+    def _changed(self) -> CommandError:
+        return CommandError(f"{self._path}: the file changed while it was read")
+
+
+class CheckpointWriter:
+    """A safetensors file in the making, under another name until it is complete.
+
+    To be closed in any case: without `commit` before, that removes every trace.
+
+    Args:
+        path: The file to make.
+        entries: Every tensor that it will hold; their order is kept among types of one size.
+        metadata: The header's free-form strings.
+        overwrite: Whether a file already at `path` may be replaced.
+
+    Raises:
+        CommandError: A name appears twice, or `path` is taken.
+        OSError: The folder cannot be written, or has no room for the file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        entries: Sequence[TensorEntry],
+        metadata: Mapping[str, str],
+        *,
+        overwrite: bool,
+    ) -> None:
+        self._path = path
+        self._overwrite = overwrite
+        self._entries = _layout(entries)
+        header = _header(self._entries.values(), metadata)
+        self._payload = len(header)
+        self.size = self._payload + sum(entry.nbytes for entry in self._entries.values())
+        self._missing = {name: entry.nbytes for name, entry in self._entries.items()}
+        check_target(path, overwrite=overwrite)
+        self._partial = path.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")
+        self._fd = -1
+        try:
+            with self._blamed():
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                self._fd = os.open(self._partial, flags, 0o666)
+                _reserve(self._fd, self.size)
+            self._write_at(header, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Removes every trace of the file, unless `commit` was reached."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._partial.unlink(missing_ok=True)
+
+    def write(self, name: str, payload: bytes | memoryview, at: int = 0) -> None:
+        """Writes bytes of one tensor.
+
+        Args:
+            name: The tensor.
+            payload: The bytes.
+            at: Where they belong, from the start of the tensor.
+        """
+        entry = self._entries[name]
+        data = memoryview(payload)
+        if at + data.nbytes > entry.nbytes:
+            raise AssertionError(f"{name}: {at + data.nbytes} bytes do not fit in {entry.nbytes}")
+        self._write_at(data, self._payload + entry.offset + at)
+        self._missing[name] -= data.nbytes
+
+    def commit(self) -> None:
+        """Makes the file durable, then gives it its name in one step."""
+        short = [name for name, missing in self._missing.items() if missing]
+        if short:
+            raise AssertionError(f"payload incomplete: {', '.join(short)}")
+        with self._blamed():
+            os.fsync(self._fd)
+            check_target(self._path, overwrite=self._overwrite)
+            self._partial.replace(self._path)
+        _sync_folder(self._path.parent)
+
+    def _write_at(self, data: bytes | memoryview, offset: int) -> None:
+        rest = memoryview(data)
+        with self._blamed():
+            while rest.nbytes:
+                written = os.pwrite(self._fd, rest, offset)
+                rest = rest[written:]
+                offset += written
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Names the output in errors that the system reports without a file, or of the partial."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Refuses to put a file where something else stands.
+
+    Args:
+        path: The file to make.
+        overwrite: Whether a regular file already there may be replaced.
+
+    Raises:
+        CommandError: `path` exists and may not be replaced.
+    """
+    if not os.path.lexists(path):
+        return
+    if not path.is_file():
+        raise CommandError(f"{path}: exists and is not a regular file")
+    if not overwrite:
+        raise CommandError(f"{path}: exists; --force replaces it")
+
+
+def _layout(entries: Sequence[TensorEntry]) -> dict[str, TensorEntry]:
+    """Gives every tensor its offset from the end of the header, by name.
+
+    Payloads stand in order of falling item size, which aligns each of them: a loader that views the
+    bytes in place needs that.
+    """
+    placed: dict[str, TensorEntry] = {}
+    at = 0
+    for entry in sorted(entries, key=lambda entry: -ITEM_BYTES.get(entry.dtype, 1)):
+        if entry.name in placed:
+            raise CommandError(f"two tensors of the output would be named {entry.name!r}")
+        placed[entry.name] = replace(entry, offset=at)
+        at += entry.nbytes
+    return placed
+
+
+def _header(placed: Iterable[TensorEntry], metadata: Mapping[str, str]) -> bytes:
+    header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
+    for entry in placed:
+        header[entry.name] = {
+            "dtype": entry.dtype,
+            "shape": entry.shape,
+            "data_offsets": (entry.offset, entry.offset + entry.nbytes),
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH_BYTES)
+    if len(text) > _LARGEST_HEADER:
+        raise CommandError(f"the output's header would have {len(text)} bytes, too many to load")
+    return len(text).to_bytes(_LENGTH_BYTES, "little") + text
+
+
+def _reserve(fd: int, size: int) -> None:
+    """Takes the room at once: a disk that is too small says so before the work, not after."""
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno not in _CANNOT_RESERVE:
+            raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a new name durable, where the file system can: the file itself is safe already."""
+    with suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

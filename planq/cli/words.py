@@ -1,0 +1,51 @@
+"""How the commands put values into words."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    import planq
+
+# Wide enough that no line breaks: what is not a terminal is read by programs, or searched.
+_UNBROKEN = 4096
+
+
+def output_console() -> Console:
+    """Returns the console for results: the terminal's width, or unbroken lines into a file."""
+    return Console(width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
+
+
+def whole_width(table: Table) -> int:
+    """Returns the width at which no cell of a table breaks."""
+    return Console(width=_UNBROKEN).measure(table).maximum
+
+
+def printable(text: str) -> str:
+    """Escapes what would steer a terminal: names in a file are anybody's text."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def size_words(nbytes: int) -> str:
+    """Returns a size in decimal units: ``90.9 MB``."""
+    size, unit = float(nbytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{nbytes} B" if unit == "B" else f"{size:.3g} {unit}"
+
+
+def guarantee_words(guarantee: planq.PrecisionGuarantee) -> str:
+    """Returns the parts of a guarantee that say which bits may differ."""
+    words = [guarantee.determinism.name]
+    if guarantee.max_ulp:
+        words.append(f"{guarantee.max_ulp} ulp")
+    if guarantee.batch_invariant:
+        words.append("batch-invariant")
+    return ", ".join(words)

@@ -1,0 +1,39 @@
+// Work sharing for host kernels: one small pool of sleeping threads for the whole process.
+//
+// A loop is cut into chunks that threads claim one by one, so which thread runs a chunk is not
+// fixed: bodies must give the same bits in any assignment. Kernels here qualify, because chunks
+// write disjoint memory and what they share is an exact maximum.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace planq::host {
+
+// The most threads that one loop uses; more would not be woken in the time they save.
+inline constexpr int kMaxThreads = 256;
+
+// Calls body(first, last) for consecutive pieces of [0, count). Pieces hold at least `grain`
+// indices, except the last. Runs inline, without touching the pool, when one piece is all there is
+// or when another caller has the pool; the caller always takes part. Allocates nothing, except
+// that the first loops start the threads.
+using LoopBody = void (*)(void* context, std::int64_t first, std::int64_t last);
+void parallel_loop(int threads, std::int64_t count, std::int64_t grain, LoopBody body,
+                   void* context);
+
+template <class Body>
+void parallel_for(int threads, std::int64_t count, std::int64_t grain, Body&& body) {
+  using Plain = std::remove_reference_t<Body>;
+  if (threads <= 1 || count <= grain) {
+    if (count > 0) body(std::int64_t{0}, count);
+    return;
+  }
+  parallel_loop(
+      threads, count, grain,
+      [](void* context, std::int64_t first, std::int64_t last) {
+        (*static_cast<Plain*>(context))(first, last);
+      },
+      const_cast<std::remove_const_t<Plain>*>(&body));
+}
+
+}  // namespace planq::host

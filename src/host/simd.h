@@ -1,0 +1,99 @@
+// Instruction sets. Kernels are plain loops that compilers vectorise; a file of them is included
+// once per level, between PLANQ_SIMD_<LEVEL>_BEGIN and PLANQ_SIMD_END, and the level is chosen at
+// run time. Bits never depend on the level, since every operation in those loops is exact or one
+// IEEE operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define PLANQ_SIMD_X86 1
+#else
+#define PLANQ_SIMD_X86 0
+#endif
+
+#define PLANQ_SIMD_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define PLANQ_SIMD_BEGIN(features) \
+  PLANQ_SIMD_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
+#define PLANQ_SIMD_END _Pragma("clang attribute pop")
+#else
+#define PLANQ_SIMD_BEGIN(features) \
+  _Pragma("GCC push_options") PLANQ_SIMD_PRAGMA(GCC target(features))
+#define PLANQ_SIMD_END _Pragma("GCC pop_options")
+#endif
+#define PLANQ_SIMD_AVX2_BEGIN PLANQ_SIMD_BEGIN("avx2,fma,bmi,bmi2")
+#define PLANQ_SIMD_AVX512_BEGIN \
+  PLANQ_SIMD_BEGIN("avx2,fma,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")
+
+namespace planq::host {
+
+enum class Level : int { Baseline, Avx2, Avx512 };
+
+// The widest level that this processor and this build have.
+inline Level detect_level() {
+#if PLANQ_SIMD_X86
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    return Level::Avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::Avx2;
+#endif
+  return Level::Baseline;
+}
+
+// Tells the core that this is a waiting loop.
+inline void relax() {
+#if PLANQ_SIMD_X86
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+// Rounds to nearest and keeps subnormals while it lives, whatever the calling thread had set: a
+// program that flushes subnormals elsewhere must not change the bits here.
+class StrictFloat {
+ public:
+#if PLANQ_SIMD_X86
+  StrictFloat() : saved_(_mm_getcsr()) {
+    if ((saved_ & kControl) != kStrict) _mm_setcsr(kStrict);
+  }
+  ~StrictFloat() {
+    if ((saved_ & kControl) != kStrict) _mm_setcsr(saved_);
+  }
+
+ private:
+  static constexpr unsigned kControl = 0xFFC0, kStrict = 0x1F80;
+  unsigned saved_;
+#elif defined(__aarch64__)
+  StrictFloat() {
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(saved_));
+    if (saved_ != 0) __asm__ __volatile__("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+  }
+  ~StrictFloat() {
+    if (saved_ != 0) __asm__ __volatile__("msr fpcr, %0" : : "r"(saved_));
+  }
+
+ private:
+  std::uint64_t saved_ = 0;
+#else
+  StrictFloat() {}
+#endif
+
+ public:
+  StrictFloat(const StrictFloat&) = delete;
+  StrictFloat& operator=(const StrictFloat&) = delete;
+};
+
+// Ends stores past the caches: whoever reads the memory on another thread needs it on this one.
+inline void stream_fence() {
+#if PLANQ_SIMD_X86
+  _mm_sfence();
+#endif
+}
+
+}  // namespace planq::host

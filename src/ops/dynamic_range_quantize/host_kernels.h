@@ -1,0 +1,375 @@
+// The loops of the host backend, vectorised by the compiler. host.cpp includes this file once per
+// instruction set, with PLANQ_LEVEL (a namespace), PLANQ_VECTOR_BYTES and PLANQ_FMA (0 or 1)
+// defined; so it has no include guard.
+//
+// Rules that keep the bits: ranges are integer maxima of bit patterns; every floating-point
+// operation is one that math/scale.h makes, in its order, except for the exact rewritings that are
+// argued beside them.
+
+namespace planq::dynamic_range_quantize::PLANQ_LEVEL {
+
+using math::Bfloat16;
+using math::Half;
+using math::Ieee;
+using math::bit_cast;
+
+template <class T>
+struct KeyOf {
+  using type = std::int16_t;
+};
+template <>
+struct KeyOf<float> {
+  using type = std::int32_t;
+};
+template <>
+struct KeyOf<double> {
+  using type = std::int64_t;
+};
+template <class T>
+using Key = typename KeyOf<T>::type;
+
+template <class T>
+inline constexpr Key<T> kMagnitude = std::numeric_limits<Key<T>>::max();
+template <class T>
+inline constexpr Key<T> kInfinityKey = 0;
+template <>
+inline constexpr std::int16_t kInfinityKey<Half> = 0x7C00;
+template <>
+inline constexpr std::int16_t kInfinityKey<Bfloat16> = 0x7F80;
+template <>
+inline constexpr std::int32_t kInfinityKey<float> = 0x7F800000;
+template <>
+inline constexpr std::int64_t kInfinityKey<double> = 0x7FF0000000000000;
+
+// A key is a bit pattern read as an integer. Symmetric: the magnitude. Otherwise: negative values
+// mirrored, so that keys are ordered as the values are, and every NaN and infinity is outside the
+// keys of the finite values.
+template <class T, bool kSigns, class K>
+inline K ordered(K bits) {
+  if constexpr (kSigns) {
+    return bits ^ ((bits >> (sizeof(Key<T>) * 8 - 1)) & kMagnitude<T>);
+  } else {
+    return bits & kMagnitude<T>;
+  }
+}
+
+template <class T>
+inline Key<T> key_bits(T x) {
+  return bit_cast<Key<T>>(x);
+}
+
+// The value with these bits, for finite ones. A half moves its exponent bias by a multiplication
+// that is exact, subnormals included.
+inline float finite(Half x) {
+  const std::int32_t wide = static_cast<std::int16_t>(x.bits);
+  return bit_cast<float>((wide << 13) & static_cast<std::int32_t>(0x8FFFE000u)) *
+         5.192296858534828e33f;
+}
+inline float finite(Bfloat16 x) { return math::widen(x); }
+inline float finite(float x) { return x; }
+inline double finite(double x) { return x; }
+
+template <class T, bool kSigns, class C>
+inline C value_of(Key<T> key) {
+  return finite(bit_cast<T>(kSigns ? ordered<T, true>(key) : key));
+}
+
+template <class K>
+struct Keys {
+  K low, high;
+};
+
+template <class T, bool kSigns>
+inline Keys<Key<T>> no_keys() {
+  return {kMagnitude<T>, kSigns ? std::numeric_limits<Key<T>>::min() : Key<T>{0}};
+}
+
+inline void prefetch_block(const void* where, int bytes) {
+  for (int line = 0; line < bytes; line += 64)
+    __builtin_prefetch(static_cast<const char*>(where) + line, 0, 3);
+}
+
+template <class T, bool kSigns>
+inline Keys<Key<T>> short_row_keys(const T* x, std::int64_t n) {
+  auto keys = no_keys<T, kSigns>();
+  for (std::int64_t i = 0; i < n; ++i) {
+    const Key<T> key = ordered<T, kSigns>(key_bits(x[i]));
+    if constexpr (kSigns) keys.low = key < keys.low ? key : keys.low;
+    keys.high = key > keys.high ? key : keys.high;
+  }
+  return keys;
+}
+
+// Rows that do not end on a whole vector measure their last vector's worth again.
+template <class T, bool kSigns>
+inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
+  using K = Key<T>;
+  typedef K Vector __attribute__((vector_size(PLANQ_VECTOR_BYTES)));
+  constexpr int kLanes = PLANQ_VECTOR_BYTES / sizeof(K);
+  if (n < kLanes) return short_row_keys<T, kSigns>(x, n);
+  const auto none = no_keys<T, kSigns>();
+  Vector low = Vector{} + none.low, high = Vector{} + none.high;
+  const auto take = [&](std::int64_t at) __attribute__((always_inline)) {
+    Vector bits;
+    std::memcpy(&bits, x + at, sizeof(bits));
+    const Vector keys = ordered<T, kSigns>(bits);
+    if constexpr (kSigns) low = keys < low ? keys : low;
+    high = keys > high ? keys : high;
+  };
+  std::int64_t i = 0;
+  constexpr int kUnroll = 128 / PLANQ_VECTOR_BYTES;
+  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
+    prefetch_block(reinterpret_cast<const char*>(x + i) + ahead, 128);
+    for (int part = 0; part < kUnroll; ++part) take(i + part * kLanes);
+  }
+  for (; i + kLanes <= n; i += kLanes) take(i);
+  if (i < n) take(n - kLanes);
+  Keys<K> keys = none;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if constexpr (kSigns) keys.low = low[lane] < keys.low ? low[lane] : keys.low;
+    keys.high = high[lane] > keys.high ? high[lane] : keys.high;
+  }
+  return keys;
+}
+
+template <class T, bool kSigns, class C>
+inline void put_range(Segments<C>& segments, std::int64_t at, Keys<Key<T>> keys) {
+  segments.low[at] = kSigns ? value_of<T, kSigns, C>(keys.low) : C{0};
+  segments.high[at] = value_of<T, kSigns, C>(keys.high);
+  segments.special[at] =
+      keys.high >= kInfinityKey<T> || (kSigns && keys.low <= static_cast<Key<T>>(~kInfinityKey<T>));
+}
+
+template <class T, bool kSigns, class C>
+void measure_rows(const T* x, Rows rows, Owner owner, std::int64_t ahead, Segments<C>& segments) {
+  auto all = no_keys<T, kSigns>();
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const auto keys = row_keys<T, kSigns>(x + i * rows.stride, rows.length, ahead);
+    all.low = keys.low < all.low ? keys.low : all.low;
+    all.high = keys.high > all.high ? keys.high : all.high;
+    if (owner.step) put_range<T, kSigns, C>(segments, owner.first + i * owner.step, keys);
+  }
+  if (!owner.step) put_range<T, kSigns, C>(segments, owner.first, all);
+}
+
+template <class T, bool kSigns, class C>
+void measure_columns(const T* x, Rows rows, Segments<C>& segments) {
+  Key<T> low[kSegments], high[kSegments];
+  const auto none = no_keys<T, kSigns>();
+  for (std::int64_t j = 0; j < rows.length; ++j) low[j] = none.low, high[j] = none.high;
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const T* row = x + i * rows.stride;
+    for (std::int64_t j = 0; j < rows.length; ++j) {
+      const Key<T> key = ordered<T, kSigns>(key_bits(row[j]));
+      if constexpr (kSigns) low[j] = key < low[j] ? key : low[j];
+      high[j] = key > high[j] ? key : high[j];
+    }
+  }
+  for (std::int64_t j = 0; j < rows.length; ++j)
+    put_range<T, kSigns, C>(segments, j, {low[j], high[j]});
+}
+
+// fl(x / scale) or fl(x * inverse). With FMA and inverse = fl(1 / scale), one correction makes the
+// product the correctly rounded quotient: it holds for every pair of significands whose quotient is
+// near a midpoint (tests/host sweeps them all), hence for every pair, as long as nothing underflows
+// or overflows. Path::Vector is given to scales for which that can happen only where the quotient
+// is below 2^-38, which rounds to a zero of the right sign all the same.
+template <bool kDivide, class C>
+inline C quotient(C x, C scale, C inverse) {
+  if constexpr (!kDivide) {
+    return x * inverse;
+  } else if constexpr (PLANQ_FMA && std::is_same_v<C, float>) {
+    const C near = x * inverse;
+    const C excess = __builtin_fmaf(near, scale, -x);
+    return __builtin_fmaf(excess, -inverse, near);
+  } else {
+    return x / scale;
+  }
+}
+
+// Adding 1.5 * 2^fraction leaves the integer nearest to `bounded` in the low bits, ties to even.
+struct IntegerCode {
+  template <class C>
+  static std::uint8_t of(C bounded, std::uint8_t zero_code) {
+    constexpr C kShift = std::is_same_v<C, float> ? C(12582912.0) : C(6755399441055744.0);
+    const auto bits = bit_cast<typename Ieee<C>::Bits>(bounded + kShift);
+    return static_cast<std::uint8_t>(static_cast<std::uint8_t>(bits) + zero_code);
+  }
+};
+
+// SmallFloat::encode without branches, for finite values that the format can hold. Adding a power
+// of two whose unit is that of the format in the binade of the value rounds it, ties to even; below
+// the smallest normal exponent the unit stays. What the addition changed in the bits is the
+// significand's code, with the implicit one, which is the first step of the exponent.
+template <int kBias, int kMantissa>
+struct SmallCode {
+  template <class C>
+  static std::uint8_t of(C bounded, std::uint8_t) {
+    using Bits = typename Ieee<C>::Bits;
+    constexpr int kFraction = sizeof(C) == 4 ? 23 : 52;
+    constexpr int kSourceBias = sizeof(C) == 4 ? 127 : 1023;
+    constexpr int kDrop = kFraction - kMantissa;
+    constexpr Bits kSmallest = static_cast<Bits>(1 - kBias + kSourceBias) << kFraction;
+    const Bits bits = bit_cast<Bits>(bounded);
+    const Bits exponent = bits & Ieee<C>::kInfinity;
+    const Bits binade = exponent > kSmallest ? exponent : kSmallest;
+    const Bits shift = binade + (static_cast<Bits>(kDrop) << kFraction);
+    const Bits sum = bit_cast<Bits>(bit_cast<C>(bits & ~Ieee<C>::kSign) + bit_cast<C>(shift));
+    const Bits code = sum - shift + ((binade - kSmallest) >> kDrop);
+    // The sign joins at the top: a shift down from there keeps compilers from narrowing the lanes
+    // of all that precedes.
+    constexpr int kTop = sizeof(C) * 8 - 8;
+    return static_cast<std::uint8_t>((code << kTop | (bits & Ieee<C>::kSign)) >> kTop);
+  }
+};
+using E4M3Code = SmallCode<7, 3>;
+using E5M2Code = SmallCode<15, 2>;
+
+template <class Code, bool kDivide, class C>
+inline std::uint8_t code(C x, C scale, C inverse, C low, C high, std::uint8_t zero_code) {
+  return Code::of(math::clamp(quotient<kDivide>(x, scale, inverse), low, high), zero_code);
+}
+
+// Blocks keep the loops free of remainders; a row that does not end on a whole block redoes the
+// last one at its end, with the same codes.
+inline constexpr int kBlock = 64;
+inline constexpr int kSmallBlock = 16;
+
+// Stores a block past the caches; `to` is aligned to it.
+inline void stream_block(std::uint8_t* to, const std::uint8_t* block) {
+#if PLANQ_SIMD_X86
+  for (int part = 0; part < kBlock; part += PLANQ_VECTOR_BYTES) {
+#if PLANQ_VECTOR_BYTES == 64
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + part), _mm512_loadu_si512(block + part));
+#elif PLANQ_VECTOR_BYTES == 32
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + part),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + part)));
+#else
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + part),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + part)));
+#endif
+  }
+#else
+  std::memcpy(to, block, kBlock);
+#endif
+}
+
+template <class C>
+struct Constants {
+  C scale, inverse, low, high;
+  std::uint8_t zero_code;
+};
+
+template <class T, class Code, bool kDivide, int kCount, class C>
+inline void quantize_block(const T* __restrict x, std::uint8_t* __restrict codes,
+                           const Constants<C>& k) {
+  for (int j = 0; j < kCount; ++j)
+    codes[j] = code<Code, kDivide, C>(finite(x[j]), k.scale, k.inverse, k.low, k.high, k.zero_code);
+}
+
+template <class T, class Code, bool kDivide, class C>
+void quantize_row(const T* __restrict x, std::int64_t n, std::uint8_t* __restrict codes,
+                  Memory memory, const Constants<C>& constants) {
+  const Constants<C> k = constants;
+  if (n < kSmallBlock) {
+    for (std::int64_t i = 0; i < n; ++i)
+      codes[i] = code<Code, kDivide, C>(finite(x[i]), k.scale, k.inverse, k.low, k.high,
+                                        k.zero_code);
+    return;
+  }
+  std::int64_t i = 0;
+  const bool stream = memory.stream && n >= 2 * kBlock;
+  if (stream) {
+    quantize_block<T, Code, kDivide, kBlock>(x, codes, k);
+    i = kBlock - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(codes) % kBlock);
+  }
+  for (; i + kBlock <= n; i += kBlock) {
+    prefetch_block(reinterpret_cast<const char*>(x + i) + memory.ahead, kBlock * sizeof(T));
+    alignas(kBlock) std::uint8_t block[kBlock];
+    quantize_block<T, Code, kDivide, kBlock>(x + i, block, k);
+    stream ? stream_block(codes + i, block)
+           : static_cast<void>(std::memcpy(codes + i, block, kBlock));
+  }
+  for (; i + kSmallBlock <= n; i += kSmallBlock)
+    quantize_block<T, Code, kDivide, kSmallBlock>(x + i, codes + i, k);
+  if (i < n)
+    quantize_block<T, Code, kDivide, kSmallBlock>(x + n - kSmallBlock, codes + n - kSmallBlock, k);
+}
+
+template <class T, class Code, bool kDivide, class C>
+void quantize_columns(const T* x, Rows rows, std::uint8_t* codes, std::int64_t code_stride,
+                      const Segments<C>& segments) {
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const T* __restrict row = x + i * rows.stride;
+    std::uint8_t* __restrict out = codes + i * code_stride;
+    for (std::int64_t j = 0; j < rows.length; ++j)
+      out[j] = code<Code, kDivide, C>(finite(row[j]), segments.scale[j], segments.inverse[j],
+                                      segments.low[j], segments.high[j], segments.zero_code[j]);
+  }
+}
+
+template <class T>
+struct Range {
+  using C = math::Compute<T>;
+
+  static void rows(const void* input, Rows rows, Owner owner, std::int64_t ahead, bool signs,
+                   Segments<C>& segments) {
+    const T* x = static_cast<const T*>(input);
+    signs ? measure_rows<T, true>(x, rows, owner, ahead, segments)
+          : measure_rows<T, false>(x, rows, owner, ahead, segments);
+  }
+  static void columns(const void* input, Rows rows, bool signs, Segments<C>& segments) {
+    const T* x = static_cast<const T*>(input);
+    signs ? measure_columns<T, true>(x, rows, segments)
+          : measure_columns<T, false>(x, rows, segments);
+  }
+};
+
+template <class T, class Code>
+struct Quantize {
+  using C = math::Compute<T>;
+
+  static void rows(const void* input, Rows rows, Owner owner, std::uint8_t* codes,
+                   std::int64_t code_stride, Memory memory, bool divide,
+                   const Segments<C>& segments) {
+    const T* x = static_cast<const T*>(input);
+    for (std::int64_t i = 0; i < rows.count; ++i) {
+      const std::int64_t j = owner.first + i * owner.step;
+      if (segments.path[j] != Path::Vector) continue;
+      const T* row = x + i * rows.stride;
+      std::uint8_t* out = codes + i * code_stride;
+      const Constants<C> constants = {segments.scale[j], segments.inverse[j], segments.low[j],
+                                      segments.high[j], segments.zero_code[j]};
+      divide ? quantize_row<T, Code, true>(row, rows.length, out, memory, constants)
+             : quantize_row<T, Code, false>(row, rows.length, out, memory, constants);
+    }
+  }
+  static void columns(const void* input, Rows rows, std::uint8_t* codes, std::int64_t code_stride,
+                      bool divide, const Segments<C>& segments) {
+    const T* x = static_cast<const T*>(input);
+    divide ? quantize_columns<T, Code, true>(x, rows, codes, code_stride, segments)
+           : quantize_columns<T, Code, false>(x, rows, codes, code_stride, segments);
+  }
+};
+
+inline void pack(const std::uint8_t* __restrict codes, std::int64_t bytes,
+                 std::uint8_t* __restrict out, bool low_first) {
+  if (low_first) {
+    for (std::int64_t i = 0; i < bytes; ++i)
+      out[i] = math::pack_nibbles(codes[2 * i], codes[2 * i + 1], NibbleOrder::LowFirst);
+  } else {
+    for (std::int64_t i = 0; i < bytes; ++i)
+      out[i] = math::pack_nibbles(codes[2 * i], codes[2 * i + 1], NibbleOrder::HighFirst);
+  }
+}
+
+template <class T>
+constexpr RangeKernels<math::Compute<T>> range_kernels() {
+  return {Range<T>::rows, Range<T>::columns};
+}
+template <class T, class Code>
+constexpr QuantizeKernels<math::Compute<T>> quantize_kernels() {
+  return {Quantize<T, Code>::rows, Quantize<T, Code>::columns};
+}
+
+}  // namespace planq::dynamic_range_quantize::PLANQ_LEVEL

@@ -1,0 +1,80 @@
+// What the loops of host_kernels.h and their drivers in host.cpp hand to each other.
+#pragma once
+
+#include <cstdint>
+
+#include "math/scale.h"
+
+namespace planq::dynamic_range_quantize {
+
+// Segments that are measured and quantized together: a batch of rows, or a tile of columns.
+inline constexpr int kSegments = 512;
+
+// How the elements of a segment become codes.
+enum class Path : std::uint8_t {
+  Vector,    // finite, and the quotient is far from overflow and underflow
+  Scalar,    // math::code_of for each element
+  Poisoned,  // one code for all
+};
+
+// Segments side by side, so that loops over them are vector loops too.
+template <class C>
+struct Segments {
+  // The range of the finite elements; later the bounds of the rounded quotient.
+  C low[kSegments], high[kSegments];
+  C scale[kSegments], inverse[kSegments];
+  std::int32_t zero_point[kSegments];
+  std::uint8_t zero_code[kSegments];  // low byte of zero_point, added to codes modulo 256
+  bool special[kSegments];            // a NaN or an infinity was seen
+  Path path[kSegments];
+
+  math::SegmentParameters<C> parameters(std::int64_t i) const {
+    return {scale[i], inverse[i], zero_point[i], path[i] == Path::Poisoned};
+  }
+};
+
+// Rows of `length` contiguous elements, `stride` elements apart.
+struct Rows {
+  std::int64_t length = 0;
+  std::int64_t count = 0;
+  std::int64_t stride = 0;
+};
+
+// Which segments rows belong to: row i to segment first + i * step. Step 0 is one segment for all.
+struct Owner {
+  int first = 0;
+  int step = 0;
+};
+
+// What a loop does to the caches: the input that will be wanted next lies `ahead` bytes further, and
+// `stream` writes codes past them (host::stream_fence() follows).
+struct Memory {
+  std::int64_t ahead = 0;
+  bool stream = false;
+};
+
+// Measures, for one input type.
+template <class C>
+struct RangeKernels {
+  void (*rows)(const void* input, Rows rows, Owner owner, std::int64_t ahead, bool signs,
+               Segments<C>& segments);
+  // Column j of all rows is segment j; rows.length <= kSegments.
+  void (*columns)(const void* input, Rows rows, bool signs, Segments<C>& segments);
+};
+
+// Codes, for one input type and one class of codes: a byte each, those of consecutive rows
+// code_stride bytes apart. Rows whose path is not Vector are left out; in such columns the codes
+// are meaningless.
+template <class C>
+struct QuantizeKernels {
+  void (*rows)(const void* input, Rows rows, Owner owner, std::uint8_t* codes,
+               std::int64_t code_stride, Memory memory, bool divide, const Segments<C>& segments);
+  void (*columns)(const void* input, Rows rows, std::uint8_t* codes, std::int64_t code_stride,
+                  bool divide, const Segments<C>& segments);
+};
+
+// Two 4-bit codes to a byte.
+using PackKernel = void (*)(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* out,
+                            bool low_first);
+
+}  // namespace planq::dynamic_range_quantize

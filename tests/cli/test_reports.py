@@ -1,0 +1,168 @@
+"""`planq info`, `planq ops` and `planq explain`."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import planq
+from planq.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Capture = pytest.CaptureFixture[str]
+
+DESC = planq.DynamicRangeQuantizeDescriptor(
+    shape=(4096, 8192), input_dtype="bfloat16", output_dtype="int8", scope=planq.Scope.token()
+)
+
+
+def succeed(capsys: Capture, *arguments: object) -> str:
+    """Runs the command line and returns what it printed; it may not complain."""
+    status = main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    assert (status, printed.err) == (0, "")
+    return printed.out
+
+
+@pytest.fixture
+def descriptor(tmp_path: Path) -> Path:
+    """A file that holds a descriptor."""
+    path = tmp_path / "descriptor.json"
+    path.write_text(DESC.to_json())
+    return path
+
+
+def test_info_shows_the_build_and_the_backends(capsys: Capture) -> None:
+    build = planq.build_info()
+    told = succeed(capsys, "info")
+    for word in (build.version, build.build_id, "backend host", "ready", "backend cuda"):
+        assert word in told
+    report = json.loads(succeed(capsys, "info", "--json"))
+    assert report["build"]["version"] == build.version
+    assert report["build"]["cuda"] == build.cuda
+    assert report["backends"]["host"] == "ready"
+    assert len(report["devices"]) == len(planq.devices())
+
+
+def test_info_lists_devices(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = planq.DeviceFacts(
+        name="A GPU",
+        arch=90,
+        multiprocessors=132,
+        shared_memory_per_block=232448,
+        l2_bytes=60 << 20,
+        index=1,
+    )
+    monkeypatch.setattr(planq, "devices", lambda: (device,))
+    told = succeed(capsys, "info")
+    for word in ("cuda:1", "A GPU", "sm_90", "132", "232 kB", "62.9 MB"):
+        assert word in told
+    assert json.loads(succeed(capsys, "info", "--json"))["devices"][0]["arch"] == 90
+
+
+def test_ops_shows_every_row_of_the_registry(capsys: Capture) -> None:
+    told = succeed(capsys, "ops")
+    report = {
+        operator["name"]: operator for operator in json.loads(succeed(capsys, "ops", "--json"))
+    }
+    for operator in planq.operators():
+        assert operator.name in told
+        rows = {row["sku"]: row for row in report[operator.name]["kernels"]}
+        assert list(rows) == [kernel.sku for kernel in operator.kernels]
+        for kernel in operator.kernels:
+            assert kernel.sku in told
+            assert rows[kernel.sku]["guarantee"] == kernel.guarantee.to_dict()
+
+
+@pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
+def test_explain_prints_the_selection_without_a_gpu(
+    capsys: Capture, descriptor: Path, device: str
+) -> None:
+    selection = planq.explain(DESC, device=device)
+    status = main(["explain", str(descriptor), "--device", device])
+    assert capsys.readouterr().out == f"{selection}\n"
+    assert status == (0 if selection.chosen else 1)
+
+
+def test_explain_reads_standard_input(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in ((), ("-",)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(DESC.to_json()))
+        report = json.loads(succeed(capsys, "explain", *arguments, "--json"))
+        assert report == json.loads(json.dumps(planq.explain(DESC).to_dict()))
+
+
+@pytest.mark.parametrize(
+    ("options", "preference"),
+    [
+        ((), planq.PlanPreference()),
+        (("--determinism", "bit-exact"), planq.PlanPreference(determinism=planq.Determinism(3))),
+        (("--batch-invariant",), planq.PlanPreference(batch_invariant=True)),
+        (("--max-ulp", "0"), planq.PlanPreference(max_ulp=0)),
+        (("--max-workspace-bytes", "0"), planq.PlanPreference(max_workspace_bytes=0)),
+        (("--backend", "cuda"), planq.PlanPreference(backend=planq.Backend.CUDA)),
+        (("--sku", "no.such/row"), planq.PlanPreference(sku="no.such/row")),
+    ],
+)
+def test_explain_takes_every_preference(
+    capsys: Capture, descriptor: Path, options: tuple[str, ...], preference: planq.PlanPreference
+) -> None:
+    selection = planq.explain(DESC, preference)
+    status = main(["explain", str(descriptor), *options, "--json"])
+    assert status == (0 if selection.chosen else 1)
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads(json.dumps(selection.to_dict()))
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("{", (), "not JSON"),
+        ("[1]", (), "op: "),
+        ('{"op": "no_such_operator"}', (), "op: "),
+        (DESC.to_json().replace('"int8"', '"int7"'), (), "output_dtype: "),
+        (DESC.to_json(), ("--device", "abacus"), "abacus"),
+        (DESC.to_json(), ("--determinism", "lucky"), "--determinism: expected one of"),
+        (DESC.to_json(), ("--backend", "abacus"), "'abacus' is not one of"),
+        (DESC.to_json(), ("--max-ulp", "-1"), "--max-ulp"),
+    ],
+    ids=["json", "list", "op", "dtype", "device", "determinism", "backend", "ulp"],
+)
+def test_explain_refuses_in_one_line(
+    capsys: Capture, tmp_path: Path, text: str, options: tuple[str, ...], said: str
+) -> None:
+    path = tmp_path / "descriptor.json"
+    path.write_text(text)
+    assert main(["explain", str(path), *options]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("planq: error: ")
+    assert printed.err.count("\n") == 1
+    assert said in printed.err
+
+
+def test_explain_refuses_files_that_are_no_text(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "descriptor.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert main(["explain", str(path)]) == 2
+    assert "not UTF-8 text" in capsys.readouterr().err
+    assert main(["explain", str(tmp_path / "none")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_version_and_help(capsys: Capture) -> None:
+    assert succeed(capsys, "--version") == f"{planq.build_info().version}\n"
+    for command in ("quantize", "info", "ops", "explain"):
+        assert "--json" in succeed(capsys, command, "--help")
+        assert command in succeed(capsys, "--help")
+
+
+def test_no_command_is_an_error_that_shows_the_help(capsys: Capture) -> None:
+    assert main([]) == 2
+    assert "quantize" in capsys.readouterr().out
+    assert main(["launder"]) == 2
+    assert "No such command 'launder'" in capsys.readouterr().err

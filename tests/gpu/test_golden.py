@@ -1,0 +1,22 @@
+"""Golden digests: recorded when PLANQ_RECORD_GOLDEN names a file, compared otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import torch
+
+from support import golden
+from support.gpu import Cuda
+
+
+def test_every_row_reproduces_the_recorded_digests() -> None:
+    """Or records them. Rows that take the same case must agree in either event."""
+    content = golden.record(Cuda(0), torch.cuda.get_device_name(0))
+    target = os.environ.get("PLANQ_RECORD_GOLDEN")
+    if target:
+        golden.write(Path(target), content)
+    recorded = json.loads(Path(target or golden.H200).read_text())
+    assert content["operators"] == recorded["operators"]

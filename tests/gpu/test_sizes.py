@@ -1,0 +1,102 @@
+"""Sizes beyond what 16-bit grids and 32-bit offsets count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import planq
+from reference import inputs
+from reference.dynamic_range_quantize import Problem, ScopeSpec
+from reference.formats import Array
+from support.bridge import descriptor
+from support.gpu import Cuda, on_gpu
+from support.runner import quantize
+
+GPU = Cuda(0)
+DEVICE = GPU.name
+
+
+def run(problem: Problem, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes as bytes and scales, on the GPU."""
+    specs = descriptor(problem).operands()
+    q = torch.full(specs["output"].shape, 0xA5, dtype=torch.uint8, device=DEVICE)
+    s = torch.full(specs["scale"].shape, -1.0, device=DEVICE)
+    output = q if problem.output_dtype != "int8" else q.view(torch.int8)
+    stream = torch.cuda.current_stream()
+    plan = planq.Plan.select(stream, descriptor(problem))
+    need = plan.workspace_size()
+    workspace = torch.empty(need, dtype=torch.uint8, device=DEVICE) if need else None
+    plan.run(stream, workspace, planq.DynamicRangeQuantizeArgs(input=x, output=output, scale=s))
+    torch.cuda.synchronize()
+    return q, s
+
+
+def assert_tiled(whole: torch.Tensor, tile: Array) -> None:
+    """Fails unless `whole` is `tile` again and again."""
+    wanted = torch.from_numpy(np.ascontiguousarray(tile).reshape(1, -1).view(np.uint8)).to(DEVICE)
+    flat = whole.reshape(-1).view(torch.uint8).reshape(-1, wanted.shape[1])
+    for part in torch.split(flat, max(1, 2**28 // wanted.shape[1])):
+        assert torch.equal(part, wanted.expand_as(part))
+
+
+@pytest.mark.parametrize("output_dtype", ["int8", "int4", "float8_e4m3fn"])
+@pytest.mark.parametrize(
+    ("tile_shape", "repeats", "scope"),
+    [
+        ((1024, 16), 10_000, ("token",)),
+        ((1024, 2050), 1030, ("token",)),
+        ((1024, 2048), 1030, ("group", 128, -1)),
+    ],
+)
+def test_rows_beyond_two_to_the_thirty_one_elements(
+    tile_shape: tuple[int, int], repeats: int, scope: ScopeSpec, output_dtype: str
+) -> None:
+    """10^7 rows of 16, and more than 2^31 elements in all: every row as in its tile."""
+    tile = inputs.make("mixed", tile_shape, "bfloat16", 4)
+    problem = Problem(tile_shape, "bfloat16", output_dtype, scope)
+    once = quantize(problem, tile, GPU)
+    shape = (tile_shape[0] * repeats, tile_shape[1])
+    q, s = run(Problem(shape, "bfloat16", output_dtype, scope), on_gpu(tile).repeat(repeats, 1))
+    assert_tiled(q, once["output"])
+    assert_tiled(s, once["scale"])
+
+
+@pytest.mark.parametrize(
+    "scope", [("tensor",), ("channel", 0), ("channel", -1), ("group", 2**20, 0)]
+)
+@pytest.mark.parametrize("shape", [(2**20 + 3, 2049), (3, 2**30 - 5)])
+def test_long_segments_beyond_two_to_the_thirty_one_elements(
+    shape: tuple[int, int], scope: ScopeSpec
+) -> None:
+    """Zeros with values planted before, at and after 2^31, of which each segment holds few."""
+    total = shape[0] * shape[1]
+    places = torch.tensor([0, 2**31 - 1, 2**31, 2**31 + 1, total - 1], device=DEVICE)
+    planted = torch.tensor([127.0, 3.0, -127.0, 5.0, 64.0], device=DEVICE)
+    x = torch.zeros(total, dtype=torch.bfloat16, device=DEVICE)
+    x[places] = planted.to(torch.bfloat16)
+    q, s = run(Problem(shape, "bfloat16", "int8", scope), x.reshape(shape))
+    row, column = places // shape[1], places % shape[1]
+    segment = {
+        "tensor": torch.zeros_like(row),
+        "channel": row if scope[-1] == 0 else column,
+        "group": row // 2**20 * shape[1] + column,
+    }[scope[0]]
+    M = torch.stack([planted[segment == g].abs().max() for g in segment])
+    assert torch.equal(s.reshape(-1)[segment], M / 127)
+    assert int((s != 1).sum()) == len({int(g) for g, m in zip(segment, M, strict=True) if m != 127})
+    codes = q.view(torch.int8).reshape(-1)
+    assert torch.equal(codes[places].float(), torch.round(planted / (M / 127)))
+    assert sum(int(part.count_nonzero()) for part in torch.split(codes, 2**28)) == len(places)
+
+
+@pytest.mark.parametrize("columns", [2**16, 2**16 + 1, 2**20, 2**24 + 5])
+@pytest.mark.parametrize("output_dtype", ["int8", "float8_e4m3fn"])
+def test_long_rows(columns: int, output_dtype: str) -> None:
+    """Around the longest row that is read once, and far beyond."""
+    x = inputs.make("normal", (2, columns), "bfloat16", 8)
+    problem = Problem(x.shape, "bfloat16", output_dtype)
+    host, gpu = quantize(problem, x), quantize(problem, x, GPU)
+    assert np.array_equal(host["output"], gpu["output"])
+    assert np.array_equal(host["scale"], gpu["scale"])

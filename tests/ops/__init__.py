@@ -1,0 +1,1 @@
+"""One file per operator: its table, its edges, its peers."""

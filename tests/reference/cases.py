@@ -1,0 +1,231 @@
+"""The fixed problems and inputs that every kernel row and the golden digests are tested with.
+
+The list is a covering sample of the operator's table: every input x output x scope, with the other
+choices drawn by an integer hash, so that it is the same list everywhere. Appending keeps the
+golden digests of what stands before; any other change makes them be recorded anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeVar
+
+from reference import inputs
+from reference.dynamic_range_quantize import Problem, ScopeSpec, dynamic_range_quantize
+from reference.formats import Array
+
+T = TypeVar("T")
+
+INPUT_DTYPES = ("float16", "bfloat16", "float32", "float64")
+OUTPUTS = (
+    ("int8", "low_first"),
+    ("uint8", "low_first"),
+    ("int4", "low_first"),
+    ("int4", "high_first"),
+    ("uint4", "low_first"),
+    ("uint4", "high_first"),
+    ("float8_e4m3fn", "low_first"),
+    ("float8_e5m2", "low_first"),
+)
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+BOUNDS: dict[tuple[str, str], tuple[tuple[float | None, float | None], ...]] = {
+    ("int8", "symmetric"): ((-128, 127), (-100, 63), (-1, 1), (None, 7)),
+    ("int4", "symmetric"): ((-8, 7), (-3, 5), (None, 1)),
+    ("float8_e4m3fn", "symmetric"): ((-240.0, 240.0), (0.0, 448.0), (None, 0.015625)),
+    ("float8_e5m2", "symmetric"): ((-448.0, 448.0), (-1.5, 3.5), (None, 2.0**-14)),
+    ("int8", "asymmetric"): ((-127, 127), (-5, 90), (0, 1)),
+    ("uint8", "asymmetric"): ((1, 255), (3, 200), (0, 127), (0, 1)),
+    ("int4", "asymmetric"): ((-7, 7), (-2, 3)),
+    ("uint4", "asymmetric"): ((1, 14), (0, 1)),
+}
+KINDS = ("mixed", "mixed", "finite", "ties", "offset", "huge", "nonfinite", "constant", "patterns")
+TOKEN_SHAPES = (
+    (7, 40),
+    (3, 5, 130),
+    (2, 4096),
+    (33, 64),
+    (5, 1),
+    (1, 20011),
+    (1, 1, 1, 1, 1, 2, 3, 17),
+    (300,),
+    (2, 70000),
+    (4, 1000),
+)
+SCOPES: tuple[tuple[ScopeSpec, tuple[tuple[int, ...], ...]], ...] = (
+    (("token",), TOKEN_SHAPES[0::2]),
+    (("token",), TOKEN_SHAPES[1::2]),
+    (("tensor",), ((1000,), (3, 50, 37), (1, 1), (5, 30000), (2, 3, 4, 5, 6))),
+    (("channel", 0), ((7, 300), (16, 4, 33), (3, 20000), (2048, 3), (5,))),
+    (("channel", -1), ((300, 7), (37, 5, 64), (3, 4096), (1, 1), (70, 130))),
+    (("channel", 1), ((3, 17, 100), (5, 4, 3, 2, 33), (2, 3, 5000))),
+    (("group", 128, -1), ((5, 384), (3, 7, 300), (2, 4096), (130,), (1, 70001))),
+    (("group", 32, -1), ((16, 64), (3, 1000), (9, 31), (2, 2, 96))),
+    (("group", 7, 0), ((20, 33), (7, 3, 65), (15,), (1, 64))),
+    (("group", 3, 1), ((2, 8, 50), (3, 3, 4, 5), (1, 10, 128))),
+    (("group", 1, -1), ((4, 9), (2, 2, 64))),
+    (("group", 5000, -1), ((2, 12000), (3, 70))),
+    (("group", 64, -2), ((200, 48), (2, 65, 33), (64, 1))),
+)
+WIDE = (
+    (("token",), (1, 2**20)),
+    (("tensor",), (1, 2**20)),
+    (("token",), (1500, 256)),
+    (("token",), (5, 65536)),
+    (("token",), (3, 33000)),
+    (("channel", 0), (3, 300001)),
+    (("channel", -1), (9000, 65)),
+    (("group", 128, -1), (600, 640)),
+    (("group", 128, 0), (1300, 257)),
+    (("group", 70000, -1), (2, 150001)),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem with its input."""
+
+    problem: Problem
+    data: str = "mixed"
+    seed: int = 0
+
+    @property
+    def id(self) -> str:
+        """The problem and the input, as one word."""
+        return f"{self.problem.id},data={self.data},seed={self.seed}"
+
+    def inputs(self) -> dict[str, Array]:
+        """Input operands by name."""
+        return {
+            "input": inputs.make(self.data, self.problem.shape, self.problem.input_dtype, self.seed)
+        }
+
+    def expected(self) -> dict[str, Array]:
+        """Output operands by name, as stored."""
+        return outputs(self.problem, self.inputs()["input"])
+
+    def alone(self) -> Iterator[tuple[Problem, tuple[slice, ...], tuple[slice, ...]]]:
+        """Parts that share no segment with the rest: problem, slice of the input, of the scales."""
+        problem = self.problem
+        kind, rank = problem.scope[0], len(problem.shape)
+        axis, step = 0, 1
+        if kind == "channel":
+            axis = problem.scope[1] % rank
+        elif kind == "group" and problem.scope[2] % rank == 0:
+            step = problem.scope[1]
+        if kind == "tensor" or (kind == "token" and rank == 1):
+            return
+        for start in range(0, problem.shape[axis], step):
+            part = slice(start, min(start + step, problem.shape[axis]))
+            shape = list(problem.shape)
+            shape[axis] = part.stop - part.start
+            before = (slice(None),) * axis
+            cut = slice(start // step, start // step + 1)
+            along = (cut,) if kind == "channel" else (*before, cut)
+            yield replace(problem, shape=tuple(shape)), (*before, part), along
+
+
+def outputs(problem: Problem, x: Array) -> dict[str, Array]:
+    """The reference's outputs by operand name."""
+    result = dynamic_range_quantize(problem, x)
+    named = {"output": result.output, "scale": result.scale}
+    return named if result.zero_point is None else {**named, "zero_point": result.zero_point}
+
+
+def digest(operands: dict[str, Array]) -> str:
+    """SHA-256 over the operands' bytes in the order of their names."""
+    total = hashlib.sha256()
+    for name in sorted(operands):
+        total.update(operands[name].tobytes())
+    return total.hexdigest()
+
+
+class Chooser:
+    """Draws choices from the integer hash, one after another."""
+
+    def __init__(self, seed: int, count: int = 64) -> None:
+        """Starts the sequence named by `seed`."""
+        self._words = iter(inputs.hashed(seed, count).tolist())
+
+    def pick(self, options: tuple[T, ...]) -> T:
+        """One of `options`."""
+        return options[int(next(self._words)) % len(options)]
+
+
+def variant(
+    chooser: Chooser, shape: tuple[int, ...], scope: ScopeSpec, input_dtype: str, output: Any
+) -> Problem:
+    """A problem whose remaining fields are drawn at random among those that go together."""
+    output_dtype, order = output
+    modes: tuple[str, ...] = ("symmetric", "asymmetric")
+    if output_dtype in FLOAT8:
+        modes = ("symmetric",)
+    elif output_dtype.startswith("u"):
+        modes = ("asymmetric",)
+    mode = chooser.pick(modes)
+    quotients = ("divide", "divide", "reciprocal", "ratio" if mode == "symmetric" else "divide")
+    default: tuple[tuple[float | None, float | None], ...] = ((None, None),) * 3
+    q_min, q_max = chooser.pick(default + BOUNDS[output_dtype, mode])
+    scale_dtypes = (None, None, None, None, "float16", "bfloat16", "float32", "float64")
+    return Problem(
+        shape=shape,
+        input_dtype=input_dtype,
+        output_dtype=output_dtype,
+        scope=scope,
+        mode=mode,
+        q_min=q_min,
+        q_max=q_max,
+        scale_dtype=chooser.pick(scale_dtypes),
+        quotient=chooser.pick(quotients),
+        nonfinite=chooser.pick(("propagate", "saturate")),
+        include_zero=mode == "symmetric" or chooser.pick((True, False)),
+        nibble_order=order,
+    )
+
+
+@cache
+def quantize_cases() -> tuple[Case, ...]:
+    """Every input x output x scope a few times over, then wide and tall ones."""
+    cases: list[Case] = []
+    for input_dtype in INPUT_DTYPES:
+        for output in OUTPUTS:
+            for scope, shapes in SCOPES:
+                for repeat in range(4):
+                    seed = len(cases)
+                    chooser = Chooser(seed)
+                    shape = shapes[(seed + repeat) % len(shapes)]
+                    problem = variant(chooser, shape, scope, input_dtype, output)
+                    cases.append(Case(problem, chooser.pick(KINDS), seed))
+    for input_dtype in INPUT_DTYPES:
+        for index, (scope, shape) in enumerate(WIDE):
+            seed = len(cases)
+            chooser = Chooser(seed)
+            output = OUTPUTS[(index + seed) % len(OUTPUTS)]
+            problem = variant(chooser, shape, scope, input_dtype, output)
+            cases.append(Case(problem, "finite", seed))
+    return tuple(cases)
+
+
+@cache
+def empty_cases() -> tuple[Case, ...]:
+    """Tensors without elements, of every scope, some with segments and some without."""
+    shapes = ((0,), (0, 5), (5, 0), (3, 0, 4), (0, 0), (2, 3, 0))
+    cases: list[Case] = []
+    for output in OUTPUTS:
+        for shape in shapes:
+            for scope in ("tensor", "token", "first", "last", "group", "outer"):
+                scopes: dict[str, ScopeSpec] = {
+                    "tensor": ("tensor",),
+                    "token": ("token",),
+                    "first": ("channel", 0),
+                    "last": ("channel", -1),
+                    "group": ("group", 4, -1),
+                    "outer": ("group", 2, 0),
+                }
+                seed = len(cases)
+                dtype = INPUT_DTYPES[seed % 4]
+                problem = variant(Chooser(seed), shape, scopes[scope], dtype, output)
+                cases.append(Case(problem, "finite", seed))
+    return tuple(cases)

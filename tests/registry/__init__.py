@@ -1,0 +1,1 @@
+"""Tests generated from the registry: every row against what it promises."""

@@ -1,0 +1,1 @@
+"""What the tests share: descriptors from problems, guarded memory, running a plan."""

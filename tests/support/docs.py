@@ -1,0 +1,34 @@
+"""Code blocks of the documents, run as they stand.
+
+A block under ```python runs on any machine, one under ```python gpu on a machine with a GPU. The
+blocks of one file share a namespace and run from top to bottom.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```python(?P<gpu> gpu)?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(document: Path, *, gpu: bool) -> list[tuple[int, str]]:
+    """Line numbers and code of the blocks to run; with a GPU that is all of them."""
+    text = document.read_text()
+    return [
+        (text.count("\n", 0, match.start("code")), match["code"])
+        for match in FENCE.finditer(text)
+        if gpu or not match["gpu"]
+    ]
+
+
+def run(document: Path, *, gpu: bool) -> int:
+    """Runs the blocks in one namespace; errors point at the document's lines."""
+    namespace: dict[str, Any] = {"__name__": document.stem}
+    found = blocks(document, gpu=gpu)
+    for line, code in found:
+        exec(compile("\n" * line + code, str(document), "exec"), namespace)
+    return len(found)

@@ -1,0 +1,90 @@
+"""Golden digests: what each row of a GPU wrote for the fixed cases, as SHA-256.
+
+The file has every case's digest once, because all rows that take a case must agree on it, and for
+each row the numbers of the cases that it ran:
+
+    {"device": ..., "build": ...,
+     "operators": {name: {"cases": [[id, digest], ...],
+                          "rows": {sku: {"revision": n, "cases": "0-3,7"}}}}}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import planq
+from reference.cases import Case, digest
+from support import rows
+from support.bridge import OPERATORS, inputs_of
+from support.memory import Device
+from support.runner import Bench
+
+H200 = Path(__file__).parent.parent / "golden" / "h200.json"
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """`[0, 1, 2, 7]` as `"0-2,7"`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(f"{a}-{b}" if a != b else f"{a}" for a, b in found)
+
+
+def numbers(text: str) -> list[int]:
+    """`"0-2,7"` as `[0, 1, 2, 7]`."""
+    parts = [part.partition("-") for part in text.split(",")]
+    return [n for a, _, b in parts for n in range(int(a), int(b or a) + 1)]
+
+
+def all_cases(operator: str) -> tuple[Case, ...]:
+    """The operator's cases in the order in which the file numbers them."""
+    tests = OPERATORS[operator]
+    return (*tests.cases(), *tests.empty_cases())
+
+
+def run_digest(device: Device, operator: str, case: Case, pref: planq.PlanPreference) -> str:
+    """Runs a case and digests its outputs."""
+    bench = Bench(device, OPERATORS[operator].descriptor(case.problem), pref=pref)
+    bench.load(inputs_of(case))
+    bench.run()
+    return digest(bench.outputs())
+
+
+def record_row(device: Device, operator: str, sku: str, digests: dict[int, str]) -> list[int]:
+    """Runs the cases that a row takes; fails where it disagrees with the rows before it."""
+    taken = []
+    for number, case in enumerate(all_cases(operator)):
+        if not rows.accepts(operator, sku, case.problem, device.name):
+            continue
+        found = run_digest(device, operator, case, rows.pinned(sku))
+        assert digests.setdefault(number, found) == found, f"{sku} disagrees on {case.id}"
+        taken.append(number)
+    return taken
+
+
+def record(device: Device, name: str) -> dict[str, Any]:
+    """The whole file's content for the rows of a GPU."""
+    operators: dict[str, Any] = {}
+    for operator, kernel in rows.rows(planq.Backend.CUDA):
+        entry = operators.setdefault(operator, {"digests": {}, "rows": {}})
+        taken = record_row(device, operator, kernel.sku, entry["digests"])
+        entry["rows"][kernel.sku] = {"revision": kernel.revision, "cases": spans(taken)}
+    for operator, entry in operators.items():
+        digests = entry.pop("digests")
+        cases = all_cases(operator)
+        entry["cases"] = [[case.id, digests[n]] for n, case in enumerate(cases) if n in digests]
+        assert len(entry["cases"]) == len(cases), f"{operator}: cases that no row takes"
+    return {"device": name, "build": planq.build_info().build_id, "operators": operators}
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Writes the file, with each case on one line."""
+    text = json.dumps(content, indent=1, sort_keys=True)
+    path.write_text(re.sub(r'\[\s+("[^"]*"),\s+("[^"]*")\s+\]', r"[\1, \2]", text) + "\n")

@@ -1,0 +1,204 @@
+"""Guarded, poisoned, misaligned and strided operands on the host or on a GPU.
+
+An operand lives inside a larger allocation. After a run the whole allocation is compared with what
+it must be, so a single comparison finds wrong codes, writes before, after and between the rows, and
+writes to inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+import planq
+from reference.formats import STORAGE, Array, bits
+
+GUARD = 512
+OUTPUT_POISON = 0xA5
+INPUT_POISON = 0xFF
+TensorTuple = tuple[int, tuple[int, ...], tuple[int, ...] | None, str, str]
+
+
+class Memory(Protocol):
+    """Bytes at a fixed, 256-byte aligned address."""
+
+    pointer: int
+
+    def upload(self, image: Array) -> None:
+        """Overwrites the bytes."""
+
+    def download(self) -> Array:
+        """A copy of the bytes on the host."""
+
+
+class Device(Protocol):
+    """A place to run: its name, a stream, and memory."""
+
+    @property
+    def name(self) -> str:
+        """As planq names it: `host` or `cuda:0`."""
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Aligned memory."""
+
+    def stream(self) -> Any:
+        """A stream to run on."""
+
+    def synchronize(self) -> None:
+        """Waits for everything that was enqueued."""
+
+
+class HostMemory:
+    """Host bytes, aligned to 256."""
+
+    def __init__(self, nbytes: int) -> None:
+        """Allocates without writing."""
+        raw = np.empty(nbytes + 256, np.uint8)
+        skip = -raw.ctypes.data % 256
+        self.bytes = raw[skip : skip + nbytes]
+        self.pointer = self.bytes.ctypes.data
+
+    def upload(self, image: Array) -> None:
+        """Overwrites the bytes."""
+        self.bytes[:] = image
+
+    def download(self) -> Array:
+        """A copy of the bytes."""
+        return self.bytes.copy()
+
+
+@dataclass(frozen=True)
+class Host:
+    """The host backend, with a given number of threads or its own choice."""
+
+    threads: int | None = None
+    name: str = "host"
+
+    def allocate(self, nbytes: int) -> HostMemory:
+        """Aligned memory."""
+        return HostMemory(nbytes)
+
+    def stream(self) -> Any:
+        """A host stream."""
+        return planq.HOST if self.threads is None else planq.host_stream(threads=self.threads)
+
+    def synchronize(self) -> None:
+        """Host streams run inline."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an operand lies in memory.
+
+    Attributes:
+        offset: Elements between an aligned address and the first element.
+        pitch: Elements left free after each row, and after each plane.
+    """
+
+    offset: int = 0
+    pitch: int = 0
+
+    def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Strides in elements; the innermost is 1."""
+        strides, step = [1] * len(shape), 1
+        for axis in range(len(shape) - 1, 0, -1):
+            step = step * max(shape[axis], 1) + self.pitch
+            strides[axis - 1] = step
+        return tuple(strides)
+
+
+CONTIGUOUS = Layout()
+
+
+class Operand:
+    """A tensor inside a guarded allocation."""
+
+    def __init__(
+        self, device: Device, dtype: str, shape: tuple[int, ...], layout: Layout, poison: int
+    ) -> None:
+        """Allocates and poisons."""
+        self.dtype, self.shape = STORAGE[dtype], shape
+        self._device, self._name = device.name, dtype
+        self._strides = layout.strides(shape)
+        reach = sum((n - 1) * s for n, s in zip(shape, self._strides, strict=True)) + 1
+        extent = reach if math.prod(shape) else 0
+        self._start = GUARD + layout.offset * self.dtype.itemsize
+        self._blank = np.full(self._start + extent * self.dtype.itemsize + GUARD, poison, np.uint8)
+        self._memory = device.allocate(self._blank.size)
+        self._memory.upload(self._blank)
+
+    @property
+    def tensor(self) -> TensorTuple:
+        """The operand as an explicit tuple."""
+        pointer = self._memory.pointer + self._start
+        return (pointer, self.shape, self._strides, self._name, self._device)
+
+    def _window(self, image: Array) -> Array:
+        strides = tuple(s * self.dtype.itemsize for s in self._strides)
+        return np.ndarray(self.shape, self.dtype, image, self._start, strides)
+
+    def image(self, values: Array | None) -> Array:
+        """The allocation's bytes when the tensor holds `values` and nothing else was written."""
+        image = self._blank.copy()
+        if values is not None:
+            stored = np.ascontiguousarray(values).reshape(self.shape)
+            self._window(image)[...] = stored.view(self.dtype)
+        return image
+
+    def write(self, values: Array) -> None:
+        """Fills the tensor; what lies around it keeps its poison."""
+        self._memory.upload(self.image(values))
+
+    def repoison(self) -> None:
+        """Forgets what was written."""
+        self._memory.upload(self._blank)
+
+    def read(self) -> Array:
+        """The tensor's values, C-contiguous on the host."""
+        return np.ascontiguousarray(self._window(self._memory.download()))
+
+    def assert_holds(self, values: Array, what: str) -> None:
+        """Fails unless the tensor holds these bits and every other byte is untouched."""
+        got, wanted = self._memory.download(), self.image(values)
+        if np.array_equal(got, wanted):
+            return
+        stored, right = self._window(got).ravel(), self._window(wanted).ravel()
+        wrong = np.flatnonzero(bits(stored) != bits(right))
+        if not wrong.size:
+            where = np.flatnonzero(got != wanted) - self._start
+            raise AssertionError(f"{what}: bytes outside the tensor changed, at {where[:8]}")
+        first = wrong[0]
+        index = tuple(int(i) for i in np.unravel_index(first, self.shape))
+        raise AssertionError(
+            f"{what}: {wrong.size} of {stored.size} elements differ, first at {index}: "
+            f"got {stored[first]!r} ({bits(stored)[first]:#x}), "
+            f"expected {right[first]!r} ({bits(right)[first]:#x})"
+        )
+
+
+class Workspace:
+    """Poisoned workspace between guards; `None` where a plan needs none."""
+
+    def __init__(self, device: Device, nbytes: int) -> None:
+        """Allocates exactly `nbytes` and poisons them."""
+        self._nbytes = nbytes
+        self._memory = device.allocate(nbytes + 2 * GUARD)
+        self.poison()
+
+    @property
+    def argument(self) -> tuple[int, int] | None:
+        """What `run` takes."""
+        return (self._memory.pointer + GUARD, self._nbytes) if self._nbytes else None
+
+    def poison(self) -> None:
+        """Makes the content undefined, as it may be on entry."""
+        self._memory.upload(np.full(self._nbytes + 2 * GUARD, OUTPUT_POISON, np.uint8))
+
+    def assert_guards(self, what: str) -> None:
+        """Fails when a byte beside the workspace changed."""
+        after = self._memory.download()
+        around = np.concatenate([after[:GUARD], after[GUARD + self._nbytes :]])
+        assert (around == OUTPUT_POISON).all(), f"{what}: wrote beside the workspace"
