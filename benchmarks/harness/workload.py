@@ -1,0 +1,189 @@
+"""A case made ready: memory, a plan, rotated operand sets and their bound launches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+
+import planq
+from harness.cases import Case, item_bytes
+
+Launch = Callable[[], object]
+Tensors = dict[str, torch.Tensor]
+
+ALIGNMENT = 512
+POISON = 0xA5
+MOST_COPIES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The time of one launch: median over samples, with the 10th and 90th percentile.
+
+    A sample is one measurement over ``launches`` launches in a row.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    samples: int
+    launches: int
+    method: str
+
+    @property
+    def us(self) -> float:
+        """The median in microseconds."""
+        return self.seconds * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A measured rate of plain traffic, and how it was reached."""
+
+    bytes_per_second: float
+    us: float
+    what: str
+
+    @property
+    def gbps(self) -> float:
+        """Gigabytes (10^9) a second."""
+        return self.bytes_per_second / 1e9
+
+
+def aligned_bytes(nbytes: int, device: str) -> torch.Tensor:
+    """New memory at an aligned address."""
+    block = torch.empty(nbytes + ALIGNMENT, dtype=torch.uint8, device=device)
+    skipped = -block.data_ptr() % ALIGNMENT
+    return block[skipped : skipped + nbytes]
+
+
+class Arena:
+    """One block of memory, handed out piece by piece and taken back at once."""
+
+    def __init__(self, nbytes: int, device: str) -> None:
+        self.bytes = aligned_bytes(nbytes, device)
+        self.used = 0
+        self._content = ""
+
+    def take(self, shape: Sequence[int], storage: str, offset: int = 0) -> torch.Tensor:
+        """A contiguous tensor, ``offset`` elements past an aligned address."""
+        size = item_bytes(storage)
+        start = _aligned(self.used) + offset * size
+        self.used = start + math.prod(shape) * size
+        if self.used > self.bytes.numel():
+            raise MemoryError(f"the arena of {self.bytes.numel()} bytes is full")
+        return self.bytes[start : self.used].view(getattr(torch, storage)).view(*shape)
+
+    def release(self) -> None:
+        """Takes everything back; the content stays."""
+        self.used = 0
+
+    def fill_normal(self, dtype: str, distinct: int) -> None:
+        """Fills the block with normal values, at least ``distinct`` of them before they repeat."""
+        if self._content == dtype:
+            return
+        values = self.bytes.view(getattr(torch, dtype))
+        first = values[:distinct].normal_()
+        for start in range(distinct, values.numel(), distinct):
+            chunk = values[start : start + distinct]
+            chunk.copy_(first[: chunk.numel()])
+        self._content = dtype
+
+    def poison(self) -> None:
+        """Overwrites everything that was handed out."""
+        self.bytes[: self.used].fill_(POISON)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+class Machine(Protocol):
+    """What a backend has to offer to be measured."""
+
+    inputs: Arena
+    outputs: Arena
+    stream: Any
+    cold_bytes: int
+    distinct: int
+    large_bytes: int
+
+    def measure(self, launches: Sequence[Launch], traffic: int, graphs: bool = True) -> Timing:
+        """Times launches that move this many bytes each, over cold memory.
+
+        ``graphs`` says whether they may be captured: whether they keep to the current stream.
+        """
+
+    def ceiling(self, reads: int, writes: int) -> Rate:
+        """The best rate of plain traffic with this mix and total."""
+
+    def copy(self, nbytes: int) -> Rate:
+        """The rate of a plain copy that reads and writes this many bytes together."""
+
+    def bare(self, case: Case) -> Timing | None:
+        """The time of the bare one-pass kernel on the case's shape, where it exists."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the machine is, for the record."""
+
+
+def copies_for(machine: Machine, reads: int, writes: int) -> int:
+    """Operand sets to rotate, so that a launch finds nothing of its own in a cache."""
+    fitting = min(
+        machine.inputs.bytes.numel() // (_aligned(reads) + ALIGNMENT),
+        machine.outputs.bytes.numel() // (_aligned(writes) + 4 * ALIGNMENT),
+    )
+    if fitting == 0:
+        raise MemoryError(f"no room for {reads} bytes of input and {writes} of output")
+    cold = math.ceil(machine.cold_bytes / max(1, reads + writes))
+    return min(fitting, MOST_COPIES, max(2, cold))
+
+
+def nearest_mix(reads: int, writes: int) -> int:
+    """Bytes read for a byte written, rounded to a mix that plain traffic is measured with."""
+    return min((1, 2, 4, 8), key=lambda mix: abs(math.log(mix * writes / reads)))
+
+
+class Workload:
+    """A case with its plan, its operand sets and one bound launch for each set."""
+
+    def __init__(self, machine: Machine, case: Case) -> None:
+        machine.inputs.release()
+        machine.outputs.release()
+        machine.inputs.fill_normal(case.descriptor.input_dtype.value, machine.distinct)
+        self.case = case
+        self.machine = machine
+        self.plan = planq.Plan.select(machine.stream, case.descriptor)
+        workspace = self._workspace()
+        copies = copies_for(
+            machine, case.input_bytes, case.output_bytes + self.plan.workspace_size()
+        )
+        self.sets = [self._operands() for _ in range(copies)]
+        machine.outputs.poison()
+        args = {info.name: info.args for info in planq.operators()}[case.descriptor.operator]
+        self.launches = [
+            partial(self.plan.bind(workspace, args(**operands)), machine.stream)
+            for operands in self.sets
+        ]
+
+    def _workspace(self) -> torch.Tensor | None:
+        size = self.plan.workspace_size()
+        return self.machine.outputs.take((size,), "uint8") if size else None
+
+    def _operands(self) -> Tensors:
+        operands: Tensors = {}
+        for name, spec in self.case.descriptor.operands().items():
+            arena = self.machine.inputs if spec.role == "input" else self.machine.outputs
+            # fp8 codes as bytes: every version of torch hands those over.
+            storage = "uint8" if spec.storage.startswith("float8") else spec.storage
+            operands[name] = arena.take(spec.shape, storage, self.case.offset)
+        return operands
+
+    def measure(self) -> Timing:
+        """Times the plan."""
+        return self.machine.measure(self.launches, self.case.traffic)

@@ -1,0 +1,228 @@
+"""Measures what a call costs the host, with the no-op operator of the tests.
+
+    python3 benchmarks/overhead.py [--json PATH]
+
+Needs a build with PLANQ_TEST_OPERATORS=ON (``make bench`` makes one). Without a GPU it measures the
+no-op row of the host backend, which is the whole of planq's share; with one, also how an empty
+kernel launched through planq compares with the same launch from a C++ loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+import planq
+from harness.native import Native, processor_name
+from harness.report import software
+
+SHAPE: Final = (64, 64)
+HOST_CALLS, HOST_BLOCKS = 20_000, 41
+# Fewer launches than the driver queues, so that none waits for the GPU; then the queue is emptied.
+GPU_CALLS, GPU_BLOCKS = 200, 301
+VALIDATED_US, BOUND_US, GPU_RATIO = 0.6, 0.15, 1.25
+
+Block = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Microseconds a call: the median of the blocks, and the fastest block.
+
+    The target speaks of ``value``, which is the median or its ratio to another figure.
+    """
+
+    name: str
+    us: float
+    fastest_us: float
+    value: float | None = None
+    at_most: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none."""
+        if self.value is None or self.at_most is None:
+            return None
+        return self.value <= self.at_most
+
+    def line(self) -> str:
+        """The row of the table."""
+        verdict = ""
+        if self.met is not None:
+            verdict = f"[{self.value:.3f} <= {self.at_most} {'ok' if self.met else 'MISSED'}]"
+        return f"{self.name:<50} {self.us:>8.3f} {self.fastest_us:>8.3f}  {verdict}".rstrip()
+
+
+def load_noop() -> Any:
+    """The module of the no-op operator.
+
+    Raises:
+        SystemExit: This build of planq has no such operator.
+    """
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    try:
+        return importlib.import_module("operators.noop")
+    except KeyError:
+        raise SystemExit("no no-op operator: build with PLANQ_TEST_OPERATORS=ON") from None
+
+
+def numpy_operands() -> dict[str, Any]:
+    """Four operands as NumPy arrays."""
+    return {
+        "input": np.ones(SHAPE, np.float32),
+        "output": np.ones(SHAPE, np.int8),
+        "scale": np.ones(1, np.float32),
+        "zero_point": np.ones(1, np.int32),
+    }
+
+
+def torch_operands(device: str) -> dict[str, Any]:
+    """The same as torch tensors."""
+    return {name: torch.from_numpy(array).to(device) for name, array in numpy_operands().items()}
+
+
+# The three loops differ in one line each: a call through a common one would be measured as well.
+
+
+def time_runs(plan: Any, stream: object, args: object, calls: int) -> float:
+    """Seconds for each of some validated runs."""
+    run = plan.run
+    begin = time.perf_counter()
+    for _ in repeat(None, calls):
+        run(stream, None, args)
+    return (time.perf_counter() - begin) / calls
+
+
+def time_launches(launch: Callable[[object], object], stream: object, calls: int) -> float:
+    """Seconds for each of some bound launches."""
+    begin = time.perf_counter()
+    for _ in repeat(None, calls):
+        launch(stream)
+    return (time.perf_counter() - begin) / calls
+
+
+def time_nothing(calls: int) -> float:
+    """Seconds for each round of the loop itself, which the other two include."""
+    begin = time.perf_counter()
+    for _ in repeat(None, calls):
+        pass
+    return (time.perf_counter() - begin) / calls
+
+
+def sample(blocks: dict[str, Block], rounds: int, after: Callable[[], object]) -> dict[str, Figure]:
+    """Runs the blocks in turn, so that a drift of the machine meets all of them."""
+    times: dict[str, list[float]] = {name: [] for name in blocks}
+    for block in blocks.values():
+        block()
+    for _ in range(rounds):
+        for name, block in blocks.items():
+            times[name].append(block())
+            after()
+    return {
+        name: Figure(name, statistics.median(found) * 1e6, min(found) * 1e6)
+        for name, found in times.items()
+    }
+
+
+def measure_host(module: Any) -> list[Figure]:
+    """What planq itself costs: the no-op row of the host backend."""
+    desc = module.NoopDescriptor(shape=SHAPE, input_dtype="float32", output_dtype="int8")
+    plan = planq.Plan.select(planq.HOST, desc)
+    blocks: dict[str, Block] = {"host: the loop alone": partial(time_nothing, HOST_CALLS)}
+    limits: dict[str, float] = {}
+    for kind, operands in (("torch", torch_operands("cpu")), ("NumPy", numpy_operands())):
+        args = module.NoopArgs(**operands)
+        name = f"host: validated run, four {kind} operands"
+        blocks[name] = partial(time_runs, plan, planq.HOST, args, HOST_CALLS)
+        limits[name] = VALIDATED_US
+        name = f"host: bound launch, four {kind} operands"
+        blocks[name] = partial(time_launches, plan.bind(None, args), planq.HOST, HOST_CALLS)
+        limits[name] = BOUND_US
+    figures = sample(blocks, HOST_BLOCKS, lambda: None)
+    return [
+        replace(figure, value=figure.us, at_most=limits[name]) if name in limits else figure
+        for name, figure in figures.items()
+    ]
+
+
+def measure_cuda(module: Any) -> list[Figure]:
+    """An empty kernel through planq, against cudaLaunchKernel of an equal one in a C++ loop."""
+    make_stream: Any = torch.cuda.Stream
+    theirs = make_stream()
+    device = planq.devices()[theirs.device_index]
+    native = Native(device.arch, theirs.cuda_stream)
+    ours = planq.cuda_stream(theirs.cuda_stream, theirs.device_index)
+    desc = module.NoopDescriptor(shape=SHAPE, input_dtype="float32", output_dtype="int8")
+    plan = planq.Plan.select(ours, desc)
+    args = module.NoopArgs(**torch_operands(f"cuda:{theirs.device_index}"))
+    launch = plan.bind(None, args)
+    torch.cuda.synchronize()
+    bare = "gpu: bare cudaLaunchKernel, C++ loop"
+    blocks: dict[str, Block] = {
+        bare: lambda: native.bare_launches(GPU_CALLS) / GPU_CALLS,
+        "gpu: bound launch, planq stream": partial(time_launches, launch, ours, GPU_CALLS),
+        "gpu: bound launch, torch stream": partial(time_launches, launch, theirs, GPU_CALLS),
+        "gpu: validated run, planq stream": partial(time_runs, plan, ours, args, GPU_CALLS),
+        "gpu: validated run, torch stream": partial(time_runs, plan, theirs, args, GPU_CALLS),
+    }
+    figures = sample(blocks, GPU_BLOCKS, theirs.synchronize)
+    floor = figures[bare].us
+    return [
+        figure if name == bare else replace(figure, value=figure.us / floor, at_most=GPU_RATIO)
+        for name, figure in figures.items()
+    ]
+
+
+def pin() -> int:
+    """Keeps this thread on one processor, whose number is returned."""
+    chosen = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {chosen})
+    return chosen
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure the host's share of a call.")
+    parser.add_argument("--json", type=Path, metavar="PATH")
+    arguments = parser.parse_args()
+    module = load_noop()
+    on_gpu = torch.cuda.is_available() and planq.build_info().cuda
+    if on_gpu:
+        torch.zeros(1, device="cuda")  # first, so that the driver's own threads are not pinned
+    processor = pin()
+    gc.disable()
+    figures = [*measure_host(module), *(measure_cuda(module) if on_gpu else ())]
+    print(f"{'':<50} {'median':>8} {'fastest':>8}  us a call, the loop included")
+    print("\n".join(figure.line() for figure in figures))
+    if arguments.json:
+        content = {
+            "format": 1,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "processor": processor_name(),
+            "pinned_to": processor,
+            "gpu": planq.devices()[0].name if on_gpu else None,
+            "software": software(),
+            "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
+        }
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

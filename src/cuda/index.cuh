@@ -1,0 +1,68 @@
+// Offsets of strided lines in kernels: core/space.h with 32-bit indices, and with multiplications in
+// the place of divisions.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "core/space.h"
+
+namespace planq::cuda {
+
+// Division of 0 <= n < 2^31 by a constant that is known at launch.
+struct Divider {
+  std::uint32_t divisor = 1, multiplier = 1;
+  std::int32_t shift = 0;
+
+  Divider() = default;
+  explicit Divider(std::uint32_t d) : divisor(d), shift(std::bit_width(d - 1)) {
+    multiplier =
+        static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d +
+                                   1);
+  }
+  __device__ __forceinline__ std::uint32_t quotient(std::uint32_t n) const {
+    return (__umulhi(n, multiplier) + n) >> shift;
+  }
+};
+
+inline constexpr std::int64_t kMaxIndex = 0x7FFFFFFF;
+
+// A merged Space of fewer than 2^31 lines, none of whose operands is grouped.
+struct Lines {
+  struct Axis {
+    Divider extent;
+    std::int64_t stride[kSpaceOperands];
+  };
+  std::int32_t rank = 0;
+  Axis axes[kMaxRank];
+
+  Lines() = default;
+  explicit Lines(const Space& space) : rank(space.rank) {
+    for (int i = 0; i < rank; ++i) {
+      if (i > 0) axes[i].extent = Divider(static_cast<std::uint32_t>(space.axes[i].extent));
+      for (int operand = 0; operand < kSpaceOperands; ++operand)
+        axes[i].stride[operand] = space.axes[i].stride[operand];
+    }
+  }
+
+  __device__ __forceinline__ Offsets offsets(std::uint32_t index) const {
+    Offsets result;
+    const bool single = rank == 1;
+#pragma unroll
+    for (int i = 0; i < kSpaceOperands; ++i)
+      result.at[i] = single ? index * axes[0].stride[i] : 0;
+    if (rank <= 1) return result;
+#pragma unroll 1
+    for (int i = rank - 1; i >= 0; --i) {
+      const std::uint32_t rest = i > 0 ? axes[i].extent.quotient(index) : 0;
+      const std::int64_t position = index - rest * axes[i].extent.divisor;
+#pragma unroll
+      for (int operand = 0; operand < kSpaceOperands; ++operand)
+        result.at[operand] += position * axes[i].stride[operand];
+      index = rest;
+    }
+    return result;
+  }
+};
+
+}  // namespace planq::cuda

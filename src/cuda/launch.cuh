@@ -1,0 +1,70 @@
+// Starting kernels: one call that knows clusters and dependent launches, and one that loads a kernel
+// ahead of its first launch, which a stream capture would otherwise refuse.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/status.h"
+
+namespace planq::cuda {
+
+struct Grid {
+  std::int64_t blocks = 1;
+  dim3 threads{1};
+  int cluster = 1;
+  // The kernel waits by griddepcontrol for the one before it; only for kernels of one launch().
+  bool dependent = false;
+};
+
+template <class Args>
+Status launch(void (*kernel)(Args), const Grid& grid, const Args& args, void* stream) {
+  cudaLaunchAttribute attributes[2];
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
+  config.blockDim = grid.threads;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = attributes;
+  if (grid.cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = static_cast<unsigned>(grid.cluster);
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  }
+  if (grid.dependent) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  void* parameters[] = {const_cast<Args*>(&args)};
+  const cudaError_t error =
+      cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), parameters);
+  return error == cudaSuccess ? Status::success() : Status::cuda(error);
+}
+
+// Forces the module in, so that the first launch only launches.
+template <class Args>
+Status preload(void (*kernel)(Args)) {
+  cudaFuncAttributes attributes;
+  const cudaError_t error =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+  return error == cudaSuccess ? Status::success() : Status::cuda(error);
+}
+
+// Runs the first-to-last Status of a chain of launches; stops at the first failure.
+#define PLANQ_TRY(expression)                                            \
+  if (const ::planq::Status status = (expression); !status.ok()) return status
+
+__device__ __forceinline__ void let_dependents_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+}  // namespace planq::cuda

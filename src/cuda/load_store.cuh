@@ -1,0 +1,73 @@
+// Memory access of the kernels: 16-byte vectors in, words of codes out. A word need not be aligned
+// in the output; store_shifted() then moves bytes between lanes so that the stores are.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace planq::cuda {
+
+inline constexpr int kVectorBytes = 16;
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+// The unsigned type of 1, 2, 4 or 8 bytes.
+template <int kBytes>
+using Word = std::conditional_t<
+    kBytes == 8, std::uint64_t,
+    std::conditional_t<kBytes == 4, std::uint32_t,
+                       std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>>>;
+
+// Read once: the line is the first to leave the caches. Volatile keeps a batch of loads together.
+__device__ __forceinline__ uint4 load_once(const void* address) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address));
+  return v;
+}
+
+// Read again later by a second pass.
+__device__ __forceinline__ uint4 load_kept(const void* address) {
+  uint4 v;
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address));
+  return v;
+}
+
+template <int kBytes>
+__device__ __forceinline__ void store_word(std::uint8_t* address, Word<kBytes> word) {
+  *reinterpret_cast<Word<kBytes>*>(address) = word;
+}
+
+// Bytes by which a word at this address lies past its alignment.
+template <int kBytes>
+__device__ __forceinline__ int misalignment(const void* address) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % kBytes);
+}
+
+// Lanes 0 to last of a set of `width` lanes hold the words of consecutive addresses, all past
+// alignment by the same `shift` bytes. Every lane stores the aligned word that ends inside its own;
+// the bytes before the first and after the last aligned word are stored one by one. The whole warp
+// calls this; `address` is where the calling lane's word begins.
+template <int kBytes>
+__device__ __forceinline__ void store_shifted(std::uint8_t* address, Word<kBytes> word, int shift,
+                                              int lane, int last, int width) {
+  using Wide = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;
+  const Wide wide = word;
+  const Wide before = __shfl_up_sync(kAllLanes, wide, 1, width);
+  const int owner = lane < kBytes - shift || last < 0 ? 0 : last;
+  const Wide split = __shfl_sync(kAllLanes, wide, owner, width);
+  if (shift == 0) {
+    if (lane <= last) store_word<kBytes>(address, word);
+    return;
+  }
+  if (lane > 0 && lane <= last)
+    store_word<kBytes>(address - shift, static_cast<Word<kBytes>>(wide << 8 * shift |
+                                                                  before >> 8 * (kBytes - shift)));
+  if (lane < kBytes && last >= 0)
+    address[(owner - lane) * kBytes + lane] = static_cast<std::uint8_t>(split >> 8 * lane);
+}
+
+}  // namespace planq::cuda

@@ -1,0 +1,79 @@
+// Maxima and minima of integers across lanes, a block and a cluster. Integers make the order of a
+// reduction irrelevant to its bits.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/load_store.cuh"
+
+namespace planq::cuda {
+
+// Butterfly over `width` (a power of two) neighbouring lanes; every lane gets the result.
+template <class Key>
+__device__ __forceinline__ Key lanes_max(Key key, int width) {
+  for (int step = width >> 1; step > 0; step >>= 1) {
+    const Key other = __shfl_xor_sync(kAllLanes, key, step);
+    key = other > key ? other : key;
+  }
+  return key;
+}
+
+__device__ __forceinline__ std::int32_t warp_max(std::int32_t key) {
+  return __reduce_max_sync(kAllLanes, key);
+}
+// The high halves decide; among the lanes that share the highest, the low halves do.
+__device__ __forceinline__ std::int64_t warp_max(std::int64_t key) {
+  const auto high = static_cast<std::int32_t>(key >> 32);
+  const std::int32_t top = __reduce_max_sync(kAllLanes, high);
+  const std::uint32_t low = __reduce_max_sync(kAllLanes, high == top ? static_cast<std::uint32_t>(key)
+                                                                     : std::uint32_t{0});
+  return static_cast<std::int64_t>(top) << 32 | low;
+}
+
+// Thread block clusters exist from sm_90 on; elsewhere the host never asks for one.
+__device__ __forceinline__ void cluster_arrive_unordered() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ int cluster_rank() {
+  int rank = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+  return rank;
+}
+// The number of this cluster, or of this block where there are no clusters.
+__device__ __forceinline__ std::uint32_t cluster_index() {
+  std::uint32_t index = blockIdx.x;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+#endif
+  return index;
+}
+// Writes to the variable of another block of the cluster that is `local` in this one.
+template <class T>
+__device__ __forceinline__ void store_remote(T* local, int rank, T value) {
+#if __CUDA_ARCH__ >= 900
+  std::uint32_t address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(address)
+      : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(local))), "r"(rank));
+  if constexpr (sizeof(T) == 8)
+    asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(address), "l"(value) : "memory");
+  else
+    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+#endif
+}
+
+}  // namespace planq::cuda

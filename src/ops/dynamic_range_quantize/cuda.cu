@@ -1,0 +1,861 @@
+// dynamic_range_quantize on CUDA. This file decides: which rows exist, which descriptors each takes,
+// and how operands become the arguments of the kernels in the headers beside it. It is compiled once
+// per input type, chosen by PLANQ_SLICE.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/scratch.h"
+#include "ops/dynamic_range_quantize/columns.cuh"
+#include "ops/dynamic_range_quantize/elements.cuh"
+#include "ops/dynamic_range_quantize/rows.cuh"
+#include "ops/dynamic_range_quantize/split.cuh"
+
+namespace planq::dynamic_range_quantize {
+namespace {
+
+#if PLANQ_SLICE == 0
+using In = Half;
+constexpr DType kIn = DType::Float16;
+#elif PLANQ_SLICE == 1
+using In = Bfloat16;
+constexpr DType kIn = DType::BFloat16;
+#elif PLANQ_SLICE == 2
+using In = float;
+constexpr DType kIn = DType::Float32;
+#else
+using In = double;
+constexpr DType kIn = DType::Float64;
+#endif
+using C = Compute<In>;
+constexpr int kVector = kPerVector<In>;
+
+using std::int64_t;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t power_of_two(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<int64_t>(n, 1))));
+}
+
+// --- The descriptor, as the rows see it -----------------------------------------------------------
+
+// Segments and their sizes. A segment is consecutive when its elements follow one another in the
+// logical tensor and its codes begin on a byte.
+struct Outline {
+  int64_t segments, elements;
+  int64_t outer = 1, inner = 1;  // channel, group: extents before and after the axis
+  bool consecutive;
+};
+
+Outline outline(const Fields& f) {
+  const Shape& shape = f.shape;
+  const int last = shape.rank - 1, axis = f.scope.axis;
+  switch (f.scope.kind) {
+    case ScopeKind::Tensor:
+      return {1, shape.elements(), 1, 1, true};
+    case ScopeKind::Token:
+      return {shape.product(0, last), shape.last(), 1, 1, true};
+    case ScopeKind::Channel: {
+      const int64_t outer = shape.product(0, axis), inner = shape.product(axis + 1, shape.rank);
+      return {shape[axis], outer * inner, outer, inner, outer == 1 && axis != last};
+    }
+    case ScopeKind::Group:
+      break;
+  }
+  const int64_t groups = ceil_div(shape[axis], f.scope.size);
+  const bool whole_bytes = !is_four_bit(f.output_dtype) || f.scope.size % 2 == 0 || groups <= 1;
+  const int64_t outer = shape.product(0, axis), inner = shape.product(axis + 1, shape.rank);
+  return {outer * groups * inner, std::min(f.scope.size, shape[axis]), outer, inner,
+          axis == last && whole_bytes};
+}
+
+int64_t vectors_of(int64_t elements) { return ceil_div(elements, kVector); }
+
+constexpr int64_t kBlockVectors = kRowThreads * 8;
+constexpr int kMaxCluster = 8;
+// From here on, few segments leave most of a GPU idle unless each has several multiprocessors.
+constexpr int64_t kSpreadVectors = 1536;
+// Shorter runs inside a channel are better read as columns.
+constexpr int64_t kShortRun = 512;
+
+bool spreads(const Outline& o, const Device& device) {
+  return device.arch >= 90 && vectors_of(o.elements) >= kSpreadVectors &&
+         o.segments * kMaxCluster <= device.multiprocessors;
+}
+
+// --- Operands become spaces -----------------------------------------------------------------------
+
+struct Geometry {
+  Space segments, lines;
+  int64_t count = 1, line_count = 1, length = 1;
+  int64_t groups = 1, group_divisor = 1, tail = 0;
+  bool tail_counts_lines = false;
+};
+
+class Strides {
+ public:
+  explicit Strides(const Operands& operands) : operands_(operands) {}
+  // The same axis in input and output, and one of the parameters' axes (or none).
+  Axis axis(int64_t extent, int axis, int parameter_axis, int64_t step = 1) const {
+    Axis result;
+    result.extent = extent;
+    result.stride[kInput] = operands_[kInput].strides[axis] * step;
+    result.stride[kOutput] = operands_[kOutput].strides[axis] * step;
+    if (parameter_axis >= 0) set_parameters(result, parameter_axis);
+    return result;
+  }
+  // Steps of `elements` along the last axis.
+  Axis along(int64_t extent, int64_t elements, int64_t bytes, int parameter_axis) const {
+    Axis result;
+    result.extent = extent;
+    result.stride[kInput] = elements;
+    result.stride[kOutput] = bytes;
+    set_parameters(result, parameter_axis);
+    return result;
+  }
+
+ private:
+  void set_parameters(Axis& axis, int parameter_axis) const {
+    axis.stride[kScale] = operands_[kScale].strides[parameter_axis];
+    axis.stride[kZeroPoint] = operands_[kZeroPoint].strides[parameter_axis];
+  }
+  const Operands& operands_;
+};
+
+int64_t code_bytes(const Fields& f, int64_t elements) {
+  return is_four_bit(f.output_dtype) ? (elements + 1) / 2 : elements;
+}
+
+// Lines that follow one another in memory, in input and output, are one line.
+void join_lines(const Fields& f, Geometry& g) {
+  g.lines.merge();
+  while (g.lines.rank > 0) {
+    const Axis& inner = g.lines.axes[g.lines.rank - 1];
+    const bool whole_bytes = !is_four_bit(f.output_dtype) || g.length % 2 == 0;
+    if (!whole_bytes || inner.stride[kInput] != g.length ||
+        inner.stride[kOutput] != code_bytes(f, g.length))
+      break;
+    g.length *= inner.extent;
+    --g.lines.rank;
+  }
+}
+
+void append_group_axes(const Fields& f, const Strides& strides, Geometry& g) {
+  const int last = f.shape.rank - 1, axis = f.scope.axis;
+  const int64_t extent = f.shape[axis], size = f.scope.size;
+  const int64_t groups = ceil_div(extent, size);
+  for (int i = 0; i < last; ++i)
+    g.segments.append(i == axis ? strides.axis(groups, i, i, size)
+                                : strides.axis(f.shape[i], i, i));
+  g.tail_counts_lines = axis != last;
+  if (axis == last) {
+    g.segments.append(strides.along(groups, size, code_bytes(f, size), last));
+    g.length = std::min(size, extent);
+  } else {
+    g.segments.append(strides.along(f.shape[last], 1, 1, last));
+    g.lines.append(strides.axis(std::min(size, extent), axis, -1));
+    g.length = 1;
+  }
+  if (groups > 1 && extent % size != 0) {
+    g.groups = groups;
+    g.group_divisor = f.shape.product(axis + 1, f.shape.rank);
+    g.tail = extent - (groups - 1) * size;
+  }
+}
+
+Geometry geometry_of(const Fields& f, const Operands& operands) {
+  const Strides strides(operands);
+  const int last = f.shape.rank - 1, axis = f.scope.axis;
+  Geometry g;
+  g.length = f.shape[last];
+  switch (f.scope.kind) {
+    case ScopeKind::Tensor:
+      for (int i = 0; i < last; ++i) g.lines.append(strides.axis(f.shape[i], i, -1));
+      break;
+    case ScopeKind::Token:
+      for (int i = 0; i < last; ++i) g.segments.append(strides.axis(f.shape[i], i, i));
+      break;
+    case ScopeKind::Channel:
+      for (int i = 0; i < last; ++i)
+        (i == axis ? g.segments : g.lines)
+            .append(strides.axis(f.shape[i], i, i == axis ? 0 : -1));
+      if (axis == last) {
+        g.segments.append(strides.along(f.shape[last], 1, 1, 0));
+        g.length = 1;
+      }
+      break;
+    case ScopeKind::Group:
+      append_group_axes(f, strides, g);
+      break;
+  }
+  g.count = g.segments.size();
+  g.segments.merge();
+  if (f.scope.kind != ScopeKind::Group) join_lines(f, g);
+  g.line_count = g.lines.size();
+  return g;
+}
+
+// Whether every line begins where vectors of the input and words of the codes begin.
+bool aligned(const Operands& operands, const Space& lines, int word_bytes) {
+  const auto divides = [](const void* address, int bytes) {
+    return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+  };
+  bool result = divides(operands[kInput].data, cuda::kVectorBytes) &&
+                divides(operands[kOutput].data, word_bytes);
+  for (int i = 0; i < lines.rank; ++i)
+    result = result && lines.axes[i].stride[kInput] % kVector == 0 &&
+             lines.axes[i].stride[kOutput] % word_bytes == 0;
+  return result;
+}
+
+// --- What a plan keeps, and what a launch works from ----------------------------------------------
+
+struct Prepared {
+  Fields fields;
+  std::int32_t multiprocessors, arch;
+};
+
+struct Launch {
+  const Prepared& plan;
+  const Operands& operands;
+  Workspace workspace;
+  const Stream& stream;
+
+  const Fields& fields() const { return plan.fields; }
+  // Launches that wait for the one before them need the hardware for it.
+  cuda::Grid grid(int64_t blocks, dim3 threads, bool dependent = false) const {
+    return {blocks, threads, 1, dependent && plan.arch >= 90};
+  }
+  template <class Args>
+  Status run(void (*kernel)(Args), const cuda::Grid& grid, const Args& args) const {
+    return grid.blocks == 0 ? Status::success() : cuda::launch(kernel, grid, args, stream.handle);
+  }
+  // The members that all argument structs share.
+  template <class Args>
+  Args args() const {
+    Args args{};
+    args.input = static_cast<const In*>(operands[kInput].data);
+    args.output = static_cast<std::uint8_t*>(operands[kOutput].data);
+    args.scale = operands[kScale].data;
+    args.zero_point = static_cast<std::int32_t*>(operands[kZeroPoint].data);
+    args.recipe = recipe_of<C>(fields());
+    args.order = fields().nibble_order;
+    return args;
+  }
+};
+
+// --- Scattered elements ---------------------------------------------------------------------------
+
+ElementArgs<In> element_args(const Launch& launch, const Geometry& g) {
+  auto args = launch.args<ElementArgs<In>>();
+  args.segments = g.segments;
+  args.lines = g.lines;
+  args.count = g.count;
+  args.line_count = g.line_count;
+  args.length = g.length;
+  args.groups = g.groups;
+  args.group_divisor = g.group_divisor;
+  args.tail = g.tail;
+  args.tail_counts_lines = g.tail_counts_lines;
+  return args;
+}
+
+template <Codes kCodes>
+Status launch_lines(const Launch& launch, const Geometry& g) {
+  return launch.run(quantize_lines<In, kCodes>, launch.grid(g.count, kSplitThreads),
+                    element_args(launch, g));
+}
+
+// Index of the parameters along every axis, in the place of the scale's offset.
+void set_rows(const Fields& f, const Strides& strides, ElementArgs<In>& args) {
+  const int last = f.shape.rank - 1, axis = f.scope.axis;
+  const bool by_axis = f.scope.kind == ScopeKind::Channel || f.scope.kind == ScopeKind::Group;
+  int64_t moves[kMaxRank] = {};  // of the parameter index, per step (of groups: per size steps)
+  int64_t stride = 1;
+  for (int i = last; i >= 0; --i) {
+    int64_t extent = f.shape[i];
+    switch (f.scope.kind) {
+      case ScopeKind::Tensor:
+        continue;
+      case ScopeKind::Channel:
+        if (i != axis) continue;
+        break;
+      case ScopeKind::Token:
+        if (i == last) continue;
+        break;
+      case ScopeKind::Group:
+        if (i == axis) extent = ceil_div(extent, f.scope.size);
+        break;
+    }
+    moves[i] = stride;
+    stride *= extent;
+  }
+  const int64_t divisor = f.scope.kind == ScopeKind::Group ? f.scope.size : 1;
+  for (int i = 0; i < last; ++i) {
+    Axis row = strides.axis(f.shape[i], i, -1);
+    row.stride[kScale] = moves[i];
+    if (by_axis && i == axis && divisor > 1) {
+      row.divisor = divisor;
+      row.grouped = 1u << kScale;
+    }
+    args.rows.append(row);
+  }
+  args.rows.merge();
+  args.row_count = args.rows.size();
+  args.row_length = f.shape[last];
+  args.row_step = moves[last];
+  args.row_divisor = by_axis && axis == last ? divisor : 1;
+}
+
+using ElementParameters = math::SegmentParameters<C>;
+
+std::size_t element_workspace(const Fields& f) {
+  Scratch scratch;
+  scratch.take<ElementParameters>(static_cast<std::size_t>(outline(f).segments));
+  return scratch.bytes();
+}
+
+template <Codes kCodes>
+Status launch_elements(const Launch& launch) {
+  const Fields& f = launch.fields();
+  const Geometry g = geometry_of(f, launch.operands);
+  ElementArgs<In> args = element_args(launch, g);
+  Scratch scratch(launch.workspace);
+  args.parameters = scratch.take<ElementParameters>(static_cast<std::size_t>(g.count));
+  set_rows(f, Strides(launch.operands), args);
+  PLANQ_TRY(launch.run(element_ranges<In>,
+                       launch.grid(std::min(g.count, cuda::kMaxIndex), kSplitThreads), args));
+  const int64_t bytes = args.row_count * code_bytes(f, args.row_length);
+  return launch.run(
+      element_codes<In, kCodes>,
+      launch.grid(std::min(ceil_div(bytes, kSplitThreads), cuda::kMaxIndex), kSplitThreads, true),
+      args);
+}
+
+// --- Segments in registers ------------------------------------------------------------------------
+
+SegmentArgs<In> segment_args(const Launch& launch, const Geometry& g) {
+  auto args = launch.args<SegmentArgs<In>>();
+  args.segments = cuda::Lines(g.segments);
+  args.count = static_cast<std::uint32_t>(g.count);
+  args.length = args.tail = g.length;
+  if (g.groups > 1) {
+    args.groups = cuda::Divider(static_cast<std::uint32_t>(g.groups));
+    args.tail = g.tail;
+  }
+  return args;
+}
+
+template <Codes kCodes>
+bool aligned_segments(const Launch& launch, const Geometry& g) {
+  const int64_t tail = g.groups > 1 ? g.tail : g.length;
+  return g.length % kVector == 0 && tail % kVector == 0 &&
+         aligned(launch.operands, g.segments, kWordBytes<In, kCodes>);
+}
+
+template <Codes kCodes>
+Status launch_lanes(const Launch& launch) {
+  const Geometry g = geometry_of(launch.fields(), launch.operands);
+  if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
+  const bool edges = !aligned_segments<kCodes>(launch, g);
+  int64_t lanes = power_of_two(g.length / kVector);
+  if (edges) lanes = std::max<int64_t>(lanes, 2 * kVector);
+  const int64_t warps = ceil_div(g.count * lanes, cuda::kWarp);
+  // Few warps: as many as there can be. Many: each with more loads under way.
+  int sets = edges ? 4 : static_cast<int>(std::min<int64_t>(lanes, 4));
+  if (!edges && warps <= launch.plan.multiprocessors * 8) sets = 1;
+  const auto kernel = edges       ? quantize_lanes<In, kCodes, 4, true>
+                      : sets == 4 ? quantize_lanes<In, kCodes, 4, false>
+                      : sets == 2 ? quantize_lanes<In, kCodes, 2, false>
+                                  : quantize_lanes<In, kCodes, 1, false>;
+  const int64_t per_block = sets * kLaneThreads / lanes;
+  return launch.run(kernel, launch.grid(ceil_div(g.count, per_block), kLaneThreads),
+                    LaneArgs<In>{segment_args(launch, g),
+                                 std::countr_zero(static_cast<std::uint64_t>(lanes))});
+}
+
+// Threads of a block and vectors of a thread.
+struct BlockShape {
+  int threads, vectors;
+};
+
+BlockShape block_shape(int64_t vectors, bool few) {
+  const auto threads = [&](int per_thread) {
+    return static_cast<int>(ceil_div(ceil_div(vectors, per_thread), cuda::kWarp) * cuda::kWarp);
+  };
+  if (few && threads(2) <= kRowThreads) return {threads(2), 2};
+  // The shape that leaves fewer lanes without work; four vectors where both leave the same.
+  if (threads(2) <= kRowThreads && threads(2) * 2 < threads(4) * 4) return {threads(2), 2};
+  if (threads(4) <= kRowThreads) return {threads(4), 4};
+  return {threads(8), 8};
+}
+
+template <Codes kCodes, Team kTeam, bool kEdges>
+auto row_kernel(int vectors) -> void (*)(RowArgs<In>) {
+  if constexpr (kTeam == Team::Warp)
+    return vectors == 2 ? quantize_rows<In, kCodes, kTeam, 2, kEdges>
+                        : quantize_rows<In, kCodes, kTeam, 4, kEdges>;
+  else
+    return vectors == 2   ? quantize_rows<In, kCodes, kTeam, 2, kEdges>
+           : vectors == 4 ? quantize_rows<In, kCodes, kTeam, 4, kEdges>
+                          : quantize_rows<In, kCodes, kTeam, 8, kEdges>;
+}
+
+int cluster_of(const Fields& f, std::int32_t multiprocessors) {
+  const Outline o = outline(f);
+  if (o.segments * kMaxCluster <= multiprocessors) return kMaxCluster;
+  return static_cast<int>(std::max<int64_t>(
+      2, power_of_two(ceil_div(vectors_of(o.elements), kBlockVectors))));
+}
+
+template <Codes kCodes>
+Status launch_rows(const Launch& launch, int cluster) {
+  const Geometry g = geometry_of(launch.fields(), launch.operands);
+  if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
+  const bool edges = !aligned_segments<kCodes>(launch, g);
+  const int64_t vectors = g.length / kVector;
+  const RowArgs<In> args{segment_args(launch, g), cluster};
+  if (cluster == 1 && vectors <= 4 * cuda::kWarp) {
+    const int per_thread = vectors <= 2 * cuda::kWarp ? 2 : 4;
+    const auto kernel = edges ? row_kernel<kCodes, Team::Warp, true>(per_thread)
+                              : row_kernel<kCodes, Team::Warp, false>(per_thread);
+    const int64_t blocks = ceil_div(g.count, kLaneThreads / cuda::kWarp);
+    return launch.run(kernel, launch.grid(blocks, kLaneThreads), args);
+  }
+  const bool few = g.count * cluster <= launch.plan.multiprocessors;
+  const BlockShape shape = block_shape(ceil_div(vectors, cluster), few);
+  const auto kernel = edges ? row_kernel<kCodes, Team::Block, true>(shape.vectors)
+                            : row_kernel<kCodes, Team::Block, false>(shape.vectors);
+  cuda::Grid grid = launch.grid(g.count * cluster, shape.threads);
+  grid.cluster = cluster;
+  return launch.run(kernel, grid, args);
+}
+
+// --- Two passes -----------------------------------------------------------------------------------
+
+struct SplitShape {
+  std::int32_t parts;
+  Partial<In>* partials;
+};
+
+SplitShape book_split(const Fields& f, std::int32_t multiprocessors, Scratch& scratch) {
+  const Outline o = outline(f);
+  const int64_t segments = std::max<int64_t>(o.segments, 1);
+  const int64_t wanted = std::max<int64_t>(1, multiprocessors * 4 / segments);
+  const int64_t useful =
+      std::max<int64_t>(1, ceil_div(vectors_of(o.elements), kSplitThreads * kPieceVectors));
+  const auto parts = static_cast<std::int32_t>(std::min({wanted, useful, int64_t{kMaxParts}}));
+  return {parts, scratch.take<Partial<In>>(static_cast<std::size_t>(o.segments * parts))};
+}
+
+template <Codes kCodes>
+Status launch_split(const Launch& launch) {
+  const Fields& f = launch.fields();
+  const Geometry g = geometry_of(f, launch.operands);
+  Scratch scratch(launch.workspace);
+  const SplitShape shape = book_split(f, launch.plan.multiprocessors, scratch);
+  auto args = launch.args<SplitArgs<In>>();
+  args.segments = g.segments;
+  args.lines = g.lines;
+  args.line_count = g.line_count;
+  args.length = g.length;
+  args.groups = g.groups;
+  args.tail = g.tail;
+  args.partials = shape.partials;
+  args.parts = shape.parts;
+  const int64_t blocks = g.count * shape.parts;
+  PLANQ_TRY(launch.run(split_ranges<In>, launch.grid(blocks, kSplitThreads), args));
+  return launch.run(split_codes<In, kCodes>, launch.grid(blocks, kSplitThreads, true), args);
+}
+
+// --- Columns --------------------------------------------------------------------------------------
+
+// Threads of a block across columns, a power of two.
+int column_threads(int64_t columns, int per_thread, int most) {
+  return static_cast<int>(std::min<int64_t>(most, power_of_two(ceil_div(columns, per_thread))));
+}
+
+struct ColumnShape {
+  int64_t rows, columns, chunk_rows;
+  std::int32_t chunks;
+  Partial<In>* partials;
+  ColumnParameters<C>* parameters;
+};
+
+constexpr int kChannelThreads = 128;
+
+ColumnShape book_columns(const Fields& f, std::int32_t multiprocessors, Scratch& scratch) {
+  const Outline o = outline(f);
+  ColumnShape shape{};
+  shape.rows = o.outer;
+  shape.columns = o.segments * o.inner;
+  const int across = column_threads(shape.columns, kVector, kChannelThreads);
+  const int64_t tiles = std::max<int64_t>(1, ceil_div(shape.columns, across * kVector));
+  const int64_t down = kColumnThreads / across * kRowsAhead;
+  const int64_t chunks = std::clamp<int64_t>(multiprocessors * 6 / tiles, 1,
+                                             std::max<int64_t>(1, ceil_div(shape.rows, down)));
+  shape.chunk_rows = std::max<int64_t>(1, ceil_div(shape.rows, chunks));
+  shape.chunks = static_cast<std::int32_t>(ceil_div(shape.rows, shape.chunk_rows));
+  shape.partials =
+      scratch.take<Partial<In>>(static_cast<std::size_t>(shape.chunks * shape.columns));
+  shape.parameters =
+      scratch.take<ColumnParameters<C>>(static_cast<std::size_t>(o.segments));
+  return shape;
+}
+
+// The rows of the view [outer, channels * inner], or false where no such view exists.
+bool column_rows(const Fields& f, const Operands& operands, int64_t columns, Space& lines) {
+  const int last = f.shape.rank - 1, axis = f.scope.axis;
+  const Strides strides(operands);
+  Geometry view;
+  view.length = f.shape[last];
+  for (int i = axis; i < last; ++i) view.lines.append(strides.axis(f.shape[i], i, -1));
+  join_lines(f, view);
+  if (view.lines.rank > 0 || view.length != columns) return false;
+  for (int i = 0; i < axis; ++i) lines.append(strides.axis(f.shape[i], i, -1));
+  lines.merge();
+  return true;
+}
+
+template <Codes kCodes>
+bool aligned_columns(const Launch& launch, const Space& lines, int64_t columns) {
+  return columns % kVector == 0 && aligned(launch.operands, lines, kWordBytes<In, kCodes>);
+}
+
+template <Codes kCodes>
+Status launch_columns(const Launch& launch) {
+  const Fields& f = launch.fields();
+  const Outline o = outline(f);
+  Scratch scratch(launch.workspace);
+  const ColumnShape shape = book_columns(f, launch.plan.multiprocessors, scratch);
+  auto args = launch.args<ColumnArgs<In>>();
+  if (!column_rows(f, launch.operands, shape.columns, args.lines))
+    return launch_elements<kCodes>(launch);
+  args.rows = shape.rows;
+  args.columns = shape.columns;
+  args.inner = std::max<int64_t>(o.inner, 1);
+  args.chunk_rows = shape.chunk_rows;
+  args.chunks = shape.chunks;
+  args.partials = shape.partials;
+  args.parameters = shape.parameters;
+  const bool vector = aligned_columns<kCodes>(launch, args.lines, args.columns);
+  const auto grid = [&](int per_thread, bool dependent) {
+    const int across = column_threads(args.columns, per_thread, kChannelThreads);
+    args.tiles = static_cast<std::int32_t>(ceil_div(args.columns, across * per_thread));
+    return launch.grid(static_cast<int64_t>(args.tiles) * args.chunks,
+                       dim3(across, kColumnThreads / across), dependent);
+  };
+  const cuda::Grid ranges = grid(vector ? kVector : 1, false);
+  PLANQ_TRY(launch.run(vector ? column_ranges<In, true> : column_ranges<In, false>, ranges, args));
+  const dim3 finish_threads(cuda::kWarp, kColumnThreads / cuda::kWarp);
+  PLANQ_TRY(launch.run(
+      column_finish<In>,
+      launch.grid(ceil_div(o.segments, cuda::kWarp), finish_threads, ranges.blocks > 0), args));
+  const cuda::Grid codes =
+      grid(vector ? kColumns<In, kCodes, true> : kColumns<In, kCodes, false>, true);
+  return launch.run(vector ? column_channels<In, kCodes, true> : column_channels<In, kCodes, false>,
+                    codes, args);
+}
+
+template <Codes kCodes>
+Status launch_column_groups(const Launch& launch) {
+  const Fields& f = launch.fields();
+  const int last = f.shape.rank - 1, axis = f.scope.axis;
+  const Strides strides(launch.operands);
+  const int64_t extent = f.shape[axis], size = f.scope.size, groups = ceil_div(extent, size);
+  auto args = launch.args<ColumnArgs<In>>();
+  args.group_divisor = 1;
+  for (int i = 0; i < last; ++i) {
+    args.lines.append(i == axis ? strides.axis(groups, i, i, size)
+                                : strides.axis(f.shape[i], i, i));
+    if (i > axis) args.group_divisor *= f.shape[i];
+  }
+  args.lines.merge();
+  args.rows = std::min(size, extent);
+  args.groups = groups > 1 && extent % size != 0 ? groups : 1;
+  args.tail = extent - (groups - 1) * size;
+  args.columns = f.shape[last];
+  args.input_step = launch.operands[kInput].strides[axis];
+  args.output_step = launch.operands[kOutput].strides[axis];
+  const bool vector = aligned_columns<kCodes>(launch, args.lines, args.columns) &&
+                      args.input_step % kVector == 0 &&
+                      args.output_step % kWordBytes<In, kCodes> == 0;
+  const int per_thread = vector ? kVector : kColumns<In, kCodes, false>;
+  const int across = column_threads(args.columns, per_thread, kMaxTileColumns / kVector);
+  args.tiles = static_cast<std::int32_t>(ceil_div(args.columns, across * per_thread));
+  const cuda::Grid grid =
+      launch.grid(args.lines.size() * args.tiles, dim3(across, kColumnThreads / across));
+  return launch.run(vector ? column_groups<In, kCodes, true> : column_groups<In, kCodes, false>,
+                    grid, args);
+}
+
+// --- Rows of the registry -------------------------------------------------------------------------
+
+enum class Method { Lanes, Registers, Cluster, Columns, ColumnGroups, Split, Elements };
+
+struct MethodInfo {
+  std::string_view name;
+  std::int16_t rank;
+  std::int32_t first_arch;
+};
+constexpr MethodInfo kMethods[] = {
+    {"row_lanes", 10, 80},     {"row_registers", 20, 80}, {"row_cluster", 30, 90},
+    {"columns", 40, 80},       {"column_groups", 50, 80}, {"split", 60, 80},
+    {"elements", 70, 80},
+};
+constexpr const MethodInfo& info(Method method) {
+  return kMethods[static_cast<std::size_t>(method)];
+}
+
+Reason refuse_shape(std::string text) { return Reason::refuse(ReasonKind::Shape, std::move(text)); }
+
+Reason refuse_segments(const Outline& o) {
+  return refuse_shape(std::to_string(o.segments) + " segments are more than a grid numbers");
+}
+
+Reason rejects_consecutive(const Fields& f, const Outline& o) {
+  if (o.consecutive) return Reason::accept();
+  if (f.scope.kind == ScopeKind::Group && f.scope.axis == f.shape.rank - 1)
+    return refuse_shape("groups of " + std::to_string(f.scope.size) +
+                        " four-bit codes begin inside a byte");
+  return refuse_shape("the elements of a " + std::string(name_of(f.scope.kind)) + " along axis " +
+                      std::to_string(f.scope.axis) + " are not consecutive");
+}
+
+Reason rejects_size(Method method, const Outline& o, const Device& device) {
+  const int64_t vectors = vectors_of(o.elements);
+  const std::string segment = "a segment of " + std::to_string(o.elements) + " elements ";
+  const int64_t most = method == Method::Lanes       ? cuda::kWarp
+                       : method == Method::Registers ? kBlockVectors
+                                                     : kBlockVectors * kMaxCluster;
+  constexpr std::string_view kWhere[] = {"a warp's lanes", "a block's registers",
+                                         "a cluster's registers"};
+  if (vectors > most)
+    return refuse_shape(segment + "does not fit " +
+                        std::string(kWhere[static_cast<std::size_t>(method)]) + " (" +
+                        std::to_string(most * kVector) + ")");
+  if (o.segments > cuda::kMaxIndex / kMaxCluster) return refuse_segments(o);
+  if (method == Method::Registers && vectors <= cuda::kWarp)
+    return refuse_shape(segment + "leaves most threads of a block idle");
+  if (method == Method::Registers && spreads(o, device))
+    return refuse_shape(std::to_string(o.segments) + " long segments leave multiprocessors idle");
+  if (method == Method::Cluster && vectors <= kBlockVectors && !spreads(o, device))
+    return refuse_shape(segment + "fits one block");
+  return Reason::accept();
+}
+
+Reason rejects_columns(const Fields& f, const Outline& o) {
+  const bool last = f.scope.axis == f.shape.rank - 1;
+  if (last || (o.outer != 1 && o.inner < kShortRun)) return Reason::accept();
+  return refuse_shape("a channel has runs of " + std::to_string(o.inner) +
+                      " consecutive elements");
+}
+
+Reason rejects_shape(Method method, const Fields& f, const Device& device) {
+  const Outline o = outline(f);
+  switch (method) {
+    case Method::Lanes:
+    case Method::Registers:
+    case Method::Cluster: {
+      const Reason reason = rejects_consecutive(f, o);
+      return reason.accepted() ? rejects_size(method, o, device) : reason;
+    }
+    case Method::Columns:
+      return rejects_columns(f, o);
+    case Method::ColumnGroups:
+      if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
+      return f.scope.axis != f.shape.rank - 1
+                 ? Reason::accept()
+                 : refuse_shape("groups along the last axis are not columns");
+    case Method::Split:
+      if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
+      if (f.scope.kind == ScopeKind::Channel && f.scope.axis != f.shape.rank - 1)
+        return Reason::accept();
+      return rejects_consecutive(f, o);
+    case Method::Elements:
+      return Reason::accept();
+  }
+  return Reason::accept();
+}
+
+template <Method kMethod, ScopeKind kScope, DType kOut>
+Reason rejects(const Descriptor& descriptor, const Device& device) {
+  const Fields& f = descriptor.as<Fields>();
+  const auto refuse = [](ReasonKind kind, std::string_view what, std::string_view own,
+                         std::string_view asked) {
+    return Reason::refuse(kind, "computes " + std::string(what) + " " + std::string(own) +
+                                    ", not " + std::string(asked));
+  };
+  if (f.input_dtype != kIn)
+    return refuse(ReasonKind::DType, "input_dtype", name_of(kIn), name_of(f.input_dtype));
+  if (f.output_dtype != kOut)
+    return refuse(ReasonKind::DType, "output_dtype", name_of(kOut), name_of(f.output_dtype));
+  if (f.scope.kind != kScope)
+    return refuse(ReasonKind::Scope, "scope", name_of(kScope), name_of(f.scope.kind));
+  return rejects_shape(kMethod, f, device);
+}
+
+template <Method kMethod>
+std::size_t workspace(const Descriptor& descriptor, const Device& device) {
+  const Fields& f = descriptor.as<Fields>();
+  Scratch scratch;
+  if constexpr (kMethod == Method::Elements) return element_workspace(f);
+  if constexpr (kMethod == Method::Split) book_split(f, device.multiprocessors, scratch);
+  if constexpr (kMethod == Method::Columns) {
+    book_columns(f, device.multiprocessors, scratch);
+    return std::max(scratch.bytes(), element_workspace(f));
+  }
+  return scratch.bytes();
+}
+
+template <class... Args>
+Status preload_all(void (*... kernels)(Args)) {
+  Status status = Status::success();
+  (void)((status = cuda::preload(kernels), status.ok()) && ...);
+  return status;
+}
+
+template <Method kMethod, Codes kCodes>
+Status preload_method() {
+  if constexpr (kMethod == Method::Lanes)
+    return preload_all(quantize_lanes<In, kCodes, 1, false>, quantize_lanes<In, kCodes, 2, false>,
+                       quantize_lanes<In, kCodes, 4, false>, quantize_lanes<In, kCodes, 4, true>,
+                       quantize_lines<In, kCodes>);
+  if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster) {
+    PLANQ_TRY(cuda::preload(quantize_lines<In, kCodes>));
+    for (const int vectors : {2, 4, 8})
+      PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block, false>(vectors),
+                            row_kernel<kCodes, Team::Block, true>(vectors),
+                            row_kernel<kCodes, Team::Warp, false>(vectors),
+                            row_kernel<kCodes, Team::Warp, true>(vectors)));
+    return Status::success();
+  }
+  if constexpr (kMethod == Method::Columns)
+    PLANQ_TRY(preload_all(column_ranges<In, false>, column_ranges<In, true>, column_finish<In>,
+                          column_channels<In, kCodes, false>, column_channels<In, kCodes, true>));
+  if constexpr (kMethod == Method::ColumnGroups)
+    return preload_all(column_groups<In, kCodes, false>, column_groups<In, kCodes, true>);
+  if constexpr (kMethod == Method::Split)
+    return preload_all(split_ranges<In>, split_codes<In, kCodes>);
+  return preload_all(element_ranges<In>, element_codes<In, kCodes>);
+}
+
+template <Method kMethod, Codes kCodes>
+Status prepare(const Descriptor& descriptor, const Device& device, State& state) {
+  auto& plan = state.emplace<Prepared>();
+  plan.fields = descriptor.as<Fields>();
+  plan.multiprocessors = device.multiprocessors;
+  plan.arch = device.arch;
+  return preload_method<kMethod, kCodes>();
+}
+
+template <Method kMethod, Codes kCodes>
+Status launch(const State& state, const Operands& operands, Workspace workspace,
+              const Stream& stream) {
+  const auto& plan = state.as<Prepared>();
+  const Launch launch{plan, operands, workspace, stream};
+  if constexpr (kMethod == Method::Lanes) return launch_lanes<kCodes>(launch);
+  if constexpr (kMethod == Method::Registers) return launch_rows<kCodes>(launch, 1);
+  if constexpr (kMethod == Method::Cluster)
+    return launch_rows<kCodes>(launch, cluster_of(plan.fields, plan.multiprocessors));
+  if constexpr (kMethod == Method::Columns) return launch_columns<kCodes>(launch);
+  if constexpr (kMethod == Method::ColumnGroups) return launch_column_groups<kCodes>(launch);
+  if constexpr (kMethod == Method::Split) return launch_split<kCodes>(launch);
+  return launch_elements<kCodes>(launch);
+}
+
+template <Method kMethod, ScopeKind kScope, DType kOut>
+struct Sku {
+  static constexpr std::array<std::string_view, 8> kParts = {"dynamic_range_quantize.",
+                                                             name_of(kScope),
+                                                             "/cuda/",
+                                                             info(kMethod).name,
+                                                             "/",
+                                                             short_name(kIn),
+                                                             "_",
+                                                             short_name(kOut)};
+  static constexpr std::size_t kSize = [] {
+    std::size_t size = 0;
+    for (const auto part : kParts) size += part.size();
+    return size;
+  }();
+  static constexpr std::array<char, kSize> kText = [] {
+    std::array<char, kSize> text{};
+    std::size_t at = 0;
+    for (const auto part : kParts)
+      for (const char c : part) text[at++] = c;
+    return text;
+  }();
+};
+
+template <Method kMethod, ScopeKind kScope, DType kOut>
+constexpr Kernel row() {
+  constexpr bool kDouble = std::is_same_v<C, double>;
+  constexpr auto& kText = Sku<kMethod, kScope, kOut>::kText;
+  return {
+      .sku = {kText.data(), kText.size()},
+      .revision = 1,
+      .backend = Backend::Cuda,
+      .arch = {info(kMethod).first_arch, 9999},
+      .rank = info(kMethod).rank,
+      .guarantee = {.determinism = Determinism::BitExact,
+                    .math = kDouble ? MathPrecision::F64 : MathPrecision::F32,
+                    .accumulator = kDouble ? DType::Float64 : DType::Float32,
+                    .rounding = Rounding::NearestEven,
+                    .max_ulp = 0,
+                    .batch_invariant = true,
+                    .basis = std::string_view("exact integer maximum of magnitudes; correctly "
+                                              "rounded quotients; round to nearest even; no "
+                                              "atomics")},
+      .rejects = rejects<kMethod, kScope, kOut>,
+      .workspace = workspace<kMethod>,
+      .prepare = prepare<kMethod, codes_of(kOut)>,
+      .launch = launch<kMethod, codes_of(kOut)>,
+  };
+}
+
+// One row per method and scope that go together, and output type.
+struct Pair {
+  Method method;
+  ScopeKind scope;
+};
+constexpr Pair kPairs[] = {
+    {Method::Lanes, ScopeKind::Tensor},      {Method::Lanes, ScopeKind::Channel},
+    {Method::Lanes, ScopeKind::Token},       {Method::Lanes, ScopeKind::Group},
+    {Method::Registers, ScopeKind::Tensor},  {Method::Registers, ScopeKind::Channel},
+    {Method::Registers, ScopeKind::Token},   {Method::Registers, ScopeKind::Group},
+    {Method::Cluster, ScopeKind::Tensor},    {Method::Cluster, ScopeKind::Channel},
+    {Method::Cluster, ScopeKind::Token},     {Method::Cluster, ScopeKind::Group},
+    {Method::Columns, ScopeKind::Channel},   {Method::ColumnGroups, ScopeKind::Group},
+    {Method::Split, ScopeKind::Tensor},      {Method::Split, ScopeKind::Channel},
+    {Method::Split, ScopeKind::Token},       {Method::Split, ScopeKind::Group},
+    {Method::Elements, ScopeKind::Tensor},   {Method::Elements, ScopeKind::Channel},
+    {Method::Elements, ScopeKind::Token},    {Method::Elements, ScopeKind::Group},
+};
+constexpr DType kOutputs[] = {DType::Int8,  DType::UInt8,        DType::Int4,
+                              DType::UInt4, DType::Float8E4M3FN, DType::Float8E5M2};
+
+template <std::size_t... kIndex>
+constexpr std::array<Kernel, sizeof...(kIndex)> table(std::index_sequence<kIndex...>) {
+  constexpr std::size_t kOuts = std::size(kOutputs);
+  return {row<kPairs[kIndex / kOuts].method, kPairs[kIndex / kOuts].scope,
+              kOutputs[kIndex % kOuts]>()...};
+}
+
+constexpr auto kRows =
+    table(std::make_index_sequence<std::size(kPairs) * std::size(kOutputs)>{});
+
+}  // namespace
+
+#define PLANQ_JOIN_NAMES(a, b) a##b
+#define PLANQ_TABLE(slice) PLANQ_JOIN_NAMES(kCudaRows, slice)
+extern const std::span<const Kernel> PLANQ_TABLE(PLANQ_SLICE);
+const std::span<const Kernel> PLANQ_TABLE(PLANQ_SLICE) = kRows;
+
+}  // namespace planq::dynamic_range_quantize

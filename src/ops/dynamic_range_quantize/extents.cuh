@@ -1,0 +1,197 @@
+// The range of elements as a pair of integers. Elements become signed keys of the same order as
+// their values (symmetric: magnitudes), so that maxima are exact in any order, and NaN > Inf > finite
+// follows from the bit patterns.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "cuda/reduce.cuh"
+#include "ops/dynamic_range_quantize/desc.h"
+
+namespace planq::dynamic_range_quantize {
+
+using math::Bfloat16;
+using math::Compute;
+using math::Half;
+
+template <class In>
+inline constexpr int kPerVector = cuda::kVectorBytes / static_cast<int>(sizeof(In));
+
+template <class In>
+using KeyOf = std::conditional_t<sizeof(In) == 8, std::int64_t, std::int32_t>;
+
+template <class In>
+inline constexpr KeyOf<In> kInfinityKey = 0;
+template <>
+inline constexpr std::int32_t kInfinityKey<Half> = 0x7C00;
+template <>
+inline constexpr std::int32_t kInfinityKey<Bfloat16> = 0x7F80;
+template <>
+inline constexpr std::int32_t kInfinityKey<float> = 0x7F800000;
+template <>
+inline constexpr std::int64_t kInfinityKey<double> = 0x7FF0000000000000;
+
+// The bits of an element, sign-extended to its key type.
+template <class In>
+__device__ __forceinline__ KeyOf<In> signed_bits(In x) {
+  if constexpr (sizeof(In) == 2) return static_cast<std::int16_t>(x.bits);
+  if constexpr (sizeof(In) == 4) return math::bit_cast<std::int32_t>(x);
+  if constexpr (sizeof(In) == 8) return math::bit_cast<std::int64_t>(x);
+}
+template <class In>
+inline constexpr KeyOf<In> kMagnitudeMask =
+    sizeof(In) == 2 ? 0x7FFF : std::numeric_limits<KeyOf<In>>::max();
+
+template <class In>
+__device__ __forceinline__ KeyOf<In> key_of(In x, bool symmetric) {
+  const KeyOf<In> bits = signed_bits(x);
+  const KeyOf<In> flips = bits >> (sizeof(bits) * 8 - 1) & kMagnitudeMask<In>;
+  return symmetric ? bits & kMagnitudeMask<In> : bits ^ flips;
+}
+
+// The element whose key this is, in the compute type.
+template <class In>
+__device__ __forceinline__ Compute<In> value_of(KeyOf<In> key) {
+  const KeyOf<In> bits = key ^ (key >> (sizeof(key) * 8 - 1) & kMagnitudeMask<In>);
+  if constexpr (sizeof(In) == 2)
+    return math::widen(In{static_cast<std::uint16_t>(bits)});
+  else
+    return math::bit_cast<Compute<In>>(bits);
+}
+
+// Keys of the smallest and the largest element; no element: low > high. Symmetric uses `high` only.
+template <class In>
+struct Extent {
+  using Key = KeyOf<In>;
+  Key low = std::numeric_limits<Key>::max();
+  Key high = std::numeric_limits<Key>::min();
+
+  __device__ __forceinline__ void add(Key key) {
+    low = key < low ? key : low;
+    high = key > high ? key : high;
+  }
+  __device__ __forceinline__ void add(const Extent& other) {
+    low = other.low < low ? other.low : low;
+    high = other.high > high ? other.high : high;
+  }
+  __device__ __forceinline__ bool special() const {
+    return high >= kInfinityKey<In> || low <= ~kInfinityKey<In>;
+  }
+};
+
+template <class In>
+__device__ __forceinline__ bool is_special(KeyOf<In> key) {
+  return key >= kInfinityKey<In> || key <= ~kInfinityKey<In>;
+}
+
+// `special` here is what the caller saw; `extent` holds finite elements or, under PROPAGATE, all.
+template <class In>
+__device__ __forceinline__ math::Range<Compute<In>> range_of(const Extent<In>& extent, bool symmetric,
+                                                             bool special) {
+  using C = Compute<In>;
+  if (symmetric) return {C{0}, extent.high < 0 ? C{0} : value_of<In>(extent.high), special};
+  if (extent.low > extent.high) return {C{0}, C{0}, special};
+  return {value_of<In>(extent.low), value_of<In>(extent.high), special};
+}
+
+// --- Vectors of 16 bytes --------------------------------------------------------------------------
+
+// Element i (a compile-time constant after unrolling) of a vector, in the compute type.
+template <class In>
+__device__ __forceinline__ Compute<In> element_of(const uint4& v, int i) {
+  const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+  if constexpr (std::is_same_v<In, Bfloat16>)
+    return __uint_as_float(i & 1 ? words[i / 2] & 0xFFFF0000u : words[i / 2] << 16);
+  else if constexpr (std::is_same_v<In, Half>) {
+    float result;
+    if (i & 1)
+      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}"
+          : "=f"(result)
+          : "r"(words[i / 2]));
+    else
+      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}"
+          : "=f"(result)
+          : "r"(words[i / 2]));
+    return result;
+  } else if constexpr (std::is_same_v<In, float>)
+    return __uint_as_float(words[i]);
+  else
+    return __hiloint2double(static_cast<int>(words[2 * i + 1]), static_cast<int>(words[2 * i]));
+}
+
+// The sign of each half repeated over its 16 bits: a mode of the instruction that __byte_perm hides.
+__device__ __forceinline__ std::uint32_t signs_of_halves(std::uint32_t word) {
+  std::uint32_t signs;
+  asm("prmt.b32 %0, %1, 0, 0xBB99;" : "=r"(signs) : "r"(word));
+  return signs;
+}
+
+// Collects keys; 16-bit elements two at a time in the halves of a word.
+template <class In>
+class Collector {
+ public:
+  __device__ __forceinline__ void add_magnitudes(const uint4& v) {
+    const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+    if constexpr (sizeof(In) == 2) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) high_ = __vmaxs2(high_, words[i] & 0x7FFF7FFFu);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPerVector<In>; ++i) {
+        const KeyOf<In> key = key_of(element_of<In>(v, i), true);
+        extent_.high = key > extent_.high ? key : extent_.high;
+      }
+    }
+  }
+  __device__ __forceinline__ void add_ordered(const uint4& v) {
+    const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+    if constexpr (sizeof(In) == 2) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const std::uint32_t flips = signs_of_halves(words[i]) & 0x7FFF7FFFu;
+        high_ = __vmaxs2(high_, words[i] ^ flips);
+        low_ = __vmins2(low_, words[i] ^ flips);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPerVector<In>; ++i) extent_.add(key_of(element_of<In>(v, i), false));
+    }
+  }
+  __device__ __forceinline__ Extent<In> extent() const {
+    if constexpr (sizeof(In) == 2) {
+      Extent<In> extent;
+      if (high_ == kNone && low_ == ~kNone) return extent;
+      extent.high = max(half(high_, 0), half(high_, 16));
+      extent.low = min(half(low_, 0), half(low_, 16));
+      return extent;
+    } else {
+      return extent_;
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = 0x80008000u;
+  __device__ __forceinline__ static std::int32_t half(std::uint32_t word, int shift) {
+    return static_cast<std::int16_t>(word >> shift);
+  }
+  std::uint32_t high_ = kNone, low_ = ~kNone;  // 16-bit elements
+  Extent<In> extent_;                          // others
+};
+
+// --- Across lanes ---------------------------------------------------------------------------------
+
+template <class In>
+__device__ __forceinline__ Extent<In> lanes_extent(Extent<In> extent, int width, bool symmetric) {
+  extent.high = cuda::lanes_max(extent.high, width);
+  if (!symmetric) extent.low = ~cuda::lanes_max(~extent.low, width);
+  return extent;
+}
+template <class In>
+__device__ __forceinline__ Extent<In> warp_extent(Extent<In> extent, bool symmetric) {
+  extent.high = cuda::warp_max(extent.high);
+  if (!symmetric) extent.low = ~cuda::warp_max(~extent.low);
+  return extent;
+}
+
+}  // namespace planq::dynamic_range_quantize
