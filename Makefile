@@ -52,7 +52,7 @@ format: $(VENV)/requirements-test
 	$(BIN)/clang-format -i $(CXX_SOURCES)
 
 gpu-test: gpu-install
-	PYTHONSAFEPATH=1 $(PYTHON) -m pytest tests/gpu $(ARGS)
+	PYTHONSAFEPATH=1 $(PYTHON) -m pytest tests/gpu -p no:benchmark $(ARGS)
 
 bench: gpu-install
 	$(PYTHON) benchmarks/bench.py $(ARGS)

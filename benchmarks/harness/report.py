@@ -26,6 +26,12 @@ HEADING = (
 )
 
 
+def _command(arguments: list[str]) -> list[str]:
+    """The arguments without the folder that results went to, which says nothing elsewhere."""
+    hidden = {i + 1 for i, argument in enumerate(arguments) if argument == "--json"}
+    return [argument for i, argument in enumerate(arguments) if i not in hidden]
+
+
 @dataclass(slots=True)
 class Record:
     """Everything that one case gave.
@@ -146,7 +152,7 @@ class Report:
         content = {
             "format": 1,
             "date": self.began.isoformat(timespec="seconds"),
-            "command": sys.argv[1:],
+            "command": _command(sys.argv[1:]),
             "machine": self.machine,
             "software": software(),
             "noise": noise,

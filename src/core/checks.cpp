@@ -68,8 +68,8 @@ Fault shape(std::string_view field, const Shape& shape, int smallest_rank) {
   std::int64_t count = 1;
   for (int axis = 0; axis < shape.rank; ++axis) {
     if (shape[axis] < 0)
-      return {std::string(field), "axis " + std::to_string(axis) + " is negative: " +
-                                      std::to_string(shape[axis])};
+      return {std::string(field),
+              "axis " + std::to_string(axis) + " is negative: " + std::to_string(shape[axis])};
     // Extents of 0 must not hide an overflow among the other axes: strides are products too.
     const std::int64_t extent = shape[axis] > 1 ? shape[axis] : 1;
     if (extent > (std::int64_t{1} << 60) / count)

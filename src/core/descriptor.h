@@ -79,8 +79,10 @@ constexpr FieldKind field_kind() {
 }
 
 // One entry of an operator's field table; the kind follows from the member's type.
-#define PLANQ_FIELD(Struct, member) \
-  ::planq::Field { #member, ::planq::field_kind<decltype(Struct::member)>(), offsetof(Struct, member) }
+#define PLANQ_FIELD(Struct, member)                                                    \
+  ::planq::Field {                                                                     \
+    #member, ::planq::field_kind<decltype(Struct::member)>(), offsetof(Struct, member) \
+  }
 
 struct Operator;
 
@@ -111,9 +113,9 @@ struct Descriptor {
 struct OperandSpec {
   enum class Role : std::uint8_t { Input, Output };
   Role role = Role::Input;
-  bool present = true;           // false: the descriptor says that there is no such operand
-  DType dtype = DType::Unset;    // logical; memory holds storage_of(dtype)
-  Shape shape;                   // of the storage
+  bool present = true;         // false: the descriptor says that there is no such operand
+  DType dtype = DType::Unset;  // logical; memory holds storage_of(dtype)
+  Shape shape;                 // of the storage
 };
 
 // Where an operand is, known at run. Strides count storage elements; the innermost is 1.

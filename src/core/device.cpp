@@ -25,8 +25,9 @@ bool modelled_device(const std::string& name, Device& device) {
   };
   for (const Model& model : models) {
     if (name != model.name) continue;
-    device = {Backend::Cuda,     0, model.arch, model.multiprocessors, model.shared_memory_per_block,
-              model.l2_bytes, model.name};
+    device = {
+        Backend::Cuda,  0,         model.arch, model.multiprocessors, model.shared_memory_per_block,
+        model.l2_bytes, model.name};
     return true;
   }
   return false;

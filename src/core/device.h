@@ -13,8 +13,8 @@ namespace planq {
 
 struct Device {
   Backend backend = Backend::Host;
-  std::int32_t index = 0;             // CUDA ordinal
-  std::int32_t arch = 0;              // 90 = compute capability 9.0; 0 on the host
+  std::int32_t index = 0;  // CUDA ordinal
+  std::int32_t arch = 0;   // 90 = compute capability 9.0; 0 on the host
   std::int32_t multiprocessors = 0;
   std::size_t shared_memory_per_block = 0;  // opt-in maximum
   std::size_t l2_bytes = 0;

@@ -37,7 +37,7 @@ template <class E>
 inline constexpr std::array<std::string_view, 0> kNames{};
 template <>
 inline constexpr std::array<std::string_view, 12> kNames<DType>{
-    "",     "float16", "bfloat16", "float32", "float64",       "int8",
+    "",      "float16", "bfloat16", "float32", "float64",       "int8",
     "uint8", "int4",    "uint4",    "int32",   "float8_e4m3fn", "float8_e5m2"};
 template <>
 inline constexpr std::array<std::string_view, 4> kNames<ScopeKind>{"tensor", "channel", "token",
@@ -55,8 +55,8 @@ inline constexpr std::array<std::string_view, 2> kNames<Rounding>{"nearest_even"
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<Backend>{"host", "cuda"};
 template <>
-inline constexpr std::array<std::string_view, 4> kNames<Determinism>{
-    "not_guaranteed", "run_to_run", "gpu_to_gpu", "bit_exact"};
+inline constexpr std::array<std::string_view, 4> kNames<Determinism>{"not_guaranteed", "run_to_run",
+                                                                     "gpu_to_gpu", "bit_exact"};
 template <>
 inline constexpr std::array<std::string_view, 4> kNames<MathPrecision>{"f32", "f64", "int32",
                                                                        "none"};

@@ -77,9 +77,10 @@ bool disjoint(const OperandSpec& spec, const OperandView& view, const OperandSpe
     return true;
   const Pitch a = pitch_of(spec, view), b = pitch_of(other_spec, other);
   if (a.stride == 0 || a.stride != b.stride) return false;
-  // Both repeat every `stride` bytes; the first of b's bytes has to follow a's last, and b's last has
-  // to come before a begins again.
-  const auto start = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data)) + a.below;
+  // Both repeat every `stride` bytes; the first of b's bytes has to follow a's last, and b's last
+  // has to come before a begins again.
+  const auto start =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data)) + a.below;
   const auto other_start =
       static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(other.data)) + b.below;
   const std::int64_t gap = ((other_start - start) % a.stride + a.stride) % a.stride;

@@ -3,8 +3,8 @@
 #include "build_info.h"
 
 // operators.inc is generated: PLANQ_OPERATOR(name) for every folder of operators.
-#define PLANQ_OPERATOR(name)     \
-  namespace planq::name {        \
+#define PLANQ_OPERATOR(name)       \
+  namespace planq::name {          \
   extern const Operator kOperator; \
   }
 #include "operators.inc"

@@ -11,13 +11,14 @@ namespace planq {
 
 class Scratch {
  public:
-  Scratch() = default;                                          // counting
+  Scratch() = default;                                              // counting
   explicit Scratch(Workspace workspace) : base_(workspace.data) {}  // carving
 
   template <class T>
   T* take(std::size_t count) {
     std::byte* piece = base_ ? base_ + used_ : nullptr;
-    used_ += (count * sizeof(T) + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    used_ +=
+        (count * sizeof(T) + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
     return reinterpret_cast<T*>(piece);
   }
   std::size_t bytes() const { return used_; }

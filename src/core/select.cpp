@@ -43,11 +43,12 @@ Reason rejects_preference(const Kernel& kernel, const Preference& preference,
       (promise.max_ulp == kUlpUnknown || promise.max_ulp > *preference.max_ulp))
     return refuse("guarantees no error of at most " + std::to_string(*preference.max_ulp) + " ulp");
   if (preference.max_workspace_bytes && workspace > *preference.max_workspace_bytes)
-    return refuse("needs " + std::to_string(workspace) + " bytes of workspace, the preference allows " +
+    return refuse("needs " + std::to_string(workspace) +
+                  " bytes of workspace, the preference allows " +
                   std::to_string(*preference.max_workspace_bytes));
   if (preference.backend && kernel.backend != *preference.backend)
-    return refuse("runs on " + std::string(name_of(kernel.backend)) +
-                  ", the preference asks for " + std::string(name_of(*preference.backend)));
+    return refuse("runs on " + std::string(name_of(kernel.backend)) + ", the preference asks for " +
+                  std::string(name_of(*preference.backend)));
   if (!preference.sku.empty() && kernel.sku != preference.sku)
     return refuse("the preference pins " + preference.sku);
   return Reason::accept();
@@ -66,8 +67,7 @@ Candidate examine(const Kernel& kernel, const Descriptor& descriptor, const Pref
 
 }  // namespace
 
-Selection select(const Descriptor& descriptor, const Preference& preference,
-                 const Device& device) {
+Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device) {
   Selection selection;
   for (const Kernel* kernel : ordered_rows(*descriptor.op)) {
     Candidate candidate = examine(*kernel, descriptor, preference, device);

@@ -11,13 +11,13 @@ namespace planq {
 // Why a row does not take a descriptor. Empty means accepted.
 enum class ReasonKind : std::uint8_t {
   Accepted,
-  Backend,      // the stream is another backend's
-  DType,        // the row is compiled for other element types
-  Scope,        // the row computes another scope
-  Device,       // architecture or device limits
-  Shape,        // this shape is another row's
-  Feature,      // an option of the descriptor that the row does not implement
-  Preference,   // a field of PlanPreference filtered it
+  Backend,     // the stream is another backend's
+  DType,       // the row is compiled for other element types
+  Scope,       // the row computes another scope
+  Device,      // architecture or device limits
+  Shape,       // this shape is another row's
+  Feature,     // an option of the descriptor that the row does not implement
+  Preference,  // a field of PlanPreference filtered it
 };
 
 struct Reason {

@@ -1,5 +1,5 @@
-// Offsets of strided lines in kernels: core/space.h with 32-bit indices, and with multiplications in
-// the place of divisions.
+// Offsets of strided lines in kernels: core/space.h with 32-bit indices, and with multiplications
+// in the place of divisions.
 #pragma once
 
 #include <bit>
@@ -16,9 +16,8 @@ struct Divider {
 
   Divider() = default;
   explicit Divider(std::uint32_t d) : divisor(d), shift(std::bit_width(d - 1)) {
-    multiplier =
-        static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d +
-                                   1);
+    multiplier = static_cast<std::uint32_t>(
+        ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d + 1);
   }
   __device__ __forceinline__ std::uint32_t quotient(std::uint32_t n) const {
     return (__umulhi(n, multiplier) + n) >> shift;
@@ -49,8 +48,7 @@ struct Lines {
     Offsets result;
     const bool single = rank == 1;
 #pragma unroll
-    for (int i = 0; i < kSpaceOperands; ++i)
-      result.at[i] = single ? index * axes[0].stride[i] : 0;
+    for (int i = 0; i < kSpaceOperands; ++i) result.at[i] = single ? index * axes[0].stride[i] : 0;
     if (rank <= 1) return result;
 #pragma unroll 1
     for (int i = rank - 1; i >= 0; --i) {

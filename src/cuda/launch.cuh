@@ -1,5 +1,5 @@
-// Starting kernels: one call that knows clusters and dependent launches, and one that loads a kernel
-// ahead of its first launch, which a stream capture would otherwise refuse.
+// Starting kernels: one call that knows clusters and dependent launches, and one that loads a
+// kernel ahead of its first launch, which a stream capture would otherwise refuse.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -53,7 +53,7 @@ Status preload(void (*kernel)(Args)) {
 }
 
 // Runs the first-to-last Status of a chain of launches; stops at the first failure.
-#define PLANQ_TRY(expression)                                            \
+#define PLANQ_TRY(expression) \
   if (const ::planq::Status status = (expression); !status.ok()) return status
 
 __device__ __forceinline__ void let_dependents_start() {

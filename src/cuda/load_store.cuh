@@ -21,7 +21,7 @@ using Word = std::conditional_t<
 // Read once: the line is the first to leave the caches. Volatile keeps a batch of loads together.
 __device__ __forceinline__ uint4 load_once(const void* address) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(address));
   return v;
@@ -36,9 +36,17 @@ __device__ __forceinline__ uint4 load_kept(const void* address) {
   return v;
 }
 
+// Codes stream out: they must not push out of the cache what is still to be read.
+template <class T>
+__device__ __forceinline__ void store_once(T* address, T word) {
+  if constexpr (sizeof(T) == 8)
+    __stcs(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(word));
+  else
+    __stcs(address, word);
+}
 template <int kBytes>
 __device__ __forceinline__ void store_word(std::uint8_t* address, Word<kBytes> word) {
-  *reinterpret_cast<Word<kBytes>*>(address) = word;
+  store_once(reinterpret_cast<Word<kBytes>*>(address), word);
 }
 
 // Bytes by which a word at this address lies past its alignment.

@@ -25,8 +25,8 @@ __device__ __forceinline__ std::int32_t warp_max(std::int32_t key) {
 __device__ __forceinline__ std::int64_t warp_max(std::int64_t key) {
   const auto high = static_cast<std::int32_t>(key >> 32);
   const std::int32_t top = __reduce_max_sync(kAllLanes, high);
-  const std::uint32_t low = __reduce_max_sync(kAllLanes, high == top ? static_cast<std::uint32_t>(key)
-                                                                     : std::uint32_t{0});
+  const std::uint32_t low = __reduce_max_sync(
+      kAllLanes, high == top ? static_cast<std::uint32_t>(key) : std::uint32_t{0});
   return static_cast<std::int64_t>(top) << 32 | low;
 }
 
@@ -60,6 +60,13 @@ __device__ __forceinline__ std::uint32_t cluster_index() {
   asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
 #endif
   return index;
+}
+__device__ __forceinline__ int cluster_size() {
+  int size = 1;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+#endif
+  return size;
 }
 // Writes to the variable of another block of the cluster that is `local` in this one.
 template <class T>

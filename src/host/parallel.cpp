@@ -34,7 +34,7 @@ constexpr int limit_of(Word word) { return static_cast<int>(word >> kLimitShift 
 
 struct Job {
   LoopBody body = nullptr;
-  void* context = nullptr;
+  const void* context = nullptr;
   std::int64_t count = 0;
   std::int64_t piece = 0;
 };
@@ -134,10 +134,10 @@ void run_shared(Pool& shared, const Job& job, int helpers) {
 }  // namespace
 
 void parallel_loop(int threads, std::int64_t count, std::int64_t grain, LoopBody body,
-                   void* context) {
+                   const void* context) {
   if (count <= 0) return;
-  const std::int64_t wanted = std::min<std::int64_t>(std::min(threads, kMaxThreads),
-                                                     (count + grain - 1) / grain);
+  const std::int64_t wanted =
+      std::min<std::int64_t>(std::min(threads, kMaxThreads), (count + grain - 1) / grain);
   Pool& shared = pool();
   if (wanted <= 1 || shared.taken.exchange(true, std::memory_order_acquire)) {
     body(context, 0, count);

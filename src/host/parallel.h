@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 namespace planq::host {
 
@@ -17,23 +16,22 @@ inline constexpr int kMaxThreads = 256;
 // indices, except the last. Runs inline, without touching the pool, when one piece is all there is
 // or when another caller has the pool; the caller always takes part. Allocates nothing, except
 // that the first loops start the threads.
-using LoopBody = void (*)(void* context, std::int64_t first, std::int64_t last);
+using LoopBody = void (*)(const void* context, std::int64_t first, std::int64_t last);
 void parallel_loop(int threads, std::int64_t count, std::int64_t grain, LoopBody body,
-                   void* context);
+                   const void* context);
 
 template <class Body>
-void parallel_for(int threads, std::int64_t count, std::int64_t grain, Body&& body) {
-  using Plain = std::remove_reference_t<Body>;
+void parallel_for(int threads, std::int64_t count, std::int64_t grain, const Body& body) {
   if (threads <= 1 || count <= grain) {
     if (count > 0) body(std::int64_t{0}, count);
     return;
   }
   parallel_loop(
       threads, count, grain,
-      [](void* context, std::int64_t first, std::int64_t last) {
-        (*static_cast<Plain*>(context))(first, last);
+      [](const void* context, std::int64_t first, std::int64_t last) {
+        (*static_cast<const Body*>(context))(first, last);
       },
-      const_cast<std::remove_const_t<Plain>*>(&body));
+      &body);
 }
 
 }  // namespace planq::host

@@ -15,31 +15,36 @@
 #define PLANQ_SIMD_X86 0
 #endif
 
+#define PLANQ_SIMD_AVX2 "avx2,fma"
+#define PLANQ_SIMD_AVX512 "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq"
 #define PLANQ_SIMD_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #define PLANQ_SIMD_BEGIN(features) \
   PLANQ_SIMD_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
 #define PLANQ_SIMD_END _Pragma("clang attribute pop")
+#define PLANQ_SIMD_AVX512_BEGIN PLANQ_SIMD_BEGIN(PLANQ_SIMD_AVX512)
 #else
-#define PLANQ_SIMD_BEGIN(features) \
-  _Pragma("GCC push_options") PLANQ_SIMD_PRAGMA(GCC target(features))
+#define PLANQ_SIMD_BEGIN(...) _Pragma("GCC push_options") PLANQ_SIMD_PRAGMA(GCC target(__VA_ARGS__))
 #define PLANQ_SIMD_END _Pragma("GCC pop_options")
+#define PLANQ_SIMD_AVX512_BEGIN PLANQ_SIMD_BEGIN(PLANQ_SIMD_AVX512, "prefer-vector-width=512")
 #endif
-#define PLANQ_SIMD_AVX2_BEGIN PLANQ_SIMD_BEGIN("avx2,fma,bmi,bmi2")
-#define PLANQ_SIMD_AVX512_BEGIN \
-  PLANQ_SIMD_BEGIN("avx2,fma,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")
+#define PLANQ_SIMD_AVX2_BEGIN PLANQ_SIMD_BEGIN(PLANQ_SIMD_AVX2)
 
 namespace planq::host {
 
 enum class Level : int { Baseline, Avx2, Avx512 };
 
-// The widest level that this processor and this build have.
+// The widest level that this processor has, or that a build limits itself to, to test the others.
 inline Level detect_level() {
-#if PLANQ_SIMD_X86
+#if defined(PLANQ_SIMD_LIMIT) && PLANQ_SIMD_LIMIT == 0
+  return Level::Baseline;
+#elif PLANQ_SIMD_X86
   __builtin_cpu_init();
+#if !defined(PLANQ_SIMD_LIMIT)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     return Level::Avx512;
+#endif
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::Avx2;
 #endif
   return Level::Baseline;

@@ -40,8 +40,7 @@ struct SmallFloat {
     const int exponent = static_cast<int>(magnitude >> kFraction) - kSourceBias;
     if (exponent > kBias + 1) return sign | overflow();
     if (exponent < -kBias - kMantissaBits - 1) return sign;
-    const Bits significand =
-        (magnitude & ((Bits{1} << kFraction) - 1)) | (Bits{1} << kFraction);
+    const Bits significand = (magnitude & ((Bits{1} << kFraction) - 1)) | (Bits{1} << kFraction);
     // Below the smallest normal exponent the target keeps fewer fraction bits.
     const int smallest = 1 - kBias;
     const int lost = exponent < smallest ? smallest - exponent : 0;
@@ -74,7 +73,9 @@ PLANQ_HD float widen(Half x) {
   const float scaled = bit_cast<float>(magnitude << 13) * 5.192296858534828e33f;
   return bit_cast<float>(bit_cast<std::uint32_t>(scaled) | sign);
 }
-PLANQ_HD float widen(Bfloat16 x) { return bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+PLANQ_HD float widen(Bfloat16 x) {
+  return bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
+}
 PLANQ_HD float widen(float x) { return x; }
 PLANQ_HD double widen(double x) { return x; }
 

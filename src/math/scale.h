@@ -53,10 +53,10 @@ struct Range {
 // What an element needs to become a code.
 template <class C>
 struct SegmentParameters {
-  C scale;                  // as stored, back in C
-  C inverse;                // the factor of RECIPROCAL and RATIO; fl(1 / scale) for DIVIDE
+  C scale;    // as stored, back in C
+  C inverse;  // the factor of RECIPROCAL and RATIO; fl(1 / scale) for DIVIDE
   std::int32_t zero_point;
-  bool poisoned;            // PROPAGATE met a NaN or an infinity: every code is the bad-data code
+  bool poisoned;  // PROPAGATE met a NaN or an infinity: every code is the bad-data code
 };
 
 // Rounds a computed scale to the type that stores it, inside that type's normal range, and gives
@@ -107,24 +107,31 @@ PLANQ_HD C at_least_normal(C scale) {
   return scale > smallest_normal<C>() ? scale : smallest_normal<C>();
 }
 
+// The scale of a segment whose largest magnitude is peak > 0, before it is stored.
+template <class C>
+PLANQ_HD C symmetric_step(C peak, C q_max) {
+  return at_least_normal(peak / q_max);
+}
+
 template <class C>
 PLANQ_HD SegmentParameters<C> symmetric_parameters(const AffineRecipe<C>& recipe, C peak) {
   const C scale =
-      peak == C{0} ? C{1} : stored_scale(at_least_normal(peak / recipe.q_max), recipe.scale_dtype);
+      peak == C{0} ? C{1} : stored_scale(symmetric_step(peak, recipe.q_max), recipe.scale_dtype);
   C inverse = C{1} / scale;
   if (recipe.quotient == Quotient::Ratio) inverse = peak == C{0} ? C{1} : recipe.q_max / peak;
   return {scale, inverse, 0, false};
 }
 
-// q_min - rne(low / scale) without rounding, inside the bounds that the descriptor gives it.
+// q_min - rne(low / scale) without rounding, inside the bounds that the descriptor gives it. Steps
+// beyond the limit end at a bound whatever their number is, so 32 bits are enough.
 template <class C>
 PLANQ_HD std::int32_t zero_point_of(const AffineRecipe<C>& recipe, C low, C scale) {
-  const C far = static_cast<C>(1ll << 40);
-  const std::int64_t steps = static_cast<std::int64_t>(clamp(rne(low / scale), -far, far));
-  const std::int64_t exact = recipe.q_low - steps;
-  const std::int64_t bottom = recipe.include_zero ? recipe.q_low : -kZeroPointLimit;
-  const std::int64_t top = recipe.include_zero ? recipe.q_high : kZeroPointLimit;
-  return static_cast<std::int32_t>(exact < bottom ? bottom : exact > top ? top : exact);
+  const C far = static_cast<C>(kZeroPointLimit + 512);
+  const std::int32_t exact =
+      recipe.q_low - static_cast<std::int32_t>(clamp(rne(low / scale), -far, far));
+  const std::int32_t bottom = recipe.include_zero ? recipe.q_low : -kZeroPointLimit;
+  const std::int32_t top = recipe.include_zero ? recipe.q_high : kZeroPointLimit;
+  return exact < bottom ? bottom : exact > top ? top : exact;
 }
 
 template <class C>
@@ -154,9 +161,8 @@ PLANQ_HD SegmentParameters<C> segment_parameters(const AffineRecipe<C>& recipe,
                                                  const Range<C>& range) {
   if (range.special && recipe.nonfinite == NonFinite::Propagate)
     return {canonical_nan<C>(), canonical_nan<C>(), 0, true};
-  return recipe.mode == Mode::Symmetric
-             ? symmetric_parameters(recipe, range.high)
-             : asymmetric_parameters(recipe, range.low, range.high);
+  return recipe.mode == Mode::Symmetric ? symmetric_parameters(recipe, range.high)
+                                        : asymmetric_parameters(recipe, range.low, range.high);
 }
 
 // fl(x / scale) by the rule that the descriptor chose.
@@ -189,13 +195,12 @@ PLANQ_HD std::uint8_t fp8_code(C quotient, C q_min, C q_max, DType dtype) {
 template <class C>
 PLANQ_HD std::uint8_t code_of(C x, const AffineRecipe<C>& recipe,
                               const SegmentParameters<C>& segment) {
-  const bool fp8 = recipe.output_dtype == DType::Float8E4M3FN ||
-                   recipe.output_dtype == DType::Float8E5M2;
+  const bool fp8 =
+      recipe.output_dtype == DType::Float8E4M3FN || recipe.output_dtype == DType::Float8E5M2;
   if (segment.poisoned) return fp8 ? 0x7F : 0;
   const C quotient = quotient_of(x, segment, recipe.quotient);
   if (fp8) return fp8_code(quotient, recipe.q_min, recipe.q_max, recipe.output_dtype);
-  const std::int32_t code =
-      integer_code(quotient, segment.zero_point, recipe.q_low, recipe.q_high);
+  const std::int32_t code = integer_code(quotient, segment.zero_point, recipe.q_low, recipe.q_high);
   return static_cast<std::uint8_t>(code & 0xFF);
 }
 

@@ -33,8 +33,8 @@ PyObject* raise(PyObject* error) {
 }  // namespace
 
 PyObject* raise_descriptor_error(const Fault& fault) {
-  return raise(construct("DescriptorError",
-                         Py_BuildValue("(ss)", fault.field.c_str(), fault.text.c_str())));
+  return raise(
+      construct("DescriptorError", Py_BuildValue("(ss)", fault.field.c_str(), fault.text.c_str())));
 }
 
 PyObject* make_argument_error(const ArgumentFailure& failure) {
@@ -48,8 +48,8 @@ PyObject* raise_argument_error(const ArgumentFailure& failure) {
 }
 
 PyObject* raise_workspace_error(std::size_t needed, std::size_t got, const char* problem) {
-  return raise(construct("WorkspaceError", Py_BuildValue("(nnns)", needed, got,
-                                                         kWorkspaceAlignment, problem)));
+  return raise(construct("WorkspaceError",
+                         Py_BuildValue("(nnns)", needed, got, kWorkspaceAlignment, problem)));
 }
 
 PyObject* raise_stream_error(const std::string& message) {

@@ -27,7 +27,8 @@ std::int64_t integer(std::string_view field, py::handle value) {
 }
 
 Shape shape_of(std::string_view field, py::handle value) {
-  if (!PyTuple_Check(value.ptr())) fault(field, "expected a tuple of integers, got " + text_of(value));
+  if (!PyTuple_Check(value.ptr()))
+    fault(field, "expected a tuple of integers, got " + text_of(value));
   const auto tuple = py::reinterpret_borrow<py::tuple>(value);
   if (tuple.size() > kMaxRank)
     fault(field, "expected at most " + std::to_string(kMaxRank) + " axes, got " +

@@ -1,5 +1,5 @@
-// The extension module: descriptors, selection, devices and streams. Nothing here knows an operator;
-// what differs between them comes from their tables.
+// The extension module: descriptors, selection, devices and streams. Nothing here knows an
+// operator; what differs between them comes from their tables.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -58,9 +58,9 @@ py::list descriptor_operands(const Descriptor& descriptor) {
     if (!spec.present) continue;
     py::tuple shape(spec.shape.rank);
     for (int axis = 0; axis < spec.shape.rank; ++axis) shape[axis] = py::int_(spec.shape[axis]);
-    operands.append(py::make_tuple(
-        text(names[i]), spec.role == OperandSpec::Role::Input ? "input" : "output",
-        text(name_of(spec.dtype)), shape, text(name_of(storage_of(spec.dtype)))));
+    operands.append(
+        py::make_tuple(text(names[i]), spec.role == OperandSpec::Role::Input ? "input" : "output",
+                       text(name_of(spec.dtype)), shape, text(name_of(storage_of(spec.dtype)))));
   }
   return operands;
 }
@@ -166,8 +166,8 @@ void define_streams(py::module_& module) {
       .def_readonly("handle", &CudaStream::handle)
       .def_readonly("device", &CudaStream::device)
       .def("__repr__", [](const CudaStream& stream) {
-        return "planq.cuda_stream(" + std::to_string(stream.handle) + ", device=" +
-               std::to_string(stream.device) + ")";
+        return "planq.cuda_stream(" + std::to_string(stream.handle) +
+               ", device=" + std::to_string(stream.device) + ")";
       });
   set_stream_types(reinterpret_cast<PyTypeObject*>(host.ptr()),
                    reinterpret_cast<PyTypeObject*>(cuda.ptr()));
@@ -189,10 +189,16 @@ void define_devices(py::module_& module) {
       .def(py::init([](const std::string& backend, int index, int arch, int multiprocessors,
                        std::size_t shared_memory_per_block, std::size_t l2_bytes,
                        const std::string& name) {
-        return Device{enumerator<Backend>("backend", py::str(backend)), index, arch,
-                      multiprocessors, shared_memory_per_block, l2_bytes, name};
+        return Device{enumerator<Backend>("backend", py::str(backend)),
+                      index,
+                      arch,
+                      multiprocessors,
+                      shared_memory_per_block,
+                      l2_bytes,
+                      name};
       }))
-      .def_property_readonly("backend", [](const Device& device) { return text(name_of(device.backend)); })
+      .def_property_readonly("backend",
+                             [](const Device& device) { return text(name_of(device.backend)); })
       .def_readonly("index", &Device::index)
       .def_readonly("arch", &Device::arch)
       .def_readonly("multiprocessors", &Device::multiprocessors)

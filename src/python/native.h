@@ -6,7 +6,8 @@
 
 namespace planq::python {
 
-// Null where __init__ never ran or failed; pybind11 itself would hand out memory that nobody filled.
+// Null where __init__ never ran or failed; pybind11 itself would hand out memory that nobody
+// filled.
 template <class T>
 T* native(PyObject* object) {
   auto* instance = reinterpret_cast<pybind11::detail::instance*>(object);

@@ -30,7 +30,8 @@ PyObject* verbose_hook = nullptr;
 
 // Interned attribute names of an operator's operands, shared by all of its plans.
 const std::array<PyObject*, kMaxOperands>& operand_names(const Operator& op) {
-  static auto* cache = new std::vector<std::pair<const Operator*, std::array<PyObject*, kMaxOperands>>>;
+  static auto* cache =
+      new std::vector<std::pair<const Operator*, std::array<PyObject*, kMaxOperands>>>;
   for (const auto& entry : *cache)
     if (entry.first == &op) return entry.second;
   std::array<PyObject*, kMaxOperands> interned{};
@@ -47,7 +48,8 @@ std::string device_text(const Device& device) {
 std::string expected_text(const Plan& plan, const OperandSpec& spec) {
   std::string text = "shape " + shape_text(spec.shape.dims.data(), spec.shape.rank) + " ";
   text += name_of(storage_of(spec.dtype));
-  if (is_four_bit(spec.dtype)) text += " (two " + std::string(name_of(spec.dtype)) + " codes a byte)";
+  if (is_four_bit(spec.dtype))
+    text += " (two " + std::string(name_of(spec.dtype)) + " codes a byte)";
   if (is_fp8(spec.dtype)) text += " (or uint8)";
   return text + " on " + device_text(plan.device);
 }
@@ -185,8 +187,7 @@ bool read_operands(const PlanBase& base, PyObject* arguments, Operands& operands
                    ArgumentFailure& failure) {
   const Plan& plan = base.plan();
   if (reinterpret_cast<PyObject*>(Py_TYPE(arguments)) != base.arguments_type()) {
-    failure = {"args",
-               reinterpret_cast<PyTypeObject*>(base.arguments_type())->tp_name,
+    failure = {"args", reinterpret_cast<PyTypeObject*>(base.arguments_type())->tp_name,
                Py_TYPE(arguments)->tp_name, ""};
     return false;
   }
@@ -232,18 +233,22 @@ bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace) {
                       (!view.on_cuda || view.device == plan.device.index);
     if (!here) {
       PyErr_Clear();
-      raise_workspace_error(plan.workspace, 0,
-                            bytes ? "it is on another device"
-                                  : "expected a writable one-dimensional byte tensor or (pointer, bytes)");
+      raise_workspace_error(
+          plan.workspace, 0,
+          bytes ? "it is on another device"
+                : "expected a writable one-dimensional byte tensor or (pointer, bytes)");
       return false;
     }
     workspace = {static_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
   }
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
   const char* problem = nullptr;
-  if (workspace.bytes < plan.workspace) problem = "it is too small";
-  else if (plan.workspace > 0 && !workspace.data) problem = "its address is null";
-  else if (plan.workspace > 0 && address % kWorkspaceAlignment) problem = "it is misaligned";
+  if (workspace.bytes < plan.workspace)
+    problem = "it is too small";
+  else if (plan.workspace > 0 && !workspace.data)
+    problem = "its address is null";
+  else if (plan.workspace > 0 && address % kWorkspaceAlignment)
+    problem = "it is misaligned";
   if (problem) raise_workspace_error(plan.workspace, workspace.bytes, problem);
   return !problem;
 }
@@ -330,8 +335,7 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
 
 // A bound launch: operands and workspace validated once, their owners kept alive.
 struct Launch {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* plan;
   PyObject* arguments;
   PyObject* workspace_owner;
@@ -383,8 +387,8 @@ PyTypeObject* launch_type() {
       {Py_tp_traverse, reinterpret_cast<void*>(traverse_launch)},
       {Py_tp_dealloc, reinterpret_cast<void*>(free_launch)},
       {Py_tp_members, members},
-      {Py_tp_doc, const_cast<char*>(
-                      "A plan with its operands and workspace bound; call it with a stream.")},
+      {Py_tp_doc,
+       const_cast<char*>("A plan with its operands and workspace bound; call it with a stream.")},
       {0, nullptr}};
   static PyType_Spec spec = {"planq.Launch", sizeof(Launch), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC |
@@ -470,8 +474,9 @@ void define_plan(py::module_& module) {
       .def_property_readonly("revision",
                              [](py::handle self) { return made(self).plan().kernel->revision; })
       .def_property_readonly("_device", [](py::handle self) { return made(self).plan().device; })
-      .def("workspace_size", [](py::handle self) { return made(self).plan().workspace; },
-           "Bytes of workspace that run needs; 0 means that it takes None.");
+      .def(
+          "workspace_size", [](py::handle self) { return made(self).plan().workspace; },
+          "Bytes of workspace that run needs; 0 means that it takes None.");
   // run is a plain C method: the dispatcher that pybind11 puts in front of a function costs as much
   // as everything that run itself does.
   static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),
@@ -480,8 +485,8 @@ void define_plan(py::module_& module) {
                                "Validate the operands and enqueue the operation on the stream."};
   base.attr("run") = py::reinterpret_steal<py::object>(
       PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(base.ptr()), &method));
-  module.attr("Launch") = py::reinterpret_borrow<py::object>(
-      reinterpret_cast<PyObject*>(launch_type()));
+  module.attr("Launch") =
+      py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(launch_type()));
   module.def("set_verbose_hook", [](py::object hook) {
     verbose_hook = hook.is_none() ? nullptr : hook.release().ptr();
   });

@@ -84,10 +84,12 @@ bool read_protocol(PyObject* object, Stream& stream) {
 
 bool refuse(PyObject* object) {
   if (object == Py_None)
-    return fail("expected a stream, got None; planq has no current stream: pass planq.HOST or the "
-                "CUDA stream that the work belongs to");
+    return fail(
+        "expected a stream, got None; planq has no current stream: pass planq.HOST or the "
+        "CUDA stream that the work belongs to");
   if (PyLong_Check(object))
-    return fail("an integer handle does not tell its device; pass planq.cuda_stream(handle, device)");
+    return fail(
+        "an integer handle does not tell its device; pass planq.cuda_stream(handle, device)");
   return fail(std::string("expected planq.HOST, planq.host_stream(), planq.cuda_stream(), (handle, "
                           "device) or an object with __cuda_stream__, got ") +
               Py_TYPE(object)->tp_name);

@@ -72,8 +72,8 @@ DType dtype_of(dlpack::DataType type) {
 }
 
 void name_unknown(dlpack::DataType type, TensorView& view) {
-  static constexpr const char* kinds[] = {"int",     "uint",   "float",    "handle", "bfloat",
-                                          "complex", "bool",   "float8_e3m4"};
+  static constexpr const char* kinds[] = {"int",    "uint",    "float", "handle",
+                                          "bfloat", "complex", "bool",  "float8_e3m4"};
   const char* kind = type.code < std::size(kinds) ? kinds[type.code] : "dlpack_code";
   std::snprintf(view.type_text, sizeof view.type_text, "%s%d", kind, type.bits);
 }
@@ -109,12 +109,11 @@ Intake from_dlpack(const dlpack::Tensor& tensor, bool readonly, TensorView& view
 
 Intake read_capsule(PyObject* capsule, TensorView& view) {
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
-    const auto* managed = static_cast<dlpack::ManagedVersioned*>(
-        PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    const auto* managed =
+        static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
     return from_dlpack(managed->tensor, managed->flags & 1u, view);
   }
-  const auto* managed =
-      static_cast<dlpack::Managed*>(PyCapsule_GetPointer(capsule, "dltensor"));
+  const auto* managed = static_cast<dlpack::Managed*>(PyCapsule_GetPointer(capsule, "dltensor"));
   if (!managed) return Intake::Refused;
   return from_dlpack(managed->tensor, false, view);
 }
@@ -131,8 +130,8 @@ PyObject* make_capsule(PyObject* object, bool always_host) {
   if (host) return PyObject_CallMethodNoArgs(object, names().dlpack);
   const Ref nowhere(PyLong_FromLong(-1));
   PyObject* arguments[] = {object, nowhere.get()};
-  return PyObject_VectorcallMethod(names().dlpack, arguments,
-                                   1 | PY_VECTORCALL_ARGUMENTS_OFFSET, names().stream_kw);
+  return PyObject_VectorcallMethod(names().dlpack, arguments, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                   names().stream_kw);
 }
 
 DType dtype_named(std::string_view text) {
@@ -196,8 +195,8 @@ bool strides_from_bytes(TensorView& view) {
 Intake read_interface(PyObject* object, PyObject* attribute, bool cuda, TensorView& view) {
   const Ref interface(PyObject_GetAttr(object, attribute));
   if (!interface) return Intake::Refused;
-  PyObject* data = PyDict_Check(interface.get()) ? PyDict_GetItemString(interface.get(), "data")
-                                                 : nullptr;
+  PyObject* data =
+      PyDict_Check(interface.get()) ? PyDict_GetItemString(interface.get(), "data") : nullptr;
   PyObject* shape = data ? PyDict_GetItemString(interface.get(), "shape") : nullptr;
   if (!shape || !PyTuple_Check(shape) || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2)
     return Intake::NotATensor;
@@ -215,7 +214,8 @@ Intake read_interface(PyObject* object, PyObject* attribute, bool cuda, TensorVi
     const Ref device(PyObject_GetAttrString(object, "device"));
     const Ref index(device ? PyObject_GetAttrString(device.get(), "id") : nullptr);
     PyErr_Clear();
-    if (index && PyLong_Check(index.get())) view.device = static_cast<int>(PyLong_AsLong(index.get()));
+    if (index && PyLong_Check(index.get()))
+      view.device = static_cast<int>(PyLong_AsLong(index.get()));
   }
   PyObject* strides = PyDict_GetItemString(interface.get(), "strides");
   if (!strides || strides == Py_None) {
@@ -306,8 +306,7 @@ TypeEntry classify(PyTypeObject* type) {
   if (type == &PyTuple_Type) return {Route::Tuple, nullptr};
   if (has(type, names().exchange)) {
     if (dispatches_itself(type)) return {Route::Fake, nullptr};
-    const Ref capsule(
-        PyObject_GetAttr(reinterpret_cast<PyObject*>(type), names().exchange));
+    const Ref capsule(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), names().exchange));
     const auto* api = capsule ? static_cast<const dlpack::ExchangeApi*>(
                                     PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"))
                               : nullptr;
@@ -371,16 +370,17 @@ Intake read_tensor(PyObject* object, TensorView& view) {
 
 std::string shape_text(const std::int64_t* dims, int rank) {
   std::string text = "(";
-  for (int axis = 0; axis < rank; ++axis)
-    text += (axis ? ", " : "") + std::to_string(dims[axis]);
+  for (int axis = 0; axis < rank; ++axis) text += (axis ? ", " : "") + std::to_string(dims[axis]);
   return text + (rank == 1 ? ",)" : ")");
 }
 
 std::string describe(const TensorView& view, bool with_strides) {
   std::string text = shape_text(view.shape.data(), view.ndim) + " ";
-  text += view.dtype == DType::Unset ? std::string(view.type_text) : std::string(name_of(view.dtype));
+  text +=
+      view.dtype == DType::Unset ? std::string(view.type_text) : std::string(name_of(view.dtype));
   if (!view.on_cuda) text += " on host";
-  if (view.on_cuda) text += view.device < 0 ? " on other memory" : " on cuda:" + std::to_string(view.device);
+  if (view.on_cuda)
+    text += view.device < 0 ? " on other memory" : " on cuda:" + std::to_string(view.device);
   if (with_strides) text += " with strides " + shape_text(view.strides.data(), view.ndim);
   return text;
 }

@@ -25,10 +25,10 @@ struct TensorView {
 // Whether and how an object's memory could be read.
 enum class Intake {
   Ok,
-  NotATensor,    // no interface that planq knows
-  TooManyAxes,   // more than kMaxRank
-  Refused,       // the object's own interface raised; the Python error is set
-  Fake,          // a tensor subclass whose memory is not where its base class says
+  NotATensor,   // no interface that planq knows
+  TooManyAxes,  // more than kMaxRank
+  Refused,      // the object's own interface raised; the Python error is set
+  Fake,         // a tensor subclass whose memory is not where its base class says
 };
 
 Intake read_tensor(PyObject* object, TensorView& view);

@@ -8,11 +8,11 @@ import json
 import pytest
 
 import planq
-from reference.cases import quantize_cases
-from support.bridge import descriptor
+from adapters.dynamic_range_quantize import descriptor
+from reference.cases import sampled_cases
 from support.samples import assign, make_descriptor
 
-SAMPLE = quantize_cases()[::37]
+SAMPLE = sampled_cases()[::37]
 
 
 def facts(arch: int) -> planq.DeviceFacts:
@@ -75,7 +75,7 @@ def test_rows_of_the_other_backend_are_rejected_as_such() -> None:
 @pytest.mark.parametrize("device", ["sm_80", "sm_90"])
 def test_every_case_has_a_row_on_every_supported_gpu(device: str) -> None:
     """Exactly when CUDA kernels are compiled in; no GPU is needed to know."""
-    for case in quantize_cases():
+    for case in sampled_cases():
         chosen = planq.explain(descriptor(case.problem), device=device).chosen
         assert (chosen is not None) == planq.build_info().cuda, case.id
 

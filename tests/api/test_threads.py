@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import planq
+from adapters.dynamic_range_quantize import descriptor
 from reference import inputs
 from reference.cases import outputs
 from reference.dynamic_range_quantize import Problem
-from support.bridge import descriptor
 
 THREADS, ROUNDS = 8, 30
 PROBLEM = Problem((64, 3001), "bfloat16", "uint8", mode="asymmetric")

@@ -7,6 +7,8 @@ import torch
 
 import planq
 
+LONGEST = ("test_sizes.py", "test_golden.py")
+
 
 @pytest.fixture(autouse=True)
 def gpu() -> None:
@@ -16,8 +18,15 @@ def gpu() -> None:
     assert planq.devices(), "planq sees no CUDA device"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks of these tests; `xdist_group` is unknown where pytest-xdist is not installed."""
+    config.addinivalue_line("markers", "sanitize: small enough to run under compute-sanitizer")
+    config.addinivalue_line("markers", "xdist_group(name): tests that go to the same worker")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here is marked `gpu`."""
+    """Everything here is marked `gpu`; with several workers the longest tests begin first."""
     for item in items:
         if "/gpu/" in item.path.as_posix():
             item.add_marker(pytest.mark.gpu)
+    items.sort(key=lambda item: item.path.name not in LONGEST)

@@ -1,4 +1,7 @@
-"""Golden digests: recorded when PLANQ_RECORD_GOLDEN names a file, compared otherwise."""
+"""Golden digests: recorded when PLANQ_RECORD_GOLDEN names a file, compared otherwise.
+
+One test, and so one process, whatever number of workers runs the others.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 import torch
 
 from support import golden
 from support.gpu import Cuda
 
 
+@pytest.mark.xdist_group("golden")
 def test_every_row_reproduces_the_recorded_digests() -> None:
     """Or records them. Rows that take the same case must agree in either event."""
     content = golden.record(Cuda(0), torch.cuda.get_device_name(0))

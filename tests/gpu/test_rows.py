@@ -5,22 +5,26 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import planq
-from reference.cases import Case, outputs
 from reference.formats import Array
 from support import rows
-from support.bridge import OPERATORS, expected, inputs_of
 from support.gpu import Cuda, new_stream
 from support.memory import Host
+from support.operators import OPERATORS, Case, expected, inputs_of
 from support.runner import Bench
 
 GPU = Cuda(0)
+# Rows of the same dtypes share many cases, so that one worker should have them all.
 CUDA_ROWS = [
-    pytest.param(operator, kernel, id=kernel.sku)
+    pytest.param(
+        operator,
+        kernel,
+        id=kernel.sku,
+        marks=pytest.mark.xdist_group(kernel.sku.rpartition("/")[2]),
+    )
     for operator, kernel in rows.rows(planq.Backend.CUDA)
 ]
 every_cuda_row = pytest.mark.parametrize(("operator", "kernel"), CUDA_ROWS)
@@ -32,6 +36,7 @@ def test_there_are_cuda_rows_for_every_operator() -> None:
     assert with_rows == {operator.name for operator in rows.operators()}
 
 
+@pytest.mark.xdist_group("golden")
 def test_every_case_is_taken_by_some_cuda_row() -> None:
     """On the GPU at hand."""
     for name, tests in OPERATORS.items():
@@ -49,7 +54,7 @@ def test_a_row_gives_the_bits_of_the_reference(operator: str, kernel: planq.Kern
 def host_outputs(operator: str, case: Case) -> dict[str, Array]:
     """What the host backend writes for a case."""
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(Host(), desc, pref=rows.PROMISE, operator=operator)
+    bench = Bench(Host(), desc, pref=rows.PROMISE)
     bench.load(inputs_of(case))
     bench.run()
     return bench.outputs()
@@ -60,7 +65,7 @@ def test_a_row_gives_the_bits_of_the_host(operator: str, kernel: planq.KernelInf
     """BIT_EXACT: the host backend and the GPU, side by side."""
     for case in rows.accepted(operator, kernel.sku, GPU.name)[::3]:
         desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku), operator=operator)
+        bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku))
         bench.load(inputs_of(case))
         bench.run()
         bench.check(inputs_of(case), host_outputs(operator, case), f"{kernel.sku} on {case.id}")
@@ -113,18 +118,16 @@ def test_a_captured_run_replays_on_new_contents(operator: str, kernel: planq.Ker
     """The plan's first run is captured; three replays, each with other inputs."""
     for case in rows.spread(rows.accepted(operator, kernel.sku, GPU.name), 2):
         desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku), operator=operator)
+        bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku))
         graph: Any = torch.cuda.CUDAGraph()
         with torch.cuda.stream(bench.stream):
             graph.capture_begin()
             bench.plan.run(bench.stream, bench.workspace.argument, bench.args)
             graph.capture_end()
-        for seed in range(3):
-            contents = Case(case.problem, "mixed", seed).inputs()
-            bench.load(contents)
+        for other in (case.reseeded(seed) for seed in range(3)):
+            bench.load(inputs_of(other))
             graph.replay()
-            wanted = outputs(case.problem, contents["input"])
-            bench.check(contents, wanted, f"{kernel.sku} replayed on {case.id}")
+            bench.check(inputs_of(other), expected(other), f"{kernel.sku} replayed on {other.id}")
 
 
 @every_cuda_row
@@ -133,25 +136,24 @@ def test_two_streams_at_once(operator: str, kernel: planq.KernelInfo) -> None:
     case = rows.spread(rows.accepted(operator, kernel.sku, GPU.name), 1)[0]
     desc = OPERATORS[operator].descriptor(case.problem)
     benches = [Bench(GPU, desc, pref=rows.pinned(kernel.sku)) for _ in range(2)]
-    contents = [Case(case.problem, "mixed", seed).inputs() for seed in range(2)]
-    for bench, inputs_now in zip(benches, contents, strict=True):
-        bench.load(inputs_now)
+    cases = [case.reseeded(seed) for seed in range(2)]
+    for bench, own in zip(benches, cases, strict=True):
+        bench.load(inputs_of(own))
     plan = benches[0].plan
     for _ in range(20):
         for bench in benches:
             plan.run(bench.stream, bench.workspace.argument, bench.args)
-    for bench, inputs_now in zip(benches, contents, strict=True):
-        wanted = outputs(case.problem, inputs_now["input"])
-        bench.check(inputs_now, wanted, f"{kernel.sku} on two streams: {case.id}")
+    for bench, own in zip(benches, cases, strict=True):
+        bench.check(inputs_of(own), expected(own), f"{kernel.sku} on two streams: {own.id}")
 
 
 @every_cuda_row
 def test_a_busy_gpu_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """While another stream multiplies matrices, so that blocks come late and in other orders."""
     cases = rows.accepted(operator, kernel.sku, GPU.name)
-    case = max(cases, key=lambda item: int(np.prod(item.problem.shape)))
+    case = max(cases, key=lambda item: item.size)
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku), operator=operator)
+    bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku))
     other, load = new_stream(), torch.ones(2048, 2048, device=GPU.name)
     for _ in range(2):
         bench.load(inputs_of(case))
@@ -162,6 +164,7 @@ def test_a_busy_gpu_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> N
         bench.check(inputs_of(case), expected(case), f"{kernel.sku} beside a load: {case.id}")
 
 
+@pytest.mark.xdist_group("every device")
 def test_every_device_runs_its_own_plans() -> None:
     """Whichever device is current; and it still is afterwards."""
     count = torch.cuda.device_count()

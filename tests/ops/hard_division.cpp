@@ -3,8 +3,8 @@
 // r = fl(1/s), t = fl(x r), e = fma(-t, s, x), result = fma(e, r, t). The last sum is off by less
 // than 2^-22 ulp before it rounds, so only a quotient that close to a midpoint of two floats can
 // differ from fl(x/s). With 24-bit integers X and S, X/S = midpoint + c/(2 S) ulp for an integer c,
-// which makes X * 2^24 = c or X * 2^25 = c modulo S with |c| <= 8. This program solves both for every
-// S and |c| <= 16, and compares every solution with the division of the machine.
+// which makes X * 2^24 = c or X * 2^25 = c modulo S with |c| <= 8. This program solves both for
+// every S and |c| <= 16, and compares every solution with the division of the machine.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def test_no_quotient_near_a_midpoint_is_rounded_wrongly(tmp_path: Path) -> None:
-    """All of them, for every significand of the scale: see hard_division.cpp for why that is enough."""
+    """For every significand of the scale; hard_division.cpp says why that is enough."""
     program = tmp_path / "hard_division"
     source = Path(__file__).with_name("hard_division.cpp")
     compiler = os.environ.get("CXX", "c++")

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 import planq
+from adapters.dynamic_range_quantize import check_problem, descriptor, quantize
+from adapters.dynamic_range_quantize import scope as make_scope
 from reference import inputs
 from reference.cases import BOUNDS, FLOAT8, INPUT_DTYPES, OUTPUTS
 from reference.dynamic_range_quantize import Problem, ScopeSpec
 from reference.formats import CANONICAL_NAN, FLOATS, Array, bits, unpack_nibbles
-from support.bridge import descriptor
-from support.bridge import scope as make_scope
 from support.memory import Host
-from support.runner import check_problem, quantize
 
 F32 = np.float32
 SCOPES: tuple[ScopeSpec, ...] = (

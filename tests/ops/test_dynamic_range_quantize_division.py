@@ -12,10 +12,10 @@ import math
 import numpy as np
 import pytest
 
+from adapters.dynamic_range_quantize import descriptor
 from reference import inputs
 from reference.dynamic_range_quantize import Problem
 from reference.formats import FLOATS, Array
-from support.bridge import descriptor
 from support.memory import Host
 from support.runner import Bench
 

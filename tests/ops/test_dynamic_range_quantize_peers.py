@@ -27,11 +27,11 @@ import pytest
 import torch
 from torch.ao.quantization.observer import MinMaxObserver, PerChannelMinMaxObserver
 
+from adapters.dynamic_range_quantize import quantize
 from reference import inputs
 from reference.cases import FLOAT8
 from reference.dynamic_range_quantize import Problem
 from reference.formats import FLOATS, Array, bits, unpack_nibbles
-from support.runner import quantize
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

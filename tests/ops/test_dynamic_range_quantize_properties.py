@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from adapters.dynamic_range_quantize import check_problem, descriptor
 from reference.cases import BOUNDS, FLOAT8, INPUT_DTYPES, OUTPUTS, outputs
 from reference.dynamic_range_quantize import Problem, ScopeSpec
 from reference.formats import FLOATS, Array, Float
-from support.bridge import descriptor
 from support.memory import Host, Layout
-from support.runner import Bench, check_problem
+from support.runner import Bench
 
 fixed = settings(
     max_examples=1500,

@@ -1,21 +1,23 @@
 """The fixed problems and inputs that every kernel row and the golden digests are tested with.
 
 The list is a covering sample of the operator's table: every input x output x scope, with the other
-choices drawn by an integer hash, so that it is the same list everywhere. Appending keeps the
-golden digests of what stands before; any other change makes them be recorded anew.
+choices drawn by an integer hash, so that it is the same list everywhere. `bodies.py` adds shapes
+for the kernels' bodies. Any change to the lists makes the golden digests be recorded anew.
 """
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
+
+import numpy as np
 
 from reference import inputs
 from reference.dynamic_range_quantize import Problem, ScopeSpec, dynamic_range_quantize
-from reference.formats import Array
+from reference.formats import Array, pack_nibbles, unpack_nibbles
 
 T = TypeVar("T")
 
@@ -84,6 +86,36 @@ WIDE = (
 
 
 @dataclass(frozen=True)
+class Part:
+    """Some of a problem's segments, as a problem of their own.
+
+    Attributes:
+        whole: The problem that they are a part of.
+        problem: The same on the part alone.
+        piece: Where the part lies in the input.
+        along: Where its parameters lie among all.
+    """
+
+    whole: Problem
+    problem: Problem
+    piece: tuple[slice, ...]
+    along: tuple[slice, ...]
+
+    def inputs(self, whole: dict[str, Array]) -> dict[str, Array]:
+        """The part's inputs out of the whole's."""
+        return {"input": np.ascontiguousarray(whole["input"][self.piece])}
+
+    def outputs(self, whole: dict[str, Array]) -> dict[str, Array]:
+        """The part's outputs out of the whole's, stored as if they were made alone."""
+        cut = {name: values[self.along] for name, values in whole.items() if name != "output"}
+        codes, order = whole["output"], self.whole.nibble_order
+        if self.whole.output_dtype in ("int4", "uint4"):
+            logical = unpack_nibbles(codes, self.whole.shape[-1], order)
+            return {**cut, "output": pack_nibbles(logical[self.piece], order)}
+        return {**cut, "output": codes[self.piece]}
+
+
+@dataclass(frozen=True)
 class Case:
     """A problem with its input."""
 
@@ -96,6 +128,15 @@ class Case:
         """The problem and the input, as one word."""
         return f"{self.problem.id},data={self.data},seed={self.seed}"
 
+    @property
+    def size(self) -> int:
+        """Elements of the input."""
+        return math.prod(self.problem.shape)
+
+    def reseeded(self, seed: int) -> Case:
+        """The problem on other values of all kinds."""
+        return Case(self.problem, "mixed", seed)
+
     def inputs(self) -> dict[str, Array]:
         """Input operands by name."""
         return {
@@ -106,8 +147,8 @@ class Case:
         """Output operands by name, as stored."""
         return outputs(self.problem, self.inputs()["input"])
 
-    def alone(self) -> Iterator[tuple[Problem, tuple[slice, ...], tuple[slice, ...]]]:
-        """Parts that share no segment with the rest: problem, slice of the input, of the scales."""
+    def parts(self) -> Iterator[Part]:
+        """Parts that share no segment with the rest; none where a segment spans the tensor."""
         problem = self.problem
         kind, rank = problem.scope[0], len(problem.shape)
         axis, step = 0, 1
@@ -124,7 +165,7 @@ class Case:
             before = (slice(None),) * axis
             cut = slice(start // step, start // step + 1)
             along = (cut,) if kind == "channel" else (*before, cut)
-            yield replace(problem, shape=tuple(shape)), (*before, part), along
+            yield Part(problem, replace(problem, shape=tuple(shape)), (*before, part), along)
 
 
 def outputs(problem: Problem, x: Array) -> dict[str, Array]:
@@ -132,14 +173,6 @@ def outputs(problem: Problem, x: Array) -> dict[str, Array]:
     result = dynamic_range_quantize(problem, x)
     named = {"output": result.output, "scale": result.scale}
     return named if result.zero_point is None else {**named, "zero_point": result.zero_point}
-
-
-def digest(operands: dict[str, Array]) -> str:
-    """SHA-256 over the operands' bytes in the order of their names."""
-    total = hashlib.sha256()
-    for name in sorted(operands):
-        total.update(operands[name].tobytes())
-    return total.hexdigest()
 
 
 class Chooser:
@@ -154,17 +187,23 @@ class Chooser:
         return options[int(next(self._words)) % len(options)]
 
 
+def modes_of(output_dtype: str) -> tuple[str, ...]:
+    """The modes that the output goes with."""
+    if output_dtype in FLOAT8:
+        return ("symmetric",)
+    return ("asymmetric",) if output_dtype.startswith("u") else ("symmetric", "asymmetric")
+
+
 def variant(
-    chooser: Chooser, shape: tuple[int, ...], scope: ScopeSpec, input_dtype: str, output: Any
+    chooser: Chooser,
+    shape: tuple[int, ...],
+    scope: ScopeSpec,
+    input_dtype: str,
+    output: tuple[str, str],
+    mode: str,
 ) -> Problem:
     """A problem whose remaining fields are drawn at random among those that go together."""
     output_dtype, order = output
-    modes: tuple[str, ...] = ("symmetric", "asymmetric")
-    if output_dtype in FLOAT8:
-        modes = ("symmetric",)
-    elif output_dtype.startswith("u"):
-        modes = ("asymmetric",)
-    mode = chooser.pick(modes)
     quotients = ("divide", "divide", "reciprocal", "ratio" if mode == "symmetric" else "divide")
     default: tuple[tuple[float | None, float | None], ...] = ((None, None),) * 3
     q_min, q_max = chooser.pick(default + BOUNDS[output_dtype, mode])
@@ -186,25 +225,26 @@ def variant(
 
 
 @cache
-def quantize_cases() -> tuple[Case, ...]:
-    """Every input x output x scope a few times over, then wide and tall ones."""
+def sampled_cases() -> tuple[Case, ...]:
+    """Every input x output x scope in every mode, then wide and tall ones."""
     cases: list[Case] = []
     for input_dtype in INPUT_DTYPES:
         for output in OUTPUTS:
+            modes = modes_of(output[0])
             for scope, shapes in SCOPES:
-                for repeat in range(4):
+                for repeat in range(2):
                     seed = len(cases)
-                    chooser = Chooser(seed)
-                    shape = shapes[(seed + repeat) % len(shapes)]
-                    problem = variant(chooser, shape, scope, input_dtype, output)
+                    chooser, mode = Chooser(seed), modes[repeat % len(modes)]
+                    shape = shapes[(seed // 2 + repeat) % len(shapes)]
+                    problem = variant(chooser, shape, scope, input_dtype, output, mode)
                     cases.append(Case(problem, chooser.pick(KINDS), seed))
     for input_dtype in INPUT_DTYPES:
         for index, (scope, shape) in enumerate(WIDE):
             seed = len(cases)
-            chooser = Chooser(seed)
-            output = OUTPUTS[(index + seed) % len(OUTPUTS)]
-            problem = variant(chooser, shape, scope, input_dtype, output)
-            cases.append(Case(problem, "finite", seed))
+            chooser, output = Chooser(seed), OUTPUTS[(index + seed) % len(OUTPUTS)]
+            mode = chooser.pick(modes_of(output[0]))
+            problem = variant(chooser, shape, scope, input_dtype, output, mode)
+            cases.append(Case(problem, "tiled", seed))
     return tuple(cases)
 
 
@@ -226,6 +266,8 @@ def empty_cases() -> tuple[Case, ...]:
                 }
                 seed = len(cases)
                 dtype = INPUT_DTYPES[seed % 4]
-                problem = variant(Chooser(seed), shape, scopes[scope], dtype, output)
+                chooser = Chooser(seed)
+                mode = chooser.pick(modes_of(output[0]))
+                problem = variant(chooser, shape, scopes[scope], dtype, output, mode)
                 cases.append(Case(problem, "finite", seed))
     return tuple(cases)

@@ -13,6 +13,7 @@ import numpy as np
 from reference.formats import FLOATS, Array, Float, bits, round_to
 
 MIXED_RUN = 24
+TILE = 10007  # prime, so that a tile begins anywhere within a vector
 
 
 def hashed(seed: int, count: int) -> Array:
@@ -153,6 +154,11 @@ KINDS: dict[str, Callable[[Array, Float], Array]] = {
 
 
 def make(kind: str, shape: tuple[int, ...], dtype: str, seed: int = 0) -> Array:
-    """A C-contiguous input tensor of the given kind."""
-    words = hashed(seed, math.prod(shape))
-    return KINDS[kind](words, FLOATS[dtype]).reshape(shape)
+    """A C-contiguous input tensor of the given kind.
+
+    `tiled` repeats finite values of every kind: for large tensors, whose values take long to make.
+    """
+    count = math.prod(shape)
+    if kind == "tiled":
+        return np.resize(make("finite", (min(count, TILE),), dtype, seed), shape)
+    return KINDS[kind](hashed(seed, count), FLOATS[dtype]).reshape(shape)

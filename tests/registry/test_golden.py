@@ -9,8 +9,8 @@ import pytest
 
 import planq
 from support import golden, rows
-from support.bridge import OPERATORS
 from support.memory import Host
+from support.operators import OPERATORS
 
 SHARES = 8
 

@@ -10,6 +10,7 @@ each row the numbers of the cases that it ran:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -17,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import planq
-from reference.cases import Case, digest
+from reference.formats import Array
 from support import rows
-from support.bridge import OPERATORS, inputs_of
 from support.memory import Device
+from support.operators import OPERATORS, Case, inputs_of
 from support.runner import Bench
 
 H200 = Path(__file__).parent.parent / "golden" / "h200.json"
@@ -41,6 +42,14 @@ def numbers(text: str) -> list[int]:
     """`"0-2,7"` as `[0, 1, 2, 7]`."""
     parts = [part.partition("-") for part in text.split(",")]
     return [n for a, _, b in parts for n in range(int(a), int(b or a) + 1)]
+
+
+def digest(operands: dict[str, Array]) -> str:
+    """SHA-256 over the operands' bytes in the order of their names."""
+    total = hashlib.sha256()
+    for name in sorted(operands):
+        total.update(operands[name].tobytes())
+    return total.hexdigest()
 
 
 def all_cases(operator: str) -> tuple[Case, ...]:

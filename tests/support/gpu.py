@@ -19,10 +19,9 @@ class CudaMemory:
 
     def __init__(self, nbytes: int, device: str) -> None:
         """Allocates without writing."""
-        raw = torch.empty(nbytes + 256, dtype=torch.uint8, device=device)
-        skip = -raw.data_ptr() % 256
-        self.bytes = raw[skip : skip + nbytes]
+        self.bytes = torch.empty(nbytes, dtype=torch.uint8, device=device)
         self.pointer = self.bytes.data_ptr()
+        assert self.pointer % 256 == 0
         self._device = device
 
     def upload(self, image: Array) -> None:

@@ -117,16 +117,22 @@ class Operand:
     """A tensor inside a guarded allocation."""
 
     def __init__(
-        self, device: Device, dtype: str, shape: tuple[int, ...], layout: Layout, poison: int
+        self,
+        device: Device,
+        dtype: str,
+        shape: tuple[int, ...],
+        layout: Layout,
+        poison: int,
+        guard: int = GUARD,
     ) -> None:
-        """Allocates and poisons."""
+        """Allocates and poisons; `guard` bytes lie before and after."""
         self.dtype, self.shape = STORAGE[dtype], shape
         self._device, self._name = device.name, dtype
         self._strides = layout.strides(shape)
         reach = sum((n - 1) * s for n, s in zip(shape, self._strides, strict=True)) + 1
         extent = reach if math.prod(shape) else 0
-        self._start = GUARD + layout.offset * self.dtype.itemsize
-        self._blank = np.full(self._start + extent * self.dtype.itemsize + GUARD, poison, np.uint8)
+        self._start = guard + layout.offset * self.dtype.itemsize
+        self._blank = np.full(self._start + extent * self.dtype.itemsize + guard, poison, np.uint8)
         self._memory = device.allocate(self._blank.size)
         self._memory.upload(self._blank)
 
@@ -180,25 +186,30 @@ class Operand:
 
 
 class Workspace:
-    """Poisoned workspace between guards; `None` where a plan needs none."""
+    """Poisoned workspace between guards; `None` where a plan needs none.
 
-    def __init__(self, device: Device, nbytes: int) -> None:
-        """Allocates exactly `nbytes` and poisons them."""
-        self._nbytes = nbytes
-        self._memory = device.allocate(nbytes + 2 * GUARD)
+    Without guards it is not poisoned either, but left as it was allocated.
+    """
+
+    def __init__(self, device: Device, nbytes: int, guard: int = GUARD) -> None:
+        """Allocates exactly `nbytes` and the guards, and poisons them."""
+        self._nbytes, self._guard = nbytes, guard
+        self._memory = device.allocate(nbytes + 2 * guard)
         self.poison()
 
     @property
     def argument(self) -> tuple[int, int] | None:
         """What `run` takes."""
-        return (self._memory.pointer + GUARD, self._nbytes) if self._nbytes else None
+        return (self._memory.pointer + self._guard, self._nbytes) if self._nbytes else None
 
     def poison(self) -> None:
         """Makes the content undefined, as it may be on entry."""
-        self._memory.upload(np.full(self._nbytes + 2 * GUARD, OUTPUT_POISON, np.uint8))
+        if self._guard:
+            self._memory.upload(np.full(self._nbytes + 2 * self._guard, OUTPUT_POISON, np.uint8))
 
     def assert_guards(self, what: str) -> None:
         """Fails when a byte beside the workspace changed."""
-        after = self._memory.download()
-        around = np.concatenate([after[:GUARD], after[GUARD + self._nbytes :]])
-        assert (around == OUTPUT_POISON).all(), f"{what}: wrote beside the workspace"
+        if self._guard:
+            after = self._memory.download()
+            around = np.concatenate([after[: self._guard], after[self._guard + self._nbytes :]])
+            assert (around == OUTPUT_POISON).all(), f"{what}: wrote beside the workspace"

@@ -6,23 +6,18 @@ failure, because nothing would then have tested its promises.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
-
-import numpy as np
+from typing import TypeVar
 
 import planq
-from reference.cases import Case, outputs
-from reference.dynamic_range_quantize import Problem
-from reference.formats import Array, unpack_nibbles
-from support.bridge import OPERATORS, expected, inputs_of
+from reference.formats import Array
 from support.memory import Device, Layout
+from support.operators import OPERATORS, PRIVATE, Case, expected, inputs_of
 from support.runner import Bench
 
+C = TypeVar("C", bound=Case)
 RUNS = 10
-# The tests' own operator computes nothing; tests/api watches its rows instead.
-PRIVATE = frozenset({"noop"})
-EVERY_OPERAND = ("input", "output", "scale", "zero_point")
 PROMISE = planq.PlanPreference(
     determinism=planq.Determinism.BIT_EXACT, batch_invariant=True, max_ulp=0
 )
@@ -49,14 +44,14 @@ def pinned(sku: str) -> planq.PlanPreference:
 
 
 @cache
-def takers(operator: str, problem: Problem, device: str) -> frozenset[str]:
+def takers(operator: str, problem: Hashable, device: str) -> frozenset[str]:
     """The rows that take the problem with the full promise, by the library's own explanation."""
     desc = OPERATORS[operator].descriptor(problem)
     candidates = planq.explain(desc, PROMISE, device=device).candidates
     return frozenset(c.sku for c in candidates if c.chosen or not c.reason)
 
 
-def accepts(operator: str, sku: str, problem: Problem, device: str) -> bool:
+def accepts(operator: str, sku: str, problem: Hashable, device: str) -> bool:
     """Whether the row takes the problem."""
     return sku in takers(operator, problem, device)
 
@@ -69,9 +64,9 @@ def accepted(operator: str, sku: str, device: str, *, empty: bool = False) -> tu
     return tuple(case for case in cases if accepts(operator, sku, case.problem, device))
 
 
-def spread(items: Sequence[Case], count: int) -> list[Case]:
+def spread(items: Sequence[C], count: int) -> list[C]:
     """At most `count` cases, the smallest half spread evenly over the list."""
-    small = sorted(items, key=lambda case: int(np.prod(case.problem.shape)))
+    small = sorted(items, key=lambda case: case.size)
     small = small[: max(count, len(small) // 2)]
     return [small[i * len(small) // count] for i in range(min(count, len(small)))]
 
@@ -86,7 +81,7 @@ def check_row(
 ) -> None:
     """Runs a case on a row, from poisoned outputs each time, and compares every byte."""
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(device, desc, pref=pinned(sku), layouts=layouts, operator=operator)
+    bench = Bench(device, desc, pref=pinned(sku), layouts=layouts)
     assert bench.plan.sku == sku
     for _ in range(runs):
         bench.load(inputs_of(case))
@@ -133,36 +128,31 @@ def check_empty(device: Device, operator: str, sku: str) -> None:
         check_row(device, operator, sku, case)
 
 
-def logical(problem: Problem, output: Array) -> Array:
-    """Codes element by element, so that parts of a packed tensor can be compared."""
-    if problem.output_dtype in ("int4", "uint4"):
-        return unpack_nibbles(output, problem.shape[-1], problem.nibble_order)
-    return output.view("u1")
-
-
-def run_once(device: Device, problem: Problem, x: Array, sku: str) -> dict[str, Array]:
+def run_once(
+    device: Device, operator: str, problem: Hashable, inputs: dict[str, Array], sku: str
+) -> dict[str, Array]:
     """One run on the row, or on the default row where it refuses a part this small."""
-    operator = "dynamic_range_quantize"
     pref = pinned(sku) if accepts(operator, sku, problem, device.name) else PROMISE
     bench = Bench(device, OPERATORS[operator].descriptor(problem), pref=pref)
-    bench.load({"input": x})
+    bench.load(inputs)
     bench.run()
     return bench.outputs()
 
 
 def check_batch(device: Device, operator: str, sku: str) -> None:
-    """A segment quantized alone has the bits that it has among others."""
+    """A part computed alone has the bits that it has among others."""
     for case in spread(accepted(operator, sku, device.name), 3):
-        x = case.inputs()["input"]
-        whole = run_once(device, case.problem, x, sku)
-        parts = list(case.alone())
-        for problem, piece, along in parts[:: -(-len(parts) // 5)] if parts else ():
-            alone = run_once(device, problem, x[piece], sku)
-            batch = logical(case.problem, whole["output"])[piece]
-            assert np.array_equal(logical(problem, alone["output"]), batch), (sku, case.id, piece)
-            for name in alone.keys() - {"output"}:
-                single, among = alone[name], whole[name][along]
-                assert single.tobytes() == among.tobytes(), (sku, case.id, name, piece)
+        inputs = inputs_of(case)
+        whole = run_once(device, operator, case.problem, inputs, sku)
+        parts = list(case.parts())
+        for part in parts[:: -(-len(parts) // 5)] if parts else ():
+            alone = run_once(device, operator, part.problem, part.inputs(inputs), sku)
+            among = part.outputs(whole)
+            assert alone.keys() == among.keys()
+            for name, values in alone.items():
+                assert values.shape == among[name].shape, (sku, case.id, name)
+                same = values.tobytes() == among[name].tobytes()
+                assert same, f"{sku} on {case.id}: {name} of {part.problem} differs alone"
 
 
 def check_guarantee(device: Device, operator: str, kernel: planq.KernelInfo) -> None:
@@ -177,8 +167,7 @@ def check_guarantee(device: Device, operator: str, kernel: planq.KernelInfo) -> 
     assert promise.basis
     assert "\n" not in promise.basis
     case = accepted(operator, kernel.sku, device.name)[0]
-    wide = case.problem.input_dtype == "float64"
-    assert promise.math is (planq.MathPrecision.F64 if wide else planq.MathPrecision.F32)
+    assert promise.math is OPERATORS[operator].math(case.problem)
     desc = OPERATORS[operator].descriptor(case.problem)
     plan = planq.Plan.select(device.stream(), desc, pinned(kernel.sku))
     assert plan.precision_guarantee() == promise
@@ -188,9 +177,8 @@ def check_new_inputs(device: Device, operator: str, sku: str) -> None:
     """A plan keeps nothing of its last run: other inputs give their own results."""
     case = spread(accepted(operator, sku, device.name), 1)[0]
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(device, desc, pref=pinned(sku), operator=operator)
-    for seed in range(3):
-        inputs = Case(case.problem, "mixed", seed).inputs()
-        bench.load(inputs)
+    bench = Bench(device, desc, pref=pinned(sku))
+    for other in (case.reseeded(seed) for seed in range(3)):
+        bench.load(inputs_of(other))
         bench.run()
-        bench.check(inputs, outputs(case.problem, inputs["input"]), f"{sku}, seed {seed}")
+        bench.check(inputs_of(other), expected(other), f"{sku} on {other.id}")

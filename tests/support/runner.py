@@ -1,30 +1,36 @@
-"""Runs plans on guarded operands and compares bits."""
+"""A plan with guarded operands, for any operator."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import planq
-from reference.cases import Case, outputs
-from reference.dynamic_range_quantize import Problem
 from reference.formats import Array
-from support.bridge import OPERATORS, descriptor, expected, inputs_of
 from support.memory import (
     CONTIGUOUS,
+    GUARD,
     INPUT_POISON,
     OUTPUT_POISON,
     Device,
-    Host,
     Layout,
     Operand,
     Workspace,
 )
 
-HOST_DEVICE = Host()
+
+def arguments(desc: planq.Descriptor, operands: dict[str, Any]) -> Any:
+    """The args object of the descriptor's operator; what the descriptor does not have is None."""
+    known = {operator.descriptor: operator for operator in planq.operators()}
+    return known[type(desc)].args(**operands)
 
 
 class Bench:
-    """A selected plan with an operand set of its own on a device."""
+    """A selected plan with an operand set of its own on a device.
+
+    `tight` operands end where their allocation ends, and a workspace is left as it was allocated:
+    a tool that watches memory then sees every access beside them, and every read of what nobody
+    wrote. Otherwise both lie between guards and the workspace is poisoned.
+    """
 
     def __init__(
         self,
@@ -33,22 +39,22 @@ class Bench:
         *,
         pref: planq.PlanPreference | None = None,
         layouts: dict[str, Layout] | None = None,
-        operator: str = "dynamic_range_quantize",
+        tight: bool = False,
     ) -> None:
         """Selects, allocates and poisons; inputs are yet to be written."""
         self.device, self.stream = device, device.stream()
         self.plan = planq.Plan.select(self.stream, desc, pref or planq.PlanPreference())
         self.operands: dict[str, Operand] = {}
         self.roles: dict[str, str] = {}
+        guard = 0 if tight else GUARD
         for name, spec in desc.operands().items():
             layout = (layouts or {}).get(name, CONTIGUOUS)
             poison = INPUT_POISON if spec.role == "input" else OUTPUT_POISON
-            self.operands[name] = Operand(device, spec.storage, spec.shape, layout, poison)
+            self.operands[name] = Operand(device, spec.storage, spec.shape, layout, poison, guard)
             self.roles[name] = spec.role
-        self.workspace = Workspace(device, self.plan.workspace_size())
-        self.args = OPERATORS[operator].arguments(
-            {name: operand.tensor for name, operand in self.operands.items()}
-        )
+        self.workspace = Workspace(device, self.plan.workspace_size(), guard)
+        tensors = {name: operand.tensor for name, operand in self.operands.items()}
+        self.args = arguments(desc, tensors)
 
     def load(self, inputs: dict[str, Array]) -> None:
         """Writes the inputs and poisons everything else."""
@@ -74,39 +80,3 @@ class Bench:
             held = inputs[name] if self.roles[name] == "input" else outputs[name]
             operand.assert_holds(held, f"{what}: {name}")
         self.workspace.assert_guards(what)
-
-
-def check_case(
-    device: Device,
-    case: Case,
-    *,
-    pref: planq.PlanPreference | None = None,
-    layouts: dict[str, Layout] | None = None,
-) -> Bench:
-    """Runs one case and compares every byte; returns the bench for further runs."""
-    bench = Bench(device, descriptor(case.problem), pref=pref, layouts=layouts)
-    bench.load(inputs_of(case))
-    bench.run()
-    bench.check(inputs_of(case), expected(case), f"{bench.plan.sku} on {case.id}")
-    return bench
-
-
-def quantize(
-    problem: Problem, x: Array, device: Device = HOST_DEVICE, pref: Any = None
-) -> dict[str, Array]:
-    """Quantizes `x` and returns the outputs as stored, fp8 codes as bytes."""
-    bench = Bench(device, descriptor(problem), pref=pref)
-    bench.load({"input": x})
-    bench.run()
-    results = bench.outputs()
-    if problem.output_dtype.startswith("float8"):
-        results["output"] = results["output"].view("u1")
-    return results
-
-
-def check_problem(problem: Problem, x: Array, device: Device = HOST_DEVICE) -> None:
-    """Quantizes `x` and compares every byte with the reference."""
-    bench = Bench(device, descriptor(problem))
-    bench.load({"input": x})
-    bench.run()
-    bench.check({"input": x}, outputs(problem, x), f"{bench.plan.sku} on {problem.id}")

@@ -2,16 +2,15 @@
 // are those of math::code_of for every element; is_fast() says for which segments that holds, and
 // the others take math::code_of itself.
 //
-// DIVIDE. With r = fl(1/s): t = fl(x r), e = fma(-t, s, x), fma(e, r, t) = fl(x/s) as long as nothing
-// overflows or underflows. float32: |t - x/s| < 2 ulp, so the last sum errs by less than 2^-22 ulp
-// before it rounds, and only quotients that near to a midpoint of two floats could round wrongly.
-// x/s = midpoint + c / (2 s) ulp with x, s 24-bit integers and c an integer, so |c| <= 8: the test
-// suite solves x 2^24 = c or x 2^25 = c (mod s) for every s and checks all solutions. float64 takes
-// one more correction, so that t is within one ulp, and Markstein's theorem (r correctly rounded, t
-// faithful) gives equality.
-// Underflow: s >= 2^-70 (2^-700) keeps e exact for |x/s| >= 2^-20. A smaller quotient only has to
-// stay small and keep its sign: its integer code is that of 0, its fp8 code a signed 0. e = +0 would
-// turn -0 into +0, so fp8 takes the sign from x.
+// DIVIDE. With r = fl(1/s): t = fl(x r), e = fma(-t, s, x), fma(e, r, t) = fl(x/s) as long as
+// nothing overflows or underflows. float32: |t - x/s| < 2 ulp, so the last sum errs by less than
+// 2^-22 ulp before it rounds, and only quotients that near to a midpoint of two floats could round
+// wrongly. x/s = midpoint + c / (2 s) ulp with x, s 24-bit integers and c an integer, so |c| <= 8:
+// the test suite solves x 2^24 = c or x 2^25 = c (mod s) for every s and checks all solutions.
+// float64 takes one more correction, so that t is within one ulp, and Markstein's theorem (r
+// correctly rounded, t faithful) gives equality. Underflow: s >= 2^-70 (2^-700) keeps e exact for
+// |x/s| >= 2^-20. A smaller quotient only has to stay small and keep its sign: its integer code is
+// that of 0, its fp8 code a signed 0. e = +0 would turn -0 into +0, so fp8 takes the sign from x.
 #pragma once
 
 #include "ops/dynamic_range_quantize/extents.cuh"
@@ -37,7 +36,8 @@ template <class C>
 inline constexpr C kLargeQuotient = sizeof(C) == 4 ? C(0x1p+21) : C(0x1p+29);
 inline constexpr std::int32_t kLargeZeroPoint = 1 << 21;
 
-// Whether encode() below gives the codes of a segment with this range, whose elements all are finite.
+// Whether encode() below gives the codes of a segment with this range, whose elements all are
+// finite.
 template <class C>
 __device__ __forceinline__ bool is_fast(const math::AffineRecipe<C>& recipe,
                                         const math::SegmentParameters<C>& segment,
@@ -45,9 +45,8 @@ __device__ __forceinline__ bool is_fast(const math::AffineRecipe<C>& recipe,
   const C below = range.low < C{0} ? -range.low : range.low;
   const C above = range.high < C{0} ? -range.high : range.high;
   const C peak = below > above ? below : above;
-  const bool window =
-      recipe.quotient != Quotient::Divide ||
-      (segment.scale >= kSmallScale<C> && segment.scale <= kLargeScale<C>);
+  const bool window = recipe.quotient != Quotient::Divide ||
+                      (segment.scale >= kSmallScale<C> && segment.scale <= kLargeScale<C>);
   const bool bounds = !is_fp8(recipe.output_dtype) || recipe.q_min < C{0};
   return window && bounds && !range.special && peak * segment.inverse <= kLargeQuotient<C> &&
          segment.zero_point <= kLargeZeroPoint && segment.zero_point >= -kLargeZeroPoint;
@@ -95,7 +94,7 @@ __device__ __forceinline__ std::uint32_t integer_bits_of_column(
   return integer_bits(quotient, zero_point, recipe);
 }
 
-// --- fp8 ------------------------------------------------------------------------------------------
+// --- fp8 ---------------------------------------------------------------------------------------
 
 __device__ __forceinline__ float as_float(float x) { return x; }
 // Rounds to odd, so that the next rounding to fewer bits is as from the double.
@@ -136,8 +135,8 @@ __device__ __forceinline__ std::uint32_t float8_pair(float first, float second, 
     const std::uint32_t bits = __float_as_uint(x) & 0x7FFFFFFFu;
     const std::uint32_t normal =
         (bits - rebias + ((1u << (shift - 1)) - 1) + (bits >> shift & 1u)) >> shift;
-    const std::uint32_t tiny = __float_as_uint(__fadd_rn(
-        __fmul_rn(__uint_as_float(bits), 1.0f / quantum), 0x1.8p+23f));
+    const std::uint32_t tiny =
+        __float_as_uint(__fadd_rn(__fmul_rn(__uint_as_float(bits), 1.0f / quantum), 0x1.8p+23f));
     const bool subnormal = __uint_as_float(bits) < smallest;
     return ((subnormal ? tiny : normal) & 0x7Fu) | (__float_as_uint(x) >> 24 & 0x80u);
   };
@@ -145,7 +144,7 @@ __device__ __forceinline__ std::uint32_t float8_pair(float first, float second, 
 #endif
 }
 
-// --- Words ----------------------------------------------------------------------------------------
+// --- Words -------------------------------------------------------------------------------------
 
 // The low bytes of four words.
 __device__ __forceinline__ std::uint32_t join(std::uint32_t a, std::uint32_t b, std::uint32_t c,
@@ -193,9 +192,9 @@ __device__ __forceinline__ cuda::Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)
     std::uint64_t word = 0;
 #pragma unroll
     for (int i = 0; i < kCount; i += 2)
-      word |= static_cast<std::uint64_t>(float8_pair(
-                  __uint_as_float(codes[i]),
-                  i + 1 < kCount ? __uint_as_float(codes[i + 1]) : 0.0f, e4m3))
+      word |= static_cast<std::uint64_t>(
+                  float8_pair(__uint_as_float(codes[i]),
+                              i + 1 < kCount ? __uint_as_float(codes[i + 1]) : 0.0f, e4m3))
               << 8 * i;
     return static_cast<cuda::Word<kCount>>(word);
   } else {
@@ -222,8 +221,8 @@ __device__ __forceinline__ cuda::Word<kWordBytes<In, kCodes>> encode(
   return finish<kCodes>(codes, recipe.output_dtype, order);
 }
 
-// Calls use(std::true_type) for DIVIDE, use(std::false_type) where a factor multiplies: one decision
-// for a whole run of vectors.
+// Calls use(std::true_type) for DIVIDE, use(std::false_type) where a factor multiplies: one
+// decision for a whole run of vectors.
 template <class Use>
 __device__ __forceinline__ void by_rule(Quotient rule, const Use& use) {
   if (rule == Quotient::Divide)

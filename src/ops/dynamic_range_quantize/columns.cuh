@@ -10,7 +10,11 @@
 namespace planq::dynamic_range_quantize {
 
 inline constexpr int kColumnThreads = 256;
+inline constexpr int kColumnRangeThreads = 512;
 inline constexpr int kRowsAhead = 4;
+// Blocks of a multiprocessor: what the registers of the kernels leave room for.
+inline constexpr int kColumnRangeBlocks = 2;
+inline constexpr int kColumnCodeBlocks = 3;
 inline constexpr int kMaxTileColumns = 256;  // of a group of rows
 
 template <class C>
@@ -28,8 +32,8 @@ struct ColumnArgs {
   // Channels: one line per row. Groups: one line per group of rows.
   Space lines;
   std::int64_t rows, columns;
-  std::int64_t inner;  // neighbouring columns that share parameters
-  std::int64_t chunk_rows;
+  std::int64_t inner;       // neighbouring columns that share parameters
+  std::int64_t chunk_rows;  // of this kernel; `chunks` are those of the partials
   std::int32_t chunks, tiles;
   // Groups: distance of rows; the last of `groups` groups along the axis has `tail` rows.
   std::int64_t input_step, output_step, groups, group_divisor, tail;
@@ -39,27 +43,85 @@ struct ColumnArgs {
   NibbleOrder order;
 };
 
-// Rows that follow one another at strides, or as lines of a Space.
+// Where rows begin: lines of a Space, or at equal steps.
 struct SpacedRows {
+  static constexpr bool kEqual = false;
   const Space& lines;
   __device__ __forceinline__ std::int64_t input(std::int64_t row) const {
-    return lines.rank <= 1 ? row * lines.axes[0].stride[kInput] : lines.offsets(row).at[kInput];
+    return lines.offsets(row).at[kInput];
   }
   __device__ __forceinline__ std::int64_t output(std::int64_t row) const {
-    return lines.rank <= 1 ? row * lines.axes[0].stride[kOutput] : lines.offsets(row).at[kOutput];
+    return lines.offsets(row).at[kOutput];
   }
 };
 struct SteppedRows {
+  static constexpr bool kEqual = true;
   std::int64_t input_step, output_step;
   __device__ __forceinline__ std::int64_t input(std::int64_t row) const { return row * input_step; }
   __device__ __forceinline__ std::int64_t output(std::int64_t row) const {
     return row * output_step;
   }
 };
+template <bool kEqual>
+__device__ __forceinline__ auto rows_of(const Space& lines) {
+  if constexpr (kEqual)
+    return SteppedRows{lines.rank > 0 ? lines.axes[0].stride[kInput] : 0,
+                       lines.rank > 0 ? lines.axes[0].stride[kOutput] : 0};
+  else
+    return SpacedRows{lines};
+}
+
+// The rows first, first + step, ... of a thread, kRowsAhead at a time; a negative step goes up.
+template <class Rows>
+struct RowWalk {
+  const Rows& rows;
+  std::int64_t row, left, step;  // `left` counts the rows of this thread
+  std::int64_t in, out, input_step, output_step;
+
+  __device__ __forceinline__ RowWalk(const Rows& rows, std::int64_t first, std::int64_t count,
+                                     std::int64_t step)
+      : rows(rows), row(first), left(count), step(step) {
+    if constexpr (Rows::kEqual) {
+      in = rows.input(first);
+      out = rows.output(first);
+      input_step = rows.input(step);
+      output_step = rows.output(step);
+    }
+  }
+  __device__ __forceinline__ bool has(int j) const { return j < left; }
+  __device__ __forceinline__ std::int64_t input(int j) const {
+    if constexpr (Rows::kEqual) return in + j * input_step;
+    return rows.input(row + j * step);
+  }
+  __device__ __forceinline__ std::int64_t output(int j) const {
+    if constexpr (Rows::kEqual) return out + j * output_step;
+    return rows.output(row + j * step);
+  }
+  __device__ __forceinline__ void advance() {
+    left -= kRowsAhead;
+    if constexpr (Rows::kEqual) {
+      in += kRowsAhead * input_step;
+      out += kRowsAhead * output_step;
+    } else {
+      row += kRowsAhead * step;
+    }
+  }
+};
+
+__device__ __forceinline__ std::int64_t rows_below(std::int64_t first, std::int64_t last,
+                                                   int step) {
+  if (first >= last) return 0;
+  const std::int64_t span = last - 1 - first;
+  return (span >> 32 == 0 ? static_cast<std::uint32_t>(span) / static_cast<unsigned>(step)
+                          : span / step) +
+         1;
+}
 
 // How many columns a thread owns: a vector's, or as many as share a byte of codes.
 template <class In, Codes kCodes, bool kVector>
-inline constexpr int kColumns = kVector ? kPerVector<In> : kCodes == Codes::Nibble ? 2 : 1;
+inline constexpr int kColumns = kVector                   ? kPerVector<In>
+                                : kCodes == Codes::Nibble ? 2
+                                                          : 1;
 
 // kCount elements of a row: one vector, or single elements of which `present` exist.
 template <class In, int kCount, bool kVector>
@@ -94,59 +156,129 @@ struct RowOf {
   }
 };
 
-template <class In, int kCount, bool kVector>
+template <class In, int kCount>
 struct ColumnExtents {
   Extent<In> extents[kCount];
   std::uint32_t special = 0;  // bit per column
+};
 
-  __device__ __forceinline__ void add(const RowOf<In, kCount, kVector>& row, bool symmetric, bool saturate) {
+// Running maxima of columns, infinities and NaN among them; 16-bit columns two to a word.
+template <class In, int kCount, bool kVector, bool kSymmetric>
+struct ColumnMaxima {
+  static constexpr bool kPairs = kVector && sizeof(In) == 2;
+  static constexpr int kKeys = kPairs ? kCount / 2 : kCount;
+  using Key = std::conditional_t<kPairs, std::uint32_t, KeyOf<In>>;
+  static constexpr Key kNone =
+      kPairs ? static_cast<Key>(0x80008000u) : std::numeric_limits<KeyOf<In>>::min();
+  Key high[kKeys], low[kKeys];  // symmetric: low stays as it is
+
+  __device__ __forceinline__ ColumnMaxima() {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const KeyOf<In> key = row.key(i, symmetric);
-      const bool bad = saturate && is_special<In>(key);
-      if (bad) special |= 1u << i;
-      if (!bad) {
-        extents[i].high = max(extents[i].high, key);
-        if (!symmetric) extents[i].low = min(extents[i].low, key);
+    for (int i = 0; i < kKeys; ++i) {
+      high[i] = kNone;
+      low[i] = ~kNone;
+    }
+  }
+  __device__ __forceinline__ void add(const RowOf<In, kCount, kVector>& row) {
+    if constexpr (kPairs) {
+      const std::uint32_t words[4] = {row.vector.x, row.vector.y, row.vector.z, row.vector.w};
+#pragma unroll
+      for (int i = 0; i < kKeys; ++i) {
+        const std::uint32_t key = kSymmetric ? words[i] & 0x7FFF7FFFu
+                                             : words[i] ^ (signs_of_halves(words[i]) & 0x7FFF7FFFu);
+        high[i] = __vmaxs2(high[i], key);
+        if constexpr (!kSymmetric) low[i] = __vmins2(low[i], key);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kKeys; ++i) {
+        const KeyOf<In> key = row.key(i, kSymmetric);
+        high[i] = max(high[i], key);
+        if constexpr (!kSymmetric) low[i] = min(low[i], key);
       }
     }
   }
+  __device__ __forceinline__ Extent<In> extent(int i) const {
+    Extent<In> result;
+    if constexpr (kPairs) {
+      if (high[0] == kNone && low[0] == ~kNone) return result;  // no row at all
+      result.high = static_cast<std::int16_t>(high[i / 2] >> i % 2 * 16);
+      if constexpr (!kSymmetric) result.low = static_cast<std::int16_t>(low[i / 2] >> i % 2 * 16);
+    } else {
+      result.high = high[i];
+      if constexpr (!kSymmetric) result.low = low[i];
+    }
+    return result;
+  }
 };
 
-// Rows first, first + step, ... below last, of this thread's columns.
-template <class In, int kCount, bool kVector, class Rows>
-__device__ __forceinline__ ColumnExtents<In, kCount, kVector> column_extents(
-    const In* input, const Rows& rows, std::int64_t first, std::int64_t last, int step, int present,
-    const math::AffineRecipe<Compute<In>>& recipe) {
-  const bool symmetric = recipe.mode == Mode::Symmetric;
-  const bool saturate = recipe.nonfinite == NonFinite::Saturate;
-  ColumnExtents<In, kCount, kVector> result;
-  if (present <= 0) return result;
-  std::int64_t r = first;
+template <class In, int kCount, bool kVector, bool kSymmetric, class Rows>
+__device__ __forceinline__ void add_rows(const In* input, RowWalk<Rows> walk, int present,
+                                         ColumnExtents<In, kCount>& result) {
+  ColumnMaxima<In, kCount, kVector, kSymmetric> maxima;
 #pragma unroll 1
-  for (; r + (kRowsAhead - 1) * step < last; r += kRowsAhead * step) {
+  for (; walk.left > 0; walk.advance()) {
     RowOf<In, kCount, kVector> ahead[kRowsAhead];
 #pragma unroll
     for (int j = 0; j < kRowsAhead; ++j)
-      ahead[j].load(input + rows.input(r + j * step), present, false);
+      if (walk.has(j)) ahead[j].load(input + walk.input(j), present, false);
 #pragma unroll
-    for (int j = 0; j < kRowsAhead; ++j) result.add(ahead[j], symmetric, saturate);
+    for (int j = 0; j < kRowsAhead; ++j)
+      if (walk.has(j)) maxima.add(ahead[j]);
   }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) result.extents[i] = maxima.extent(i);
+}
+
+// SATURATE met infinities or NaN in the columns `result.special`: their finite elements.
+template <class In, int kCount, bool kVector, class Rows>
+__device__ __forceinline__ void find_finite(const In* input, const Rows& rows, std::int64_t first,
+                                            std::int64_t count, int step, int present,
+                                            bool symmetric, ColumnExtents<In, kCount>& result) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (result.special >> i & 1) result.extents[i] = {};
 #pragma unroll 1
-  for (; r < last; r += step) {
+  for (std::int64_t n = 0; n < count; ++n) {
     RowOf<In, kCount, kVector> row;
-    row.load(input + rows.input(r), present, false);
-    result.add(row, symmetric, saturate);
+    row.load(input + rows.input(first + n * step), present, false);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const KeyOf<In> key = row.key(i, symmetric);
+      if ((result.special >> i & 1) && !is_special<In>(key)) result.extents[i].add(key);
+    }
   }
+}
+
+// Rows first, first + step, ... below last, of this thread's columns.
+template <class In, int kCount, bool kVector, class Rows>
+__device__ __forceinline__ ColumnExtents<In, kCount> column_extents(
+    const In* input, const Rows& rows, std::int64_t first, std::int64_t last, int step, int present,
+    const math::AffineRecipe<Compute<In>>& recipe) {
+  const bool symmetric = recipe.mode == Mode::Symmetric;
+  ColumnExtents<In, kCount> result;
+  if (present <= 0) return result;
+  const std::int64_t count = rows_below(first, last, step);
+  const RowWalk<Rows> walk(rows, first, count, step);
+  if (symmetric)
+    add_rows<In, kCount, kVector, true>(input, walk, present, result);
+  else
+    add_rows<In, kCount, kVector, false>(input, walk, present, result);
+  if (recipe.nonfinite != NonFinite::Saturate) return result;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (result.extents[i].special()) result.special |= 1u << i;
+  if (result.special != 0)
+    find_finite<In, kCount, kVector>(input, rows, first, count, step, present, symmetric, result);
   return result;
 }
 
 // Combines the threads of a block that share columns. Calls put(column of the tile, partial).
-template <class In, int kCount, bool kVector, class Put>
-__device__ __forceinline__ void reduce_columns(const ColumnExtents<In, kCount, kVector>& mine,
+template <int kThreads, class In, int kCount, class Put>
+__device__ __forceinline__ void reduce_columns(const ColumnExtents<In, kCount>& mine,
                                                const Put& put) {
-  __shared__ KeyOf<In> low[kColumnThreads * kCount], high[kColumnThreads * kCount];
-  __shared__ std::uint8_t special[kColumnThreads];
+  __shared__ alignas(16) KeyOf<In> low[kThreads * kCount], high[kThreads * kCount];
+  __shared__ std::uint8_t special[kThreads];
   const int width = blockDim.x * kCount, thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -156,7 +288,7 @@ __device__ __forceinline__ void reduce_columns(const ColumnExtents<In, kCount, k
   special[thread] = static_cast<std::uint8_t>(mine.special);
   __syncthreads();
 #pragma unroll 1
-  for (int column = thread; column < width; column += kColumnThreads) {
+  for (int column = thread; column < width; column += kThreads) {
     Partial<In> all{};
 #pragma unroll 1
     for (unsigned y = 0; y < blockDim.y; ++y) {
@@ -178,82 +310,120 @@ __device__ __forceinline__ ColumnParameters<Compute<In>> column_parameters(
   return {segment, is_fast(recipe, segment, range)};
 }
 
-// Codes of the rows of this thread's columns, last row first. `parameters(i)` are column i's.
-template <class In, Codes kCodes, bool kVector, class Rows, class Parameters>
-__device__ __forceinline__ void column_codes(const In* input, std::uint8_t* output, const Rows& rows,
-                                             std::int64_t first, std::int64_t last, int step,
-                                             int present, const Parameters& parameters,
+// Row by row and element by element, where some column of this thread needs it.
+template <class In, Codes kCodes, class Rows, class Parameters>
+__device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t* output,
+                                                  const Rows& rows, std::int64_t first,
+                                                  std::int64_t count, int step, int present,
+                                                  const Parameters& parameters,
+                                                  const math::AffineRecipe<Compute<In>>& recipe,
+                                                  NibbleOrder order) {
+  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
+#pragma unroll 1
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::int64_t r = first + n * step;
+    const In* from = input + rows.input(r);
+#pragma unroll 1
+    for (int i = 0; i < present; i += kPerByte) {
+      std::uint8_t code = math::code_of(math::widen(from[i]), recipe, parameters(i).segment);
+      if constexpr (kCodes == Codes::Nibble) {
+        std::uint8_t second = 0;
+        if (i + 1 < present)
+          second = math::code_of(math::widen(from[i + 1]), recipe, parameters(i + 1).segment);
+        code = math::pack_nibbles(code, second, order);
+      }
+      output[rows.output(r) + i / kPerByte] = code;
+    }
+  }
+}
+
+// One scale and one factor per column; symmetric columns have no zero points.
+template <class C, int kCount, bool kSymmetric>
+struct ColumnFactors {
+  C scale[kCount], inverse[kCount];
+  std::int32_t zero[kSymmetric ? 1 : kCount];
+};
+
+template <class In, Codes kCodes, bool kVector, bool kDivide, bool kSymmetric, int kCount>
+__device__ __forceinline__ auto encode_row(const RowOf<In, kCount, kVector>& row,
+                                           const ColumnFactors<Compute<In>, kCount, kSymmetric>& by,
+                                           int present,
+                                           const math::AffineRecipe<Compute<In>>& recipe,
+                                           NibbleOrder order) {
+  using C = Compute<In>;
+  std::uint32_t codes[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const C x = row.value(i);
+    const C q = quotient<kDivide>(x, by.scale[i], by.inverse[i]);
+    if constexpr (kCodes == Codes::Float8)
+      codes[i] = __float_as_uint(float8_value(q, x, recipe));
+    else if constexpr (kSymmetric)
+      codes[i] = integer_bits(q, 0, recipe);
+    else
+      codes[i] = integer_bits_of_column(q, by.zero[i], recipe);
+    if (!kVector && i >= present) codes[i] = 0;
+  }
+  return finish<kCodes>(codes, recipe.output_dtype, order);
+}
+
+// Codes of the rows of this thread's columns, last row first. `parameters(i)` are column i's, once
+// wait() has returned.
+template <class In, Codes kCodes, bool kVector, class Rows, class Wait, class Parameters>
+__device__ __forceinline__ void column_codes(const In* input, std::uint8_t* output,
+                                             const Rows& rows, std::int64_t first,
+                                             std::int64_t last, int step, int present,
+                                             const Wait& wait, const Parameters& parameters,
                                              const math::AffineRecipe<Compute<In>>& recipe,
                                              NibbleOrder order) {
   using C = Compute<In>;
-  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
   constexpr int kCount = kColumns<In, kCodes, kVector>;
-  if (present <= 0 || first >= last) return;
-  C scale[kCount], inverse[kCount];
-  std::int32_t zero[kCount];
+  const std::int64_t count = rows_below(first, last, step);
+  if (present <= 0 || count == 0) return;
+  RowWalk<Rows> walk(rows, first + (count - 1) * step, count, -step);
+  RowOf<In, kCount, kVector> ahead[kRowsAhead];
+  const auto load = [&] {
+#pragma unroll
+    for (int j = 0; j < kRowsAhead; ++j)
+      if (walk.has(j)) ahead[j].load(input + walk.input(j), present, true);
+  };
+  load();
+  wait();
   bool fast = true;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const ColumnParameters<C>& mine = parameters(i < present ? i : 0);
-    scale[i] = mine.segment.scale;
-    inverse[i] = mine.segment.inverse;
-    zero[i] = mine.segment.zero_point;
-    fast = fast && mine.fast;
-  }
-  if (!fast) {
-#pragma unroll 1
-    for (std::int64_t r = first; r < last; r += step) {
-      const In* from = input + rows.input(r);
-#pragma unroll 1
-      for (int i = 0; i < present; i += kPerByte) {
-        std::uint8_t code = math::code_of(math::widen(from[i]), recipe, parameters(i).segment);
-        if constexpr (kCodes == Codes::Nibble) {
-          std::uint8_t second = 0;
-          if (i + 1 < present)
-            second = math::code_of(math::widen(from[i + 1]), recipe, parameters(i + 1).segment);
-          code = math::pack_nibbles(code, second, order);
-        }
-        output[rows.output(r) + i / kPerByte] = code;
-      }
+  for (int i = 0; i < kCount; ++i) fast = fast && parameters(i < present ? i : 0).fast;
+  if (!fast)
+    return walk_column_codes<In, kCodes>(input, output, rows, first, count, step, present,
+                                         parameters, recipe, order);
+  const auto run = [&](auto divide, auto symmetric) {
+    ColumnFactors<C, kCount, symmetric.value> by;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const math::SegmentParameters<C>& mine = parameters(i < present ? i : 0).segment;
+      by.scale[i] = mine.scale;
+      by.inverse[i] = mine.inverse;
+      if constexpr (!symmetric.value) by.zero[i] = mine.zero_point;
     }
-    return;
-  }
+#pragma unroll 1
+    while (walk.left > 0) {
+#pragma unroll
+      for (int j = 0; j < kRowsAhead; ++j) {
+        const auto word = encode_row<In, kCodes, kVector, divide.value, symmetric.value>(
+            ahead[j], by, present, recipe, order);
+        if (walk.has(j)) store_streamed<sizeof(word)>(output + walk.output(j), word);
+      }
+      walk.advance();
+      load();
+    }
+  };
   by_rule(recipe.quotient, [&](auto divide) {
-    const auto store = [&](const RowOf<In, kCount, kVector>& row, std::int64_t r) {
-      std::uint32_t codes[kCount];
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const C x = row.value(i);
-        const C q = quotient<divide.value>(x, scale[i], inverse[i]);
-        if constexpr (kCodes == Codes::Float8)
-          codes[i] = __float_as_uint(float8_value(q, x, recipe));
-        else
-          codes[i] = integer_bits_of_column(q, zero[i], recipe);
-        if (!kVector && i >= present) codes[i] = 0;
-      }
-      const auto word = finish<kCodes>(codes, recipe.output_dtype, order);
-      cuda::store_word<sizeof(word)>(output + rows.output(r), word);
-    };
-    std::int64_t r = last - 1 - (last - 1 - first) % step;
-#pragma unroll 1
-    for (; r - (kRowsAhead - 1) * step >= first; r -= kRowsAhead * step) {
-      RowOf<In, kCount, kVector> ahead[kRowsAhead];
-#pragma unroll
-      for (int j = 0; j < kRowsAhead; ++j)
-        ahead[j].load(input + rows.input(r - j * step), present, true);
-#pragma unroll
-      for (int j = 0; j < kRowsAhead; ++j) store(ahead[j], r - j * step);
-    }
-#pragma unroll 1
-    for (; r >= first; r -= step) {
-      RowOf<In, kCount, kVector> row;
-      row.load(input + rows.input(r), present, true);
-      store(row, r);
-    }
+    if constexpr (kCodes != Codes::Float8)
+      if (recipe.mode == Mode::Asymmetric) return run(divide, std::false_type{});
+    run(divide, std::true_type{});
   });
 }
 
-// --- Channels -------------------------------------------------------------------------------------
+// --- Channels ----------------------------------------------------------------------------------
 
 // Where a block stands: its tile of columns and its chunk of rows.
 template <class In, int kCount>
@@ -272,17 +442,18 @@ struct ColumnPlace {
   }
 };
 
-template <class In, bool kVector>
-__global__ void __launch_bounds__(kColumnThreads)
+// kEqual: rows follow one another at equal steps.
+template <class In, bool kVector, bool kEqual>
+__global__ void __launch_bounds__(kColumnRangeThreads, kVector&& kEqual ? kColumnRangeBlocks : 1)
     column_ranges(const __grid_constant__ ColumnArgs<In> args) {
   constexpr int kCount = kColumns<In, Codes::Byte, kVector>;
   cuda::let_dependents_start();
   const ColumnPlace<In, kCount> place(args, blockIdx.x);
   const auto extents = column_extents<In, kCount, kVector>(
-      args.input + place.column, SpacedRows{args.lines}, place.first + threadIdx.y, place.last,
+      args.input + place.column, rows_of<kEqual>(args.lines), place.first + threadIdx.y, place.last,
       blockDim.y, place.present, args.recipe);
   const std::int64_t base = place.column - threadIdx.x * kCount;
-  reduce_columns(extents, [&](int column, const Partial<In>& partial) {
+  reduce_columns<kColumnRangeThreads>(extents, [&](int column, const Partial<In>& partial) {
     if (base + column < args.columns)
       args.partials[place.chunk * args.columns + base + column] = partial;
   });
@@ -298,7 +469,11 @@ __global__ void __launch_bounds__(kColumnThreads)
   cuda::let_dependents_start();
   cuda::wait_for_previous();
   Partial<In> all{};
-  if (exists) {
+  if (exists && args.inner == 1) {
+#pragma unroll 4
+    for (int chunk = threadIdx.y; chunk < args.chunks; chunk += blockDim.y)
+      all.add(args.partials[chunk * args.columns + channel]);
+  } else if (exists) {
 #pragma unroll 1
     for (int chunk = threadIdx.y; chunk < args.chunks; chunk += blockDim.y)
 #pragma unroll 4
@@ -317,23 +492,23 @@ __global__ void __launch_bounds__(kColumnThreads)
     args.zero_point[channel] = parameters.segment.zero_point;
 }
 
-template <class In, Codes kCodes, bool kVector>
-__global__ void __launch_bounds__(kColumnThreads)
+template <class In, Codes kCodes, bool kVector, bool kEqual>
+__global__ void __launch_bounds__(kColumnThreads, kVector&& kEqual ? kColumnCodeBlocks : 1)
     column_channels(const __grid_constant__ ColumnArgs<In> args) {
   constexpr int kCount = kColumns<In, kCodes, kVector>;
   const ColumnPlace<In, kCount> place(args, gridDim.x - 1 - blockIdx.x);
-  cuda::wait_for_previous();
   column_codes<In, kCodes, kVector>(
-      args.input + place.column,
-      args.output + place.column / (kCodes == Codes::Nibble ? 2 : 1), SpacedRows{args.lines},
-      place.first + threadIdx.y, place.last, blockDim.y, place.present,
+      args.input + place.column, args.output + place.column / (kCodes == Codes::Nibble ? 2 : 1),
+      rows_of<kEqual>(args.lines), place.first + threadIdx.y, place.last, blockDim.y, place.present,
+      [] { cuda::wait_for_previous(); },
       [&](int i) -> const ColumnParameters<Compute<In>>& {
-        return args.parameters[(place.column + i) / args.inner];
+        const std::int64_t column = place.column + i;
+        return args.parameters[args.inner == 1 ? column : column / args.inner];
       },
       args.recipe, args.order);
 }
 
-// --- Groups of rows -------------------------------------------------------------------------------
+// --- Groups of rows ----------------------------------------------------------------------------
 
 template <class In, Codes kCodes, bool kVector>
 __global__ void __launch_bounds__(kColumnThreads)
@@ -353,9 +528,9 @@ __global__ void __launch_bounds__(kColumnThreads)
     count = args.tail;
 
   const In* input = args.input + at.at[kInput] + column;
-  const auto extents = column_extents<In, kCount, kVector>(input, rows, threadIdx.y, count, blockDim.y,
-                                                  present, args.recipe);
-  reduce_columns(extents, [&](int place, const Partial<In>& partial) {
+  const auto extents = column_extents<In, kCount, kVector>(input, rows, threadIdx.y, count,
+                                                           blockDim.y, present, args.recipe);
+  reduce_columns<kColumnThreads>(extents, [&](int place, const Partial<In>& partial) {
     if (base + place >= args.columns) return;
     const auto mine = column_parameters(partial, args.recipe);
     parameters[place] = mine;
@@ -367,7 +542,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   __syncthreads();
   column_codes<In, kCodes, kVector>(
       input, args.output + at.at[kOutput] + column / (kCodes == Codes::Nibble ? 2 : 1), rows,
-      threadIdx.y, count, blockDim.y, present,
+      threadIdx.y, count, blockDim.y, present, [] {},
       [&](int i) -> const ColumnParameters<C>& { return parameters[threadIdx.x * kCount + i]; },
       args.recipe, args.order);
 }

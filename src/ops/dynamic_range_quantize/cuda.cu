@@ -1,6 +1,6 @@
-// dynamic_range_quantize on CUDA. This file decides: which rows exist, which descriptors each takes,
-// and how operands become the arguments of the kernels in the headers beside it. It is compiled once
-// per input type, chosen by PLANQ_SLICE.
+// dynamic_range_quantize on CUDA. This file decides: which rows exist, which descriptors each
+// takes, and how operands become the arguments of the kernels in the headers beside it. It is
+// compiled once per input type, chosen by PLANQ_SLICE.
 
 #include <algorithm>
 #include <array>
@@ -16,6 +16,7 @@
 #include "ops/dynamic_range_quantize/elements.cuh"
 #include "ops/dynamic_range_quantize/rows.cuh"
 #include "ops/dynamic_range_quantize/split.cuh"
+#include "ops/dynamic_range_quantize/tight.cuh"
 
 namespace planq::dynamic_range_quantize {
 namespace {
@@ -43,7 +44,7 @@ int64_t power_of_two(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<int64_t>(n, 1))));
 }
 
-// --- The descriptor, as the rows see it -----------------------------------------------------------
+// --- The descriptor, as the rows see it --------------------------------------------------------
 
 // Segments and their sizes. A segment is consecutive when its elements follow one another in the
 // logical tensor and its codes begin on a byte.
@@ -89,7 +90,7 @@ bool spreads(const Outline& o, const Device& device) {
          o.segments * kMaxCluster <= device.multiprocessors;
 }
 
-// --- Operands become spaces -----------------------------------------------------------------------
+// --- Operands become spaces --------------------------------------------------------------------
 
 struct Geometry {
   Space segments, lines;
@@ -183,8 +184,7 @@ Geometry geometry_of(const Fields& f, const Operands& operands) {
       break;
     case ScopeKind::Channel:
       for (int i = 0; i < last; ++i)
-        (i == axis ? g.segments : g.lines)
-            .append(strides.axis(f.shape[i], i, i == axis ? 0 : -1));
+        (i == axis ? g.segments : g.lines).append(strides.axis(f.shape[i], i, i == axis ? 0 : -1));
       if (axis == last) {
         g.segments.append(strides.along(f.shape[last], 1, 1, 0));
         g.length = 1;
@@ -214,7 +214,7 @@ bool aligned(const Operands& operands, const Space& lines, int word_bytes) {
   return result;
 }
 
-// --- What a plan keeps, and what a launch works from ----------------------------------------------
+// --- What a plan keeps, and what a launch works from -------------------------------------------
 
 struct Prepared {
   Fields fields;
@@ -250,7 +250,7 @@ struct Launch {
   }
 };
 
-// --- Scattered elements ---------------------------------------------------------------------------
+// --- Scattered elements ------------------------------------------------------------------------
 
 ElementArgs<In> element_args(const Launch& launch, const Geometry& g) {
   auto args = launch.args<ElementArgs<In>>();
@@ -338,7 +338,7 @@ Status launch_elements(const Launch& launch) {
       args);
 }
 
-// --- Segments in registers ------------------------------------------------------------------------
+// --- Segments in registers ---------------------------------------------------------------------
 
 SegmentArgs<In> segment_args(const Launch& launch, const Geometry& g) {
   auto args = launch.args<SegmentArgs<In>>();
@@ -359,25 +359,131 @@ bool aligned_segments(const Launch& launch, const Geometry& g) {
          aligned(launch.operands, g.segments, kWordBytes<In, kCodes>);
 }
 
+// Whether quantize_ragged_rows takes the segments: equal, and a fixed stride apart.
+// quantize_tight_* want them aligned besides.
+bool ragged(const Launch& launch, const Geometry& g) {
+  return g.segments.rank <= 1 && g.groups == 1 && g.length > 0 &&
+         (!is_fp8(launch.fields().output_dtype) || launch.fields().q_min < 0);
+}
+template <Codes kCodes>
+bool tight(const Launch& launch, const Geometry& g) {
+  return ragged(launch, g) && aligned_segments<kCodes>(launch, g);
+}
+
+// Whether storing a scale changes nothing; q_max < 1 may have to bound it.
+bool stores_exactly(const Fields& f) {
+  const bool holds = f.scale_dtype == DType::Float64 ||
+                     (f.scale_dtype == DType::Float32 && std::is_same_v<C, float>);
+  return holds && f.q_max >= 1;
+}
+
+TightArgs<In> tight_args(const Launch& launch, const Geometry& g) {
+  auto args = launch.args<TightArgs<In>>();
+  if (g.segments.rank == 1) {
+    const auto& stride = g.segments.axes[0].stride;
+    args.input_stride = stride[kInput];
+    args.output_stride = stride[kOutput];
+    args.scale_stride = stride[kScale];
+    args.zero_point_stride = stride[kZeroPoint];
+  }
+  args.count = static_cast<std::uint32_t>(g.count);
+  args.vectors = static_cast<std::uint32_t>(g.length / kVector);
+  args.exact = stores_exactly(launch.fields());
+  args.plain =
+      launch.fields().scale_dtype == (std::is_same_v<C, double> ? DType::Float64 : DType::Float32);
+  // A symmetric quotient ends at q_max, give or take a rounding that no code sees, as long as the
+  // scale is the one that was computed.
+  const Fields& f = launch.fields();
+  args.clamps = f.mode != Mode::Symmetric || f.q_min > -f.q_max || !args.exact;
+  return args;
+}
+
+template <Codes kCodes, bool kAsymmetric>
+auto tight_lane_kernel(int sets) -> void (*)(TightArgs<In>) {
+  return sets == 4   ? quantize_tight_lanes<In, kCodes, 4, kAsymmetric>
+         : sets == 2 ? quantize_tight_lanes<In, kCodes, 2, kAsymmetric>
+                     : quantize_tight_lanes<In, kCodes, 1, kAsymmetric>;
+}
+
+// Whether segments of `lanes` vectors follow one another without a gap, in input and output.
+template <Codes kCodes>
+bool is_dense(const TightArgs<In>& args, int lanes) {
+  return args.vectors == static_cast<unsigned>(lanes) && args.input_stride == lanes * kVector &&
+         args.output_stride == lanes * kWordBytes<In, kCodes>;
+}
+
+template <Codes kCodes, bool kAsymmetric>
+auto tight_row_kernel(int vectors, bool cluster) -> void (*)(TightArgs<In>) {
+  if (cluster)
+    return vectors == 2   ? quantize_tight_rows<In, kCodes, 2, kAsymmetric, true>
+           : vectors == 4 ? quantize_tight_rows<In, kCodes, 4, kAsymmetric, true>
+                          : quantize_tight_rows<In, kCodes, 8, kAsymmetric, true>;
+  return vectors == 2   ? quantize_tight_rows<In, kCodes, 2, kAsymmetric, false>
+         : vectors == 4 ? quantize_tight_rows<In, kCodes, 4, kAsymmetric, false>
+                        : quantize_tight_rows<In, kCodes, 8, kAsymmetric, false>;
+}
+
+template <Codes kCodes, bool kAsymmetric>
+auto ragged_row_kernel(int vectors) -> void (*)(TightArgs<In>) {
+  return vectors == 2   ? quantize_ragged_rows<In, kCodes, 2, kAsymmetric>
+         : vectors == 4 ? quantize_ragged_rows<In, kCodes, 4, kAsymmetric>
+                        : quantize_ragged_rows<In, kCodes, 8, kAsymmetric>;
+}
+
+// fp8 codes have no zero point, so their kernels have no asymmetric form.
+template <Codes kCodes>
+auto tight_lane_kernel(const Fields& f, int sets) {
+  if constexpr (kCodes != Codes::Float8)
+    if (f.mode == Mode::Asymmetric) return tight_lane_kernel<kCodes, true>(sets);
+  return tight_lane_kernel<kCodes, false>(sets);
+}
+template <Codes kCodes>
+auto tight_row_kernel(const Fields& f, int vectors, bool cluster) {
+  if constexpr (kCodes != Codes::Float8)
+    if (f.mode == Mode::Asymmetric) return tight_row_kernel<kCodes, true>(vectors, cluster);
+  return tight_row_kernel<kCodes, false>(vectors, cluster);
+}
+
+template <Codes kCodes>
+auto ragged_row_kernel(const Fields& f, int vectors) {
+  if constexpr (kCodes == Codes::Byte)
+    if (f.mode == Mode::Asymmetric) return ragged_row_kernel<kCodes, true>(vectors);
+  return ragged_row_kernel<kCodes, false>(vectors);
+}
+
+template <Codes kCodes>
+bool launches_tight_lanes(const Launch& launch, const Geometry& g, Status& status) {
+  auto args = tight_args(launch, g);
+  const auto lanes = static_cast<int>(power_of_two(args.vectors));
+  if (g.segments.rank == 0) {
+    args.input_stride = lanes * kVector;
+    args.output_stride = lanes * kWordBytes<In, kCodes>;
+  }
+  if (!is_dense<kCodes>(args, lanes)) return false;
+  args.lanes_log2 = std::countr_zero(static_cast<unsigned>(lanes));
+  const int64_t warps = ceil_div(g.count * lanes, cuda::kWarp);
+  // Few warps: as many as there can be. Many: each with more loads under way.
+  int sets = std::min(lanes, 4);
+  if (warps <= launch.plan.multiprocessors * 8) sets = 1;
+  const int64_t per_block = sets * kLaneThreads / lanes;
+  status = launch.run(tight_lane_kernel<kCodes>(launch.fields(), sets),
+                      launch.grid(ceil_div(g.count, per_block), kLaneThreads), args);
+  return true;
+}
+
 template <Codes kCodes>
 Status launch_lanes(const Launch& launch) {
   const Geometry g = geometry_of(launch.fields(), launch.operands);
+  if (g.count == 0) return Status::success();
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
-  const bool edges = !aligned_segments<kCodes>(launch, g);
-  int64_t lanes = power_of_two(g.length / kVector);
-  if (edges) lanes = std::max<int64_t>(lanes, 2 * kVector);
-  const int64_t warps = ceil_div(g.count * lanes, cuda::kWarp);
-  // Few warps: as many as there can be. Many: each with more loads under way.
-  int sets = edges ? 4 : static_cast<int>(std::min<int64_t>(lanes, 4));
-  if (!edges && warps <= launch.plan.multiprocessors * 8) sets = 1;
-  const auto kernel = edges       ? quantize_lanes<In, kCodes, 4, true>
-                      : sets == 4 ? quantize_lanes<In, kCodes, 4, false>
-                      : sets == 2 ? quantize_lanes<In, kCodes, 2, false>
-                                  : quantize_lanes<In, kCodes, 1, false>;
-  const int64_t per_block = sets * kLaneThreads / lanes;
-  return launch.run(kernel, launch.grid(ceil_div(g.count, per_block), kLaneThreads),
-                    LaneArgs<In>{segment_args(launch, g),
-                                 std::countr_zero(static_cast<std::uint64_t>(lanes))});
+  Status status;
+  if (tight<kCodes>(launch, g) && launches_tight_lanes<kCodes>(launch, g, status)) return status;
+  constexpr int kSets = 4;
+  const int64_t lanes = std::max<int64_t>(power_of_two(g.length / kVector), 2 * kVector);
+  const int64_t per_block = kSets * kLaneThreads / lanes;
+  return launch.run(
+      quantize_lanes<In, kCodes, kSets>, launch.grid(ceil_div(g.count, per_block), kLaneThreads),
+      LaneArgs<In>{segment_args(launch, g), std::countr_zero(static_cast<std::uint64_t>(lanes))});
 }
 
 // Threads of a block and vectors of a thread.
@@ -389,77 +495,92 @@ BlockShape block_shape(int64_t vectors, bool few) {
   const auto threads = [&](int per_thread) {
     return static_cast<int>(ceil_div(ceil_div(vectors, per_thread), cuda::kWarp) * cuda::kWarp);
   };
-  if (few && threads(2) <= kRowThreads) return {threads(2), 2};
+  if (few && threads(2) <= kRowThreads && threads(4) > 256) return {threads(2), 2};
   // The shape that leaves fewer lanes without work; four vectors where both leave the same.
   if (threads(2) <= kRowThreads && threads(2) * 2 < threads(4) * 4) return {threads(2), 2};
   if (threads(4) <= kRowThreads) return {threads(4), 4};
   return {threads(8), 8};
 }
 
-template <Codes kCodes, Team kTeam, bool kEdges>
+template <Codes kCodes, Team kTeam>
 auto row_kernel(int vectors) -> void (*)(RowArgs<In>) {
   if constexpr (kTeam == Team::Warp)
-    return vectors == 2 ? quantize_rows<In, kCodes, kTeam, 2, kEdges>
-                        : quantize_rows<In, kCodes, kTeam, 4, kEdges>;
+    return vectors == 2 ? quantize_rows<In, kCodes, kTeam, 2> : quantize_rows<In, kCodes, kTeam, 4>;
   else
-    return vectors == 2   ? quantize_rows<In, kCodes, kTeam, 2, kEdges>
-           : vectors == 4 ? quantize_rows<In, kCodes, kTeam, 4, kEdges>
-                          : quantize_rows<In, kCodes, kTeam, 8, kEdges>;
+    return vectors == 2   ? quantize_rows<In, kCodes, kTeam, 2>
+           : vectors == 4 ? quantize_rows<In, kCodes, kTeam, 4>
+                          : quantize_rows<In, kCodes, kTeam, 8>;
 }
 
 int cluster_of(const Fields& f, std::int32_t multiprocessors) {
   const Outline o = outline(f);
   if (o.segments * kMaxCluster <= multiprocessors) return kMaxCluster;
-  return static_cast<int>(std::max<int64_t>(
-      2, power_of_two(ceil_div(vectors_of(o.elements), kBlockVectors))));
+  const int64_t blocks = power_of_two(ceil_div(vectors_of(o.elements), kBlockVectors));
+  return static_cast<int>(std::clamp<int64_t>(blocks, 2, kMaxCluster));
 }
 
 template <Codes kCodes>
 Status launch_rows(const Launch& launch, int cluster) {
   const Geometry g = geometry_of(launch.fields(), launch.operands);
+  if (g.count == 0) return Status::success();
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
-  const bool edges = !aligned_segments<kCodes>(launch, g);
   const int64_t vectors = g.length / kVector;
-  const RowArgs<In> args{segment_args(launch, g), cluster};
-  if (cluster == 1 && vectors <= 4 * cuda::kWarp) {
-    const int per_thread = vectors <= 2 * cuda::kWarp ? 2 : 4;
-    const auto kernel = edges ? row_kernel<kCodes, Team::Warp, true>(per_thread)
-                              : row_kernel<kCodes, Team::Warp, false>(per_thread);
-    const int64_t blocks = ceil_div(g.count, kLaneThreads / cuda::kWarp);
-    return launch.run(kernel, launch.grid(blocks, kLaneThreads), args);
-  }
   const bool few = g.count * cluster <= launch.plan.multiprocessors;
   const BlockShape shape = block_shape(ceil_div(vectors, cluster), few);
-  const auto kernel = edges ? row_kernel<kCodes, Team::Block, true>(shape.vectors)
-                            : row_kernel<kCodes, Team::Block, false>(shape.vectors);
   cuda::Grid grid = launch.grid(g.count * cluster, shape.threads);
   grid.cluster = cluster;
-  return launch.run(kernel, grid, args);
+  if (tight<kCodes>(launch, g)) {
+    const auto kernel = tight_row_kernel<kCodes>(launch.fields(), shape.vectors, cluster > 1);
+    return launch.run(kernel, grid, tight_args(launch, g));
+  }
+  if constexpr (kCodes != Codes::Nibble) {
+    if (cluster == 1 && vectors > 2 * cuda::kWarp && ragged(launch, g)) {
+      auto args = tight_args(launch, g);
+      args.vectors = static_cast<std::uint32_t>(g.length);
+      return launch.run(ragged_row_kernel<kCodes>(launch.fields(), shape.vectors), grid, args);
+    }
+  }
+  const RowArgs<In> args{segment_args(launch, g), cluster};
+  if (cluster > 1 || vectors > 4 * cuda::kWarp)
+    return launch.run(row_kernel<kCodes, Team::Block>(shape.vectors), grid, args);
+  return launch.run(row_kernel<kCodes, Team::Warp>(vectors <= 2 * cuda::kWarp ? 2 : 4),
+                    launch.grid(ceil_div(g.count, kLaneThreads / cuda::kWarp), kLaneThreads), args);
 }
 
-// --- Two passes -----------------------------------------------------------------------------------
+// --- Two passes --------------------------------------------------------------------------------
 
 struct SplitShape {
   std::int32_t parts;
   Partial<In>* partials;
 };
 
+std::int32_t parts_of(int64_t segments, int64_t blocks, int64_t most) {
+  const int64_t wanted = std::max<int64_t>(1, blocks / std::max<int64_t>(segments, 1));
+  return static_cast<std::int32_t>(
+      std::min({wanted, std::max<int64_t>(1, most), int64_t{kMaxParts}}));
+}
+
 SplitShape book_split(const Fields& f, std::int32_t multiprocessors, Scratch& scratch) {
   const Outline o = outline(f);
-  const int64_t segments = std::max<int64_t>(o.segments, 1);
-  const int64_t wanted = std::max<int64_t>(1, multiprocessors * 4 / segments);
-  const int64_t useful =
-      std::max<int64_t>(1, ceil_div(vectors_of(o.elements), kSplitThreads * kPieceVectors));
-  const auto parts = static_cast<std::int32_t>(std::min({wanted, useful, int64_t{kMaxParts}}));
+  const std::int32_t parts = parts_of(o.segments, int64_t{multiprocessors} * kFlatRangeBlocks,
+                                      ceil_div(vectors_of(o.elements), kFlatRangeThreads));
   return {parts, scratch.take<Partial<In>>(static_cast<std::size_t>(o.segments * parts))};
+}
+
+// Whether every segment is one run of whole, aligned vectors, which 32 bits number.
+template <Codes kCodes>
+bool is_flat(const Launch& launch, const Geometry& g) {
+  return g.line_count == 1 && g.length > 0 && g.length / kVector <= cuda::kMaxIndex &&
+         aligned_segments<kCodes>(launch, g);
 }
 
 template <Codes kCodes>
 Status launch_split(const Launch& launch) {
   const Fields& f = launch.fields();
   const Geometry g = geometry_of(f, launch.operands);
+  const std::int32_t multiprocessors = launch.plan.multiprocessors;
   Scratch scratch(launch.workspace);
-  const SplitShape shape = book_split(f, launch.plan.multiprocessors, scratch);
+  const SplitShape shape = book_split(f, multiprocessors, scratch);
   auto args = launch.args<SplitArgs<In>>();
   args.segments = g.segments;
   args.lines = g.lines;
@@ -470,11 +591,20 @@ Status launch_split(const Launch& launch) {
   args.partials = shape.partials;
   args.parts = shape.parts;
   const int64_t blocks = g.count * shape.parts;
-  PLANQ_TRY(launch.run(split_ranges<In>, launch.grid(blocks, kSplitThreads), args));
-  return launch.run(split_codes<In, kCodes>, launch.grid(blocks, kSplitThreads, true), args);
+  if (!is_flat<kCodes>(launch, g)) {
+    PLANQ_TRY(launch.run(split_ranges<In>, launch.grid(blocks, kSplitThreads), args));
+    return launch.run(split_codes<In, kCodes>, launch.grid(blocks, kSplitThreads, true), args);
+  }
+  const bool large = g.count * (g.length / kVector) > kLargeVectors;
+  args.code_parts =
+      parts_of(g.count, int64_t{multiprocessors} * (large ? kLargeCodeBlocks : kFlatCodeBlocks<In>),
+               ceil_div(g.length / kVector, kSplitThreads));
+  PLANQ_TRY(launch.run(flat_ranges<In>, launch.grid(blocks, kFlatRangeThreads), args));
+  return launch.run(flat_codes<In, kCodes>,
+                    launch.grid(g.count * args.code_parts, kSplitThreads, !large), args);
 }
 
-// --- Columns --------------------------------------------------------------------------------------
+// --- Columns -----------------------------------------------------------------------------------
 
 // Threads of a block across columns, a power of two.
 int column_threads(int64_t columns, int per_thread, int most) {
@@ -488,24 +618,30 @@ struct ColumnShape {
   ColumnParameters<C>* parameters;
 };
 
-constexpr int kChannelThreads = 128;
+// Chunks of rows that give every multiprocessor `blocks` blocks of `threads`, a warp across
+// columns, as far as every thread then has kRowsAhead rows.
+int64_t chunks_of(const ColumnShape& shape, int per_thread, int threads, int64_t blocks) {
+  const int across = column_threads(shape.columns, per_thread, cuda::kWarp);
+  const int64_t tiles = std::max<int64_t>(1, ceil_div(shape.columns, across * per_thread));
+  const int64_t down = threads / across * kRowsAhead;
+  return std::clamp<int64_t>(blocks / tiles, 1, std::max<int64_t>(1, ceil_div(shape.rows, down)));
+}
+
+int64_t chunk_rows_of(const ColumnShape& shape, int64_t chunks) {
+  return std::max<int64_t>(1, ceil_div(shape.rows, chunks));
+}
 
 ColumnShape book_columns(const Fields& f, std::int32_t multiprocessors, Scratch& scratch) {
   const Outline o = outline(f);
   ColumnShape shape{};
   shape.rows = o.outer;
   shape.columns = o.segments * o.inner;
-  const int across = column_threads(shape.columns, kVector, kChannelThreads);
-  const int64_t tiles = std::max<int64_t>(1, ceil_div(shape.columns, across * kVector));
-  const int64_t down = kColumnThreads / across * kRowsAhead;
-  const int64_t chunks = std::clamp<int64_t>(multiprocessors * 6 / tiles, 1,
-                                             std::max<int64_t>(1, ceil_div(shape.rows, down)));
-  shape.chunk_rows = std::max<int64_t>(1, ceil_div(shape.rows, chunks));
+  shape.chunk_rows = chunk_rows_of(shape, chunks_of(shape, kVector, kColumnRangeThreads,
+                                                    int64_t{multiprocessors} * kColumnRangeBlocks));
   shape.chunks = static_cast<std::int32_t>(ceil_div(shape.rows, shape.chunk_rows));
   shape.partials =
       scratch.take<Partial<In>>(static_cast<std::size_t>(shape.chunks * shape.columns));
-  shape.parameters =
-      scratch.take<ColumnParameters<C>>(static_cast<std::size_t>(o.segments));
+  shape.parameters = scratch.take<ColumnParameters<C>>(static_cast<std::size_t>(o.segments));
   return shape;
 }
 
@@ -528,10 +664,21 @@ bool aligned_columns(const Launch& launch, const Space& lines, int64_t columns) 
   return columns % kVector == 0 && aligned(launch.operands, lines, kWordBytes<In, kCodes>);
 }
 
+// A kernel over tiles of columns and chunks of rows; sets the arguments that say so.
+cuda::Grid column_grid(const Launch& launch, ColumnArgs<In>& args, int per_thread, int threads,
+                       int64_t chunk_rows, bool dependent) {
+  const int across = column_threads(args.columns, per_thread, cuda::kWarp);
+  args.tiles = static_cast<std::int32_t>(ceil_div(args.columns, across * per_thread));
+  args.chunk_rows = chunk_rows;
+  return launch.grid(args.tiles * ceil_div(args.rows, chunk_rows), dim3(across, threads / across),
+                     dependent);
+}
+
 template <Codes kCodes>
 Status launch_columns(const Launch& launch) {
   const Fields& f = launch.fields();
   const Outline o = outline(f);
+  const int64_t multiprocessors = launch.plan.multiprocessors;
   Scratch scratch(launch.workspace);
   const ColumnShape shape = book_columns(f, launch.plan.multiprocessors, scratch);
   auto args = launch.args<ColumnArgs<In>>();
@@ -540,26 +687,30 @@ Status launch_columns(const Launch& launch) {
   args.rows = shape.rows;
   args.columns = shape.columns;
   args.inner = std::max<int64_t>(o.inner, 1);
-  args.chunk_rows = shape.chunk_rows;
   args.chunks = shape.chunks;
   args.partials = shape.partials;
   args.parameters = shape.parameters;
   const bool vector = aligned_columns<kCodes>(launch, args.lines, args.columns);
-  const auto grid = [&](int per_thread, bool dependent) {
-    const int across = column_threads(args.columns, per_thread, kChannelThreads);
-    args.tiles = static_cast<std::int32_t>(ceil_div(args.columns, across * per_thread));
-    return launch.grid(static_cast<int64_t>(args.tiles) * args.chunks,
-                       dim3(across, kColumnThreads / across), dependent);
-  };
-  const cuda::Grid ranges = grid(vector ? kVector : 1, false);
-  PLANQ_TRY(launch.run(vector ? column_ranges<In, true> : column_ranges<In, false>, ranges, args));
+  const bool equal = args.lines.rank <= 1;
+  const cuda::Grid ranges =
+      column_grid(launch, args, vector ? kVector : 1, kColumnRangeThreads, shape.chunk_rows, false);
+  PLANQ_TRY(launch.run(!vector ? column_ranges<In, false, false>
+                       : equal ? column_ranges<In, true, true>
+                               : column_ranges<In, true, false>,
+                       ranges, args));
   const dim3 finish_threads(cuda::kWarp, kColumnThreads / cuda::kWarp);
   PLANQ_TRY(launch.run(
       column_finish<In>,
       launch.grid(ceil_div(o.segments, cuda::kWarp), finish_threads, ranges.blocks > 0), args));
+  const int per_thread = vector ? kVector : kColumns<In, kCodes, false>;
+  const bool large = args.rows * args.columns / kVector > kLargeVectors;
+  const int64_t chunks =
+      chunks_of(shape, per_thread, kColumnThreads, multiprocessors * kColumnCodeBlocks);
   const cuda::Grid codes =
-      grid(vector ? kColumns<In, kCodes, true> : kColumns<In, kCodes, false>, true);
-  return launch.run(vector ? column_channels<In, kCodes, true> : column_channels<In, kCodes, false>,
+      column_grid(launch, args, per_thread, kColumnThreads, chunk_rows_of(shape, chunks), !large);
+  return launch.run(!vector ? column_channels<In, kCodes, false, false>
+                    : equal ? column_channels<In, kCodes, true, true>
+                            : column_channels<In, kCodes, true, false>,
                     codes, args);
 }
 
@@ -595,7 +746,7 @@ Status launch_column_groups(const Launch& launch) {
                     grid, args);
 }
 
-// --- Rows of the registry -------------------------------------------------------------------------
+// --- Rows of the registry ----------------------------------------------------------------------
 
 enum class Method { Lanes, Registers, Cluster, Columns, ColumnGroups, Split, Elements };
 
@@ -605,8 +756,8 @@ struct MethodInfo {
   std::int32_t first_arch;
 };
 constexpr MethodInfo kMethods[] = {
-    {"row_lanes", 10, 80},     {"row_registers", 20, 80}, {"row_cluster", 30, 90},
-    {"columns", 40, 80},       {"column_groups", 50, 80}, {"split", 60, 80},
+    {"row_lanes", 10, 80}, {"row_registers", 20, 80}, {"row_cluster", 30, 90},
+    {"columns", 40, 80},   {"column_groups", 50, 80}, {"split", 60, 80},
     {"elements", 70, 80},
 };
 constexpr const MethodInfo& info(Method method) {
@@ -653,8 +804,7 @@ Reason rejects_size(Method method, const Outline& o, const Device& device) {
 Reason rejects_columns(const Fields& f, const Outline& o) {
   const bool last = f.scope.axis == f.shape.rank - 1;
   if (last || (o.outer != 1 && o.inner < kShortRun)) return Reason::accept();
-  return refuse_shape("a channel has runs of " + std::to_string(o.inner) +
-                      " consecutive elements");
+  return refuse_shape("a channel has runs of " + std::to_string(o.inner) + " consecutive elements");
 }
 
 Reason rejects_shape(Method method, const Fields& f, const Device& device) {
@@ -722,27 +872,33 @@ Status preload_all(void (*... kernels)(Args)) {
 }
 
 template <Method kMethod, Codes kCodes>
-Status preload_method() {
-  if constexpr (kMethod == Method::Lanes)
-    return preload_all(quantize_lanes<In, kCodes, 1, false>, quantize_lanes<In, kCodes, 2, false>,
-                       quantize_lanes<In, kCodes, 4, false>, quantize_lanes<In, kCodes, 4, true>,
-                       quantize_lines<In, kCodes>);
+Status preload_method([[maybe_unused]] const Fields& f) {
+  if constexpr (kMethod == Method::Lanes) {
+    PLANQ_TRY(preload_all(quantize_lanes<In, kCodes, 4>, quantize_lines<In, kCodes>));
+    for (const int sets : {1, 2, 4}) PLANQ_TRY(cuda::preload(tight_lane_kernel<kCodes>(f, sets)));
+    return Status::success();
+  }
   if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster) {
     PLANQ_TRY(cuda::preload(quantize_lines<In, kCodes>));
     for (const int vectors : {2, 4, 8})
-      PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block, false>(vectors),
-                            row_kernel<kCodes, Team::Block, true>(vectors),
-                            row_kernel<kCodes, Team::Warp, false>(vectors),
-                            row_kernel<kCodes, Team::Warp, true>(vectors)));
+      PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block>(vectors),
+                            row_kernel<kCodes, Team::Warp>(vectors),
+                            tight_row_kernel<kCodes>(f, vectors, kMethod == Method::Cluster)));
+    if constexpr (kCodes != Codes::Nibble && kMethod == Method::Registers)
+      for (const int vectors : {2, 4, 8})
+        PLANQ_TRY(cuda::preload(ragged_row_kernel<kCodes>(f, vectors)));
     return Status::success();
   }
   if constexpr (kMethod == Method::Columns)
-    PLANQ_TRY(preload_all(column_ranges<In, false>, column_ranges<In, true>, column_finish<In>,
-                          column_channels<In, kCodes, false>, column_channels<In, kCodes, true>));
+    PLANQ_TRY(preload_all(
+        column_ranges<In, false, false>, column_ranges<In, true, false>,
+        column_ranges<In, true, true>, column_finish<In>, column_channels<In, kCodes, false, false>,
+        column_channels<In, kCodes, true, false>, column_channels<In, kCodes, true, true>));
   if constexpr (kMethod == Method::ColumnGroups)
     return preload_all(column_groups<In, kCodes, false>, column_groups<In, kCodes, true>);
   if constexpr (kMethod == Method::Split)
-    return preload_all(split_ranges<In>, split_codes<In, kCodes>);
+    return preload_all(split_ranges<In>, split_codes<In, kCodes>, flat_ranges<In>,
+                       flat_codes<In, kCodes>);
   return preload_all(element_ranges<In>, element_codes<In, kCodes>);
 }
 
@@ -752,7 +908,7 @@ Status prepare(const Descriptor& descriptor, const Device& device, State& state)
   plan.fields = descriptor.as<Fields>();
   plan.multiprocessors = device.multiprocessors;
   plan.arch = device.arch;
-  return preload_method<kMethod, kCodes>();
+  return preload_method<kMethod, kCodes>(plan.fields);
 }
 
 template <Method kMethod, Codes kCodes>
@@ -826,17 +982,17 @@ struct Pair {
   ScopeKind scope;
 };
 constexpr Pair kPairs[] = {
-    {Method::Lanes, ScopeKind::Tensor},      {Method::Lanes, ScopeKind::Channel},
-    {Method::Lanes, ScopeKind::Token},       {Method::Lanes, ScopeKind::Group},
-    {Method::Registers, ScopeKind::Tensor},  {Method::Registers, ScopeKind::Channel},
-    {Method::Registers, ScopeKind::Token},   {Method::Registers, ScopeKind::Group},
-    {Method::Cluster, ScopeKind::Tensor},    {Method::Cluster, ScopeKind::Channel},
-    {Method::Cluster, ScopeKind::Token},     {Method::Cluster, ScopeKind::Group},
-    {Method::Columns, ScopeKind::Channel},   {Method::ColumnGroups, ScopeKind::Group},
-    {Method::Split, ScopeKind::Tensor},      {Method::Split, ScopeKind::Channel},
-    {Method::Split, ScopeKind::Token},       {Method::Split, ScopeKind::Group},
-    {Method::Elements, ScopeKind::Tensor},   {Method::Elements, ScopeKind::Channel},
-    {Method::Elements, ScopeKind::Token},    {Method::Elements, ScopeKind::Group},
+    {Method::Lanes, ScopeKind::Tensor},     {Method::Lanes, ScopeKind::Channel},
+    {Method::Lanes, ScopeKind::Token},      {Method::Lanes, ScopeKind::Group},
+    {Method::Registers, ScopeKind::Tensor}, {Method::Registers, ScopeKind::Channel},
+    {Method::Registers, ScopeKind::Token},  {Method::Registers, ScopeKind::Group},
+    {Method::Cluster, ScopeKind::Tensor},   {Method::Cluster, ScopeKind::Channel},
+    {Method::Cluster, ScopeKind::Token},    {Method::Cluster, ScopeKind::Group},
+    {Method::Columns, ScopeKind::Channel},  {Method::ColumnGroups, ScopeKind::Group},
+    {Method::Split, ScopeKind::Tensor},     {Method::Split, ScopeKind::Channel},
+    {Method::Split, ScopeKind::Token},      {Method::Split, ScopeKind::Group},
+    {Method::Elements, ScopeKind::Tensor},  {Method::Elements, ScopeKind::Channel},
+    {Method::Elements, ScopeKind::Token},   {Method::Elements, ScopeKind::Group},
 };
 constexpr DType kOutputs[] = {DType::Int8,  DType::UInt8,        DType::Int4,
                               DType::UInt4, DType::Float8E4M3FN, DType::Float8E5M2};
@@ -848,8 +1004,7 @@ constexpr std::array<Kernel, sizeof...(kIndex)> table(std::index_sequence<kIndex
               kOutputs[kIndex % kOuts]>()...};
 }
 
-constexpr auto kRows =
-    table(std::make_index_sequence<std::size(kPairs) * std::size(kOutputs)>{});
+constexpr auto kRows = table(std::make_index_sequence<std::size(kPairs) * std::size(kOutputs)>{});
 
 }  // namespace
 

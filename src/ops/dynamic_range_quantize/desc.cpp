@@ -29,8 +29,9 @@ Fault resolve(Descriptor& descriptor) {
     return {"mode", "an asymmetric range needs an integer output_dtype, got " +
                         std::string(name_of(f.output_dtype)) + "; use Mode.SYMMETRIC"};
   if (f.mode == Mode::Asymmetric && f.quotient == Quotient::Ratio)
-    return {"quotient", "RATIO divides by max|x|, which an asymmetric range does not have; use "
-                        "DIVIDE or RECIPROCAL"};
+    return {"quotient",
+            "RATIO divides by max|x|, which an asymmetric range does not have; use "
+            "DIVIDE or RECIPROCAL"};
   if (Fault fault = checks::bounds(f.output_dtype, f.mode, f.q_min, f.q_max); !fault.ok())
     return fault;
   return checks::scale_dtype(f.input_dtype, f.scale_dtype);
@@ -58,7 +59,7 @@ constexpr const std::span<const Kernel>* kTables[] = {
 }  // namespace
 
 extern const Operator kOperator;
-const Operator kOperator = {"dynamic_range_quantize", kFields, kOperands,
-                            resolve,                  specify, kTables};
+const Operator kOperator = {
+    "dynamic_range_quantize", kFields, kOperands, resolve, specify, kTables};
 
 }  // namespace planq::dynamic_range_quantize

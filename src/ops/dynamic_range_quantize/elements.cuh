@@ -1,5 +1,5 @@
-// Any descriptor over any strides, one element at a time: where segments consist of scattered lines,
-// or share bytes with their neighbours.
+// Any descriptor over any strides, one element at a time: where segments consist of scattered
+// lines, or share bytes with their neighbours.
 #pragma once
 
 #include "cuda/launch.cuh"
@@ -19,8 +19,8 @@ struct ElementArgs {
   // The last of `groups` segments along the axis has `tail` elements a line, or `tail` lines.
   std::int64_t groups, group_divisor, tail;
   bool tail_counts_lines;
-  // The tensor as rows of `row_length`; operand kScale is then an index of `parameters`, which moves
-  // within a row by `row_step` for every `row_divisor` elements.
+  // The tensor as rows of `row_length`; operand kScale is then an index of `parameters`, which
+  // moves within a row by `row_step` for every `row_divisor` elements.
   Space rows;
   std::int64_t row_count, row_length, row_step, row_divisor;
   math::SegmentParameters<Compute<In>>* parameters;
@@ -117,9 +117,8 @@ __global__ void __launch_bounds__(kSplitThreads)
       const std::int64_t column = byte * kPerByte + j;
       if (column >= args.row_length) break;
       const std::int64_t parameter = at.at[kScale] + column / args.row_divisor * args.row_step;
-      const std::uint8_t code =
-          math::code_of(math::widen(args.input[at.at[kInput] + column]), args.recipe,
-                        args.parameters[parameter]);
+      const std::uint8_t code = math::code_of(math::widen(args.input[at.at[kInput] + column]),
+                                              args.recipe, args.parameters[parameter]);
       (j == 0 ? codes[0] : codes[1]) = code;
     }
     args.output[at.at[kOutput] + byte] =

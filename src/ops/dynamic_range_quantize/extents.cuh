@@ -1,6 +1,6 @@
 // The range of elements as a pair of integers. Elements become signed keys of the same order as
-// their values (symmetric: magnitudes), so that maxima are exact in any order, and NaN > Inf > finite
-// follows from the bit patterns.
+// their values (symmetric: magnitudes), so that maxima are exact in any order, and NaN > Inf >
+// finite follows from the bit patterns.
 #pragma once
 
 #include <cstdint>
@@ -87,15 +87,15 @@ __device__ __forceinline__ bool is_special(KeyOf<In> key) {
 
 // `special` here is what the caller saw; `extent` holds finite elements or, under PROPAGATE, all.
 template <class In>
-__device__ __forceinline__ math::Range<Compute<In>> range_of(const Extent<In>& extent, bool symmetric,
-                                                             bool special) {
+__device__ __forceinline__ math::Range<Compute<In>> range_of(const Extent<In>& extent,
+                                                             bool symmetric, bool special) {
   using C = Compute<In>;
   if (symmetric) return {C{0}, extent.high < 0 ? C{0} : value_of<In>(extent.high), special};
   if (extent.low > extent.high) return {C{0}, C{0}, special};
   return {value_of<In>(extent.low), value_of<In>(extent.high), special};
 }
 
-// --- Vectors of 16 bytes --------------------------------------------------------------------------
+// --- Vectors of 16 bytes -----------------------------------------------------------------------
 
 // Element i (a compile-time constant after unrolling) of a vector, in the compute type.
 template <class In>
@@ -120,7 +120,8 @@ __device__ __forceinline__ Compute<In> element_of(const uint4& v, int i) {
     return __hiloint2double(static_cast<int>(words[2 * i + 1]), static_cast<int>(words[2 * i]));
 }
 
-// The sign of each half repeated over its 16 bits: a mode of the instruction that __byte_perm hides.
+// The sign of each half repeated over its 16 bits: a mode of the instruction that __byte_perm
+// hides.
 __device__ __forceinline__ std::uint32_t signs_of_halves(std::uint32_t word) {
   std::uint32_t signs;
   asm("prmt.b32 %0, %1, 0, 0xBB99;" : "=r"(signs) : "r"(word));
@@ -179,7 +180,7 @@ class Collector {
   Extent<In> extent_;                          // others
 };
 
-// --- Across lanes ---------------------------------------------------------------------------------
+// --- Across lanes ------------------------------------------------------------------------------
 
 template <class In>
 __device__ __forceinline__ Extent<In> lanes_extent(Extent<In> extent, int width, bool symmetric) {

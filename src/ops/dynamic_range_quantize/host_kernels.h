@@ -9,9 +9,9 @@
 namespace planq::dynamic_range_quantize::PLANQ_LEVEL {
 
 using math::Bfloat16;
+using math::bit_cast;
 using math::Half;
 using math::Ieee;
-using math::bit_cast;
 
 template <class T>
 struct KeyOf {
@@ -74,6 +74,10 @@ inline C value_of(Key<T> key) {
   return finite(bit_cast<T>(kSigns ? ordered<T, true>(key) : key));
 }
 
+// Loops run over blocks of a fixed size, which compilers turn into straight vector code.
+inline constexpr int kBlock = 64;
+inline constexpr int kSmallBlock = 16;
+
 template <class K>
 struct Keys {
   K low, high;
@@ -103,7 +107,6 @@ inline Keys<Key<T>> short_row_keys(const T* x, std::int64_t n) {
 template <class K, int kBytes>
 struct VectorOf {
   typedef K type __attribute__((vector_size(kBytes)));
-  static constexpr int kLanes = kBytes / sizeof(K);
 };
 template <class K, int kBytes>
 using Vector = typename VectorOf<K, kBytes>::type;
@@ -139,6 +142,15 @@ inline K extreme_lane(Vector<K, kBytes> v) {
   }
 }
 
+template <class T, bool kSigns, class V>
+inline void include_vector(const T* x, V& low, V& high) {
+  V bits;
+  std::memcpy(&bits, x, sizeof(bits));
+  const V keys = ordered<T, kSigns>(bits);
+  if constexpr (kSigns) low = extremes<true>(low, keys);
+  high = extremes<false>(high, keys);
+}
+
 // Rows that do not end on a whole vector measure their last vector's worth again.
 template <class T, bool kSigns, int kBytes = PLANQ_VECTOR_BYTES>
 inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
@@ -151,21 +163,15 @@ inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
   }
   const auto none = no_keys<T, kSigns>();
   V low = V{} + none.low, high = V{} + none.high;
-  const auto take = [&](std::int64_t at) __attribute__((always_inline)) {
-    V bits;
-    std::memcpy(&bits, x + at, sizeof(bits));
-    const V keys = ordered<T, kSigns>(bits);
-    if constexpr (kSigns) low = extremes<true>(low, keys);
-    high = extremes<false>(high, keys);
-  };
   std::int64_t i = 0;
   constexpr int kUnroll = 128 / kBytes;
   for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
     prefetch_block(reinterpret_cast<const char*>(x + i) + ahead, 128);
-    for (int part = 0; part < kUnroll; ++part) take(i + part * kLanes);
+    for (int part = 0; part < kUnroll; ++part)
+      include_vector<T, kSigns>(x + i + part * kLanes, low, high);
   }
-  for (; i + kLanes <= n; i += kLanes) take(i);
-  if (i < n) take(n - kLanes);
+  for (; i + kLanes <= n; i += kLanes) include_vector<T, kSigns>(x + i, low, high);
+  if (i < n) include_vector<T, kSigns>(x + n - kLanes, low, high);
   Keys<K> keys = none;
   if constexpr (kSigns) keys.low = extreme_lane<true, K, kBytes>(low);
   keys.high = extreme_lane<false, K, kBytes>(high);
@@ -192,29 +198,41 @@ void measure_rows(const T* x, Rows rows, Owner owner, std::int64_t ahead, Segmen
   if (!owner.step) put_range<T, kSigns, C>(segments, owner.first, all);
 }
 
+template <class T, bool kSigns>
+inline void include_keys(const T* __restrict x, std::int64_t count, Key<T>* __restrict low,
+                         Key<T>* __restrict high) {
+  for (std::int64_t j = 0; j < count; ++j) {
+    const Key<T> key = ordered<T, kSigns>(key_bits(x[j]));
+    if constexpr (kSigns) low[j] = key < low[j] ? key : low[j];
+    high[j] = key > high[j] ? key : high[j];
+  }
+}
+
 template <class T, bool kSigns, class C>
 void measure_columns(const T* x, Rows rows, std::int64_t ahead, Segments<C>& segments) {
   Key<T> low[kSegments], high[kSegments];
   const auto none = no_keys<T, kSigns>();
-  for (std::int64_t j = 0; j < rows.length; ++j) low[j] = none.low, high[j] = none.high;
+  const std::int64_t n = rows.length;
+  for (std::int64_t j = 0; j < n; ++j) low[j] = none.low, high[j] = none.high;
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const T* row = x + i * rows.stride;
-    prefetch_block(reinterpret_cast<const char*>(row) + ahead, rows.length * sizeof(T));
-    for (std::int64_t j = 0; j < rows.length; ++j) {
-      const Key<T> key = ordered<T, kSigns>(key_bits(row[j]));
-      if constexpr (kSigns) low[j] = key < low[j] ? key : low[j];
-      high[j] = key > high[j] ? key : high[j];
-    }
+    prefetch_block(reinterpret_cast<const char*>(row) + ahead, n * sizeof(T));
+    std::int64_t j = 0;
+    for (; j + kBlock <= n; j += kBlock)
+      include_keys<T, kSigns>(row + j, kBlock, low + j, high + j);
+    for (; j + kSmallBlock <= n; j += kSmallBlock)
+      include_keys<T, kSigns>(row + j, kSmallBlock, low + j, high + j);
+    include_keys<T, kSigns>(row + j, n - j, low + j, high + j);
   }
-  for (std::int64_t j = 0; j < rows.length; ++j)
-    put_range<T, kSigns, C>(segments, j, {low[j], high[j]});
+  for (std::int64_t j = 0; j < n; ++j) put_range<T, kSigns, C>(segments, j, {low[j], high[j]});
 }
 
 // fl(x / scale) or fl(x * inverse). With FMA and inverse = fl(1 / scale), one correction makes the
-// product the correctly rounded quotient: it holds for every pair of significands whose quotient is
-// near a midpoint (tests/host sweeps them all), hence for every pair, as long as nothing underflows
-// or overflows. Path::Vector is given to scales for which that can happen only where the quotient
-// is below 2^-38, which rounds to a zero of the right sign all the same.
+// product the correctly rounded quotient. Before its last rounding it is within 2^-21 units in the
+// last place of x / scale, so it could only go wrong where x / scale comes that close to a midpoint
+// of two floats; those pairs of significands have all been tried, and none does. That holds while
+// nothing overflows or underflows, and is_exact() admits only scales for which nothing does unless
+// the quotient is below 2^-38: that becomes a zero of the right sign all the same.
 template <bool kDivide, class C>
 inline C quotient(C x, C scale, C inverse) {
   if constexpr (!kDivide) {
@@ -274,11 +292,6 @@ inline std::uint8_t add(std::uint8_t code, std::uint8_t zero_code) {
   return static_cast<std::uint8_t>(code + zero_code);
 }
 
-// Blocks keep the loops free of remainders; a row that does not end on a whole block redoes the
-// last one at its end, with the same codes.
-inline constexpr int kBlock = 64;
-inline constexpr int kSmallBlock = 16;
-
 // Stores a block past the caches; `to` is aligned to it.
 inline void stream_block(std::uint8_t* to, const std::uint8_t* block) {
 #if PLANQ_SIMD_X86
@@ -296,6 +309,14 @@ inline void stream_block(std::uint8_t* to, const std::uint8_t* block) {
 #else
   std::memcpy(to, block, kBlock);
 #endif
+}
+
+inline void store_block(std::uint8_t* to, const std::uint8_t* block, bool stream) {
+  if (stream) {
+    stream_block(to, block);
+  } else {
+    std::memcpy(to, block, kBlock);
+  }
 }
 
 template <class C>
@@ -339,6 +360,7 @@ inline void quantize_small_block(const T* __restrict x, std::uint8_t* __restrict
   narrow_small_block(wide, codes);
 }
 
+// A row that does not end on a whole block redoes the last one at its end, with the same codes.
 template <class T, class Code, bool kDivide, class C>
 void quantize_row(const T* __restrict x, std::int64_t n, std::uint8_t* __restrict codes,
                   Memory memory, const Constants<C>& constants) {
@@ -360,8 +382,7 @@ void quantize_row(const T* __restrict x, std::int64_t n, std::uint8_t* __restric
     prefetch_block(reinterpret_cast<const char*>(x + i) + memory.ahead, kBlock * sizeof(T));
     alignas(kBlock) std::uint8_t block[kBlock];
     quantize_block<T, Code, kDivide>(x + i, block, k);
-    stream ? stream_block(codes + i, block)
-           : static_cast<void>(std::memcpy(codes + i, block, kBlock));
+    store_block(codes + i, block, stream);
   }
   for (; i + kSmallBlock <= n; i += kSmallBlock)
     quantize_small_block<T, Code, kDivide>(x + i, codes + i, k);
@@ -369,15 +390,52 @@ void quantize_row(const T* __restrict x, std::int64_t n, std::uint8_t* __restric
     quantize_small_block<T, Code, kDivide>(x + n - kSmallBlock, codes + n - kSmallBlock, k);
 }
 
+// Constants of consecutive columns.
+template <class C>
+struct ColumnConstants {
+  const C *scale, *inverse, *low, *high;
+  const std::int32_t* zero_point;
+  const std::uint8_t* zero_code;
+};
+
+template <class C>
+inline ColumnConstants<C> constants_at(const Segments<C>& s, std::int64_t j) {
+  return {s.scale + j, s.inverse + j, s.low + j, s.high + j, s.zero_point + j, s.zero_code + j};
+}
+
 template <class T, class Code, bool kDivide, class C>
 inline void quantize_column_block(const T* __restrict x, std::uint8_t* __restrict codes,
-                                  std::int64_t first, std::int64_t last,
-                                  const Segments<C>& segments) {
-  for (std::int64_t j = first; j < last; ++j)
-    codes[j - first] = add(static_cast<std::uint8_t>(code<Code, kDivide>(
-                               finite(x[j]), segments.scale[j], segments.inverse[j],
-                               segments.low[j], segments.high[j])),
-                           segments.zero_code[j]);
+                                  std::int64_t count, const ColumnConstants<C>& k) {
+  for (std::int64_t j = 0; j < count; ++j)
+    codes[j] = add(static_cast<std::uint8_t>(code<Code, kDivide>(
+                       finite(x[j]), k.scale[j], k.inverse[j], k.low[j], k.high[j])),
+                   k.zero_code[j]);
+}
+
+template <class T, class Code, bool kDivide, class C>
+inline void quantize_small_column_block(const T* __restrict x, std::uint8_t* __restrict codes,
+                                        const ColumnConstants<C>& k) {
+  typename Ieee<C>::Bits wide[kSmallBlock];
+  for (int j = 0; j < kSmallBlock; ++j)
+    wide[j] = code<Code, kDivide>(finite(x[j]), k.scale[j], k.inverse[j], k.low[j], k.high[j]) +
+              static_cast<typename Ieee<C>::Bits>(k.zero_point[j]);
+  __asm__ __volatile__("" : "+m"(wide));
+  narrow_small_block(wide, codes);
+}
+
+template <class T, class Code, bool kDivide, class C>
+inline void quantize_column_row(const T* __restrict x, std::int64_t n,
+                                std::uint8_t* __restrict codes, bool stream,
+                                const Segments<C>& segments) {
+  std::int64_t j = 0;
+  for (; j + kBlock <= n; j += kBlock) {
+    alignas(kBlock) std::uint8_t block[kBlock];
+    quantize_column_block<T, Code, kDivide>(x + j, block, kBlock, constants_at(segments, j));
+    store_block(codes + j, block, stream);
+  }
+  for (; j + kSmallBlock <= n; j += kSmallBlock)
+    quantize_small_column_block<T, Code, kDivide>(x + j, codes + j, constants_at(segments, j));
+  quantize_column_block<T, Code, kDivide>(x + j, codes + j, n - j, constants_at(segments, j));
 }
 
 template <class T, class Code, bool kDivide, class C>
@@ -387,14 +445,8 @@ void quantize_columns(const T* x, Rows rows, std::uint8_t* codes, std::int64_t c
     const T* row = x + i * rows.stride;
     std::uint8_t* out = codes + i * code_stride;
     prefetch_block(reinterpret_cast<const char*>(row) + memory.ahead, rows.length * sizeof(T));
-    std::int64_t j = 0;
-    if (memory.stream && reinterpret_cast<std::uintptr_t>(out) % kBlock == 0)
-      for (; j + kBlock <= rows.length; j += kBlock) {
-        alignas(kBlock) std::uint8_t block[kBlock];
-        quantize_column_block<T, Code, kDivide>(row, block, j, j + kBlock, segments);
-        stream_block(out + j, block);
-      }
-    quantize_column_block<T, Code, kDivide>(row, out + j, j, rows.length, segments);
+    const bool stream = memory.stream && reinterpret_cast<std::uintptr_t>(out) % kBlock == 0;
+    quantize_column_row<T, Code, kDivide>(row, rows.length, out, stream, segments);
   }
 }
 
@@ -452,7 +504,7 @@ bool settle_symmetric(const math::AffineRecipe<C>& recipe, std::int64_t count,
   const C q_min = recipe.q_min, q_max = recipe.q_max;
   for (std::int64_t i = 0; i < count; ++i) {
     const C peak = segments.high[i];
-    const C wanted = math::stored_scale(math::at_least_normal(peak / q_max), kOwn);
+    const C wanted = math::stored_scale(math::symmetric_step(peak, q_max), kOwn);
     const C scale = peak == C{0} ? C{1} : wanted;
     segments.scale[i] = scale;
     segments.inverse[i] = C{1} / scale;

@@ -15,8 +15,8 @@ namespace planq::dynamic_range_quantize {
 struct Layout {
   Offsets origin{};
   Space points;
-  Space members;            // rows, each of `length` elements
-  std::int64_t length = 1;  // contiguous elements that share a point; 1 if columns > 0
+  Space members;             // rows, each of `length` elements
+  std::int64_t length = 1;   // contiguous elements that share a point; 1 if columns > 0
   std::int64_t columns = 0;  // > 0: as many points as that lie beside each other in every row
 
   std::int64_t elements() const {

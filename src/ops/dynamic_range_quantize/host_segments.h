@@ -1,4 +1,4 @@
-// What the loops of host_kernels.h and their drivers in host.cpp hand to each other.
+// What the loops of host_kernels.h and their drivers in host_launch.h hand to each other.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ struct Owner {
   int step = 0;
 };
 
-// What a loop does to the caches: the input that will be wanted next lies `ahead` bytes further, and
-// `stream` writes codes past them (host::stream_fence() follows).
+// What a loop does to the caches: the input that will be wanted next lies `ahead` bytes further,
+// and `stream` writes codes past them (host::stream_fence() follows).
 struct Memory {
   std::int64_t ahead = 0;
   bool stream = false;
@@ -79,8 +79,8 @@ struct QuantizeKernels {
                   Memory memory, bool divide, const Segments<C>& segments);
 };
 
-// math::segment_parameters for symmetric segments without special elements, whose scale is stored in
-// its own type, and which no RATIO quantizes. True if all of them have path Vector.
+// math::segment_parameters for symmetric segments without special elements, whose scale is stored
+// in its own type, and which no RATIO quantizes. True if all of them have path Vector.
 template <class C>
 using SettleKernel = bool (*)(const math::AffineRecipe<C>& recipe, std::int64_t count,
                               Segments<C>& segments);

@@ -1,10 +1,10 @@
 // Segments that stay in registers: read once, reduced, quantized and written.
 //
 // quantize_lanes: one vector of a segment per lane, so a segment has 1 to 32 lanes; each warp works
-// on kSets runs of segments at a time. quantize_rows: a segment has a team, which is a warp or else a
-// block or a cluster of blocks, and every thread kVectors vectors of it.
+// on kSets runs of segments at a time. quantize_rows: a segment has a team, which is a warp or else
+// a block or a cluster of blocks, and every thread kVectors vectors of it.
 //
-// The kEdges bodies take any alignment; the others need vectors that begin and end the segments.
+// These bodies take any alignment, strides and length; tight.cuh has those for regular segments.
 #pragma once
 
 #include "cuda/launch.cuh"
@@ -27,8 +27,8 @@ struct RowArgs {
 };
 
 template <class In, int kCount>
-__device__ __forceinline__ Extent<In> extent_of(const uint4 (&v)[kCount], const bool (&active)[kCount],
-                                                bool symmetric) {
+__device__ __forceinline__ Extent<In> extent_of(const uint4 (&v)[kCount],
+                                                const bool (&active)[kCount], bool symmetric) {
   Collector<In> collector;
   if (symmetric) {
 #pragma unroll
@@ -42,7 +42,7 @@ __device__ __forceinline__ Extent<In> extent_of(const uint4 (&v)[kCount], const 
   return collector.extent();
 }
 
-// --- Lanes ----------------------------------------------------------------------------------------
+// --- Lanes -------------------------------------------------------------------------------------
 
 // Where a lane stands: its set of lanes works on segments first, first + step, ...
 struct LanePlace {
@@ -87,12 +87,11 @@ __device__ __forceinline__ math::SegmentParameters<C> from_lane(
   math::SegmentParameters<C> result{};
   result.scale = __shfl_sync(cuda::kAllLanes, mine.scale, owner, width);
   result.inverse = __shfl_sync(cuda::kAllLanes, mine.inverse, owner, width);
-  if (!symmetric)
-    result.zero_point = __shfl_sync(cuda::kAllLanes, mine.zero_point, owner, width);
+  if (!symmetric) result.zero_point = __shfl_sync(cuda::kAllLanes, mine.zero_point, owner, width);
   return result;
 }
 
-template <class In, Codes kCodes, int kSets, bool kEdges>
+template <class In, Codes kCodes, int kSets>
 __global__ void __launch_bounds__(kLaneThreads)
     quantize_lanes(const __grid_constant__ LaneArgs<In> lane_args) {
   using C = Compute<In>;
@@ -111,20 +110,16 @@ __global__ void __launch_bounds__(kLaneThreads)
     const Segment<In> segment(args, index);
     v[k] = make_uint4(0, 0, 0, 0);
     edge[k] = false;
-    if constexpr (kEdges) {
-      const Run<In, kCodes, kEdges> run(segment.input, segment.output, segment.length);
-      active[k] = exists && place.rank < run.vectors;
-      edge[k] = exists && run.has_edge(place.rank);
-      regular = regular && (run.whole || !exists);
-      if (active[k]) v[k] = cuda::load_once(run.input + place.rank * kPerVector<In>);
-      if (edge[k]) edges[k] = *run.edge_input(place.rank);
-    } else {
-      active[k] = exists && place.rank * kPerVector<In> < segment.length;
-      if (active[k]) v[k] = cuda::load_once(segment.input + place.rank * kPerVector<In>);
-    }
+    const Run<In, kCodes> run(segment.input, segment.output, segment.length);
+    active[k] = exists && place.rank < run.vectors;
+    edge[k] = exists && run.has_edge(place.rank);
+    regular = regular && (run.whole || !exists);
+    if (active[k]) v[k] = cuda::load_once(run.input + place.rank * kPerVector<In>);
+    if (edge[k]) edges[k] = *run.edge_input(place.rank);
   }
 
-  // Lane k of a set goes on with the set's segment k, so that parameters are worked out side by side.
+  // Lane k of a set goes on with the set's segment k, so that parameters are worked out side by
+  // side.
   const int own = place.rank & (kSets - 1);
   Extent<In> mine;
 #pragma unroll
@@ -132,7 +127,7 @@ __global__ void __launch_bounds__(kLaneThreads)
     Collector<In> collector;
     if (active[k]) symmetric ? collector.add_magnitudes(v[k]) : collector.add_ordered(v[k]);
     Extent<In> extent = collector.extent();
-    if (kEdges && edge[k]) extent.add(key_of(edges[k], symmetric));
+    if (edge[k]) extent.add(key_of(edges[k], symmetric));
     extent = lanes_extent(extent, place.width, symmetric);
     if (own == k) mine = extent;
   }
@@ -144,8 +139,7 @@ __global__ void __launch_bounds__(kLaneThreads)
   const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
   const std::uint32_t own_index = place.first + own * place.step;
   const bool owns = own_index < args.count;
-  if (owns && place.rank < kSets)
-    store_parameters(args, Segment<In>(args, own_index), parameters);
+  if (owns && place.rank < kSets) store_parameters(args, Segment<In>(args, own_index), parameters);
   const bool fast = regular && (!owns || is_fast(args.recipe, parameters, range));
 
   if (!__all_sync(cuda::kAllLanes, fast)) {
@@ -168,24 +162,19 @@ __global__ void __launch_bounds__(kLaneThreads)
       const auto theirs = from_lane(parameters, k, place.width, symmetric);
       const Segment<In> segment(args, place.first + k * place.step);
       const auto word = encode<In, kCodes, divide.value>(v[k], theirs, args.recipe, args.order);
-      if constexpr (kEdges) {
-        const Run<In, kCodes, kEdges> run(segment.input, segment.output, segment.length);
-        const bool exists = place.first + k * place.step < args.count;
-        const auto last = exists ? static_cast<int>(run.vectors) - 1 : -1;
-        cuda::store_shifted<kBytes>(run.output + place.rank * kBytes, word, run.shift, place.rank,
-                                    last, place.width);
-        std::uint8_t code = 0;
-        if (edge[k]) code = math::code_of(math::widen(edges[k]), args.recipe, theirs);
-        run.store_edge(place.rank, edge[k], code, args.order);
-      } else {
-        if (active[k])
-          cuda::store_word<kBytes>(segment.output + place.rank * kBytes, word);
-      }
+      const Run<In, kCodes> run(segment.input, segment.output, segment.length);
+      const bool exists = place.first + k * place.step < args.count;
+      const auto last = exists ? static_cast<int>(run.vectors) - 1 : -1;
+      cuda::store_shifted<kBytes>(run.output + place.rank * kBytes, word, run.shift, place.rank,
+                                  last, place.width);
+      std::uint8_t code = 0;
+      if (edge[k]) code = math::code_of(math::widen(edges[k]), args.recipe, theirs);
+      run.store_edge(place.rank, edge[k], code, args.order);
     }
   });
 }
 
-// --- A warp, a block or a cluster -----------------------------------------------------------------
+// --- A warp, a block or a cluster --------------------------------------------------------------
 
 enum class Team { Warp, Block };
 
@@ -223,7 +212,7 @@ __device__ __forceinline__ Extent<In> team_extent(int round, Extent<In> extent, 
   if (cluster == 1) {
     if (lane == 0) {
       exchange.high[round][warp] = extent.high;
-      exchange.low[round][warp] = extent.low;
+      if (!symmetric) exchange.low[round][warp] = extent.low;
     }
     __syncthreads();
   } else {
@@ -246,7 +235,7 @@ __device__ __forceinline__ Extent<In> team_extent(int round, Extent<In> extent, 
   return warp_extent(all, symmetric);
 }
 
-template <class In, Codes kCodes, Team kTeam, int kVectors, bool kEdges>
+template <class In, Codes kCodes, Team kTeam, int kVectors>
 __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThreads, 2)
     quantize_rows(const __grid_constant__ RowArgs<In> row_args) {
   using C = Compute<In>;
@@ -270,7 +259,7 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
   Extent<In> extent;
   {
     const Segment<In> segment(args, index);
-    const Run<In, kCodes, kEdges> run(segment.input, segment.output, segment.length);
+    const Run<In, kCodes> run(segment.input, segment.output, segment.length);
     const unsigned vectors = static_cast<unsigned>(run.vectors);
     bool active[kVectors];
 #pragma unroll
@@ -280,7 +269,7 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
       v[k] = make_uint4(0, 0, 0, 0);
       if (active[k]) v[k] = cuda::load_once(run.input + i * kPerVector<In>);
     }
-    edge = kEdges && run.has_edge(rank);
+    edge = run.has_edge(rank);
     if (edge) edge_value = *run.edge_input(rank);
     extent = extent_of<In>(v, active, symmetric);
     if (edge) extent.add(key_of(edge_value, symmetric));
@@ -296,7 +285,7 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
   const math::Range<C> range = range_of(extent, symmetric, special);
   const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
   const Segment<In> segment(args, again(index));
-  const Run<In, kCodes, kEdges> run(segment.input, segment.output, segment.length);
+  const Run<In, kCodes> run(segment.input, segment.output, segment.length);
   if (rank == 0) store_parameters(args, segment, parameters);
   if (!run.whole || !is_fast(args.recipe, parameters, range)) {
     walk_codes<In, kCodes>(segment.input, segment.output, segment.length, args.recipe, parameters,
@@ -313,14 +302,15 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
       const unsigned i = place + k * team;
       const auto word = encode<In, kCodes, divide.value>(v[k], parameters, args.recipe, args.order);
       std::uint8_t* to = run.output + i * kBytes;
-      if (kEdges && run.shift != 0)
+      if (run.shift != 0)
         cuda::store_shifted<kBytes>(to, word, run.shift, lane,
-                                    min(static_cast<int>(vectors - 1 - (i - lane)), 31), cuda::kWarp);
+                                    min(static_cast<int>(vectors - 1 - (i - lane)), 31),
+                                    cuda::kWarp);
       else if (i < vectors)
         cuda::store_word<kBytes>(to, word);
     }
   });
-  if (kEdges && rank < cuda::kWarp) {
+  if (rank < cuda::kWarp) {
     std::uint8_t code = 0;
     if (edge) code = math::code_of(math::widen(edge_value), args.recipe, parameters);
     run.store_edge(rank, edge, code, args.order);

@@ -96,30 +96,21 @@ __device__ __forceinline__ void walk_codes(const In* input, std::uint8_t* output
     output[i] = byte_of_codes<In, kCodes>(input, i * kPerByte, length, recipe, parameters, order);
 }
 
-// --- Runs of consecutive elements -----------------------------------------------------------------
+// --- Runs of consecutive elements --------------------------------------------------------------
 
 // A run cut at the 16-byte boundaries of its input: `head` single elements, whole vectors, `tail`
 // single elements. Only bytes of the run are ever touched.
-// Without edges the run is known to consist of aligned vectors.
-template <class In, Codes kCodes, bool kEdges>
+template <class In, Codes kCodes>
 struct Run {
   const In* input;       // where the vectors begin
   std::uint8_t* output;  // where their codes begin
   std::int64_t vectors;
   int head, tail;
-  int shift;    // bytes by which `output` is past the alignment of a word
-  bool whole;   // the vectors begin on a byte of the output
+  int shift;   // bytes by which `output` is past the alignment of a word
+  bool whole;  // the vectors begin on a byte of the output
 
   __device__ __forceinline__ Run(const In* from, std::uint8_t* to, std::int64_t length) {
     constexpr unsigned kCount = kPerVector<In>;
-    if constexpr (!kEdges) {
-      input = from;
-      output = to;
-      vectors = static_cast<std::int64_t>(static_cast<std::uint64_t>(length) / kCount);
-      head = tail = shift = 0;
-      whole = true;
-      return;
-    }
     const unsigned past = cuda::misalignment<cuda::kVectorBytes>(from) / sizeof(In);
     const unsigned before = (kCount - past) % kCount;
     head = static_cast<int>(before < length ? before : length);
@@ -136,14 +127,14 @@ struct Run {
     return rank < kPerVector<In> ? rank < head : rank - kPerVector<In> < tail;
   }
   __device__ __forceinline__ const In* edge_input(int rank) const {
-    return rank < kPerVector<In>
-               ? input - head + rank
-               : input + vectors * kPerVector<In> + (rank - kPerVector<In>);
+    return rank < kPerVector<In> ? input - head + rank
+                                 : input + vectors * kPerVector<In> + (rank - kPerVector<In>);
   }
   // All lanes of the warp call this; `code` is 0 where there is no edge.
   __device__ __forceinline__ void store_edge(int rank, bool edge, std::uint8_t code,
                                              NibbleOrder order) const {
-    std::uint8_t* first = rank < kPerVector<In> ? output : output + vectors * kWordBytes<In, kCodes>;
+    std::uint8_t* first =
+        rank < kPerVector<In> ? output : output + vectors * kWordBytes<In, kCodes>;
     int at = rank < kPerVector<In> ? rank - head : rank - kPerVector<In>;
     if constexpr (kCodes == Codes::Nibble) {
       const auto next = static_cast<std::uint8_t>(

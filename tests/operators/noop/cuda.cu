@@ -22,7 +22,8 @@ Status load(const Descriptor&, const Device&, State&) {
 // The launch that benchmarks/overhead.py compares with a bare one: operands in, nothing done.
 Status launch(const State&, const Operands& operands, Workspace, const Stream& stream) {
   void* arguments[] = {const_cast<void**>(&operands[0].data), const_cast<void**>(&operands[1].data),
-                       const_cast<void**>(&operands[2].data), const_cast<void**>(&operands[3].data)};
+                       const_cast<void**>(&operands[2].data),
+                       const_cast<void**>(&operands[3].data)};
   const cudaError_t error =
       cudaLaunchKernel(reinterpret_cast<const void*>(noop_kernel), dim3(1), dim3(32), arguments, 0,
                        static_cast<cudaStream_t>(stream.handle));

@@ -1,0 +1,71 @@
+"""Every body of every kernel once, with nothing around its operands: for compute-sanitizer.
+
+Operands end where their allocations end and the workspace is as it was allocated, so that the tool
+sees what guards and poison would hide. The bits are compared as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from adapters.dynamic_range_quantize import descriptor
+from reference.bodies import ONE_A_CLASS, BodyCase, body_cases
+from reference.cases import Case, sampled_cases
+from support import rows
+from support.gpu import Cuda
+from support.memory import Layout
+from support.operators import expected, inputs_of
+from support.runner import Bench
+
+pytestmark = pytest.mark.sanitize
+GPU = Cuda(0)
+SMALL = 3000  # elements, for kernels whose time under the tool grows with them
+CLASSES = {output_dtype for output_dtype, _ in ONE_A_CLASS}
+SHIFTED = dict.fromkeys(("input", "output", "scale", "zero_point"), Layout(offset=1))
+APART = dict.fromkeys(("input", "output"), Layout(pitch=16))
+
+
+def by_row() -> dict[str, list[Case]]:
+    """The cases for each row that one output of each class of codes has."""
+    found: dict[str, list[Case]] = defaultdict(list)
+    for item in body_cases():
+        if item.case.problem.output_dtype in CLASSES:
+            found[item.sku].append(item.case)
+    for case in sampled_cases():
+        if case.problem.output_dtype in CLASSES and case.size <= SMALL:
+            for method in ("split", "elements"):
+                sku = BodyCase(method, case).sku
+                if len(found[sku]) < 4:
+                    found[sku].append(case)
+    return found
+
+
+ROWS = by_row()
+
+
+def check(sku: str, case: Case, layouts: dict[str, Layout] | None) -> None:
+    """One run and a comparison."""
+    bench = Bench(GPU, descriptor(case.problem), pref=rows.pinned(sku), layouts=layouts, tight=True)
+    bench.load(inputs_of(case))
+    bench.run()
+    bench.check(inputs_of(case), expected(case), f"{sku} on {case.id}")
+
+
+def by_types(sku: str) -> Any:
+    """A parameter that goes to the worker which has the other rows of its dtypes."""
+    return pytest.param(sku, marks=pytest.mark.xdist_group(sku.rpartition("/")[2]))
+
+
+@pytest.mark.parametrize("sku", [by_types(sku) for sku in sorted(ROWS)])
+def test_every_body_of_a_row(sku: str) -> None:
+    """On aligned operands; then on shifted ones, and on rows that lie apart."""
+    for case in ROWS[sku]:
+        if rows.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
+            check(sku, case, None)
+    for case in rows.spread(ROWS[sku], 1):
+        if rows.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
+            check(sku, case, SHIFTED)
+            check(sku, case, APART)

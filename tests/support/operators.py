@@ -1,0 +1,106 @@
+"""What the tests generated from the registry know of operators.
+
+An operator joins them by one module in `tests/adapters`, named as the operator and with a `TESTS`:
+its cases, and how one of their problems becomes a descriptor. Everything else follows from the
+registry and from the descriptor's own operands.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Hashable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import planq
+from reference.formats import Array
+
+# The tests' own operator computes nothing; tests/api watches its rows instead.
+PRIVATE = frozenset({"noop"})
+
+
+class Part(Protocol):
+    """A part of a problem that shares no result with the rest."""
+
+    @property
+    def problem(self) -> Hashable:
+        """The part alone, as a problem."""
+
+    def inputs(self, whole: dict[str, Array]) -> dict[str, Array]:
+        """Its inputs out of the whole's."""
+
+    def outputs(self, whole: dict[str, Array]) -> dict[str, Array]:
+        """Its outputs out of the whole's, stored as if they were made alone."""
+
+
+class Case(Protocol):
+    """A problem with its input."""
+
+    def __hash__(self) -> int:
+        """Cases are keys of caches."""
+
+    @property
+    def problem(self) -> Hashable:
+        """In the reference's plain values."""
+
+    @property
+    def id(self) -> str:
+        """A stable name of the problem and the input."""
+
+    @property
+    def size(self) -> int:
+        """How many elements are worked on."""
+
+    def reseeded(self, seed: int) -> Case:
+        """The same problem on other values."""
+
+    def inputs(self) -> dict[str, Array]:
+        """Input operands by name."""
+
+    def expected(self) -> dict[str, Array]:
+        """The reference's outputs by operand name, as stored."""
+
+    def parts(self) -> Iterator[Part]:
+        """What batch invariance is about; nothing where a result depends on every element."""
+
+
+class OperatorTests(Protocol):
+    """One operator, as the tests see it."""
+
+    def cases(self) -> tuple[Case, ...]:
+        """Problems with elements."""
+
+    def empty_cases(self) -> tuple[Case, ...]:
+        """Problems without elements."""
+
+    def descriptor(self, problem: Hashable) -> planq.Descriptor:
+        """The library's descriptor of a problem."""
+
+    def math(self, problem: Hashable) -> planq.MathPrecision:
+        """What the contract has a problem computed in."""
+
+    def variety(self, problem: Hashable) -> str:
+        """Which of the ways that a kernel must be shown to work in; a word."""
+
+
+def _adapters() -> dict[str, OperatorTests]:
+    folder = Path(__file__).parent.parent / "adapters"
+    names = [module.name for module in pkgutil.iter_modules([str(folder)])]
+    return {name: importlib.import_module(f"adapters.{name}").TESTS for name in names}
+
+
+OPERATORS = _adapters()
+
+
+@cache
+def expected(case: Case) -> dict[str, Array]:
+    """The reference's outputs, kept for the other rows that run the same case."""
+    return case.expected()
+
+
+@cache
+def inputs_of(case: Case) -> dict[str, Array]:
+    """The case's inputs, kept likewise."""
+    return case.inputs()
