@@ -80,11 +80,4 @@ Selection select(const Descriptor& descriptor, const Preference& preference, con
   return selection;
 }
 
-const Kernel* find_kernel(const Operator& op, std::string_view sku) {
-  for (const auto* table : op.tables)
-    for (const Kernel& kernel : *table)
-      if (kernel.sku == sku) return &kernel;
-  return nullptr;
-}
-
 }  // namespace planq

@@ -34,7 +34,4 @@ struct Selection {
 
 Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device);
 
-// The row with this SKU, or null.
-const Kernel* find_kernel(const Operator& op, std::string_view sku);
-
 }  // namespace planq

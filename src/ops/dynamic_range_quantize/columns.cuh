@@ -410,7 +410,7 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
       for (int j = 0; j < kRowsAhead; ++j) {
         const auto word = encode_row<In, kCodes, kVector, divide.value, symmetric.value>(
             ahead[j], by, present, recipe, order);
-        if (walk.has(j)) store_streamed<sizeof(word)>(output + walk.output(j), word);
+        if (walk.has(j)) cuda::store_word<sizeof(word)>(output + walk.output(j), word);
       }
       walk.advance();
       load();

@@ -25,17 +25,6 @@ inline constexpr int kFlatCodeBlocks = sizeof(In) == 8 ? 3 : 4;
 inline constexpr std::int64_t kLargeVectors = std::int64_t{1} << 22;
 inline constexpr int kLargeCodeBlocks = 2;
 
-// Written once, and first to leave the caches: what a second pass reads stays there longer.
-template <int kBytes>
-__device__ __forceinline__ void store_streamed(std::uint8_t* address, cuda::Word<kBytes> word) {
-  if constexpr (kBytes == 8)
-    __stcs(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(word));
-  else if constexpr (kBytes == 4)
-    __stcs(reinterpret_cast<unsigned*>(address), word);
-  else
-    cuda::store_word<kBytes>(address, word);
-}
-
 // Range of a part of a segment: of all its elements, or of the finite ones under SATURATE.
 template <class In>
 struct Partial {
@@ -406,7 +395,7 @@ __global__ void __launch_bounds__(kSplitThreads, kFlatCodeBlocks<In>)
         const auto word =
             encode<In, kCodes, divide.value>(v[k], parameters.segment, args.recipe, args.order);
         if (at <= last)
-          store_streamed<kBytes>(output + static_cast<std::int64_t>(last - at) * kBytes, word);
+          cuda::store_word<kBytes>(output + static_cast<std::int64_t>(last - at) * kBytes, word);
         v[k] = next[k];
       }
     }
