@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace planq::cuda {
@@ -27,6 +28,20 @@ __device__ __forceinline__ uint4 load_once(const void* address) {
   return v;
 }
 
+// One element of 2, 4 or 8 bytes, read once.
+template <class T>
+__device__ __forceinline__ T load_single(const T* address) {
+  T value;
+  if constexpr (sizeof(T) == 8) {
+    const auto bits = __ldcs(reinterpret_cast<const unsigned long long*>(address));
+    memcpy(&value, &bits, sizeof value);
+  } else {
+    const auto bits = __ldcs(reinterpret_cast<const Word<sizeof(T)>*>(address));
+    memcpy(&value, &bits, sizeof value);
+  }
+  return value;
+}
+
 // Read again later by a second pass.
 __device__ __forceinline__ uint4 load_kept(const void* address) {
   uint4 v;
@@ -36,13 +51,21 @@ __device__ __forceinline__ uint4 load_kept(const void* address) {
   return v;
 }
 
-// Codes stream out: they must not push out of the cache what is still to be read.
+// Codes and parameters stream out. All traffic of a kernel carries this mark or none does: what is
+// marked leaves the cache before anything that is not, so a few unmarked lines fill it in the course
+// of many launches, and the marked ones are then written one by one instead of in runs.
 template <class T>
 __device__ __forceinline__ void store_once(T* address, T word) {
-  if constexpr (sizeof(T) == 8)
+  if constexpr (std::is_same_v<T, std::uint64_t>)
     __stcs(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(word));
   else
     __stcs(address, word);
+}
+template <class T>
+__device__ __forceinline__ void store_single(T* address, T value) {
+  Word<sizeof(T)> bits;
+  memcpy(&bits, &value, sizeof bits);
+  store_once(reinterpret_cast<Word<sizeof(T)>*>(address), bits);
 }
 template <int kBytes>
 __device__ __forceinline__ void store_word(std::uint8_t* address, Word<kBytes> word) {
@@ -75,7 +98,8 @@ __device__ __forceinline__ void store_shifted(std::uint8_t* address, Word<kBytes
     store_word<kBytes>(address - shift, static_cast<Word<kBytes>>(wide << 8 * shift |
                                                                   before >> 8 * (kBytes - shift)));
   if (lane < kBytes && last >= 0)
-    address[(owner - lane) * kBytes + lane] = static_cast<std::uint8_t>(split >> 8 * lane);
+    store_once(address + (owner - lane) * kBytes + lane,
+               static_cast<std::uint8_t>(split >> 8 * lane));
 }
 
 }  // namespace planq::cuda

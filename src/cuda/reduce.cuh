@@ -36,11 +36,6 @@ __device__ __forceinline__ void cluster_arrive_unordered() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
-__device__ __forceinline__ void cluster_arrive() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
-}
 __device__ __forceinline__ void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -68,19 +63,65 @@ __device__ __forceinline__ int cluster_size() {
 #endif
   return size;
 }
-// Writes to the variable of another block of the cluster that is `local` in this one.
-template <class T>
-__device__ __forceinline__ void store_remote(T* local, int rank, T value) {
-#if __CUDA_ARCH__ >= 900
-  std::uint32_t address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(address)
-      : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(local))), "r"(rank));
-  if constexpr (sizeof(T) == 8)
-    asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(address), "l"(value) : "memory");
-  else
-    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
-#endif
+__device__ __forceinline__ std::uint32_t shared_address(const void* local) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(local));
 }
+
+// Bytes that other blocks of the cluster send to this one. One thread says how many will come,
+// before the cluster's first barrier; a barrier serves once. A barrier of the whole cluster would
+// do as well, but its release waits for every store of the block to global memory.
+class Mailbox {
+ public:
+  __device__ __forceinline__ void expect(std::uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    const std::uint32_t at = shared_address(&barrier_);
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+                 : "memory");
+#endif
+  }
+  // Sends `value` to the variable of block `rank` that is `local` in this one.
+  template <class T>
+  __device__ __forceinline__ void send(T* local, int rank, T value) {
+#if __CUDA_ARCH__ >= 900
+    std::uint32_t address, barrier;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(address)
+        : "r"(shared_address(local)), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(barrier)
+        : "r"(shared_address(&barrier_)), "r"(rank));
+    if constexpr (sizeof(T) == 8)
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(address),
+          "l"(value), "r"(barrier)
+          : "memory");
+    else
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
+          "r"(value), "r"(barrier)
+          : "memory");
+#endif
+  }
+  // Returns when all bytes are there.
+  __device__ __forceinline__ void wait() {
+#if __CUDA_ARCH__ >= 900
+    std::uint32_t done = 0;
+    do {
+      asm volatile(
+          "{.reg .pred p;"
+          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;"
+          "selp.u32 %0, 1, 0, p;}"
+          : "=r"(done)
+          : "r"(shared_address(&barrier_))
+          : "memory");
+    } while (done == 0);
+#endif
+  }
+
+ private:
+  std::uint64_t barrier_;
+};
 
 }  // namespace planq::cuda

@@ -82,24 +82,26 @@ PLANQ_HD C stored_scale(C scale, DType dtype) {
   }
 }
 
-// Writes a scale that stored_scale() made (or the canonical NaN), so no conversion here rounds.
-template <class C>
-PLANQ_HD void store_scale(void* scales, std::int64_t index, C scale, DType dtype) {
+// Calls put() with a scale that stored_scale() made (or the canonical NaN) in the type that stores
+// it, so no conversion here rounds.
+template <class C, class Put>
+PLANQ_HD void put_scale(C scale, DType dtype, const Put& put) {
   switch (dtype) {
     case DType::Float16:
-      static_cast<Half*>(scales)[index] = to_half(scale);
-      return;
+      return put(to_half(scale));
     case DType::BFloat16:
-      static_cast<Bfloat16*>(scales)[index] = to_bfloat16(scale);
-      return;
+      return put(to_bfloat16(scale));
     case DType::Float32:
-      static_cast<float*>(scales)[index] =
-          is_nan(scale) ? canonical_nan<float>() : static_cast<float>(scale);
-      return;
+      return put(is_nan(scale) ? canonical_nan<float>() : static_cast<float>(scale));
     default:
-      static_cast<double*>(scales)[index] =
-          is_nan(scale) ? canonical_nan<double>() : static_cast<double>(scale);
+      return put(is_nan(scale) ? canonical_nan<double>() : static_cast<double>(scale));
   }
+}
+
+template <class C>
+PLANQ_HD void store_scale(void* scales, std::int64_t index, C scale, DType dtype) {
+  put_scale(scale, dtype,
+            [&](auto stored) { static_cast<decltype(stored)*>(scales)[index] = stored; });
 }
 
 template <class C>

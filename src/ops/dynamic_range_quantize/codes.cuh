@@ -31,7 +31,7 @@ template <class C>
 inline constexpr C kSmallScale = sizeof(C) == 4 ? C(0x1p-70) : C(0x1p-700);
 template <class C>
 inline constexpr C kLargeScale = sizeof(C) == 4 ? C(0x1p+70) : C(0x1p+700);
-// Bounds |x/s|, so that the sums in integer_bits() are exact.
+// Bounds |x/s|, so that the sums in integer_code() are exact.
 template <class C>
 inline constexpr C kLargeQuotient = sizeof(C) == 4 ? C(0x1p+21) : C(0x1p+29);
 inline constexpr std::int32_t kLargeZeroPoint = 1 << 21;
@@ -67,31 +67,66 @@ __device__ __forceinline__ double quotient(double x, double scale, double invers
   return __fma_rn(__fma_rn(-nearer, scale, x), inverse, nearer);
 }
 
-// The code of clamp(rne(quotient) + zero_point) in the low byte; other bits are arbitrary.
-// 1.5 * 2^23 puts the rounded integer into the low bits of the sum. Clamping to integers commutes
-// with rounding, and both sums after that are exact. The bounds are the same for a whole segment.
-__device__ __forceinline__ std::uint32_t integer_bits(float quotient, std::int32_t zero_point,
-                                                      const math::AffineRecipe<float>& recipe) {
-  const float zero = static_cast<float>(zero_point);
-  const float bounded = fminf(fmaxf(quotient, recipe.q_min - zero), recipe.q_max - zero);
-  return __float_as_uint(__fadd_rn(__fadd_rn(bounded, 0x1.8p+23f), zero));
+// What keeps a code inside [q_min, q_max]: nothing, where no quotient leaves it; the saturation of
+// the packing instruction, where those are the bounds of the output type; a comparison.
+enum class Bounds { None, Saturate, Clamp };
+
+// A segment's numbers as the loop over its elements wants them.
+template <class C>
+struct Numbers {
+  C scale, inverse;
+  C low, high;                 // bounds of the quotient, for Bounds::Clamp
+  std::int32_t zero_point;
+  std::int32_t signed_offset;  // from a rounded quotient to what pack_saturated() takes
+
+  __device__ __forceinline__ Numbers(C scale, C inverse, std::int32_t zero_point,
+                                     const math::AffineRecipe<C>& recipe)
+      : scale(scale), inverse(inverse), zero_point(zero_point) {
+    const C zero = static_cast<C>(zero_point);
+    low = recipe.q_min - zero;
+    high = recipe.q_max - zero;
+    signed_offset = zero_point - half_range(recipe);
+  }
+  __device__ __forceinline__ Numbers(const math::SegmentParameters<C>& segment,
+                                     const math::AffineRecipe<C>& recipe)
+      : Numbers(segment.scale, segment.inverse, segment.zero_point, recipe) {}
+
+  // How far the codes of an unsigned type lie above those of the signed one.
+  __device__ __forceinline__ static std::int32_t half_range(const math::AffineRecipe<C>& recipe) {
+    return recipe.q_low == 0 ? (recipe.q_high + 1) / 2 : 0;
+  }
+};
+
+// The bits of this float, as an integer, are the integer it rounds to and kRoundedBits.
+inline constexpr std::uint32_t kRoundedBits = 0x4B400000u;
+__device__ __forceinline__ std::uint32_t rounded(float quotient) {
+  return __float_as_uint(__fadd_rn(quotient, 0x1.8p+23f));
 }
-__device__ __forceinline__ std::uint32_t integer_bits(double quotient, std::int32_t zero_point,
-                                                      const math::AffineRecipe<double>& recipe) {
-  const std::int32_t steps = __double2loint(__dadd_rn(quotient, 0x1.8p+52));
-  return static_cast<std::uint32_t>(min(max(steps + zero_point, recipe.q_low), recipe.q_high));
+__device__ __forceinline__ std::int32_t rounded(double quotient) {
+  return __double2loint(__dadd_rn(quotient, 0x1.8p+52));
 }
 
-// The same where every element has its own zero point: clamped as an integer.
-__device__ __forceinline__ std::uint32_t integer_bits_of_column(
-    float quotient, std::int32_t zero_point, const math::AffineRecipe<float>& recipe) {
-  const std::int32_t steps =
-      static_cast<std::int32_t>(__float_as_uint(__fadd_rn(quotient, 0x1.8p+23f)) - 0x4B400000u);
-  return static_cast<std::uint32_t>(min(max(steps + zero_point, recipe.q_low), recipe.q_high));
+// The code of clamp(rne(quotient) + zero_point) in the low byte, other bits being arbitrary;
+// Bounds::Saturate: the sum that pack_saturated() takes. Clamping to integers commutes with
+// rounding, and the sums after that are exact.
+template <bool kAsymmetric, Bounds kBounds>
+__device__ __forceinline__ std::uint32_t integer_code(float quotient, const Numbers<float>& n,
+                                                      const math::AffineRecipe<float>&) {
+  if constexpr (kBounds == Bounds::Clamp) quotient = fminf(fmaxf(quotient, n.low), n.high);
+  const std::uint32_t bits = rounded(quotient);
+  if constexpr (kBounds == Bounds::Saturate)
+    return bits + (static_cast<std::uint32_t>(n.signed_offset) - kRoundedBits);
+  return kAsymmetric ? bits + static_cast<std::uint32_t>(n.zero_point) : bits;
 }
-__device__ __forceinline__ std::uint32_t integer_bits_of_column(
-    double quotient, std::int32_t zero_point, const math::AffineRecipe<double>& recipe) {
-  return integer_bits(quotient, zero_point, recipe);
+template <bool kAsymmetric, Bounds kBounds>
+__device__ __forceinline__ std::uint32_t integer_code(double quotient, const Numbers<double>& n,
+                                                      const math::AffineRecipe<double>& recipe) {
+  std::int32_t code = rounded(quotient);
+  if constexpr (kBounds == Bounds::Saturate)
+    return static_cast<std::uint32_t>(code + n.signed_offset);
+  if constexpr (kAsymmetric) code += n.zero_point;
+  if constexpr (kBounds == Bounds::Clamp) code = min(max(code, recipe.q_low), recipe.q_high);
+  return static_cast<std::uint32_t>(code);
 }
 
 // --- fp8 ---------------------------------------------------------------------------------------
@@ -104,16 +139,19 @@ __device__ __forceinline__ float as_float(double x) {
   return __uint_as_float(__float_as_uint(cut) | inexact);
 }
 
-template <class C>
+template <bool kDivide, Bounds kBounds, class C>
 __device__ __forceinline__ float float8_value(C quotient, C x,
                                               const math::AffineRecipe<C>& recipe) {
-  const float bounded = fminf(fmaxf(as_float(quotient), static_cast<float>(recipe.q_min)),
-                              static_cast<float>(recipe.q_max));
-  if constexpr (sizeof(C) == 4)
-    return __uint_as_float((__float_as_uint(bounded) & 0x7FFFFFFFu) |
-                           (__float_as_uint(x) & 0x80000000u));
-  else
-    return copysignf(bounded, static_cast<float>(__double2hiint(x)));
+  float value = as_float(quotient);
+  if constexpr (kBounds == Bounds::Clamp)
+    value = fminf(fmaxf(value, static_cast<float>(recipe.q_min)), static_cast<float>(recipe.q_max));
+  if constexpr (!kDivide) return value;
+  // The corrections of the quotient lose the sign of a zero.
+  const std::uint32_t sign =
+      (sizeof(C) == 4 ? __float_as_uint(static_cast<float>(x))
+                      : static_cast<std::uint32_t>(__double2hiint(static_cast<double>(x)))) &
+      0x80000000u;
+  return __uint_as_float((__float_as_uint(value) & 0x7FFFFFFFu) | sign);
 }
 
 // Two codes in the low 16 bits, the first one lowest.
@@ -183,8 +221,50 @@ __device__ __forceinline__ cuda::Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)
   }
 }
 
-// fp8: `codes` are the bits of bounded floats. Others: as pack() takes them.
+// Two integers, saturated to signed bytes or nibbles, below the bits of `above`.
+template <Codes kCodes>
+__device__ __forceinline__ std::uint32_t saturated_pair(std::uint32_t first, std::uint32_t second,
+                                                        std::uint32_t above) {
+  std::uint32_t word;
+  if constexpr (kCodes == Codes::Nibble)
+    asm("cvt.pack.sat.s4.s32.b32 %0, %2, %1, %3;"
+        : "=r"(word)
+        : "r"(first), "r"(second), "r"(above));
+  else
+    asm("cvt.pack.sat.s8.s32.b32 %0, %2, %1, %3;"
+        : "=r"(word)
+        : "r"(first), "r"(second), "r"(above));
+  return word;
+}
+
+// Codes of one vector's elements from integers of any size, saturated to the output type. The
+// instruction knows signed types, so the integers of an unsigned one come `flip`ped: less by half
+// its range.
 template <Codes kCodes, int kCount>
+__device__ __forceinline__ cuda::Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> pack_saturated(
+    const std::uint32_t (&codes)[kCount], bool flip, NibbleOrder order) {
+  constexpr int kPerWord = kCodes == Codes::Nibble ? 8 : 4;
+  std::uint32_t words[(kCount + kPerWord - 1) / kPerWord];
+#pragma unroll
+  for (int from = 0; from < kCount; from += kPerWord) {
+    std::uint32_t word = 0;
+#pragma unroll
+    for (int i = (from + kPerWord < kCount ? from + kPerWord : kCount) - 2; i >= from; i -= 2)
+      word = saturated_pair<kCodes>(codes[i], codes[i + 1], word);
+    if (flip) word ^= kCodes == Codes::Nibble ? 0x88888888u : 0x80808080u;
+    if (kCodes == Codes::Nibble && order != NibbleOrder::LowFirst)
+      word = (word & 0x0F0F0F0Fu) << 4 | (word >> 4 & 0x0F0F0F0Fu);
+    words[from / kPerWord] = word;
+  }
+  if constexpr (kCodes == Codes::Byte && kCount == 8)
+    return static_cast<std::uint64_t>(words[1]) << 32 | words[0];
+  else
+    return static_cast<cuda::Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)>>(words[0]);
+}
+
+// Codes of one vector's elements as they lie in memory. fp8: `codes` are the bits of floats inside
+// the bounds. Others: as integer_code() gives them.
+template <Codes kCodes, Bounds kBounds, int kCount>
 __device__ __forceinline__ cuda::Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> finish(
     const std::uint32_t (&codes)[kCount], DType output, NibbleOrder order) {
   if constexpr (kCodes == Codes::Float8) {
@@ -197,38 +277,70 @@ __device__ __forceinline__ cuda::Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)
                               i + 1 < kCount ? __uint_as_float(codes[i + 1]) : 0.0f, e4m3))
               << 8 * i;
     return static_cast<cuda::Word<kCount>>(word);
+  } else if constexpr (kBounds == Bounds::Saturate) {
+    return pack_saturated<kCodes>(codes, is_unsigned(output), order);
   } else {
     return pack<kCodes>(codes, order);
   }
 }
 
-template <class In, Codes kCodes, bool kDivide>
-__device__ __forceinline__ cuda::Word<kWordBytes<In, kCodes>> encode(
-    const uint4& v, const math::SegmentParameters<Compute<In>>& segment,
-    const math::AffineRecipe<Compute<In>>& recipe, NibbleOrder order) {
-  using C = Compute<In>;
-  constexpr int kCount = kPerVector<In>;
-  std::uint32_t codes[kCount];
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const C x = element_of<In>(v, i);
-    const C q = quotient<kDivide>(x, segment.scale, segment.inverse);
-    if constexpr (kCodes == Codes::Float8)
-      codes[i] = __float_as_uint(float8_value(q, x, recipe));
-    else
-      codes[i] = integer_bits(q, segment.zero_point, recipe);
-  }
-  return finish<kCodes>(codes, recipe.output_dtype, order);
+// The bits of one element's code, as finish() takes them.
+template <Codes kCodes, bool kAsymmetric, bool kDivide, Bounds kBounds, class C>
+__device__ __forceinline__ std::uint32_t code_bits(C x, const Numbers<C>& numbers,
+                                                   const math::AffineRecipe<C>& recipe) {
+  const C q = quotient<kDivide>(x, numbers.scale, numbers.inverse);
+  if constexpr (kCodes == Codes::Float8)
+    return __float_as_uint(float8_value<kDivide, kBounds>(q, x, recipe));
+  else
+    return integer_code<kAsymmetric, kBounds>(q, numbers, recipe);
 }
 
-// Calls use(std::true_type) for DIVIDE, use(std::false_type) where a factor multiplies: one
-// decision for a whole run of vectors.
+template <class In, Codes kCodes, bool kAsymmetric, bool kDivide, Bounds kBounds>
+__device__ __forceinline__ cuda::Word<kWordBytes<In, kCodes>> encode(
+    const uint4& v, const Numbers<Compute<In>>& numbers,
+    const math::AffineRecipe<Compute<In>>& recipe, NibbleOrder order) {
+  std::uint32_t codes[kPerVector<In>];
+#pragma unroll
+  for (int i = 0; i < kPerVector<In>; ++i)
+    codes[i] =
+        code_bits<kCodes, kAsymmetric, kDivide, kBounds>(element_of<In>(v, i), numbers, recipe);
+  return finish<kCodes, kBounds>(codes, recipe.output_dtype, order);
+}
+
+// The code of one element of a whole byte.
+template <Codes kCodes, bool kAsymmetric, bool kDivide, Bounds kBounds, class C>
+__device__ __forceinline__ std::uint8_t encode_single(C x, const Numbers<C>& numbers,
+                                                      const math::AffineRecipe<C>& recipe,
+                                                      NibbleOrder order) {
+  const std::uint32_t bits = code_bits<kCodes, kAsymmetric, kDivide, kBounds>(x, numbers, recipe);
+  const std::uint32_t twice[2] = {bits, bits};
+  return static_cast<std::uint8_t>(finish<kCodes, kBounds>(twice, recipe.output_dtype, order));
+}
+
+template <Bounds kBounds>
+using BoundsConstant = std::integral_constant<Bounds, kBounds>;
+
+// Calls use(divides) for DIVIDE with a true constant, where a factor multiplies with a false one:
+// one decision for a whole run of vectors.
 template <class Use>
 __device__ __forceinline__ void by_rule(Quotient rule, const Use& use) {
   if (rule == Quotient::Divide)
     use(std::true_type{});
   else
     use(std::false_type{});
+}
+
+// The same, use(divides, bounds); `clamps` says whether codes need Bounds::Clamp.
+template <Codes kCodes, bool kAsymmetric, class Use>
+__device__ __forceinline__ void by_body(Quotient rule, bool clamps, const Use& use) {
+  constexpr Bounds kFree =
+      kAsymmetric && kCodes != Codes::Float8 ? Bounds::Saturate : Bounds::None;
+  by_rule(rule, [&](auto divides) {
+    if (clamps)
+      use(divides, BoundsConstant<Bounds::Clamp>{});
+    else
+      use(divides, BoundsConstant<kFree>{});
+  });
 }
 
 }  // namespace planq::dynamic_range_quantize

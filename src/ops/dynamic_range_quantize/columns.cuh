@@ -39,6 +39,8 @@ struct ColumnArgs {
   std::int64_t input_step, output_step, groups, group_divisor, tail;
   Partial<In>* partials;                      // [chunk][column]
   ColumnParameters<Compute<In>>* parameters;  // [column / inner]
+  bool keep;    // whether the input may stay in the cache
+  bool clamps;  // whether codes need Bounds::Clamp
   math::AffineRecipe<Compute<In>> recipe;
   NibbleOrder order;
 };
@@ -214,14 +216,14 @@ struct ColumnMaxima {
 
 template <class In, int kCount, bool kVector, bool kSymmetric, class Rows>
 __device__ __forceinline__ void add_rows(const In* input, RowWalk<Rows> walk, int present,
-                                         ColumnExtents<In, kCount>& result) {
+                                         bool keep, ColumnExtents<In, kCount>& result) {
   ColumnMaxima<In, kCount, kVector, kSymmetric> maxima;
 #pragma unroll 1
   for (; walk.left > 0; walk.advance()) {
     RowOf<In, kCount, kVector> ahead[kRowsAhead];
 #pragma unroll
     for (int j = 0; j < kRowsAhead; ++j)
-      if (walk.has(j)) ahead[j].load(input + walk.input(j), present, false);
+      if (walk.has(j)) ahead[j].load(input + walk.input(j), present, !keep);
 #pragma unroll
     for (int j = 0; j < kRowsAhead; ++j)
       if (walk.has(j)) maxima.add(ahead[j]);
@@ -254,16 +256,16 @@ __device__ __forceinline__ void find_finite(const In* input, const Rows& rows, s
 template <class In, int kCount, bool kVector, class Rows>
 __device__ __forceinline__ ColumnExtents<In, kCount> column_extents(
     const In* input, const Rows& rows, std::int64_t first, std::int64_t last, int step, int present,
-    const math::AffineRecipe<Compute<In>>& recipe) {
+    bool keep, const math::AffineRecipe<Compute<In>>& recipe) {
   const bool symmetric = recipe.mode == Mode::Symmetric;
   ColumnExtents<In, kCount> result;
   if (present <= 0) return result;
   const std::int64_t count = rows_below(first, last, step);
   const RowWalk<Rows> walk(rows, first, count, step);
   if (symmetric)
-    add_rows<In, kCount, kVector, true>(input, walk, present, result);
+    add_rows<In, kCount, kVector, true>(input, walk, present, keep, result);
   else
-    add_rows<In, kCount, kVector, false>(input, walk, present, result);
+    add_rows<In, kCount, kVector, false>(input, walk, present, keep, result);
   if (recipe.nonfinite != NonFinite::Saturate) return result;
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
@@ -337,34 +339,46 @@ __device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t*
   }
 }
 
-// One scale and one factor per column; symmetric columns have no zero points.
-template <class C, int kCount, bool kSymmetric>
-struct ColumnFactors {
+// Numbers of every column; symmetric columns have no zero points.
+template <class C, int kCount, bool kAsymmetric>
+struct ColumnNumbers {
   C scale[kCount], inverse[kCount];
-  std::int32_t zero[kSymmetric ? 1 : kCount];
+  std::int32_t zero[kAsymmetric ? kCount : 1];  // Bounds::Saturate: signed offsets
 };
 
-template <class In, Codes kCodes, bool kVector, bool kDivide, bool kSymmetric, int kCount>
-__device__ __forceinline__ auto encode_row(const RowOf<In, kCount, kVector>& row,
-                                           const ColumnFactors<Compute<In>, kCount, kSymmetric>& by,
-                                           int present,
-                                           const math::AffineRecipe<Compute<In>>& recipe,
-                                           NibbleOrder order) {
+// A column's zero point is no constant of the loop, so it is added and clamped as an integer.
+template <bool kAsymmetric, Bounds kBounds, class C>
+__device__ __forceinline__ std::uint32_t column_code(C quotient, std::int32_t zero,
+                                                     const Numbers<C>& none,
+                                                     const math::AffineRecipe<C>& recipe) {
+  if constexpr (!kAsymmetric) return integer_code<false, kBounds>(quotient, none, recipe);
+  std::int32_t code = static_cast<std::int32_t>(rounded(quotient)) + zero;
+  if constexpr (sizeof(C) == 4) code -= static_cast<std::int32_t>(kRoundedBits);
+  if constexpr (kBounds == Bounds::Clamp) code = min(max(code, recipe.q_low), recipe.q_high);
+  return static_cast<std::uint32_t>(code);
+}
+
+template <class In, Codes kCodes, bool kVector, bool kAsymmetric, bool kDivide, Bounds kBounds,
+          int kCount>
+__device__ __forceinline__ auto encode_row(
+    const RowOf<In, kCount, kVector>& row,
+    const ColumnNumbers<Compute<In>, kCount, kAsymmetric>& by, int present,
+    const math::AffineRecipe<Compute<In>>& recipe, NibbleOrder order) {
   using C = Compute<In>;
+  const Numbers<C> none(C{1}, C{1}, 0, recipe);
   std::uint32_t codes[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const C x = row.value(i);
     const C q = quotient<kDivide>(x, by.scale[i], by.inverse[i]);
     if constexpr (kCodes == Codes::Float8)
-      codes[i] = __float_as_uint(float8_value(q, x, recipe));
-    else if constexpr (kSymmetric)
-      codes[i] = integer_bits(q, 0, recipe);
+      codes[i] = __float_as_uint(float8_value<kDivide, kBounds>(q, x, recipe));
     else
-      codes[i] = integer_bits_of_column(q, by.zero[i], recipe);
+      codes[i] =
+          column_code<kAsymmetric, kBounds>(q, by.zero[kAsymmetric ? i : 0], none, recipe);
     if (!kVector && i >= present) codes[i] = 0;
   }
-  return finish<kCodes>(codes, recipe.output_dtype, order);
+  return finish<kCodes, kBounds>(codes, recipe.output_dtype, order);
 }
 
 // Codes of the rows of this thread's columns, last row first. `parameters(i)` are column i's, once
@@ -375,7 +389,7 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
                                              std::int64_t last, int step, int present,
                                              const Wait& wait, const Parameters& parameters,
                                              const math::AffineRecipe<Compute<In>>& recipe,
-                                             NibbleOrder order) {
+                                             bool clamps, NibbleOrder order) {
   using C = Compute<In>;
   constexpr int kCount = kColumns<In, kCodes, kVector>;
   const std::int64_t count = rows_below(first, last, step);
@@ -395,20 +409,22 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
   if (!fast)
     return walk_column_codes<In, kCodes>(input, output, rows, first, count, step, present,
                                          parameters, recipe, order);
-  const auto run = [&](auto divide, auto symmetric) {
-    ColumnFactors<C, kCount, symmetric.value> by;
+  const auto run = [&](auto asymmetric, auto divides, auto bounds) {
+    constexpr bool kAsymmetric = asymmetric.value;
+    ColumnNumbers<C, kCount, kAsymmetric> by;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const math::SegmentParameters<C>& mine = parameters(i < present ? i : 0).segment;
+      const Numbers<C> mine(parameters(i < present ? i : 0).segment, recipe);
       by.scale[i] = mine.scale;
       by.inverse[i] = mine.inverse;
-      if constexpr (!symmetric.value) by.zero[i] = mine.zero_point;
+      if constexpr (kAsymmetric)
+        by.zero[i] = bounds.value == Bounds::Saturate ? mine.signed_offset : mine.zero_point;
     }
 #pragma unroll 1
     while (walk.left > 0) {
 #pragma unroll
       for (int j = 0; j < kRowsAhead; ++j) {
-        const auto word = encode_row<In, kCodes, kVector, divide.value, symmetric.value>(
+        const auto word = encode_row<In, kCodes, kVector, kAsymmetric, divides.value, bounds.value>(
             ahead[j], by, present, recipe, order);
         if (walk.has(j)) cuda::store_word<sizeof(word)>(output + walk.output(j), word);
       }
@@ -416,11 +432,18 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
       load();
     }
   };
-  by_rule(recipe.quotient, [&](auto divide) {
-    if constexpr (kCodes != Codes::Float8)
-      if (recipe.mode == Mode::Asymmetric) return run(divide, std::false_type{});
-    run(divide, std::true_type{});
-  });
+  const auto by_bounds = [&](auto asymmetric) {
+    if constexpr (kVector)  // single columns may miss their second nibble, which must be 0
+      by_body<kCodes, asymmetric.value>(
+          recipe.quotient, clamps,
+          [&](auto divides, auto bounds) { run(asymmetric, divides, bounds); });
+    else
+      by_rule(recipe.quotient,
+              [&](auto divides) { run(asymmetric, divides, BoundsConstant<Bounds::Clamp>{}); });
+  };
+  if constexpr (kCodes != Codes::Float8)
+    if (recipe.mode == Mode::Asymmetric) return by_bounds(std::true_type{});
+  by_bounds(std::false_type{});
 }
 
 // --- Channels ----------------------------------------------------------------------------------
@@ -451,7 +474,7 @@ __global__ void __launch_bounds__(kColumnRangeThreads, kVector&& kEqual ? kColum
   const ColumnPlace<In, kCount> place(args, blockIdx.x);
   const auto extents = column_extents<In, kCount, kVector>(
       args.input + place.column, rows_of<kEqual>(args.lines), place.first + threadIdx.y, place.last,
-      blockDim.y, place.present, args.recipe);
+      blockDim.y, place.present, args.keep, args.recipe);
   const std::int64_t base = place.column - threadIdx.x * kCount;
   reduce_columns<kColumnRangeThreads>(extents, [&](int column, const Partial<In>& partial) {
     if (base + column < args.columns)
@@ -487,9 +510,9 @@ __global__ void __launch_bounds__(kColumnThreads)
   for (unsigned y = 1; y < blockDim.y; ++y) all.add(partials[y * cuda::kWarp + threadIdx.x]);
   const auto parameters = column_parameters(all, args.recipe);
   args.parameters[channel] = parameters;
-  math::store_scale(args.scale, channel, parameters.segment.scale, args.recipe.scale_dtype);
+  store_scale(args.scale, channel, parameters.segment.scale, args.recipe.scale_dtype);
   if (args.recipe.mode == Mode::Asymmetric)
-    args.zero_point[channel] = parameters.segment.zero_point;
+    cuda::store_once(args.zero_point + channel, parameters.segment.zero_point);
 }
 
 template <class In, Codes kCodes, bool kVector, bool kEqual>
@@ -505,7 +528,7 @@ __global__ void __launch_bounds__(kColumnThreads, kVector&& kEqual ? kColumnCode
         const std::int64_t column = place.column + i;
         return args.parameters[args.inner == 1 ? column : column / args.inner];
       },
-      args.recipe, args.order);
+      args.recipe, args.clamps, args.order);
 }
 
 // --- Groups of rows ----------------------------------------------------------------------------
@@ -529,22 +552,22 @@ __global__ void __launch_bounds__(kColumnThreads)
 
   const In* input = args.input + at.at[kInput] + column;
   const auto extents = column_extents<In, kCount, kVector>(input, rows, threadIdx.y, count,
-                                                           blockDim.y, present, args.recipe);
+                                                           blockDim.y, present, true, args.recipe);
   reduce_columns<kColumnThreads>(extents, [&](int place, const Partial<In>& partial) {
     if (base + place >= args.columns) return;
     const auto mine = column_parameters(partial, args.recipe);
     parameters[place] = mine;
-    math::store_scale(args.scale, at.at[kScale] + base + place, mine.segment.scale,
+    store_scale(args.scale, at.at[kScale] + base + place, mine.segment.scale,
                       args.recipe.scale_dtype);
     if (args.recipe.mode == Mode::Asymmetric)
-      args.zero_point[at.at[kZeroPoint] + base + place] = mine.segment.zero_point;
+      cuda::store_once(args.zero_point + at.at[kZeroPoint] + base + place, mine.segment.zero_point);
   });
   __syncthreads();
   column_codes<In, kCodes, kVector>(
       input, args.output + at.at[kOutput] + column / (kCodes == Codes::Nibble ? 2 : 1), rows,
       threadIdx.y, count, blockDim.y, present, [] {},
       [&](int i) -> const ColumnParameters<C>& { return parameters[threadIdx.x * kCount + i]; },
-      args.recipe, args.order);
+      args.recipe, args.clamps, args.order);
 }
 
 }  // namespace planq::dynamic_range_quantize

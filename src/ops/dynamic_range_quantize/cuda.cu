@@ -377,6 +377,14 @@ bool stores_exactly(const Fields& f) {
   return holds && f.q_max >= 1;
 }
 
+// Whether codes have to be compared with q_min and q_max. A symmetric quotient ends at q_max, give
+// or take a rounding that no code sees, as long as the scale is the one that was computed. An
+// asymmetric one saturates where the bounds are those of the type.
+bool needs_clamp(const Fields& f) {
+  if (f.mode == Mode::Symmetric) return f.q_min > -f.q_max || !stores_exactly(f);
+  return f.q_max - f.q_min != (1 << bits_of(f.output_dtype)) - 1;
+}
+
 TightArgs<In> tight_args(const Launch& launch, const Geometry& g) {
   auto args = launch.args<TightArgs<In>>();
   if (g.segments.rank == 1) {
@@ -391,16 +399,14 @@ TightArgs<In> tight_args(const Launch& launch, const Geometry& g) {
   args.exact = stores_exactly(launch.fields());
   args.plain =
       launch.fields().scale_dtype == (std::is_same_v<C, double> ? DType::Float64 : DType::Float32);
-  // A symmetric quotient ends at q_max, give or take a rounding that no code sees, as long as the
-  // scale is the one that was computed.
-  const Fields& f = launch.fields();
-  args.clamps = f.mode != Mode::Symmetric || f.q_min > -f.q_max || !args.exact;
+  args.clamps = needs_clamp(launch.fields());
   return args;
 }
 
 template <Codes kCodes, bool kAsymmetric>
 auto tight_lane_kernel(int sets) -> void (*)(TightArgs<In>) {
-  return sets == 4   ? quantize_tight_lanes<In, kCodes, 4, kAsymmetric>
+  return sets == 8   ? quantize_tight_lanes<In, kCodes, 8, kAsymmetric>
+         : sets == 4 ? quantize_tight_lanes<In, kCodes, 4, kAsymmetric>
          : sets == 2 ? quantize_tight_lanes<In, kCodes, 2, kAsymmetric>
                      : quantize_tight_lanes<In, kCodes, 1, kAsymmetric>;
 }
@@ -463,7 +469,7 @@ bool launches_tight_lanes(const Launch& launch, const Geometry& g, Status& statu
   args.lanes_log2 = std::countr_zero(static_cast<unsigned>(lanes));
   const int64_t warps = ceil_div(g.count * lanes, cuda::kWarp);
   // Few warps: as many as there can be. Many: each with more loads under way.
-  int sets = std::min(lanes, 4);
+  int sets = std::min(lanes, 8);
   if (warps <= launch.plan.multiprocessors * 8) sets = 1;
   const int64_t per_block = sets * kLaneThreads / lanes;
   status = launch.run(tight_lane_kernel<kCodes>(launch.fields(), sets),
@@ -552,6 +558,7 @@ Status launch_rows(const Launch& launch, int cluster) {
 struct SplitShape {
   std::int32_t parts;
   Partial<In>* partials;
+  FlatParameters<C>* parameters;
 };
 
 std::int32_t parts_of(int64_t segments, int64_t blocks, int64_t most) {
@@ -563,15 +570,26 @@ std::int32_t parts_of(int64_t segments, int64_t blocks, int64_t most) {
 SplitShape book_split(const Fields& f, std::int32_t multiprocessors, Scratch& scratch) {
   const Outline o = outline(f);
   const std::int32_t parts = parts_of(o.segments, int64_t{multiprocessors} * kFlatRangeBlocks,
-                                      ceil_div(vectors_of(o.elements), kFlatRangeThreads));
-  return {parts, scratch.take<Partial<In>>(static_cast<std::size_t>(o.segments * parts))};
+                                      ceil_div(vectors_of(o.elements), kFlatTile));
+  SplitShape shape{parts, nullptr, nullptr};
+  shape.partials = scratch.take<Partial<In>>(static_cast<std::size_t>(o.segments * parts));
+  shape.parameters = scratch.take<FlatParameters<C>>(static_cast<std::size_t>(o.segments));
+  return shape;
 }
 
 // Whether every segment is one run of whole, aligned vectors, which 32 bits number.
 template <Codes kCodes>
 bool is_flat(const Launch& launch, const Geometry& g) {
-  return g.line_count == 1 && g.length > 0 && g.length / kVector <= cuda::kMaxIndex &&
+  return g.line_count == 1 && g.length > 0 && g.length / kVector <= cuda::kMaxIndex - kFlatTile &&
+         g.count * ceil_div(g.length / kVector, kFlatTile) <= cuda::kMaxIndex &&
          aligned_segments<kCodes>(launch, g);
+}
+
+template <Codes kCodes>
+auto flat_code_kernel(const Fields& f) -> void (*)(SplitArgs<In>) {
+  if constexpr (kCodes != Codes::Float8)
+    if (f.mode == Mode::Asymmetric) return flat_codes<In, kCodes, true>;
+  return flat_codes<In, kCodes, false>;
 }
 
 template <Codes kCodes>
@@ -595,13 +613,14 @@ Status launch_split(const Launch& launch) {
     PLANQ_TRY(launch.run(split_ranges<In>, launch.grid(blocks, kSplitThreads), args));
     return launch.run(split_codes<In, kCodes>, launch.grid(blocks, kSplitThreads, true), args);
   }
-  const bool large = g.count * (g.length / kVector) > kLargeVectors;
-  args.code_parts =
-      parts_of(g.count, int64_t{multiprocessors} * (large ? kLargeCodeBlocks : kFlatCodeBlocks<In>),
-               ceil_div(g.length / kVector, kSplitThreads));
-  PLANQ_TRY(launch.run(flat_ranges<In>, launch.grid(blocks, kFlatRangeThreads), args));
-  return launch.run(flat_codes<In, kCodes>,
-                    launch.grid(g.count * args.code_parts, kSplitThreads, !large), args);
+  args.parameters = shape.parameters;
+  args.code_parts = static_cast<std::int32_t>(ceil_div(g.length / kVector, kFlatTile));
+  args.keep = g.count * g.length * static_cast<int64_t>(sizeof(In)) <= kCachedBytes;
+  args.clamps = needs_clamp(f);
+  PLANQ_TRY(launch.run(flat_ranges<In>, launch.grid(blocks, kFlatThreads), args));
+  PLANQ_TRY(launch.run(flat_parameters<In>, launch.grid(g.count, kSplitThreads, true), args));
+  return launch.run(flat_code_kernel<kCodes>(f),
+                    launch.grid(g.count * args.code_parts, kFlatThreads, true), args);
 }
 
 // --- Columns -----------------------------------------------------------------------------------
@@ -690,6 +709,9 @@ Status launch_columns(const Launch& launch) {
   args.chunks = shape.chunks;
   args.partials = shape.partials;
   args.parameters = shape.parameters;
+  const int64_t input_bytes = args.rows * args.columns * static_cast<int64_t>(sizeof(In));
+  args.keep = input_bytes <= kCachedBytes;
+  args.clamps = needs_clamp(f);
   const bool vector = aligned_columns<kCodes>(launch, args.lines, args.columns);
   const bool equal = args.lines.rank <= 1;
   const cuda::Grid ranges =
@@ -703,11 +725,10 @@ Status launch_columns(const Launch& launch) {
       column_finish<In>,
       launch.grid(ceil_div(o.segments, cuda::kWarp), finish_threads, ranges.blocks > 0), args));
   const int per_thread = vector ? kVector : kColumns<In, kCodes, false>;
-  const bool large = args.rows * args.columns / kVector > kLargeVectors;
   const int64_t chunks =
       chunks_of(shape, per_thread, kColumnThreads, multiprocessors * kColumnCodeBlocks);
   const cuda::Grid codes =
-      column_grid(launch, args, per_thread, kColumnThreads, chunk_rows_of(shape, chunks), !large);
+      column_grid(launch, args, per_thread, kColumnThreads, chunk_rows_of(shape, chunks), args.keep);
   return launch.run(!vector ? column_channels<In, kCodes, false, false>
                     : equal ? column_channels<In, kCodes, true, true>
                             : column_channels<In, kCodes, true, false>,
@@ -732,6 +753,7 @@ Status launch_column_groups(const Launch& launch) {
   args.groups = groups > 1 && extent % size != 0 ? groups : 1;
   args.tail = extent - (groups - 1) * size;
   args.columns = f.shape[last];
+  args.clamps = needs_clamp(f);
   args.input_step = launch.operands[kInput].strides[axis];
   args.output_step = launch.operands[kOutput].strides[axis];
   const bool vector = aligned_columns<kCodes>(launch, args.lines, args.columns) &&
@@ -875,7 +897,7 @@ template <Method kMethod, Codes kCodes>
 Status preload_method([[maybe_unused]] const Fields& f) {
   if constexpr (kMethod == Method::Lanes) {
     PLANQ_TRY(preload_all(quantize_lanes<In, kCodes, 4>, quantize_lines<In, kCodes>));
-    for (const int sets : {1, 2, 4}) PLANQ_TRY(cuda::preload(tight_lane_kernel<kCodes>(f, sets)));
+    for (const int sets : {1, 2, 4, 8}) PLANQ_TRY(cuda::preload(tight_lane_kernel<kCodes>(f, sets)));
     return Status::success();
   }
   if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster) {
@@ -898,7 +920,7 @@ Status preload_method([[maybe_unused]] const Fields& f) {
     return preload_all(column_groups<In, kCodes, false>, column_groups<In, kCodes, true>);
   if constexpr (kMethod == Method::Split)
     return preload_all(split_ranges<In>, split_codes<In, kCodes>, flat_ranges<In>,
-                       flat_codes<In, kCodes>);
+                       flat_parameters<In>, flat_code_kernel<kCodes>(f));
   return preload_all(element_ranges<In>, element_codes<In, kCodes>);
 }
 

@@ -62,8 +62,8 @@ __device__ __forceinline__ math::SegmentParameters<Compute<In>> scattered_parame
   const auto range = range_of(mine.extent, symmetric, mine.special != 0);
   const auto parameters = math::segment_parameters(args.recipe, range);
   if (threadIdx.x == 0) {
-    math::store_scale(args.scale, segment.at.at[kScale], parameters.scale, args.recipe.scale_dtype);
-    if (!symmetric) args.zero_point[segment.at.at[kZeroPoint]] = parameters.zero_point;
+    store_scale(args.scale, segment.at.at[kScale], parameters.scale, args.recipe.scale_dtype);
+    if (!symmetric) cuda::store_once(args.zero_point + segment.at.at[kZeroPoint], parameters.zero_point);
   }
   return parameters;
 }

@@ -161,7 +161,9 @@ __global__ void __launch_bounds__(kLaneThreads)
       constexpr int kBytes = kWordBytes<In, kCodes>;
       const auto theirs = from_lane(parameters, k, place.width, symmetric);
       const Segment<In> segment(args, place.first + k * place.step);
-      const auto word = encode<In, kCodes, divide.value>(v[k], theirs, args.recipe, args.order);
+      const Numbers<C> numbers(theirs, args.recipe);
+      const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
+          v[k], numbers, args.recipe, args.order);
       const Run<In, kCodes> run(segment.input, segment.output, segment.length);
       const bool exists = place.first + k * place.step < args.count;
       const auto last = exists ? static_cast<int>(run.vectors) - 1 : -1;
@@ -192,7 +194,23 @@ __device__ __forceinline__ std::uint32_t again(std::uint32_t number) {
 template <class In>
 struct Exchange {
   KeyOf<In> low[2][kMaxClusterWarps], high[2][kMaxClusterWarps];
+  cuda::Mailbox mail[2];  // of clusters
 };
+template <class In>
+__device__ __forceinline__ Exchange<In>& exchange_of() {
+  __shared__ Exchange<In> exchange;
+  return exchange;
+}
+
+// The first thing that the blocks of a cluster do.
+template <class In>
+__device__ __forceinline__ void open_exchange(int cluster, bool symmetric) {
+  if (threadIdx.x == 0) {
+    const std::uint32_t keys = blockDim.x / cuda::kWarp * cluster * (symmetric ? 1 : 2);
+    for (cuda::Mailbox& mail : exchange_of<In>().mail) mail.expect(keys * sizeof(KeyOf<In>));
+  }
+  cuda::cluster_arrive_unordered();
+}
 
 template <Team kTeam>
 __device__ __forceinline__ int team_rank(int cluster) {
@@ -206,7 +224,7 @@ __device__ __forceinline__ Extent<In> team_extent(int round, Extent<In> extent, 
                                                   bool symmetric) {
   extent = warp_extent(extent, symmetric);
   if constexpr (kTeam == Team::Warp) return extent;
-  __shared__ Exchange<In> exchange;
+  Exchange<In>& exchange = exchange_of<In>();
   const int warps = blockDim.x / cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const int lane = threadIdx.x % cuda::kWarp;
   if (cluster == 1) {
@@ -216,15 +234,15 @@ __device__ __forceinline__ Extent<In> team_extent(int round, Extent<In> extent, 
     }
     __syncthreads();
   } else {
-    // The first round also waits until every block of the cluster runs and has its shared memory.
+    // The first round also waits until every block of the cluster runs and expects its mail.
     if (round == 0) cuda::cluster_wait();
+    cuda::Mailbox& mail = exchange.mail[round];
     if (lane < cluster) {
       const int place = cuda::cluster_rank() * warps + warp;
-      cuda::store_remote(&exchange.high[round][place], lane, extent.high);
-      if (!symmetric) cuda::store_remote(&exchange.low[round][place], lane, extent.low);
+      mail.send(&exchange.high[round][place], lane, extent.high);
+      if (!symmetric) mail.send(&exchange.low[round][place], lane, extent.low);
     }
-    cuda::cluster_arrive();
-    cuda::cluster_wait();
+    mail.wait();
   }
   Extent<In> all;
 #pragma unroll 1
@@ -242,7 +260,7 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
   const SegmentArgs<In>& args = row_args.segments;
   const bool symmetric = args.recipe.mode == Mode::Symmetric;
   const int cluster = kTeam == Team::Warp ? 1 : row_args.cluster;
-  if (cluster > 1) cuda::cluster_arrive_unordered();
+  if (cluster > 1) open_exchange<In>(cluster, symmetric);
   const int team = kTeam == Team::Warp ? cuda::kWarp : blockDim.x * cluster;
   const int rank = team_rank<kTeam>(cluster);
   std::uint32_t index;
@@ -294,13 +312,15 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
   }
   const unsigned vectors = static_cast<unsigned>(run.vectors);
   const int place = team_rank<kTeam>(cluster);
+  const Numbers<C> numbers(parameters, args.recipe);
   by_rule(args.recipe.quotient, [&](auto divide) {
     constexpr int kBytes = kWordBytes<In, kCodes>;
     const int lane = threadIdx.x % cuda::kWarp;
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
       const unsigned i = place + k * team;
-      const auto word = encode<In, kCodes, divide.value>(v[k], parameters, args.recipe, args.order);
+      const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
+          v[k], numbers, args.recipe, args.order);
       std::uint8_t* to = run.output + i * kBytes;
       if (run.shift != 0)
         cuda::store_shifted<kBytes>(to, word, run.shift, lane,

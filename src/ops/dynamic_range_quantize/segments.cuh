@@ -44,13 +44,22 @@ struct Segment {
   }
 };
 
+// math::store_scale as streamed traffic.
+template <class C>
+__device__ __forceinline__ void store_scale(void* scales, std::int64_t index, C scale,
+                                            DType dtype) {
+  math::put_scale(scale, dtype, [&](auto stored) {
+    cuda::store_single(static_cast<decltype(stored)*>(scales) + index, stored);
+  });
+}
+
 template <class In>
 __device__ __forceinline__ void store_parameters(
     const SegmentArgs<In>& args, const Segment<In>& segment,
     const math::SegmentParameters<Compute<In>>& parameters) {
-  math::store_scale(args.scale, segment.scale, parameters.scale, args.recipe.scale_dtype);
+  store_scale(args.scale, segment.scale, parameters.scale, args.recipe.scale_dtype);
   if (args.recipe.mode == Mode::Asymmetric)
-    args.zero_point[segment.zero_point] = parameters.zero_point;
+    cuda::store_once(args.zero_point + segment.zero_point, parameters.zero_point);
 }
 
 // Range of the finite elements rank, rank + team, ... of a run.

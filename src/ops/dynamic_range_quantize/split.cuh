@@ -1,8 +1,10 @@
 // Segments too long for registers, or spread over many lines: one kernel finds ranges, the next one
 // combines them and quantizes. A segment has `parts` blocks in both; a block's warps take pieces of
 // lines in turn. The second kernel goes backwards, so that it begins with what the cache still
-// holds. A segment that is one run of aligned vectors has kernels of its own, with nothing but the
-// loop.
+// holds.
+//
+// A segment that is one run of aligned vectors has kernels of its own: a few blocks that stay find
+// ranges, one block makes parameters of them, and as many blocks as it takes write the codes.
 #pragma once
 
 #include "cuda/launch.cuh"
@@ -14,16 +16,14 @@ inline constexpr int kSplitThreads = 256;
 inline constexpr int kSplitWarps = kSplitThreads / cuda::kWarp;
 inline constexpr int kPieceVectors = 4;  // per thread
 inline constexpr int kMaxParts = 1024;
-inline constexpr int kFlatVectors = 4;  // per thread and turn, in the second kernel
-inline constexpr int kFlatRangeThreads = 512;
-// Blocks of a multiprocessor: what the registers of these kernels leave room for.
-inline constexpr int kFlatRangeBlocks = 3;
-template <class In>
-inline constexpr int kFlatCodeBlocks = sizeof(In) == 8 ? 3 : 4;
-// Beyond this the second pass finds little in the cache. Fewer blocks, evenly spread because they
-// wait for an idle GPU, then keep the memory busier than an early start of many does.
-inline constexpr std::int64_t kLargeVectors = std::int64_t{1} << 22;
-inline constexpr int kLargeCodeBlocks = 2;
+inline constexpr int kFlatThreads = 512;
+inline constexpr int kFlatVectors = 4;  // per thread and turn
+inline constexpr int kFlatTile = kFlatThreads * kFlatVectors;
+// Blocks of a multiprocessor in the first flat kernel: all that fit.
+inline constexpr int kFlatRangeBlocks = 4;
+// Up to here the codes find part of the input in the cache, if it was not read as a stream. Beyond
+// it, whatever is kept only shortens the life of the lines that wait to be written.
+inline constexpr std::int64_t kCachedBytes = 100 << 20;
 
 // Range of a part of a segment: of all its elements, or of the finite ones under SATURATE.
 template <class In>
@@ -35,6 +35,12 @@ struct Partial {
     extent.add(other.extent);
     special |= other.special;
   }
+};
+
+template <class C>
+struct FlatParameters {
+  math::SegmentParameters<C> segment;
+  bool fast;
 };
 
 template <class In>
@@ -49,7 +55,11 @@ struct SplitArgs {
   std::int64_t groups, tail;  // the last of `groups` segments along a row has `tail` elements
   Partial<In>* partials;      // [segment][part]
   std::int32_t parts;
-  std::int32_t code_parts;  // of a segment that is one aligned run, in the second kernel
+  // Segments that are one aligned run:
+  FlatParameters<Compute<In>>* parameters;
+  std::int32_t code_parts;  // blocks of a segment in the last kernel
+  bool keep;                // whether the input may stay in the cache
+  bool clamps;              // whether codes need Bounds::Clamp
   math::AffineRecipe<Compute<In>> recipe;
   NibbleOrder order;
 };
@@ -203,10 +213,11 @@ __global__ void __launch_bounds__(kSplitThreads)
   const math::Range<C> range = range_of(all.extent, symmetric, all.special != 0);
   const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
   if (part.part == 0 && threadIdx.x == 0) {
-    math::store_scale(args.scale, part.at.at[kScale], parameters.scale, args.recipe.scale_dtype);
-    if (!symmetric) args.zero_point[part.at.at[kZeroPoint]] = parameters.zero_point;
+    store_scale(args.scale, part.at.at[kScale], parameters.scale, args.recipe.scale_dtype);
+    if (!symmetric) cuda::store_once(args.zero_point + part.at.at[kZeroPoint], parameters.zero_point);
   }
   const bool fast = is_fast(args.recipe, parameters, range);
+  const Numbers<C> numbers(parameters, args.recipe);
 #pragma unroll 1
   for (std::int64_t p = part.part * kSplitWarps + threadIdx.x / cuda::kWarp; p < part.pieces;
        p += args.parts * kSplitWarps) {
@@ -231,8 +242,8 @@ __global__ void __launch_bounds__(kSplitThreads)
 #pragma unroll
       for (int k = 0; k < kPieceVectors; ++k) {
         const std::int64_t i = piece.first + k * cuda::kWarp;
-        const auto word =
-            encode<In, kCodes, divide.value>(v[k], parameters, args.recipe, args.order);
+        const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
+            v[k], numbers, args.recipe, args.order);
         std::uint8_t* to = piece.run.output + i * kBytes;
         if (piece.run.shift != 0) {
           const std::int64_t left = piece.run.vectors - 1 - (i - piece.lane);
@@ -252,15 +263,15 @@ __global__ void __launch_bounds__(kSplitThreads)
 
 // --- Segments that are one run of aligned vectors ----------------------------------------------
 
-// A part of such a segment: the vectors first, first + step, ... below count for this thread.
-template <class In, int kThreads>
-struct FlatPart {
+// Where a block stands in such a segment.
+template <class In>
+struct FlatPlace {
   Offsets at;
   std::int64_t segment;
-  std::uint32_t part, count, first, step;
+  std::uint32_t part, count;  // `count` vectors in the segment
 
-  __device__ __forceinline__ FlatPart(const SplitArgs<In>& args, unsigned block,
-                                      std::int32_t parts) {
+  __device__ __forceinline__ FlatPlace(const SplitArgs<In>& args, unsigned block,
+                                       std::int32_t parts) {
     const unsigned index = parts == 1 ? block : block / static_cast<unsigned>(parts);
     segment = index;
     part = block - index * parts;
@@ -268,136 +279,140 @@ struct FlatPart {
     std::int64_t length = args.length;
     if (args.groups > 1 && segment % args.groups == args.groups - 1) length = args.tail;
     count = static_cast<std::uint32_t>(static_cast<std::uint64_t>(length) / kPerVector<In>);
-    first = part * kThreads + threadIdx.x;
-    step = static_cast<std::uint32_t>(parts) * kThreads;
   }
 };
 
-// The finite elements of the vectors first, first + step, ... below count.
+// The finite elements of the vectors first, first + kFlatThreads, ... of every step-th tile.
 template <class In>
-__device__ __forceinline__ Extent<In> finite_vectors(const In* input, std::uint32_t first,
-                                                     std::uint32_t step, std::uint32_t count,
-                                                     bool symmetric) {
+__device__ __noinline__ Extent<In> finite_tiles(const In* input, std::uint32_t first,
+                                                std::uint32_t step, std::uint32_t count,
+                                                bool symmetric) {
   Extent<In> extent;
 #pragma unroll 1
-  for (std::uint32_t i = first; i < count; i += step) {
+  for (std::uint32_t tile = first; tile < count; tile += step) {
 #pragma unroll 1
-    for (int j = 0; j < kPerVector<In>; ++j) {
-      const KeyOf<In> key =
-          key_of(input[static_cast<std::int64_t>(i) * kPerVector<In> + j], symmetric);
-      if (!is_special<In>(key)) extent.add(key);
+    for (std::uint32_t i = tile; i < min(tile + kFlatTile, count); i += kFlatThreads) {
+#pragma unroll 1
+      for (int j = 0; j < kPerVector<In>; ++j) {
+        const KeyOf<In> key =
+            key_of(input[static_cast<std::int64_t>(i) * kPerVector<In> + j], symmetric);
+        if (!is_special<In>(key)) extent.add(key);
+      }
     }
   }
   return extent;
 }
 
+template <class In, bool kKeep>
+__device__ __forceinline__ Extent<In> tile_extent(const uint4* from, std::uint32_t first,
+                                                  std::uint32_t step, std::uint32_t count,
+                                                  bool symmetric) {
+  Collector<In> collector;
+#pragma unroll 1
+  for (std::uint32_t i = first; i < count; i += step) {
+    // Past the end the last vector comes again, which changes no maximum.
+    uint4 v[kFlatVectors];
+#pragma unroll
+    for (int k = 0; k < kFlatVectors; ++k) {
+      const uint4* vector = from + min(i + k * kFlatThreads, count - 1);
+      v[k] = kKeep ? cuda::load_kept(vector) : cuda::load_once(vector);
+    }
+    if (symmetric) {
+#pragma unroll
+      for (int k = 0; k < kFlatVectors; ++k) collector.add_magnitudes(v[k]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kFlatVectors; ++k) collector.add_ordered(v[k]);
+    }
+  }
+  return collector.extent();
+}
+
 template <class In>
-__global__ void __launch_bounds__(kFlatRangeThreads, kFlatRangeBlocks)
+__global__ void __launch_bounds__(kFlatThreads, kFlatRangeBlocks)
     flat_ranges(const __grid_constant__ SplitArgs<In> args) {
   cuda::let_dependents_start();
   const bool symmetric = args.recipe.mode == Mode::Symmetric;
-  const FlatPart<In, kFlatRangeThreads> part(args, blockIdx.x, args.parts);
-  const In* input = args.input + part.at.at[kInput];
+  const FlatPlace<In> place(args, blockIdx.x, args.parts);
+  const In* input = args.input + place.at.at[kInput];
   const auto* from = reinterpret_cast<const uint4*>(input);
-  Collector<In> collector;
-#pragma unroll 1
-  for (std::uint32_t i = part.first; i < part.count; i += kPieceVectors * part.step) {
-    // Past the end the last vector comes again, which changes no maximum.
-    uint4 v[kPieceVectors];
-#pragma unroll
-    for (int k = 0; k < kPieceVectors; ++k)
-      v[k] = cuda::load_kept(from + min(i + k * part.step, part.count - 1));
-    if (symmetric) {
-#pragma unroll
-      for (int k = 0; k < kPieceVectors; ++k) collector.add_magnitudes(v[k]);
-    } else {
-#pragma unroll
-      for (int k = 0; k < kPieceVectors; ++k) collector.add_ordered(v[k]);
-    }
-  }
-  Partial<In> mine{collector.extent(), 0};
+  const std::uint32_t first = place.part * kFlatTile + threadIdx.x;
+  const std::uint32_t step = static_cast<std::uint32_t>(args.parts) * kFlatTile;
+  Partial<In> mine{};
+  mine.extent = args.keep ? tile_extent<In, true>(from, first, step, place.count, symmetric)
+                          : tile_extent<In, false>(from, first, step, place.count, symmetric);
   if (mine.extent.special()) {
     mine.special = 1;
     if (args.recipe.nonfinite == NonFinite::Saturate)
-      mine.extent = finite_vectors(input, part.first, part.step, part.count, symmetric);
+      mine.extent = finite_tiles(input, first, step, place.count, symmetric);
   }
-  mine = block_partial<In, kFlatRangeThreads / cuda::kWarp>(mine, symmetric);
+  mine = block_partial<In, kFlatThreads / cuda::kWarp>(mine, symmetric);
   if (threadIdx.x == 0) args.partials[blockIdx.x] = mine;
 }
 
-template <class C>
-struct FlatParameters {
-  math::SegmentParameters<C> segment;
-  bool fast;
-};
-
-// Parameters of a segment from its parts. The whole block calls this.
+// Parameters of a segment from its parts; one block a segment.
 template <class In>
-__device__ __forceinline__ FlatParameters<Compute<In>> flat_parameters(const SplitArgs<In>& args,
-                                                                       std::int64_t segment) {
-  __shared__ FlatParameters<Compute<In>> shared;
+__global__ void __launch_bounds__(kSplitThreads)
+    flat_parameters(const __grid_constant__ SplitArgs<In> args) {
+  cuda::let_dependents_start();
+  cuda::wait_for_previous();
   const bool symmetric = args.recipe.mode == Mode::Symmetric;
+  const std::int64_t segment = blockIdx.x;
   const Partial<In>* partials = args.partials + segment * args.parts;
   Partial<In> all{};
 #pragma unroll 2
   for (int i = threadIdx.x; i < args.parts; i += kSplitThreads) all.add(partials[i]);
   all = block_partial(all, symmetric);
-  if (threadIdx.x == 0) {
-    const auto range = range_of(all.extent, symmetric, all.special != 0);
-    const auto parameters = math::segment_parameters(args.recipe, range);
-    shared = {parameters, is_fast(args.recipe, parameters, range)};
-  }
-  __syncthreads();
-  return shared;
+  if (threadIdx.x != 0) return;
+  const auto range = range_of(all.extent, symmetric, all.special != 0);
+  const auto parameters = math::segment_parameters(args.recipe, range);
+  args.parameters[segment] = {parameters, is_fast(args.recipe, parameters, range)};
+  const Offsets at = args.segments.offsets(segment);
+  store_scale(args.scale, at.at[kScale], parameters.scale, args.recipe.scale_dtype);
+  if (!symmetric) cuda::store_once(args.zero_point + at.at[kZeroPoint], parameters.zero_point);
 }
 
 template <class In, Codes kCodes>
-__global__ void __launch_bounds__(kSplitThreads, kFlatCodeBlocks<In>)
+__device__ __noinline__ void walk_tile(const SplitArgs<In>& args, const In* input,
+                                       std::uint8_t* output, std::uint32_t first,
+                                       std::uint32_t count,
+                                       const math::SegmentParameters<Compute<In>>& parameters) {
+  const std::int64_t vectors = min(count - first, static_cast<std::uint32_t>(kFlatTile));
+  walk_codes<In, kCodes>(input + static_cast<std::int64_t>(first) * kPerVector<In>,
+                         output + static_cast<std::int64_t>(first) * kWordBytes<In, kCodes>,
+                         vectors * kPerVector<In>, args.recipe, parameters, args.order, threadIdx.x,
+                         kFlatThreads);
+}
+
+// A tile of a segment; the last tiles come first.
+template <class In, Codes kCodes, bool kAsymmetric>
+__global__ void __launch_bounds__(kFlatThreads, sizeof(In) == 8 ? 2 : 3)
     flat_codes(const __grid_constant__ SplitArgs<In> args) {
-  constexpr int kBytes = kWordBytes<In, kCodes>;
-  const FlatPart<In, kSplitThreads> part(args, gridDim.x - 1 - blockIdx.x, args.code_parts);
-  const In* input = args.input + part.at.at[kInput];
-  std::uint8_t* output = args.output + part.at.at[kOutput];
-  const std::uint32_t last = part.count - 1;
-  // Vectors count from the end of the run.
-  std::uint32_t i = part.first;
-  const auto load = [&](uint4(&v)[kFlatVectors]) {
+  const FlatPlace<In> place(args, gridDim.x - 1 - blockIdx.x, args.code_parts);
+  const In* input = args.input + place.at.at[kInput];
+  std::uint8_t* output = args.output + place.at.at[kOutput];
+  const std::uint32_t tile = place.part * kFlatTile;
+  if (tile >= place.count) return;  // a shorter last segment has fewer tiles
+  uint4 v[kFlatVectors];
 #pragma unroll
-    for (int k = 0; k < kFlatVectors; ++k)
-      v[k] = cuda::load_once(reinterpret_cast<const uint4*>(input) +
-                             (last - min(i + k * part.step, last)));
-  };
-  uint4 v[kFlatVectors], next[kFlatVectors];
-  load(v);  // the input does not depend on the kernel before this one
-  cuda::wait_for_previous();
-  const auto parameters = flat_parameters(args, part.segment);
-  if (part.part == 0 && threadIdx.x == 0) {
-    math::store_scale(args.scale, part.at.at[kScale], parameters.segment.scale,
-                      args.recipe.scale_dtype);
-    if (args.recipe.mode == Mode::Asymmetric)
-      args.zero_point[part.at.at[kZeroPoint]] = parameters.segment.zero_point;
-  }
+  for (int k = 0; k < kFlatVectors; ++k)
+    v[k] = cuda::load_once(reinterpret_cast<const uint4*>(input) +
+                           min(tile + threadIdx.x + k * kFlatThreads, place.count - 1));
+  cuda::wait_for_previous();  // the input does not depend on the kernels before this one
+  const FlatParameters<Compute<In>>& parameters = args.parameters[place.segment];
   if (!parameters.fast) {
-    walk_codes<In, kCodes>(input, output, static_cast<std::int64_t>(part.count) * kPerVector<In>,
-                           args.recipe, parameters.segment, args.order,
-                           static_cast<int>(part.first), static_cast<int>(part.step));
+    walk_tile<In, kCodes>(args, input, output, tile, place.count, parameters.segment);
     return;
   }
-  by_rule(args.recipe.quotient, [&](auto divide) {
-#pragma unroll 1
-    while (i <= last) {
-      const std::uint32_t now = i;
-      i += kFlatVectors * part.step;
-      if (i <= last) load(next);
+  const Numbers<Compute<In>> numbers(parameters.segment, args.recipe);
+  auto* words = reinterpret_cast<cuda::Word<kWordBytes<In, kCodes>>*>(output);
+  by_body<kCodes, kAsymmetric>(args.recipe.quotient, args.clamps, [&](auto divides, auto bounds) {
 #pragma unroll
-      for (int k = 0; k < kFlatVectors; ++k) {
-        const std::uint32_t at = now + k * part.step;
-        const auto word =
-            encode<In, kCodes, divide.value>(v[k], parameters.segment, args.recipe, args.order);
-        if (at <= last)
-          cuda::store_word<kBytes>(output + static_cast<std::int64_t>(last - at) * kBytes, word);
-        v[k] = next[k];
-      }
+    for (int k = 0; k < kFlatVectors; ++k) {
+      const std::uint32_t i = tile + threadIdx.x + k * kFlatThreads;
+      const auto word = encode<In, kCodes, kAsymmetric, divides.value, bounds.value>(
+          v[k], numbers, args.recipe, args.order);
+      if (i < place.count) cuda::store_once(words + i, word);
     }
   });
 }

@@ -19,7 +19,7 @@ struct TightArgs {
   std::uint32_t count;
   std::uint32_t vectors;    // of a segment; quantize_ragged_rows: elements
   std::int32_t lanes_log2;  // of a segment, for quantize_tight_lanes
-  bool clamps;              // whether a quotient can leave [q_min, q_max]
+  bool clamps;              // whether codes need Bounds::Clamp
   bool exact;               // whether storing a scale of this recipe changes nothing
   bool plain;               // whether scales are stored in the compute type
   math::AffineRecipe<Compute<In>> recipe;
@@ -37,7 +37,7 @@ struct TightArgs {
 template <class In>
 __device__ __noinline__ void store_converted(const TightArgs<In>& args, std::int64_t at,
                                              Compute<In> scale) {
-  math::store_scale(args.scale, at, scale, args.recipe.scale_dtype);
+  store_scale(args.scale, at, scale, args.recipe.scale_dtype);
 }
 
 template <bool kAsymmetric, class In>
@@ -46,11 +46,11 @@ __device__ __forceinline__ void store_tight(
     const math::SegmentParameters<Compute<In>>& parameters) {
   const std::int64_t at = index * args.scale_stride;
   if (args.plain)
-    static_cast<Compute<In>*>(args.scale)[at] = parameters.scale;
+    cuda::store_once(static_cast<Compute<In>*>(args.scale) + at, parameters.scale);
   else
     store_converted(args, at, parameters.scale);
   if constexpr (kAsymmetric)
-    args.zero_point[index * args.zero_point_stride] = parameters.zero_point;
+    cuda::store_once(args.zero_point + index * args.zero_point_stride, parameters.zero_point);
 }
 
 // Parameters and codes of a segment element by element, by all threads of its team.
@@ -63,9 +63,9 @@ __device__ __noinline__ void walk_tight(const TightArgs<In>& args, std::uint32_t
   const auto parameters =
       math::segment_parameters(args.recipe, range_of(extent, symmetric, special));
   if (rank == 0) {
-    math::store_scale(args.scale, index * args.scale_stride, parameters.scale,
+    store_scale(args.scale, index * args.scale_stride, parameters.scale,
                       args.recipe.scale_dtype);
-    if (!symmetric) args.zero_point[index * args.zero_point_stride] = parameters.zero_point;
+    if (!symmetric) cuda::store_once(args.zero_point + index * args.zero_point_stride, parameters.zero_point);
   }
   walk_codes<In, kCodes>(args.segment(index), args.codes(index), length, args.recipe, parameters,
                          args.order, rank, team);
@@ -75,86 +75,6 @@ template <class In>
 __device__ __noinline__ Extent<In> walk_tight_finite(const TightArgs<In>& args, std::uint32_t index,
                                                      std::int64_t length, int rank, int team) {
   return walk_finite(args.segment(index), length, rank, team, args.recipe.mode == Mode::Symmetric);
-}
-
-// --- Codes -------------------------------------------------------------------------------------
-
-// A segment's numbers as the loop over its elements wants them.
-template <class C>
-struct Numbers {
-  C scale, inverse;
-  C low, high;  // bounds of the quotient, where it is clamped
-  std::int32_t zero_point;
-
-  __device__ __forceinline__ Numbers(C scale, C inverse, std::int32_t zero_point,
-                                     const math::AffineRecipe<C>& recipe)
-      : scale(scale), inverse(inverse), zero_point(zero_point) {
-    const C zero = static_cast<C>(zero_point);
-    low = recipe.q_min - zero;
-    high = recipe.q_max - zero;
-  }
-};
-
-template <bool kAsymmetric, bool kClamp>
-__device__ __forceinline__ std::uint32_t tight_integer(float quotient, const Numbers<float>& n,
-                                                       const math::AffineRecipe<float>&) {
-  if constexpr (kClamp) quotient = fminf(fmaxf(quotient, n.low), n.high);
-  const std::uint32_t bits = __float_as_uint(__fadd_rn(quotient, 0x1.8p+23f));
-  return kAsymmetric ? bits + static_cast<std::uint32_t>(n.zero_point) : bits;
-}
-template <bool kAsymmetric, bool kClamp>
-__device__ __forceinline__ std::uint32_t tight_integer(double quotient, const Numbers<double>& n,
-                                                       const math::AffineRecipe<double>& recipe) {
-  std::int32_t code = __double2loint(__dadd_rn(quotient, 0x1.8p+52));
-  if constexpr (kAsymmetric) code += n.zero_point;
-  if constexpr (kClamp) code = min(max(code, recipe.q_low), recipe.q_high);
-  return static_cast<std::uint32_t>(code);
-}
-
-template <bool kDivide, bool kClamp, class C>
-__device__ __forceinline__ float tight_float8(C quotient, C x,
-                                              const math::AffineRecipe<C>& recipe) {
-  float value = as_float(quotient);
-  if constexpr (kClamp)
-    value = fminf(fmaxf(value, static_cast<float>(recipe.q_min)), static_cast<float>(recipe.q_max));
-  if constexpr (!kDivide) return value;
-  // The corrections of the quotient lose the sign of a zero.
-  const std::uint32_t sign =
-      (sizeof(C) == 4 ? __float_as_uint(static_cast<float>(x))
-                      : static_cast<std::uint32_t>(__double2hiint(static_cast<double>(x)))) &
-      0x80000000u;
-  return __uint_as_float((__float_as_uint(value) & 0x7FFFFFFFu) | sign);
-}
-
-template <class In, Codes kCodes, bool kAsymmetric, bool kDivide, bool kClamp>
-__device__ __forceinline__ cuda::Word<kWordBytes<In, kCodes>> encode_tight(
-    const uint4& v, const Numbers<Compute<In>>& numbers,
-    const math::AffineRecipe<Compute<In>>& recipe, NibbleOrder order) {
-  using C = Compute<In>;
-  constexpr int kCount = kPerVector<In>;
-  std::uint32_t codes[kCount];
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const C x = element_of<In>(v, i);
-    const C q = quotient<kDivide>(x, numbers.scale, numbers.inverse);
-    if constexpr (kCodes == Codes::Float8)
-      codes[i] = __float_as_uint(tight_float8<kDivide, kClamp>(q, x, recipe));
-    else
-      codes[i] = tight_integer<kAsymmetric, kClamp>(q, numbers, recipe);
-  }
-  return finish<kCodes>(codes, recipe.output_dtype, order);
-}
-
-// Calls use(divides, clamps) with compile-time answers: one decision for a whole run of vectors.
-template <class In, class Use>
-__device__ __forceinline__ void by_body(const TightArgs<In>& args, const Use& use) {
-  const bool divides = args.recipe.quotient == Quotient::Divide;
-  if (divides && !args.clamps)
-    use(std::true_type{}, std::false_type{});
-  else if (divides)
-    use(std::true_type{}, std::true_type{});
-  else
-    use(std::false_type{}, std::true_type{});
 }
 
 // --- Ranges and parameters ---------------------------------------------------------------------
@@ -251,8 +171,8 @@ template <class In, Codes kCodes, int kVectors, bool kAsymmetric, bool kCluster>
 __global__ void __launch_bounds__(kRowThreads, kTightBlocks<kVectors>)
     quantize_tight_rows(const __grid_constant__ TightArgs<In> args) {
   using C = Compute<In>;
-  if constexpr (kCluster) cuda::cluster_arrive_unordered();
   const int cluster = kCluster ? cuda::cluster_size() : 1;
+  if constexpr (kCluster) open_exchange<In>(cluster, !kAsymmetric);
   const unsigned team = blockDim.x * cluster;
   const unsigned rank = team_rank<Team::Block>(cluster);
   const std::uint32_t index = kCluster ? cuda::cluster_index() : blockIdx.x;
@@ -277,11 +197,11 @@ __global__ void __launch_bounds__(kRowThreads, kTightBlocks<kVectors>)
                            args.recipe);
   constexpr int kBytes = kWordBytes<In, kCodes>;
   auto* output = reinterpret_cast<cuda::Word<kBytes>*>(args.codes(index));
-  by_body(args, [&](auto divides, auto clamps) {
+  by_body<kCodes, kAsymmetric>(args.recipe.quotient, args.clamps, [&](auto divides, auto bounds) {
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
       const unsigned i = rank + k * team;
-      const auto word = encode_tight<In, kCodes, kAsymmetric, divides.value, clamps.value>(
+      const auto word = encode<In, kCodes, kAsymmetric, divides.value, bounds.value>(
           v[k], numbers, args.recipe, args.order);
       if (i < args.vectors) cuda::store_once(output + i, word);
     }
@@ -317,7 +237,7 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   Extent<In> extent = tight_extent<In, kAsymmetric>(v);
   C x{};
   if (edge) {
-    const In element = begin[at];
+    const In element = cuda::load_single(begin + at);
     x = math::widen(element);
     extent.add(key_of(element, !kAsymmetric));
   }
@@ -333,11 +253,11 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   constexpr int kBytes = kWordBytes<In, kCodes>;
   std::uint8_t* codes = args.codes(index);
   const int shift = cuda::misalignment<kBytes>(codes + head);
-  by_body(args, [&](auto divides, auto clamps) {
+  by_body<kCodes, kAsymmetric>(args.recipe.quotient, args.clamps, [&](auto divides, auto bounds) {
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
       const unsigned i = rank + k * team;
-      const auto word = encode_tight<In, kCodes, kAsymmetric, divides.value, clamps.value>(
+      const auto word = encode<In, kCodes, kAsymmetric, divides.value, bounds.value>(
           v[k], numbers, args.recipe, args.order);
       std::uint8_t* to = codes + head + i * kBytes;
       if (shift != 0) {
@@ -348,34 +268,66 @@ __global__ void __launch_bounds__(kRowThreads, 2)
         cuda::store_word<kBytes>(to, word);
       }
     }
+    if (edge)
+      cuda::store_once(codes + at,
+                       encode_single<kCodes, kAsymmetric, divides.value, bounds.value>(
+                           x, numbers, args.recipe, args.order));
   });
-  if (edge) codes[at] = math::code_of(x, args.recipe, parameters);
 }
 
 // --- Lanes -------------------------------------------------------------------------------------
 
-// Maxima of kSets values over sets of `lanes` lanes. Lane r of a set gets the maximum of value
-// r % kSets: every step halves what a lane still carries, until it carries one value.
-template <int kSets, class Key>
-__device__ __forceinline__ Key scattered_max(Key (&values)[kSets], int lane, int lanes) {
-  if constexpr (kSets == 4) {
-    const bool odd = lane & 1, upper = lane & 2;
+// kSets extents over sets of `lanes` lanes, as one or two words each. Lane r of a set gets the whole
+// of extent r % kSets: every step halves what a lane still carries, until it carries one.
+template <int kSets, class Word, class Larger>
+__device__ __forceinline__ Word scattered(Word (&values)[kSets], int lane, int lanes,
+                                          const Larger& larger) {
 #pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      const Key given = odd ? values[2 * pair] : values[2 * pair + 1];
-      const Key kept = odd ? values[2 * pair + 1] : values[2 * pair];
-      values[pair] = max(kept, __shfl_xor_sync(cuda::kAllLanes, given, 1));
+  for (int left = kSets / 2, bit = 1; left > 0; left /= 2, bit *= 2) {
+    const bool upper = lane & bit;
+#pragma unroll
+    for (int i = 0; i < left; ++i) {
+      const Word given = upper ? values[2 * i] : values[2 * i + 1];
+      const Word kept = upper ? values[2 * i + 1] : values[2 * i];
+      values[i] = larger(kept, __shfl_xor_sync(cuda::kAllLanes, given, bit));
     }
-    const Key given = upper ? values[0] : values[1], kept = upper ? values[1] : values[0];
-    values[0] = max(kept, __shfl_xor_sync(cuda::kAllLanes, given, 2));
-  } else if constexpr (kSets == 2) {
-    const bool odd = lane & 1;
-    const Key given = odd ? values[0] : values[1], kept = odd ? values[1] : values[0];
-    values[0] = max(kept, __shfl_xor_sync(cuda::kAllLanes, given, 1));
   }
-  Key result = values[0];
-  for (int step = kSets; step < lanes; step <<= 1)
-    result = max(result, __shfl_xor_sync(cuda::kAllLanes, result, step));
+  for (int bit = kSets; bit < lanes; bit <<= 1)
+    values[0] = larger(values[0], __shfl_xor_sync(cuda::kAllLanes, values[0], bit));
+  return values[0];
+}
+
+template <class In, bool kAsymmetric, int kSets>
+__device__ __forceinline__ Extent<In> scattered_extent(const uint4 (&v)[kSets], int lane,
+                                                       int lanes) {
+  using Key = KeyOf<In>;
+  const auto larger = [](Key a, Key b) { return max(a, b); };
+  Extent<In> result;
+  if constexpr (kAsymmetric && sizeof(In) == 2) {
+    std::uint32_t both[kSets];  // the highest key, and the complement of the lowest
+#pragma unroll
+    for (int k = 0; k < kSets; ++k) {
+      const uint4 one[1] = {v[k]};
+      const Extent<In> extent = tight_extent<In, kAsymmetric>(one);
+      both[k] = __byte_perm(static_cast<std::uint32_t>(extent.high),
+                            static_cast<std::uint32_t>(~extent.low), 0x5410);
+    }
+    const std::uint32_t all =
+        scattered(both, lane, lanes, [](auto a, auto b) { return __vmaxs2(a, b); });
+    result.high = static_cast<std::int16_t>(all);
+    result.low = ~static_cast<std::int16_t>(all >> 16);
+  } else {
+    Key high[kSets], low[kSets];
+#pragma unroll
+    for (int k = 0; k < kSets; ++k) {
+      const uint4 one[1] = {v[k]};
+      const Extent<In> extent = tight_extent<In, kAsymmetric>(one);
+      high[k] = extent.high;
+      low[k] = ~extent.low;
+    }
+    result.high = scattered(high, lane, lanes, larger);
+    if constexpr (kAsymmetric) result.low = ~scattered(low, lane, lanes, larger);
+  }
   return result;
 }
 
@@ -433,19 +385,9 @@ __global__ void __launch_bounds__(kLaneThreads)
     for (int k = 0; k < kSets; ++k)
       v[k] = cuda::load_once(input + min(place + k * cuda::kWarp, last));
   }
-  KeyOf<In> high[kSets], low[kSets];
-#pragma unroll
-  for (int k = 0; k < kSets; ++k) {
-    const uint4 one[1] = {v[k]};
-    const Extent<In> extent = tight_extent<In, kAsymmetric>(one);
-    high[k] = extent.high;
-    low[k] = ~extent.low;
-  }
   // From here on a lane stands for one segment of its set, so that their parameters are worked out
   // side by side.
-  Extent<In> extent;
-  extent.high = scattered_max<kSets>(high, lane, lanes);
-  if constexpr (kAsymmetric) extent.low = ~scattered_max<kSets>(low, lane, lanes);
+  const Extent<In> extent = scattered_extent<In, kAsymmetric>(v, lane, lanes);
   math::SegmentParameters<C> parameters;
   const bool fast = tight_parameters(args, extent, parameters, std::bool_constant<kAsymmetric>{});
   if (!__all_sync(cuda::kAllLanes, fast)) {
@@ -455,7 +397,7 @@ __global__ void __launch_bounds__(kLaneThreads)
   const std::uint32_t own = first + (rank & (kSets - 1)) * step;
   if (rank < kSets && own < args.count) store_tight<kAsymmetric>(args, own, parameters);
   auto* codes = reinterpret_cast<cuda::Word<kWordBytes<In, kCodes>>*>(args.output) + place;
-  by_body(args, [&](auto divides, auto clamps) {
+  by_body<kCodes, kAsymmetric>(args.recipe.quotient, args.clamps, [&](auto divides, auto bounds) {
 #pragma unroll
     for (int k = 0; k < kSets; ++k) {
       const C scale = __shfl_sync(cuda::kAllLanes, parameters.scale, k, lanes);
@@ -464,7 +406,7 @@ __global__ void __launch_bounds__(kLaneThreads)
       if constexpr (kAsymmetric)
         zero_point = __shfl_sync(cuda::kAllLanes, parameters.zero_point, k, lanes);
       const Numbers<C> numbers(scale, inverse, zero_point, args.recipe);
-      const auto word = encode_tight<In, kCodes, kAsymmetric, divides.value, clamps.value>(
+      const auto word = encode<In, kCodes, kAsymmetric, divides.value, bounds.value>(
           v[k], numbers, args.recipe, args.order);
       if (full || first + k * step < args.count) cuda::store_once(codes + k * cuda::kWarp, word);
     }
