@@ -100,10 +100,16 @@ class Case:
             "group": str(desc.scope.size),
             "channel": str(desc.scope.axis),
         }.get(desc.scope.kind, "")
-        types = f"{_SHORT[desc.input_dtype.value]}_{_SHORT[desc.output_dtype.value]}"
-        mode = "_asym" if desc.mode is planq.Mode.ASYMMETRIC else ""
+        types = f"{_SHORT[desc.input_dtype.value]}_{self.form}"
         shape = "x".join(map(str, desc.shape)) + (f"+{self.offset}" if self.offset else "")
-        return f"{self.family}/{scope}/{types}{mode}/{shape}"
+        return f"{self.family}/{scope}/{types}/{shape}"
+
+    @property
+    def form(self) -> str:
+        """What the codes are: ``s8``, ``u8_asym``."""
+        desc = self.descriptor
+        mode = "_asym" if desc.mode is planq.Mode.ASYMMETRIC else ""
+        return _SHORT[desc.output_dtype.value] + mode
 
     @property
     def rows(self) -> int:

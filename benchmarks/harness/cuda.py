@@ -13,7 +13,7 @@ import torch
 
 import planq
 from harness.cases import MEGABYTE, Case
-from harness.native import Native
+from harness.native import ONE_PASS_FORMS, Native, RowPointers
 from harness.timing import QUICK, Effort, summarize
 from harness.workload import Arena, Launch, Rate, Timing, copies_for, nearest_mix
 
@@ -57,7 +57,7 @@ class CudaMachine:
         self.outputs = Arena(OUTPUT_ARENA, "cuda")
         self._sink = torch.zeros(1, dtype=torch.int32, device="cuda")
         self._rates: dict[tuple[object, ...], Rate] = {}
-        self._bare: dict[tuple[int, int], Timing | None] = {}
+        self._bare: dict[tuple[str, int, int], Timing | None] = {}
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -179,11 +179,13 @@ class CudaMachine:
     # --- the bare kernels of the same formula -----------------------------------------------------
 
     def bare(self, case: Case) -> Timing | None:
-        """The bare one-pass kernel, bfloat16 to int8, on the case's shape."""
-        key = (case.rows, case.columns)
+        """The bare one-pass kernel of the case's shape and codes, from bfloat16."""
+        key = (case.form, case.rows, case.columns)
         if key not in self._bare:
-            possible = case.columns % 8 == 0 and case.columns <= 32768 and case.offset == 0
-            launches = self._row_launches(self.native.one_pass, *key) if possible else None
+            possible = case.columns % 8 == 0 and case.columns <= 32768
+            possible = possible and case.form in ONE_PASS_FORMS
+            kernel = partial(self.native.one_pass, case.form)
+            launches = self._row_launches(kernel, case.rows, case.columns) if possible else None
             traffic = case.rows * (3 * case.columns + 4)
             self._bare[key] = self.measure(launches, traffic) if launches else None
         return self._bare[key]
@@ -193,18 +195,21 @@ class CudaMachine:
         return self._row_launches(self.native.two_pass, rows, columns)
 
     def _row_launches(
-        self, kernel: Callable[[int, int, int, int, int], None], rows: int, columns: int
+        self, kernel: Callable[[RowPointers, int, int], None], rows: int, columns: int
     ) -> list[Launch]:
         self.inputs.release()
         self.outputs.release()
         self.inputs.fill_normal("bfloat16", self.distinct)
-        copies = copies_for(self, 2 * rows * columns, rows * (columns + 4))
+        copies = copies_for(self, 2 * rows * columns, rows * (columns + 8))
         launches: list[Launch] = []
         for _ in range(copies):
-            source = self.inputs.take((rows, columns), "bfloat16").data_ptr()
-            target = self.outputs.take((rows, columns), "int8").data_ptr()
-            scale = self.outputs.take((rows,), "float32").data_ptr()
-            launches.append(partial(kernel, source, target, scale, rows, columns))
+            pointers = RowPointers(
+                source=self.inputs.take((rows, columns), "bfloat16").data_ptr(),
+                target=self.outputs.take((rows, columns), "int8").data_ptr(),
+                scale=self.outputs.take((rows,), "float32").data_ptr(),
+                zero_point=self.outputs.take((rows,), "int32").data_ptr(),
+            )
+            launches.append(partial(kernel, pointers, rows, columns))
         return launches
 
     # --- facts ------------------------------------------------------------------------------------

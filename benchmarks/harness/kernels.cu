@@ -61,31 +61,79 @@ __global__ void evict_kernel(const uint4* in, std::int64_t vectors, unsigned* si
   if (sum == 0x9e3779b9u) *sink = sum;
 }
 
-__device__ unsigned code(unsigned bits, float inverse) {
+// What the bare kernels below make of an element.
+enum class Form { Int8, Int4, Float8, UInt8Asymmetric };
+
+struct Factors {
+  float inverse;
+  unsigned zero_point;
+};
+
+template <Form kForm>
+__device__ unsigned code(unsigned bits, Factors by) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: the sum's low byte is the rounded product
-  return __float_as_uint(__fmaf_rn(__uint_as_float(bits), inverse, kRound));
+  const unsigned rounded = __float_as_uint(__fmaf_rn(__uint_as_float(bits), by.inverse, kRound));
+  return kForm == Form::UInt8Asymmetric ? rounded + by.zero_point : rounded;
 }
 
-// Four bfloat16 values to four int8 codes.
-__device__ unsigned pack(unsigned low, unsigned high, float inverse) {
-  const unsigned first =
-      __byte_perm(code(low << 16, inverse), code(low & 0xffff0000u, inverse), 0x40);
-  const unsigned second =
-      __byte_perm(code(high << 16, inverse), code(high & 0xffff0000u, inverse), 0x40);
-  return __byte_perm(first, second, 0x5410);
+// Two bfloat16 values to two codes.
+template <Form kForm>
+__device__ unsigned pack(unsigned word, Factors by) {
+  if constexpr (kForm == Form::Float8) {
+    unsigned short codes;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+        : "=h"(codes)
+        : "f"(__uint_as_float(word & 0xffff0000u) * by.inverse),
+          "f"(__uint_as_float(word << 16) * by.inverse));
+    return codes;
+  } else {
+    const unsigned low = code<kForm>(word << 16, by), high = code<kForm>(word & 0xffff0000u, by);
+    if constexpr (kForm == Form::Int4) return (low & 15) | (high & 15) << 4;
+    return __byte_perm(low, high, 0x40);
+  }
 }
 
 constexpr int kHeld = 4;  // 16-byte vectors that a thread keeps in registers
 
-// The bare one-pass kernel, bfloat16 -> int8: one block a row, the row in registers, 16-byte loads,
-// a multiplication by 127 / max|x|; no checks, no exact division, no special values, no strides.
-__global__ void one_pass_kernel(const uint4* __restrict__ in, uint2* __restrict__ out,
-                                float* __restrict__ scale, int vectors) {
-  __shared__ unsigned partial[32];
+// The largest |x|, or the range of x as an order-preserving key and a complemented one.
+template <Form kForm>
+struct Peaks {
+  unsigned high = 0, low = 0;
+
+  __device__ void add(unsigned word) {
+    if constexpr (kForm == Form::UInt8Asymmetric) {
+      const unsigned key = word ^ (__vcmplts2(word, 0) | 0x80008000u);
+      high = __vmaxu2(high, key);
+      low = __vmaxu2(low, ~key);
+    } else {
+      high = __vmaxu2(high, word & 0x7fff7fffu);
+    }
+  }
+  __device__ static unsigned over_block(unsigned pair, unsigned* partial) {
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned largest = __reduce_max_sync(~0u, max(pair & 0xffffu, pair >> 16));
+    if (lane == 0) partial[warp] = largest;
+    __syncthreads();
+    return __reduce_max_sync(~0u, lane < blockDim.x / 32 ? partial[lane] : 0u);
+  }
+};
+
+__device__ float of_key(unsigned key) {
+  return __uint_as_float((key & 0x8000u ? key ^ 0x8000u : ~key & 0xffffu) << 16);
+}
+
+// The bare one-pass kernels: one block a row, the row in registers, 16-byte loads, a multiplication
+// by the inverse of the scale; no checks, no exact division, no special values, no strides.
+template <Form kForm>
+__global__ void one_pass_kernel(const uint4* __restrict__ in, unsigned char* __restrict__ out,
+                                float* __restrict__ scale, unsigned* __restrict__ zero_point,
+                                int vectors) {
+  __shared__ unsigned partial[2][32];
+  constexpr int kBytes = kForm == Form::Int4 ? 4 : 8;
   const uint4* row = in + static_cast<std::int64_t>(blockIdx.x) * vectors;
-  uint2* codes = out + static_cast<std::int64_t>(blockIdx.x) * vectors;
+  unsigned char* codes = out + static_cast<std::int64_t>(blockIdx.x) * vectors * kBytes;
   uint4 held[kHeld];
-  unsigned pair = 0;
+  Peaks<kForm> peaks;
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
     const int at = j * blockDim.x + threadIdx.x;
@@ -93,22 +141,41 @@ __global__ void one_pass_kernel(const uint4* __restrict__ in, uint2* __restrict_
   }
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
-    pair = __vmaxu2(pair, __vmaxu2(held[j].x & 0x7fff7fffu, held[j].y & 0x7fff7fffu));
-    pair = __vmaxu2(pair, __vmaxu2(held[j].z & 0x7fff7fffu, held[j].w & 0x7fff7fffu));
+    peaks.add(held[j].x);
+    peaks.add(held[j].y);
+    peaks.add(held[j].z);
+    peaks.add(held[j].w);
   }
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  unsigned largest = __reduce_max_sync(~0u, max(pair & 0xffffu, pair >> 16));
-  if (lane == 0) partial[warp] = largest;
-  __syncthreads();
-  largest = __reduce_max_sync(~0u, lane < blockDim.x / 32 ? partial[lane] : 0u);
-  const float magnitude = __uint_as_float(largest << 16);
-  const float inverse = 127.0f / magnitude;
-  if (threadIdx.x == 0) scale[blockIdx.x] = magnitude / 127.0f;
+  constexpr float kSteps = kForm == Form::Int4              ? 7.0f
+                           : kForm == Form::Float8          ? 448.0f
+                           : kForm == Form::UInt8Asymmetric ? 255.0f
+                                                            : 127.0f;
+  const unsigned high = peaks.over_block(peaks.high, partial[0]);
+  float span = __uint_as_float(high << 16);
+  Factors by{};
+  if constexpr (kForm == Form::UInt8Asymmetric) {
+    const unsigned low = peaks.over_block(peaks.low, partial[1]);
+    const float smallest = fminf(of_key(~low & 0xffffu), 0.0f);
+    span = fmaxf(of_key(high), 0.0f) - smallest;
+    by.inverse = kSteps / span;
+    by.zero_point = static_cast<unsigned>(__float2int_rn(-smallest * by.inverse));
+    if (threadIdx.x == 0) zero_point[blockIdx.x] = by.zero_point;
+  } else {
+    by.inverse = kSteps / span;
+  }
+  if (threadIdx.x == 0) scale[blockIdx.x] = span / kSteps;
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
     const int at = j * blockDim.x + threadIdx.x;
-    const uint2 packed = {pack(held[j].x, held[j].y, inverse), pack(held[j].z, held[j].w, inverse)};
-    if (at < vectors) __stcs(codes + at, packed);
+    const unsigned a = pack<kForm>(held[j].x, by), b = pack<kForm>(held[j].y, by);
+    const unsigned c = pack<kForm>(held[j].z, by), d = pack<kForm>(held[j].w, by);
+    if (at >= vectors) continue;
+    if constexpr (kForm == Form::Int4)
+      __stcs(reinterpret_cast<unsigned*>(codes) + at,
+             __byte_perm(__byte_perm(a, b, 0x40), __byte_perm(c, d, 0x40), 0x5410));
+    else
+      __stcs(reinterpret_cast<uint2*>(codes) + at,
+             uint2{__byte_perm(a, b, 0x5410), __byte_perm(c, d, 0x5410)});
   }
 }
 
@@ -176,14 +243,18 @@ int bench_evict(const void* in, std::int64_t vectors, void* sink, cudaStream_t s
   return cudaGetLastError();
 }
 
-int bench_one_pass(const void* in, void* out, void* scale, std::int64_t rows, std::int64_t columns,
-                   cudaStream_t stream) {
+int bench_one_pass(int form, const void* in, void* out, void* scale, void* zero_point,
+                   std::int64_t rows, std::int64_t columns, cudaStream_t stream) {
   const std::int64_t vectors = columns / 8;
   const std::int64_t threads = (vectors + kHeld * 32 - 1) / (kHeld * 32) * 32;
   if (columns % 8 != 0 || threads > 1024) return cudaErrorInvalidValue;
-  one_pass_kernel<<<static_cast<unsigned>(rows), static_cast<unsigned>(threads), 0, stream>>>(
-      static_cast<const uint4*>(in), static_cast<uint2*>(out), static_cast<float*>(scale),
-      static_cast<int>(vectors));
+  const auto kernel = form == 0   ? one_pass_kernel<Form::Int8>
+                      : form == 1 ? one_pass_kernel<Form::Int4>
+                      : form == 2 ? one_pass_kernel<Form::Float8>
+                                  : one_pass_kernel<Form::UInt8Asymmetric>;
+  kernel<<<static_cast<unsigned>(rows), static_cast<unsigned>(threads), 0, stream>>>(
+      static_cast<const uint4*>(in), static_cast<unsigned char*>(out), static_cast<float*>(scale),
+      static_cast<unsigned*>(zero_point), static_cast<int>(vectors));
   return cudaGetLastError();
 }
 

@@ -10,19 +10,31 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 HERE: Final = Path(__file__).parent
 FOLDER: Final = Path(__file__).parents[2] / "build" / "bench"
+
+# What the bare one-pass kernel computes, in the order of kernels.cu.
+ONE_PASS_FORMS: Final = ("s8", "s4", "e4m3", "u8_asym")
 
 _POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
 _SIGNATURES: Final = {
     "bench_stream": (_INT, _INT, _INT, _INT, _POINTER, _POINTER, _LONG, _POINTER),
     "bench_evict": (_POINTER, _LONG, _POINTER, _POINTER),
-    "bench_one_pass": (_POINTER, _POINTER, _POINTER, _LONG, _LONG, _POINTER),
+    "bench_one_pass": (_INT, *[_POINTER] * 4, _LONG, _LONG, _POINTER),
     "bench_two_pass": (_POINTER, _POINTER, _POINTER, _LONG, _LONG, _POINTER),
     "bench_bare_launches": (_INT, _POINTER, ctypes.POINTER(ctypes.c_double)),
 }
+
+
+class RowPointers(NamedTuple):
+    """Addresses of the operands of a kernel that quantizes rows."""
+
+    source: int
+    target: int
+    scale: int
+    zero_point: int
 
 
 def _find_compiler(variable: str, roots: Sequence[str], name: str) -> str:
@@ -97,13 +109,15 @@ class Native:
         """Reads this memory, so that the cache holds it and nothing else."""
         self._call("bench_evict", source, vectors, sink, self._stream)
 
-    def one_pass(self, source: int, target: int, scale: int, rows: int, columns: int) -> None:
-        """The bare one-pass kernel, bfloat16 to int8 by row."""
-        self._call("bench_one_pass", source, target, scale, rows, columns, self._stream)
+    def one_pass(self, form: str, pointers: RowPointers, rows: int, columns: int) -> None:
+        """The bare one-pass kernel by row, bfloat16 to one of ``ONE_PASS_FORMS``."""
+        self._call(
+            "bench_one_pass", ONE_PASS_FORMS.index(form), *pointers, rows, columns, self._stream
+        )
 
-    def two_pass(self, source: int, target: int, scale: int, rows: int, columns: int) -> None:
+    def two_pass(self, pointers: RowPointers, rows: int, columns: int) -> None:
         """The plain two-pass kernel, bfloat16 to int8 by row."""
-        self._call("bench_two_pass", source, target, scale, rows, columns, self._stream)
+        self._call("bench_two_pass", *pointers[:3], rows, columns, self._stream)
 
     def bare_launches(self, count: int) -> float:
         """Seconds for this many launches of an empty kernel, from a C++ loop."""

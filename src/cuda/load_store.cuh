@@ -19,6 +19,12 @@ using Word = std::conditional_t<
     std::conditional_t<kBytes == 4, std::uint32_t,
                        std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>>>;
 
+// Bytes by which a word at this address lies past its alignment.
+template <int kBytes>
+__device__ __forceinline__ int misalignment(const void* address) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % kBytes);
+}
+
 // Read once: the line is the first to leave the caches. Volatile keeps a batch of loads together.
 __device__ __forceinline__ uint4 load_once(const void* address) {
   uint4 v;
@@ -42,6 +48,40 @@ __device__ __forceinline__ T load_single(const T* address) {
   return value;
 }
 
+// A vector of elements that begins anywhere. Its bytes lie in two aligned vectors, of which at
+// least one must be inside the memory that may be read; the other one is replaced by it, and the
+// result is then to be had from elements().
+struct UnalignedVector {
+  uint4 first, second;
+
+  __device__ __forceinline__ void load(const void* from, bool first_exists, bool second_exists) {
+    const char* aligned = static_cast<const char*>(from) - misalignment<kVectorBytes>(from);
+    first = load_once(aligned + (first_exists ? 0 : kVectorBytes));
+    second = load_once(aligned + (second_exists ? kVectorBytes : 0));
+  }
+  // `past`, a multiple of 2, is how far the vector begins past an aligned one.
+  __device__ __forceinline__ uint4 vector(int past) const {
+    const std::uint32_t bytes = past & 2 ? 0x5432u : 0x3210u;
+    const auto cut = [&](std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d,
+                         std::uint32_t e) {
+      return make_uint4(__byte_perm(a, b, bytes), __byte_perm(b, c, bytes),
+                        __byte_perm(c, d, bytes), __byte_perm(d, e, bytes));
+    };
+    const uint4 &a = first, &b = second;
+    if (past < 8) return past < 4 ? cut(a.x, a.y, a.z, a.w, b.x) : cut(a.y, a.z, a.w, b.x, b.y);
+    return past < 12 ? cut(a.z, a.w, b.x, b.y, b.z) : cut(a.w, b.x, b.y, b.z, b.w);
+  }
+  template <class T>
+  __device__ __forceinline__ static uint4 elements(const T* from) {
+    T each[kVectorBytes / sizeof(T)];
+#pragma unroll
+    for (unsigned i = 0; i < kVectorBytes / sizeof(T); ++i) each[i] = load_single(from + i);
+    uint4 v;
+    memcpy(&v, each, sizeof v);
+    return v;
+  }
+};
+
 // Read again later by a second pass.
 __device__ __forceinline__ uint4 load_kept(const void* address) {
   uint4 v;
@@ -52,8 +92,8 @@ __device__ __forceinline__ uint4 load_kept(const void* address) {
 }
 
 // Codes and parameters stream out. All traffic of a kernel carries this mark or none does: what is
-// marked leaves the cache before anything that is not, so a few unmarked lines fill it in the course
-// of many launches, and the marked ones are then written one by one instead of in runs.
+// marked leaves the cache before anything that is not, so a few unmarked lines fill it in the
+// course of many launches, and the marked ones are then written one by one instead of in runs.
 template <class T>
 __device__ __forceinline__ void store_once(T* address, T word) {
   if constexpr (std::is_same_v<T, std::uint64_t>)
@@ -70,12 +110,6 @@ __device__ __forceinline__ void store_single(T* address, T value) {
 template <int kBytes>
 __device__ __forceinline__ void store_word(std::uint8_t* address, Word<kBytes> word) {
   store_once(reinterpret_cast<Word<kBytes>*>(address), word);
-}
-
-// Bytes by which a word at this address lies past its alignment.
-template <int kBytes>
-__device__ __forceinline__ int misalignment(const void* address) {
-  return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % kBytes);
 }
 
 // Lanes 0 to last of a set of `width` lanes hold the words of consecutive addresses, all past
@@ -101,5 +135,46 @@ __device__ __forceinline__ void store_shifted(std::uint8_t* address, Word<kBytes
     store_once(address + (owner - lane) * kBytes + lane,
                static_cast<std::uint8_t>(split >> 8 * lane));
 }
+
+// The same for runs of words that a warp writes one after another, a lane each: only the ends of
+// all runs together are stored as bytes.
+template <int kBytes>
+class ShiftedRuns {
+ public:
+  __device__ __forceinline__ ShiftedRuns(int shift, int lane) : shift_(shift), lane_(lane) {}
+
+  // `exists` and `last` speak of the lane's word: whether there is one, and whether it is the last.
+  __device__ __forceinline__ void store(std::uint8_t* address, Word<kBytes> word, bool exists,
+                                        bool last) {
+    const Wide wide = word;
+    const Wide before =
+        __shfl_sync(kAllLanes, lane_ == kWarp - 1 ? previous_ : wide, (lane_ + kWarp - 1) % kWarp);
+    previous_ = wide;
+    const bool first = first_ && lane_ == 0;
+    first_ = false;
+    if (!exists) return;
+    if (shift_ == 0) return store_word<kBytes>(address, word);
+    if (first)
+      bytes(address, wide, 0, kBytes - shift_);
+    else
+      store_word<kBytes>(
+          address - shift_,
+          static_cast<Word<kBytes>>(wide << 8 * shift_ | before >> 8 * (kBytes - shift_)));
+    if (last) bytes(address, wide, kBytes - shift_, kBytes);
+  }
+
+ private:
+  using Wide = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;
+
+  __device__ __forceinline__ static void bytes(std::uint8_t* address, Wide word, int from, int to) {
+#pragma unroll 1
+    for (int i = from; i < to; ++i)
+      store_once(address + i, static_cast<std::uint8_t>(word >> 8 * i));
+  }
+
+  Wide previous_ = 0;
+  int shift_, lane_;
+  bool first_ = true;
+};
 
 }  // namespace planq::cuda

@@ -94,12 +94,14 @@ class Mailbox {
         : "r"(shared_address(&barrier_)), "r"(rank));
     if constexpr (sizeof(T) == 8)
       asm volatile(
-          "st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(address),
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(
+              address),
           "l"(value), "r"(barrier)
           : "memory");
     else
       asm volatile(
-          "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(
+              address),
           "r"(value), "r"(barrier)
           : "memory");
 #endif

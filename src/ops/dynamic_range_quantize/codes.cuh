@@ -17,11 +17,15 @@
 
 namespace planq::dynamic_range_quantize {
 
-enum class Codes { Byte, Nibble, Float8 };
+enum class Codes { Byte, Nibble, E4M3, E5M2 };
 
 constexpr Codes codes_of(DType output) {
-  return is_fp8(output) ? Codes::Float8 : is_four_bit(output) ? Codes::Nibble : Codes::Byte;
+  return output == DType::Float8E4M3FN ? Codes::E4M3
+         : output == DType::Float8E5M2 ? Codes::E5M2
+         : is_four_bit(output)         ? Codes::Nibble
+                                       : Codes::Byte;
 }
+constexpr bool is_float8(Codes codes) { return codes == Codes::E4M3 || codes == Codes::E5M2; }
 
 // Bytes of the codes of one vector.
 template <class In, Codes kCodes>
@@ -67,6 +71,14 @@ __device__ __forceinline__ double quotient(double x, double scale, double invers
   return __fma_rn(__fma_rn(-nearer, scale, x), inverse, nearer);
 }
 
+// fl(1 / scale) for a scale inside the window: the division's own steps without its range check.
+__device__ __forceinline__ float inverse_of(float scale) {
+  float estimate;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(estimate) : "f"(scale));
+  return __fmaf_rn(estimate, __fmaf_rn(-scale, estimate, 1.0f), estimate);
+}
+__device__ __forceinline__ double inverse_of(double scale) { return 1.0 / scale; }
+
 // What keeps a code inside [q_min, q_max]: nothing, where no quotient leaves it; the saturation of
 // the packing instruction, where those are the bounds of the output type; a comparison.
 enum class Bounds { None, Saturate, Clamp };
@@ -75,7 +87,7 @@ enum class Bounds { None, Saturate, Clamp };
 template <class C>
 struct Numbers {
   C scale, inverse;
-  C low, high;                 // bounds of the quotient, for Bounds::Clamp
+  C low, high;  // bounds of the quotient, for Bounds::Clamp
   std::int32_t zero_point;
   std::int32_t signed_offset;  // from a rounded quotient to what pack_saturated() takes
 
@@ -155,10 +167,12 @@ __device__ __forceinline__ float float8_value(C quotient, C x,
 }
 
 // Two codes in the low 16 bits, the first one lowest.
-__device__ __forceinline__ std::uint32_t float8_pair(float first, float second, bool e4m3) {
+template <Codes kCodes>
+__device__ __forceinline__ std::uint32_t float8_pair(float first, float second) {
+  constexpr bool e4m3 = kCodes == Codes::E4M3;
 #if __CUDA_ARCH__ >= 890
   std::uint16_t pair;
-  if (e4m3)
+  if constexpr (e4m3)
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %2, %1;" : "=h"(pair) : "f"(first), "f"(second));
   else
     asm("cvt.rn.satfinite.e5m2x2.f32 %0, %2, %1;" : "=h"(pair) : "f"(first), "f"(second));
@@ -267,14 +281,12 @@ __device__ __forceinline__ cuda::Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)
 template <Codes kCodes, Bounds kBounds, int kCount>
 __device__ __forceinline__ cuda::Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> finish(
     const std::uint32_t (&codes)[kCount], DType output, NibbleOrder order) {
-  if constexpr (kCodes == Codes::Float8) {
-    const bool e4m3 = output == DType::Float8E4M3FN;
+  if constexpr (is_float8(kCodes)) {
     std::uint64_t word = 0;
 #pragma unroll
     for (int i = 0; i < kCount; i += 2)
-      word |= static_cast<std::uint64_t>(
-                  float8_pair(__uint_as_float(codes[i]),
-                              i + 1 < kCount ? __uint_as_float(codes[i + 1]) : 0.0f, e4m3))
+      word |= static_cast<std::uint64_t>(float8_pair<kCodes>(
+                  __uint_as_float(codes[i]), i + 1 < kCount ? __uint_as_float(codes[i + 1]) : 0.0f))
               << 8 * i;
     return static_cast<cuda::Word<kCount>>(word);
   } else if constexpr (kBounds == Bounds::Saturate) {
@@ -289,7 +301,7 @@ template <Codes kCodes, bool kAsymmetric, bool kDivide, Bounds kBounds, class C>
 __device__ __forceinline__ std::uint32_t code_bits(C x, const Numbers<C>& numbers,
                                                    const math::AffineRecipe<C>& recipe) {
   const C q = quotient<kDivide>(x, numbers.scale, numbers.inverse);
-  if constexpr (kCodes == Codes::Float8)
+  if constexpr (is_float8(kCodes))
     return __float_as_uint(float8_value<kDivide, kBounds>(q, x, recipe));
   else
     return integer_code<kAsymmetric, kBounds>(q, numbers, recipe);
@@ -330,16 +342,24 @@ __device__ __forceinline__ void by_rule(Quotient rule, const Use& use) {
     use(std::false_type{});
 }
 
+// Usual: DIVIDE, scales stored as they are computed, codes that need no comparison with bounds. It
+// has kernels of its own in the hot places, so that a small launch, which waits for every
+// instruction that it fetches, fetches few.
+enum class Recipe { Usual, Any };
+
+// What is enough where a segment's codes need no comparison with its bounds.
+template <Codes kCodes, bool kAsymmetric>
+inline constexpr Bounds kFreeBounds =
+    kAsymmetric && !is_float8(kCodes) ? Bounds::Saturate : Bounds::None;
+
 // The same, use(divides, bounds); `clamps` says whether codes need Bounds::Clamp.
 template <Codes kCodes, bool kAsymmetric, class Use>
 __device__ __forceinline__ void by_body(Quotient rule, bool clamps, const Use& use) {
-  constexpr Bounds kFree =
-      kAsymmetric && kCodes != Codes::Float8 ? Bounds::Saturate : Bounds::None;
   by_rule(rule, [&](auto divides) {
     if (clamps)
       use(divides, BoundsConstant<Bounds::Clamp>{});
     else
-      use(divides, BoundsConstant<kFree>{});
+      use(divides, BoundsConstant<kFreeBounds<kCodes, kAsymmetric>>{});
   });
 }
 

@@ -14,13 +14,61 @@ inline constexpr int kColumnRangeThreads = 512;
 inline constexpr int kRowsAhead = 4;
 // Blocks of a multiprocessor: what the registers of the kernels leave room for.
 inline constexpr int kColumnRangeBlocks = 2;
-inline constexpr int kColumnCodeBlocks = 3;
+inline constexpr int kColumnCodeBlocks = 4;
+// Rows of a block in the last kernel, where more than the cache holds is read.
+inline constexpr std::int64_t kMostChunkRows = 256;
 inline constexpr int kMaxTileColumns = 256;  // of a group of rows
 
 template <class C>
 struct ColumnParameters {
   math::SegmentParameters<C> segment;
   bool fast;
+};
+
+// The same in arrays, one element for each channel.
+template <class C>
+struct ColumnArrays {
+  C *scale, *inverse;
+  std::int32_t* zero_point;
+  bool* fast;
+
+  __device__ __forceinline__ void set(std::int64_t at,
+                                      const ColumnParameters<C>& parameters) const {
+    scale[at] = parameters.segment.scale;
+    inverse[at] = parameters.segment.inverse;
+    zero_point[at] = parameters.segment.zero_point;
+    fast[at] = parameters.fast;
+  }
+  __device__ __forceinline__ ColumnParameters<C> get(std::int64_t at) const {
+    // Only poisoned columns have no number as their scale.
+    return {{scale[at], inverse[at], zero_point[at], math::is_nan(scale[at])}, fast[at]};
+  }
+};
+
+// Parameters of a block's columns, in shared memory. A thread's column i lies at i * blockDim.x, so
+// that the threads of a warp read neighbours.
+template <class C>
+class ColumnTile {
+ public:
+  __device__ __forceinline__ void set(int column, int per_thread,
+                                      const ColumnParameters<C>& parameters) {
+    const int at = column % per_thread * blockDim.x + column / per_thread;
+    scale_[at] = parameters.segment.scale;
+    inverse_[at] = parameters.segment.inverse;
+    zero_point_[at] = parameters.segment.zero_point;
+    fast_[at] = parameters.fast;
+  }
+  // Of this thread's column i; see ColumnArrays::get().
+  __device__ __forceinline__ math::SegmentParameters<C> segment(int i) const {
+    const int at = i * blockDim.x + threadIdx.x;
+    return {scale_[at], inverse_[at], zero_point_[at], math::is_nan(scale_[at])};
+  }
+  __device__ __forceinline__ bool fast(int i) const { return fast_[i * blockDim.x + threadIdx.x]; }
+
+ private:
+  C scale_[kMaxTileColumns], inverse_[kMaxTileColumns];
+  std::int32_t zero_point_[kMaxTileColumns];
+  bool fast_[kMaxTileColumns];
 };
 
 template <class In>
@@ -37,10 +85,9 @@ struct ColumnArgs {
   std::int32_t chunks, tiles;
   // Groups: distance of rows; the last of `groups` groups along the axis has `tail` rows.
   std::int64_t input_step, output_step, groups, group_divisor, tail;
-  Partial<In>* partials;                      // [chunk][column]
-  ColumnParameters<Compute<In>>* parameters;  // [column / inner]
-  bool keep;    // whether the input may stay in the cache
-  bool clamps;  // whether codes need Bounds::Clamp
+  Partial<In>* partials;                 // [chunk][column]
+  ColumnArrays<Compute<In>> parameters;  // [column / inner]
+  bool keep;                             // whether the input may stay in the cache
   math::AffineRecipe<Compute<In>> recipe;
   NibbleOrder order;
 };
@@ -50,10 +97,10 @@ struct SpacedRows {
   static constexpr bool kEqual = false;
   const Space& lines;
   __device__ __forceinline__ std::int64_t input(std::int64_t row) const {
-    return lines.offsets(row).at[kInput];
+    return lines.rank == 1 ? row * lines.axes[0].stride[kInput] : lines.offsets(row).at[kInput];
   }
   __device__ __forceinline__ std::int64_t output(std::int64_t row) const {
-    return lines.offsets(row).at[kOutput];
+    return lines.rank == 1 ? row * lines.axes[0].stride[kOutput] : lines.offsets(row).at[kOutput];
   }
 };
 struct SteppedRows {
@@ -313,11 +360,11 @@ __device__ __forceinline__ ColumnParameters<Compute<In>> column_parameters(
 }
 
 // Row by row and element by element, where some column of this thread needs it.
-template <class In, Codes kCodes, class Rows, class Parameters>
+template <class In, Codes kCodes, class Rows>
 __device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t* output,
                                                   const Rows& rows, std::int64_t first,
                                                   std::int64_t count, int step, int present,
-                                                  const Parameters& parameters,
+                                                  const ColumnTile<Compute<In>>& tile,
                                                   const math::AffineRecipe<Compute<In>>& recipe,
                                                   NibbleOrder order) {
   constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
@@ -327,11 +374,11 @@ __device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t*
     const In* from = input + rows.input(r);
 #pragma unroll 1
     for (int i = 0; i < present; i += kPerByte) {
-      std::uint8_t code = math::code_of(math::widen(from[i]), recipe, parameters(i).segment);
+      std::uint8_t code = math::code_of(math::widen(from[i]), recipe, tile.segment(i));
       if constexpr (kCodes == Codes::Nibble) {
         std::uint8_t second = 0;
         if (i + 1 < present)
-          second = math::code_of(math::widen(from[i + 1]), recipe, parameters(i + 1).segment);
+          second = math::code_of(math::widen(from[i + 1]), recipe, tile.segment(i + 1));
         code = math::pack_nibbles(code, second, order);
       }
       output[rows.output(r) + i / kPerByte] = code;
@@ -371,29 +418,40 @@ __device__ __forceinline__ auto encode_row(
   for (int i = 0; i < kCount; ++i) {
     const C x = row.value(i);
     const C q = quotient<kDivide>(x, by.scale[i], by.inverse[i]);
-    if constexpr (kCodes == Codes::Float8)
+    if constexpr (is_float8(kCodes))
       codes[i] = __float_as_uint(float8_value<kDivide, kBounds>(q, x, recipe));
     else
-      codes[i] =
-          column_code<kAsymmetric, kBounds>(q, by.zero[kAsymmetric ? i : 0], none, recipe);
+      codes[i] = column_code<kAsymmetric, kBounds>(q, by.zero[kAsymmetric ? i : 0], none, recipe);
     if (!kVector && i >= present) codes[i] = 0;
   }
   return finish<kCodes, kBounds>(codes, recipe.output_dtype, order);
 }
 
-// Codes of the rows of this thread's columns, last row first. `parameters(i)` are column i's, once
-// wait() has returned.
-template <class In, Codes kCodes, bool kVector, class Rows, class Wait, class Parameters>
+// Calls run(asymmetric, divides, bounds) for any recipe. Single columns may miss their second
+// nibble, which must be 0, so codes are not left to saturate here.
+template <Codes kCodes, class C, class Run>
+__device__ __forceinline__ void by_any_recipe(const math::AffineRecipe<C>& recipe, const Run& run) {
+  const auto by_mode = [&](auto asymmetric) {
+    by_rule(recipe.quotient,
+            [&](auto divides) { run(asymmetric, divides, BoundsConstant<Bounds::Clamp>{}); });
+  };
+  if constexpr (!is_float8(kCodes))
+    if (recipe.mode == Mode::Asymmetric) return by_mode(std::true_type{});
+  by_mode(std::false_type{});
+}
+
+// Codes of the rows of this thread's columns, last row first. All threads of the block call this,
+// and fill() once: it fills the tile. body(run) is by_any_recipe() or what it comes down to.
+template <class In, Codes kCodes, bool kVector, class Rows, class Fill, class Body>
 __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* output,
                                              const Rows& rows, std::int64_t first,
                                              std::int64_t last, int step, int present,
-                                             const Wait& wait, const Parameters& parameters,
+                                             const Fill& fill, const ColumnTile<Compute<In>>& tile,
                                              const math::AffineRecipe<Compute<In>>& recipe,
-                                             bool clamps, NibbleOrder order) {
+                                             NibbleOrder order, const Body& body) {
   using C = Compute<In>;
   constexpr int kCount = kColumns<In, kCodes, kVector>;
-  const std::int64_t count = rows_below(first, last, step);
-  if (present <= 0 || count == 0) return;
+  const std::int64_t count = present > 0 ? rows_below(first, last, step) : 0;
   RowWalk<Rows> walk(rows, first + (count - 1) * step, count, -step);
   RowOf<In, kCount, kVector> ahead[kRowsAhead];
   const auto load = [&] {
@@ -402,19 +460,20 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
       if (walk.has(j)) ahead[j].load(input + walk.input(j), present, true);
   };
   load();
-  wait();
+  fill();
+  if (count == 0) return;
   bool fast = true;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) fast = fast && parameters(i < present ? i : 0).fast;
+  for (int i = 0; i < kCount; ++i) fast = fast && tile.fast(i < present ? i : 0);
   if (!fast)
-    return walk_column_codes<In, kCodes>(input, output, rows, first, count, step, present,
-                                         parameters, recipe, order);
-  const auto run = [&](auto asymmetric, auto divides, auto bounds) {
+    return walk_column_codes<In, kCodes>(input, output, rows, first, count, step, present, tile,
+                                         recipe, order);
+  body([&](auto asymmetric, auto divides, auto bounds) {
     constexpr bool kAsymmetric = asymmetric.value;
     ColumnNumbers<C, kCount, kAsymmetric> by;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const Numbers<C> mine(parameters(i < present ? i : 0).segment, recipe);
+      const Numbers<C> mine(tile.segment(i < present ? i : 0), recipe);
       by.scale[i] = mine.scale;
       by.inverse[i] = mine.inverse;
       if constexpr (kAsymmetric)
@@ -431,19 +490,7 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
       walk.advance();
       load();
     }
-  };
-  const auto by_bounds = [&](auto asymmetric) {
-    if constexpr (kVector)  // single columns may miss their second nibble, which must be 0
-      by_body<kCodes, asymmetric.value>(
-          recipe.quotient, clamps,
-          [&](auto divides, auto bounds) { run(asymmetric, divides, bounds); });
-    else
-      by_rule(recipe.quotient,
-              [&](auto divides) { run(asymmetric, divides, BoundsConstant<Bounds::Clamp>{}); });
-  };
-  if constexpr (kCodes != Codes::Float8)
-    if (recipe.mode == Mode::Asymmetric) return by_bounds(std::true_type{});
-  by_bounds(std::false_type{});
+  });
 }
 
 // --- Channels ----------------------------------------------------------------------------------
@@ -509,26 +556,52 @@ __global__ void __launch_bounds__(kColumnThreads)
 #pragma unroll 1
   for (unsigned y = 1; y < blockDim.y; ++y) all.add(partials[y * cuda::kWarp + threadIdx.x]);
   const auto parameters = column_parameters(all, args.recipe);
-  args.parameters[channel] = parameters;
+  args.parameters.set(channel, parameters);
   store_scale(args.scale, channel, parameters.segment.scale, args.recipe.scale_dtype);
   if (args.recipe.mode == Mode::Asymmetric)
     cuda::store_once(args.zero_point + channel, parameters.segment.zero_point);
 }
 
-template <class In, Codes kCodes, bool kVector, bool kEqual>
-__global__ void __launch_bounds__(kColumnThreads, kVector&& kEqual ? kColumnCodeBlocks : 1)
-    column_channels(const __grid_constant__ ColumnArgs<In> args) {
+template <class In, Codes kCodes, bool kVector, class Rows, class Body>
+__device__ __forceinline__ void channel_codes(const ColumnArgs<In>& args, const Rows& rows,
+                                              const Body& body) {
   constexpr int kCount = kColumns<In, kCodes, kVector>;
+  __shared__ ColumnTile<Compute<In>> tile;
   const ColumnPlace<In, kCount> place(args, gridDim.x - 1 - blockIdx.x);
-  column_codes<In, kCodes, kVector>(
-      args.input + place.column, args.output + place.column / (kCodes == Codes::Nibble ? 2 : 1),
-      rows_of<kEqual>(args.lines), place.first + threadIdx.y, place.last, blockDim.y, place.present,
-      [] { cuda::wait_for_previous(); },
-      [&](int i) -> const ColumnParameters<Compute<In>>& {
-        const std::int64_t column = place.column + i;
-        return args.parameters[args.inner == 1 ? column : column / args.inner];
-      },
-      args.recipe, args.clamps, args.order);
+  const auto fill = [&] {
+    cuda::wait_for_previous();
+    const std::int64_t base = place.column - threadIdx.x * kCount;
+    const int width = blockDim.x * kCount, thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll 1
+    for (int i = thread; i < width; i += kColumnThreads) {
+      const std::int64_t column = base + i;
+      if (column < args.columns)
+        tile.set(i, kCount, args.parameters.get(args.inner == 1 ? column : column / args.inner));
+    }
+    __syncthreads();
+  };
+  column_codes<In, kCodes, kVector>(args.input + place.column,
+                                    args.output + place.column / (kCodes == Codes::Nibble ? 2 : 1),
+                                    rows, place.first + threadIdx.y, place.last, blockDim.y,
+                                    place.present, fill, tile, args.recipe, args.order, body);
+}
+
+// Recipe::Usual, and aligned rows at equal steps.
+template <class In, Codes kCodes, bool kAsymmetric>
+__global__ void __launch_bounds__(kColumnThreads, kColumnCodeBlocks)
+    usual_channels(const __grid_constant__ ColumnArgs<In> args) {
+  channel_codes<In, kCodes, true>(args, rows_of<true>(args.lines), [](const auto& run) {
+    run(std::bool_constant<kAsymmetric>{}, std::true_type{},
+        BoundsConstant<kFreeBounds<kCodes, kAsymmetric>>{});
+  });
+}
+
+template <class In, Codes kCodes, bool kVector>
+__global__ void __launch_bounds__(kColumnThreads)
+    any_channels(const __grid_constant__ ColumnArgs<In> args) {
+  channel_codes<In, kCodes, kVector>(args, rows_of<false>(args.lines), [&](const auto& run) {
+    by_any_recipe<kCodes>(args.recipe, run);
+  });
 }
 
 // --- Groups of rows ----------------------------------------------------------------------------
@@ -537,13 +610,12 @@ template <class In, Codes kCodes, bool kVector>
 __global__ void __launch_bounds__(kColumnThreads)
     column_groups(const __grid_constant__ ColumnArgs<In> args) {
   constexpr int kCount = kColumns<In, kCodes, kVector>;
-  using C = Compute<In>;
-  __shared__ ColumnParameters<C> parameters[kMaxTileColumns];
+  __shared__ ColumnTile<Compute<In>> tile;
   const std::int64_t line = blockIdx.x / static_cast<unsigned>(args.tiles);
-  const std::int64_t tile = blockIdx.x - static_cast<unsigned>(line) * args.tiles;
+  const std::int64_t across = blockIdx.x - static_cast<unsigned>(line) * args.tiles;
   const Offsets at = args.lines.offsets(line);
   const SteppedRows rows{args.input_step, args.output_step};
-  const std::int64_t base = tile * blockDim.x * kCount, column = base + threadIdx.x * kCount;
+  const std::int64_t base = across * blockDim.x * kCount, column = base + threadIdx.x * kCount;
   const std::int64_t left = args.columns - column;
   const int present = left > kCount ? kCount : static_cast<int>(left);
   std::int64_t count = args.rows;
@@ -556,18 +628,17 @@ __global__ void __launch_bounds__(kColumnThreads)
   reduce_columns<kColumnThreads>(extents, [&](int place, const Partial<In>& partial) {
     if (base + place >= args.columns) return;
     const auto mine = column_parameters(partial, args.recipe);
-    parameters[place] = mine;
+    tile.set(place, kCount, mine);
     store_scale(args.scale, at.at[kScale] + base + place, mine.segment.scale,
-                      args.recipe.scale_dtype);
+                args.recipe.scale_dtype);
     if (args.recipe.mode == Mode::Asymmetric)
       cuda::store_once(args.zero_point + at.at[kZeroPoint] + base + place, mine.segment.zero_point);
   });
   __syncthreads();
   column_codes<In, kCodes, kVector>(
       input, args.output + at.at[kOutput] + column / (kCodes == Codes::Nibble ? 2 : 1), rows,
-      threadIdx.y, count, blockDim.y, present, [] {},
-      [&](int i) -> const ColumnParameters<C>& { return parameters[threadIdx.x * kCount + i]; },
-      args.recipe, args.clamps, args.order);
+      threadIdx.y, count, blockDim.y, present, [] {}, tile, args.recipe, args.order,
+      [&](const auto& run) { by_any_recipe<kCodes>(args.recipe, run); });
 }
 
 }  // namespace planq::dynamic_range_quantize

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -377,6 +378,10 @@ bool stores_exactly(const Fields& f) {
   return holds && f.q_max >= 1;
 }
 
+bool stores_plainly(const Fields& f) {
+  return f.scale_dtype == (std::is_same_v<C, double> ? DType::Float64 : DType::Float32);
+}
+
 // Whether codes have to be compared with q_min and q_max. A symmetric quotient ends at q_max, give
 // or take a rounding that no code sees, as long as the scale is the one that was computed. An
 // asymmetric one saturates where the bounds are those of the type.
@@ -396,19 +401,96 @@ TightArgs<In> tight_args(const Launch& launch, const Geometry& g) {
   }
   args.count = static_cast<std::uint32_t>(g.count);
   args.vectors = static_cast<std::uint32_t>(g.length / kVector);
-  args.exact = stores_exactly(launch.fields());
-  args.plain =
-      launch.fields().scale_dtype == (std::is_same_v<C, double> ? DType::Float64 : DType::Float32);
-  args.clamps = needs_clamp(launch.fields());
+  const Fields& f = launch.fields();
+  args.exact = stores_exactly(f);
+  args.plain = stores_plainly(f);
+  args.clamps = needs_clamp(f);
+  // Bounds so close to zero that a division by them might lose bits leave no segment ordinary.
+  args.steps = f.mode == Mode::Symmetric ? args.recipe.q_max : args.recipe.steps;
+  args.inverse_steps =
+      args.steps >= C(0x1p-30) ? C{1} / args.steps : std::numeric_limits<C>::quiet_NaN();
   return args;
 }
 
+using TightKernel = void (*)(TightArgs<In>);
+
+// What chooses among the instances of a tight kernel.
+struct TightShape {
+  Recipe recipe;
+  int vectors;  // of a thread; sets of a warp
+  bool cluster = false;
+};
+
+// Kernels for unusual recipes come in fewer shapes; those of float8_e5m2, a rare choice for
+// anything but gradients, in these alone.
+template <Codes kCodes>
+inline constexpr bool kHasUsual = kCodes != Codes::E5M2;
+
 template <Codes kCodes, bool kAsymmetric>
-auto tight_lane_kernel(int sets) -> void (*)(TightArgs<In>) {
-  return sets == 8   ? quantize_tight_lanes<In, kCodes, 8, kAsymmetric>
-         : sets == 4 ? quantize_tight_lanes<In, kCodes, 4, kAsymmetric>
-         : sets == 2 ? quantize_tight_lanes<In, kCodes, 2, kAsymmetric>
-                     : quantize_tight_lanes<In, kCodes, 1, kAsymmetric>;
+TightKernel tight_lane_kernel(TightShape shape) {
+  constexpr Recipe kAny = Recipe::Any, kUsual = Recipe::Usual;
+  const int sets = shape.vectors;
+  if constexpr (kHasUsual<kCodes>) {
+    if (shape.recipe == kUsual)
+      return sets == 8   ? quantize_tight_lanes<In, kCodes, kUsual, 8, kAsymmetric>
+             : sets == 4 ? quantize_tight_lanes<In, kCodes, kUsual, 4, kAsymmetric>
+             : sets == 2 ? quantize_tight_lanes<In, kCodes, kUsual, 2, kAsymmetric>
+                         : quantize_tight_lanes<In, kCodes, kUsual, 1, kAsymmetric>;
+  }
+  return sets >= 4 ? quantize_tight_lanes<In, kCodes, kAny, 4, kAsymmetric>
+                   : quantize_tight_lanes<In, kCodes, kAny, 1, kAsymmetric>;
+}
+template <Codes kCodes, bool kAsymmetric>
+TightKernel shifted_lane_kernel() {
+  return quantize_tight_lanes<In, kCodes, Recipe::Any, kShiftedSets, kAsymmetric, true>;
+}
+template <Codes kCodes, bool kAsymmetric>
+TightKernel tight_row_kernel(TightShape shape) {
+  constexpr Recipe kAny = Recipe::Any, kUsual = Recipe::Usual;
+  const int vectors = shape.vectors;
+  if constexpr (kHasUsual<kCodes>) {
+    if (shape.recipe == kUsual && shape.cluster)
+      return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, true>
+             : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, true>
+                            : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, true>;
+    if (shape.recipe == kUsual)
+      return vectors == 1   ? quantize_tight_rows<In, kCodes, kUsual, 1, kAsymmetric, false>
+             : vectors == 2 ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
+             : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, false>
+                            : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, false>;
+  }
+  if (shape.cluster)
+    return vectors <= 4 ? quantize_tight_rows<In, kCodes, kAny, 4, kAsymmetric, true>
+                        : quantize_tight_rows<In, kCodes, kAny, 8, kAsymmetric, true>;
+  return vectors <= 4 ? quantize_tight_rows<In, kCodes, kAny, 4, kAsymmetric, false>
+                      : quantize_tight_rows<In, kCodes, kAny, 8, kAsymmetric, false>;
+}
+template <Codes kCodes, bool kAsymmetric>
+TightKernel ragged_row_kernel(TightShape shape) {
+  constexpr Recipe kAny = Recipe::Any, kUsual = Recipe::Usual;
+  const int vectors = shape.vectors;
+  if constexpr (kHasUsual<kCodes>) {
+    if (shape.recipe == kUsual)
+      return vectors <= 2   ? quantize_ragged_rows<In, kCodes, kUsual, 2, kAsymmetric>
+             : vectors == 4 ? quantize_ragged_rows<In, kCodes, kUsual, 4, kAsymmetric>
+                            : quantize_ragged_rows<In, kCodes, kUsual, 8, kAsymmetric>;
+  }
+  return vectors <= 4 ? quantize_ragged_rows<In, kCodes, kAny, 4, kAsymmetric>
+                      : quantize_ragged_rows<In, kCodes, kAny, 8, kAsymmetric>;
+}
+
+// Calls use(true_type) for asymmetric recipes; fp8 codes have no zero point, so none are.
+template <Codes kCodes, class Use>
+auto by_mode(const Fields& f, const Use& use) {
+  if constexpr (!is_float8(kCodes))
+    if (f.mode == Mode::Asymmetric) return use(std::true_type{});
+  return use(std::false_type{});
+}
+
+Recipe recipe_kind(const Fields& f) {
+  const bool usual = f.quotient == Quotient::Divide && stores_plainly(f) && stores_exactly(f) &&
+                     !needs_clamp(f) && f.output_dtype != DType::Float8E5M2;
+  return usual ? Recipe::Usual : Recipe::Any;
 }
 
 // Whether segments of `lanes` vectors follow one another without a gap, in input and output.
@@ -418,47 +500,9 @@ bool is_dense(const TightArgs<In>& args, int lanes) {
          args.output_stride == lanes * kWordBytes<In, kCodes>;
 }
 
-template <Codes kCodes, bool kAsymmetric>
-auto tight_row_kernel(int vectors, bool cluster) -> void (*)(TightArgs<In>) {
-  if (cluster)
-    return vectors == 2   ? quantize_tight_rows<In, kCodes, 2, kAsymmetric, true>
-           : vectors == 4 ? quantize_tight_rows<In, kCodes, 4, kAsymmetric, true>
-                          : quantize_tight_rows<In, kCodes, 8, kAsymmetric, true>;
-  return vectors == 2   ? quantize_tight_rows<In, kCodes, 2, kAsymmetric, false>
-         : vectors == 4 ? quantize_tight_rows<In, kCodes, 4, kAsymmetric, false>
-                        : quantize_tight_rows<In, kCodes, 8, kAsymmetric, false>;
-}
-
-template <Codes kCodes, bool kAsymmetric>
-auto ragged_row_kernel(int vectors) -> void (*)(TightArgs<In>) {
-  return vectors == 2   ? quantize_ragged_rows<In, kCodes, 2, kAsymmetric>
-         : vectors == 4 ? quantize_ragged_rows<In, kCodes, 4, kAsymmetric>
-                        : quantize_ragged_rows<In, kCodes, 8, kAsymmetric>;
-}
-
-// fp8 codes have no zero point, so their kernels have no asymmetric form.
-template <Codes kCodes>
-auto tight_lane_kernel(const Fields& f, int sets) {
-  if constexpr (kCodes != Codes::Float8)
-    if (f.mode == Mode::Asymmetric) return tight_lane_kernel<kCodes, true>(sets);
-  return tight_lane_kernel<kCodes, false>(sets);
-}
-template <Codes kCodes>
-auto tight_row_kernel(const Fields& f, int vectors, bool cluster) {
-  if constexpr (kCodes != Codes::Float8)
-    if (f.mode == Mode::Asymmetric) return tight_row_kernel<kCodes, true>(vectors, cluster);
-  return tight_row_kernel<kCodes, false>(vectors, cluster);
-}
-
-template <Codes kCodes>
-auto ragged_row_kernel(const Fields& f, int vectors) {
-  if constexpr (kCodes == Codes::Byte)
-    if (f.mode == Mode::Asymmetric) return ragged_row_kernel<kCodes, true>(vectors);
-  return ragged_row_kernel<kCodes, false>(vectors);
-}
-
 template <Codes kCodes>
 bool launches_tight_lanes(const Launch& launch, const Geometry& g, Status& status) {
+  if (!ragged(launch, g) || g.length % kVector != 0) return false;
   auto args = tight_args(launch, g);
   const auto lanes = static_cast<int>(power_of_two(args.vectors));
   if (g.segments.rank == 0) {
@@ -466,14 +510,20 @@ bool launches_tight_lanes(const Launch& launch, const Geometry& g, Status& statu
     args.output_stride = lanes * kWordBytes<In, kCodes>;
   }
   if (!is_dense<kCodes>(args, lanes)) return false;
+  const bool aligned = aligned_segments<kCodes>(launch, g);
+  if (!aligned && (lanes < kShiftedSets || g.count * lanes < 2)) return false;
   args.lanes_log2 = std::countr_zero(static_cast<unsigned>(lanes));
-  const int64_t warps = ceil_div(g.count * lanes, cuda::kWarp);
+  TightShape shape{recipe_kind(launch.fields()), std::min(lanes, 8)};
   // Few warps: as many as there can be. Many: each with more loads under way.
-  int sets = std::min(lanes, 8);
-  if (warps <= launch.plan.multiprocessors * 8) sets = 1;
-  const int64_t per_block = sets * kLaneThreads / lanes;
-  status = launch.run(tight_lane_kernel<kCodes>(launch.fields(), sets),
-                      launch.grid(ceil_div(g.count, per_block), kLaneThreads), args);
+  if (ceil_div(g.count * lanes, cuda::kWarp) <= launch.plan.multiprocessors * 8) shape.vectors = 1;
+  if (shape.recipe == Recipe::Any) shape.vectors = shape.vectors >= 4 ? 4 : 1;
+  if (!aligned) shape.vectors = kShiftedSets;
+  const int64_t per_block = shape.vectors * kLaneThreads / lanes;
+  const TightKernel kernel = by_mode<kCodes>(launch.fields(), [&](auto asymmetric) {
+    return aligned ? tight_lane_kernel<kCodes, asymmetric.value>(shape)
+                   : shifted_lane_kernel<kCodes, asymmetric.value>();
+  });
+  status = launch.run(kernel, launch.grid(ceil_div(g.count, per_block), kLaneThreads), args);
   return true;
 }
 
@@ -483,7 +533,7 @@ Status launch_lanes(const Launch& launch) {
   if (g.count == 0) return Status::success();
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
   Status status;
-  if (tight<kCodes>(launch, g) && launches_tight_lanes<kCodes>(launch, g, status)) return status;
+  if (launches_tight_lanes<kCodes>(launch, g, status)) return status;
   constexpr int kSets = 4;
   const int64_t lanes = std::max<int64_t>(power_of_two(g.length / kVector), 2 * kVector);
   const int64_t per_block = kSets * kLaneThreads / lanes;
@@ -501,7 +551,9 @@ BlockShape block_shape(int64_t vectors, bool few) {
   const auto threads = [&](int per_thread) {
     return static_cast<int>(ceil_div(ceil_div(vectors, per_thread), cuda::kWarp) * cuda::kWarp);
   };
-  if (few && threads(2) <= kRowThreads && threads(4) > 256) return {threads(2), 2};
+  // Blocks that have a multiprocessor to themselves: little work for each thread.
+  if (few && threads(1) <= kWideRowThreads) return {threads(1), 1};
+  if (few && threads(2) <= kRowThreads) return {threads(2), 2};
   // The shape that leaves fewer lanes without work; four vectors where both leave the same.
   if (threads(2) <= kRowThreads && threads(2) * 2 < threads(4) * 4) return {threads(2), 2};
   if (threads(4) <= kRowThreads) return {threads(4), 4};
@@ -511,9 +563,9 @@ BlockShape block_shape(int64_t vectors, bool few) {
 template <Codes kCodes, Team kTeam>
 auto row_kernel(int vectors) -> void (*)(RowArgs<In>) {
   if constexpr (kTeam == Team::Warp)
-    return vectors == 2 ? quantize_rows<In, kCodes, kTeam, 2> : quantize_rows<In, kCodes, kTeam, 4>;
+    return vectors <= 2 ? quantize_rows<In, kCodes, kTeam, 2> : quantize_rows<In, kCodes, kTeam, 4>;
   else
-    return vectors == 2   ? quantize_rows<In, kCodes, kTeam, 2>
+    return vectors <= 2   ? quantize_rows<In, kCodes, kTeam, 2>
            : vectors == 4 ? quantize_rows<In, kCodes, kTeam, 4>
                           : quantize_rows<In, kCodes, kTeam, 8>;
 }
@@ -531,19 +583,29 @@ Status launch_rows(const Launch& launch, int cluster) {
   if (g.count == 0) return Status::success();
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
   const int64_t vectors = g.length / kVector;
+  const Fields& f = launch.fields();
+  const bool is_tight = tight<kCodes>(launch, g);
+  const Recipe recipe = recipe_kind(f);
   const bool few = g.count * cluster <= launch.plan.multiprocessors;
-  const BlockShape shape = block_shape(ceil_div(vectors, cluster), few);
+  BlockShape shape = block_shape(ceil_div(vectors, cluster), few && cluster == 1 && is_tight);
+  if (recipe == Recipe::Any || !is_tight) shape = block_shape(ceil_div(vectors, cluster), false);
   cuda::Grid grid = launch.grid(g.count * cluster, shape.threads);
   grid.cluster = cluster;
-  if (tight<kCodes>(launch, g)) {
-    const auto kernel = tight_row_kernel<kCodes>(launch.fields(), shape.vectors, cluster > 1);
+  const TightShape tight_shape{recipe, shape.vectors, cluster > 1};
+  if (is_tight) {
+    const auto kernel = by_mode<kCodes>(f, [&](auto asymmetric) {
+      return tight_row_kernel<kCodes, asymmetric.value>(tight_shape);
+    });
     return launch.run(kernel, grid, tight_args(launch, g));
   }
   if constexpr (kCodes != Codes::Nibble) {
     if (cluster == 1 && vectors > 2 * cuda::kWarp && ragged(launch, g)) {
       auto args = tight_args(launch, g);
       args.vectors = static_cast<std::uint32_t>(g.length);
-      return launch.run(ragged_row_kernel<kCodes>(launch.fields(), shape.vectors), grid, args);
+      const auto kernel = by_mode<kCodes>(f, [&](auto asymmetric) {
+        return ragged_row_kernel<kCodes, asymmetric.value>(tight_shape);
+      });
+      return launch.run(kernel, grid, args);
     }
   }
   const RowArgs<In> args{segment_args(launch, g), cluster};
@@ -586,10 +648,9 @@ bool is_flat(const Launch& launch, const Geometry& g) {
 }
 
 template <Codes kCodes>
-auto flat_code_kernel(const Fields& f) -> void (*)(SplitArgs<In>) {
-  if constexpr (kCodes != Codes::Float8)
-    if (f.mode == Mode::Asymmetric) return flat_codes<In, kCodes, true>;
-  return flat_codes<In, kCodes, false>;
+auto flat_code_kernel(const Fields& f) {
+  return by_mode<kCodes>(f,
+                         [](auto asymmetric) { return flat_codes<In, kCodes, asymmetric.value>; });
 }
 
 template <Codes kCodes>
@@ -618,7 +679,7 @@ Status launch_split(const Launch& launch) {
   args.keep = g.count * g.length * static_cast<int64_t>(sizeof(In)) <= kCachedBytes;
   args.clamps = needs_clamp(f);
   PLANQ_TRY(launch.run(flat_ranges<In>, launch.grid(blocks, kFlatThreads), args));
-  PLANQ_TRY(launch.run(flat_parameters<In>, launch.grid(g.count, kSplitThreads, true), args));
+  PLANQ_TRY(launch.run(flat_parameters<In>, launch.grid(g.count, kFlatThreads, true), args));
   return launch.run(flat_code_kernel<kCodes>(f),
                     launch.grid(g.count * args.code_parts, kFlatThreads, true), args);
 }
@@ -634,7 +695,7 @@ struct ColumnShape {
   int64_t rows, columns, chunk_rows;
   std::int32_t chunks;
   Partial<In>* partials;
-  ColumnParameters<C>* parameters;
+  ColumnArrays<C> parameters;
 };
 
 // Chunks of rows that give every multiprocessor `blocks` blocks of `threads`, a warp across
@@ -660,7 +721,9 @@ ColumnShape book_columns(const Fields& f, std::int32_t multiprocessors, Scratch&
   shape.chunks = static_cast<std::int32_t>(ceil_div(shape.rows, shape.chunk_rows));
   shape.partials =
       scratch.take<Partial<In>>(static_cast<std::size_t>(shape.chunks * shape.columns));
-  shape.parameters = scratch.take<ColumnParameters<C>>(static_cast<std::size_t>(o.segments));
+  const auto channels = static_cast<std::size_t>(o.segments);
+  shape.parameters = {scratch.take<C>(channels), scratch.take<C>(channels),
+                      scratch.take<std::int32_t>(channels), scratch.take<bool>(channels)};
   return shape;
 }
 
@@ -694,6 +757,15 @@ cuda::Grid column_grid(const Launch& launch, ColumnArgs<In>& args, int per_threa
 }
 
 template <Codes kCodes>
+auto channel_kernel(const Fields& f, bool vector, bool equal) -> void (*)(ColumnArgs<In>) {
+  if constexpr (kHasUsual<kCodes>)
+    if (vector && equal && recipe_kind(f) == Recipe::Usual)
+      return by_mode<kCodes>(
+          f, [](auto asymmetric) { return usual_channels<In, kCodes, asymmetric.value>; });
+  return vector ? any_channels<In, kCodes, true> : any_channels<In, kCodes, false>;
+}
+
+template <Codes kCodes>
 Status launch_columns(const Launch& launch) {
   const Fields& f = launch.fields();
   const Outline o = outline(f);
@@ -711,7 +783,6 @@ Status launch_columns(const Launch& launch) {
   args.parameters = shape.parameters;
   const int64_t input_bytes = args.rows * args.columns * static_cast<int64_t>(sizeof(In));
   args.keep = input_bytes <= kCachedBytes;
-  args.clamps = needs_clamp(f);
   const bool vector = aligned_columns<kCodes>(launch, args.lines, args.columns);
   const bool equal = args.lines.rank <= 1;
   const cuda::Grid ranges =
@@ -725,14 +796,13 @@ Status launch_columns(const Launch& launch) {
       column_finish<In>,
       launch.grid(ceil_div(o.segments, cuda::kWarp), finish_threads, ranges.blocks > 0), args));
   const int per_thread = vector ? kVector : kColumns<In, kCodes, false>;
-  const int64_t chunks =
-      chunks_of(shape, per_thread, kColumnThreads, multiprocessors * kColumnCodeBlocks);
+  // A small matrix: all blocks at once. A large one: two or more after one another.
+  const int64_t blocks = multiprocessors * kColumnCodeBlocks * (args.keep ? 1 : 2);
+  const int64_t chunks = chunks_of(shape, per_thread, kColumnThreads, blocks);
+  const int64_t chunk_rows = std::min(chunk_rows_of(shape, chunks), kMostChunkRows);
   const cuda::Grid codes =
-      column_grid(launch, args, per_thread, kColumnThreads, chunk_rows_of(shape, chunks), args.keep);
-  return launch.run(!vector ? column_channels<In, kCodes, false, false>
-                    : equal ? column_channels<In, kCodes, true, true>
-                            : column_channels<In, kCodes, true, false>,
-                    codes, args);
+      column_grid(launch, args, per_thread, kColumnThreads, chunk_rows, args.keep);
+  return launch.run(channel_kernel<kCodes>(f, vector, equal), codes, args);
 }
 
 template <Codes kCodes>
@@ -753,7 +823,6 @@ Status launch_column_groups(const Launch& launch) {
   args.groups = groups > 1 && extent % size != 0 ? groups : 1;
   args.tail = extent - (groups - 1) * size;
   args.columns = f.shape[last];
-  args.clamps = needs_clamp(f);
   args.input_step = launch.operands[kInput].strides[axis];
   args.output_step = launch.operands[kOutput].strides[axis];
   const bool vector = aligned_columns<kCodes>(launch, args.lines, args.columns) &&
@@ -895,27 +964,34 @@ Status preload_all(void (*... kernels)(Args)) {
 
 template <Method kMethod, Codes kCodes>
 Status preload_method([[maybe_unused]] const Fields& f) {
+  [[maybe_unused]] const Recipe recipe = recipe_kind(f);
   if constexpr (kMethod == Method::Lanes) {
     PLANQ_TRY(preload_all(quantize_lanes<In, kCodes, 4>, quantize_lines<In, kCodes>));
-    for (const int sets : {1, 2, 4, 8}) PLANQ_TRY(cuda::preload(tight_lane_kernel<kCodes>(f, sets)));
-    return Status::success();
+    return by_mode<kCodes>(f, [&](auto asymmetric) {
+      for (const int sets : {1, 2, 4, 8})
+        PLANQ_TRY(cuda::preload(tight_lane_kernel<kCodes, asymmetric.value>({recipe, sets})));
+      return cuda::preload(shifted_lane_kernel<kCodes, asymmetric.value>());
+    });
   }
   if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster) {
     PLANQ_TRY(cuda::preload(quantize_lines<In, kCodes>));
-    for (const int vectors : {2, 4, 8})
-      PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block>(vectors),
-                            row_kernel<kCodes, Team::Warp>(vectors),
-                            tight_row_kernel<kCodes>(f, vectors, kMethod == Method::Cluster)));
-    if constexpr (kCodes != Codes::Nibble && kMethod == Method::Registers)
-      for (const int vectors : {2, 4, 8})
-        PLANQ_TRY(cuda::preload(ragged_row_kernel<kCodes>(f, vectors)));
-    return Status::success();
+    return by_mode<kCodes>(f, [&](auto asymmetric) {
+      for (const int vectors : {1, 2, 4, 8}) {
+        const TightShape shape{recipe, vectors, kMethod == Method::Cluster};
+        PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block>(vectors),
+                              row_kernel<kCodes, Team::Warp>(vectors),
+                              tight_row_kernel<kCodes, asymmetric.value>(shape)));
+        if constexpr (kCodes != Codes::Nibble && kMethod == Method::Registers)
+          PLANQ_TRY(cuda::preload(ragged_row_kernel<kCodes, asymmetric.value>(shape)));
+      }
+      return Status::success();
+    });
   }
   if constexpr (kMethod == Method::Columns)
     PLANQ_TRY(preload_all(
         column_ranges<In, false, false>, column_ranges<In, true, false>,
-        column_ranges<In, true, true>, column_finish<In>, column_channels<In, kCodes, false, false>,
-        column_channels<In, kCodes, true, false>, column_channels<In, kCodes, true, true>));
+        column_ranges<In, true, true>, column_finish<In>, channel_kernel<kCodes>(f, true, true),
+        channel_kernel<kCodes>(f, true, false), channel_kernel<kCodes>(f, false, false)));
   if constexpr (kMethod == Method::ColumnGroups)
     return preload_all(column_groups<In, kCodes, false>, column_groups<In, kCodes, true>);
   if constexpr (kMethod == Method::Split)

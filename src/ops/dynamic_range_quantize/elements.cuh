@@ -63,7 +63,8 @@ __device__ __forceinline__ math::SegmentParameters<Compute<In>> scattered_parame
   const auto parameters = math::segment_parameters(args.recipe, range);
   if (threadIdx.x == 0) {
     store_scale(args.scale, segment.at.at[kScale], parameters.scale, args.recipe.scale_dtype);
-    if (!symmetric) cuda::store_once(args.zero_point + segment.at.at[kZeroPoint], parameters.zero_point);
+    if (!symmetric)
+      cuda::store_once(args.zero_point + segment.at.at[kZeroPoint], parameters.zero_point);
   }
   return parameters;
 }

@@ -181,6 +181,7 @@ __global__ void __launch_bounds__(kLaneThreads)
 enum class Team { Warp, Block };
 
 inline constexpr int kRowThreads = 512;
+inline constexpr int kWideRowThreads = 1024;  // of the shape with one vector a thread
 inline constexpr int kMaxClusterWarps = 8 * kRowThreads / cuda::kWarp;
 
 // The same number, as one that the compiler does not know: what is computed from it is computed
@@ -245,10 +246,16 @@ __device__ __forceinline__ Extent<In> team_extent(int round, Extent<In> extent, 
     mail.wait();
   }
   Extent<In> all;
-#pragma unroll 1
-  for (int i = lane; i < warps * cluster; i += cuda::kWarp) {
+  const auto add = [&](int i) {
     all.high = max(all.high, exchange.high[round][i]);
     if (!symmetric) all.low = min(all.low, exchange.low[round][i]);
+  };
+  if (cluster == 1) {
+    static_assert(kWideRowThreads / cuda::kWarp <= cuda::kWarp);
+    if (lane < warps) add(lane);
+  } else {
+#pragma unroll 1
+    for (int i = lane; i < warps * cluster; i += cuda::kWarp) add(i);
   }
   return warp_extent(all, symmetric);
 }

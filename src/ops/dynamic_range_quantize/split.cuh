@@ -66,16 +66,19 @@ struct SplitArgs {
 
 template <class In, int kWarps = kSplitWarps>
 __device__ __forceinline__ Partial<In> block_partial(Partial<In> mine, bool symmetric) {
+  static_assert(kWarps <= cuda::kWarp);
   __shared__ Partial<In> partials[kWarps];
   const int lane = threadIdx.x % cuda::kWarp;
-  mine.extent = warp_extent(mine.extent, symmetric);
-  mine.special = __any_sync(cuda::kAllLanes, mine.special);
+  const auto over_warp = [&] {
+    mine.extent = warp_extent(mine.extent, symmetric);
+    mine.special = __any_sync(cuda::kAllLanes, mine.special);
+  };
+  over_warp();
   if (lane == 0) partials[threadIdx.x / cuda::kWarp] = mine;
   __syncthreads();
-  Partial<In> all{};
-#pragma unroll
-  for (int warp = 0; warp < kWarps; ++warp) all.add(partials[warp]);
-  return all;
+  mine = lane < kWarps ? partials[lane] : Partial<In>{};
+  over_warp();
+  return mine;
 }
 
 // What a block works on: a part of one segment, as pieces of lines.
@@ -214,7 +217,8 @@ __global__ void __launch_bounds__(kSplitThreads)
   const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
   if (part.part == 0 && threadIdx.x == 0) {
     store_scale(args.scale, part.at.at[kScale], parameters.scale, args.recipe.scale_dtype);
-    if (!symmetric) cuda::store_once(args.zero_point + part.at.at[kZeroPoint], parameters.zero_point);
+    if (!symmetric)
+      cuda::store_once(args.zero_point + part.at.at[kZeroPoint], parameters.zero_point);
   }
   const bool fast = is_fast(args.recipe, parameters, range);
   const Numbers<C> numbers(parameters, args.recipe);
@@ -352,7 +356,7 @@ __global__ void __launch_bounds__(kFlatThreads, kFlatRangeBlocks)
 
 // Parameters of a segment from its parts; one block a segment.
 template <class In>
-__global__ void __launch_bounds__(kSplitThreads)
+__global__ void __launch_bounds__(kFlatThreads)
     flat_parameters(const __grid_constant__ SplitArgs<In> args) {
   cuda::let_dependents_start();
   cuda::wait_for_previous();
@@ -361,8 +365,8 @@ __global__ void __launch_bounds__(kSplitThreads)
   const Partial<In>* partials = args.partials + segment * args.parts;
   Partial<In> all{};
 #pragma unroll 2
-  for (int i = threadIdx.x; i < args.parts; i += kSplitThreads) all.add(partials[i]);
-  all = block_partial(all, symmetric);
+  for (int i = threadIdx.x; i < args.parts; i += kFlatThreads) all.add(partials[i]);
+  all = block_partial<In, kFlatThreads / cuda::kWarp>(all, symmetric);
   if (threadIdx.x != 0) return;
   const auto range = range_of(all.extent, symmetric, all.special != 0);
   const auto parameters = math::segment_parameters(args.recipe, range);
