@@ -149,30 +149,29 @@ class ShiftedRuns {
     const Wide wide = word;
     const Wide before =
         __shfl_sync(kAllLanes, lane_ == kWarp - 1 ? previous_ : wide, (lane_ + kWarp - 1) % kWarp);
+    const Wide aligned =
+        shift_ == 0 ? wide : (wide << 8 * shift_ | before >> 8 * (kBytes - shift_));
+    if (first_) head_ = wide;
+    if (last) tail_ = wide;
+    if (exists && (!first_ || lane_ > 0 || shift_ == 0))
+      store_word<kBytes>(address - shift_, static_cast<Word<kBytes>>(aligned));
     previous_ = wide;
-    const bool first = first_ && lane_ == 0;
     first_ = false;
-    if (!exists) return;
-    if (shift_ == 0) return store_word<kBytes>(address, word);
-    if (first)
-      bytes(address, wide, 0, kBytes - shift_);
-    else
-      store_word<kBytes>(
-          address - shift_,
-          static_cast<Word<kBytes>>(wide << 8 * shift_ | before >> 8 * (kBytes - shift_)));
-    if (last) bytes(address, wide, kBytes - shift_, kBytes);
+  }
+  // The ends: where the first and the last word begin, and the lane of the last one.
+  __device__ __forceinline__ void finish(std::uint8_t* first, std::uint8_t* last, int owner) const {
+    if (shift_ == 0) return;
+    const Wide head = __shfl_sync(kAllLanes, head_, 0), tail = __shfl_sync(kAllLanes, tail_, owner);
+    const bool at_head = lane_ < kBytes - shift_;
+    if (lane_ < kBytes)
+      store_once((at_head ? first : last) + lane_,
+                 static_cast<std::uint8_t>((at_head ? head : tail) >> 8 * lane_));
   }
 
  private:
   using Wide = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;
 
-  __device__ __forceinline__ static void bytes(std::uint8_t* address, Wide word, int from, int to) {
-#pragma unroll 1
-    for (int i = from; i < to; ++i)
-      store_once(address + i, static_cast<std::uint8_t>(word >> 8 * i));
-  }
-
-  Wide previous_ = 0;
+  Wide previous_ = 0, head_ = 0, tail_ = 0;
   int shift_, lane_;
   bool first_ = true;
 };

@@ -10,11 +10,11 @@ shape misses is found by tests/registry/test_coverage.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from reference.cases import INPUT_DTYPES, KINDS, OUTPUTS, Case, Chooser, modes_of, variant
-from reference.dynamic_range_quantize import ScopeSpec
+from reference.dynamic_range_quantize import Problem, ScopeSpec
 
 TILE_FROM = 30000  # elements; values of their own would take long to make
 SCOPES = ("token", "tensor", "channel", "group")
@@ -77,6 +77,9 @@ EDGES: dict[str, tuple[tuple[Segments, ...], ...]] = {
 LARGE: tuple[tuple[str, Segments], ...] = (
     ("row_lanes", Segments(17001, 2)),
     ("row_lanes", Segments(8501, 4)),
+    ("row_lanes", Segments(4301, 8)),
+    ("row_registers", Segments(140, 40)),
+    ("row_registers", Segments(140, 100)),
     ("row_registers", Segments(17, 2100)),
     ("row_registers", Segments(18, 2050, -1)),
 )
@@ -147,14 +150,21 @@ def laid_out(
     return (-(-segments.count // 2), 2 * length - tail), ("group", length, -1)
 
 
+def usual(problem: Problem) -> Problem:
+    """The same with the fields that most descriptors leave as they are: bodies of their own."""
+    return replace(problem, q_min=None, q_max=None, scale_dtype=None, quotient="divide")
+
+
 def make(
     segments: Segments, kind: str, dtype: str, output: tuple[str, str], mode: str, seed: int
 ) -> Case:
-    """A case with these segments, its other fields drawn by `seed`."""
+    """A case with these segments, its other fields drawn by `seed`; every second one is usual."""
     chooser = Chooser(seed)
     shorter = chooser.pick((False, True))
     shape, scope = laid_out(segments, kind, VECTOR[dtype], output[0] in NIBBLES, shorter)
     problem = variant(chooser, shape, scope, dtype, output, mode)
+    if seed % 2 == 0:
+        problem = usual(problem)
     data = chooser.pick(KINDS)
     return Case(problem, "tiled" if math.prod(shape) > TILE_FROM else data, seed)
 
@@ -190,6 +200,8 @@ def column_cases(method: str, dtype: str, output: tuple[str, str], first: int) -
         chooser = Chooser(seed)
         shape = (*extents[:-1], extents[-1] * VECTOR[dtype] + extra)
         problem = variant(chooser, shape, scope, dtype, output, modes[index % len(modes)])
+        if index // 2 % 2 == 0:
+            problem = usual(problem)
         cases.append(BodyCase(method, Case(problem, chooser.pick(KINDS), seed)))
     return cases
 
@@ -202,7 +214,8 @@ def large_cases(dtype: str, first: int) -> list[BodyCase]:
         for output, mode in combinations:
             seed = first + len(cases)
             kind = ("token", "group", "channel")[seed % 3]
-            cases.append(BodyCase(method, make(segments, kind, dtype, output, mode, seed)))
+            case = make(segments, kind, dtype, output, mode, seed)
+            cases.append(BodyCase(method, replace(case, problem=usual(case.problem))))
     turn = INPUT_DTYPES.index(dtype)
     for index, (method, segments) in enumerate(LARGEST):
         seed = first + len(cases)

@@ -352,15 +352,21 @@ template <Codes kCodes, bool kAsymmetric>
 inline constexpr Bounds kFreeBounds =
     kAsymmetric && !is_float8(kCodes) ? Bounds::Saturate : Bounds::None;
 
-// The same, use(divides, bounds); `clamps` says whether codes need Bounds::Clamp.
-template <Codes kCodes, bool kAsymmetric, class Use>
-__device__ __forceinline__ void by_body(Quotient rule, bool clamps, const Use& use) {
-  by_rule(rule, [&](auto divides) {
-    if (clamps)
-      use(divides, BoundsConstant<Bounds::Clamp>{});
-    else
-      use(divides, BoundsConstant<kFreeBounds<kCodes, kAsymmetric>>{});
-  });
+// The same, use(divides, bounds). Of an args struct it takes the recipe and `clamps`: whether codes
+// need Bounds::Clamp.
+template <Recipe kRecipe, Codes kCodes, bool kAsymmetric, class Args, class Use>
+__device__ __forceinline__ void by_recipe(const Args& args, const Use& use) {
+  using Free = BoundsConstant<kFreeBounds<kCodes, kAsymmetric>>;
+  if constexpr (kRecipe == Recipe::Usual) {
+    use(std::true_type{}, Free{});
+  } else {
+    by_rule(args.recipe.quotient, [&](auto divides) {
+      if (args.clamps)
+        use(divides, BoundsConstant<Bounds::Clamp>{});
+      else
+        use(divides, Free{});
+    });
+  }
 }
 
 }  // namespace planq::dynamic_range_quantize

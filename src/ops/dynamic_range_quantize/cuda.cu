@@ -648,9 +648,13 @@ bool is_flat(const Launch& launch, const Geometry& g) {
 }
 
 template <Codes kCodes>
-auto flat_code_kernel(const Fields& f) {
-  return by_mode<kCodes>(f,
-                         [](auto asymmetric) { return flat_codes<In, kCodes, asymmetric.value>; });
+auto flat_code_kernel(const Fields& f) -> void (*)(SplitArgs<In>) {
+  const bool usual = recipe_kind(f) == Recipe::Usual;
+  return by_mode<kCodes>(f, [&](auto asymmetric) -> void (*)(SplitArgs<In>) {
+    if constexpr (kHasUsual<kCodes>)
+      if (usual) return flat_codes<In, kCodes, Recipe::Usual, asymmetric.value>;
+    return flat_codes<In, kCodes, Recipe::Any, asymmetric.value>;
+  });
 }
 
 template <Codes kCodes>

@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kLaneThreads)
 enum class Team { Warp, Block };
 
 inline constexpr int kRowThreads = 512;
-inline constexpr int kWideRowThreads = 1024;  // of the shape with one vector a thread
+inline constexpr int kWideRowThreads = 768;  // of the shape with one vector a thread
 inline constexpr int kMaxClusterWarps = 8 * kRowThreads / cuda::kWarp;
 
 // The same number, as one that the compiler does not know: what is computed from it is computed

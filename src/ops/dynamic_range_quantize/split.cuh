@@ -67,16 +67,22 @@ struct SplitArgs {
 template <class In, int kWarps = kSplitWarps>
 __device__ __forceinline__ Partial<In> block_partial(Partial<In> mine, bool symmetric) {
   static_assert(kWarps <= cuda::kWarp);
-  __shared__ Partial<In> partials[kWarps];
-  const int lane = threadIdx.x % cuda::kWarp;
+  __shared__ KeyOf<In> low[kWarps], high[kWarps];
+  __shared__ bool special[kWarps];
+  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const auto over_warp = [&] {
     mine.extent = warp_extent(mine.extent, symmetric);
     mine.special = __any_sync(cuda::kAllLanes, mine.special);
   };
   over_warp();
-  if (lane == 0) partials[threadIdx.x / cuda::kWarp] = mine;
+  if (lane == 0) {
+    low[warp] = mine.extent.low;
+    high[warp] = mine.extent.high;
+    special[warp] = mine.special != 0;
+  }
   __syncthreads();
-  mine = lane < kWarps ? partials[lane] : Partial<In>{};
+  mine = {};
+  if (lane < kWarps) mine = {{low[lane], high[lane]}, special[lane]};
   over_warp();
   return mine;
 }
@@ -276,12 +282,17 @@ struct FlatPlace {
 
   __device__ __forceinline__ FlatPlace(const SplitArgs<In>& args, unsigned block,
                                        std::int32_t parts) {
-    const unsigned index = parts == 1 ? block : block / static_cast<unsigned>(parts);
-    segment = index;
-    part = block - index * parts;
-    at = args.segments.offsets(segment);
     std::int64_t length = args.length;
-    if (args.groups > 1 && segment % args.groups == args.groups - 1) length = args.tail;
+    segment = 0;
+    part = block;
+    at = {};
+    if (args.segments.rank > 0) {  // more than one segment
+      const unsigned index = block / static_cast<unsigned>(parts);
+      segment = index;
+      part = block - index * parts;
+      at = args.segments.offsets(segment);
+      if (args.groups > 1 && segment % args.groups == args.groups - 1) length = args.tail;
+    }
     count = static_cast<std::uint32_t>(static_cast<std::uint64_t>(length) / kPerVector<In>);
   }
 };
@@ -389,7 +400,7 @@ __device__ __noinline__ void walk_tile(const SplitArgs<In>& args, const In* inpu
 }
 
 // A tile of a segment; the last tiles come first.
-template <class In, Codes kCodes, bool kAsymmetric>
+template <class In, Codes kCodes, Recipe kRecipe, bool kAsymmetric>
 __global__ void __launch_bounds__(kFlatThreads, sizeof(In) == 8 ? 2 : 3)
     flat_codes(const __grid_constant__ SplitArgs<In> args) {
   const FlatPlace<In> place(args, gridDim.x - 1 - blockIdx.x, args.code_parts);
@@ -410,7 +421,7 @@ __global__ void __launch_bounds__(kFlatThreads, sizeof(In) == 8 ? 2 : 3)
   }
   const Numbers<Compute<In>> numbers(parameters.segment, args.recipe);
   auto* words = reinterpret_cast<cuda::Word<kWordBytes<In, kCodes>>*>(output);
-  by_body<kCodes, kAsymmetric>(args.recipe.quotient, args.clamps, [&](auto divides, auto bounds) {
+  by_recipe<kRecipe, kCodes, kAsymmetric>(args, [&](auto divides, auto bounds) {
 #pragma unroll
     for (int k = 0; k < kFlatVectors; ++k) {
       const std::uint32_t i = tile + threadIdx.x + k * kFlatThreads;

@@ -79,15 +79,6 @@ __device__ __noinline__ Extent<In> walk_tight_finite(const TightArgs<In>& args, 
   return walk_finite(args.segment(index), length, rank, team, args.recipe.mode == Mode::Symmetric);
 }
 
-// by_body() where there is a choice.
-template <Recipe kRecipe, Codes kCodes, bool kAsymmetric, class In, class Use>
-__device__ __forceinline__ void by_recipe(const TightArgs<In>& args, const Use& use) {
-  if constexpr (kRecipe == Recipe::Usual)
-    use(std::true_type{}, BoundsConstant<kFreeBounds<kCodes, kAsymmetric>>{});
-  else
-    by_body<kCodes, kAsymmetric>(args.recipe.quotient, args.clamps, use);
-}
-
 // --- Ranges and parameters ---------------------------------------------------------------------
 
 // Maxima and minima of two 16-bit elements at a time; a NaN wins.
@@ -498,6 +489,8 @@ __global__ void __launch_bounds__(kLaneThreads)
   if (rank < kSets && own < args.count) store_tight<kRecipe, kAsymmetric>(args, own, parameters);
   by_recipe<kRecipe, kCodes, kAsymmetric>(args, [&](auto divides, auto bounds) {
     [[maybe_unused]] cuda::ShiftedRuns<kBytes> runs(cuda::misalignment<kBytes>(args.output), lane);
+    [[maybe_unused]] const std::int64_t begin = place - lane;
+    [[maybe_unused]] const std::int64_t end = min(last, begin + kSets * cuda::kWarp - 1);
 #pragma unroll
     for (int k = 0; k < kSets; ++k) {
       const C scale = __shfl_sync(cuda::kAllLanes, parameters.scale, k, lanes);
@@ -511,10 +504,14 @@ __global__ void __launch_bounds__(kLaneThreads)
       const std::int64_t at = place + k * cuda::kWarp;
       std::uint8_t* to = args.output + at * kBytes;
       if constexpr (kShifted)
-        runs.store(to, word, at <= last, at == min(last, place - lane + (kSets * cuda::kWarp - 1)));
+        runs.store(to, word, at <= last, at == end);
       else if (full || at <= last)
         cuda::store_word<kBytes>(to, word);
     }
+    if constexpr (kShifted)
+      if (begin <= last)
+        runs.finish(args.output + begin * kBytes, args.output + end * kBytes,
+                    static_cast<int>(end - begin) % cuda::kWarp);
   });
 }
 
