@@ -16,14 +16,18 @@ struct Grid {
   int cluster = 1;
   // The kernel waits by griddepcontrol for the one before it; only for kernels of one launch().
   bool dependent = false;
+  // All blocks run at the same time, so that they can wait for each other.
+  bool cooperative = false;
+  int shared_bytes = 0;
 };
 
 template <class Args>
 Status launch(void (*kernel)(Args), const Grid& grid, const Args& args, void* stream) {
-  cudaLaunchAttribute attributes[2];
+  cudaLaunchAttribute attributes[3];
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
   config.blockDim = grid.threads;
+  config.dynamicSmemBytes = static_cast<std::size_t>(grid.shared_bytes);
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = attributes;
   if (grid.cluster > 1) {
@@ -37,18 +41,27 @@ Status launch(void (*kernel)(Args), const Grid& grid, const Args& args, void* st
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
+  if (grid.cooperative) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
   void* parameters[] = {const_cast<Args*>(&args)};
   const cudaError_t error =
       cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), parameters);
   return error == cudaSuccess ? Status::success() : Status::cuda(error);
 }
 
-// Forces the module in, so that the first launch only launches.
+// Forces the module in, so that the first launch only launches, and allows the shared memory that
+// it will ask for.
 template <class Args>
-Status preload(void (*kernel)(Args)) {
+Status preload(void (*kernel)(Args), int shared_bytes = 0) {
   cudaFuncAttributes attributes;
-  const cudaError_t error =
-      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+  const auto* function = reinterpret_cast<const void*>(kernel);
+  cudaError_t error = cudaFuncGetAttributes(&attributes, function);
+  if (error == cudaSuccess && shared_bytes > 0)
+    error =
+        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   return error == cudaSuccess ? Status::success() : Status::cuda(error);
 }
 

@@ -91,6 +91,20 @@ __device__ __forceinline__ uint4 load_kept(const void* address) {
   return v;
 }
 
+// Copies a vector to shared memory while the thread goes on; read once.
+__device__ __forceinline__ void copy_once(void* shared, const void* address) {
+  const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to),
+               "l"(address), "l"(policy)
+               : "memory");
+}
+// Until all copies of this thread are there.
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 // Codes and parameters stream out. All traffic of a kernel carries this mark or none does: what is
 // marked leaves the cache before anything that is not, so a few unmarked lines fill it in the
 // course of many launches, and the marked ones are then written one by one instead of in runs.

@@ -31,19 +31,32 @@ def release() -> Iterator[None]:
     cuda.empty_cache()
 
 
-def run(problem: Problem, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes as bytes and scales, on the GPU."""
+def run_all(problem: Problem, x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Every output, on the GPU; codes as bytes."""
     specs = descriptor(problem).operands()
     q = torch.full(specs["output"].shape, 0xA5, dtype=torch.uint8, device=DEVICE)
-    s = torch.full(specs["scale"].shape, -1.0, device=DEVICE)
+    scale_dtype = getattr(torch, specs["scale"].dtype.value)
+    s = torch.full(specs["scale"].shape, -1.0, dtype=scale_dtype, device=DEVICE)
+    z = torch.full(specs["scale"].shape, -77, dtype=torch.int32, device=DEVICE)
     output = q if problem.output_dtype != "int8" else q.view(torch.int8)
     stream = torch.cuda.current_stream()
     plan = planq.Plan.select(stream, descriptor(problem))
     need = plan.workspace_size()
     workspace = torch.empty(need, dtype=torch.uint8, device=DEVICE) if need else None
-    plan.run(stream, workspace, planq.DynamicRangeQuantizeArgs(input=x, output=output, scale=s))
+    zero_point = z if "zero_point" in specs else None
+    plan.run(
+        stream,
+        workspace,
+        planq.DynamicRangeQuantizeArgs(input=x, output=output, scale=s, zero_point=zero_point),
+    )
     torch.cuda.synchronize()
-    return q, s
+    return {"output": q, "scale": s, "zero_point": z}
+
+
+def run(problem: Problem, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes as bytes and scales, on the GPU."""
+    found = run_all(problem, x)
+    return found["output"], found["scale"]
 
 
 def assert_tiled(whole: torch.Tensor, tile: Array) -> None:
@@ -119,3 +132,40 @@ def test_long_rows(columns: int, output_dtype: str) -> None:
     q, s = run(problem, long(on_gpu(tile)))
     assert torch.equal(q, long(on_gpu(once["output"].view(np.uint8))))
     assert torch.equal(s, on_gpu(once["scale"]))
+
+
+@pytest.mark.parametrize("nonfinite", ["propagate", "saturate"])
+@pytest.mark.parametrize("megabytes", [2, 26, 40, 90, 149, 151])
+@pytest.mark.parametrize(
+    ("input_dtype", "output_dtype", "mode"),
+    [
+        ("bfloat16", "int8", "symmetric"),
+        ("float16", "uint8", "asymmetric"),
+        ("float32", "float8_e4m3fn", "symmetric"),
+        ("float64", "int4", "asymmetric"),
+    ],
+)
+def test_tensors_around_what_a_chip_holds(
+    input_dtype: str, output_dtype: str, mode: str, megabytes: int, nonfinite: str
+) -> None:
+    """A tile again and again, and one row that holds the extreme, in turns all over the tensor."""
+    tile = inputs.make("normal", (16, 4096), input_dtype, 9)
+    extreme = tile[:1].copy()
+    extreme[0, 77] = 40.0 if nonfinite == "propagate" else np.inf
+    fields = (input_dtype, output_dtype, ("tensor",), mode)
+    both = np.concatenate([tile, extreme])
+    once = outputs(Problem(both.shape, *fields, nonfinite=nonfinite), both)
+    codes = on_gpu(once["output"].view(np.uint8))
+
+    repeats = megabytes * 10**6 // tile.nbytes
+    x, wanted = on_gpu(tile).repeat(repeats, 1), codes[:16].repeat(repeats, 1)
+    for share in (0.0, 0.2, 0.5, 0.8, 0.999):
+        row = int(share * len(x))
+        before, codes_before = x[row].clone(), wanted[row].clone()
+        x[row], wanted[row] = on_gpu(extreme)[0], codes[16]
+        found = run_all(Problem(tuple(x.shape), *fields, nonfinite=nonfinite), x)
+        assert torch.equal(found["output"], wanted)
+        assert torch.equal(found["scale"].view(-1), on_gpu(once["scale"]).view(-1))
+        if mode == "asymmetric":
+            assert torch.equal(found["zero_point"].view(-1), on_gpu(once["zero_point"]).view(-1))
+        x[row], wanted[row] = before, codes_before

@@ -71,7 +71,8 @@ __device__ __forceinline__ double quotient(double x, double scale, double invers
   return __fma_rn(__fma_rn(-nearer, scale, x), inverse, nearer);
 }
 
-// fl(1 / scale) for a scale inside the window: the division's own steps without its range check.
+// fl(1 / scale) for a scale inside the window: the steps of the compiler's own reciprocal without
+// its range check.
 __device__ __forceinline__ float inverse_of(float scale) {
   float estimate;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(estimate) : "f"(scale));

@@ -15,6 +15,7 @@
 #include "core/scratch.h"
 #include "ops/dynamic_range_quantize/columns.cuh"
 #include "ops/dynamic_range_quantize/elements.cuh"
+#include "ops/dynamic_range_quantize/resident.cuh"
 #include "ops/dynamic_range_quantize/rows.cuh"
 #include "ops/dynamic_range_quantize/split.cuh"
 #include "ops/dynamic_range_quantize/tight.cuh"
@@ -657,13 +658,7 @@ auto flat_code_kernel(const Fields& f) -> void (*)(SplitArgs<In>) {
   });
 }
 
-template <Codes kCodes>
-Status launch_split(const Launch& launch) {
-  const Fields& f = launch.fields();
-  const Geometry g = geometry_of(f, launch.operands);
-  const std::int32_t multiprocessors = launch.plan.multiprocessors;
-  Scratch scratch(launch.workspace);
-  const SplitShape shape = book_split(f, multiprocessors, scratch);
+SplitArgs<In> split_args(const Launch& launch, const Geometry& g) {
   auto args = launch.args<SplitArgs<In>>();
   args.segments = g.segments;
   args.lines = g.lines;
@@ -671,6 +666,18 @@ Status launch_split(const Launch& launch) {
   args.length = g.length;
   args.groups = g.groups;
   args.tail = g.tail;
+  args.clamps = needs_clamp(launch.fields());
+  return args;
+}
+
+template <Codes kCodes>
+Status launch_split(const Launch& launch) {
+  const Fields& f = launch.fields();
+  const Geometry g = geometry_of(f, launch.operands);
+  const std::int32_t multiprocessors = launch.plan.multiprocessors;
+  Scratch scratch(launch.workspace);
+  const SplitShape shape = book_split(f, multiprocessors, scratch);
+  auto args = split_args(launch, g);
   args.partials = shape.partials;
   args.parts = shape.parts;
   const int64_t blocks = g.count * shape.parts;
@@ -681,11 +688,49 @@ Status launch_split(const Launch& launch) {
   args.parameters = shape.parameters;
   args.code_parts = static_cast<std::int32_t>(ceil_div(g.length / kVector, kFlatTile));
   args.keep = g.count * g.length * static_cast<int64_t>(sizeof(In)) <= kCachedBytes;
-  args.clamps = needs_clamp(f);
   PLANQ_TRY(launch.run(flat_ranges<In>, launch.grid(blocks, kFlatThreads), args));
   PLANQ_TRY(launch.run(flat_parameters<In>, launch.grid(g.count, kFlatThreads, true), args));
   return launch.run(flat_code_kernel<kCodes>(f),
                     launch.grid(g.count * args.code_parts, kFlatThreads, true), args);
+}
+
+// --- A tensor on the chip ----------------------------------------------------------------------
+
+template <Codes kCodes>
+inline constexpr Recipe kResidentRecipe = kHasUsual<kCodes> ? Recipe::Usual : Recipe::Any;
+
+template <Codes kCodes>
+auto resident_kernel(const Fields& f) -> void (*)(SplitArgs<In>) {
+  return by_mode<kCodes>(f, [](auto asymmetric) {
+    return quantize_resident<In, kCodes, kResidentRecipe<kCodes>, asymmetric.value>;
+  });
+}
+
+Partial<In>* book_resident(std::int32_t multiprocessors, Scratch& scratch) {
+  return scratch.take<Partial<In>>(static_cast<std::size_t>(multiprocessors));
+}
+
+// Other recipes and layouts go the way of the two passes.
+template <Codes kCodes>
+Status launch_resident(const Launch& launch) {
+  const Fields& f = launch.fields();
+  const Geometry g = geometry_of(f, launch.operands);
+  const bool fits = recipe_kind(f) == kResidentRecipe<kCodes> && is_flat<kCodes>(launch, g) &&
+                    (!is_fp8(f.output_dtype) || f.q_min < 0);
+  if (!fits) return launch_split<kCodes>(launch);
+  Scratch scratch(launch.workspace);
+  auto args = split_args(launch, g);
+  args.partials = book_resident(launch.plan.multiprocessors, scratch);
+  const int64_t blocks = std::min<int64_t>(launch.plan.multiprocessors,
+                                           ceil_div(g.length / kVector, kResidentThreads));
+  cuda::Grid grid = launch.grid(blocks, kResidentThreads);
+  grid.cooperative = true;
+  grid.shared_bytes = kHeldBytes;
+  const Status status = launch.run(resident_kernel<kCodes>(f), grid, args);
+  if (status.cuda_error != cudaErrorCooperativeLaunchTooLarge) return status;
+  // The stream has a share of the multiprocessors. The same bits in two passes.
+  (void)cudaGetLastError();
+  return launch_split<kCodes>(launch);
 }
 
 // --- Columns -----------------------------------------------------------------------------------
@@ -843,7 +888,7 @@ Status launch_column_groups(const Launch& launch) {
 
 // --- Rows of the registry ----------------------------------------------------------------------
 
-enum class Method { Lanes, Registers, Cluster, Columns, ColumnGroups, Split, Elements };
+enum class Method { Lanes, Registers, Cluster, Columns, ColumnGroups, Resident, Split, Elements };
 
 struct MethodInfo {
   std::string_view name;
@@ -852,8 +897,8 @@ struct MethodInfo {
 };
 constexpr MethodInfo kMethods[] = {
     {"row_lanes", 10, 80}, {"row_registers", 20, 80}, {"row_cluster", 30, 90},
-    {"columns", 40, 80},   {"column_groups", 50, 80}, {"split", 60, 80},
-    {"elements", 70, 80},
+    {"columns", 40, 80},   {"column_groups", 50, 80}, {"resident", 55, 90},
+    {"split", 60, 80},     {"elements", 70, 80},
 };
 constexpr const MethodInfo& info(Method method) {
   return kMethods[static_cast<std::size_t>(method)];
@@ -918,6 +963,11 @@ Reason rejects_shape(Method method, const Fields& f, const Device& device) {
       return f.scope.axis != f.shape.rank - 1
                  ? Reason::accept()
                  : refuse_shape("groups along the last axis are not columns");
+    case Method::Resident:
+      return o.elements * static_cast<int64_t>(sizeof(In)) <= kResidentInputBytes
+                 ? Reason::accept()
+                 : refuse_shape("a tensor of " + std::to_string(o.elements) +
+                                " elements leaves too much to be read twice");
     case Method::Split:
       if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
       if (f.scope.kind == ScopeKind::Channel && f.scope.axis != f.shape.rank - 1)
@@ -951,7 +1001,13 @@ std::size_t workspace(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
   Scratch scratch;
   if constexpr (kMethod == Method::Elements) return element_workspace(f);
-  if constexpr (kMethod == Method::Split) book_split(f, device.multiprocessors, scratch);
+  if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
+    book_split(f, device.multiprocessors, scratch);
+  if constexpr (kMethod == Method::Resident) {
+    Scratch resident;
+    book_resident(device.multiprocessors, resident);
+    return std::max(scratch.bytes(), resident.bytes());
+  }
   if constexpr (kMethod == Method::Columns) {
     book_columns(f, device.multiprocessors, scratch);
     return std::max(scratch.bytes(), element_workspace(f));
@@ -998,7 +1054,9 @@ Status preload_method([[maybe_unused]] const Fields& f) {
         channel_kernel<kCodes>(f, true, false), channel_kernel<kCodes>(f, false, false)));
   if constexpr (kMethod == Method::ColumnGroups)
     return preload_all(column_groups<In, kCodes, false>, column_groups<In, kCodes, true>);
-  if constexpr (kMethod == Method::Split)
+  if constexpr (kMethod == Method::Resident)
+    PLANQ_TRY(cuda::preload(resident_kernel<kCodes>(f), kHeldBytes));
+  if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
     return preload_all(split_ranges<In>, split_codes<In, kCodes>, flat_ranges<In>,
                        flat_parameters<In>, flat_code_kernel<kCodes>(f));
   return preload_all(element_ranges<In>, element_codes<In, kCodes>);
@@ -1024,6 +1082,7 @@ Status launch(const State& state, const Operands& operands, Workspace workspace,
     return launch_rows<kCodes>(launch, cluster_of(plan.fields, plan.multiprocessors));
   if constexpr (kMethod == Method::Columns) return launch_columns<kCodes>(launch);
   if constexpr (kMethod == Method::ColumnGroups) return launch_column_groups<kCodes>(launch);
+  if constexpr (kMethod == Method::Resident) return launch_resident<kCodes>(launch);
   if constexpr (kMethod == Method::Split) return launch_split<kCodes>(launch);
   return launch_elements<kCodes>(launch);
 }
@@ -1091,10 +1150,11 @@ constexpr Pair kPairs[] = {
     {Method::Cluster, ScopeKind::Tensor},   {Method::Cluster, ScopeKind::Channel},
     {Method::Cluster, ScopeKind::Token},    {Method::Cluster, ScopeKind::Group},
     {Method::Columns, ScopeKind::Channel},  {Method::ColumnGroups, ScopeKind::Group},
-    {Method::Split, ScopeKind::Tensor},     {Method::Split, ScopeKind::Channel},
-    {Method::Split, ScopeKind::Token},      {Method::Split, ScopeKind::Group},
-    {Method::Elements, ScopeKind::Tensor},  {Method::Elements, ScopeKind::Channel},
-    {Method::Elements, ScopeKind::Token},   {Method::Elements, ScopeKind::Group},
+    {Method::Resident, ScopeKind::Tensor},  {Method::Split, ScopeKind::Tensor},
+    {Method::Split, ScopeKind::Channel},    {Method::Split, ScopeKind::Token},
+    {Method::Split, ScopeKind::Group},      {Method::Elements, ScopeKind::Tensor},
+    {Method::Elements, ScopeKind::Channel}, {Method::Elements, ScopeKind::Token},
+    {Method::Elements, ScopeKind::Group},
 };
 constexpr DType kOutputs[] = {DType::Int8,  DType::UInt8,        DType::Int4,
                               DType::UInt4, DType::Float8E4M3FN, DType::Float8E5M2};

@@ -297,6 +297,18 @@ struct FlatPlace {
   }
 };
 
+// Adds the finite elements of vector `i`.
+template <class In>
+__device__ __forceinline__ void add_finite(const In* input, std::uint32_t i, bool symmetric,
+                                           Extent<In>& extent) {
+#pragma unroll 1
+  for (int j = 0; j < kPerVector<In>; ++j) {
+    const KeyOf<In> key =
+        key_of(input[static_cast<std::int64_t>(i) * kPerVector<In> + j], symmetric);
+    if (!is_special<In>(key)) extent.add(key);
+  }
+}
+
 // The finite elements of the vectors first, first + kFlatThreads, ... of every step-th tile.
 template <class In>
 __device__ __noinline__ Extent<In> finite_tiles(const In* input, std::uint32_t first,
@@ -306,14 +318,8 @@ __device__ __noinline__ Extent<In> finite_tiles(const In* input, std::uint32_t f
 #pragma unroll 1
   for (std::uint32_t tile = first; tile < count; tile += step) {
 #pragma unroll 1
-    for (std::uint32_t i = tile; i < min(tile + kFlatTile, count); i += kFlatThreads) {
-#pragma unroll 1
-      for (int j = 0; j < kPerVector<In>; ++j) {
-        const KeyOf<In> key =
-            key_of(input[static_cast<std::int64_t>(i) * kPerVector<In> + j], symmetric);
-        if (!is_special<In>(key)) extent.add(key);
-      }
-    }
+    for (std::uint32_t i = tile; i < min(tile + kFlatTile, count); i += kFlatThreads)
+      add_finite(input, i, symmetric, extent);
   }
   return extent;
 }

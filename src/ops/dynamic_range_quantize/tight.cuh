@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(kVectors == 1 ? kWideRowThreads : kRowThreads,
 // single elements, whole vectors, and as many single elements again. Only bytes of the row are read
 // or written. Codes of whole bytes only.
 template <class In, Codes kCodes, Recipe kRecipe, int kVectors, bool kAsymmetric>
-__global__ void __launch_bounds__(kRowThreads, 2)
+__global__ void __launch_bounds__(kRowThreads, kTightBlocks<In, kVectors>)
     quantize_ragged_rows(const __grid_constant__ TightArgs<In> args) {
   using C = Compute<In>;
   constexpr unsigned kCount = kPerVector<In>;
