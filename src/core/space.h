@@ -7,12 +7,7 @@
 #include <cstdint>
 
 #include "core/descriptor.h"
-
-#if defined(__CUDACC__)
-#define PLANQ_SPACE_HD __host__ __device__ __forceinline__
-#else
-#define PLANQ_SPACE_HD inline
-#endif
+#include "core/host_device.h"
 
 namespace planq {
 
@@ -68,7 +63,7 @@ struct Space {
   }
 
   // Element offsets of the line with this index, row-major over the axes.
-  PLANQ_SPACE_HD Offsets offsets(std::int64_t index) const {
+  PLANQ_HD Offsets offsets(std::int64_t index) const {
     Offsets result{};
     for (int i = rank - 1; i >= 0; --i) {
       const Axis& axis = axes[i];

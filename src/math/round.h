@@ -1,4 +1,4 @@
-// Scalar arithmetic shared by both backends, and the macros that let one source serve them.
+// Scalar arithmetic shared by both backends.
 //
 // Every function here is one or a few IEEE operations in a fixed order. Host code is compiled with
 // -ffp-contract=off and device code with --fmad=false, so an FMA happens only where fma() is
@@ -11,11 +11,7 @@
 #include <limits>
 #include <type_traits>
 
-#if defined(__CUDACC__)
-#define PLANQ_HD __host__ __device__ __forceinline__
-#else
-#define PLANQ_HD inline __attribute__((always_inline))
-#endif
+#include "core/host_device.h"
 
 namespace planq::math {
 

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/sku.h"
 #include "host/simd.h"
 #include "ops/dynamic_range_quantize/desc.h"
 #include "ops/dynamic_range_quantize/host_launch.h"
@@ -145,31 +146,18 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <ScopeKind kScope, DType kInput, DType kOutput>
-struct Sku {
+struct SkuParts {
   static constexpr std::array<std::string_view, 6> kParts = {
       "dynamic_range_quantize.", name_of(kScope), "/host/rows/", short_name(kInput), "_",
       short_name(kOutput)};
-  static constexpr std::size_t kSize = [] {
-    std::size_t size = 0;
-    for (const auto part : kParts) size += part.size();
-    return size;
-  }();
-  static constexpr std::array<char, kSize> kText = [] {
-    std::array<char, kSize> text{};
-    std::size_t at = 0;
-    for (const auto part : kParts)
-      for (const char c : part) text[at++] = c;
-    return text;
-  }();
 };
 
 template <ScopeKind kScope, DType kInput, DType kOutput>
 constexpr Kernel row() {
   using C = Compute<typename TypeOf<kInput>::type>;
   constexpr bool kDouble = std::is_same_v<C, double>;
-  constexpr auto& kText = Sku<kScope, kInput, kOutput>::kText;
   return {
-      .sku = {kText.data(), kText.size()},
+      .sku = JoinedText<SkuParts<kScope, kInput, kOutput>>::view(),
       .revision = 1,
       .backend = Backend::Host,
       .arch = {},
