@@ -246,7 +246,7 @@ constexpr Kernel row() {
                     .batch_invariant = true,
                     .basis = std::string_view("exact integer maximum of magnitudes; correctly "
                                               "rounded quotients; round to nearest even; no "
-                                              "atomics")},
+                                              "atomics on data")},
       .rejects = rejects<kMethod, kScope, kOut>,
       .workspace = workspace<kMethod>,
       .prepare = prepare<kMethod, codes_of(kOut)>,
