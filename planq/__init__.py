@@ -33,6 +33,7 @@ from planq.ops import affine
 from planq.ops.affine import *
 from planq.plan import Plan, Status
 from planq.preference import PlanPreference
+from planq.qparams import QParams, qparams
 from planq.registry import BuildInfo, KernelInfo, OperatorInfo, build_info, devices, operators
 from planq.scope import Scope
 from planq.selection import Candidate, DeviceFacts, Selection, explain
@@ -67,6 +68,7 @@ __all__ = [
     "PlanPreference",
     "PlanqError",
     "PrecisionGuarantee",
+    "QParams",
     "Quotient",
     "Rounding",
     "Scope",
@@ -81,6 +83,7 @@ __all__ = [
     "explain",
     "host_stream",
     "operators",
+    "qparams",
 ]
 # A family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__

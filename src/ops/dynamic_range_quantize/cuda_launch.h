@@ -392,8 +392,8 @@ Status launch_rows(const Launch& launch, int cluster) {
   const bool is_tight = tight<kCodes>(launch, g);
   const Recipe recipe = recipe_kind(f);
   const bool few = g.count * cluster <= launch.plan.multiprocessors;
-  BlockShape shape = block_shape(ceil_div(vectors, cluster), few && cluster == 1 && is_tight);
-  if (recipe == Recipe::Any || !is_tight) shape = block_shape(ceil_div(vectors, cluster), false);
+  const BlockShape shape = block_shape(ceil_div(vectors, cluster),
+                                       few && cluster == 1 && is_tight && recipe == Recipe::Usual);
   cuda::Grid grid = launch.grid(g.count * cluster, shape.threads);
   grid.cluster = cluster;
   const TightShape tight_shape{recipe, shape.vectors, cluster > 1};
