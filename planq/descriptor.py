@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar
 
 from planq import _core
-from planq.dtypes import DType, Mode, NibbleOrder, NonFinite, Quotient, parse_member
+from planq.dtypes import DType, Mode, NibbleOrder, NonFinite, Quotient, Rounding, parse_member
 from planq.errors import DescriptorError
 from planq.scope import Scope
 
@@ -26,6 +26,7 @@ class OperandSpec:
         dtype: The logical element type.
         shape: The shape in storage elements (two 4-bit codes share a byte of the last axis).
         storage: The element type that memory holds, by name.
+        optional: Whether it may be None.
     """
 
     name: str
@@ -33,6 +34,7 @@ class OperandSpec:
     dtype: DType
     shape: tuple[int, ...]
     storage: str
+    optional: bool = False
 
 
 def _parse_shape(value: object) -> tuple[int, ...]:
@@ -84,13 +86,18 @@ _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
     "nonfinite": _parse_name("nonfinite", NonFinite),
     "include_zero": _parse_flag("include_zero"),
     "nibble_order": _parse_name("nibble_order", NibbleOrder),
+    "zero_point_dtype": _parse_dtype("zero_point_dtype"),
+    "bias_dtype": _parse_dtype("bias_dtype"),
+    "rounding": _parse_name("rounding", Rounding),
+    "dynamic": _parse_flag("dynamic"),
+    "update": _parse_flag("update"),
 }
 
 
 def _to_native(value: Any) -> Any:
     """The plain form that crosses into the native layer (src/python/fields.h)."""
     if isinstance(value, Scope):
-        return (value.kind, value.axis, value.size)
+        return (value.kind, value.axis, value.size, value.rows)
     return getattr(value, "value", value)
 
 
@@ -99,7 +106,7 @@ def _from_native(name: str, value: Any, before: Any) -> Any:
     if name == "scope":
         return Scope(*value)
     if name.endswith("_dtype"):
-        return DType(value)
+        return DType(value) if value else None
     if name in ("q_min", "q_max"):
         return int(value) if value.is_integer() else value
     return before if not isinstance(value, tuple) else value
@@ -140,8 +147,8 @@ class Descriptor:
     def operands(self) -> dict[str, OperandSpec]:
         """What each operand has to be, in the order of the args; absent operands are left out."""
         return {
-            name: OperandSpec(name, role, DType(dtype), shape, storage)
-            for name, role, dtype, shape, storage in self._native.operands()
+            name: OperandSpec(name, role, DType(dtype), shape, storage, optional)
+            for name, role, dtype, shape, storage, optional in self._native.operands()
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class DType(enum.StrEnum):
     INT4 = "int4"
     UINT4 = "uint4"
     INT32 = "int32"
+    INT64 = "int64"
     FLOAT8_E4M3FN = "float8_e4m3fn"
     FLOAT8_E5M2 = "float8_e5m2"
 
@@ -110,9 +111,14 @@ class NibbleOrder(enum.StrEnum):
 
 
 class Rounding(enum.StrEnum):
-    """How a real value becomes a code."""
+    """How a real value becomes a code.
+
+    ``NEAREST_EVEN``: to the nearest, ties to even. ``STOCHASTIC``: up or down, with the mean of the
+    value; the draws are Philox4x32-10 of a seed and the element's index. ``NONE``: nothing rounds.
+    """
 
     NEAREST_EVEN = "nearest_even"
+    STOCHASTIC = "stochastic"
     NONE = "none"
 
 

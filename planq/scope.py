@@ -19,7 +19,7 @@ def _integer(value: Any, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The segments of a tensor: made by the four constructors below.
+    """The segments of a tensor: made by the constructors below.
 
     The parameters (scale, zero point) of a tensor of shape ``shape`` have the shape
 
@@ -28,6 +28,8 @@ class Scope:
     ``channel(axis)``         ``(shape[axis],)``
     ``token()``               ``shape[:-1]``
     ``group(size, axis)``     ``shape`` with that axis divided by size, rounded up
+    ``block(rows, columns)``  ``shape`` with the last two axes divided likewise
+    ``pair()``                ``shape[:-1]`` for rows, ``(shape[-1],)`` for columns
     ========================  ======================================================
 
     Negative axes count from the last; a descriptor normalises them.
@@ -36,6 +38,7 @@ class Scope:
     kind: str
     axis: int = 0
     size: int = 0
+    rows: int = 0
 
     @classmethod
     def tensor(cls) -> Scope:
@@ -57,8 +60,22 @@ class Scope:
         """Segments of ``size`` consecutive elements along an axis; the last may be shorter."""
         return cls("group", _integer(axis, "axis"), _integer(size, "size"))
 
+    @classmethod
+    def block(cls, rows: int, columns: int) -> Scope:
+        """Tiles of the last two axes; those at the end of an axis may be smaller."""
+        return cls("block", 0, _integer(columns, "columns"), _integer(rows, "rows"))
+
+    @classmethod
+    def pair(cls) -> Scope:
+        """A scale for the row times one for the column, of accumulators of a quantized product."""
+        return cls("pair")
+
     def __str__(self) -> str:
-        arguments = {"channel": f"{self.axis}", "group": f"{self.size}, axis={self.axis}"}
+        arguments = {
+            "channel": f"{self.axis}",
+            "group": f"{self.size}, axis={self.axis}",
+            "block": f"{self.rows}, {self.size}",
+        }
         return f"{self.kind}({arguments.get(self.kind, '')})"
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,6 +85,8 @@ class Scope:
             values["axis"] = self.axis
         if self.kind == "group":
             values["size"] = self.size
+        if self.kind == "block":
+            values |= {"rows": self.rows, "columns": self.size}
         return values
 
     @classmethod
@@ -93,4 +112,6 @@ _CONSTRUCTORS: Final[dict[str, Callable[..., Scope]]] = {
     "channel": Scope.channel,
     "token": Scope.token,
     "group": Scope.group,
+    "block": Scope.block,
+    "pair": Scope.pair,
 }

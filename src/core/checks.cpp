@@ -88,7 +88,19 @@ Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed)
   return {std::string(field), "expected one of " + names + ", got " + std::string(name_of(dtype))};
 }
 
-Fault scope(Scope& scope, const Shape& shape) {
+Fault scope(Scope& scope, const Shape& shape, bool pairs) {
+  if (scope.kind == ScopeKind::Pair && !pairs)
+    return {"scope", "row and column scales are for dequantizing int32 accumulators"};
+  if (scope.kind == ScopeKind::Block) {
+    scope.axis = 0;
+    if (shape.rank < 2)
+      return {"scope", "blocks need two axes, got a shape of rank " + std::to_string(shape.rank)};
+    if (scope.rows < 1 || scope.size < 1)
+      return {"scope", "expected blocks of at least 1 x 1, got " + std::to_string(scope.rows) +
+                           " x " + std::to_string(scope.size)};
+    return {};
+  }
+  scope.rows = 0;
   const bool has_axis = scope.kind == ScopeKind::Channel || scope.kind == ScopeKind::Group;
   if (!has_axis) {
     scope.axis = 0;
@@ -108,7 +120,7 @@ Fault scope(Scope& scope, const Shape& shape) {
 Fault bounds(DType output, Mode mode, double& q_min, double& q_max) {
   const CodeRange range = range_of(output);
   // Symmetric integers leave the lowest code out unless it is asked for.
-  const bool mirrored = mode == Mode::Symmetric && !is_fp8(output);
+  const bool mirrored = mode == Mode::Symmetric && !is_fp8(output) && !is_unsigned(output);
   if (std::isnan(q_max)) q_max = range.highest;
   if (std::isnan(q_min)) q_min = mirrored ? -range.highest : range.lowest;
   q_min += 0.0;  // -0 and +0 make equal descriptors, so they must not make different codes
@@ -119,6 +131,12 @@ Fault bounds(DType output, Mode mode, double& q_min, double& q_max) {
   if (q_min >= q_max)
     return {"q_min", "expected q_min < q_max, got " + number(q_min) + " and " + number(q_max)};
   return {};
+}
+
+Fault zero_point_dtype(DType code, Mode mode, DType& zero_point) {
+  if (mode == Mode::Symmetric || zero_point == DType::Unset) zero_point = DType::Int32;
+  const DType allowed[] = {DType::Int32, code};
+  return dtype("zero_point_dtype", zero_point, allowed);
 }
 
 Fault scale_dtype(DType input, DType& scale) {

@@ -18,10 +18,16 @@ inline constexpr DType kCodes[] = {DType::Int8,  DType::UInt8,        DType::Int
 // Rank between smallest_rank and 8, no negative extent, at most 2^60 elements.
 Fault shape(std::string_view field, const Shape& shape, int smallest_rank);
 Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed);
-// Normalises a negative axis.
-Fault scope(Scope& scope, const Shape& shape);
+// Integers of at most 8 bits: what a zero point can be narrowed to.
+inline constexpr DType kIntegerCodes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::UInt4};
+
+// Normalises a negative axis. No operator but dequantize has row and column scales, so Pair is its
+// own to allow.
+Fault scope(Scope& scope, const Shape& shape, bool pairs = false);
 // Fills q_min and q_max by the code's dtype and the mode; checks that both are codes.
 Fault bounds(DType output, Mode mode, double& q_min, double& q_max);
+// Fills zero_point_dtype: int32 unless it is the codes' own type, which only integers have.
+Fault zero_point_dtype(DType code, Mode mode, DType& zero_point);
 // Fills scale_dtype: float64 for float64 inputs, float32 otherwise.
 Fault scale_dtype(DType input, DType& scale);
 

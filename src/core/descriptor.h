@@ -36,11 +36,13 @@ struct Shape {
   constexpr bool operator==(const Shape&) const = default;
 };
 
-// Which elements share a scale. `axis` is meant for channel and group, `size` for group.
+// Which elements share a scale. `axis` is meant for channel and group; `size` for group, and for
+// block as the columns of a tile, beside its `rows`.
 struct Scope {
   ScopeKind kind = ScopeKind::Tensor;
   std::int32_t axis = 0;
   std::int64_t size = 0;
+  std::int64_t rows = 0;
 };
 
 enum class FieldKind : std::uint8_t {
@@ -116,12 +118,16 @@ struct OperandSpec {
   bool present = true;         // false: the descriptor says that there is no such operand
   DType dtype = DType::Unset;  // logical; memory holds storage_of(dtype)
   Shape shape;                 // of the storage
+  bool optional = false;       // the caller may leave it out: its view then has no data
+  bool scalar = false;         // one integer: the caller's own, or in memory as shape () or (1,)
+  int same_as = -1;            // an output that may take the place of this input, exactly
 };
 
 // Where an operand is, known at run. Strides count storage elements; the innermost is 1.
 struct OperandView {
   void* data = nullptr;
   std::array<std::int64_t, kMaxRank> strides{};
+  std::int64_t value = 0;  // of a scalar that is not in memory; data is then null
 };
 using Operands = std::array<OperandView, kMaxOperands>;
 

@@ -18,16 +18,17 @@ enum class DType : std::uint8_t {
   Int4,
   UInt4,
   Int32,
+  Int64,
   Float8E4M3FN,
   Float8E5M2,
 };
 
-enum class ScopeKind : std::uint8_t { Tensor, Channel, Token, Group };
+enum class ScopeKind : std::uint8_t { Tensor, Channel, Token, Group, Block, Pair };
 enum class Mode : std::uint8_t { Symmetric, Asymmetric };
 enum class Quotient : std::uint8_t { Divide, Reciprocal, Ratio };
 enum class NonFinite : std::uint8_t { Propagate, Saturate };
 enum class NibbleOrder : std::uint8_t { LowFirst, HighFirst };
-enum class Rounding : std::uint8_t { NearestEven, None };
+enum class Rounding : std::uint8_t { NearestEven, Stochastic, None };
 enum class Backend : std::uint8_t { Host, Cuda };
 enum class Determinism : std::uint8_t { NotGuaranteed, RunToRun, GpuToGpu, BitExact };
 enum class MathPrecision : std::uint8_t { F32, F64, Int32, None };
@@ -36,12 +37,12 @@ enum class MathPrecision : std::uint8_t { F32, F64, Int32, None };
 template <class E>
 inline constexpr std::array<std::string_view, 0> kNames{};
 template <>
-inline constexpr std::array<std::string_view, 12> kNames<DType>{
-    "",      "float16", "bfloat16", "float32", "float64",       "int8",
-    "uint8", "int4",    "uint4",    "int32",   "float8_e4m3fn", "float8_e5m2"};
+inline constexpr std::array<std::string_view, 13> kNames<DType>{
+    "",     "float16", "bfloat16", "float32", "float64",       "int8",       "uint8",
+    "int4", "uint4",   "int32",    "int64",   "float8_e4m3fn", "float8_e5m2"};
 template <>
-inline constexpr std::array<std::string_view, 4> kNames<ScopeKind>{"tensor", "channel", "token",
-                                                                   "group"};
+inline constexpr std::array<std::string_view, 6> kNames<ScopeKind>{"tensor", "channel", "token",
+                                                                   "group",  "block",   "pair"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<Mode>{"symmetric", "asymmetric"};
 template <>
@@ -51,7 +52,8 @@ inline constexpr std::array<std::string_view, 2> kNames<NonFinite>{"propagate", 
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<NibbleOrder>{"low_first", "high_first"};
 template <>
-inline constexpr std::array<std::string_view, 2> kNames<Rounding>{"nearest_even", "none"};
+inline constexpr std::array<std::string_view, 3> kNames<Rounding>{"nearest_even", "stochastic",
+                                                                  "none"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<Backend>{"host", "cuda"};
 template <>
@@ -68,13 +70,13 @@ constexpr std::string_view name_of(E value) {
 
 // Spelled inside a SKU, where the full name would be too long to read in a table.
 constexpr std::string_view short_name(DType dtype) {
-  constexpr std::array<std::string_view, 12> names{"",   "f16", "bf16", "f32", "f64",  "s8",
-                                                   "u8", "s4",  "u4",   "s32", "e4m3", "e5m2"};
+  constexpr std::array<std::string_view, 13> names{"",   "f16", "bf16", "f32", "f64",  "s8",  "u8",
+                                                   "s4", "u4",  "s32",  "s64", "e4m3", "e5m2"};
   return names[static_cast<std::size_t>(dtype)];
 }
 
 constexpr int bits_of(DType dtype) {
-  constexpr std::array<int, 12> bits{0, 16, 16, 32, 64, 8, 8, 4, 4, 32, 8, 8};
+  constexpr std::array<int, 13> bits{0, 16, 16, 32, 64, 8, 8, 4, 4, 32, 64, 8, 8};
   return bits[static_cast<std::size_t>(dtype)];
 }
 

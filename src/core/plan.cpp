@@ -87,6 +87,13 @@ bool disjoint(const OperandSpec& spec, const OperandView& view, const OperandSpe
   return gap >= a.above - a.below && gap + b.above - b.below <= a.stride;
 }
 
+bool is_same(const OperandSpec& spec, const OperandView& view, const OperandView& other) {
+  bool same = view.data == other.data;
+  for (int axis = 0; same && axis < spec.shape.rank; ++axis)
+    same = spec.shape[axis] == 1 || view.strides[axis] == other.strides[axis];
+  return same;
+}
+
 bool overlaps_itself(const OperandSpec& spec, const OperandView& view) {
   // Axes by growing stride; insertion, because there are at most eight.
   std::array<std::pair<std::int64_t, std::int64_t>, kMaxRank> axes;  // |stride|, extent

@@ -34,6 +34,8 @@ bool extent_of(const OperandSpec& spec, const OperandView& view, std::uintptr_t&
 // same pitch, as codes and scales do that lie row by row in one page.
 bool disjoint(const OperandSpec& spec, const OperandView& view, const OperandSpec& other_spec,
               const OperandView& other);
+// Whether two operands of one shape and type name the same memory, index by index.
+bool is_same(const OperandSpec& spec, const OperandView& view, const OperandView& other);
 // Whether two indices of the operand can name one element.
 bool overlaps_itself(const OperandSpec& spec, const OperandView& view);
 

@@ -44,7 +44,8 @@ Scope scope_of(std::string_view field, py::handle value) {
   const std::int64_t axis = integer(field, tuple[1]);
   // An axis beyond 32 bits is outside of every shape; keep it so without wrapping.
   const auto narrow = static_cast<std::int32_t>(axis < -1000 ? -1000 : axis > 1000 ? 1000 : axis);
-  return {enumerator<ScopeKind>(field, tuple[0]), narrow, integer(field, tuple[2])};
+  return {enumerator<ScopeKind>(field, tuple[0]), narrow, integer(field, tuple[2]),
+          integer(field, tuple[3])};
 }
 
 double bound_of(std::string_view field, py::handle value) {
@@ -135,7 +136,7 @@ py::object read_field(const Descriptor& descriptor, const Field& field) {
       return shape_object(at<Shape>(descriptor, field));
     case FieldKind::Scope: {
       const Scope& scope = at<Scope>(descriptor, field);
-      return py::make_tuple(std::string(name_of(scope.kind)), scope.axis, scope.size);
+      return py::make_tuple(std::string(name_of(scope.kind)), scope.axis, scope.size, scope.rows);
     }
     case FieldKind::DType:
       return name_object<DType>(descriptor, field);

@@ -58,9 +58,9 @@ py::list descriptor_operands(const Descriptor& descriptor) {
     if (!spec.present) continue;
     py::tuple shape(spec.shape.rank);
     for (int axis = 0; axis < spec.shape.rank; ++axis) shape[axis] = py::int_(spec.shape[axis]);
-    operands.append(
-        py::make_tuple(text(names[i]), spec.role == OperandSpec::Role::Input ? "input" : "output",
-                       text(name_of(spec.dtype)), shape, text(name_of(storage_of(spec.dtype)))));
+    operands.append(py::make_tuple(
+        text(names[i]), spec.role == OperandSpec::Role::Input ? "input" : "output",
+        text(name_of(spec.dtype)), shape, text(name_of(storage_of(spec.dtype))), spec.optional));
   }
   return operands;
 }

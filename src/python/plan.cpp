@@ -51,6 +51,8 @@ std::string expected_text(const Plan& plan, const OperandSpec& spec) {
   if (is_four_bit(spec.dtype))
     text += " (two " + std::string(name_of(spec.dtype)) + " codes a byte)";
   if (is_fp8(spec.dtype)) text += " (or uint8)";
+  if (spec.scalar) return "an integer, or " + text + " on " + device_text(plan.device);
+  if (spec.optional) text += " or None";
   return text + " on " + device_text(plan.device);
 }
 
@@ -68,12 +70,13 @@ bool same_dtype(const OperandSpec& spec, DType dtype) {
 bool accept(const Plan& plan, int index, const TensorView& view, OperandView& operand,
             ArgumentFailure& failure) {
   const OperandSpec& spec = plan.specs[index];
-  bool same = view.ndim == spec.shape.rank && same_dtype(spec, view.dtype);
+  const bool single = spec.scalar && view.ndim == 1 && view.shape[0] == 1;
+  bool same = (view.ndim == spec.shape.rank || single) && same_dtype(spec, view.dtype);
   same = same && view.on_cuda == (plan.device.backend == Backend::Cuda);
   same = same && (!view.on_cuda || view.device == plan.device.index);
   std::int64_t elements = 1;
   for (int axis = 0; same && axis < view.ndim; ++axis) {
-    same = view.shape[axis] == spec.shape[axis];
+    same = single || view.shape[axis] == spec.shape[axis];
     elements *= view.shape[axis];
   }
   if (!same) {
@@ -133,6 +136,23 @@ bool read_failure(PyObject* object, Intake intake, ArgumentFailure& failure) {
   return false;
 }
 
+// A caller's own integer: 64 bits, with or without a sign.
+bool read_integer(const Plan& plan, int index, PyObject* object, OperandView& operand,
+                  ArgumentFailure& failure) {
+  int overflow = 0;
+  operand = {};
+  operand.value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow > 0) {
+    operand.value = static_cast<std::int64_t>(PyLong_AsUnsignedLongLong(object));
+    overflow = PyErr_Occurred() != nullptr;
+    PyErr_Clear();
+  }
+  if (overflow == 0) return true;
+  failure = {std::string(plan.descriptor.op->operands[index]),
+             expected_text(plan, plan.specs[index]), "an integer of more than 64 bits", ""};
+  return false;
+}
+
 bool read_operand(const Plan& plan, int index, PyObject* object, OperandView& operand,
                   ArgumentFailure& failure) {
   const OperandSpec& spec = plan.specs[index];
@@ -142,6 +162,12 @@ bool read_operand(const Plan& plan, int index, PyObject* object, OperandView& op
                "the descriptor's mode has no such operand"};
     return false;
   }
+  if (spec.optional && object == Py_None) {
+    operand = {};
+    return true;
+  }
+  if (spec.scalar && PyLong_Check(object))
+    return read_integer(plan, index, object, operand, failure);
   TensorView view;
   const Intake intake = object == Py_None ? Intake::NotATensor : read_tensor(object, view);
   if (intake == Intake::Ok) return accept(plan, index, view, operand, failure);
@@ -150,12 +176,13 @@ bool read_operand(const Plan& plan, int index, PyObject* object, OperandView& op
   return read_failure(object, intake, failure);
 }
 
-// Outputs share memory with nothing: not with themselves, not with another operand.
+// Outputs share memory with nothing, not even with themselves, except that one may take the place
+// of the input that its spec names.
 bool separate(const Plan& plan, const Operands& operands, ArgumentFailure& failure) {
   const auto name = [&](int i) { return std::string(plan.descriptor.op->operands[i]); };
   for (int i = 0; i < plan.operand_count; ++i) {
     const OperandSpec& spec = plan.specs[i];
-    if (spec.role != OperandSpec::Role::Output || !spec.present) continue;
+    if (spec.role != OperandSpec::Role::Output || !operands[i].data) continue;
     if (overlaps_itself(spec, operands[i])) {
       failure = {name(i), "strides under which no two elements share memory", "overlapping strides",
                  ""};
@@ -163,7 +190,8 @@ bool separate(const Plan& plan, const Operands& operands, ArgumentFailure& failu
     }
     for (int other = 0; other < plan.operand_count; ++other) {
       const bool seen = other < i && plan.specs[other].role == OperandSpec::Role::Output;
-      if (other == i || seen || !plan.specs[other].present) continue;
+      if (other == i || seen || !operands[other].data) continue;
+      if (other == spec.same_as && is_same(spec, operands[i], operands[other])) continue;
       if (!disjoint(spec, operands[i], plan.specs[other], operands[other])) {
         failure = {name(i), "memory of its own", "memory that overlaps " + name(other), ""};
         return false;
@@ -260,7 +288,7 @@ bool workspace_apart(const Plan& plan, const Operands& operands, const Workspace
   const auto end = begin + plan.workspace;
   for (int i = 0; i < plan.operand_count; ++i) {
     std::uintptr_t first, last;
-    if (!plan.specs[i].present || !extent_of(plan.specs[i], operands[i], first, last)) continue;
+    if (!operands[i].data || !extent_of(plan.specs[i], operands[i], first, last)) continue;
     if (begin < last && first < end) {
       raise_workspace_error(plan.workspace, workspace.bytes, "it overlaps an operand");
       return false;

@@ -52,7 +52,10 @@ DType dtype_of(dlpack::DataType type) {
   if (type.lanes != 1) return DType::Unset;
   switch (type.code) {
     case dlpack::kInt:
-      return type.bits == 8 ? DType::Int8 : type.bits == 32 ? DType::Int32 : DType::Unset;
+      return type.bits == 8    ? DType::Int8
+             : type.bits == 32 ? DType::Int32
+             : type.bits == 64 ? DType::Int64
+                               : DType::Unset;
     case dlpack::kUInt:
       return type.bits == 8 ? DType::UInt8 : DType::Unset;
     case dlpack::kFloat:
@@ -162,7 +165,8 @@ DType interface_dtype(PyObject* object, PyObject* interface, TensorView& view) {
   if (!text) std::snprintf(view.type_text, sizeof view.type_text, "%s", code);
   static constexpr std::pair<std::string_view, DType> kCodes[] = {
       {"<f2", DType::Float16}, {"<f4", DType::Float32}, {"<f8", DType::Float64},
-      {"|i1", DType::Int8},    {"|u1", DType::UInt8},   {"<i4", DType::Int32}};
+      {"|i1", DType::Int8},    {"|u1", DType::UInt8},   {"<i4", DType::Int32},
+      {"<i8", DType::Int64}};
   for (const auto& [spelled, found] : kCodes)
     if (spelled == code) return found;
   return DType::Unset;

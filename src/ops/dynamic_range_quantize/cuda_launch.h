@@ -98,6 +98,8 @@ void set_rows(const Fields& f, const Strides& strides, ElementArgs<In>& args) {
       case ScopeKind::Group:
         if (i == axis) extent = ceil_div(extent, f.scope.size);
         break;
+      default:
+        break;
     }
     moves[i] = stride;
     stride *= extent;

@@ -59,7 +59,7 @@ Outline outline(const Fields& f) {
       const int64_t outer = shape.product(0, axis), inner = shape.product(axis + 1, shape.rank);
       return {shape[axis], outer * inner, outer, inner, outer == 1 && axis != last};
     }
-    case ScopeKind::Group:
+    default:
       break;
   }
   const int64_t groups = ceil_div(shape[axis], f.scope.size);
@@ -185,6 +185,8 @@ Geometry geometry_of(const Fields& f, const Operands& operands) {
       break;
     case ScopeKind::Group:
       append_group_axes(f, strides, g);
+      break;
+    default:
       break;
   }
   g.count = g.segments.size();

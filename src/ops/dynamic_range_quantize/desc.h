@@ -5,6 +5,7 @@
 
 #include "core/descriptor.h"
 #include "core/registry.h"
+#include "core/scope.h"
 #include "math/scale.h"
 
 namespace planq::dynamic_range_quantize {
@@ -37,26 +38,8 @@ inline constexpr Field kFields[] = {
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
 inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "zero_point"};
 
-// The shape of scale and zero_point.
 inline Shape parameter_shape(const Fields& fields) {
-  Shape shape;
-  switch (fields.scope.kind) {
-    case ScopeKind::Tensor:
-      return {1, {1}};
-    case ScopeKind::Channel:
-      return {1, {fields.shape[fields.scope.axis]}};
-    case ScopeKind::Token:
-      shape = fields.shape;
-      shape.rank -= 1;
-      shape[shape.rank] = 0;
-      return shape;
-    case ScopeKind::Group:
-      shape = fields.shape;
-      shape[fields.scope.axis] =
-          (shape[fields.scope.axis] + fields.scope.size - 1) / fields.scope.size;
-      return shape;
-  }
-  return shape;
+  return planq::parameter_shape(fields.shape, fields.scope);
 }
 
 template <class C>

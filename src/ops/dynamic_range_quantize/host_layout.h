@@ -58,31 +58,11 @@ class LayoutBuilder {
   }
   // How far a step along `axis` moves in a parameter tensor; 0 where it stays at its point.
   std::int64_t parameter_stride(int axis, Operand parameter) const {
-    const auto& strides = operands_[parameter].strides;
-    switch (fields_.scope.kind) {
-      case ScopeKind::Tensor:
-        return 0;
-      case ScopeKind::Channel:
-        return axis == fields_.scope.axis ? strides[0] : 0;
-      case ScopeKind::Token:
-        return axis + 1 < fields_.shape.rank ? strides[axis] : 0;
-      case ScopeKind::Group:
-        return strides[axis];
-    }
-    return 0;
+    const int along = parameter_axis(fields_.shape, fields_.scope, axis).axis;
+    return along < 0 ? 0 : operands_[parameter].strides[along];
   }
   bool is_point_axis(int axis) const {
-    switch (fields_.scope.kind) {
-      case ScopeKind::Tensor:
-        return false;
-      case ScopeKind::Channel:
-        return axis == fields_.scope.axis;
-      case ScopeKind::Token:
-        return axis + 1 < fields_.shape.rank;
-      case ScopeKind::Group:
-        return true;
-    }
-    return false;
+    return parameter_axis(fields_.shape, fields_.scope, axis).axis >= 0;
   }
   bool is_group_axis(int axis) const {
     return fields_.scope.kind == ScopeKind::Group && axis == fields_.scope.axis;

@@ -1,0 +1,66 @@
+// Where the parameters of a scope are: the shape of scale and zero point, and how far a step along
+// an axis of the tensor moves in them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/descriptor.h"
+
+namespace planq {
+
+constexpr std::int64_t groups_of(std::int64_t extent, std::int64_t size) {
+  return extent / size + (extent % size != 0);
+}
+
+// The shape of scale and zero point; of Pair, that of the row scales.
+inline Shape parameter_shape(const Shape& tensor, const Scope& scope) {
+  Shape shape = tensor;
+  const int last = tensor.rank - 1;
+  switch (scope.kind) {
+    case ScopeKind::Tensor:
+      return {1, {1}};
+    case ScopeKind::Channel:
+      return {1, {tensor[scope.axis]}};
+    case ScopeKind::Token:
+    case ScopeKind::Pair:
+      shape.rank -= 1;
+      shape[shape.rank] = 0;
+      return shape;
+    case ScopeKind::Group:
+      shape[scope.axis] = groups_of(tensor[scope.axis], scope.size);
+      return shape;
+    case ScopeKind::Block:
+      shape[last - 1] = groups_of(tensor[last - 1], scope.rows);
+      shape[last] = groups_of(tensor[last], scope.size);
+      return shape;
+  }
+  return shape;
+}
+
+// Index i along an axis of the tensor has its parameter at index i / divisor of an axis of the
+// parameters; none where they do not depend on it.
+struct ParameterAxis {
+  int axis = -1;
+  std::int64_t divisor = 1;
+};
+
+inline ParameterAxis parameter_axis(const Shape& tensor, const Scope& scope, int axis) {
+  const int last = tensor.rank - 1;
+  switch (scope.kind) {
+    case ScopeKind::Tensor:
+      return {};
+    case ScopeKind::Channel:
+      return axis == scope.axis ? ParameterAxis{0, 1} : ParameterAxis{};
+    case ScopeKind::Token:
+    case ScopeKind::Pair:
+      return axis < last ? ParameterAxis{axis, 1} : ParameterAxis{};
+    case ScopeKind::Group:
+      return {axis, axis == scope.axis ? scope.size : 1};
+    case ScopeKind::Block:
+      return {axis, axis == last ? scope.size : axis == last - 1 ? scope.rows : 1};
+  }
+  return {};
+}
+
+}  // namespace planq
