@@ -8,7 +8,7 @@
 
 #include "cuda/load_store.cuh"
 #include "ops/dynamic_range_quantize/desc.h"
-#include "ops/dynamic_range_quantize/extents.cuh"
+#include "ops/dynamic_range_quantize/codes.cuh"
 #include "ops/dynamic_range_quantize/rows.cuh"
 
 namespace planq::dynamic_range_quantize {

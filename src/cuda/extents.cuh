@@ -7,16 +7,16 @@
 #include <limits>
 
 #include "cuda/reduce.cuh"
-#include "ops/dynamic_range_quantize/desc.h"
+#include "math/scale.h"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::cuda {
 
 using math::Bfloat16;
 using math::Compute;
 using math::Half;
 
 template <class In>
-inline constexpr int kPerVector = cuda::kVectorBytes / static_cast<int>(sizeof(In));
+inline constexpr int kPerVector = kVectorBytes / static_cast<int>(sizeof(In));
 
 template <class In>
 using KeyOf = std::conditional_t<sizeof(In) == 8, std::int64_t, std::int32_t>;
@@ -184,15 +184,15 @@ class Collector {
 
 template <class In>
 __device__ __forceinline__ Extent<In> lanes_extent(Extent<In> extent, int width, bool symmetric) {
-  extent.high = cuda::lanes_max(extent.high, width);
-  if (!symmetric) extent.low = ~cuda::lanes_max(~extent.low, width);
+  extent.high = lanes_max(extent.high, width);
+  if (!symmetric) extent.low = ~lanes_max(~extent.low, width);
   return extent;
 }
 template <class In>
 __device__ __forceinline__ Extent<In> warp_extent(Extent<In> extent, bool symmetric) {
-  extent.high = cuda::warp_max(extent.high);
-  if (!symmetric) extent.low = ~cuda::warp_max(~extent.low);
+  extent.high = warp_max(extent.high);
+  if (!symmetric) extent.low = ~warp_max(~extent.low);
   return extent;
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::cuda
