@@ -95,27 +95,31 @@ __device__ __forceinline__ std::uint32_t pair_of(float first, float second, math
 }
 
 // Values rounded to the stored type; `odd`: some may be NaN, which then becomes the canonical one.
-template <class T>
-__device__ __forceinline__ uint4 narrow_vector(const math::Compute<T> (&values)[kPerVector<T>],
-                                               bool odd) {
-  uint4 vector;
+template <class T, int kCount>
+__device__ __forceinline__ VectorOf<T, kCount> narrow_vector(
+    const math::Compute<T> (&values)[kCount], bool odd) {
+  VectorOf<T, kCount> vector;
   if constexpr (sizeof(T) == 2) {
-    if (!odd)
-      return make_uint4(pair_of(values[0], values[1], T{}), pair_of(values[2], values[3], T{}),
-                        pair_of(values[4], values[5], T{}), pair_of(values[6], values[7], T{}));
-  }
-  T stored[kPerVector<T>];
+    if (!odd) {
+      std::uint32_t pairs[kCount / 2];
 #pragma unroll
-  for (int j = 0; j < kPerVector<T>; ++j) stored[j] = math::narrow<T>(values[j]);
+      for (int j = 0; j < kCount; j += 2) pairs[j / 2] = pair_of(values[j], values[j + 1], T{});
+      memcpy(&vector, pairs, sizeof vector);
+      return vector;
+    }
+  }
+  T stored[kCount];
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) stored[j] = math::narrow<T>(values[j]);
   memcpy(&vector, stored, sizeof vector);
   return vector;
 }
 
-template <class T>
-__device__ __forceinline__ bool any_nan(const math::Compute<T> (&values)[kPerVector<T>]) {
+template <class C, int kCount>
+__device__ __forceinline__ bool any_nan(const C (&values)[kCount]) {
   bool found = false;
 #pragma unroll
-  for (int j = 0; j < kPerVector<T>; ++j) found |= values[j] != values[j];
+  for (int j = 0; j < kCount; ++j) found |= values[j] != values[j];
   return found;
 }
 
@@ -134,22 +138,5 @@ __device__ __forceinline__ void by_quotient(Quotient rule, const Use& use) {
   else
     use(std::false_type{});
 }
-
-// The float type that this translation unit is compiled for.
-#if defined(PLANQ_SLICE)
-#if PLANQ_SLICE == 0
-using Slice = math::Half;
-inline constexpr DType kSliceDType = DType::Float16;
-#elif PLANQ_SLICE == 1
-using Slice = math::Bfloat16;
-inline constexpr DType kSliceDType = DType::BFloat16;
-#elif PLANQ_SLICE == 2
-using Slice = float;
-inline constexpr DType kSliceDType = DType::Float32;
-#else
-using Slice = double;
-inline constexpr DType kSliceDType = DType::Float64;
-#endif
-#endif
 
 }  // namespace planq::cuda

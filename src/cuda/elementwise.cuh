@@ -102,7 +102,8 @@ struct ElementArgs {
   std::uint32_t row_count = 0;
   // Singles: rows without the limit to 31 bits.
   SpaceOf<kElementOperands> all_rows;
-  std::int64_t length = 1, divisor = 1, step = 0, stretches = 1;
+  std::int64_t length = 1, divisor = 1, step = 0, stretches = 1, stretch_count = 0;
+  int tail = 0;  // elements after the vectors of a single row that has one parameter
 };
 
 // One vector, or one stretch of elements.
@@ -153,6 +154,17 @@ __global__ void __launch_bounds__(kElementThreads)
       parameters = Op::parameters(args.op, args.given, places[i]);
     Op::run(args.op, vectors[i], places[i], [&](int) -> const auto& { return parameters; });
   }
+  const int single = static_cast<int>(first) * Op::kUnit;
+  if (single < args.tail && blockIdx.x == 0) {
+    const auto place_of = [&](int j) {
+      ElementPlace place{};
+      place.column = place.index = args.length - args.tail + j;
+#pragma unroll
+      for (int k = 0; k < kElementTensors; ++k) place.at.at[k] = place.column;
+      return place;
+    };
+    Op::run_single(args.op, args.given, place_of, single, min(args.tail - single, Op::kUnit));
+  }
 }
 
 // A parameter for each element: a thread takes kColumnRows rows of its columns.
@@ -200,7 +212,7 @@ __global__ void __launch_bounds__(kElementThreads)
     single_elements(const __grid_constant__ ElementArgs<Op> args) {
   const std::int64_t warps = std::int64_t{gridDim.x} * (kElementThreads / kWarp);
   std::int64_t warp = std::int64_t{blockIdx.x} * (kElementThreads / kWarp) + threadIdx.x / kWarp;
-  for (; warp < args.all_rows.size() * args.stretches; warp += warps) {
+  for (; warp < args.stretch_count; warp += warps) {
     const std::int64_t row = args.stretches == 1 ? warp : warp / args.stretches;
     const std::int64_t start = (warp - row * args.stretches) * kStretch;
     const ElementOffsets at = args.all_rows.offsets(row);
@@ -233,15 +245,11 @@ __global__ void __launch_bounds__(kElementThreads)
 
 // --- Launch ------------------------------------------------------------------------------------
 
-// Bytes of a tensor per vector; 0 where there is none.
-struct VectorBytes {
-  std::array<int, kElementTensors> of{};
-};
-
 template <class Op>
 bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand, 5>& operands) {
   constexpr std::array<int, kElementTensors> kBytes = Op::kVectorBytes;
-  if (layout.length % Op::kVector != 0) return false;
+  const bool one_row = layout.rows.rank == 0 && layout.step == 0;
+  if (layout.length % Op::kVector != 0 && !one_row) return false;
   const bool columns = layout.step != 0 && layout.divisor == 1;
   if (layout.step != 0 && !columns && layout.divisor % Op::kVector != 0) return false;
   const std::int64_t rows = layout.rows.size();
@@ -258,8 +266,9 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
 template <class Op>
 Status launch_elements(const typename Op::Args& op, const GivenParameters& given,
                        const Shape& shape, const Scope& scope,
-                       const std::array<ElementOperand, 5>& operands, void* stream) {
-  const ElementLayout layout = element_layout(shape, scope, operands);
+                       const std::array<ElementOperand, 5>& operands, void* stream,
+                       bool whole = false) {
+  const ElementLayout layout = element_layout(shape, scope, operands, whole);
   if (layout.elements() == 0) return Status::success();
   ElementArgs<Op> args;
   args.op = op;
@@ -273,13 +282,14 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
     args.all_rows = layout.rows;
     args.stretches = (layout.length + kStretch - 1) / kStretch;
     args.vector_divisor = Divider(static_cast<std::uint32_t>(std::min(layout.divisor, kMaxIndex)));
-    const std::int64_t warps = layout.rows.size() * args.stretches;
-    grid.blocks = std::min<std::int64_t>((warps + 7) / 8, 1 << 30);
+    args.stretch_count = layout.rows.size() * args.stretches;
+    grid.blocks = std::min<std::int64_t>((args.stretch_count + 7) / 8, 1 << 30);
     return launch(single_elements<Op>, grid, args, stream);
   }
   const std::int64_t row_vectors = layout.length / Op::kVector, rows = layout.rows.size();
   args.rows = RowIndex(layout.rows);
-  args.row_vectors = Divider(static_cast<std::uint32_t>(row_vectors));
+  args.row_vectors = Divider(static_cast<std::uint32_t>(std::max<std::int64_t>(row_vectors, 1)));
+  args.tail = static_cast<int>(layout.length % Op::kVector);
   args.row_count = static_cast<std::uint32_t>(rows);
   if (layout.step != 0 && layout.divisor == 1) {
     args.count = static_cast<std::uint32_t>((rows + kColumnRows - 1) / kColumnRows * row_vectors);
@@ -290,7 +300,7 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
   args.vector_divisor = Divider(static_cast<std::uint32_t>(
       std::min(std::max<std::int64_t>(layout.divisor / Op::kVector, 1), kMaxIndex)));
   constexpr int kPerBlock = kElementThreads * kElementVectors;
-  grid.blocks = (std::int64_t{args.count} + kPerBlock - 1) / kPerBlock;
+  grid.blocks = std::max<std::int64_t>((std::int64_t{args.count} + kPerBlock - 1) / kPerBlock, 1);
   return launch(shared_vectors<Op>, grid, args, stream);
 }
 
