@@ -130,13 +130,4 @@ __device__ __forceinline__ auto pack_codes(const std::uint32_t (&codes)[kCount],
   return pack<kCodes == Codes::Nibble ? Codes::Nibble : Codes::Byte>(codes, order);
 }
 
-// Calls use() with a true constant for DIVIDE, where a factor multiplies with a false one.
-template <class Use>
-__device__ __forceinline__ void by_quotient(Quotient rule, const Use& use) {
-  if (rule == Quotient::Divide)
-    use(std::true_type{});
-  else
-    use(std::false_type{});
-}
-
 }  // namespace planq::cuda

@@ -20,6 +20,7 @@ struct Op {
     T* grad_input;
   };
   static constexpr int kVector = cuda::kPerVector<T>;
+  static constexpr bool kHasRule = false;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
   using Vector = uint4;
@@ -34,7 +35,7 @@ struct Op {
     return given.scale_at<C>(place.at.at[kElementScale]);
   }
 
-  template <class ParametersOf>
+  template <bool, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const cuda::ElementPlace& place,
                                              const ParametersOf& of) {
