@@ -1,7 +1,7 @@
 // One launch on the host. A segment is measured and quantized while it is in a core's cache; four
 // drivers do that, over layouts made from strides and scope (host_layout.h): batches of rows that
-// are segments, segments of several rows, segments side by side in columns, and groups whose codes
-// share bytes.
+// are segments, segments of several rows, segments side by side in columns, and groups or tiles
+// whose codes share bytes.
 #pragma once
 
 #include <algorithm>
@@ -134,23 +134,36 @@ class Launch {
     streaming_ = elements * (plan.element_bytes + 1) > kStreamBytes;
   }
 
-  void run() {
+  void run() const {
     const Fields& fields = plan_.fields;
     if (fields.shape.elements() == 0) return write_empty();
-    const LayoutBuilder builder(fields, operands_);
-    if (fields.scope.kind != ScopeKind::Group) return run(builder.build());
-    const std::int64_t extent = fields.shape[fields.scope.axis];
-    const std::int64_t size = std::min(fields.scope.size, extent);
-    const std::int64_t whole = extent / size;
-    const bool along_last = fields.scope.axis + 1 == fields.shape.rank;
-    if (plan_.four_bit && along_last && size % 2 == 1 && size < extent)
-      return groups_within_bytes(builder.build({0, 1, 0, extent}), size);
-    run(builder.build({0, whole, 0, size}));
-    if (extent % size != 0) run(builder.build({whole, 1, whole * size, extent % size}));
+    const int last = fields.shape.rank - 1;
+    if (fields.scope.kind == ScopeKind::Group) return run_groups(fields.scope.axis, {});
+    if (fields.scope.kind != ScopeKind::Block) return run(LayoutBuilder(fields, operands_).build());
+    for_parts(last - 1, fields.scope.rows, [&](const GroupPart& rows) { run_groups(last, rows); });
   }
 
  private:
-  void run(const Layout& layout) {
+  // Calls visit(part) for the whole groups of an axis and for its smaller last one.
+  template <class Visit>
+  void for_parts(int axis, std::int64_t group_size, Visit&& visit) const {
+    const std::int64_t extent = plan_.fields.shape[axis];
+    const std::int64_t size = std::min(group_size, extent), whole = extent / size;
+    visit(GroupPart{0, whole, 0, size});
+    if (extent % size != 0) visit(GroupPart{whole, 1, whole * size, extent % size});
+  }
+
+  void run_groups(int axis, const GroupPart& rows) const {
+    const Fields& fields = plan_.fields;
+    const LayoutBuilder builder(fields, operands_);
+    if (shares_bytes(fields))
+      return groups_within_bytes(builder.build({0, 1, 0, fields.shape[axis]}, rows),
+                                 fields.scope.size);
+    for_parts(axis, fields.scope.size,
+              [&](const GroupPart& part) { run(builder.build(part, rows)); });
+  }
+
+  void run(const Layout& layout) const {
     if (layout.columns > 0) return columns(layout);
     if (layout.members.size() == 1 && !is_divided(layout)) return row_batches(layout);
     is_divided(layout) ? divided_segments(layout) : whole_segments(layout);
@@ -595,14 +608,16 @@ class Launch {
     });
   }
 
-  // ---- odd groups of 4-bit codes -------------------------------------------------------------
+  // ---- odd groups and tiles of 4-bit codes ---------------------------------------------------
 
   // A byte may hold codes of two groups. A batch has an even number of groups, so it begins at an
-  // even position; its codes are made group by group and packed together.
+  // even position; its codes are made group by group and packed together. Tiles are groups that go
+  // on in the next rows.
   void groups_within_bytes(const Layout& layout, std::int64_t size) const {
     const std::int64_t groups = (layout.length + size - 1) / size;
     const std::int64_t batches = (groups + kGroupBatch - 1) / kGroupBatch;
-    const std::int64_t stretch = std::min(size * kGroupBatch, layout.length);
+    const std::int64_t stretch =
+        std::min(size * kGroupBatch, layout.length) * layout.members.size();
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / stretch);
     const std::int64_t tasks = layout.points.size() * batches;
     parallel_for(threads_, tasks, grain, [&](std::int64_t first, std::int64_t last) {
@@ -614,25 +629,43 @@ class Launch {
         at.at[kOutput] += begin;
         at.at[kScale] += group * group_stride(kScale);
         at.at[kZeroPoint] += group * group_stride(kZeroPoint);
-        group_batch(at, std::min(size * kGroupBatch, layout.length - begin), size);
+        group_batch(layout.members, at, std::min(size * kGroupBatch, layout.length - begin), size);
       }
     });
   }
 
   std::int64_t group_stride(Operand operand) const {
-    return operands_[operand].strides[plan_.fields.scope.axis];
+    return operands_[operand].strides[plan_.fields.shape.rank - 1];
   }
 
-  void group_batch(const Offsets& at, std::int64_t length, std::int64_t size) const {
+  void group_batch(const Space& rows, const Offsets& at, std::int64_t length,
+                   std::int64_t size) const {
     Segments<C> segments;
-    const std::int64_t whole = length / size, rest = length % size;
-    const int count = static_cast<int>(whole + (rest > 0));
-    measure_rows(at.at[kInput], {size, whole, size}, {0, 1}, kAheadBytes, segments);
-    if (rest > 0)
-      measure_rows(at.at[kInput] + whole * size, {rest, 1, 0}, {count - 1, 1}, kAheadBytes,
-                   segments);
+    const std::int64_t count = (length + size - 1) / size;
+    measure_groups(at.at[kInput], length, size, segments);
+    for (std::int64_t row = 1; row < rows.size(); ++row) {
+      Segments<C> more;
+      measure_groups(at.at[kInput] + rows.offsets(row).at[kInput], length, size, more);
+      for (std::int64_t j = 0; j < count; ++j) include_column(segments, j, range_at(more, j));
+    }
     const bool vector = settle(segments, count);
     write_parameters(segments, count, at, group_stride(kScale), group_stride(kZeroPoint));
+    for (std::int64_t row = 0; row < rows.size(); ++row)
+      quantize_groups(at + rows.offsets(row), length, size, vector, segments);
+  }
+
+  // The ranges of the groups of a row, of which the last may be shorter.
+  void measure_groups(std::int64_t at, std::int64_t length, std::int64_t size,
+                      Segments<C>& segments) const {
+    const std::int64_t whole = length / size, rest = length % size;
+    measure_rows(at, {size, whole, size}, {0, 1}, kAheadBytes, segments);
+    if (rest > 0)
+      measure_rows(at + whole * size, {rest, 1, 0}, {static_cast<int>(whole), 1}, kAheadBytes,
+                   segments);
+  }
+
+  void quantize_groups(const Offsets& at, std::int64_t length, std::int64_t size, bool vector,
+                       const Segments<C>& segments) const {
     staged({length, 1, 0}, 0, at,
            [&](std::int64_t from, Rows part, std::int64_t, std::uint8_t* codes, std::int64_t) {
              const std::int64_t begin = from - at.at[kInput], end = begin + part.length;
