@@ -81,6 +81,10 @@ BLOCKS: tuple[tuple[ScopeSpec, tuple[tuple[int, ...], ...]], ...] = (
     (("block", 200, 3), ((70, 8), (2, 300, 6), (5, 1))),
     (("block", 2, 5000), ((5, 400), (3, 4, 129), (2, 10001))),
 )
+WIDE_BLOCKS = (
+    (("block", 128, 128), (300, 1032)),
+    (("block", 700, 901), (1500, 1801)),
+)
 WIDE = (
     (("token",), (1, 2**20)),
     (("tensor",), (1, 2**20)),
@@ -271,10 +275,7 @@ def block_cases(first: int) -> list[Case]:
                     problem = variant(chooser, shape, scope, input_dtype, output, mode)
                     cases.append(Case(problem, chooser.pick(KINDS), seed))
     for index, input_dtype in enumerate(INPUT_DTYPES):
-        for scope, shape in (
-            (("block", 128, 128), (300, 1032)),
-            (("block", 700, 901), (1500, 1801)),
-        ):
+        for scope, shape in WIDE_BLOCKS:
             seed = first + len(cases)
             chooser, output = Chooser(seed), OUTPUTS[2 * index]
             problem = variant(chooser, shape, scope, input_dtype, output, modes_of(output[0])[-1])

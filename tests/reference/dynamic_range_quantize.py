@@ -6,7 +6,6 @@ line or two on arrays of the compute type, whose operations are single IEEE roun
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
