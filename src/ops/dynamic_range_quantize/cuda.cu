@@ -94,7 +94,9 @@ Reason rejects_tiles(const Fields& f, const Outline& o) {
   if (shares_bytes(f))
     return refuse_shape("tiles of " + std::to_string(f.scope.size) +
                         " four-bit columns begin inside a byte");
-  const int64_t columns = std::min(f.scope.size, f.shape[last]), rows = o.elements / columns;
+  const bool block = f.scope.kind == ScopeKind::Block;
+  const int64_t rows = block ? std::min(f.scope.rows, f.shape[last - 1]) : 1;
+  const int64_t columns = std::min(f.scope.size, f.shape[last]);
   if (rows * vectors_of(columns) <= kBlockVectors) return Reason::accept();
   return refuse_shape("a tile of " + std::to_string(rows) + " x " + std::to_string(columns) +
                       " elements does not fit a block's registers (" +

@@ -127,13 +127,15 @@ Status launch_elements(const Launch& launch) {
 
 // --- Segments in registers ---------------------------------------------------------------------
 
+cuda::Divider divider(int64_t d) { return cuda::Divider(static_cast<std::uint32_t>(d)); }
+
 SegmentArgs<In> segment_args(const Launch& launch, const Geometry& g) {
   auto args = launch.args<SegmentArgs<In>>();
   args.segments = cuda::Lines(g.segments);
   args.count = static_cast<std::uint32_t>(g.count);
   args.length = args.tail = g.length;
   if (g.tail.pieces > 1) {
-    args.groups = cuda::Divider(static_cast<std::uint32_t>(g.tail.pieces));
+    args.groups = divider(g.tail.pieces);
     args.tail = g.tail.size;
   }
   return args;
@@ -671,8 +673,6 @@ Status launch_column_groups(const Launch& launch) {
 }
 
 // --- Tiles -------------------------------------------------------------------------------------
-
-cuda::Divider divider(int64_t d) { return cuda::Divider(static_cast<std::uint32_t>(d)); }
 
 TileArgs<In> tile_args(const Launch& launch, const Geometry& g) {
   const Fields& f = launch.fields();

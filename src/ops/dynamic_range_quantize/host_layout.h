@@ -37,18 +37,27 @@ class LayoutBuilder {
 
   // `part` is of the axis that is cut; `rows`, of tiles, is of the axis before it.
   Layout build(const GroupPart& part = {}, const GroupPart& rows = {}) const {
+    Layout layout = place_all(part, rows);
+    layout.members.merge();
+    if (layout.columns == 0) take_length(layout);
+    return layout;
+  }
+  // The same, and `length` is that of one row whatever follows it.
+  Layout build_rows(const GroupPart& part, const GroupPart& rows) const {
+    Layout layout = place_all(part, rows);
+    take_length(layout);
+    return layout;
+  }
+
+ private:
+  Layout place_all(const GroupPart& part, const GroupPart& rows) const {
     Layout layout;
     const int last = fields_.shape.rank - 1;
     for (int i = 0; i < last; ++i) place(layout, i, is_tile_rows(i) ? rows : part);
     if (last >= 0) place_last(layout, part);
     layout.points.merge();
-    // Where segments share bytes, `length` is one row.
-    if (!shares_bytes(fields_)) layout.members.merge();
-    if (layout.columns == 0) take_length(layout);
     return layout;
   }
-
- private:
   std::int64_t input_stride(int axis) const {
     return axis + 1 == fields_.shape.rank && fields_.shape[axis] != 1
                ? 1
