@@ -2,6 +2,7 @@
 // that has a default to offer fills the field in.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -18,6 +19,8 @@ inline constexpr DType kCodes[] = {DType::Int8,  DType::UInt8,        DType::Int
 // Rank between smallest_rank and 8, no negative extent, at most 2^60 elements.
 Fault shape(std::string_view field, const Shape& shape, int smallest_rank);
 Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed);
+// Normalises a negative axis.
+Fault axis(std::string_view field, std::int64_t& axis, const Shape& shape);
 // Normalises a negative axis.
 Fault scope(Scope& scope, const Shape& shape);
 // Fills q_min and q_max by the code's dtype and the mode; checks that both are codes.
