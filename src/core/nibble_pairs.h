@@ -31,6 +31,7 @@ struct NibblePairs {
   Space bytes;          // every packed byte, with its first code
   std::int64_t second;  // from a byte's first code to its second
   std::int64_t pairs;   // positions from here on have no second code
+  bool odd;             // there is such a position
 
   NibblePairs(const Shape& shape, std::int64_t axis, const OperandView& codes,
               const OperandView& packed) {
@@ -47,6 +48,7 @@ struct NibblePairs {
     bytes.merge();
     second = codes.strides[static_cast<int>(axis)];
     pairs = shape[static_cast<int>(axis)] / 2;
+    odd = shape[static_cast<int>(axis)] % 2 != 0;
   }
 
   // The innermost axis: a run of packed bytes.
@@ -58,13 +60,8 @@ struct NibblePairs {
   // The first codes of a run follow one another, and so do the second ones and the bytes.
   bool planes() const { return run().stride[kCodes] == 1 && run().stride[kPacked] == 1; }
 
-  // How many of the `count` bytes from a position on have both codes.
-  PLANQ_HD static std::int64_t whole(std::int64_t pairs, std::int64_t position, bool moves,
-                                     std::int64_t count) {
-    const std::int64_t left = pairs - position;
-    if (!moves) return left > 0 ? count : 0;
-    return left < 0 ? 0 : left < count ? left : count;
-  }
+  // The position changes along a run.
+  bool moves() const { return run().stride[kPosition] != 0; }
 
   // Calls body(codes, packed, count, whole) for the runs among the packed bytes [first, last): the
   // offsets of the first byte, how many bytes, and how many of them have two codes.
@@ -73,7 +70,6 @@ struct NibblePairs {
     const Axis& inner = run();
     Space lines = bytes;
     --lines.rank;
-    const bool moves = inner.stride[kPosition] != 0;
     while (first < last) {
       const std::int64_t line = first / inner.extent, skipped = first - line * inner.extent;
       const std::int64_t count = std::min(inner.extent - skipped, last - first);
@@ -81,7 +77,8 @@ struct NibblePairs {
       const auto start = [&](int operand) {
         return at.at[operand] + skipped * inner.stride[operand];
       };
-      body(start(kCodes), start(kPacked), count, whole(pairs, start(kPosition), moves, count));
+      const std::int64_t left = std::clamp<std::int64_t>(pairs - start(kPosition), 0, count);
+      body(start(kCodes), start(kPacked), count, moves() || left == 0 ? left : count);
       first += count;
     }
   }

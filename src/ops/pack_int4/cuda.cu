@@ -19,27 +19,26 @@ namespace planq::pack_int4 {
 #if PLANQ_SLICE == 1
 namespace {
 
+using cuda::PairOperands;
+using cuda::PairPlace;
+
 struct Byte {
-  template <class Args>
-  static __device__ __forceinline__ void byte(const Args& args, std::int64_t codes,
-                                              std::int64_t packed, bool two) {
-    const std::uint8_t first = cuda::load_single(args.input + codes);
-    const std::uint8_t second = two ? cuda::load_single(args.input + codes + args.second) : 0;
-    cuda::store_once(args.output + packed, math::pack_nibbles(first, second, args.order));
+  static __device__ __forceinline__ void byte(const PairOperands& args, const PairPlace& at) {
+    const std::uint8_t first = cuda::load_single(args.input + at.codes);
+    const std::uint8_t second = at.two ? cuda::load_single(args.input + at.codes + args.second) : 0;
+    cuda::store_once(args.output + at.packed, math::pack_nibbles(first, second, args.order));
   }
 };
 
 struct Adjacent : Byte {
-  static constexpr int kVectors = 4, kBytes = 8;
-  static constexpr bool kTakesSingles = false;
+  static constexpr int kVectors = 4, kBytes = 8, kCodeStep = 2;
   using Vector = uint4;
 
-  template <class Args>
-  static __device__ __forceinline__ void load(const Args& args, const Offsets& at, Vector& v) {
-    v = cuda::load_once(args.input + at.at[NibblePairs::kCodes]);
+  static __device__ __forceinline__ void load(const PairOperands& args, const PairPlace& at,
+                                              Vector& v) {
+    v = cuda::load_once(args.input + at.codes);
   }
-  template <class Args>
-  static __device__ __forceinline__ void store(const Args& args, const Offsets& at,
+  static __device__ __forceinline__ void store(const PairOperands& args, const PairPlace& at,
                                                const Vector& v) {
     const auto packed = [&](std::uint32_t a, std::uint32_t b) {
       return __byte_perm(math::neighbours_joined(a, args.order),
@@ -47,31 +46,29 @@ struct Adjacent : Byte {
     };
     const std::uint64_t word =
         static_cast<std::uint64_t>(packed(v.z, v.w)) << 32 | packed(v.x, v.y);
-    cuda::store_word<8>(args.output + at.at[NibblePairs::kPacked], word);
+    cuda::store_word<8>(args.output + at.packed, word);
   }
 };
 
 struct Planes : Byte {
-  static constexpr int kVectors = 4, kBytes = 16;
-  static constexpr bool kTakesSingles = true;
+  static constexpr int kVectors = 4, kBytes = 16, kCodeStep = 1;
   struct Vector {
     uint4 first, second;
   };
 
-  template <class Args>
-  static __device__ __forceinline__ void load(const Args& args, const Offsets& at, Vector& v) {
-    const std::uint8_t* codes = args.input + at.at[NibblePairs::kCodes];
+  static __device__ __forceinline__ void load(const PairOperands& args, const PairPlace& at,
+                                              Vector& v) {
+    const std::uint8_t* codes = args.input + at.codes;
     v.first = cuda::load_once(codes);
     v.second = make_uint4(0, 0, 0, 0);
-    if (args.whole(at, kBytes) > 0) v.second = cuda::load_once(codes + args.second);
+    if (at.two) v.second = cuda::load_once(codes + args.second);
   }
-  template <class Args>
-  static __device__ __forceinline__ void store(const Args& args, const Offsets& at,
+  static __device__ __forceinline__ void store(const PairOperands& args, const PairPlace& at,
                                                const Vector& v) {
     const bool low_first = args.order == NibbleOrder::LowFirst;
     const uint4 low = low_first ? v.first : v.second, high = low_first ? v.second : v.first;
     cuda::store_vector(
-        args.output + at.at[NibblePairs::kPacked],
+        args.output + at.packed,
         make_uint4(math::nibbles_joined(low.x, high.x), math::nibbles_joined(low.y, high.y),
                    math::nibbles_joined(low.z, high.z), math::nibbles_joined(low.w, high.w)));
   }

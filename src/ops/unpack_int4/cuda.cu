@@ -19,6 +19,9 @@ namespace planq::unpack_int4 {
 #if PLANQ_SLICE == 1
 namespace {
 
+using cuda::PairOperands;
+using cuda::PairPlace;
+
 template <bool kSigned, class Word>
 __device__ __forceinline__ Word finished(Word codes) {
   return kSigned ? math::nibbles_extended(codes) : codes;
@@ -26,37 +29,32 @@ __device__ __forceinline__ Word finished(Word codes) {
 
 template <bool kSigned>
 struct Byte {
-  template <class Args>
-  static __device__ __forceinline__ void byte(const Args& args, std::int64_t codes,
-                                              std::int64_t packed, bool two) {
-    const std::uint8_t both = cuda::load_single(args.input + packed);
+  static __device__ __forceinline__ void byte(const PairOperands& args, const PairPlace& at) {
+    const std::uint8_t both = cuda::load_single(args.input + at.packed);
     const std::uint8_t low = finished<kSigned>(math::low_nibbles(both));
     const std::uint8_t high = finished<kSigned>(math::high_nibbles(both));
     const bool low_first = args.order == NibbleOrder::LowFirst;
-    cuda::store_once(args.output + codes, low_first ? low : high);
-    if (two) cuda::store_once(args.output + codes + args.second, low_first ? high : low);
+    cuda::store_once(args.output + at.codes, low_first ? low : high);
+    if (at.two) cuda::store_once(args.output + at.codes + args.second, low_first ? high : low);
   }
 };
 
 template <bool kSigned>
 struct Adjacent : Byte<kSigned> {
-  static constexpr int kVectors = 8, kBytes = 8;
-  static constexpr bool kTakesSingles = false;
+  static constexpr int kVectors = 8, kBytes = 8, kCodeStep = 2;
   using Vector = std::uint64_t;
 
-  template <class Args>
-  static __device__ __forceinline__ void load(const Args& args, const Offsets& at, Vector& v) {
-    v = cuda::load_single(
-        reinterpret_cast<const std::uint64_t*>(args.input + at.at[NibblePairs::kPacked]));
+  static __device__ __forceinline__ void load(const PairOperands& args, const PairPlace& at,
+                                              Vector& v) {
+    v = cuda::load_single(reinterpret_cast<const std::uint64_t*>(args.input + at.packed));
   }
-  template <class Args>
-  static __device__ __forceinline__ void store(const Args& args, const Offsets& at,
+  static __device__ __forceinline__ void store(const PairOperands& args, const PairPlace& at,
                                                const Vector& v) {
     const auto low = static_cast<std::uint32_t>(v), high = static_cast<std::uint32_t>(v >> 32);
     const auto codes = [&](std::uint32_t word, std::uint32_t bytes) {
       return finished<kSigned>(math::neighbours_split(__byte_perm(word, 0, bytes), args.order));
     };
-    cuda::store_vector(args.output + at.at[NibblePairs::kCodes],
+    cuda::store_vector(args.output + at.codes,
                        make_uint4(codes(low, 0x4140), codes(low, 0x4342), codes(high, 0x4140),
                                   codes(high, 0x4342)));
   }
@@ -64,30 +62,30 @@ struct Adjacent : Byte<kSigned> {
 
 template <bool kSigned>
 struct Planes : Byte<kSigned> {
-  static constexpr int kVectors = 4, kBytes = 16;
-  static constexpr bool kTakesSingles = true;
+  static constexpr int kVectors = 4, kBytes = 16, kCodeStep = 1;
   using Vector = uint4;
 
-  template <class Args>
-  static __device__ __forceinline__ void load(const Args& args, const Offsets& at, Vector& v) {
-    v = cuda::load_once(args.input + at.at[NibblePairs::kPacked]);
+  static __device__ __forceinline__ void load(const PairOperands& args, const PairPlace& at,
+                                              Vector& v) {
+    v = cuda::load_once(args.input + at.packed);
   }
-  template <class Args>
-  static __device__ __forceinline__ void store(const Args& args, const Offsets& at,
+  static __device__ __forceinline__ void store(const PairOperands& args, const PairPlace& at,
                                                const Vector& v) {
     const bool low_first = args.order == NibbleOrder::LowFirst;
-    const uint4 low = nibbles(v, math::low_nibbles<std::uint32_t>);
-    const uint4 high = nibbles(v, math::high_nibbles<std::uint32_t>);
-    std::uint8_t* codes = args.output + at.at[NibblePairs::kCodes];
+    const uint4 low = nibbles<false>(v);
+    const uint4 high = nibbles<true>(v);
+    std::uint8_t* codes = args.output + at.codes;
     cuda::store_vector(codes, low_first ? low : high);
-    if (args.whole(at, kBytes) > 0) cuda::store_vector(codes + args.second, low_first ? high : low);
+    if (at.two) cuda::store_vector(codes + args.second, low_first ? high : low);
   }
 
  private:
-  template <class Half>
-  static __device__ __forceinline__ uint4 nibbles(const uint4& v, const Half& half) {
-    return make_uint4(finished<kSigned>(half(v.x)), finished<kSigned>(half(v.y)),
-                      finished<kSigned>(half(v.z)), finished<kSigned>(half(v.w)));
+  template <bool kHigh>
+  static __device__ __forceinline__ uint4 nibbles(const uint4& v) {
+    const auto half = [](std::uint32_t word) {
+      return finished<kSigned>(kHigh ? math::high_nibbles(word) : math::low_nibbles(word));
+    };
+    return make_uint4(half(v.x), half(v.y), half(v.z), half(v.w));
   }
 };
 
