@@ -1,6 +1,8 @@
 // reorder_mixed_dtype_weight on the host: blocks of 64 x 64 elements, gathered into the words of
-// their columns and written as runs, or the other way.
+// their columns and written as runs, or the other way. A transposed matrix has the elements of a
+// column side by side, so that its runs are permutations of 16 bytes.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -18,7 +20,74 @@ using std::uint8_t;
 
 // Blocks that are worth waking a thread for.
 constexpr int64_t kGrain = 16;
+// Bytes of a transposed matrix that are worth waking a thread for.
+constexpr int64_t kGrainBytes = 1 << 16;
 
+// A run of a column whose elements follow one another in the matrix.
+template <DType kDType>
+class Run {
+ public:
+  static void order(const uint8_t* elements, uint8_t* run) {
+    for (int i = 0; i < L::kRunBytes; i += 16) order_vector(elements + i, run + i);
+  }
+  static void reorder(const uint8_t* run, uint8_t* elements) {
+    for (int i = 0; i < L::kRunBytes; i += 16) reorder_vector(run + i, elements + i);
+  }
+
+ private:
+  using L = Layout<kDType>;
+
+  static void order_vector(const uint8_t* elements, uint8_t* run) {
+    Words words;
+    std::memcpy(&words, elements, sizeof words);
+    words = zipped(words);
+    if constexpr (L::kPerByte == 2)
+      words = inner_bytes_swapped(inner_nibbles_swapped(zipped(words)));
+    words ^= L::kSigns;
+    std::memcpy(run, &words, sizeof words);
+  }
+  static void reorder_vector(const uint8_t* run, uint8_t* elements) {
+    Words words;
+    std::memcpy(&words, run, sizeof words);
+    words ^= L::kSigns;
+    if constexpr (L::kPerByte == 1) {
+      words = unzipped(words);
+    } else {
+      // Zipped twice is transposed as words of four bytes, and so is its own way back.
+      words = zipped(zipped(inner_nibbles_swapped(inner_bytes_swapped(words))));
+    }
+    std::memcpy(elements, &words, sizeof words);
+  }
+
+  typedef uint32_t Words __attribute__((vector_size(16)));
+  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  typedef std::uint64_t Halves __attribute__((vector_size(16)));
+
+  // Bytes of both, by their places among all 32.
+  template <int... kPlace>
+  static Words chosen(Bytes a, Bytes b) {
+#if defined(__clang__)
+    return reinterpret_cast<Words>(__builtin_shufflevector(a, b, kPlace...));
+#else
+    return reinterpret_cast<Words>(__builtin_shuffle(a, b, Bytes{kPlace...}));
+#endif
+  }
+  // The two halves, a byte of each in turn; and back.
+  static Words zipped(Words v) {
+    const auto halves = reinterpret_cast<Halves>(v);
+    return chosen<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(
+        reinterpret_cast<Bytes>(v), reinterpret_cast<Bytes>(Halves{halves[1], 0}));
+  }
+  static Words unzipped(Words v) {
+    return chosen<0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30>(
+        reinterpret_cast<Bytes>(v), reinterpret_cast<Bytes>(v >> 8));
+  }
+  static Words inner_bytes_swapped(Words v) {
+    return (v & 0xFF0000FFu) | (v & 0xFF00u) << 8 | (v >> 8 & 0xFF00u);
+  }
+};
+
+// 64 rows of 64 columns, as the words of the columns.
 template <DType kDType>
 class Block {
  public:
@@ -40,18 +109,6 @@ class Block {
       for (int lane = 0; lane < L::kLanes; ++lane)
         scatter(words, lane, matrix + L::row(word, lane) * stride);
     }
-  }
-
-  // The matrix is transposed: its rows are the weight's columns.
-  void read_columns(const uint8_t* matrix, int64_t stride) {
-    for (int column = 0; column < kChunk; ++column)
-      for (int vector = 0; vector < L::kWords / 4; ++vector)
-        order(matrix + column * stride + 16 * vector, words_[column] + 4 * vector);
-  }
-  void write_columns(uint8_t* matrix, int64_t stride) const {
-    for (int column = 0; column < kChunk; ++column)
-      for (int vector = 0; vector < L::kWords / 4; ++vector)
-        reorder(words_[column] + 4 * vector, matrix + column * stride + 16 * vector);
   }
 
   // One column as it is stored.
@@ -94,41 +151,6 @@ class Block {
     }
   }
 
-  // 16 bytes of consecutive elements of a column, as the four words that hold them, and back.
-  static void order(const uint8_t* elements, uint32_t* words) {
-    uint8_t bytes[16];
-    if constexpr (L::kPerByte == 1) {
-      for (int i = 0; i < 8; ++i) {
-        bytes[2 * i] = elements[i];
-        bytes[2 * i + 1] = elements[8 + i];
-      }
-    } else {
-      for (int i = 0; i < 16; ++i) bytes[i] = elements[i % 4 * 4 + i / 4];
-    }
-    std::memcpy(words, bytes, sizeof bytes);
-    if constexpr (L::kPerByte == 2)
-      for (int i = 0; i < 4; ++i) words[i] = inner_bytes_swapped(inner_nibbles_swapped(words[i]));
-  }
-  static void reorder(const uint32_t* words, uint8_t* elements) {
-    uint32_t ordered[4];
-    uint8_t bytes[16];
-    for (int i = 0; i < 4; ++i)
-      ordered[i] =
-          L::kPerByte == 1 ? words[i] : inner_nibbles_swapped(inner_bytes_swapped(words[i]));
-    std::memcpy(bytes, ordered, sizeof bytes);
-    if constexpr (L::kPerByte == 1) {
-      for (int i = 0; i < 8; ++i) {
-        elements[i] = bytes[2 * i];
-        elements[8 + i] = bytes[2 * i + 1];
-      }
-    } else {
-      for (int i = 0; i < 16; ++i) elements[i % 4 * 4 + i / 4] = bytes[i];
-    }
-  }
-  static uint32_t inner_bytes_swapped(uint32_t word) {
-    return (word & 0xFF0000FFu) | (word & 0xFF00u) << 8 | (word >> 8 & 0xFF00u);
-  }
-
   uint32_t words_[kChunk][L::kWords];
 };
 
@@ -139,30 +161,47 @@ class Launch {
       : weight_(fields, operands),
         inverse_(fields.inverse),
         chunks_(weight_.rows / kChunk),
-        blocks_across_(weight_.columns / kChunk),
+        across_(weight_.columns / kChunk),
         row_bytes_(weight_.columns / L::kPerByte) {}
 
   void run(int threads) const {
     if (weight_.empty()) return;
-    host::parallel_for(threads, chunks_ * blocks_across_, kGrain, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) run_block(i / blocks_across_, i % blocks_across_);
+    if (weight_.transposed) {
+      const int64_t columns = std::max<int64_t>(1, kGrainBytes / (chunks_ * kLineBytes));
+      host::parallel_for(threads, weight_.columns / L::kColumns, columns,
+                         [&](int64_t first, int64_t last) { run_columns(first, last); });
+      return;
+    }
+    host::parallel_for(threads, chunks_ * across_, kGrain, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) run_block(i / across_, i % across_);
     });
   }
 
  private:
   using L = Layout<kDType>;
 
+  uint8_t* matrix() const { return static_cast<uint8_t*>(weight_.matrix.data); }
+
+  // Columns that share lines, which are rows of the matrix here, chunk by chunk.
+  void run_columns(int64_t first, int64_t last) const {
+    const int64_t stride = weight_.matrix.strides[0];
+    for (int64_t group = first; group < last; ++group)
+      for (int64_t chunk = 0; chunk < chunks_; ++chunk)
+        for (int64_t column = group * L::kColumns; column < (group + 1) * L::kColumns; ++column) {
+          uint8_t* elements = matrix() + column * stride + chunk * L::kRunBytes;
+          uint8_t* run = run_of(column, chunk);
+          inverse_ ? Run<kDType>::reorder(run, elements) : Run<kDType>::order(elements, run);
+        }
+  }
   void run_block(int64_t chunk, int64_t across) const {
     Block<kDType> block;
     const int64_t stride = weight_.matrix.strides[0];
-    uint8_t* matrix = static_cast<uint8_t*>(weight_.matrix.data) +
-                      (weight_.transposed ? across * kChunk * stride + chunk * L::kRunBytes
-                                          : chunk * kChunk * stride + across * L::kRunBytes);
+    uint8_t* rows = matrix() + chunk * kChunk * stride + across * L::kRunBytes;
     if (inverse_) {
       for (int i = 0; i < kChunk; ++i) block.read_run(i, run_of(across * kChunk + i, chunk));
-      weight_.transposed ? block.write_columns(matrix, stride) : block.write_rows(matrix, stride);
+      block.write_rows(rows, stride);
     } else {
-      weight_.transposed ? block.read_columns(matrix, stride) : block.read_rows(matrix, stride);
+      block.read_rows(rows, stride);
       for (int i = 0; i < kChunk; ++i) block.write_run(i, run_of(across * kChunk + i, chunk));
     }
   }
@@ -170,14 +209,16 @@ class Launch {
   uint8_t* run_of(int64_t column, int64_t chunk) const {
     const int64_t line = column / L::kColumns * chunks_ + chunk;
     const int64_t byte = line * kLineBytes + column % L::kColumns * L::kRunBytes;
+    uint8_t* start = static_cast<uint8_t*>(weight_.reordered.data);
+    const int64_t stride = weight_.reordered.strides[0];
+    if (stride == row_bytes_) return start + byte;
     const int64_t row = byte / row_bytes_;
-    return static_cast<uint8_t*>(weight_.reordered.data) + row * weight_.reordered.strides[0] +
-           (byte - row * row_bytes_);
+    return start + row * stride + (byte - row * row_bytes_);
   }
 
   Weight weight_;
   bool inverse_;
-  int64_t chunks_, blocks_across_, row_bytes_;
+  int64_t chunks_, across_, row_bytes_;
 };
 
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {

@@ -39,10 +39,12 @@ struct Layout {
   }
 };
 
-// Of eight nibbles in four bytes, swaps the second with the third and the sixth with the seventh.
-PLANQ_HD std::uint32_t inner_nibbles_swapped(std::uint32_t word) {
-  const std::uint32_t changed = (word ^ word >> 4) & 0x00F000F0u;
-  return word ^ changed ^ changed << 4;
+// Of the eight nibbles of a word, or of each word of a vector, swaps the second with the third and
+// the sixth with the seventh.
+template <class Words>
+PLANQ_HD Words inner_nibbles_swapped(Words words) {
+  const Words changed = (words ^ words >> 4) & 0x00F000F0u;
+  return words ^ changed ^ changed << 4;
 }
 
 }  // namespace planq::reorder_mixed_dtype_weight
