@@ -25,13 +25,13 @@ inline DType packed_dtype(DType codes, const Shape& shape, std::int64_t axis) {
 
 struct NibblePairs {
   // Operands of the space. kPosition is the index along the packed axis, and stays 0 where that
-  // axis is even; kRun is for whoever cuts the runs up.
-  enum Operand : int { kCodes, kPacked, kPosition, kRun };
+  // axis is even.
+  enum Operand : int { kCodes, kPacked, kPosition };
 
   Space bytes;          // every packed byte, with its first code
   std::int64_t second;  // from a byte's first code to its second
   std::int64_t pairs;   // positions from here on have no second code
-  bool odd;             // there is such a position
+  bool odd;             // the packed axis ends with such a position
 
   NibblePairs(const Shape& shape, std::int64_t axis, const OperandView& codes,
               const OperandView& packed) {
