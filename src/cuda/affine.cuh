@@ -76,9 +76,9 @@ __device__ __forceinline__ V load_vector(const void* address) {
     return load_single(static_cast<const V*>(address));
 }
 template <class V>
-__device__ __forceinline__ void store_vector(void* address, V vector) {
+__device__ __forceinline__ void store_elements(void* address, V vector) {
   if constexpr (sizeof(V) == 16)
-    __stcs(static_cast<uint4*>(address), vector);
+    store_vector(address, vector);
   else
     store_once(static_cast<V*>(address), vector);
 }

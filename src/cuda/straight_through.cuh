@@ -75,7 +75,7 @@ struct StraightThrough {
       for (int j = 0; j < kVector; ++j) elements[j] = passes[j] ? elements[j] : T{};
       memcpy(&result, elements, sizeof result);
     }
-    store_vector(args.grad_input + place.at.at[2], result);
+    store_elements(args.grad_input + place.at.at[2], result);
   }
 
   template <class PlaceOf>

@@ -186,7 +186,7 @@ struct Dequantize {
       for (int j = 0; j < kVector; ++j)
         values[j] = math::dequantized(code_at(args, vector, j), of(j).scale, of(j).zero_point);
     }
-    cuda::store_vector(args.output + place.at.at[1], cuda::narrow_vector<Out>(values, !usual));
+    cuda::store_elements(args.output + place.at.at[1], cuda::narrow_vector<Out>(values, !usual));
   }
 
   template <class PlaceOf>

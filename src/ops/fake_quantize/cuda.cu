@@ -95,7 +95,7 @@ struct FakeQuantize {
         values[j] = slow_value(cuda::element_of<T>(vector, j), args.recipe, of(j).scale,
                                of(j).inverse, of(j).zero_point, draws[j]);
     }
-    cuda::store_vector(args.output + place.at.at[1], cuda::narrow_vector<T>(values, odd));
+    cuda::store_elements(args.output + place.at.at[1], cuda::narrow_vector<T>(values, odd));
   }
 
   template <class PlaceOf>
