@@ -43,7 +43,7 @@ struct Op {
 #pragma unroll
     for (int j = 0; j < kVector; ++j) values[j] = cuda::element_of<T>(vector, j) * of(j);
     cuda::store_elements(args.grad_input + place.at.at[1],
-                       cuda::narrow_vector<T>(values, cuda::any_nan(values)));
+                         cuda::narrow_vector<T>(values, cuda::any_nan(values)));
   }
 
   template <class PlaceOf>
