@@ -169,7 +169,7 @@ class TestValuesWorkedOutByHand:
 
     def test_narrow_results_are_rounded_once(self) -> None:
         """`fl(s * q)` is float32, then bfloat16."""
-        got = faked(row(77, dtype="bfloat16"), 1 / 3, q_max=255)
+        got = faked(row(77, dtype="bfloat16"), 1 / 3, q_min=0, q_max=255)
         product = F32(1 / 3) * F32(231)
         assert got.tolist() == [product.astype(FLOATS["bfloat16"].dtype)]
 
