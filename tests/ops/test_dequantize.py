@@ -178,7 +178,7 @@ class TestValuesWorkedOutByHand:
     def test_float8_nan_and_infinity(self, output_dtype: str) -> None:
         """e4m3 has NaN codes, e5m2 infinities too."""
         nan = CANONICAL_NAN[output_dtype]
-        fields = {"output_dtype": output_dtype}
+        fields: dict[str, Any] = {"output_dtype": output_dtype}
         got = values_of([0x7F, 0xFF], -1.0, input_dtype="float8_e4m3fn", **fields)
         assert bits(got).tolist() == [nan, nan]
         codes = [0x7D, 0xFE, 0x7F, 0x7C, 0xFC]
@@ -199,7 +199,7 @@ class TestValuesWorkedOutByHand:
 
     def test_overflow_and_ties_of_the_narrow_types(self) -> None:
         """To infinity from 65520 on; ties go to even; subnormals are kept."""
-        fields = {"output_dtype": "float16", "input_dtype": "int32"}
+        fields: dict[str, Any] = {"output_dtype": "float16", "input_dtype": "int32"}
         got = values_of([65519, 65520, -65520, 2049, 2051], **fields).tolist()
         assert got == [65504, INF, -INF, 2048, 2052]
         assert values_of([3, 1], 2.0**-25, **fields).tolist() == [2.0**-23, 0]
@@ -221,7 +221,7 @@ class TestValuesWorkedOutByHand:
     )
     def test_nibbles_and_what_the_spare_one_holds(self, order: str, values: list[int]) -> None:
         """The fourth nibble is not read."""
-        fields = {"input_dtype": "int4", "nibble_order": order, "shape": (3,)}
+        fields: dict[str, Any] = {"input_dtype": "int4", "nibble_order": order, "shape": (3,)}
         assert values_of([0xE1, 0x5F], **fields).tolist() == values
 
     def test_uint4_has_no_sign(self) -> None:

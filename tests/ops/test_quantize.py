@@ -224,7 +224,7 @@ class TestValuesWorkedOutByHand:
 
     def test_float8_bounds(self) -> None:
         """What is not above q_min becomes q_min itself, also -0 and, saturated, a NaN."""
-        fields = {"output_dtype": "float8_e4m3fn", "nonfinite": "saturate"}
+        fields: dict[str, Any] = {"output_dtype": "float8_e4m3fn", "nonfinite": "saturate"}
         x = row(-0.0, -5, 500, NAN)
         assert codes_of(x, q_min=0.0, q_max=448.0, **fields) == [0x00, 0x00, 0x7E, 0x00]
         assert codes_of(x, q_min=-0.0, q_max=448.0, **fields) == [0x00, 0x00, 0x7E, 0x00]
