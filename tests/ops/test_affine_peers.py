@@ -304,8 +304,8 @@ def by_onnx(operator: str, tensors: list[Array], types: list[int], **attributes:
     graph = helper.make_graph([node], "one", infos, [result])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
     feeds = dict(zip(names, tensors, strict=True))
-    made: list[Array] = list(ReferenceEvaluator(model).run(None, feeds))
-    return made[0]
+    made: Any = ReferenceEvaluator(model).run(None, feeds)
+    return np.asarray(made[0])
 
 
 def as_bytes(codes: Array, output_dtype: str, packed: bool) -> Array:
