@@ -98,6 +98,7 @@ class Case:
         desc = self.descriptor
         scope = desc.scope.kind + {
             "group": str(desc.scope.size),
+            "block": f"{desc.scope.rows}x{desc.scope.size}",
             "channel": str(desc.scope.axis),
         }.get(desc.scope.kind, "")
         types = f"{_SHORT[desc.input_dtype.value]}_{self.form}"

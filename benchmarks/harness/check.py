@@ -55,9 +55,13 @@ class _Part:
     places: torch.Tensor
 
     def of(self, case: Case, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        if name in ("scale", "zero_point") and case.descriptor.scope.kind == "tensor":
-            return tensor
-        chosen: torch.Tensor = tensor.index_select(min(self.axis, tensor.dim() - 1), self.places)
+        scope, places = case.descriptor.scope, self.places
+        if name in ("scale", "zero_point"):
+            if scope.kind == "tensor":
+                return tensor
+            if scope.kind == "block":
+                places = torch.unique(places // scope.rows)
+        chosen: torch.Tensor = tensor.index_select(min(self.axis, tensor.dim() - 1), places)
         return chosen
 
 
@@ -75,6 +79,10 @@ def _part_of(case: Case, x: torch.Tensor) -> _Part:
         return _Part(0, torch.arange(rows, device=x.device))
     if scope.kind == "channel" and scope.axis == 1:
         return _Part(1, _spread(columns, MOST_ELEMENTS // rows, x.device))
+    if scope.kind == "block":
+        bands = _spread(-(-rows // scope.rows), MOST_ELEMENTS // (columns * scope.rows), x.device)
+        places = bands[:, None] * scope.rows + torch.arange(scope.rows, device=x.device)
+        return _Part(0, places[places < rows])
     places = _spread(rows, MOST_ELEMENTS // columns, x.device)
     if scope.kind == "tensor":
         # With the rows of both extremes the part has the range of the whole.

@@ -45,12 +45,19 @@ def _reduced_axes(desc: Any) -> tuple[int, ...]:
         return (1 - desc.scope.axis,)
     if kind == "group" and (desc.scope.axis != 1 or desc.shape[1] % desc.scope.size):
         raise ValueError("groups are along the last axis, and all of one size")
+    if kind == "block":
+        if desc.shape[0] % desc.scope.rows or desc.shape[1] % desc.scope.size:
+            raise ValueError("blocks are all of one size")
+        return (1, 3)
     return (-1,)
 
 
 def _segments(desc: Any, x: torch.Tensor) -> torch.Tensor:
+    rows, size = desc.scope.rows, desc.scope.size
     if desc.scope.kind == "group":
-        return x.view(desc.shape[0], desc.shape[1] // desc.scope.size, desc.scope.size)
+        return x.view(desc.shape[0], desc.shape[1] // size, size)
+    if desc.scope.kind == "block":
+        return x.view(desc.shape[0] // rows, rows, desc.shape[1] // size, size)
     return x
 
 
