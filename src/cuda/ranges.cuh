@@ -59,13 +59,10 @@ struct RangeKeys {
 };
 
 // Offsets of the elements in a Space whose common case needs no division.
-__device__ __noinline__ inline std::int64_t divided_offset(const Space& space, std::int64_t index) {
-  return space.offsets(index).at[Segments::kElements];
-}
 __device__ __forceinline__ std::int64_t element_offset(const Space& space, std::int64_t index) {
   if (space.rank == 0) return 0;
   if (space.rank == 1) return index * space.axes[0].stride[Segments::kElements];
-  return divided_offset(space, index);
+  return space.offsets(index).at[Segments::kElements];
 }
 
 // index / divisor, by a multiplication where 32 bits number everything.
@@ -431,7 +428,7 @@ __device__ __forceinline__ void reduce_columns(const Of& extent_of, const Put& p
 }
 
 template <class In, bool kVector>
-__global__ void __launch_bounds__(kRangeThreads, kRangeBlocks)
+__global__ void __launch_bounds__(kRangeThreads, kColumnBlocks)
     column_ranges(const __grid_constant__ ColumnRangeArgs<In> args) {
   let_dependents_start();
   constexpr int kCount = ColumnKeys<In, kVector>::kCount;

@@ -52,8 +52,9 @@ Status launch_ranges(const RangePlan& plan, const RangeOperands& operands,
 // --- Plans -------------------------------------------------------------------------------------
 
 inline constexpr int kRangeThreads = 256;
-inline constexpr int kRangeBlocks = 4;  // of a multiprocessor, at least
-inline constexpr int kRangeBatch = 4;   // loads of a thread under way
+// Of a multiprocessor, at least.
+inline constexpr int kRangeBlocks = 4, kColumnBlocks = 3;
+inline constexpr int kRangeBatch = 4;  // loads of a thread under way
 // Shorter runs inside a channel are better read as columns.
 inline constexpr std::int64_t kShortRangeRun = 512;
 
@@ -133,13 +134,14 @@ inline RangePlan plan_ranges(const RangeProblem& problem, const Device& device,
   RangePlan plan{problem, method, device.multiprocessors, device.arch, 1, {1, 1, 1, 1}};
   if (method == RangeMethod::Rows) return plan;
   if (method == RangeMethod::Columns) reads_columns(problem, plan.inner);
-  const std::int64_t slots = std::int64_t{device.multiprocessors} * kRangeBlocks;
+  const std::int64_t multiprocessors = device.multiprocessors;
   for_each_box(problem, contiguous_operands(problem.shape), [&](const Segments& box, int number) {
     Columns columns;
     if (method == RangeMethod::Split)
-      plan.pieces[number] = ranges::segment_pieces(problem, box, slots);
+      plan.pieces[number] = ranges::segment_pieces(problem, box, multiprocessors * kRangeBlocks);
     else if (columns_of(box, columns))
-      plan.pieces[number] = ranges::column_pieces(problem, columns, slots);
+      plan.pieces[number] =
+          ranges::column_pieces(problem, columns, multiprocessors * kColumnBlocks);
   });
   return plan;
 }
