@@ -179,15 +179,19 @@ inline bool columns_of(const Segments& box, Columns& columns) {
   return true;
 }
 
-// Operands of a problem that lie contiguously: what a plan reckons with before it has any.
-inline RangeOperands contiguous_operands(const Shape& shape) {
-  RangeOperands operands;
+// A tensor without gaps: ranges in a workspace, or the input of a plan that has none yet.
+inline OperandView contiguous_view(const Shape& shape, void* data = nullptr) {
+  OperandView view;
+  view.data = data;
   std::int64_t stride = 1;
   for (int i = shape.rank - 1; i >= 0; --i) {
-    operands.input.strides[i] = stride;
+    view.strides[i] = stride;
     stride *= std::max<std::int64_t>(shape[i], 1);
   }
-  return operands;
+  return view;
+}
+inline RangeOperands contiguous_operands(const Shape& shape) {
+  return {contiguous_view(shape), {}};
 }
 
 }  // namespace planq

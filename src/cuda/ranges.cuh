@@ -259,10 +259,10 @@ __device__ __forceinline__ void add_elements(const SegmentRangeArgs<In>& args, c
 }
 
 template <class In>
-__device__ __forceinline__ Extent<In> block_extent(Extent<In> mine, bool symmetric) {
+__device__ __forceinline__ Extent<In> block_extent(Extent<In> mine, bool symmetric, int thread) {
   constexpr int kWarps = kRangeThreads / kWarp;
   __shared__ KeyOf<In> low[kWarps], high[kWarps];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int lane = thread % kWarp, warp = thread / kWarp;
   mine = warp_extent(mine, symmetric);
   if (lane == 0) {
     low[warp] = mine.low;
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(kRangeThreads, kRangeBlocks)
   if constexpr (kThreads == kWarp)
     extent = warp_extent(extent, args.results.symmetric);
   else
-    extent = block_extent(extent, args.results.symmetric);
+    extent = block_extent(extent, args.results.symmetric, rank);
   wait_for_previous();
   if (rank != 0) return;
   if (args.parts == 1)
@@ -490,6 +490,11 @@ __global__ void __launch_bounds__(kRangeThreads)
       extent.add(
           args.keys.get(chunk * args.chunk_stride + own * args.inner + (i - chunk * args.inner)));
     }
+  }
+  if (blockDim.x == 1) {
+    extent = block_extent(extent, args.results.symmetric, threadIdx.y);
+    if (threadIdx.y == 0) args.results.put(own, extent);
+    return;
   }
   reduce_columns<In, 1>([&](int) { return extent; },
                         [&](int at, const Extent<In>& all) {

@@ -77,22 +77,20 @@ struct ColumnTiles {
         count(ceil_div(columns.count, across * per_thread)) {}
 };
 
-// How many blocks, at most `most`, should share each of `count` tasks: as few as leave less than a
-// tenth of a GPU with room for `slots` blocks idle, in at most four rounds.
-inline std::int64_t pieces_of(std::int64_t count, std::int64_t slots, std::int64_t most) {
+// How many blocks should share each of `count` tasks that take one block `batches` batches of
+// loads: as few as leave less than a tenth of a GPU with room for `slots` blocks idle, in at most
+// four rounds. Up to four batches take no longer than the kernel that would combine the pieces.
+inline std::int64_t pieces_of(std::int64_t count, std::int64_t slots, std::int64_t batches) {
   std::int64_t best = 1;
   double best_share = 0;
-  for (std::int64_t rounds = 1; rounds <= 4; ++rounds) {
-    const std::int64_t pieces =
-        std::clamp<std::int64_t>(slots * rounds / count, 1, std::max<std::int64_t>(most, 1));
+  for (std::int64_t rounds = 1; batches > 4 && rounds <= 4 && best_share < 0.9; ++rounds) {
+    const std::int64_t pieces = std::clamp<std::int64_t>(slots * rounds / count, 1, batches);
     const std::int64_t blocks = count * pieces;
     const double share =
         static_cast<double>(blocks) / static_cast<double>(ceil_div(blocks, slots) * slots);
-    if (share > best_share) {
-      best = pieces;
-      best_share = share;
-    }
-    if (best_share >= 0.9) break;
+    if (share <= best_share) continue;
+    best = pieces;
+    best_share = share;
   }
   return best;
 }
@@ -101,18 +99,17 @@ inline int per_vector(const RangeProblem& problem) {
   return 16 / storage_bytes(problem.input_dtype);
 }
 
-// Every thread should have two batches of loads.
 inline std::int64_t segment_pieces(const RangeProblem& problem, const Segments& box,
                                    std::int64_t slots) {
   const std::int64_t vectors = ceil_div(box.elements(), per_vector(problem));
-  return pieces_of(box.count, slots, ceil_div(vectors, kRangeThreads * kRangeBatch * 2));
+  return pieces_of(box.count, slots, ceil_div(vectors, kRangeThreads * kRangeBatch));
 }
 inline std::int64_t column_pieces(const RangeProblem& problem, const Columns& columns,
                                   std::int64_t slots) {
   const ColumnTiles tiles(columns, per_vector(problem));
   const std::int64_t down = kRangeThreads / tiles.across;
   return pieces_of(columns.batch_count * tiles.count, slots,
-                   ceil_div(columns.row_count, down * kRangeBatch * 2));
+                   ceil_div(columns.row_count, down * kRangeBatch));
 }
 
 }  // namespace ranges

@@ -67,9 +67,12 @@ template <class In>
 Status combine(const Box<In>& box, int64_t chunks, int64_t chunk_stride, int64_t inner) {
   const int64_t count = box.segments.count;
   CombineArgs<In> args{box.results(), box.keys, count, chunks, chunk_stride, inner, 0};
-  const auto across = static_cast<unsigned>(std::min<int64_t>(kWarp, power_of_two(count)));
-  return box.run(combine_ranges<In>, ceil_div(count, across), dim3(across, kRangeThreads / across),
-                 args);
+  // Few results of many keys: more threads for each, as long as they read whole sectors.
+  int64_t across = std::min<int64_t>(kWarp, power_of_two(count));
+  const int64_t narrowest = inner == 1 ? 8 : 1;
+  while (across > narrowest && chunks * inner * across > 8 * kRangeThreads) across /= 2;
+  return box.run(combine_ranges<In>, ceil_div(count, across),
+                 dim3(across, static_cast<unsigned>(kRangeThreads / across)), args);
 }
 
 template <class In>
