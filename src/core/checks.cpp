@@ -133,6 +133,32 @@ Fault bounds(DType output, Mode mode, double& q_min, double& q_max) {
   return {};
 }
 
+Fault fake_bounds(Mode mode, double& q_min, double& q_max) {
+  if (std::isnan(q_max)) q_max = 127;
+  if (std::isnan(q_min)) q_min = mode == Mode::Symmetric ? -127 : -128;
+  q_min += 0.0;
+  const auto inside = [](const char* field, double value) -> Fault {
+    if (value >= -128 && value <= 255 && value == std::nearbyint(value)) return {};
+    return {field, "expected an integer in [-128, 255], got " + number(value)};
+  };
+  if (Fault fault = inside("q_min", q_min); !fault.ok()) return fault;
+  if (Fault fault = inside("q_max", q_max); !fault.ok()) return fault;
+  if (mode == Mode::Symmetric && q_max <= 0)
+    return {"q_max", "a symmetric range needs q_max > 0, got " + number(q_max)};
+  if (q_min >= q_max)
+    return {"q_min", "expected q_min < q_max, got " + number(q_min) + " and " + number(q_max)};
+  if (q_max - q_min > 255)
+    return {"q_max", "expected at most 256 codes, got " + number(q_max - q_min + 1)};
+  return {};
+}
+
+Fault ratio(Mode mode, Quotient quotient) {
+  if (mode == Mode::Symmetric || quotient != Quotient::Ratio) return {};
+  return {"quotient",
+          "RATIO divides by max|x|, which an asymmetric range does not have; use "
+          "DIVIDE or RECIPROCAL"};
+}
+
 Fault zero_point_dtype(DType code, Mode mode, DType& zero_point) {
   if (mode == Mode::Symmetric || zero_point == DType::Unset) zero_point = DType::Int32;
   const DType allowed[] = {DType::Int32, code};

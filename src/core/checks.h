@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/descriptor.h"
@@ -18,17 +19,47 @@ inline constexpr DType kCodes[] = {DType::Int8,  DType::UInt8,        DType::Int
 // Rank between smallest_rank and 8, no negative extent, at most 2^60 elements.
 Fault shape(std::string_view field, const Shape& shape, int smallest_rank);
 Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed);
-// Integers of at most 8 bits: what a zero point can be narrowed to.
-inline constexpr DType kIntegerCodes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::UInt4};
-
 // Normalises a negative axis. No operator but dequantize has row and column scales, so Pair is its
 // own to allow.
 Fault scope(Scope& scope, const Shape& shape, bool pairs = false);
 // Fills q_min and q_max by the code's dtype and the mode; checks that both are codes.
 Fault bounds(DType output, Mode mode, double& q_min, double& q_max);
+// The same for codes that are not stored: at most 256 integers in [-128, 255].
+Fault fake_bounds(Mode mode, double& q_min, double& q_max);
+// RATIO goes with a symmetric range alone.
+Fault ratio(Mode mode, Quotient quotient);
 // Fills zero_point_dtype: int32 unless it is the codes' own type, which only integers have.
 Fault zero_point_dtype(DType code, Mode mode, DType& zero_point);
 // Fills scale_dtype: float64 for float64 inputs, float32 otherwise.
 Fault scale_dtype(DType input, DType& scale);
+
+// What quantize and its gradient ask of the fields that they share: codes of the output's type.
+template <class Fields>
+Fault given_codes(Fields& f) {
+  if (Fault fault = dtype("output_dtype", f.output_dtype, kCodes); !fault.ok()) return fault;
+  if (Fault fault = scope(f.scope, f.shape); !fault.ok()) return fault;
+  if (f.mode == Mode::Asymmetric && is_fp8(f.output_dtype))
+    return {"mode", "an asymmetric range needs an integer output_dtype, got " +
+                        std::string(name_of(f.output_dtype)) + "; use Mode.SYMMETRIC"};
+  if (Fault fault = ratio(f.mode, f.quotient); !fault.ok()) return fault;
+  if (Fault fault = bounds(f.output_dtype, f.mode, f.q_min, f.q_max); !fault.ok()) return fault;
+  if (Fault fault = zero_point_dtype(f.output_dtype, f.mode, f.zero_point_dtype); !fault.ok())
+    return fault;
+  return scale_dtype(f.input_dtype, f.scale_dtype);
+}
+
+// The same for fake quantization, whose codes are integers of at most 8 bits that nobody stores.
+template <class Fields>
+Fault fake_codes(Fields& f) {
+  if (Fault fault = scope(f.scope, f.shape); !fault.ok()) return fault;
+  if (Fault fault = ratio(f.mode, f.quotient); !fault.ok()) return fault;
+  if (Fault fault = fake_bounds(f.mode, f.q_min, f.q_max); !fault.ok()) return fault;
+  if (f.mode == Mode::Symmetric || f.zero_point_dtype == DType::Unset)
+    f.zero_point_dtype = DType::Int32;
+  constexpr DType kZeroPoints[] = {DType::Int32, DType::Int8, DType::UInt8};
+  if (Fault fault = dtype("zero_point_dtype", f.zero_point_dtype, kZeroPoints); !fault.ok())
+    return fault;
+  return scale_dtype(f.input_dtype, f.scale_dtype);
+}
 
 }  // namespace planq::checks

@@ -38,6 +38,12 @@ inline Shape parameter_shape(const Shape& tensor, const Scope& scope) {
   return shape;
 }
 
+// The shape of memory that holds codes of this type: 4-bit ones two to a byte of the last axis.
+inline Shape packed_shape(Shape shape, DType dtype) {
+  if (is_four_bit(dtype) && shape.rank > 0) shape[shape.rank - 1] = groups_of(shape.last(), 2);
+  return shape;
+}
+
 // Index i along an axis of the tensor has its parameter at index i / divisor of an axis of the
 // parameters; none where they do not depend on it.
 struct ParameterAxis {

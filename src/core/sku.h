@@ -1,9 +1,10 @@
-// Names of rows, put together at compile time.
+// Names and tables of rows, put together at compile time.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <tuple>
 
 namespace planq {
 
@@ -27,5 +28,12 @@ class JoinedText {
     return text;
   }();
 };
+
+// Arrays of rows as one table.
+template <class Row, std::size_t... kSizes>
+constexpr std::array<Row, (kSizes + ...)> joined(const std::array<Row, kSizes>&... parts) {
+  return std::apply([](const auto&... rows) { return std::array<Row, (kSizes + ...)>{rows...}; },
+                    std::tuple_cat(parts...));
+}
 
 }  // namespace planq

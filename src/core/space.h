@@ -11,22 +11,27 @@
 
 namespace planq {
 
-inline constexpr int kSpaceOperands = 4;
-
-// One axis: how far a step moves in each operand. A parameter that `divisor` consecutive indices
-// share (a group along this axis) moves only every `divisor` steps; `grouped` marks such operands.
-struct Axis {
+// One axis of a space over kOperands operands: how far a step moves in each operand. A parameter
+// that `divisor` consecutive indices share (a group along this axis) moves only every `divisor`
+// steps; `grouped` marks such operands.
+template <int kOperands>
+struct AxisOf {
   std::int64_t extent = 1;
   std::int64_t divisor = 1;
   std::uint32_t grouped = 0;  // bit per operand
-  std::array<std::int64_t, kSpaceOperands> stride{};
+  std::array<std::int64_t, kOperands> stride{};
 };
 
-struct Offsets {
-  std::int64_t at[kSpaceOperands];
+template <int kOperands>
+struct OffsetsOf {
+  std::int64_t at[kOperands];
 };
 
-struct Space {
+template <int kOperands>
+struct SpaceOf {
+  using Axis = AxisOf<kOperands>;
+  using Offsets = OffsetsOf<kOperands>;
+
   std::int32_t rank = 0;
   Axis axes[kMaxRank];
 
@@ -49,7 +54,7 @@ struct Space {
       Axis& outer = axes[kept];
       const Axis& inner = axes[i];
       bool joined = outer.divisor == 1 && inner.divisor == 1;
-      for (int operand = 0; operand < kSpaceOperands; ++operand)
+      for (int operand = 0; operand < kOperands; ++operand)
         joined = joined && outer.stride[operand] == inner.stride[operand] * inner.extent;
       if (joined) {
         const std::int64_t extent = outer.extent * inner.extent;
@@ -72,7 +77,7 @@ struct Space {
         index = position / axis.extent;
         position -= index * axis.extent;
       }
-      for (int operand = 0; operand < kSpaceOperands; ++operand) {
+      for (int operand = 0; operand < kOperands; ++operand) {
         const bool grouped = axis.grouped >> operand & 1u;
         result.at[operand] += (grouped ? position / axis.divisor : position) * axis.stride[operand];
       }
@@ -80,5 +85,11 @@ struct Space {
     return result;
   }
 };
+
+// What most kernels walk.
+inline constexpr int kSpaceOperands = 4;
+using Axis = AxisOf<kSpaceOperands>;
+using Offsets = OffsetsOf<kSpaceOperands>;
+using Space = SpaceOf<kSpaceOperands>;
 
 }  // namespace planq

@@ -27,40 +27,42 @@ struct Divider {
 inline constexpr std::int64_t kMaxIndex = 0x7FFFFFFF;
 
 // A merged Space of fewer than 2^31 lines, none of whose operands is grouped.
-struct Lines {
+template <int kOperands>
+struct LinesOf {
   struct Axis {
     Divider extent;
-    std::int64_t stride[kSpaceOperands];
+    std::int64_t stride[kOperands];
   };
   std::int32_t rank = 0;
   Axis axes[kMaxRank];
 
-  Lines() = default;
-  explicit Lines(const Space& space) : rank(space.rank) {
+  LinesOf() = default;
+  explicit LinesOf(const SpaceOf<kOperands>& space) : rank(space.rank) {
     for (int i = 0; i < rank; ++i) {
       if (i > 0) axes[i].extent = Divider(static_cast<std::uint32_t>(space.axes[i].extent));
-      for (int operand = 0; operand < kSpaceOperands; ++operand)
+      for (int operand = 0; operand < kOperands; ++operand)
         axes[i].stride[operand] = space.axes[i].stride[operand];
     }
   }
 
-  __device__ __forceinline__ Offsets offsets(std::uint32_t index) const {
-    Offsets result;
+  __device__ __forceinline__ OffsetsOf<kOperands> offsets(std::uint32_t index) const {
+    OffsetsOf<kOperands> result;
     const bool single = rank == 1;
 #pragma unroll
-    for (int i = 0; i < kSpaceOperands; ++i) result.at[i] = single ? index * axes[0].stride[i] : 0;
+    for (int i = 0; i < kOperands; ++i) result.at[i] = single ? index * axes[0].stride[i] : 0;
     if (rank <= 1) return result;
 #pragma unroll 1
     for (int i = rank - 1; i >= 0; --i) {
       const std::uint32_t rest = i > 0 ? axes[i].extent.quotient(index) : 0;
       const std::int64_t position = index - rest * axes[i].extent.divisor;
 #pragma unroll
-      for (int operand = 0; operand < kSpaceOperands; ++operand)
+      for (int operand = 0; operand < kOperands; ++operand)
         result.at[operand] += position * axes[i].stride[operand];
       index = rest;
     }
     return result;
   }
 };
+using Lines = LinesOf<kSpaceOperands>;
 
 }  // namespace planq::cuda

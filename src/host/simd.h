@@ -15,8 +15,8 @@
 #define PLANQ_SIMD_X86 0
 #endif
 
-#define PLANQ_SIMD_AVX2 "avx2,fma"
-#define PLANQ_SIMD_AVX512 "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq"
+#define PLANQ_SIMD_AVX2 "avx2,fma,f16c"
+#define PLANQ_SIMD_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq"
 #define PLANQ_SIMD_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #define PLANQ_SIMD_BEGIN(features) \
@@ -45,7 +45,9 @@ inline Level detect_level() {
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     return Level::Avx512;
 #endif
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::Avx2;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c"))
+    return Level::Avx2;
 #endif
   return Level::Baseline;
 }

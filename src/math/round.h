@@ -82,6 +82,21 @@ PLANQ_HD double rne(double x) {
 #endif
 }
 
+PLANQ_HD float floor_of(float x) {
+#if defined(__CUDA_ARCH__)
+  return floorf(x);
+#else
+  return __builtin_floorf(x);
+#endif
+}
+PLANQ_HD double floor_of(double x) {
+#if defined(__CUDA_ARCH__)
+  return floor(x);
+#else
+  return __builtin_floor(x);
+#endif
+}
+
 // Comparisons only: exact. What is not above `low` becomes `low` itself: a NaN, and -0 where low is
 // +0.
 template <class C>

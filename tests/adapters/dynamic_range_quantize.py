@@ -84,6 +84,10 @@ class DynamicRangeQuantizeTests:
         wide = as_problem(problem).input_dtype == "float64"
         return planq.MathPrecision.F64 if wide else planq.MathPrecision.F32
 
+    def rounding(self, problem: Hashable) -> planq.Rounding:
+        """To nearest, ties to even."""
+        return planq.Rounding.NEAREST_EVEN
+
     def variety(self, problem: Hashable) -> str:
         """The mode, and whether what a kernel reads in one go is whole vectors."""
         fields = as_problem(problem)

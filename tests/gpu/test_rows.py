@@ -109,7 +109,7 @@ def test_a_plan_keeps_nothing_of_its_last_run(operator: str, kernel: planq.Kerne
 
 @every_cuda_row
 def test_a_row_promises_what_was_tested(operator: str, kernel: planq.KernelInfo) -> None:
-    """BIT_EXACT, batch invariant, 0 ulp, round to nearest even; the plan says the same."""
+    """BIT_EXACT, batch invariant, 0 ulp, the contract's arithmetic; the plan says the same."""
     rows.check_guarantee(GPU, operator, kernel)
 
 

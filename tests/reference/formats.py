@@ -49,6 +49,7 @@ STORAGE = {
     "int4": np.dtype(np.uint8),
     "uint4": np.dtype(np.uint8),
     "int32": np.dtype(np.int32),
+    "int64": np.dtype(np.int64),
 }
 
 CANONICAL_NAN = {

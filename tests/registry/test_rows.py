@@ -89,5 +89,5 @@ def test_the_number_of_threads_changes_no_bit(operator: str, kernel: planq.Kerne
 
 @every_host_row
 def test_a_row_promises_what_was_tested(operator: str, kernel: planq.KernelInfo) -> None:
-    """BIT_EXACT, batch invariant, 0 ulp, round to nearest even; the plan says the same."""
+    """BIT_EXACT, batch invariant, 0 ulp, the contract's arithmetic; the plan says the same."""
     rows.check_guarantee(HOST, operator, kernel)

@@ -164,7 +164,8 @@ class Operand:
 
     def read(self) -> Array:
         """The tensor's values, C-contiguous on the host."""
-        return np.ascontiguousarray(self._window(self._memory.download()))
+        values = np.ascontiguousarray(self._window(self._memory.download()))
+        return values.reshape(self.shape)
 
     def assert_holds(self, values: Array, what: str) -> None:
         """Fails unless the tensor holds these bits and every other byte is untouched."""

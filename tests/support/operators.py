@@ -81,6 +81,9 @@ class OperatorTests(Protocol):
     def math(self, problem: Hashable) -> planq.MathPrecision:
         """What the contract has a problem computed in."""
 
+    def rounding(self, problem: Hashable) -> planq.Rounding:
+        """How the contract has its results rounded."""
+
     def variety(self, problem: Hashable) -> str:
         """Which of the ways that a kernel must be shown to work in; a word."""
 

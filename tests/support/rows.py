@@ -161,13 +161,13 @@ def check_guarantee(device: Device, operator: str, kernel: planq.KernelInfo) -> 
     assert promise.determinism is planq.Determinism.BIT_EXACT
     assert promise.batch_invariant is True
     assert promise.max_ulp == 0
-    assert promise.rounding is planq.Rounding.NEAREST_EVEN
     assert promise.deterministic
     assert promise.bit_stable_on_same_hardware
     assert promise.basis
     assert "\n" not in promise.basis
     case = accepted(operator, kernel.sku, device.name)[0]
     assert promise.math is OPERATORS[operator].math(case.problem)
+    assert promise.rounding is OPERATORS[operator].rounding(case.problem)
     desc = OPERATORS[operator].descriptor(case.problem)
     plan = planq.Plan.select(device.stream(), desc, pinned(kernel.sku))
     assert plan.precision_guarantee() == promise

@@ -1,0 +1,20 @@
+// Sentences in which rows say what they were compiled for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/dtype.h"
+#include "core/status.h"
+
+namespace planq {
+
+// Accepts a field that is what the row was compiled for.
+template <class E>
+Reason expect(ReasonKind kind, std::string_view field, E own, E asked) {
+  if (own == asked) return Reason::accept();
+  return Reason::refuse(kind, "computes " + std::string(field) + " " + std::string(name_of(own)) +
+                                  ", not " + std::string(name_of(asked)));
+}
+
+}  // namespace planq

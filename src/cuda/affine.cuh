@@ -1,0 +1,142 @@
+// Vectors of elements under a given scale and zero point: the fast ways to the bits of
+// math/affine.h, and the test that says when a vector has to take the slow one.
+#pragma once
+
+#include "cuda/elementwise.cuh"
+
+namespace planq::cuda {
+
+// A given scale and zero point as the loops over elements want them.
+template <class C>
+struct GivenNumbers {
+  C scale, inverse;
+  C low, high;  // bounds of the rounded quotient, exact where `usual`
+  std::int32_t zero_point;
+  bool usual;  // quotients up to kLargeQuotient are fast and exact, products with codes finite
+
+  __device__ __forceinline__ math::SegmentParameters<C> segment() const {
+    return {scale, inverse, zero_point, false};
+  }
+};
+
+// Bounds |x / s|, so that sums of integers in C are exact.
+template <class C>
+inline constexpr C kLargeQuotient = sizeof(C) == 4 ? C(0x1p+21) : C(0x1p+29);
+inline constexpr std::int32_t kLargeZeroPoint = 1 << 21;
+
+template <class C>
+__device__ __forceinline__ GivenNumbers<C> given_numbers(const math::AffineRecipe<C>& recipe,
+                                                         C scale, std::int32_t zero_point) {
+  const auto segment = math::given_parameters(recipe, scale, zero_point);
+  const C zero = static_cast<C>(zero_point);
+  const bool window =
+      recipe.quotient != Quotient::Divide || (scale >= kSmallScale<C> && scale <= kLargeScale<C>);
+  const bool usual = window && math::is_finite(scale) && zero_point <= kLargeZeroPoint &&
+                     zero_point >= -kLargeZeroPoint;
+  return {scale, segment.inverse, recipe.q_min - zero, recipe.q_max - zero, zero_point, usual};
+}
+
+// The quotient, exact as far as it is at most kLargeQuotient; beyond, and for a NaN, `odd` is set.
+template <bool kDivide, class C>
+__device__ __forceinline__ C checked_quotient(C x, const GivenNumbers<C>& n, bool& odd) {
+  const C q = quotient<kDivide>(x, n.scale, n.inverse);
+  odd |= !(fabs(q) <= kLargeQuotient<C>);
+  return q;
+}
+
+__device__ __forceinline__ float least(float a, float b) { return fminf(a, b); }
+__device__ __forceinline__ double least(double a, double b) { return fmin(a, b); }
+__device__ __forceinline__ float greatest(float a, float b) { return fmaxf(a, b); }
+__device__ __forceinline__ double greatest(double a, double b) { return fmax(a, b); }
+
+template <class C>
+__device__ __forceinline__ C bounded(C q, const GivenNumbers<C>& n) {
+  return least(greatest(q, n.low), n.high);
+}
+
+// Rounds |q| <= kLargeQuotient to an integer that is never -0.
+__device__ __forceinline__ float rounded_value(float q) {
+  return __fadd_rn(__fadd_rn(q, 0x1.8p+23f), -0x1.8p+23f);
+}
+__device__ __forceinline__ double rounded_value(double q) {
+  return __dadd_rn(__dadd_rn(q, 0x1.8p+52), -0x1.8p+52);
+}
+
+// --- Vectors of stored elements ----------------------------------------------------------------
+
+template <class T, int kCount>
+using VectorOf =
+    std::conditional_t<sizeof(T) * kCount == 16, uint4, Word<static_cast<int>(sizeof(T)) * kCount>>;
+
+template <class V>
+__device__ __forceinline__ V load_vector(const void* address) {
+  if constexpr (sizeof(V) == 16)
+    return load_once(address);
+  else
+    return load_single(static_cast<const V*>(address));
+}
+template <class V>
+__device__ __forceinline__ void store_vector(void* address, V vector) {
+  if constexpr (sizeof(V) == 16)
+    __stcs(static_cast<uint4*>(address), vector);
+  else
+    store_once(static_cast<V*>(address), vector);
+}
+
+__device__ __forceinline__ std::uint32_t pair_of(float first, float second, math::Half) {
+  std::uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(first), "f"(second));
+  return pair;
+}
+__device__ __forceinline__ std::uint32_t pair_of(float first, float second, math::Bfloat16) {
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(first), "f"(second));
+  return pair;
+}
+
+// Values rounded to the stored type; `odd`: some may be NaN, which then becomes the canonical one.
+template <class T, int kCount>
+__device__ __forceinline__ VectorOf<T, kCount> narrow_vector(
+    const math::Compute<T> (&values)[kCount], bool odd) {
+  VectorOf<T, kCount> vector;
+  if constexpr (sizeof(T) == 2) {
+    if (!odd) {
+      std::uint32_t pairs[kCount / 2];
+#pragma unroll
+      for (int j = 0; j < kCount; j += 2) pairs[j / 2] = pair_of(values[j], values[j + 1], T{});
+      memcpy(&vector, pairs, sizeof vector);
+      return vector;
+    }
+  }
+  T stored[kCount];
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) stored[j] = math::narrow<T>(values[j]);
+  memcpy(&vector, stored, sizeof vector);
+  return vector;
+}
+
+template <class C, int kCount>
+__device__ __forceinline__ bool any_nan(const C (&values)[kCount]) {
+  bool found = false;
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) found |= values[j] != values[j];
+  return found;
+}
+
+// Codes, each in the low bits of its word, as they lie in memory.
+template <Codes kCodes, int kCount>
+__device__ __forceinline__ auto pack_codes(const std::uint32_t (&codes)[kCount],
+                                           NibbleOrder order) {
+  return pack<kCodes == Codes::Nibble ? Codes::Nibble : Codes::Byte>(codes, order);
+}
+
+// Calls use() with a true constant for DIVIDE, where a factor multiplies with a false one.
+template <class Use>
+__device__ __forceinline__ void by_quotient(Quotient rule, const Use& use) {
+  if (rule == Quotient::Divide)
+    use(std::true_type{});
+  else
+    use(std::false_type{});
+}
+
+}  // namespace planq::cuda

@@ -1,0 +1,91 @@
+// Straight-through gradients: a gradient passes where the code of the saved input, before clamping,
+// lies inside the bounds.
+#pragma once
+
+#include "cuda/affine.cuh"
+
+namespace planq::cuda {
+
+// kDivided: what passes is divided by the scale, as the input was; otherwise it keeps its bits.
+template <class T, bool kDivided>
+struct StraightThrough {
+  using C = math::Compute<T>;
+  struct Args {
+    const T *grad_output, *input;
+    T* grad_input;
+    math::AffineRecipe<C> recipe;
+  };
+  static constexpr int kVector = kPerVector<T>;
+  static constexpr int kUnit = 1;
+  static constexpr std::array<int, 3> kVectorBytes = {16, 16, 16};
+  struct Vector {
+    uint4 gradient, input;
+  };
+  using Parameters = GivenNumbers<C>;
+
+  __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
+    return {load_once(args.grad_output + place.at.at[0]), load_once(args.input + place.at.at[1])};
+  }
+  __device__ __forceinline__ static Parameters parameters(const Args& args,
+                                                          const GivenParameters& given,
+                                                          const ElementPlace& place) {
+    return given_numbers(args.recipe, given.scale_at<C>(place.at.at[kElementScale]),
+                         given.zero_point_at(place.at.at[kElementZeroPoint]));
+  }
+
+  template <class ParametersOf>
+  __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
+                                             const ElementPlace& place, const ParametersOf& of) {
+    bool passes[kVector];
+    bool odd = is_fp8(args.recipe.output_dtype);
+    by_quotient(args.recipe.quotient, [&](auto divides) {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        odd |= !of(j).usual;
+        const C q =
+            rounded_value(checked_quotient<divides>(element_of<T>(vector.input, j), of(j), odd));
+        passes[j] = q >= of(j).low && q <= of(j).high;
+      }
+    });
+    if (odd) {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        passes[j] = math::passes(element_of<T>(vector.input, j), args.recipe, of(j).segment());
+    }
+    uint4 result;
+    if constexpr (kDivided) {
+      C values[kVector];
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        const C g = math::quotient_of(element_of<T>(vector.gradient, j), of(j).segment(),
+                                      args.recipe.quotient);
+        values[j] = passes[j] ? g : C{0};
+      }
+      result = narrow_vector<T>(values, any_nan(values));
+    } else {
+      T elements[kVector];
+      memcpy(elements, &vector.gradient, sizeof elements);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) elements[j] = passes[j] ? elements[j] : T{};
+      memcpy(&result, elements, sizeof result);
+    }
+    store_vector(args.grad_input + place.at.at[2], result);
+  }
+
+  template <class PlaceOf>
+  __device__ __forceinline__ static void run_single(const Args& args, const GivenParameters& given,
+                                                    const PlaceOf& place_of, int first, int) {
+    const ElementPlace place = place_of(first);
+    const auto segment = parameters(args, given, place).segment();
+    const T gradient = load_single(args.grad_output + place.at.at[0]);
+    const C x = math::widen(load_single(args.input + place.at.at[1]));
+    T result{};
+    if (math::passes(x, args.recipe, segment))
+      result = kDivided ? math::narrow<T>(math::quotient_of(math::widen(gradient), segment,
+                                                            args.recipe.quotient))
+                        : gradient;
+    store_single(args.grad_input + place.at.at[2], result);
+  }
+};
+
+}  // namespace planq::cuda

@@ -1,0 +1,194 @@
+// Loops over stretches, for one instruction set: see affine.h. No include guard: affine.cpp
+// includes this once for each level, with PLANQ_LEVEL as the namespace.
+
+namespace planq::host::PLANQ_LEVEL {
+
+using math::bit_cast;
+using math::Compute;
+using math::Ieee;
+
+#if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES >= 32
+#define PLANQ_HALF_LOOPS 1
+#else
+#define PLANQ_HALF_LOOPS 0
+#endif
+
+template <class T>
+void widen(const void* from, std::int64_t count, Compute<T>* __restrict to) {
+  const T* __restrict x = static_cast<const T*>(from);
+  std::int64_t i = 0;
+#if PLANQ_HALF_LOOPS
+  if constexpr (std::is_same_v<T, math::Half>) {
+    for (; i + 8 <= count; i += 8)
+      _mm256_storeu_ps(to + i,
+                       _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
+  }
+#endif
+  for (; i < count; ++i) to[i] = math::widen(x[i]);
+}
+
+// NaN first becomes the canonical one, so that the conversions only shorten it.
+template <class T>
+void narrow(const Compute<T>* __restrict from, std::int64_t count, void* to) {
+  using C = Compute<T>;
+  T* __restrict y = static_cast<T*>(to);
+  std::int64_t i = 0;
+#if PLANQ_HALF_LOOPS
+  if constexpr (std::is_same_v<T, math::Half>) {
+    for (; i + 8 <= count; i += 8) {
+      const __m256 x = _mm256_loadu_ps(from + i);
+      const __m256 nan = _mm256_set1_ps(math::canonical_nan<float>());
+      const __m256 clean = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(y + i), _mm256_cvtps_ph(clean, 0));
+    }
+  }
+#endif
+  if constexpr (std::is_same_v<T, math::Bfloat16>) {
+    for (; i < count; ++i) {
+      const std::uint32_t bits = bit_cast<std::uint32_t>(from[i]);
+      const std::uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+      const bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
+      y[i].bits = static_cast<std::uint16_t>(nan ? 0x7FC0u : rounded);
+    }
+  } else {
+    for (; i < count; ++i) y[i] = math::narrow<T>(static_cast<C>(from[i]));
+  }
+}
+
+template <bool kDivide, class C>
+inline C quotient(C x, C scale, C inverse) {
+  if constexpr (kDivide)
+    return x / scale;
+  else
+    return x * inverse;
+}
+
+// The rounded quotient inside its bounds; a NaN counts as 0. Clamping to integers commutes with
+// rounding, and adding 1.5 * 2^fraction rounds to even what the bounds keep small.
+template <class C>
+inline constexpr C kShift = sizeof(C) == 4 ? C(12582912.0) : C(6755399441055744.0);
+
+template <class C>
+inline C bounded(C q, C low, C high) {
+  q = q == q ? q : C{0};
+  return math::clamp(q, low, high);
+}
+
+template <bool kDivide, class C>
+void integer_codes(Stretch<C>& s, std::int64_t count) {
+  using Bits = typename Ieee<C>::Bits;
+  Bits wide[kStretch];
+  for (std::int64_t i = 0; i < count; ++i) {
+    const C q =
+        bounded(quotient<kDivide>(s.value[i], s.scale[i], s.inverse[i]), s.low[i], s.high[i]);
+    wide[i] = bit_cast<Bits>(q + kShift<C>);
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    s.byte[i] = static_cast<std::uint8_t>(wide[i] + static_cast<std::uint32_t>(s.zero_point[i]));
+}
+
+template <class Code, bool kDivide, class C>
+void float8_codes(Stretch<C>& s, std::int64_t count, bool propagate) {
+  using Bits = typename Ieee<C>::Bits;
+  const Bits nan_code = propagate ? 0x7F : 0;
+  Bits wide[kStretch];
+  for (std::int64_t i = 0; i < count; ++i) {
+    const C q = quotient<kDivide>(s.value[i], s.scale[i], s.inverse[i]);
+    const Bits code = Code::of(bounded(q, s.low[i], s.high[i]));
+    wide[i] = (q == q || !propagate) ? code : nan_code;
+  }
+  for (std::int64_t i = 0; i < count; ++i) s.byte[i] = static_cast<std::uint8_t>(wide[i]);
+}
+
+template <class C>
+void quantize(Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe) {
+  const bool divide = recipe.quotient == Quotient::Divide;
+  const bool propagate = recipe.nonfinite == NonFinite::Propagate;
+  if (recipe.output_dtype == DType::Float8E4M3FN) {
+    divide ? float8_codes<E4M3Code, true>(s, count, propagate)
+           : float8_codes<E4M3Code, false>(s, count, propagate);
+  } else if (recipe.output_dtype == DType::Float8E5M2) {
+    divide ? float8_codes<E5M2Code, true>(s, count, propagate)
+           : float8_codes<E5M2Code, false>(s, count, propagate);
+  } else if (s.vector) {
+    divide ? integer_codes<true>(s, count) : integer_codes<false>(s, count);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      s.byte[i] = math::given_code(s.value[i], recipe, s.segment(static_cast<int>(i)));
+  }
+}
+
+template <class C>
+void dequantize(Stretch<C>& s, std::int64_t count) {
+  if (s.vector) {
+    for (std::int64_t i = 0; i < count; ++i)
+      s.value[i] = s.scale[i] * (static_cast<C>(s.code[i]) - static_cast<C>(s.zero_point[i]));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      s.value[i] = math::dequantized(s.code[i], s.scale[i], s.zero_point[i]);
+  }
+}
+
+template <bool kDivide, bool kStochastic, class C>
+void fake_values(Stretch<C>& s, std::int64_t count, bool propagate) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const C x = s.value[i];
+    C q = quotient<kDivide>(x, s.scale[i], s.inverse[i]);
+    if constexpr (kStochastic) q = math::floor_of(q + s.draw[i]);
+    q = bounded(q, s.low[i], s.high[i]);
+    const C y = s.scale[i] * ((q + kShift<C>)-kShift<C>);
+    s.value[i] = (x == x || !propagate) ? y : math::canonical_nan<C>();
+  }
+}
+
+template <class C>
+void fake(Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe, bool stochastic) {
+  const bool divide = recipe.quotient == Quotient::Divide;
+  const bool propagate = recipe.nonfinite == NonFinite::Propagate;
+  if (!s.vector) {
+    for (std::int64_t i = 0; i < count; ++i)
+      s.value[i] = math::fake_quantized(s.value[i], recipe, s.segment(static_cast<int>(i)),
+                                        stochastic, s.draw[i]);
+  } else if (stochastic) {
+    divide ? fake_values<true, true>(s, count, propagate)
+           : fake_values<false, true>(s, count, propagate);
+  } else {
+    divide ? fake_values<true, false>(s, count, propagate)
+           : fake_values<false, false>(s, count, propagate);
+  }
+}
+
+template <bool kDivide, class C>
+void pass_bytes(Stretch<C>& s, std::int64_t count) {
+  using Bits = typename Ieee<C>::Bits;
+  // What lies outside the bounds may come nearer, as long as it stays outside; so does a NaN.
+  Bits wide[kStretch];
+  for (std::int64_t i = 0; i < count; ++i) {
+    const C q = quotient<kDivide>(s.value[i], s.scale[i], s.inverse[i]);
+    const C near = math::clamp(q, s.low[i] - C{2}, s.high[i] + C{2});
+    const C rounded = (near + kShift<C>)-kShift<C>;
+    wide[i] = (rounded >= s.low[i]) & (rounded <= s.high[i]);
+  }
+  for (std::int64_t i = 0; i < count; ++i) s.byte[i] = static_cast<std::uint8_t>(wide[i]);
+}
+
+template <class C>
+void pass(Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe) {
+  if (!s.vector || is_fp8(recipe.output_dtype)) {
+    for (std::int64_t i = 0; i < count; ++i)
+      s.byte[i] = math::passes(s.value[i], recipe, s.segment(static_cast<int>(i)));
+  } else if (recipe.quotient == Quotient::Divide) {
+    pass_bytes<true>(s, count);
+  } else {
+    pass_bytes<false>(s, count);
+  }
+}
+
+template <class T>
+inline constexpr AffineLoops<Compute<T>> kLoops = {
+    widen<T>,         narrow<T>,       quantize<Compute<T>>, dequantize<Compute<T>>,
+    fake<Compute<T>>, pass<Compute<T>>};
+
+#undef PLANQ_HALF_LOOPS
+
+}  // namespace planq::host::PLANQ_LEVEL

@@ -1,0 +1,109 @@
+// dequantize_backward on CUDA.
+#include <array>
+#include <cstdint>
+
+#include "core/rejects.h"
+#include "core/sku.h"
+#include "cuda/affine.cuh"
+#include "cuda/slice.cuh"
+#include "ops/dequantize_backward/desc.h"
+
+namespace planq::dequantize_backward {
+namespace {
+
+using T = cuda::Slice;
+using C = math::Compute<T>;
+
+struct Op {
+  struct Args {
+    const T* grad_output;
+    T* grad_input;
+  };
+  static constexpr int kVector = cuda::kPerVector<T>;
+  static constexpr int kUnit = 1;
+  static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
+  using Vector = uint4;
+  using Parameters = C;
+
+  __device__ __forceinline__ static Vector load(const Args& args, const cuda::ElementPlace& place) {
+    return cuda::load_once(args.grad_output + place.at.at[0]);
+  }
+  __device__ __forceinline__ static Parameters parameters(const Args&,
+                                                          const cuda::GivenParameters& given,
+                                                          const cuda::ElementPlace& place) {
+    return given.scale_at<C>(place.at.at[kElementScale]);
+  }
+
+  template <class ParametersOf>
+  __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
+                                             const cuda::ElementPlace& place,
+                                             const ParametersOf& of) {
+    C values[kVector];
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) values[j] = cuda::element_of<T>(vector, j) * of(j);
+    cuda::store_vector(args.grad_input + place.at.at[1],
+                       cuda::narrow_vector<T>(values, cuda::any_nan(values)));
+  }
+
+  template <class PlaceOf>
+  __device__ __forceinline__ static void run_single(const Args& args,
+                                                    const cuda::GivenParameters& given,
+                                                    const PlaceOf& place_of, int first, int) {
+    const cuda::ElementPlace place = place_of(first);
+    const C dy = math::widen(cuda::load_single(args.grad_output + place.at.at[0]));
+    cuda::store_single(args.grad_input + place.at.at[1],
+                       math::narrow<T>(dy * parameters(args, given, place)));
+  }
+};
+
+Status prepare(const Descriptor& descriptor, const Device&, State& state) {
+  state.emplace<Fields>() = descriptor.as<Fields>();
+  return cuda::preload_elements<Op>();
+}
+
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  const Fields& f = state.as<Fields>();
+  const Op::Args args = {static_cast<const T*>(operands[kGradOutput].data),
+                         static_cast<T*>(operands[kGradInput].data)};
+  const cuda::GivenParameters given = {operands[kScale].data, nullptr, f.scale_dtype};
+  const std::array<ElementOperand, 5> layout = {
+      ElementOperand{&operands[kGradOutput]}, {&operands[kGradInput]}, {}, {&operands[kScale]}, {}};
+  return cuda::launch_elements<Op>(args, given, f.shape, f.scope, layout, stream.handle);
+}
+
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  return expect(ReasonKind::DType, "output_dtype", cuda::kSlice,
+                descriptor.as<Fields>().output_dtype);
+}
+
+struct SkuParts {
+  static constexpr std::array<std::string_view, 2> kParts = {"dequantize_backward/cuda/elements/",
+                                                             short_name(cuda::kSlice)};
+};
+
+constexpr bool kWide = std::is_same_v<C, double>;
+constexpr Kernel kRows[] = {
+    {.sku = JoinedText<SkuParts>::view(),
+     .revision = 1,
+     .backend = Backend::Cuda,
+     .arch = {80},
+     .rank = 0,
+     .guarantee = {.determinism = Determinism::BitExact,
+                   .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
+                   .accumulator = kWide ? DType::Float64 : DType::Float32,
+                   .rounding = Rounding::NearestEven,
+                   .max_ulp = 0,
+                   .batch_invariant = true,
+                   .basis = std::string_view("element by element; one product")},
+     .rejects = rejects,
+     .workspace = cuda::no_workspace,
+     .prepare = prepare,
+     .launch = launch},
+};
+
+}  // namespace
+
+extern const std::span<const Kernel> PLANQ_CUDA_ROWS;
+const std::span<const Kernel> PLANQ_CUDA_ROWS = kRows;
+
+}  // namespace planq::dequantize_backward

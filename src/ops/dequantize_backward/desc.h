@@ -1,0 +1,29 @@
+// dequantize_backward: the gradient of dequantize with respect to its codes, taken as real numbers.
+#pragma once
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+#include "core/scope.h"
+#include "math/scale.h"
+
+namespace planq::dequantize_backward {
+
+struct Fields {
+  Shape shape;
+  DType output_dtype = DType::Unset;
+  Scope scope;
+  DType scale_dtype = DType::Unset;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, scale_dtype),
+};
+
+// Positions in Operands.
+enum Operand : int { kGradOutput, kGradInput, kScale };
+inline constexpr std::string_view kOperands[] = {"grad_output", "grad_input", "scale"};
+
+}  // namespace planq::dequantize_backward

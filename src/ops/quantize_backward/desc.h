@@ -1,0 +1,48 @@
+// quantize_backward: the straight-through gradient of quantize. The arithmetic is in math/affine.h.
+#pragma once
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+#include "core/scope.h"
+#include "math/scale.h"
+
+namespace planq::quantize_backward {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Scope scope;
+  Mode mode = Mode::Symmetric;
+  double q_min = kUnsetBound;
+  double q_max = kUnsetBound;
+  DType scale_dtype = DType::Unset;
+  DType zero_point_dtype = DType::Unset;
+  Quotient quotient = Quotient::Divide;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, q_min),
+    PLANQ_FIELD(Fields, q_max),
+    PLANQ_FIELD(Fields, scale_dtype),
+    PLANQ_FIELD(Fields, zero_point_dtype),
+    PLANQ_FIELD(Fields, quotient),
+};
+
+// Positions in Operands.
+enum Operand : int { kGradOutput, kInput, kGradInput, kScale, kZeroPoint };
+inline constexpr std::string_view kOperands[] = {"grad_output", "input", "grad_input", "scale",
+                                                 "zero_point"};
+
+template <class C>
+math::AffineRecipe<C> recipe_of(const Fields& f) {
+  return math::affine_recipe<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient,
+                                NonFinite::Propagate, true, f.q_min, f.q_max);
+}
+
+}  // namespace planq::quantize_backward

@@ -1,0 +1,21 @@
+"""Host arrays as torch tensors and back, for dtypes that NumPy itself does not have."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from reference.formats import STORAGE, Array
+
+
+def as_torch(values: Array) -> torch.Tensor:
+    """A copy of an array of any dtype, ml_dtypes' too, as a tensor of the same bits."""
+    flat = torch.from_numpy(np.ascontiguousarray(values).reshape(-1).view(np.uint8).copy())
+    return flat.view(getattr(torch, values.dtype.name)).reshape(values.shape)
+
+
+def from_torch(tensor: torch.Tensor) -> Array:
+    """The tensor's bits as an array of the dtype with the same name."""
+    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    name = str(tensor.dtype).removeprefix("torch.")
+    return flat.view(STORAGE[name]).reshape(tuple(tensor.shape))
