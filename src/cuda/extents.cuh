@@ -128,36 +128,70 @@ __device__ __forceinline__ std::uint32_t signs_of_halves(std::uint32_t word) {
   return signs;
 }
 
-// Collects keys; 16-bit elements two at a time in the halves of a word.
+// All bits of the halves that are NaN or infinite: adding what infinity lacks to the sign's place
+// reaches it from infinity on, and never beyond.
+template <class In>
+__device__ __forceinline__ std::uint32_t special_halves(std::uint32_t word) {
+  constexpr std::uint32_t kLack = 0x8000u - static_cast<std::uint32_t>(kInfinityKey<In>);
+  return signs_of_halves((word & 0x7FFF7FFFu) + kLack * 0x00010001u);
+}
+
+// Collects keys; 16-bit elements two at a time in the halves of a word. With kFinite, NaN and
+// infinities are left out.
 template <class In>
 class Collector {
  public:
+  template <bool kFinite = false>
   __device__ __forceinline__ void add_magnitudes(const uint4& v) {
     const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
     if constexpr (sizeof(In) == 2) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) high_ = __vmaxs2(high_, words[i] & 0x7FFF7FFFu);
+      for (int i = 0; i < 4; ++i) {
+        const std::uint32_t special = kFinite ? special_halves<In>(words[i]) : 0;
+        high_ = __vmaxs2(high_, without(words[i] & 0x7FFF7FFFu, special, kNone));
+      }
     } else {
 #pragma unroll
       for (int i = 0; i < kPerVector<In>; ++i) {
         const KeyOf<In> key = key_of(element_of<In>(v, i), true);
+        if (kFinite && is_special<In>(key)) continue;
         extent_.high = key > extent_.high ? key : extent_.high;
       }
     }
   }
+  template <bool kFinite = false>
   __device__ __forceinline__ void add_ordered(const uint4& v) {
     const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
     if constexpr (sizeof(In) == 2) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const std::uint32_t flips = signs_of_halves(words[i]) & 0x7FFF7FFFu;
-        high_ = __vmaxs2(high_, words[i] ^ flips);
-        low_ = __vmins2(low_, words[i] ^ flips);
+        const std::uint32_t keys = words[i] ^ (signs_of_halves(words[i]) & 0x7FFF7FFFu);
+        const std::uint32_t special = kFinite ? special_halves<In>(words[i]) : 0;
+        high_ = __vmaxs2(high_, without(keys, special, kNone));
+        low_ = __vmins2(low_, without(keys, special, ~kNone));
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < kPerVector<In>; ++i) extent_.add(key_of(element_of<In>(v, i), false));
+      for (int i = 0; i < kPerVector<In>; ++i) {
+        const KeyOf<In> key = key_of(element_of<In>(v, i), false);
+        if (!(kFinite && is_special<In>(key))) extent_.add(key);
+      }
     }
+  }
+  template <int kCount>
+  __device__ __forceinline__ void add(const uint4 (&v)[kCount], const bool (&active)[kCount],
+                                      bool symmetric, bool finite) {
+    const auto each = [&](const auto& add_one) {
+#pragma unroll
+      for (int k = 0; k < kCount; ++k)
+        if (active[k]) add_one(v[k]);
+    };
+    if (symmetric)
+      finite ? each([&](const uint4& one) { add_magnitudes<true>(one); })
+             : each([&](const uint4& one) { add_magnitudes(one); });
+    else
+      finite ? each([&](const uint4& one) { add_ordered<true>(one); })
+             : each([&](const uint4& one) { add_ordered(one); });
   }
   __device__ __forceinline__ Extent<In> extent() const {
     if constexpr (sizeof(In) == 2) {
@@ -175,6 +209,11 @@ class Collector {
   static constexpr std::uint32_t kNone = 0x80008000u;
   __device__ __forceinline__ static std::int32_t half(std::uint32_t word, int shift) {
     return static_cast<std::int16_t>(word >> shift);
+  }
+  // `none` in the place of the keys in `special`.
+  __device__ __forceinline__ static std::uint32_t without(std::uint32_t keys, std::uint32_t special,
+                                                          std::uint32_t none) {
+    return (keys & ~special) | (none & special);
   }
   std::uint32_t high_ = kNone, low_ = ~kNone;  // 16-bit elements
   Extent<In> extent_;                          // others
