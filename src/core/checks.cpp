@@ -167,9 +167,11 @@ Fault ratio(Mode mode, Quotient quotient) {
 }
 
 Fault zero_point_dtype(DType code, Mode mode, DType& zero_point) {
-  if (mode == Mode::Symmetric || zero_point == DType::Unset) zero_point = DType::Int32;
   const DType allowed[] = {DType::Int32, code};
-  return dtype("zero_point_dtype", zero_point, allowed);
+  if (zero_point == DType::Unset) zero_point = DType::Int32;
+  Fault fault = dtype("zero_point_dtype", zero_point, allowed);
+  if (mode == Mode::Symmetric) zero_point = DType::Int32;  // there is none
+  return fault;
 }
 
 Fault scale_dtype(DType input, DType& scale) {

@@ -57,11 +57,11 @@ Fault fake_codes(Fields& f) {
   if (Fault fault = scope(f.scope, f.shape); !fault.ok()) return fault;
   if (Fault fault = ratio(f.mode, f.quotient); !fault.ok()) return fault;
   if (Fault fault = fake_bounds(f.mode, f.q_min, f.q_max); !fault.ok()) return fault;
-  if (f.mode == Mode::Symmetric || f.zero_point_dtype == DType::Unset)
-    f.zero_point_dtype = DType::Int32;
   constexpr DType kZeroPoints[] = {DType::Int32, DType::Int8, DType::UInt8};
+  if (f.zero_point_dtype == DType::Unset) f.zero_point_dtype = DType::Int32;
   if (Fault fault = dtype("zero_point_dtype", f.zero_point_dtype, kZeroPoints); !fault.ok())
     return fault;
+  if (f.mode == Mode::Symmetric) f.zero_point_dtype = DType::Int32;  // there is none
   return scale_dtype(f.input_dtype, f.scale_dtype);
 }
 

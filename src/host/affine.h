@@ -64,6 +64,7 @@ struct GivenOperands {
   const void* zero_point = nullptr;  // null: there are none
   DType scale_dtype = DType::Float32, zero_point_dtype = DType::Int32;
   NibbleOrder order = NibbleOrder::LowFirst;
+  const void* inverse = nullptr;  // factors in the compute type, where a range decided them
 };
 
 // Zero points up to this one leave sums with quotients and codes exact in float.
@@ -79,10 +80,11 @@ void fill_parameters(Stretch<C>& s, std::int64_t first, std::int64_t last,
       given.zero_point
           ? math::load_integer(given.zero_point, zero_point_at, given.zero_point_dtype, given.order)
           : 0;
-  const auto segment = math::given_parameters(recipe, scale, zero_point);
+  const C inverse = given.inverse ? static_cast<const C*>(given.inverse)[scale_at]
+                                  : math::given_parameters(recipe, scale, zero_point).inverse;
   const C zero = static_cast<C>(zero_point);
   std::fill(s.scale + first, s.scale + last, scale);
-  std::fill(s.inverse + first, s.inverse + last, segment.inverse);
+  std::fill(s.inverse + first, s.inverse + last, inverse);
   std::fill(s.low + first, s.low + last, recipe.q_min - zero);
   std::fill(s.high + first, s.high + last, recipe.q_max - zero);
   std::fill(s.zero_point + first, s.zero_point + last, zero_point);

@@ -5,6 +5,7 @@
 #include "core/rejects.h"
 #include "core/sku.h"
 #include "cuda/affine.cuh"
+#include "cuda/ranges.h"
 #include "cuda/slice.cuh"
 #include "ops/fake_quantize/desc.h"
 
@@ -32,6 +33,7 @@ struct FakeQuantize {
     T* output;
     math::AffineRecipe<C> recipe;
     Scalar seed, offset;
+    const C* inverse;  // factors that ranges decided; null: scales do
   };
   static constexpr bool kHasRule = true;
   static constexpr int kVector = cuda::kPerVector<T>;
@@ -46,8 +48,11 @@ struct FakeQuantize {
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
                                                           const ElementPlace& place) {
-    return cuda::given_numbers(args.recipe, given.scale_at<C>(place.at.at[kElementScale]),
-                               given.zero_point_at(place.at.at[kElementZeroPoint]));
+    auto numbers = cuda::given_numbers(args.recipe, given.scale_at<C>(place.at.at[kElementScale]),
+                                       given.zero_point_at(place.at.at[kElementZeroPoint]));
+    if (args.inverse)
+      numbers.inverse = cuda::load_single(args.inverse + place.at.at[kElementScale]);
+    return numbers;
   }
 
   // The draws of a vector, which begins at a multiple of its size: four from one counter.
@@ -114,63 +119,144 @@ struct FakeQuantize {
   }
 };
 
+Scalar scalar_of(const OperandView& view) {
+  return {static_cast<const std::int64_t*>(view.data), view.value};
+}
+
+template <bool kStochastic>
+Status run(const Fields& f, const Operands& operands, const cuda::GivenParameters& given,
+           const OperandView* scale, const OperandView* zero_point, const C* inverse,
+           void* stream) {
+  typename FakeQuantize<kStochastic>::Args args = {static_cast<const T*>(operands[kInput].data),
+                                                   static_cast<T*>(operands[kOutput].data),
+                                                   recipe_of<C>(f),
+                                                   {},
+                                                   {},
+                                                   inverse};
+  if (kStochastic) {
+    args.seed = scalar_of(operands[kSeed]);
+    args.offset = scalar_of(operands[kOffset]);
+  }
+  const std::array<ElementOperand, 5> layout = {
+      ElementOperand{&operands[kInput]}, {&operands[kOutput]}, {}, {scale}, {zero_point}};
+  return cuda::launch_elements<FakeQuantize<kStochastic>>(args, given, f.shape, f.scope, layout,
+                                                          stream);
+}
+
+// --- Given parameters --------------------------------------------------------------------------
+
 template <bool kStochastic>
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   state.emplace<Fields>() = descriptor.as<Fields>();
   return cuda::preload_elements<FakeQuantize<kStochastic>>();
 }
 
-Scalar scalar_of(const OperandView& view) {
-  return {static_cast<const std::int64_t*>(view.data), view.value};
-}
-
 template <bool kStochastic>
 Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
   const Fields& f = state.as<Fields>();
   const bool asymmetric = f.mode == Mode::Asymmetric;
-  typename FakeQuantize<kStochastic>::Args args = {static_cast<const T*>(operands[kInput].data),
-                                                   static_cast<T*>(operands[kOutput].data),
-                                                   recipe_of<C>(f),
-                                                   {},
-                                                   {}};
-  if (kStochastic) {
-    args.seed = scalar_of(operands[kSeed]);
-    args.offset = scalar_of(operands[kOffset]);
-  }
+  const OperandView* zero_point = asymmetric ? &operands[kZeroPoint] : nullptr;
   const cuda::GivenParameters given = {operands[kScale].data,
-                                       asymmetric ? operands[kZeroPoint].data : nullptr,
-                                       f.scale_dtype, f.zero_point_dtype};
-  const std::array<ElementOperand, 5> layout = {ElementOperand{&operands[kInput]},
-                                                {&operands[kOutput]},
-                                                {},
-                                                {&operands[kScale]},
-                                                {asymmetric ? &operands[kZeroPoint] : nullptr}};
-  return cuda::launch_elements<FakeQuantize<kStochastic>>(args, given, f.shape, f.scope, layout,
-                                                          stream.handle);
+                                       asymmetric ? zero_point->data : nullptr, f.scale_dtype,
+                                       f.zero_point_dtype};
+  return run<kStochastic>(f, operands, given, &operands[kScale], zero_point, nullptr,
+                          stream.handle);
 }
 
-template <Rounding kRounding>
+// --- Dynamic parameters ------------------------------------------------------------------------
+
+struct Dynamic {
+  Fields fields;
+  cuda::RangePlan ranges;
+};
+
+struct ParameterArgs {
+  SegmentArrays<C> segments;
+  Wanted wanted;
+  math::AffineRecipe<C> recipe;
+};
+
+constexpr int kParameterThreads = 128;
+
+// A thread for each segment.
+__global__ void __launch_bounds__(kParameterThreads)
+    segment_parameters(const __grid_constant__ ParameterArgs args) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kParameterThreads + threadIdx.x;
+  if (i >= args.segments.count) return;
+  const auto parameters = args.segments.parameters(args.recipe, i);
+  args.segments.scale[i] = parameters.scale;
+  args.segments.inverse[i] = parameters.inverse;
+  args.segments.zero_point[i] = parameters.zero_point;
+  args.wanted.put(parameters, args.recipe.scale_dtype, i);
+}
+
+template <bool kStochastic>
+Status prepare_dynamic(const Descriptor& descriptor, const Device& device, State& state) {
+  auto& dynamic = state.emplace<Dynamic>();
+  dynamic.fields = descriptor.as<Fields>();
+  dynamic.ranges = cuda::plan_ranges(range_problem(dynamic.fields), device);
+  PLANQ_TRY(cuda::preload_ranges<T>());
+  PLANQ_TRY(cuda::preload(segment_parameters));
+  return cuda::preload_elements<FakeQuantize<kStochastic>>();
+}
+
+std::size_t dynamic_workspace(const Descriptor& descriptor, const Device& device) {
+  const Fields& f = descriptor.as<Fields>();
+  Scratch scratch;
+  SegmentArrays<C>(f, scratch);
+  cuda::book_ranges(cuda::plan_ranges(range_problem(f), device), scratch);
+  return scratch.bytes();
+}
+
+template <bool kStochastic>
+Status launch_dynamic(const State& state, const Operands& operands, Workspace workspace,
+                      const Stream& stream) {
+  const auto& dynamic = state.as<Dynamic>();
+  const Fields& f = dynamic.fields;
+  Scratch scratch(workspace);
+  const SegmentArrays<C> segments(f, scratch);
+  const cuda::RangePartials partials = cuda::book_ranges(dynamic.ranges, scratch);
+  if (segments.count == 0) return Status::success();
+  PLANQ_TRY(cuda::launch_ranges<T>(dynamic.ranges, segments.ranges(f, operands[kInput]), partials,
+                                   stream.handle));
+  cuda::Grid grid;
+  grid.blocks = (segments.count + kParameterThreads - 1) / kParameterThreads;
+  grid.threads = dim3(kParameterThreads);
+  const ParameterArgs args = {segments, Wanted(f, operands), recipe_of<C>(f)};
+  PLANQ_TRY(cuda::launch(segment_parameters, grid, args, stream.handle));
+  const OperandView view = contiguous_view(parameter_shape(f.shape, f.scope));
+  const cuda::GivenParameters given = {segments.scale, segments.zero_point,
+                                       sizeof(C) == 8 ? DType::Float64 : DType::Float32,
+                                       DType::Int32};
+  return run<kStochastic>(f, operands, given, &view, &view, segments.inverse, stream.handle);
+}
+
+// --- Rows --------------------------------------------------------------------------------------
+
+template <Rounding kRounding, bool kDynamic>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
-  if (f.dynamic) return Reason::refuse(ReasonKind::Feature, "computes given parameters only");
+  if (f.dynamic != kDynamic)
+    return Reason::refuse(ReasonKind::Feature, std::string("computes with ") +
+                                                   parameters_of(kDynamic) + " parameters, not " +
+                                                   parameters_of(f.dynamic));
   Reason reason = expect(ReasonKind::DType, "input_dtype", cuda::kSlice, f.input_dtype);
   return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
                            : reason;
 }
 
-template <Rounding kRounding>
+template <Rounding kRounding, bool kDynamic>
 struct SkuParts {
   static constexpr std::array<std::string_view, 4> kParts = {
-      "fake_quantize/cuda/", kRounding == Rounding::Stochastic ? "stochastic" : "elements", "/",
-      short_name(cuda::kSlice)};
+      "fake_quantize/cuda/", method_of(kRounding, kDynamic), "/", short_name(cuda::kSlice)};
 };
 
-template <Rounding kRounding>
+template <Rounding kRounding, bool kDynamic>
 constexpr Kernel row() {
   constexpr bool kWide = std::is_same_v<C, double>;
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
   return {
-      .sku = JoinedText<SkuParts<kRounding>>::view(),
+      .sku = JoinedText<SkuParts<kRounding, kDynamic>>::view(),
       .revision = 1,
       .backend = Backend::Cuda,
       .arch = {80},
@@ -184,14 +270,15 @@ constexpr Kernel row() {
                     .basis = std::string_view("element by element; correctly rounded quotients; "
                                               "exact integer sums; draws by seed and element index "
                                               "alone")},
-      .rejects = rejects<kRounding>,
-      .workspace = cuda::no_workspace,
-      .prepare = prepare<kStochastic>,
-      .launch = launch<kStochastic>,
+      .rejects = rejects<kRounding, kDynamic>,
+      .workspace = kDynamic ? dynamic_workspace : cuda::no_workspace,
+      .prepare = kDynamic ? prepare_dynamic<kStochastic> : prepare<kStochastic>,
+      .launch = kDynamic ? launch_dynamic<kStochastic> : launch<kStochastic>,
   };
 }
 
-constexpr Kernel kRows[] = {row<Rounding::NearestEven>(), row<Rounding::Stochastic>()};
+constexpr Kernel kRows[] = {row<Rounding::NearestEven, false>(), row<Rounding::Stochastic, false>(),
+                            row<Rounding::NearestEven, true>(), row<Rounding::Stochastic, true>()};
 
 }  // namespace
 
