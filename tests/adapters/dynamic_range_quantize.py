@@ -11,26 +11,13 @@ from typing import Any
 import planq
 from reference.bodies import VECTOR, body_cases
 from reference.cases import Case, empty_cases, outputs, sampled_cases
-from reference.dynamic_range_quantize import Problem, ScopeSpec
+from reference.dynamic_range_quantize import Problem
 from reference.formats import Array
+from support.affine import scope
 from support.memory import Device, Host
 from support.runner import Bench
 
 HOST_DEVICE = Host()
-
-
-def scope(spec: ScopeSpec) -> planq.Scope:
-    """`("group", 128, -1)` and its like as a Scope."""
-    kind, *parameters = spec
-    factory: dict[str, Any] = {
-        "tensor": planq.Scope.tensor,
-        "channel": planq.Scope.channel,
-        "token": planq.Scope.token,
-        "group": planq.Scope.group,
-        "block": planq.Scope.block,
-    }
-    made: planq.Scope = factory[kind](*parameters)
-    return made
 
 
 @cache

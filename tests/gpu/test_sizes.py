@@ -15,8 +15,9 @@ import planq
 from adapters.dynamic_range_quantize import descriptor
 from reference import inputs
 from reference.cases import outputs
-from reference.dynamic_range_quantize import Problem, ScopeSpec
+from reference.dynamic_range_quantize import Problem
 from reference.formats import Array
+from reference.scopes import ScopeSpec
 from support.gpu import cuda, on_gpu
 
 DEVICE = "cuda:0"

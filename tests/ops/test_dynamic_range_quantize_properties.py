@@ -9,8 +9,9 @@ from hypothesis.extra import numpy as hnp
 
 from adapters.dynamic_range_quantize import check_problem, descriptor
 from reference.cases import BOUNDS, FLOAT8, INPUT_DTYPES, OUTPUTS, outputs
-from reference.dynamic_range_quantize import Problem, ScopeSpec
+from reference.dynamic_range_quantize import Problem
 from reference.formats import FLOATS, Array, Float
+from reference.scopes import ScopeSpec
 from support.memory import Host, Layout
 from support.runner import Bench
 

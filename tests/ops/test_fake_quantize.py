@@ -203,7 +203,7 @@ def test_dynamic_is_dequantize_of_dynamic_range_quantize(
     mode: str, nonfinite: str, input_dtype: str
 ) -> None:
     """With the same scales and zero points, given out on request."""
-    for scope in SCOPES[:-1]:
+    for scope in SCOPES:
         for seed, kind in enumerate(("finite", "mixed", "nonfinite", "zeros", "subnormal")):
             x = inputs.make(kind, (12, 5, 33), input_dtype, seed)
             coded = dynamic_range.Problem(
@@ -241,7 +241,7 @@ def vars_of(problem: FakeQuantizeProblem) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", ["symmetric", "asymmetric"])
-@pytest.mark.parametrize("scope", SCOPES[:-1], ids=str)
+@pytest.mark.parametrize("scope", SCOPES, ids=str)
 def test_parameters_that_nobody_wants_are_left_out(scope: ScopeSpec, mode: str) -> None:
     """None in the place of the outputs of a dynamic run, all of them or one."""
     problem = FakeQuantizeProblem((6, 5, 33), scope, mode=mode, dynamic=True)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from reference.cases import INPUT_DTYPES, KINDS, OUTPUTS, Case, Chooser, modes_of, variant
-from reference.dynamic_range_quantize import Problem, ScopeSpec
+from reference.dynamic_range_quantize import Problem
+from reference.scopes import ScopeSpec
 
 TILE_FROM = 30000  # elements; values of their own would take long to make
 SCOPES = ("token", "tensor", "channel", "group")

@@ -16,8 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from reference import inputs
-from reference.dynamic_range_quantize import Problem, ScopeSpec, dynamic_range_quantize
+from reference.dynamic_range_quantize import Problem, dynamic_range_quantize
 from reference.formats import Array, pack_nibbles, unpack_nibbles
+from reference.scopes import ScopeSpec
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from reference.formats import (
     pack_nibbles,
     round_to,
 )
+from reference.scopes import ScopeSpec, parameter_shape
 
-ScopeSpec = tuple[Any, ...]
 QUOTIENT_LIMIT = 2**30
 
 
@@ -76,15 +76,7 @@ class Problem:
     @property
     def parameter_shape(self) -> tuple[int, ...]:
         """The shape of the scales and zero points."""
-        kind = self.scope[0]
-        if kind == "tensor":
-            return (1,)
-        if kind == "channel":
-            return (self.shape[self.scope[1]],)
-        if kind == "token":
-            return self.shape[:-1]
-        cuts = self.cuts
-        return tuple(-(-n // cuts.get(a, 1)) for a, n in enumerate(self.shape))
+        return parameter_shape(self.shape, self.scope)
 
     @property
     def cuts(self) -> dict[int, int]:
