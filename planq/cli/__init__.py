@@ -1,4 +1,4 @@
-"""The command line: ``planq quantize``, ``planq info``, ``planq ops`` and ``planq explain``."""
+"""The command line: ``planq quantize``, ``dequantize``, ``info``, ``ops`` and ``explain``."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import planq
+from planq.cli.dequantize import dequantize
 from planq.cli.explain import explain
 from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, Interrupted, describe_os_error
 from planq.cli.info import info
@@ -53,7 +54,7 @@ def root(
     """Quantization operators that say what they will do before they do it."""
 
 
-for _command in (quantize, info, ops, explain):
+for _command in (quantize, dequantize, info, ops, explain):
     app.command()(_command)
 
 

@@ -73,13 +73,20 @@ class CheckpointReader:
     Args:
         path: The file. The safetensors library checks its header against its size.
 
+    Attributes:
+        path: The file.
+        size: Its size in bytes.
+        metadata: The header's free-form strings.
+        entries: The tensors, in the order of their payloads.
+        by_name: The same, by name.
+
     Raises:
         CommandError: The file is not a valid safetensors file.
         OSError: The file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         if not stat.S_ISREG(path.stat().st_mode):
             raise CommandError(f"{path}: not a regular file")
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -89,6 +96,7 @@ class CheckpointReader:
             with safe_open(path, framework="numpy") as checked:
                 self.metadata: dict[str, str] = dict(checked.metadata() or {})
             self.entries = self._read_entries()
+            self.by_name = {entry.name: entry for entry in self.entries}
         except SafetensorError as error:
             os.close(self._fd)
             raise CommandError(f"{path}: not a valid safetensors file: {error}") from error
@@ -170,7 +178,7 @@ class CheckpointReader:
         return tuple(sorted(entries, key=lambda entry: entry.offset))
 
     def _changed(self) -> CommandError:
-        return CommandError(f"{self._path}: the file changed while it was read")
+        return CommandError(f"{self.path}: the file changed while it was read")
 
 
 class CheckpointWriter:
@@ -239,16 +247,30 @@ class CheckpointWriter:
         self._write_at(data, self._payload + entry.offset + at)
         self._missing[name] -= data.nbytes
 
+    def reopen(self) -> CheckpointReader:
+        """Returns a reader of the complete file that has no name yet, to be closed.
+
+        Its pages are dropped from memory first, where the system can, so that the disk is asked.
+        """
+        self._sync()
+        with suppress(OSError):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        return CheckpointReader(self._partial)
+
     def commit(self) -> None:
         """Makes the file durable, then gives it its name in one step."""
+        self._sync()
+        with self._blamed():
+            check_target(self._path, overwrite=self._overwrite)
+            self._partial.replace(self._path)
+        _sync_folder(self._path.parent)
+
+    def _sync(self) -> None:
         short = [name for name, missing in self._missing.items() if missing]
         if short:
             raise AssertionError(f"payload incomplete: {', '.join(short)}")
         with self._blamed():
             os.fsync(self._fd)
-            check_target(self._path, overwrite=self._overwrite)
-            self._partial.replace(self._path)
-        _sync_folder(self._path.parent)
 
     def _write_at(self, data: bytes | memoryview, offset: int) -> None:
         rest = memoryview(data)
@@ -265,6 +287,30 @@ class CheckpointWriter:
             yield
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self._path)) from error
+
+
+def copy_tensor(entry: TensorEntry, reader: CheckpointReader, writer: CheckpointWriter) -> None:
+    """Copies one tensor from file to file, in pieces of bounded size."""
+    at = 0
+    for piece in reader.chunks(entry):
+        writer.write(entry.name, piece, at)
+        at += len(piece)
+
+
+def check_paths(source: Path, target: Path, *, overwrite: bool) -> None:
+    """Refuses to make a file out of itself, or where something else stands.
+
+    Args:
+        source: The file to read.
+        target: The file to make.
+        overwrite: Whether a regular file already there may be replaced.
+
+    Raises:
+        CommandError: `target` is `source`, or exists and may not be replaced.
+    """
+    if target.exists() and target.samefile(source):
+        raise CommandError(f"{target}: the output is the input")
+    check_target(target, overwrite=overwrite)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:

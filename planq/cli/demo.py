@@ -23,9 +23,10 @@ import numpy.typing as npt
 import planq
 from planq.cli import job as work
 from planq.cli.checkpoint import CheckpointReader
-from planq.cli.devices import Executor, HostExecutor, host_workspace, open_device
+from planq.cli.devices import PREFERENCE, Executor, HostExecutor, host_workspace, open_device
 from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, describe_os_error
 from planq.cli.quantize import show
+from planq.cli.restore import RestoreJob, restore_file
 from planq.cli.schemes import Scheme, describe
 from planq.cli.words import output_console, size_words
 
@@ -126,15 +127,16 @@ def quantize_everywhere(model: Path, scheme: Scheme) -> None:
     Raises:
         CommandError: Two runs did not agree in every bit.
     """
-    print(f"planq quantize model.safetensors out.safetensors --scheme {scheme.value}")
-    first = _quantize(model, "first", scheme, HostExecutor())
+    print(f"planq quantize model.safetensors out.safetensors --scheme {scheme.value} --verify")
+    first = _quantize(model, "first", scheme, HostExecutor(), verify=True)
     show(first, output_console())
     for name, executor in _other_executors():
         second = _quantize(model, "second", scheme, executor)
-        if first.digest != second.digest or not _same_bytes(first.job.target, second.job.target):
+        if first.digest != second.digest or not _same_bytes(first.target, second.target):
             raise CommandError(f"the run on {name} gave other bits")
         rate = sum(tensor.bytes_before for tensor in second.tensors) / second.kernel_seconds / 1e9
         print(f"{name}: the same file, bit for bit (kernels {rate:.2f} GB/s of weights)")
+    _restore(first)
     print()
 
 
@@ -146,17 +148,34 @@ def _other_executors() -> Iterator[tuple[str, Executor]]:
         print(f"not compared with a GPU: {error}")
 
 
-def _quantize(model: Path, run: str, scheme: Scheme, executor: Executor) -> work.JobReport:
-    job = work.Job(model, model.with_name(f"{run}.safetensors"), scheme, overwrite=True)
+def _quantize(
+    model: Path, run: str, scheme: Scheme, executor: Executor, *, verify: bool = False
+) -> work.JobReport:
+    target = model.with_name(f"{run}.safetensors")
+    job = work.Job(model, target, scheme, overwrite=True, verify=verify)
     return work.quantize_file(job, executor, lambda name, nbytes, total: None)
+
+
+def _restore(made: work.JobReport) -> None:
+    """Takes the first file back to floating values, the ones that the verification saw."""
+    job = RestoreJob(made.target, made.target.with_name("back.safetensors"), overwrite=True)
+    back = restore_file(job, HostExecutor(), lambda name, nbytes, total: None)
+    verified = {row.name: row.restored_sha256 for row in made.tensors}
+    if {row.name: row.sha256 for row in back.tensors} != verified:
+        raise CommandError("planq dequantize gave other bits than the verification")
+    error = max(made.largest_errors.values())
+    print(
+        f"planq dequantize out.safetensors back.safetensors: {len(back.tensors)} weights restored"
+    )
+    print(f"to the bits that --verify saw, at most {error:.3g} from the original")
 
 
 def _same_bytes(first: Path, second: Path) -> bool:
     return filecmp.cmp(first, second, shallow=False)
 
 
-def _step_select(desc: planq.DynamicRangeQuantizeDescriptor) -> planq.Plan:
-    plan = planq.Plan.select(planq.HOST, desc, work.PREFERENCE)
+def _step_select(desc: planq.Descriptor) -> planq.Plan:
+    plan = planq.Plan.select(planq.HOST, desc, PREFERENCE)
     print("1. plan = planq.Plan.select(planq.HOST, desc, PlanPreference(determinism=BIT_EXACT))")
     print(f"   {plan.sku}, and plan.explain() says why:")
     print("".join(f"   {line}\n" for line in str(plan.explain()).splitlines()))

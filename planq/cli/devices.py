@@ -1,8 +1,9 @@
-"""Where a weight is quantized: on the host's own memory, or on a GPU through cuda.core."""
+"""Where a plan runs on a weight: in the host's own memory, or on a GPU through cuda.core."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import re
 import time
@@ -16,15 +17,18 @@ from planq.cli.failure import CommandError
 from planq.cli.schemes import operand_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from planq.cli.checkpoint import Bytes
+
+# Codes are the same bits on every device only under this rung, and the files promise that.
+PREFERENCE = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
 
 Tensor = tuple[int, tuple[int, ...], None, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Quantized:
+class Ran:
     """What one run left on the host.
 
     Attributes:
@@ -47,8 +51,8 @@ class Executor(Protocol):
     def stream(self) -> Any:
         """The stream that plans are selected for and run on."""
 
-    def quantize(self, plan: planq.Plan, weight: Bytes) -> Quantized:
-        """Runs a plan on the bytes of a weight."""
+    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes]) -> Ran:
+        """Runs a plan on the bytes of its input operands."""
 
 
 class HostExecutor:
@@ -63,18 +67,18 @@ class HostExecutor:
     def __init__(self, threads: int | None = None) -> None:
         self.stream: Any = planq.HOST if threads is None else planq.host_stream(threads=threads)
 
-    def quantize(self, plan: planq.Plan, weight: Bytes) -> Quantized:
-        """Runs a plan on the bytes of a weight."""
+    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes]) -> Ran:
+        """Runs a plan on the bytes of its input operands."""
         operands = plan.descriptor.operands()
         outputs = _empty_outputs(operands)
-        pointers = {name: _pointer(data) for name, data in {"input": weight, **outputs}.items()}
+        pointers = {name: _pointer(data) for name, data in {**inputs, **outputs}.items()}
         scratch, workspace = host_workspace(plan.workspace_size())
-        args = _args(operands, pointers, self.name)
+        args = _args(plan, pointers, self.name)
         start = time.perf_counter()
         plan.run(self.stream, workspace, args)
         seconds = time.perf_counter() - start
         del scratch
-        return Quantized(outputs, seconds)
+        return Ran(outputs, seconds)
 
 
 class CudaExecutor:
@@ -102,8 +106,8 @@ class CudaExecutor:
             timed = self._core.EventOptions(timing_enabled=True)
             self._events = [self._device.create_event(options=timed) for _ in range(2)]
 
-    def quantize(self, plan: planq.Plan, weight: Bytes) -> Quantized:
-        """Runs a plan on the bytes of a weight."""
+    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes]) -> Ran:
+        """Runs a plan on the bytes of its input operands."""
         operands = plan.descriptor.operands()
         outputs = _empty_outputs(operands)
         with self._device_errors(), contextlib.ExitStack() as held:
@@ -114,16 +118,17 @@ class CudaExecutor:
             need = plan.workspace_size()
             scratch = held.enter_context(self._buffer(need))
             workspace = (int(scratch.handle), need) if need else None
-            self._copy(buffers["input"], self._host_buffer(weight), weight.size)
+            for name, data in inputs.items():
+                self._copy(buffers[name], self._host_buffer(data), data.size)
             pointers = {name: int(buffer.handle) for name, buffer in buffers.items()}
             self.stream.record(self._events[0])
-            plan.run(self.stream, workspace, _args(operands, pointers, self.name))
+            plan.run(self.stream, workspace, _args(plan, pointers, self.name))
             self.stream.record(self._events[1])
             for name, data in outputs.items():
                 self._copy(self._host_buffer(data), buffers[name], data.size)
             self.stream.sync()
             seconds = (self._events[1] - self._events[0]) / 1e3
-        return Quantized(outputs, seconds)
+        return Ran(outputs, seconds)
 
     @contextlib.contextmanager
     def _device_errors(self) -> Iterator[None]:
@@ -168,6 +173,11 @@ def open_device(name: str) -> Executor:
     return CudaExecutor(int(matched[1]))
 
 
+def plan_selector(executor: Executor) -> Callable[[planq.Descriptor], planq.Plan]:
+    """Returns what selects plans for a device; equal descriptors share one."""
+    return functools.cache(lambda desc: planq.Plan.select(executor.stream, desc, PREFERENCE))
+
+
 def _require_device(index: int) -> None:
     if not planq.build_info().cuda:
         raise CommandError(f"--device cuda:{index}: this build of planq has no CUDA backend")
@@ -185,15 +195,14 @@ def _empty_outputs(operands: dict[str, planq.OperandSpec]) -> dict[str, Bytes]:
     }
 
 
-def _args(
-    operands: dict[str, planq.OperandSpec], pointers: dict[str, int], device: str
-) -> planq.DynamicRangeQuantizeArgs:
+def _args(plan: planq.Plan, pointers: dict[str, int], device: str) -> Any:
     """Names memory as operands; no array library in between knows every one of the types."""
     tensors: dict[str, Tensor] = {
         name: (pointers[name], spec.shape, None, spec.storage, device)
-        for name, spec in operands.items()
+        for name, spec in plan.descriptor.operands().items()
     }
-    return planq.DynamicRangeQuantizeArgs(**tensors)
+    classes = {operator.name: operator.args for operator in planq.operators()}
+    return classes[plan.descriptor.operator](**tensors)
 
 
 def _pointer(data: Bytes) -> int:

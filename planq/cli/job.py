@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import planq
-from planq.cli.checkpoint import CheckpointReader, CheckpointWriter, TensorEntry, check_target
+from planq.cli.checkpoint import (
+    CheckpointReader,
+    CheckpointWriter,
+    TensorEntry,
+    check_paths,
+    copy_tensor,
+)
+from planq.cli.devices import plan_selector
 from planq.cli.failure import CommandError
-from planq.cli.quality import count_nan, signal_to_noise_db
-from planq.cli.schemes import Scheme, describe, facts, is_weight, stored
+from planq.cli.quality import count_nan, count_non_finite, largest_error, signal_to_noise_db
+from planq.cli.reports import FileReport, TensorReport
+from planq.cli.schemes import Scheme, describe, is_weight
+from planq.cli.stored import (
+    METADATA_PREFIX,
+    StoredWeight,
+    as_inputs,
+    describing,
+    is_quantized,
+    read_weights,
+    restore,
+)
 
 if TYPE_CHECKING:
     import re
     from pathlib import Path
 
+    from planq.cli.calibration import Ranges
+    from planq.cli.checkpoint import Bytes
     from planq.cli.devices import Executor
-
-# Codes are the same bits on every device only under this rung, and the files promise that.
-PREFERENCE = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
-
-_METADATA_PREFIX = "planq."
 
 Progress = Callable[[str, int, int], None]
 
@@ -40,6 +53,8 @@ class Job:
         scheme: How weights are quantized.
         include: Only weights in whose name this is found; None for all.
         overwrite: Whether `target` may exist and be replaced.
+        ranges: The range of every weight; None measures them.
+        verify: Whether to read the file again and dequantize it before it gets its name.
     """
 
     source: Path
@@ -47,79 +62,41 @@ class Job:
     scheme: Scheme
     include: re.Pattern[str] | None = None
     overwrite: bool = False
+    ranges: Ranges | None = None
+    verify: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TensorReport:
-    """What became of one weight.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightReport(TensorReport):
+    """What became of one weight: its digest is that of the codes.
+
+    Measured, `non_finite` counts the segments with a value that is not finite, which dequantize to
+    NaN; calibrated, it counts the values.
 
     Attributes:
-        name: Its name in both files.
-        dtype: Its type before, as the file format names it.
-        shape: Its shape before.
-        sku: The kernel that made the codes.
-        guarantee: What that kernel promises.
         sqnr_db: Signal-to-quantization-noise ratio; infinite where the codes are exact, NaN where
             there is no signal or a value that is not finite.
-        non_finite_segments: Segments with a value that is not finite; they dequantize to NaN.
-        bytes_before: Size of the weight.
-        bytes_after: Size of its codes and scales.
-        sha256: Digest of the codes.
-        seconds: Time of the kernel.
+        restored_sha256: Digest of the codes, dequantized; None without verification.
     """
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    sku: str
-    guarantee: planq.PrecisionGuarantee
     sqnr_db: float
-    non_finite_segments: int
-    bytes_before: int
-    bytes_after: int
-    sha256: str
-    seconds: float
+    restored_sha256: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class JobReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport(FileReport):
     """What became of a file.
 
     Attributes:
         job: The request.
-        device: Where the plans ran.
         tensors: The weights, in the order of the file.
-        copied_tensors: How many tensors went over unchanged.
-        copied_bytes: Their size.
-        source_bytes: Size of the input file.
-        target_bytes: Size of the output file.
-        seconds: Time from opening the input to the output's final name.
+        largest_errors: Verified: by name, the largest absolute error of what was read back from
+            the file; not a finite number where a value is none.
     """
 
     job: Job
-    device: str
-    tensors: tuple[TensorReport, ...]
-    copied_tensors: int
-    copied_bytes: int
-    source_bytes: int
-    target_bytes: int
-    seconds: float
-
-    @property
-    def marked(self) -> tuple[TensorReport, ...]:
-        """The weights with a value that is not finite."""
-        return tuple(tensor for tensor in self.tensors if tensor.non_finite_segments)
-
-    @property
-    def kernel_seconds(self) -> float:
-        """The time of all kernels."""
-        return sum(tensor.seconds for tensor in self.tensors)
-
-    @property
-    def digest(self) -> str:
-        """One SHA-256 over the names and digests of all codes."""
-        lines = "".join(f"{tensor.sha256}  {tensor.name}\n" for tensor in self.tensors)
-        return hashlib.sha256(lines.encode()).hexdigest()
+    tensors: tuple[WeightReport, ...]
+    largest_errors: dict[str, float]
 
 
 def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport:
@@ -139,31 +116,27 @@ def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
     start = time.perf_counter()
-    if job.target.exists() and job.target.samefile(job.source):
-        raise CommandError(f"{job.target}: the output is the input")
-    check_target(job.target, overwrite=job.overwrite)
+    check_paths(job.source, job.target, overwrite=job.overwrite)
     with closing(CheckpointReader(job.source)) as reader:
         weights = _select(job, reader, executor)
         entries = [made for entry in reader.entries for made in _made_from(entry, weights)]
         metadata = _metadata(job, reader, weights)
         making = CheckpointWriter(job.target, entries, metadata, overwrite=job.overwrite)
         with closing(making) as writer:
-            total = sum(entry.nbytes for entry in reader.entries)
-            tensors = []
-            for entry in reader.entries:
-                progress(entry.name, entry.nbytes, total)
-                if entry.name in weights:
-                    weight = weights[entry.name]
-                    tensors.append(_quantize(weight, executor, reader, writer))
-                else:
-                    _copy(entry, reader, writer)
+            total = _bytes_to_read(job, reader, weights)
+            run = _Run(job, weights, executor, progress, reader, writer, total)
+            tensors = run.quantize()
+            errors = run.verify(tensors) if job.verify else {}
             reader.check_unchanged()
             writer.commit()
     copied = [entry for entry in reader.entries if entry.name not in weights]
     return JobReport(
         job=job,
+        source=job.source,
+        target=job.target,
         device=executor.name,
-        tensors=tuple(tensors),
+        tensors=tensors,
+        largest_errors=errors,
         copied_tensors=len(copied),
         copied_bytes=sum(entry.nbytes for entry in copied),
         source_bytes=reader.size,
@@ -174,80 +147,148 @@ def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport
 
 @dataclass(frozen=True, slots=True)
 class _Weight:
-    entry: TensorEntry
-    desc: planq.DynamicRangeQuantizeDescriptor
+    """A weight to quantize.
+
+    Attributes:
+        stored: What it becomes.
+        plan: What quantizes it.
+        given: Calibrated: the bytes of its scales and zero points.
+        back: What dequantizes it again; None without verification.
+    """
+
+    stored: StoredWeight
     plan: planq.Plan
+    given: dict[str, Bytes]
+    back: planq.Plan | None
 
 
 def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
-    """Selects a plan for every weight of the request, by name; equal descriptors share one."""
-    if any(key.startswith(_METADATA_PREFIX) for key in reader.metadata):
+    """Selects the plans for every weight of the request, by name; equal descriptors share one."""
+    if is_quantized(reader.metadata):
         raise CommandError(f"{job.source}: already quantized by planq")
-    plans: dict[planq.DynamicRangeQuantizeDescriptor, planq.Plan] = {}
-    weights: dict[str, _Weight] = {}
-    for entry in reader.entries:
-        if not is_weight(entry) or (job.include and not job.include.search(entry.name)):
-            continue
-        desc = describe(job.scheme, entry)
-        if desc not in plans:
-            plans[desc] = planq.Plan.select(executor.stream, desc, PREFERENCE)
-        weights[entry.name] = _Weight(entry, desc, plans[desc])
-    if not weights:
+    known = [entry for entry in reader.entries if is_weight(entry)]
+    chosen = [entry for entry in known if not job.include or job.include.search(entry.name)]
+    if not chosen:
         which = f" whose name matches {job.include.pattern!r}" if job.include else ""
         raise CommandError(f"{job.source}: no 2-D floating weight{which}, nothing to quantize")
-    return weights
+    if job.ranges:
+        job.ranges.check_names([entry.name for entry in chosen], {entry.name for entry in known})
+    select = plan_selector(executor)
+    return {entry.name: _weight(job, entry, select) for entry in chosen}
+
+
+def _weight(job: Job, entry: TensorEntry, select: Callable[[Any], planq.Plan]) -> _Weight:
+    desc = describe(job.scheme, entry, calibrated=job.ranges is not None)
+    stored = StoredWeight(entry, desc)
+    return _Weight(
+        stored=stored,
+        plan=select(desc),
+        given=job.ranges.parameters(entry.name, desc) if job.ranges else {},
+        back=select(stored.restoring()) if job.verify else None,
+    )
 
 
 def _made_from(entry: TensorEntry, weights: Mapping[str, _Weight]) -> list[TensorEntry]:
     if entry.name not in weights:
         return [entry]
-    return list(stored(entry.name, weights[entry.name].desc).values())
+    return list(weights[entry.name].stored.parts.values())
 
 
 def _metadata(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]) -> dict[str, str]:
     """Returns the input's own strings and planq's; none depends on the device or on the time."""
     build = planq.build_info()
-    originals = {
-        name: {"dtype": weight.entry.dtype, "shape": weight.entry.shape}
-        for name, weight in weights.items()
-    }
-    own = {
-        "scheme": job.scheme.value,
-        "version": build.version,
-        "build_id": build.build_id,
-        "descriptor": facts(next(iter(weights.values())).desc),
-        "tensors": json.dumps(originals, separators=(",", ":")),
-    }
-    return reader.metadata | {_METADATA_PREFIX + key: value for key, value in own.items()}
+    own = {"scheme": job.scheme.value, "version": build.version, "build_id": build.build_id}
+    if job.ranges:
+        own["calibrated"] = job.ranges.sha256
+    own |= describing(weight.stored for weight in weights.values())
+    return reader.metadata | {METADATA_PREFIX + key: value for key, value in own.items()}
 
 
-def _copy(entry: TensorEntry, reader: CheckpointReader, writer: CheckpointWriter) -> None:
-    at = 0
-    for piece in reader.chunks(entry):
-        writer.write(entry.name, piece, at)
-        at += len(piece)
+def _bytes_to_read(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]) -> int:
+    """Returns how much of the input all passes read: the verification reads weights again."""
+    again = (weight.stored.original for weight in weights.values() if job.verify)
+    return sum(entry.nbytes for entry in (*reader.entries, *again))
 
 
-def _quantize(
-    weight: _Weight, executor: Executor, reader: CheckpointReader, writer: CheckpointWriter
-) -> TensorReport:
-    entry, desc, plan = weight.entry, weight.desc, weight.plan
-    made = stored(entry.name, desc)
-    values = reader.tensor(entry)
-    result = executor.quantize(plan, values)
-    codes, scale = result.outputs["output"], result.outputs["scale"]
-    for operand, data in result.outputs.items():
-        writer.write(made[operand].name, data.data)
-    return TensorReport(
-        name=entry.name,
-        dtype=entry.dtype,
-        shape=entry.shape,
-        sku=plan.sku,
-        guarantee=plan.precision_guarantee(),
-        sqnr_db=signal_to_noise_db(desc, values, codes, scale),
-        non_finite_segments=count_nan(scale, desc.scale_dtype),
-        bytes_before=entry.nbytes,
-        bytes_after=sum(part.nbytes for part in made.values()),
-        sha256=hashlib.sha256(codes.data).hexdigest(),
-        seconds=result.seconds,
-    )
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The passes over the open files of a job."""
+
+    job: Job
+    weights: Mapping[str, _Weight]
+    executor: Executor
+    progress: Progress
+    reader: CheckpointReader
+    writer: CheckpointWriter
+    total: int
+
+    def quantize(self) -> tuple[WeightReport, ...]:
+        """Writes every tensor."""
+        tensors = []
+        for entry in self.reader.entries:
+            self._advance(entry)
+            if entry.name in self.weights:
+                tensors.append(self._quantize(self.weights[entry.name]))
+            else:
+                copy_tensor(entry, self.reader, self.writer)
+        return tuple(tensors)
+
+    def verify(self, tensors: Sequence[WeightReport]) -> dict[str, float]:
+        """Dequantizes the file from the disk; returns the largest error of every weight."""
+        errors = {}
+        select = plan_selector(self.executor)
+        with closing(self.writer.reopen()) as written:
+            found = read_weights(written)
+            for tensor in tensors:
+                source = self.weights[tensor.name].stored.original
+                self._advance(source)
+                stored = found[tensor.name]
+                restored = restore(stored, select(stored.restoring()), written, self.executor)
+                values = restored.outputs["output"]
+                if _digest(values) != tensor.restored_sha256:
+                    what = f"{tensor.name!r} dequantizes to other bits when it is read back"
+                    raise CommandError(f"{self.job.target}: {what}")
+                dtype = stored.desc.input_dtype
+                errors[tensor.name] = largest_error(dtype, self.reader.tensor(source), values)
+        return errors
+
+    def _quantize(self, weight: _Weight) -> WeightReport:
+        stored, plan = weight.stored, weight.plan
+        entry, desc = stored.original, stored.desc
+        values = self.reader.tensor(entry)
+        ran = self.executor.run(plan, {"input": values, **weight.given})
+        parts = {**ran.outputs, **weight.given}
+        for operand, part in stored.parts.items():
+            self.writer.write(part.name, parts[operand].data)
+        ratio = signal_to_noise_db(desc, values, parts)
+        if weight.given:
+            non_finite = count_non_finite(values, desc.input_dtype)
+        else:
+            non_finite = count_nan(parts["scale"], desc.scale_dtype)
+        del values  # before the restored weight takes as much memory
+        return WeightReport(
+            name=entry.name,
+            dtype=entry.dtype,
+            shape=entry.shape,
+            sku=plan.sku,
+            guarantee=plan.precision_guarantee(),
+            sqnr_db=ratio,
+            non_finite=non_finite,
+            bytes_before=entry.nbytes,
+            bytes_after=stored.nbytes,
+            sha256=_digest(parts["output"]),
+            restored_sha256=self._restored_digest(weight, parts),
+            seconds=ran.seconds,
+        )
+
+    def _restored_digest(self, weight: _Weight, parts: Mapping[str, Bytes]) -> str | None:
+        if weight.back is None:
+            return None
+        return _digest(self.executor.run(weight.back, as_inputs(parts)).outputs["output"])
+
+    def _advance(self, entry: TensorEntry) -> None:
+        self.progress(entry.name, entry.nbytes, self.total)
+
+
+def _digest(data: Bytes) -> str:
+    return hashlib.sha256(data.data).hexdigest()

@@ -1,4 +1,4 @@
-"""How much of a weight its codes keep: the signal-to-quantization-noise ratio."""
+"""How much of a weight its codes keep: noise ratio, largest error, values that are not finite."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import planq
 from planq.cli.schemes import GROUP_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from planq.cli.checkpoint import Bytes
+    from planq.cli.schemes import Quantizing
 
 Float64 = npt.NDArray[np.float64]
 
@@ -29,39 +30,42 @@ _VIEWS = {
     planq.DType.FLOAT32: np.float32,
     planq.DType.FLOAT64: np.float64,
     planq.DType.INT8: np.int8,
+    planq.DType.UINT8: np.uint8,
+    planq.DType.INT32: np.int32,
     planq.DType.INT4: np.uint8,
     planq.DType.FLOAT8_E4M3FN: np.uint8,
 }
 
 
-def signal_to_noise_db(
-    desc: planq.DynamicRangeQuantizeDescriptor, weight: Bytes, codes: Bytes, scale: Bytes
-) -> float:
-    """Returns ``10 log10(sum x^2 / sum (x - s q)^2)`` of a symmetric quantization, in dB.
+def signal_to_noise_db(desc: Quantizing, weight: Bytes, parts: Mapping[str, Bytes]) -> float:
+    """Returns ``10 log10(sum x^2 / sum (x - s (q - z))^2)`` of a quantization, in dB.
 
     Computed in float64, block by block, so that it takes no memory to speak of.
 
     Args:
-        desc: What was quantized: two axes, symmetric, one scale for the tensor, for each row, or
-            for each group of `planq.cli.schemes.GROUP_SIZE` along the last axis.
+        desc: What was quantized: two axes, one scale for the tensor, for each row, or for each
+            group of `planq.cli.schemes.GROUP_SIZE` along the last axis.
         weight: The bytes of x.
-        codes: The bytes of q.
-        scale: The bytes of s.
+        parts: The bytes of q, s and, where there is one, z, by operand.
 
     Returns:
-        The ratio: infinite where nothing was lost, NaN where x has no signal or a scale is NaN.
+        The ratio: infinite where nothing was lost, NaN where x has no signal or a value that is
+        not finite.
     """
     if not weight.size:
         return math.nan
     rows, columns = desc.shape
     x = _grid(weight, desc.input_dtype, rows)
-    q = _grid(codes, desc.output_dtype, rows)
-    s = _decode(_grid(scale, desc.scale_dtype, _scale_rows(desc)), desc.scale_dtype)
+    q = _grid(parts["output"], desc.output_dtype, rows)
+    s = _parameters(desc, parts["scale"], desc.scale_dtype)
+    z = _parameters(desc, parts["zero_point"], planq.DType.INT32) if "zero_point" in parts else None
     signal = noise = 0.0
     for row, column in _blocks(rows, columns):
         wanted = _decode(x[row, column], desc.input_dtype)
         error = _codes(q, desc.output_dtype, row, column)
-        error *= _scales(s, row, column)
+        if z is not None:
+            error -= _spread(z, row, column)
+        error *= _spread(s, row, column)
         error -= wanted
         signal += _energy(wanted)
         noise += _energy(error)
@@ -75,8 +79,39 @@ def count_nan(scale: Bytes, dtype: planq.DType) -> int:
     return int(np.isnan(_decode(scale.view(_VIEWS[dtype]), dtype)).sum())
 
 
-def _scale_rows(desc: planq.DynamicRangeQuantizeDescriptor) -> int:
-    return 1 if desc.scope.kind == "tensor" else desc.shape[0]
+def count_non_finite(values: Bytes, dtype: planq.DType) -> int:
+    """Counts the values that are a NaN or an infinity."""
+    return sum(int((~np.isfinite(piece)).sum()) for (piece,) in _pieces(dtype, values))
+
+
+def largest_error(dtype: planq.DType, weight: Bytes, restored: Bytes) -> float:
+    """Returns the largest ``|x - y|``, in float64.
+
+    Args:
+        dtype: The type of both.
+        weight: The bytes of x.
+        restored: The bytes of y.
+
+    Returns:
+        The largest error: 0 without values; NaN or infinite where a value of x or y is.
+    """
+    errors = [0.0]
+    for wanted, got in _pieces(dtype, weight, restored):
+        with np.errstate(invalid="ignore"):  # an infinity less itself
+            errors.append(float(np.abs(wanted - got).max()))
+    return float(np.max(errors))
+
+
+def _pieces(dtype: planq.DType, *arrays: Bytes) -> Iterator[tuple[Float64, ...]]:
+    """Reads arrays of one length together, piece by piece."""
+    views = [array.view(_VIEWS[dtype]) for array in arrays]
+    for at in range(0, views[0].size, _BLOCK_ELEMENTS):
+        yield tuple(_decode(view[at : at + _BLOCK_ELEMENTS], dtype) for view in views)
+
+
+def _parameters(desc: Quantizing, raw: Bytes, dtype: planq.DType) -> Float64:
+    rows = 1 if desc.scope.kind == "tensor" else desc.shape[0]
+    return _decode(_grid(raw, dtype, rows), dtype)
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
@@ -92,7 +127,7 @@ def _grid(raw: Bytes, dtype: planq.DType, rows: int) -> npt.NDArray[Any]:
 
 
 def _decode(values: npt.NDArray[Any], dtype: planq.DType) -> Float64:
-    """Widens floating values, bfloat16 being stored as the upper half of a float32."""
+    """Widens values, bfloat16 being stored as the upper half of a float32."""
     if dtype is planq.DType.BFLOAT16:
         values = (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float64)
@@ -109,13 +144,13 @@ def _codes(q: npt.NDArray[Any], dtype: planq.DType, row: slice, column: slice) -
     return q[row, column].astype(np.float64)
 
 
-def _scales(s: Float64, row: slice, column: slice) -> Float64:
-    """Returns the scales of a block in a shape that broadcasts over it."""
-    if len(s) > 1:
-        s = s[row]
-    if s.shape[1] == 1:
-        return s
-    groups = s[:, column.start // GROUP_SIZE : -(-column.stop // GROUP_SIZE)]
+def _spread(p: Float64, row: slice, column: slice) -> Float64:
+    """Returns the parameters of a block in a shape that broadcasts over it."""
+    if len(p) > 1:
+        p = p[row]
+    if p.shape[1] == 1:
+        return p
+    groups = p[:, column.start // GROUP_SIZE : -(-column.stop // GROUP_SIZE)]
     return np.repeat(groups, GROUP_SIZE, axis=1)[:, : column.stop - column.start]
 
 

@@ -1,8 +1,7 @@
-"""The schemes of ``planq quantize``: which descriptor each gives a weight, and how it is stored."""
+"""The schemes of ``planq quantize``: which descriptor each gives a weight."""
 
 from __future__ import annotations
 
-import json
 import math
 from enum import StrEnum
 
@@ -25,13 +24,15 @@ STORAGE = {
     "uint8": ("U8", 1),
     "int32": ("I32", 4),
     "float8_e4m3fn": ("F8_E4M3", 1),
+    "float8_e5m2": ("F8_E5M2", 1),
     "float16": ("F16", 2),
     "bfloat16": ("BF16", 2),
     "float32": ("F32", 4),
     "float64": ("F64", 8),
 }
 
-_SUFFIX = {"output": "", "scale": "_scale", "zero_point": "_zero_point"}
+# What makes the codes: the weight's own ranges, or given ones.
+Quantizing = planq.DynamicRangeQuantizeDescriptor | planq.QuantizeDescriptor
 
 
 class Scheme(StrEnum):
@@ -39,15 +40,19 @@ class Scheme(StrEnum):
 
     INT8_CHANNEL = "int8-channel"
     INT8_TENSOR = "int8-tensor"
+    UINT8_CHANNEL = "uint8-channel"
     INT4_GROUP128 = "int4-group128"
     FP8_CHANNEL = "fp8-channel"
 
 
-_SHARED_SCALE = {
-    Scheme.INT8_CHANNEL: (planq.DType.INT8, planq.Scope.channel(0)),
-    Scheme.INT8_TENSOR: (planq.DType.INT8, planq.Scope.tensor()),
-    Scheme.INT4_GROUP128: (planq.DType.INT4, planq.Scope.group(GROUP_SIZE)),
-    Scheme.FP8_CHANNEL: (planq.DType.FLOAT8_E4M3FN, planq.Scope.channel(0)),
+_SYMMETRIC, _ASYMMETRIC = planq.Mode.SYMMETRIC, planq.Mode.ASYMMETRIC
+
+_CODES = {
+    Scheme.INT8_CHANNEL: (planq.DType.INT8, planq.Scope.channel(0), _SYMMETRIC),
+    Scheme.INT8_TENSOR: (planq.DType.INT8, planq.Scope.tensor(), _SYMMETRIC),
+    Scheme.UINT8_CHANNEL: (planq.DType.UINT8, planq.Scope.channel(0), _ASYMMETRIC),
+    Scheme.INT4_GROUP128: (planq.DType.INT4, planq.Scope.group(GROUP_SIZE), _SYMMETRIC),
+    Scheme.FP8_CHANNEL: (planq.DType.FLOAT8_E4M3FN, planq.Scope.channel(0), _SYMMETRIC),
 }
 
 
@@ -56,15 +61,22 @@ def is_weight(entry: TensorEntry) -> bool:
     return entry.dtype in FLOATING and len(entry.shape) == 2
 
 
-def describe(scheme: Scheme, entry: TensorEntry) -> planq.DynamicRangeQuantizeDescriptor:
-    """Returns the descriptor that a scheme gives one weight."""
-    output_dtype, scope = _SHARED_SCALE[scheme]
-    return planq.DynamicRangeQuantizeDescriptor(
+def describe(scheme: Scheme, entry: TensorEntry, *, calibrated: bool = False) -> Quantizing:
+    """Returns the descriptor that a scheme gives one weight.
+
+    Args:
+        scheme: How weights are quantized.
+        entry: The weight.
+        calibrated: Whether its scales are given; else they are measured.
+    """
+    output_dtype, scope, mode = _CODES[scheme]
+    operator = planq.QuantizeDescriptor if calibrated else planq.DynamicRangeQuantizeDescriptor
+    return operator(
         shape=entry.shape,
         input_dtype=FLOATING[entry.dtype],
         output_dtype=output_dtype,
         scope=scope,
-        mode=planq.Mode.SYMMETRIC,
+        mode=mode,
         nibble_order=planq.NibbleOrder.LOW_FIRST,
     )
 
@@ -72,40 +84,3 @@ def describe(scheme: Scheme, entry: TensorEntry) -> planq.DynamicRangeQuantizeDe
 def operand_bytes(spec: planq.OperandSpec) -> int:
     """Returns the size of an operand in memory."""
     return math.prod(spec.shape) * STORAGE[spec.storage][1]
-
-
-def stored(name: str, desc: planq.DynamicRangeQuantizeDescriptor) -> dict[str, TensorEntry]:
-    """Returns the tensors of the output file that one weight becomes, by operand.
-
-    A scale per channel is stored as a column, the form in which it multiplies the codes by
-    broadcasting and in which loaders of quantized checkpoints expect it.
-
-    Args:
-        name: The weight's name.
-        desc: Its descriptor.
-    """
-    entries = {}
-    for spec in desc.operands().values():
-        if spec.role != "output":
-            continue
-        shape = spec.shape
-        if spec.name != "output" and desc.scope.kind == "channel":
-            shape = (*shape, 1)
-        entries[spec.name] = TensorEntry(
-            name + _SUFFIX[spec.name], STORAGE[spec.storage][0], shape, operand_bytes(spec)
-        )
-    return entries
-
-
-def facts(desc: planq.DynamicRangeQuantizeDescriptor) -> str:
-    """Returns as JSON what the weights of a file have in common.
-
-    That is the descriptor but for the shape, and the types that follow the weight's own.
-
-    Args:
-        desc: The descriptor of any of them.
-    """
-    fields = json.loads(desc.to_json())
-    for own in ("shape", "input_dtype", "scale_dtype"):
-        del fields[own]
-    return json.dumps(fields, sort_keys=True)

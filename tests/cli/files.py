@@ -27,6 +27,7 @@ FORMAT = {
     "float64": "F64",
     "int8": "I8",
     "uint8": "U8",
+    "int32": "I32",
     "int64": "I64",
     "float8_e4m3fn": "F8_E4M3",
 }

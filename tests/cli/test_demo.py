@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +14,9 @@ from planq.cli import demo
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from planq.cli.reports import FileReport
+    from planq.cli.restore import RestoreJob
 
 Capture = pytest.CaptureFixture[str]
 
@@ -41,11 +45,25 @@ def test_it_walks_the_contract_and_quantizes_the_model(wheels: Path, capsys: Cap
         "3. plan.workspace_size()",
         "4. plan.precision_guarantee()",
         "5. plan.run(",
-        "--scheme int8-channel",
-        "--scheme int4-group128",
+        "--scheme int8-channel --verify",
+        "--scheme int4-group128 --verify",
     ):
         assert step in told
     assert told.count("host, one thread: the same file, bit for bit") == 2
+    assert told.count("planq dequantize out.safetensors back.safetensors: 2 weights restored") == 2
+
+
+def test_values_that_are_not_those_of_the_verification_are_an_error(
+    wheels: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore = demo.restore_file
+
+    def as_bfloat16(job: RestoreJob, *rest: Any) -> FileReport:
+        return restore(dataclasses.replace(job, dtype=planq.DType.BFLOAT16), *rest)
+
+    monkeypatch.setattr(demo, "restore_file", as_bfloat16)
+    assert demo.main(["--wheel-dir", str(wheels)]) == 2
+    assert "gave other bits than the verification" in capsys.readouterr().err
 
 
 def test_without_the_wheel_it_says_so(tmp_path: Path, capsys: Capture) -> None:

@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 import planq
+from cli.commands import refuse
+from cli.expected import SCHEMES
 from cli.files import checkpoint, describe, load, pack, planq_process, weight
 from planq.cli import checkpoint as checkpoint_module
+from planq.cli import devices as devices_module
 from planq.cli import job as job_module
 from planq.cli import main
 from reference.dynamic_range_quantize import Problem, dynamic_range_quantize
@@ -43,17 +46,6 @@ DAMAGED: dict[str, bytes] = {
     "offsets backwards": pack({"w": describe("F32", [2, 2], 16, 0)}, bytes(16)),
     "metadata that is no text": pack({"__metadata__": {"a": 1}, "w": SQUARE}, bytes(16)),
 }
-
-
-def refuse(capsys: Capture, *arguments: object) -> str:
-    """Runs the command line, checks that it failed in one line on stderr, and returns the line."""
-    status = main([str(argument) for argument in arguments])
-    printed = capsys.readouterr()
-    assert status == 2
-    assert printed.out == ""
-    assert printed.err.startswith("planq: error: ")
-    assert printed.err.count("\n") == 1
-    return printed.err
 
 
 @pytest.fixture
@@ -256,7 +248,7 @@ def test_any_failure_in_the_middle_leaves_nothing(
     assert_alone(source)
 
 
-@pytest.mark.parametrize("scheme", ["int8-channel", "int8-tensor", "int4-group128", "fp8-channel"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_value_that_is_not_finite_marks_its_row(
     tmp_path: Path, capsys: Capture, scheme: str, bad: float
@@ -379,7 +371,7 @@ def test_no_kernel_is_said_in_one_line(
     source: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impossible = planq.PlanPreference(sku="no.such/row")
-    monkeypatch.setattr(job_module, "PREFERENCE", impossible)
+    monkeypatch.setattr(devices_module, "PREFERENCE", impossible)
     refuse(capsys, "quantize", source, source.with_name("out.st"), "--scheme", "int8-channel")
     assert_alone(source)
 

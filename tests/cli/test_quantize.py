@@ -8,50 +8,25 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from safetensors import safe_open
 
 import planq
+from cli.commands import report
+from cli.expected import SCHEMES, dequantized, measured
 from cli.files import Array, checkpoint, describe, load, pack, weight
 from planq.cli import main
 from planq.cli.devices import HostExecutor
 from planq.cli.job import Job, quantize_file
 from planq.cli.schemes import Scheme
-from reference.dynamic_range_quantize import Problem, Quantized, dynamic_range_quantize
-from reference.formats import bits, unpack_nibbles
+from reference.formats import bits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCHEMES = {
-    "int8-channel": ("int8", ("channel", 0)),
-    "int8-tensor": ("int8", ("tensor",)),
-    "int4-group128": ("int4", ("group", 128, -1)),
-    "fp8-channel": ("float8_e4m3fn", ("channel", 0)),
-}
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 FORMATS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
-
-
-def expected(values: Array, scheme: str) -> Quantized:
-    """What the numeric contract says of a weight under a scheme."""
-    output_dtype, scope = SCHEMES[scheme]
-    problem = Problem(values.shape, values.dtype.name, output_dtype, scope)
-    return dynamic_range_quantize(problem, values)
-
-
-def dequantized(result: Quantized, scheme: str, columns: int) -> Array:
-    """The weight that codes and scales stand for, in float64."""
-    codes, scale = result.output, result.scale.astype(np.float64)
-    if scheme == "int4-group128":
-        nibbles = unpack_nibbles(codes, columns, "low_first").astype(np.int64)
-        codes = np.where(nibbles > 7, nibbles - 16, nibbles)
-        scale = np.repeat(scale, 128, axis=1)[:, :columns]
-    if scheme == "fp8-channel":
-        codes = codes.view(ml_dtypes.float8_e4m3fn)
-    return codes.astype(np.float64) * (scale[:, None] if scheme.endswith("-channel") else scale)
 
 
 def model(dtype: str) -> dict[str, Array]:
@@ -72,12 +47,8 @@ def model(dtype: str) -> dict[str, Array]:
 
 
 def quantize(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    """Runs the command with --json and returns what it printed; nothing else may be printed."""
-    status = main(["quantize", *map(str, arguments), "--json"])
-    printed = capsys.readouterr()
-    assert (status, printed.err) == (0, "")
-    report: dict[str, Any] = json.loads(printed.out)
-    return report
+    """The report of a run that succeeds."""
+    return report(capsys, "quantize", *arguments)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -87,19 +58,25 @@ def test_codes_and_scales_are_those_of_the_numeric_contract(
 ) -> None:
     tensors = model(dtype)
     source = checkpoint(tmp_path / "in.safetensors", tensors)
-    report = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
+    told = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
     made = load(tmp_path / "out.safetensors")
-    rows = {row["name"]: row for row in report["tensors"]}
+    rows = {row["name"]: row for row in told["tensors"]}
     assert list(rows) == [name for name in tensors if name.endswith(".weight")]
     for name, row in rows.items():
-        want = expected(tensors[name], scheme)
+        want = measured(tensors[name], scheme)
         codes, scale = made.tensors[name], made.tensors[f"{name}_scale"]
         assert np.array_equal(bits(codes), bits(want.output)), name
         assert scale.dtype == want.scale.dtype
         assert np.array_equal(bits(scale.reshape(want.scale.shape)), bits(want.scale)), name
         assert row["sha256"] == hashlib.sha256(want.output.tobytes()).hexdigest()
         assert row["bytes_before"] == tensors[name].nbytes
-        assert row["bytes_after"] == codes.nbytes + scale.nbytes
+        stored = codes.nbytes + scale.nbytes
+        if want.zero_point is not None:
+            zero_point = made.tensors[f"{name}_zero_point"]
+            assert np.array_equal(zero_point, want.zero_point[:, None]), name
+            assert zero_point.dtype == np.int32
+            stored += zero_point.nbytes
+        assert row["bytes_after"] == stored
         assert (row["dtype"], row["shape"]) == (FORMATS[dtype], list(tensors[name].shape))
         assert row["status"] == "ok"
         assert row["guarantee"]["determinism"] == "bit_exact"
@@ -111,7 +88,7 @@ def test_everything_else_is_copied_unchanged(
 ) -> None:
     tensors = model("bfloat16")
     source = checkpoint(tmp_path / "in.safetensors", tensors)
-    report = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
+    told = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
     made = load(tmp_path / "out.safetensors").tensors
     rest = [name for name in tensors if not name.endswith(".weight")]
     for name in rest:
@@ -119,9 +96,10 @@ def test_everything_else_is_copied_unchanged(
         assert made[name].shape == tensors[name].shape
         assert made[name].tobytes() == tensors[name].tobytes()
     copied = sum(tensors[name].nbytes for name in rest)
-    assert report["copied"] == {"tensors": len(rest), "bytes": copied}
+    assert told["copied"] == {"tensors": len(rest), "bytes": copied}
     weights = [name for name in tensors if name.endswith(".weight")]
-    assert set(made) == {*rest, *weights, *(f"{name}_scale" for name in weights)}
+    suffixes = ("", "_scale", "_zero_point") if scheme == "uint8-channel" else ("", "_scale")
+    assert set(made) == {*rest, *(name + suffix for name in weights for suffix in suffixes)}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -131,10 +109,10 @@ def test_the_noise_ratio_is_that_of_the_dequantized_weight(
 ) -> None:
     tensors = {"tall": weight(700, 260, dtype, seed=5), "wide": weight(3, 40_001, dtype, seed=6)}
     source = checkpoint(tmp_path / "in.safetensors", tensors)
-    report = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
-    for row in report["tensors"]:
+    told = quantize(capsys, source, tmp_path / "out.safetensors", "--scheme", scheme)
+    for row in told["tensors"]:
         x = tensors[row["name"]].astype(np.float64)
-        back = dequantized(expected(tensors[row["name"]], scheme), scheme, x.shape[1])
+        back = dequantized(measured(tensors[row["name"]], scheme), scheme, x.shape[1])
         want = 10 * math.log10((x**2).sum() / ((x - back) ** 2).sum())
         assert row["sqnr_db"] == pytest.approx(want, abs=1e-6)
 
@@ -148,8 +126,8 @@ def test_a_ratio_without_noise_or_without_signal_is_null_in_json_and_a_word_in_t
         "empty": np.zeros((0, 2), np.float32),
     }
     source, target = checkpoint(tmp_path / "in.st", tensors), tmp_path / "out.st"
-    report = quantize(capsys, source, target, "--scheme", "int8-channel")
-    assert [row["sqnr_db"] for row in report["tensors"]] == [None, None, None]
+    told = quantize(capsys, source, target, "--scheme", "int8-channel")
+    assert [row["sqnr_db"] for row in told["tensors"]] == [None, None, None]
     assert main(["quantize", str(source), str(target), "--scheme", "int8-channel", "--force"]) == 0
     table = capsys.readouterr().out
     words = {line.split()[0]: line for line in table.splitlines() if line.split()}
@@ -190,11 +168,13 @@ def test_loaders_read_the_file_and_scales_broadcast_over_the_codes(
     shapes = {
         "int8-channel": ("I8", [6, 256], [6, 1]),
         "int8-tensor": ("I8", [6, 256], [1]),
+        "uint8-channel": ("U8", [6, 256], [6, 1]),
         "int4-group128": ("U8", [6, 128], [6, 2]),
         "fp8-channel": ("F8_E4M3", [6, 256], [6, 1]),
     }
     with safe_open(tmp_path / "out.st", framework="numpy") as opened:
-        assert sorted(opened.keys()) == ["v", "v_scale", "w", "w_scale"]
+        names = set(opened.keys()) - {"v_zero_point", "w_zero_point"}
+        assert names == {"v", "v_scale", "w", "w_scale"}
         codes, scale = opened.get_slice("w"), opened.get_slice("w_scale")
         assert (codes.get_dtype(), codes.get_shape(), scale.get_shape()) == shapes[scheme]
         assert opened.metadata()["format"] == "pt"
@@ -219,7 +199,7 @@ def test_a_payload_at_an_odd_address_is_read_like_any_other(
     source.write_bytes(pack(header, b"\x07" + values.tobytes()))
     quantize(capsys, source, tmp_path / "out.st", "--scheme", "int8-channel")
     made = load(tmp_path / "out.st").tensors
-    want = expected(values, "int8-channel")
+    want = measured(values, "int8-channel")
     assert np.array_equal(made["w"], want.output)
     assert made["byte"].tobytes() == b"\x07"
 
@@ -230,9 +210,9 @@ def test_include_chooses_weights_by_a_part_of_their_name(
     tensors = {f"layer.{n}.{kind}": weight(2, 8) for n in (1, 2, 12) for kind in ("q", "k")}
     source = checkpoint(tmp_path / "in.st", tensors)
     arguments = ("--scheme", "int8-tensor", "--include", r"\.1\d?\.q$")
-    report = quantize(capsys, source, tmp_path / "out.st", *arguments)
-    assert [row["name"] for row in report["tensors"]] == ["layer.1.q", "layer.12.q"]
-    assert report["copied"]["tensors"] == 4
+    told = quantize(capsys, source, tmp_path / "out.st", *arguments)
+    assert [row["name"] for row in told["tensors"]] == ["layer.1.q", "layer.12.q"]
+    assert told["copied"]["tensors"] == 4
     assert load(tmp_path / "out.st").tensors["layer.2.q"].dtype == np.float32
 
 
@@ -248,8 +228,8 @@ def test_the_file_does_not_depend_on_the_number_of_threads(tmp_path: Path) -> No
 
 def test_totals_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = checkpoint(tmp_path / "in.st", model("float32")), tmp_path / "out.st"
-    report = quantize(capsys, source, target, "--scheme", "fp8-channel")
-    totals, rows = report["totals"], report["tensors"]
+    told = quantize(capsys, source, target, "--scheme", "fp8-channel")
+    totals, rows = told["totals"], told["tensors"]
     assert totals["file_bytes_before"] == source.stat().st_size
     assert totals["file_bytes_after"] == target.stat().st_size
     assert totals["weight_bytes_before"] == sum(row["bytes_before"] for row in rows)
@@ -257,7 +237,7 @@ def test_totals_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert totals["gb_per_s"] == pytest.approx(source.stat().st_size / totals["seconds"] / 1e9)
     assert 0 < totals["kernel_seconds"] < totals["seconds"]
     lines = "".join(f"{row['sha256']}  {row['name']}\n" for row in rows)
-    assert report["codes_sha256"] == hashlib.sha256(lines.encode()).hexdigest()
+    assert told["codes_sha256"] == hashlib.sha256(lines.encode()).hexdigest()
 
 
 def test_the_table_has_a_whole_line_for_every_weight(
@@ -265,17 +245,17 @@ def test_the_table_has_a_whole_line_for_every_weight(
 ) -> None:
     names = ["[bold]markup[/bold]", "tab\tand\x1b[31mescape", "x" * 200]
     source = checkpoint(tmp_path / "in.st", {name: weight(2, 64) for name in names})
-    report = quantize(capsys, source, tmp_path / "1.st", "--scheme", "int8-channel")
+    told = quantize(capsys, source, tmp_path / "1.st", "--scheme", "int8-channel")
     assert main(["quantize", str(source), str(tmp_path / "2.st"), "--scheme", "int8-channel"]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "\x1b" not in printed.out
     shown = ("[bold]markup[/bold]", r"tab\tand\x1b[31mescape", "x" * 200)
-    for name, row in zip(shown, report["tensors"], strict=True):
+    for name, row in zip(shown, told["tensors"], strict=True):
         (line,) = [line for line in printed.out.splitlines() if line.strip().startswith(name)]
         for value in (row["sku"], "BIT_EXACT", f"{row['sqnr_db']:.2f}", "512 B", row["sha256"]):
             assert value in line
-    assert report["codes_sha256"] in printed.out
+    assert told["codes_sha256"] in printed.out
     assert "GB/s" in printed.out
 
 
@@ -306,6 +286,7 @@ def test_torch_loads_the_file_and_multiplies_it_back_to_the_weight(
     source = checkpoint(tmp_path / "in.st", {"flag": np.ones(1, np.uint8), "w": values})
     quantize(capsys, source, tmp_path / "out.st", "--scheme", scheme)
     loaded = load_file(tmp_path / "out.st")
-    back = loaded["w"].to(torch.float32) * loaded["w_scale"]
+    steps = loaded["w"].to(torch.float32) - loaded.get("w_zero_point", 0)
+    back = steps * loaded["w_scale"]
     step = loaded["w_scale"] * (16 if scheme == "fp8-channel" else 0.5)
     assert bool(((back - torch.from_numpy(values)).abs() <= step * 1.001).all())

@@ -156,7 +156,7 @@ def test_explain_refuses_files_that_are_no_text(capsys: Capture, tmp_path: Path)
 
 def test_version_and_help(capsys: Capture) -> None:
     assert succeed(capsys, "--version") == f"{planq.build_info().version}\n"
-    for command in ("quantize", "info", "ops", "explain"):
+    for command in ("quantize", "dequantize", "info", "ops", "explain"):
         assert "--json" in succeed(capsys, command, "--help")
         assert command in succeed(capsys, "--help")
 

@@ -1,7 +1,8 @@
-"""`planq quantize` makes the same file on the GPU as on the host."""
+"""`planq quantize` and `planq dequantize` make the same files on the GPU as on the host."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,27 +15,41 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.gpu
 
-SCHEMES = ("int8-channel", "int8-tensor", "int4-group128", "fp8-channel")
+SCHEMES = ("int8-channel", "int8-tensor", "uint8-channel", "int4-group128", "fp8-channel")
 
 
+def on_both(command: str, source: Path, *options: str) -> list[Path]:
+    """Runs a command on the host and on the GPU: the two files."""
+    targets = []
+    for device in ("host", "cuda:0"):
+        target = source.with_name(f"{command}-{device[:4]}.st")
+        assert main([command, str(source), str(target), "--device", device, *options]) == 0
+        targets.append(target)
+    return targets
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_file_is_the_same_bit_for_bit(tmp_path: Path, scheme: str, dtype: str) -> None:
+def test_the_files_are_the_same_bit_for_bit(
+    tmp_path: Path, scheme: str, dtype: str, calibrated: bool
+) -> None:
     tensors = {
         "a": weight(300, 1000, dtype, seed=1),
         "b": weight(7, 70_001, dtype, seed=2),
         "c": weight(1, 1, dtype, seed=3),
         "empty": weight(0, 5, dtype),
-        "bias": weight(1, 9, dtype).reshape(9),
     }
-    source = checkpoint(tmp_path / "in.st", tensors)
-    made = []
-    for device in ("host", "cuda:0"):
-        target = tmp_path / f"{device[:4]}.st"
-        arguments = ["quantize", str(source), str(target), "--scheme", scheme, "--device", device]
-        assert main(arguments) == 0
-        made.append(target.read_bytes())
-    assert made[0] == made[1]
+    source = checkpoint(tmp_path / "in.st", {**tensors, "bias": weight(1, 9, dtype).reshape(9)})
+    options = ["--scheme", scheme, "--verify"]
+    if calibrated:
+        ranges = tmp_path / "ranges.json"
+        ranges.write_text(json.dumps({name: {"low": -2.5, "high": 3} for name in tensors}))
+        options += ["--calibrate", str(ranges)]
+    made = on_both("quantize", source, *options)
+    assert made[0].read_bytes() == made[1].read_bytes()
+    back = on_both("dequantize", made[0])
+    assert back[0].read_bytes() == back[1].read_bytes()
 
 
 def test_a_weight_that_does_not_fit_the_device_is_an_error_in_one_line(

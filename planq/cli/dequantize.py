@@ -1,0 +1,89 @@
+"""``planq dequantize``: a file that ``planq quantize`` wrote in, a floating checkpoint file out."""
+
+# Typer reads the annotations of a command when the program runs, so none here is postponed.
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import planq
+from planq.cli.devices import open_device
+from planq.cli.reports import FileReport
+from planq.cli.restore import RestoreJob, restore_file
+from planq.cli.tables import Words, exit_status, progress_bar, report_dict, show_report
+from planq.cli.words import output_console
+
+
+class Restored(StrEnum):
+    """What ``--dtype`` takes."""
+
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+
+
+def dequantize(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN.safetensors", help="A file that planq quantize wrote.")
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT.safetensors", help="The model file to make.")
+    ],
+    dtype: Annotated[
+        Restored | None,
+        typer.Option(help="The type of the restored weights; each its own again if left out."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(metavar="host|cuda:N", help="Where the plans run; the bits are the same.")
+    ] = "host",
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace OUT.safetensors if it exists.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
+    ] = False,
+) -> int:
+    """Restore the weights of a file that planq quantized; copy the rest unchanged.
+
+    Scales, zero points and planq's metadata are left out. The output gets its name only when it is
+    complete. The exit status is 1 if a restored weight holds a NaN or an infinity (its row is
+    marked), and 2 if nothing was written.
+    """
+    job = RestoreJob(source, target, planq.DType(dtype.value) if dtype else None, force)
+    with progress_bar(source) as progress:
+        report = restore_file(job, open_device(device), progress)
+    if as_json:
+        print(json.dumps(as_dict(report), indent=2, allow_nan=False))
+    else:
+        show(report, output_console())
+    return exit_status(report)
+
+
+def show(report: FileReport, console: Console) -> None:
+    """Prints a report as a table and its totals.
+
+    Args:
+        report: What became of a file.
+        console: Where to print.
+    """
+    columns = {
+        "values": [
+            f"NOT FINITE ({tensor.non_finite})" if tensor.non_finite else tensor.dtype
+            for tensor in report.tensors
+        ]
+    }
+    marked = "n restored values are a NaN or an infinity"
+    words = Words(columns, digested="values", read="codes and scales", marked=marked)
+    show_report(report, words, console)
+
+
+def as_dict(report: FileReport) -> dict[str, Any]:
+    """Returns a report as JSON values."""
+    values = report_dict(report, {}, "values_sha256")
+    for row, tensor in zip(values["tensors"], report.tensors, strict=True):
+        row["non_finite_values"] = tensor.non_finite
+    return values

@@ -1,0 +1,84 @@
+"""What became of a file and of each of its weights, in whichever direction."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import planq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorReport:
+    """What became of one weight.
+
+    Attributes:
+        name: Its name in both files.
+        dtype: The floating type that it had or has again, as the file format names it.
+        shape: Its shape.
+        sku: The kernel that made what was written.
+        guarantee: What that kernel promises.
+        bytes_before: Its size in the input: quantized weights with their scales.
+        bytes_after: Its size in the output, likewise.
+        sha256: Digest of what was written under its name.
+        non_finite: How much of it is not finite; the command says what it counts.
+        seconds: Time of the kernel.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    sku: str
+    guarantee: planq.PrecisionGuarantee
+    bytes_before: int
+    bytes_after: int
+    sha256: str
+    non_finite: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """What became of a file.
+
+    Attributes:
+        source: The input file.
+        target: The output file.
+        device: Where the plans ran.
+        tensors: The weights, in the order of the file.
+        copied_tensors: How many tensors went over unchanged.
+        copied_bytes: Their size.
+        source_bytes: Size of the input file.
+        target_bytes: Size of the output file.
+        seconds: Time from opening the input to the output's final name.
+    """
+
+    source: Path
+    target: Path
+    device: str
+    tensors: tuple[TensorReport, ...]
+    copied_tensors: int
+    copied_bytes: int
+    source_bytes: int
+    target_bytes: int
+    seconds: float
+
+    @property
+    def marked(self) -> tuple[TensorReport, ...]:
+        """The weights with a value that is not finite."""
+        return tuple(tensor for tensor in self.tensors if tensor.non_finite)
+
+    @property
+    def kernel_seconds(self) -> float:
+        """The time of all kernels."""
+        return sum(tensor.seconds for tensor in self.tensors)
+
+    @property
+    def digest(self) -> str:
+        """One SHA-256 over the names and digests of all weights."""
+        lines = "".join(f"{tensor.sha256}  {tensor.name}\n" for tensor in self.tensors)
+        return hashlib.sha256(lines.encode()).hexdigest()

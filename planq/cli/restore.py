@@ -1,0 +1,157 @@
+"""Restoring a checkpoint file: the work of ``planq dequantize``, without its words."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import planq
+from planq.cli.checkpoint import (
+    CheckpointReader,
+    CheckpointWriter,
+    TensorEntry,
+    check_paths,
+    copy_tensor,
+)
+from planq.cli.devices import plan_selector
+from planq.cli.quality import count_non_finite
+from planq.cli.reports import FileReport, TensorReport
+from planq.cli.schemes import FLOATING, operand_bytes
+from planq.cli.stored import METADATA_PREFIX, StoredWeight, read_weights, restore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from planq.cli.devices import Executor
+    from planq.cli.job import Progress
+
+_FORMAT_NAME = {dtype: name for name, dtype in FLOATING.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreJob:
+    """One file to restore.
+
+    Attributes:
+        source: The file that ``planq quantize`` wrote.
+        target: The safetensors file to make.
+        dtype: The type of the restored weights; None gives each its own again.
+        overwrite: Whether `target` may exist and be replaced.
+    """
+
+    source: Path
+    target: Path
+    dtype: planq.DType | None = None
+    overwrite: bool = False
+
+
+def restore_file(job: RestoreJob, executor: Executor, progress: Progress) -> FileReport:
+    """Dequantizes the weights of a file, copies the rest, and only then gives the output its name.
+
+    Args:
+        job: What to do.
+        executor: Where to run the plans.
+        progress: Called before each tensor of the output with its name, its size and the size of
+            all.
+
+    Returns:
+        The report, whose digests are those of the restored values, and which counts the values
+        that are not finite; the output file is complete and durable.
+
+    Raises:
+        CommandError: The request cannot be carried out; nothing was written.
+        OSError: The system refused; nothing was written.
+        planq.PlanqError: No kernel, or a device failed; nothing was written.
+    """
+    start = time.perf_counter()
+    check_paths(job.source, job.target, overwrite=job.overwrite)
+    with closing(CheckpointReader(job.source)) as reader:
+        weights = _select(job, reader, executor)
+        entries = _entries(reader, weights)
+        metadata = {
+            key: value
+            for key, value in reader.metadata.items()
+            if not key.startswith(METADATA_PREFIX)
+        }
+        making = CheckpointWriter(job.target, entries, metadata, overwrite=job.overwrite)
+        with closing(making) as writer:
+            total = sum(entry.nbytes for entry in entries)
+            tensors = []
+            for entry in entries:
+                progress(entry.name, entry.nbytes, total)
+                if entry.name in weights:
+                    tensors.append(_restore(weights[entry.name], executor, reader, writer))
+                else:
+                    copy_tensor(reader.by_name[entry.name], reader, writer)
+            reader.check_unchanged()
+            writer.commit()
+    copied = [entry for entry in entries if entry.name not in weights]
+    return FileReport(
+        source=job.source,
+        target=job.target,
+        device=executor.name,
+        tensors=tuple(tensors),
+        copied_tensors=len(copied),
+        copied_bytes=sum(entry.nbytes for entry in copied),
+        source_bytes=reader.size,
+        target_bytes=writer.size,
+        seconds=time.perf_counter() - start,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """A weight to restore: how it is stored, what dequantizes it, and what it becomes."""
+
+    stored: StoredWeight
+    plan: planq.Plan
+    entry: TensorEntry
+
+
+def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
+    select = plan_selector(executor)
+    weights = {}
+    for name, stored in read_weights(reader).items():
+        desc = stored.restoring(job.dtype)
+        entry = replace(
+            stored.original,
+            dtype=_FORMAT_NAME[desc.output_dtype],
+            nbytes=operand_bytes(desc.operands()["output"]),
+        )
+        weights[name] = _Weight(stored, select(desc), entry)
+    return weights
+
+
+def _entries(reader: CheckpointReader, weights: Mapping[str, _Weight]) -> list[TensorEntry]:
+    """Returns the tensors of the output; scales and zero points are none."""
+    spent = {part.name for weight in weights.values() for part in weight.stored.parts.values()}
+    return [
+        weights[entry.name].entry if entry.name in weights else entry
+        for entry in reader.entries
+        if entry.name in weights or entry.name not in spent
+    ]
+
+
+def _restore(
+    weight: _Weight, executor: Executor, reader: CheckpointReader, writer: CheckpointWriter
+) -> TensorReport:
+    entry, stored, plan = weight.entry, weight.stored, weight.plan
+    ran = restore(stored, plan, reader, executor)
+    values = ran.outputs["output"]
+    writer.write(entry.name, values.data)
+    return TensorReport(
+        name=entry.name,
+        dtype=entry.dtype,
+        shape=entry.shape,
+        sku=plan.sku,
+        guarantee=plan.precision_guarantee(),
+        bytes_before=stored.nbytes,
+        bytes_after=entry.nbytes,
+        sha256=hashlib.sha256(values.data).hexdigest(),
+        non_finite=count_non_finite(values, FLOATING[entry.dtype]),
+        seconds=ran.seconds,
+    )
