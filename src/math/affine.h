@@ -122,14 +122,17 @@ PLANQ_HD C fake_quantized(C x, const AffineRecipe<C>& recipe, const SegmentParam
                      segment.zero_point);
 }
 
-// Whether the gradient of an element passes: its code before it is held to the bounds, as
-// integer_code() has it, lies inside them, both included. fp8 compares the quotient itself.
+// Whether the gradient of an element passes: its code before clamping lies inside the bounds, both
+// included. The sum is exact. fp8 compares the quotient itself.
 template <class C>
 PLANQ_HD bool passes(C x, const AffineRecipe<C>& recipe, const SegmentParameters<C>& segment) {
   const C quotient = quotient_of(x, segment, recipe.quotient);
   if (!is_finite(quotient)) return false;
   if (is_fp8(recipe.output_dtype)) return quotient >= recipe.q_min && quotient <= recipe.q_max;
-  const std::int64_t code = whole_steps(quotient) + segment.zero_point;
+  // From 2^33 on no zero point brings a code back.
+  const C limit = static_cast<C>(std::int64_t{1} << 33);
+  const std::int64_t code =
+      static_cast<std::int64_t>(clamp(rne(quotient), -limit, limit)) + segment.zero_point;
   return code >= recipe.q_low && code <= recipe.q_high;
 }
 

@@ -173,20 +173,16 @@ PLANQ_HD C quotient_of(C x, const SegmentParameters<C>& segment, Quotient rule) 
   return rule == Quotient::Divide ? x / segment.scale : x * segment.inverse;
 }
 
-// rne(quotient), held to the range of zero points; a NaN counts as 0.
-template <class C>
-PLANQ_HD std::int64_t whole_steps(C quotient) {
-  const C limit = static_cast<C>(kZeroPointLimit);
-  return is_nan(quotient) ? 0 : static_cast<std::int64_t>(clamp(rne(quotient), -limit, limit));
-}
-
 // clamp(rne(quotient) + zero_point): the sum is exact in 64 bits. A NaN takes the zero point, an
 // infinity the bound on its side, however far away the zero point is.
 template <class C>
 PLANQ_HD std::int32_t integer_code(C quotient, std::int32_t zero_point, std::int32_t q_low,
                                    std::int32_t q_high) {
+  const C limit = static_cast<C>(kZeroPointLimit);
   if (magnitude_bits(quotient) == Ieee<C>::kInfinity) return quotient > C{0} ? q_high : q_low;
-  const std::int64_t code = whole_steps(quotient) + zero_point;
+  const std::int64_t steps =
+      is_nan(quotient) ? 0 : static_cast<std::int64_t>(clamp(rne(quotient), -limit, limit));
+  const std::int64_t code = steps + zero_point;
   return static_cast<std::int32_t>(code < q_low ? q_low : code > q_high ? q_high : code);
 }
 

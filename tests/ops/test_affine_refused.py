@@ -21,6 +21,7 @@ from reference.fake_quantize import FakeQuantizeProblem
 from reference.formats import Array
 from reference.quantize import QuantizeProblem
 from support.affine import descriptor_of, make_descriptor
+from support.memory import Host, Workspace
 from support.runner import arguments
 
 INF, NAN = float("inf"), float("nan")
@@ -351,14 +352,15 @@ def test_a_wrong_operand_is_refused(case: tuple[Problem, str, Change, str]) -> N
     plan = planq.Plan.select(planq.HOST, desc)
     before = {name: values.copy() for name, values in operands.items()}
     args = arguments(desc, {**operands, operand: change(operands)})
+    held = Workspace(Host(), plan.workspace_size())
     with pytest.raises(planq.ArgumentError) as caught:
-        plan.run(planq.HOST, None, args)
+        plan.run(planq.HOST, held.argument, args)
     error = caught.value
     assert error.operand == operand
     assert str(error).startswith(f"{operand}: expected {error.expected}, got {error.actual}")
     assert word in str(error)
     with pytest.raises(planq.ArgumentError):
-        plan.bind(None, args)
+        plan.bind(held.argument, args)
     status = plan.can_implement(args)
     assert not status
     assert (status.operand, status.reason) == (operand, str(error))
