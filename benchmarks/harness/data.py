@@ -44,13 +44,12 @@ def fill_elements(values: torch.Tensor, dtype: str) -> None:
 
 def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
     """Fills a parameter so that normal elements take all the codes there are, and some too few."""
-    q_min, q_max = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
-    bounded = q_min is not None and q_max is not None
+    bounds: Any = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
     drawn = torch.empty(values.shape, device=values.device).uniform_(0.9, 1.1)
     if name in ("scale", "column_scale"):
-        values.copy_(drawn * (_RANGE / (q_max - q_min) if bounded else 1 / 32))
+        values.copy_(drawn * (1 / 32 if None in bounds else _RANGE / (bounds[1] - bounds[0])))
     elif name == "zero_point":
-        middle = (q_max + q_min + 1) // 2 if bounded else _CODES[desc.input_dtype.value][0]
+        middle = _CODES[desc.input_dtype.value][0] if None in bounds else (sum(bounds) + 1) // 2
         values.copy_((drawn * 10 - 10).round_() + middle)
     else:
         values.copy_(drawn)

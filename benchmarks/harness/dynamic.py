@@ -22,7 +22,8 @@ class DynamicRangeQuantize:
         if not supported or desc.nibble_order is not planq.NibbleOrder.LOW_FIRST:
             raise ValueError(f"no torch formula for {desc}")
         self.desc = desc
-        self.specs = desc.operands()
+        specs = desc.operands()
+        self.stored, self.stored_scale = specs["output"].shape, specs["scale"].shape
         self.shape, parameters = segmented(desc.scope, desc.shape)
         self.dims = _reduced(parameters)
 
@@ -32,10 +33,9 @@ class DynamicRangeQuantize:
         asymmetric = self.desc.mode is planq.Mode.ASYMMETRIC
         parameters = (_asymmetric if asymmetric else _symmetric)(self.desc, x, self.dims)
         codes = codes_of(self.desc, x / parameters[0], *parameters[1:])
-        shape = self.specs["scale"].shape
         return (
-            codes.reshape(self.specs["output"].shape),
-            *(item.reshape(shape) for item in parameters),
+            codes.reshape(self.stored),
+            *(item.reshape(self.stored_scale) for item in parameters),
         )
 
 
@@ -70,6 +70,7 @@ class MinMax:
         if desc.update:
             raise ValueError(f"no torch formula for {desc}")
         self.desc = desc
+        self.stored = next(s for s in desc.operands().values() if s.role == "output").shape
         self.shape, parameters = segmented(desc.scope, desc.shape)
         self.dims = _reduced(parameters)
 
@@ -77,8 +78,7 @@ class MinMax:
         """The largest magnitude, or the smallest and the largest element."""
         x = wide(given["input"]).view(self.shape)
         if self.desc.mode is planq.Mode.ASYMMETRIC:
-            found = x.amin(self.dims), x.amax(self.dims)
+            found = [x.amin(self.dims), x.amax(self.dims)]
         else:
-            found = (x.abs().amax(self.dims),)
-        shape = next(iter(s for s in self.desc.operands().values() if s.role == "output")).shape
-        return tuple((item + 0.0).reshape(shape) for item in found)
+            found = [x.abs().amax(self.dims)]
+        return tuple((item + 0.0).reshape(self.stored) for item in found)

@@ -66,7 +66,10 @@ def _eager(machine: Machine, workload: Workload) -> Peer:
 def _compile(machine: Machine, workload: Workload) -> Peer:
     torch._dynamo.reset()
     compiled = torch.compile(
-        formula(workload.case.descriptor), mode="max-autotune-no-cudagraphs", dynamic=False
+        formula(workload.case.descriptor),
+        mode="max-autotune-no-cudagraphs",
+        fullgraph=True,
+        dynamic=False,
     )
     return _on_inputs("compile", compiled, workload)
 

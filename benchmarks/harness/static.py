@@ -34,7 +34,8 @@ class Static:
 
     def zero_point(self, given: Operands) -> torch.Tensor | None:
         """The zero points, if there are any."""
-        return given["zero_point"].view(self.aligned) if "zero_point" in given else None
+        found: torch.Tensor | None = given.get("zero_point")
+        return None if found is None else found.view(self.aligned)
 
     def steps(self, codes: torch.Tensor, given: Operands) -> torch.Tensor:
         """``scale * (code - zero_point)``."""
@@ -54,11 +55,15 @@ class Static:
 class Quantize(Static):
     """Codes."""
 
+    def __init__(self, desc: Any) -> None:
+        super().__init__(desc)
+        self.stored = desc.operands()["output"].shape
+
     def __call__(self, given: Operands) -> tuple[torch.Tensor]:
         """The codes as stored."""
         quotient = self.elements(given) / self.scale(given)
         codes = codes_of(self.desc, quotient, self.zero_point(given))
-        return (codes.reshape(self.desc.operands()["output"].shape),)
+        return (codes.reshape(self.stored),)
 
 
 class Dequantize(Static):
