@@ -29,8 +29,9 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import PrecisionGuarantee
-from planq.ops import affine
+from planq.ops import affine, packing
 from planq.ops.affine import *
+from planq.ops.packing import *
 from planq.plan import Plan, Status
 from planq.preference import PlanPreference
 from planq.qparams import QParams, qparams
@@ -87,5 +88,6 @@ __all__ = [
 ]
 # A family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
+__all__ += packing.__all__
 
 _verbose.install()

@@ -64,6 +64,16 @@ def _parse_flag(name: str) -> Callable[[Any], bool]:
     return parse
 
 
+def _parse_integer(name: str) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        try:
+            return operator.index(value)
+        except TypeError:
+            raise DescriptorError(name, f"expected an integer, got {value!r}") from None
+
+    return parse
+
+
 def _parse_dtype(name: str) -> Callable[[Any], DType | None]:
     return lambda value: None if value is None else DType.parse(value, name)
 
@@ -91,6 +101,9 @@ _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
     "rounding": _parse_name("rounding", Rounding),
     "dynamic": _parse_flag("dynamic"),
     "update": _parse_flag("update"),
+    "axis": _parse_integer("axis"),
+    "transpose": _parse_flag("transpose"),
+    "inverse": _parse_flag("inverse"),
 }
 
 
@@ -109,7 +122,7 @@ def _from_native(name: str, value: Any, before: Any) -> Any:
         return DType(value) if value else None
     if name in ("q_min", "q_max"):
         return int(value) if value.is_integer() else value
-    return before if not isinstance(value, tuple) else value
+    return value if isinstance(value, (tuple, int)) else before
 
 
 def _to_json_value(value: Any) -> Any:

@@ -34,8 +34,8 @@ class Static:
 
     def zero_point(self, given: Operands) -> torch.Tensor | None:
         """The zero points, if there are any."""
-        found: torch.Tensor | None = given.get("zero_point")
-        return None if found is None else found.view(self.aligned)
+        found = given.get("zero_point")
+        return found.view(self.aligned) if isinstance(found, torch.Tensor) else None
 
     def steps(self, codes: torch.Tensor, given: Operands) -> torch.Tensor:
         """``scale * (code - zero_point)``."""

@@ -42,8 +42,8 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
 
     When to use:
         Activations on their way into a quantized product (``Scope.token()``), weights
-        (``Scope.channel(0)``, ``Scope.group(128)``), whole tensors; whenever the range is not known
-        beforehand.
+        (``Scope.channel(0)``, ``Scope.group(128)``, ``Scope.block(128, 128)``), whole tensors;
+        whenever the range is not known beforehand.
 
     Formula:
         ``fl`` is one IEEE operation in the compute type C (float64 for float64 input, else
@@ -99,7 +99,7 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
     Raises:
         DescriptorError: Symmetric into an unsigned dtype, asymmetric into fp8, RATIO without
             symmetry, bounds that are no codes of the dtype, ``q_max <= 0`` (symmetric),
-            ``q_min >= q_max``, an axis outside of the shape.
+            ``q_min >= q_max``, an axis outside of the shape, blocks of a tensor of one axis.
 
     Source:
         baracuda ``DynamicRangeQuantizePlan``; ONNX ``DynamicQuantizeLinear``; bitsandbytes

@@ -88,6 +88,14 @@ Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed)
   return {std::string(field), "expected one of " + names + ", got " + std::string(name_of(dtype))};
 }
 
+Fault axis(std::string_view field, std::int64_t& axis, const Shape& shape) {
+  if (axis < -shape.rank || axis >= shape.rank)
+    return {std::string(field), "axis " + std::to_string(axis) + " is outside a shape of rank " +
+                                    std::to_string(shape.rank)};
+  if (axis < 0) axis += shape.rank;
+  return {};
+}
+
 Fault scope(Scope& scope, const Shape& shape, bool pairs) {
   if (scope.kind == ScopeKind::Pair && !pairs)
     return {"scope", "row and column scales are for dequantizing int32 accumulators"};
@@ -107,10 +115,9 @@ Fault scope(Scope& scope, const Shape& shape, bool pairs) {
     scope.size = 0;
     return {};
   }
-  if (scope.axis < -shape.rank || scope.axis >= shape.rank)
-    return {"scope", "axis " + std::to_string(scope.axis) + " is outside a shape of rank " +
-                         std::to_string(shape.rank)};
-  if (scope.axis < 0) scope.axis += shape.rank;
+  std::int64_t normalised = scope.axis;
+  if (Fault fault = axis("scope", normalised, shape); !fault.ok()) return fault;
+  scope.axis = static_cast<std::int32_t>(normalised);
   if (scope.kind == ScopeKind::Channel) scope.size = 0;
   if (scope.kind == ScopeKind::Group && scope.size < 1)
     return {"scope", "expected a group size of at least 1, got " + std::to_string(scope.size)};

@@ -2,6 +2,7 @@
 // that has a default to offer fills the field in.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +20,9 @@ inline constexpr DType kCodes[] = {DType::Int8,  DType::UInt8,        DType::Int
 // Rank between smallest_rank and 8, no negative extent, at most 2^60 elements.
 Fault shape(std::string_view field, const Shape& shape, int smallest_rank);
 Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed);
-// Normalises a negative axis. No operator but dequantize has row and column scales, so Pair is its
+// Normalises a negative axis.
+Fault axis(std::string_view field, std::int64_t& axis, const Shape& shape);
+// Likewise that of a scope. No operator but dequantize has row and column scales, so Pair is its
 // own to allow.
 Fault scope(Scope& scope, const Shape& shape, bool pairs = false);
 // Fills q_min and q_max by the code's dtype and the mode; checks that both are codes.

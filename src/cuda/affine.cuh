@@ -76,9 +76,9 @@ __device__ __forceinline__ V load_vector(const void* address) {
     return load_single(static_cast<const V*>(address));
 }
 template <class V>
-__device__ __forceinline__ void store_vector(void* address, V vector) {
+__device__ __forceinline__ void store_elements(void* address, V vector) {
   if constexpr (sizeof(V) == 16)
-    __stcs(static_cast<uint4*>(address), vector);
+    store_vector(address, vector);
   else
     store_once(static_cast<V*>(address), vector);
 }
@@ -128,15 +128,6 @@ template <Codes kCodes, int kCount>
 __device__ __forceinline__ auto pack_codes(const std::uint32_t (&codes)[kCount],
                                            NibbleOrder order) {
   return pack<kCodes == Codes::Nibble ? Codes::Nibble : Codes::Byte>(codes, order);
-}
-
-// Calls use() with a true constant for DIVIDE, where a factor multiplies with a false one.
-template <class Use>
-__device__ __forceinline__ void by_quotient(Quotient rule, const Use& use) {
-  if (rule == Quotient::Divide)
-    use(std::true_type{});
-  else
-    use(std::false_type{});
 }
 
 }  // namespace planq::cuda

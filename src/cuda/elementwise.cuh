@@ -1,10 +1,10 @@
 // Elementwise kernels over any strides and scopes. An operator supplies what happens to a vector of
 // elements and to a single one; this header finds them, and the parameters that they share.
 //
-// Vectors: every row is whole vectors and every operand is aligned to them. Either the elements of
-// a vector share a parameter, or each has its own (columns), in which case a thread takes several
-// rows of its columns, so as to read the parameters once. Singles: everything else, a warp for a
-// stretch of a row.
+// Vectors: every row is whole vectors and every operand is aligned to them. Long rows are cut into
+// tiles, a block each, so that what a row has in common is found once for many vectors. Short rows
+// share blocks. In columns each element of a vector has its own parameters, and a thread goes down
+// many rows with them. Singles: everything else, a warp for a stretch of a row.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,13 @@
 namespace planq::cuda {
 
 inline constexpr int kElementThreads = 256;
-// Vectors that a thread of a shared-parameter kernel has in flight, and rows of a column kernel.
-inline constexpr int kElementVectors = 2, kColumnRows = 4;
+// Vectors that a thread has in flight: of tiles, of small tensors' tiles, of short rows, of
+// columns.
+inline constexpr int kTileVectors = 4, kSmallTileVectors = 1, kShortVectors = 2, kColumnVectors = 4;
+// Rows of at least so many vectors are cut into tiles.
+inline constexpr std::int64_t kLongRow = 128;
+// Blocks that keep every multiprocessor busy.
+inline constexpr std::int64_t kManyBlocks = 1024;
 // Elements of a row that a warp takes in the kernel for single elements.
 inline constexpr std::int64_t kStretch = 512;
 
@@ -46,6 +51,14 @@ struct RowIndex {
 
   __device__ __forceinline__ ElementOffsets offsets(std::uint32_t row) const {
     ElementOffsets result{};
+    if (rank <= 1) {
+      if (rank == 0) return result;
+      const std::uint32_t group = axes[0].divisor.quotient(row);
+#pragma unroll
+      for (int k = 0; k < kElementOperands; ++k)
+        result.at[k] = (k < kElementTensors ? row : group) * axes[0].stride[k];
+      return result;
+    }
 #pragma unroll 1
     for (int i = rank - 1; i >= 0; --i) {
       const std::uint32_t rest = i > 0 ? axes[i].extent.quotient(row) : 0;
@@ -96,78 +109,139 @@ struct ElementArgs {
   typename Op::Args op;
   GivenParameters given;
   RowIndex rows;
-  Divider row_vectors;      // vectors in a row
-  Divider vector_divisor;   // vectors that share a parameter
-  std::uint32_t count = 0;  // of vectors, or of threads' shares of columns
-  std::uint32_t row_count = 0;
+  Divider row_vectors;        // vectors in a row
+  Divider vector_divisor;     // vectors that share a parameter
+  Divider tiles;              // in a row
+  std::uint32_t vectors = 0;  // in a row, which may be none before a tail
+  std::uint32_t count = 0;    // of vectors, or of threads' shares of columns
+  std::uint32_t row_count = 0, share_rows = 1;
   // Singles: rows without the limit to 31 bits.
   SpaceOf<kElementOperands> all_rows;
   std::int64_t length = 1, divisor = 1, step = 0, stretches = 1, stretch_count = 0;
   int tail = 0;  // elements after the vectors of a single row that has one parameter
 };
 
-// One vector, or one stretch of elements.
+// One vector, or one element.
 struct ElementPlace {
   ElementOffsets at;    // of the first element, in each tensor; of its parameters
   std::int64_t column;  // of the first element in its row
   std::int64_t index;   // of the first element in the tensor
+
+  __device__ __forceinline__ void advance(std::int64_t elements) {
+    column += elements;
+    index += elements;
+#pragma unroll
+    for (int k = 0; k < kElementTensors; ++k) at.at[k] += elements;
+  }
+  __device__ __forceinline__ void move_parameters(std::int64_t count) {
+    at.at[kElementScale] += count;
+    at.at[kElementZeroPoint] += count;
+  }
 };
 
 template <class Op>
-__device__ __forceinline__ ElementPlace vector_place(const ElementArgs<Op>& args, std::uint32_t row,
-                                                     std::uint32_t vector) {
+__device__ __forceinline__ ElementPlace row_place(const ElementArgs<Op>& args, std::uint32_t row) {
   ElementPlace place;
   place.at = args.rows.offsets(row);
-  place.column = std::int64_t{vector} * Op::kVector;
-  place.index = (std::int64_t{row} * args.row_vectors.divisor + vector) * Op::kVector;
-#pragma unroll
-  for (int k = 0; k < kElementTensors; ++k) place.at.at[k] += place.column;
+  place.column = 0;
+  place.index = row * args.length;
   return place;
 }
 
-// One parameter for each vector.
-template <class Op>
-__global__ void __launch_bounds__(kElementThreads)
-    shared_vectors(const __grid_constant__ ElementArgs<Op> args) {
-  const std::uint32_t first = blockIdx.x * (kElementThreads * kElementVectors) + threadIdx.x;
-  ElementPlace places[kElementVectors];
-  typename Op::Vector vectors[kElementVectors];
-#pragma unroll
-  for (int i = 0; i < kElementVectors; ++i) {
-    const std::uint32_t index = first + i * kElementThreads;
-    if (index >= args.count) break;
-    const std::uint32_t row = args.rows.rank == 0 ? 0 : args.row_vectors.quotient(index);
-    const std::uint32_t vector = index - row * args.row_vectors.divisor;
-    places[i] = vector_place(args, row, vector);
-    if (args.step != 0) {
-      const std::uint32_t group = args.vector_divisor.quotient(vector);
-      places[i].at.at[kElementScale] += group;
-      places[i].at.at[kElementZeroPoint] += group;
-    }
-    vectors[i] = Op::load(args.op, places[i]);
-  }
-  typename Op::Parameters parameters;
-#pragma unroll
-  for (int i = 0; i < kElementVectors; ++i) {
-    if (first + i * kElementThreads >= args.count) break;
-    if (i == 0 || args.step != 0 || args.rows.rank != 0)
-      parameters = Op::parameters(args.op, args.given, places[i]);
-    Op::run(args.op, vectors[i], places[i], [&](int) -> const auto& { return parameters; });
-  }
-  const int single = static_cast<int>(first) * Op::kUnit;
-  if (single < args.tail && blockIdx.x == 0) {
-    const auto place_of = [&](int j) {
-      ElementPlace place{};
-      place.column = place.index = args.length - args.tail + j;
-#pragma unroll
-      for (int k = 0; k < kElementTensors; ++k) place.at.at[k] = place.column;
-      return place;
-    };
-    Op::run_single(args.op, args.given, place_of, single, min(args.tail - single, Op::kUnit));
+// Calls use() with a true constant for an operator that divides by DIVIDE, where one that
+// multiplies gets a false one: one decision for all vectors of a thread.
+template <class Op, class Use>
+__device__ __forceinline__ void by_rule(const ElementArgs<Op>& args, const Use& use) {
+  if constexpr (Op::kHasRule) {
+    if (args.op.recipe.quotient == Quotient::Divide)
+      use(std::true_type{});
+    else
+      use(std::false_type{});
+  } else {
+    use(std::false_type{});
   }
 }
 
-// A parameter for each element: a thread takes kColumnRows rows of its columns.
+template <class Op>
+__device__ __forceinline__ void run_tail(const ElementArgs<Op>& args) {
+  const int first = static_cast<int>(threadIdx.x) * Op::kUnit;
+  if (first >= args.tail || blockIdx.x != 0) return;
+  const auto place_of = [&](int j) {
+    ElementPlace place{};
+    place.advance(args.length - args.tail + j);
+    return place;
+  };
+  Op::run_single(args.op, args.given, place_of, first, min(args.tail - first, Op::kUnit));
+}
+
+// A block for a tile of a row.
+template <class Op, int kVectors>
+__global__ void __launch_bounds__(kElementThreads)
+    row_tiles(const __grid_constant__ ElementArgs<Op> args) {
+  const std::uint32_t row = args.tiles.quotient(blockIdx.x);
+  const std::uint32_t first =
+      (blockIdx.x - row * args.tiles.divisor) * blockDim.x * kVectors + threadIdx.x;
+  ElementPlace place = row_place(args, row);
+  place.advance(std::int64_t{first} * Op::kVector);
+  const auto place_of = [&](int i) {
+    ElementPlace each = place;
+    each.advance(static_cast<int>(i * blockDim.x) * Op::kVector);
+    return each;
+  };
+  typename Op::Vector vectors[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i)
+    if (first + i * blockDim.x < args.vectors) vectors[i] = Op::load(args.op, place_of(i));
+  typename Op::Parameters parameters;
+  if (args.step == 0) parameters = Op::parameters(args.op, args.given, place);
+  by_rule(args, [&](auto divides) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const std::uint32_t vector = first + i * blockDim.x;
+      if (vector >= args.vectors) break;
+      ElementPlace each = place_of(i);
+      if (args.step != 0) {
+        each.move_parameters(args.vector_divisor.quotient(vector));
+        parameters = Op::parameters(args.op, args.given, each);
+      }
+      Op::template run<divides>(args.op, vectors[i], each,
+                                [&](int) -> const auto& { return parameters; });
+    }
+  });
+  run_tail(args);
+}
+
+// Short rows, one after another; one parameter for each vector.
+template <class Op>
+__global__ void __launch_bounds__(kElementThreads)
+    short_rows(const __grid_constant__ ElementArgs<Op> args) {
+  const std::uint32_t first = blockIdx.x * (kElementThreads * kShortVectors) + threadIdx.x;
+  ElementPlace places[kShortVectors];
+  typename Op::Vector vectors[kShortVectors];
+#pragma unroll
+  for (int i = 0; i < kShortVectors; ++i) {
+    const std::uint32_t index = first + i * kElementThreads;
+    if (index >= args.count) break;
+    const std::uint32_t row = args.row_vectors.quotient(index);
+    const std::uint32_t vector = index - row * args.row_vectors.divisor;
+    places[i] = row_place(args, row);
+    places[i].advance(static_cast<int>(vector) * Op::kVector);
+    if (args.step != 0) places[i].move_parameters(args.vector_divisor.quotient(vector));
+    vectors[i] = Op::load(args.op, places[i]);
+  }
+  typename Op::Parameters parameters;
+  by_rule(args, [&](auto divides) {
+#pragma unroll
+    for (int i = 0; i < kShortVectors; ++i) {
+      if (first + i * kElementThreads >= args.count) break;
+      parameters = Op::parameters(args.op, args.given, places[i]);
+      Op::template run<divides>(args.op, vectors[i], places[i],
+                                [&](int) -> const auto& { return parameters; });
+    }
+  });
+}
+
+// A parameter for each element: a thread takes share_rows rows of its columns.
 template <class Op>
 __global__ void __launch_bounds__(kElementThreads)
     column_vectors(const __grid_constant__ ElementArgs<Op> args) {
@@ -175,34 +249,41 @@ __global__ void __launch_bounds__(kElementThreads)
   if (index >= args.count) return;
   const std::uint32_t share = args.row_vectors.quotient(index);
   const std::uint32_t vector = index - share * args.row_vectors.divisor;
-  ElementPlace places[kColumnRows];
-  typename Op::Vector vectors[kColumnRows];
-#pragma unroll
-  for (int i = 0; i < kColumnRows; ++i) {
-    const std::uint32_t row = share * kColumnRows + i;
-    if (row >= args.row_count) break;
-    places[i] = vector_place(args, row, vector);
-    places[i].at.at[kElementScale] += places[i].column;
-    places[i].at.at[kElementZeroPoint] += places[i].column;
-    vectors[i] = Op::load(args.op, places[i]);
-  }
+  const std::uint32_t last = min((share + 1) * args.share_rows, args.row_count);
   typename Op::Parameters parameters[Op::kVector];
-  std::int64_t held = -1;
+  std::int64_t held[2] = {-1, -1};
+  by_rule(args, [&](auto divides) {
+#pragma unroll 1
+    for (std::uint32_t row = share * args.share_rows; row < last; row += kColumnVectors) {
+      ElementPlace places[kColumnVectors];
+      typename Op::Vector vectors[kColumnVectors];
 #pragma unroll
-  for (int i = 0; i < kColumnRows; ++i) {
-    if (share * kColumnRows + i >= args.row_count) break;
-    if (i == 0 || places[i].at.at[kElementScale] != held) {
-      held = places[i].at.at[kElementScale];
+      for (int i = 0; i < kColumnVectors; ++i) {
+        if (row + i >= last) break;
+        places[i] = row_place(args, row + i);
+        places[i].advance(static_cast<int>(vector) * Op::kVector);
+        places[i].move_parameters(places[i].column);
+        vectors[i] = Op::load(args.op, places[i]);
+      }
 #pragma unroll
-      for (int j = 0; j < Op::kVector; ++j) {
-        ElementPlace each = places[i];
-        each.at.at[kElementScale] += j;
-        each.at.at[kElementZeroPoint] += j;
-        parameters[j] = Op::parameters(args.op, args.given, each);
+      for (int i = 0; i < kColumnVectors; ++i) {
+        if (row + i >= last) break;
+        const std::int64_t* of = places[i].at.at + kElementScale;
+        if (of[0] != held[0] || of[1] != held[1]) {
+          held[0] = of[0];
+          held[1] = of[1];
+#pragma unroll
+          for (int j = 0; j < Op::kVector; ++j) {
+            ElementPlace each = places[i];
+            each.move_parameters(j);
+            parameters[j] = Op::parameters(args.op, args.given, each);
+          }
+        }
+        Op::template run<divides>(args.op, vectors[i], places[i],
+                                  [&](int j) -> const auto& { return parameters[j]; });
       }
     }
-    Op::run(args.op, vectors[i], places[i], [&](int j) -> const auto& { return parameters[j]; });
-  }
+  });
 }
 
 // Any layout: a warp for a stretch of a row, whose lanes take units of elements in turn. A unit is
@@ -263,6 +344,38 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
   return true;
 }
 
+// Rows that every thread goes down: many, so that parameters are read once for all of them, but few
+// enough that all multiprocessors have work.
+template <class Op>
+Status launch_columns(ElementArgs<Op>& args, Grid& grid, void* stream) {
+  const std::int64_t columns = args.row_vectors.divisor;
+  const auto blocks_of = [&](std::int64_t share) {
+    const std::int64_t shares = (args.row_count + share - 1) / share;
+    return (shares * columns + kElementThreads - 1) / kElementThreads;
+  };
+  std::int64_t share = 64;
+  while (share > kColumnVectors && blocks_of(share) < kManyBlocks) share /= 2;
+  args.share_rows = static_cast<std::uint32_t>(share);
+  args.count = static_cast<std::uint32_t>((args.row_count + share - 1) / share * columns);
+  grid.blocks = blocks_of(share);
+  return launch(column_vectors<Op>, grid, args, stream);
+}
+
+// Tiles of equal size, as few as fit a row.
+template <class Op>
+Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
+  const std::int64_t row = args.row_vectors.divisor;
+  const bool small = std::int64_t{args.count} < kManyBlocks * kElementThreads * kTileVectors / 2;
+  const int vectors = small ? kSmallTileVectors : kTileVectors;
+  const std::int64_t tiles = (row + kElementThreads * vectors - 1) / (kElementThreads * vectors);
+  const std::int64_t threads = (row + tiles * vectors - 1) / (tiles * vectors);
+  grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
+  grid.blocks = std::int64_t{args.row_count} * tiles;
+  args.tiles = Divider(static_cast<std::uint32_t>(tiles));
+  return small ? launch(row_tiles<Op, kSmallTileVectors>, grid, args, stream)
+               : launch(row_tiles<Op, kTileVectors>, grid, args, stream);
+}
+
 template <class Op>
 Status launch_elements(const typename Op::Args& op, const GivenParameters& given,
                        const Shape& shape, const Scope& scope,
@@ -289,24 +402,26 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
   const std::int64_t row_vectors = layout.length / Op::kVector, rows = layout.rows.size();
   args.rows = RowIndex(layout.rows);
   args.row_vectors = Divider(static_cast<std::uint32_t>(std::max<std::int64_t>(row_vectors, 1)));
-  args.tail = static_cast<int>(layout.length % Op::kVector);
+  args.vectors = static_cast<std::uint32_t>(row_vectors);
   args.row_count = static_cast<std::uint32_t>(rows);
-  if (layout.step != 0 && layout.divisor == 1) {
-    args.count = static_cast<std::uint32_t>((rows + kColumnRows - 1) / kColumnRows * row_vectors);
-    grid.blocks = (std::int64_t{args.count} + kElementThreads - 1) / kElementThreads;
-    return launch(column_vectors<Op>, grid, args, stream);
-  }
   args.count = static_cast<std::uint32_t>(rows * row_vectors);
+  if (layout.step != 0 && layout.divisor == 1) return launch_columns(args, grid, stream);
   args.vector_divisor = Divider(static_cast<std::uint32_t>(
       std::min(std::max<std::int64_t>(layout.divisor / Op::kVector, 1), kMaxIndex)));
-  constexpr int kPerBlock = kElementThreads * kElementVectors;
-  grid.blocks = std::max<std::int64_t>((std::int64_t{args.count} + kPerBlock - 1) / kPerBlock, 1);
-  return launch(shared_vectors<Op>, grid, args, stream);
+  if (row_vectors >= kLongRow || rows == 1) {
+    args.tail = static_cast<int>(layout.length % Op::kVector);
+    return launch_tiles(args, grid, stream);
+  }
+  constexpr int kPerBlock = kElementThreads * kShortVectors;
+  grid.blocks = (std::int64_t{args.count} + kPerBlock - 1) / kPerBlock;
+  return launch(short_rows<Op>, grid, args, stream);
 }
 
 template <class Op>
 Status preload_elements() {
-  PLANQ_TRY(preload(shared_vectors<Op>));
+  PLANQ_TRY((preload(row_tiles<Op, kTileVectors>)));
+  PLANQ_TRY((preload(row_tiles<Op, kSmallTileVectors>)));
+  PLANQ_TRY(preload(short_rows<Op>));
   PLANQ_TRY(preload(column_vectors<Op>));
   return preload(single_elements<Op>);
 }

@@ -115,6 +115,9 @@ __device__ __forceinline__ void store_once(T* address, T word) {
   else
     __stcs(address, word);
 }
+__device__ __forceinline__ void store_vector(void* address, const uint4& v) {
+  __stcs(static_cast<uint4*>(address), v);
+}
 template <class T>
 __device__ __forceinline__ void store_single(T* address, T value) {
   Word<sizeof(T)> bits;

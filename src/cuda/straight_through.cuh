@@ -15,6 +15,7 @@ struct StraightThrough {
     T* grad_input;
     math::AffineRecipe<C> recipe;
   };
+  static constexpr bool kHasRule = true;
   static constexpr int kVector = kPerVector<T>;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 16};
@@ -33,32 +34,37 @@ struct StraightThrough {
                          given.zero_point_at(place.at.at[kElementZeroPoint]));
   }
 
-  template <class ParametersOf>
+  // Kept out of line: it is rare, and would be there for every element of a vector.
+  __device__ __noinline__ static bool slow_passes(C x, const math::AffineRecipe<C>& recipe, C scale,
+                                                  C inverse, std::int32_t zero_point) {
+    return math::passes(x, recipe, {scale, inverse, zero_point, false});
+  }
+
+  template <bool kDivide, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const ElementPlace& place, const ParametersOf& of) {
     bool passes[kVector];
     bool odd = is_fp8(args.recipe.output_dtype);
-    by_quotient(args.recipe.quotient, [&](auto divides) {
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        odd |= !of(j).usual;
-        const C q =
-            rounded_value(checked_quotient<divides>(element_of<T>(vector.input, j), of(j), odd));
-        passes[j] = q >= of(j).low && q <= of(j).high;
-      }
-    });
+    for (int j = 0; j < kVector; ++j) {
+      odd |= !of(j).usual;
+      const C q =
+          rounded_value(checked_quotient<kDivide>(element_of<T>(vector.input, j), of(j), odd));
+      passes[j] = q >= of(j).low && q <= of(j).high;
+    }
     if (odd) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        passes[j] = math::passes(element_of<T>(vector.input, j), args.recipe, of(j).segment());
+        passes[j] = slow_passes(element_of<T>(vector.input, j), args.recipe, of(j).scale,
+                                of(j).inverse, of(j).zero_point);
     }
     uint4 result;
     if constexpr (kDivided) {
       C values[kVector];
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
-        const C g = math::quotient_of(element_of<T>(vector.gradient, j), of(j).segment(),
-                                      args.recipe.quotient);
+        const C dy = element_of<T>(vector.gradient, j);
+        const C g = kDivide ? dy / of(j).scale : dy * of(j).inverse;
         values[j] = passes[j] ? g : C{0};
       }
       result = narrow_vector<T>(values, any_nan(values));
@@ -69,7 +75,7 @@ struct StraightThrough {
       for (int j = 0; j < kVector; ++j) elements[j] = passes[j] ? elements[j] : T{};
       memcpy(&result, elements, sizeof result);
     }
-    store_vector(args.grad_input + place.at.at[2], result);
+    store_elements(args.grad_input + place.at.at[2], result);
   }
 
   template <class PlaceOf>

@@ -49,7 +49,10 @@ PLANQ_HD C unit_draw(std::uint32_t word) {
 // The draw of element `index` of a tensor.
 template <class C>
 PLANQ_HD C element_draw(std::uint64_t seed, std::uint64_t offset, std::uint64_t index) {
-  return unit_draw<C>(philox(seed, offset + index / 4).word[index % 4]);
+  const PhiloxWords words = philox(seed, offset + index / 4);
+  const std::uint32_t even = index & 2 ? words.word[2] : words.word[0];
+  const std::uint32_t odd = index & 2 ? words.word[3] : words.word[1];
+  return unit_draw<C>(index & 1 ? odd : even);
 }
 
 }  // namespace planq::math

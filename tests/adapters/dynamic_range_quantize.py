@@ -27,6 +27,7 @@ def scope(spec: ScopeSpec) -> planq.Scope:
         "channel": planq.Scope.channel,
         "token": planq.Scope.token,
         "group": planq.Scope.group,
+        "block": planq.Scope.block,
     }
     made: planq.Scope = factory[kind](*parameters)
     return made
@@ -102,8 +103,8 @@ def run_length(problem: Problem) -> int:
         return math.prod(shape)
     if kind == "channel" and problem.scope[1] == 0 and last > 0:
         return math.prod(shape[1:])
-    if kind == "group" and problem.scope[2] % len(shape) == last:
-        return math.gcd(min(problem.scope[1], shape[-1]), shape[-1])
+    if last in problem.cuts:
+        return math.gcd(min(problem.cuts[last], shape[-1]), shape[-1])
     return shape[-1]
 
 

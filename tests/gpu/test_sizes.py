@@ -74,12 +74,13 @@ def assert_tiled(whole: torch.Tensor, tile: Array) -> None:
         ((1024, 16), 10_000, ("token",)),
         ((1024, 2050), 1030, ("token",)),
         ((1024, 2048), 1030, ("group", 128, -1)),
+        ((1024, 2048), 1030, ("block", 128, 128)),
     ],
 )
 def test_rows_beyond_two_to_the_thirty_one_elements(
     tile_shape: tuple[int, int], repeats: int, scope: ScopeSpec, output_dtype: str
 ) -> None:
-    """10^7 rows of 16, and more than 2^31 elements in all: every row as in its tile."""
+    """10^7 rows of 16, and more than 2^31 elements in all: every row as in the repeated tensor."""
     tile = inputs.make("mixed", tile_shape, "bfloat16", 4)
     problem = Problem(tile_shape, "bfloat16", output_dtype, scope)
     once = outputs(problem, tile)

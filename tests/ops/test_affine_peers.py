@@ -292,7 +292,7 @@ over_onnx_scopes = pytest.mark.parametrize(
 )
 
 
-def by_onnx(operator: str, tensors: list[Array], types: list[int], **attributes: int) -> Array:
+def by_onnx(operator: str, tensors: list[Array], types: list[int], **attributes: Any) -> Array:
     """The result of one node in ONNX's reference evaluator."""
     names = ["x", "scale", "zero_point"][: len(tensors)]
     node = helper.make_node(operator, names, ["y"], **attributes)
@@ -303,8 +303,9 @@ def by_onnx(operator: str, tensors: list[Array], types: list[int], **attributes:
     result = helper.make_tensor_value_info("y", types[-1], tensors[0].shape)
     graph = helper.make_graph([node], "one", infos, [result])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
-    made: Array = ReferenceEvaluator(model).run(None, dict(zip(names, tensors, strict=True)))[0]
-    return made
+    feeds = dict(zip(names, tensors, strict=True))
+    made: Any = ReferenceEvaluator(model).run(None, feeds)
+    return np.asarray(made[0])
 
 
 def as_bytes(codes: Array, output_dtype: str, packed: bool) -> Array:

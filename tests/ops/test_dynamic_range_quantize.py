@@ -29,6 +29,9 @@ SCOPES: tuple[ScopeSpec, ...] = (
     ("group", 4, -1),
     ("group", 3, 0),
     ("group", 2, 1),
+    ("block", 2, 4),
+    ("block", 3, 1),
+    ("block", 2, 5),
 )
 SCALE_DTYPES = (None, "float16", "bfloat16", "float32", "float64")
 KINDS = ("mixed", "finite", "ties", "huge", "offset", "nonfinite", "patterns", "zeros", "subnormal")
@@ -280,6 +283,25 @@ class TestValuesWorkedOutByHand:
         assert results["scale"].tolist() == [[1, 2, 4]]
         assert results["output"].tolist() == [[127, 1, 127, 1, 127]]
 
+    def test_a_block_spans_rows_and_the_last_ones_are_smaller(self) -> None:
+        """Three rows of three in blocks of two by two: maxima 127, 254, 508 and 1016."""
+        x = np.array([[1, 127, 254], [-2, 0, 6], [508, 4, -1016]], F32)
+        results = quantize(Problem(x.shape, scope=("block", 2, 2)), x)
+        assert results["scale"].tolist() == [[1, 2], [4, 8]]
+        assert results["output"].tolist() == [[1, 127, 127], [-2, 0, 3], [127, 1, -127]]
+
+    def test_odd_blocks_of_nibbles_share_bytes(self) -> None:
+        """Two rows in blocks of one column and a spare one: byte 0 holds codes of two scales."""
+        x = np.array([[7, 2, 4], [1, 7, -28]], F32)
+        problem = Problem(x.shape, output_dtype="int4", scope=("block", 2, 1))
+        results = quantize(problem, x)
+        assert results["scale"].tolist() == [[1, 1, 4]]
+        assert results["output"].tolist() == [[0x27, 0x01], [0x71, 0x09]]
+        wide = np.concatenate([x, x[:, :2] * 2], axis=1)
+        results = quantize(replace(problem, shape=wide.shape, scope=("block", 2, 3)), wide)
+        assert results["scale"].tolist() == [[4, 2]]
+        assert results["output"].tolist() == [[0x02, 0x71, 0x02], [0x20, 0x19, 0x07]]
+
 
 class TestShapes:
     """Rank 1 to 8, long and tall, and beyond 2^31 elements."""
@@ -290,6 +312,8 @@ class TestShapes:
         """Channels and groups along every axis."""
         shape = (2, 3, 1, 4, 2, 3, 2, 5)[-rank:]
         scopes: list[ScopeSpec] = [("tensor",), ("token",)]
+        if rank > 1:
+            scopes += [("block", 2, 2), ("block", 1, 3), ("block", 2, 3), ("block", 64, 64)]
         for axis in range(-rank, rank):
             scopes += [("channel", axis), ("group", 2, axis), ("group", 64, axis)]
         x = inputs.make("finite", shape, "bfloat16", rank)
@@ -306,7 +330,8 @@ class TestShapes:
             problem = Problem(
                 (5, columns), input_dtype, output_dtype, mode=mode, nibble_order=order
             )
-            for scope in (("token",), ("group", 16, -1), ("channel", -1), ("tensor",)):
+            scopes = (("token",), ("group", 16, -1), ("channel", -1), ("tensor",), ("block", 3, 16))
+            for scope in scopes:
                 check_problem(replace(problem, scope=scope), x)
 
     @pytest.mark.parametrize("scope", [("token",), ("tensor",), ("channel", -1), ("group", 48, -1)])
@@ -418,6 +443,25 @@ class TestInvariances:
             assert np.array_equal(token["output"], grouped["output"])
             assert np.array_equal(bits(token["scale"]), bits(grouped["scale"].ravel()))
 
+    @pytest.mark.parametrize("output_dtype", ["int8", "int4", "float8_e4m3fn"])
+    @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (5, 7), (1, 128), (70, 1), (9, 500)])
+    def test_a_block_alone_is_a_tensor(self, rows: int, columns: int, output_dtype: str) -> None:
+        """Block by block, the codes and scales of the whole; in the second of two planes."""
+        x = inputs.make("mixed", (2, 75, 131), "bfloat16")
+        problem = Problem(x.shape, "bfloat16", output_dtype, ("block", rows, columns))
+        whole = quantize(problem, x)
+        codes = whole["output"][1]
+        if output_dtype == "int4":
+            codes = unpack_nibbles(codes, 131, "low_first")
+        for i, j in itertools.product(range(0, 75, rows), range(0, 131, columns)):
+            block = np.ascontiguousarray(x[1, i : i + rows, j : j + columns])
+            alone = quantize(Problem(block.shape, "bfloat16", output_dtype, ("tensor",)), block)
+            among = codes[i : i + rows, j : j + columns]
+            if output_dtype == "int4":
+                alone["output"] = unpack_nibbles(alone["output"], block.shape[1], "low_first")
+            assert np.array_equal(alone["output"], among)
+            assert bits(alone["scale"]) == bits(whole["scale"])[1, i // rows, j // columns]
+
     @pytest.mark.parametrize("output_dtype", ["int4", "uint4"])
     def test_both_nibble_orders_hold_the_same_codes(self, output_dtype: str) -> None:
         """And differ as bytes."""
@@ -448,6 +492,9 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("a group axis beyond the rank", "scope", {"scope": ("group", 4, 2)}),
     ("groups of no elements", "scope", {"scope": ("group", 0, -1)}),
     ("groups of negative size", "scope", {"scope": ("group", -4, -1)}),
+    ("blocks of no rows", "scope", {"scope": ("block", 0, 4)}),
+    ("blocks of no columns", "scope", {"scope": ("block", 4, 0)}),
+    ("blocks of one axis", "scope", {"scope": ("block", 4, 4), "shape": (64,)}),
     ("symmetric codes in uint8", "mode", {"output_dtype": "uint8"}),
     ("symmetric codes in uint4", "mode", {"output_dtype": "uint4"}),
     (
@@ -512,5 +559,14 @@ def test_threads_share_one_long_row() -> None:
     x = inputs.make("finite", (1, 2**19 + 7), "float32")
     for scope in (("tensor",), ("token",), ("channel", 0)):
         problem = Problem(x.shape, output_dtype="uint8", mode="asymmetric", scope=scope)
+        for threads in (1, 2, 5):
+            check_problem(problem, x, Host(threads))
+
+
+def test_threads_share_a_few_large_blocks() -> None:
+    """And the batches of neighbours whose codes share bytes."""
+    x = inputs.make("finite", (800, 1400), "float32")
+    for output_dtype, scope in (("uint8", ("block", 500, 1100)), ("uint4", ("block", 130, 129))):
+        problem = Problem(x.shape, output_dtype=output_dtype, mode="asymmetric", scope=scope)
         for threads in (1, 2, 5):
             check_problem(problem, x, Host(threads))

@@ -165,6 +165,31 @@ def test_torchao_asymmetric_uint4_per_group(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block", [(128, 128), (1, 64), (4, 32)])
+def test_torchao_symmetric_int8_per_block(kind: str, block: tuple[int, int]) -> None:
+    """Tiles of a weight. RECIPROCAL."""
+    x = values(kind, (256, 384))
+    x[:, ::32] = np.where(x[:, ::32] == 0, F32(1), x[:, ::32])
+    codes, scale, _ = torchao_quantize(x, torchao.MappingType.SYMMETRIC, block, -127, 127)
+    ours = quantize(Problem(x.shape, scope=("block", *block), quotient="reciprocal"), x)
+    assert np.array_equal(ours["scale"], scale.reshape(256 // block[0], 384 // block[1]))
+    assert np.array_equal(ours["output"], codes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_block_scaled_fp8_weights(kind: str) -> None:
+    """DeepSeek's formula with torch's cast: 128 x 128 tiles, `x / (absmax / 448)`. DIVIDE."""
+    x = torch.from_numpy(values(kind, (256, 384)))
+    tiles = x.reshape(2, 128, 3, 128)
+    scale = (tiles.abs().amax(dim=(1, 3), keepdim=True) / 448).clamp(min=TINY)
+    codes = (tiles / scale).to(torch.float8_e4m3fn).view(torch.uint8).reshape(x.shape)
+    problem = Problem(tuple(x.shape), output_dtype="float8_e4m3fn", scope=("block", 128, 128))
+    ours = quantize(problem, x.numpy())
+    assert np.array_equal(ours["scale"], scale.reshape(2, 3).numpy())
+    assert np.array_equal(ours["output"], codes.numpy())
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_torchao_asymmetric_int8_per_tensor(kind: str) -> None:
     """One block as large as the tensor. RECIPROCAL."""
     x = values(kind, (24, 100))

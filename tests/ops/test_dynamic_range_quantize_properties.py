@@ -35,12 +35,16 @@ def special_values(fmt: Float) -> list[float]:
 @st.composite
 def scopes(draw: st.DrawFn, rank: int) -> ScopeSpec:
     """Any scope of a tensor of this rank."""
-    kind = draw(st.sampled_from(["tensor", "channel", "token", "group"]))
+    kinds = ["tensor", "channel", "token", "group", "block"]
+    kind = draw(st.sampled_from(kinds if rank > 1 else kinds[:-1]))
     axis = draw(st.integers(-rank, rank - 1))
     if kind == "channel":
         return ("channel", axis)
     if kind == "group":
         return ("group", draw(st.sampled_from([1, 2, 3, 4, 8, 16, 32, 100])), axis)
+    if kind == "block":
+        sizes = st.sampled_from([1, 2, 3, 4, 5, 8, 100])
+        return ("block", draw(sizes), draw(sizes))
     return (kind,)
 
 

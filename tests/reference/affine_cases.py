@@ -30,6 +30,7 @@ from reference.quantize import QuantizeProblem
 from reference.scopes import ScopeSpec, divisors
 
 Shapes = tuple[tuple[int, ...], ...]
+Place = tuple[ScopeSpec, tuple[int, ...]]
 PARTS = 5
 SCOPES: tuple[tuple[ScopeSpec, Shapes], ...] = (
     (("tensor",), ((1000,), (3, 50, 37), (1, 1), (5, 320), (2, 3, 4, 5, 6))),
@@ -53,7 +54,7 @@ SCOPES: tuple[tuple[ScopeSpec, Shapes], ...] = (
 PAIRS: tuple[tuple[ScopeSpec, Shapes], ...] = (
     (("pair",), ((7, 48), (3, 5, 130), (33,), (1, 1), (2, 1, 3, 17), (64, 1))),
 )
-WIDE: tuple[tuple[ScopeSpec, tuple[int, ...]], ...] = (
+WIDE: tuple[Place, ...] = (
     (("tensor",), (2**20,)),
     (("token",), (1, 2**20)),
     (("token",), (3, 33000)),
@@ -61,7 +62,10 @@ WIDE: tuple[tuple[ScopeSpec, tuple[int, ...]], ...] = (
     (("channel", 0), (3, 100001)),
     (("group", 128, -1), (600, 640)),
     (("block", 128, 128), (512, 768)),
+    (("channel", -1), (700, 512)),
+    (("group", 64, 0), (1300, 257)),
 )
+WIDE_PAIRS: tuple[Place, ...] = ((("pair",), (700, 512)), (("pair",), (3, 33001)))
 SCALE_DTYPES = (None, None, None, None, "float16", "bfloat16", "float32", "float64")
 DATA = ("near", "near", "near", "mixed", "patterns", "huge", "nonfinite", "subnormal")
 PARAMETERS = ("ordinary", "ordinary", "powers", "special", "far")
@@ -210,7 +214,6 @@ class Choices(Chooser):
         return Case(problem, self.pick(DATA), self.pick(PARAMETERS), seed)
 
 
-Place = tuple[ScopeSpec, tuple[int, ...]]
 Make = Callable[[Choices, Place, Any], Problem]
 
 
@@ -233,10 +236,10 @@ def listed(make: Make, kinds: list[Any], each: int, scopes: Any = SCOPES) -> lis
     return cases
 
 
-def wide(make: Make, kinds: list[Any]) -> list[Case]:
+def wide(make: Make, kinds: list[Any], places: tuple[Place, ...] = WIDE) -> list[Case]:
     """Large problems, with the kinds in turn."""
     cases: list[Case] = []
-    for number, place in enumerate(WIDE):
+    for number, place in enumerate(places):
         seed = 5000 + number
         problem = make(Choices(seed), place, kinds[number * 5 % len(kinds)])
         cases.append(Case(problem, "near", "ordinary", seed))
@@ -362,6 +365,7 @@ def sampled_cases(operator: str) -> tuple[Case, ...]:
     cases = listed(make, kinds, each)
     if operator == "dequantize":
         cases += listed(make, SUMS_TO_FLOATS, 12, PAIRS)
+        cases += wide(make, SUMS_TO_FLOATS, WIDE_PAIRS)
     return (*cases, *wide(make, kinds))
 
 

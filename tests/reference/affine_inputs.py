@@ -19,7 +19,7 @@ HARD_INT32 = (*INT32, 0, 2**24 + 1, -(2**24) - 3, 2**30, 2**31 - 65, -(2**31) + 
 
 def pick(table: tuple[float, ...], words: Array, low: int) -> Array:
     """An entry of the table for each word."""
-    return np.array(table)[field(words, low, 16) % len(table)]
+    return np.asarray(np.array(table)[field(words, low, 16) % len(table)])
 
 
 def as_stored(values: Array, fmt: Float) -> Array:
@@ -86,7 +86,8 @@ def near(problem: Forward, words: Array, s: Array, z: Array, quotients: Array) -
     stored = rounded(value, fmt)
     moved = bits(stored) + (field(words, 60, 2) % 3 - 1).astype(bits(stored).dtype)
     inner = (value != 0) & (np.abs(value) < fmt.largest)
-    return np.where(inner, moved, bits(stored)).view(fmt.dtype).reshape(problem.shape)
+    raw = np.asarray(np.where(inner, moved, bits(stored)))
+    return raw.view(fmt.dtype).reshape(problem.shape)
 
 
 def elements(problem: Forward, data: str, seed: int, given: Arrays) -> Array:
@@ -105,7 +106,7 @@ def elements(problem: Forward, data: str, seed: int, given: Arrays) -> Array:
 def codes(tensor: Tensor, shape: tuple[int, ...], words: Array) -> Array:
     """Codes of every pattern; the spare nibbles of 4-bit codes hold something too."""
     if tensor.dtype != "int32":
-        raw = (words & np.uint64(255)).astype(np.uint8)
+        raw: Array = (words & np.uint64(255)).astype(np.uint8)
         return raw.view(STORAGE[tensor.dtype]).reshape(shape)
     small, whole = field(words, 0, 12) - 2048, field(words, 0, 32) - 2**31
     hard = pick(HARD_INT32, words, 32).astype(np.int64)

@@ -110,6 +110,23 @@ COLUMNS: dict[str, tuple[tuple[tuple[int, ...], int, ScopeSpec], ...]] = {
         ((130, 2), 0, ("group", 128, 0)),
     ),
 }
+# The same, and rows, vectors and elements of a block.
+TILES: tuple[tuple[tuple[int, ...], int, tuple[int, int, int]], ...] = (
+    ((256, 32), 0, (128, 16, 0)),
+    ((300, 40), 0, (128, 16, 0)),
+    ((2, 40, 6), 0, (16, 3, 0)),
+    ((70, 9), 0, (64, 64, 0)),
+    ((9, 5), 0, (4, 1, 0)),
+    ((200, 48), 0, (128, 32, 0)),
+    ((640, 72), 0, (16, 16, 0)),
+    ((130, 33), 1, (128, 16, 0)),
+    ((33, 5), -1, (8, 2, 0)),
+    ((2, 19, 4), 1, (5, 16, 0)),
+    ((40, 6), 0, (1, 2, 0)),
+    ((5, 100), 0, (1, 40, 0)),
+    ((40, 6), 1, (16, 0, 1)),
+    ((17, 6), 1, (3, 2, 1)),
+)
 
 
 @dataclass(frozen=True)
@@ -206,6 +223,24 @@ def column_cases(method: str, dtype: str, output: tuple[str, str], first: int) -
     return cases
 
 
+def tile_cases(dtype: str, output: tuple[str, str], first: int) -> list[BodyCase]:
+    """Tiles of whole vectors and others, in every mode."""
+    cases: list[BodyCase] = []
+    modes, vector = modes_of(output[0]), VECTOR[dtype]
+    for index, (extents, extra, (rows, vectors, elements)) in enumerate(TILES):
+        seed = first + len(cases)
+        chooser = Chooser(seed)
+        shape = (*extents[:-1], extents[-1] * vector + extra)
+        scope: ScopeSpec = ("block", rows, vectors * vector + elements)
+        problem = variant(chooser, shape, scope, dtype, output, modes[index % len(modes)])
+        if index // 2 % 2 == 0:
+            problem = usual(problem)
+        data = chooser.pick(KINDS)
+        case = Case(problem, "tiled" if math.prod(shape) > TILE_FROM else data, seed)
+        cases.append(BodyCase("tiles", case))
+    return cases
+
+
 def large_cases(dtype: str, first: int) -> list[BodyCase]:
     """Large shapes, each once for every class of codes and mode; the largest in turns."""
     cases: list[BodyCase] = []
@@ -236,4 +271,7 @@ def body_cases() -> tuple[BodyCase, ...]:
             for method in COLUMNS:
                 cases += column_cases(method, dtype, output, 10000 + len(cases) + number)
         cases += large_cases(dtype, 10000 + len(cases))
+    for dtype in INPUT_DTYPES:
+        for output in outputs_of(INPUT_DTYPES.index(dtype)):
+            cases += tile_cases(dtype, output, 10000 + len(cases))
     return tuple(cases)

@@ -71,6 +71,20 @@ SCOPES: tuple[tuple[ScopeSpec, tuple[tuple[int, ...], ...]], ...] = (
     (("group", 5000, -1), ((2, 12000), (3, 70))),
     (("group", 64, -2), ((200, 48), (2, 65, 33), (64, 1))),
 )
+BLOCKS: tuple[tuple[ScopeSpec, tuple[tuple[int, ...], ...]], ...] = (
+    (("block", 128, 128), ((256, 384), (130, 264), (2, 128, 136), (77, 129), (1, 300))),
+    (("block", 1, 128), ((7, 256), (3, 5, 300), (2, 64))),
+    (("block", 16, 1), ((40, 33), (2, 16, 8), (9, 1))),
+    (("block", 4, 6), ((9, 20), (3, 5, 17), (8, 24), (2, 1, 3, 7))),
+    (("block", 3, 5), ((7, 33), (2, 6, 20), (3, 5), (2, 2, 4, 64), (3, 331))),
+    (("block", 32, 64), ((64, 128), (2, 33, 192), (40, 72), (3, 100))),
+    (("block", 200, 3), ((70, 8), (2, 300, 6), (5, 1))),
+    (("block", 2, 5000), ((5, 400), (3, 4, 129), (2, 10001))),
+)
+WIDE_BLOCKS = (
+    (("block", 128, 128), (300, 1032)),
+    (("block", 700, 901), (1500, 1801)),
+)
 WIDE = (
     (("token",), (1, 2**20)),
     (("tensor",), (1, 2**20)),
@@ -154,8 +168,7 @@ class Case:
         axis, step = 0, 1
         if kind == "channel":
             axis = problem.scope[1] % rank
-        elif kind == "group" and problem.scope[2] % rank == 0:
-            step = problem.scope[1]
+        step = problem.cuts.get(0, 1)
         if kind == "tensor" or (kind == "token" and rank == 1):
             return
         for start in range(0, problem.shape[axis], step):
@@ -226,7 +239,7 @@ def variant(
 
 @cache
 def sampled_cases() -> tuple[Case, ...]:
-    """Every input x output x scope in every mode, then wide and tall ones."""
+    """Every input x output x scope in every mode, then wide and tall ones, then blocks."""
     cases: list[Case] = []
     for input_dtype in INPUT_DTYPES:
         for output in OUTPUTS:
@@ -245,7 +258,29 @@ def sampled_cases() -> tuple[Case, ...]:
             mode = chooser.pick(modes_of(output[0]))
             problem = variant(chooser, shape, scope, input_dtype, output, mode)
             cases.append(Case(problem, "tiled", seed))
-    return tuple(cases)
+    return (*cases, *block_cases(len(cases)))
+
+
+def block_cases(first: int) -> list[Case]:
+    """Every input x output x shape of a block in every mode, and large tensors, from a seed on."""
+    cases: list[Case] = []
+    for input_dtype in INPUT_DTYPES:
+        for output in OUTPUTS:
+            modes = modes_of(output[0])
+            for scope, shapes in BLOCKS:
+                for mode in modes:
+                    seed = first + len(cases)
+                    chooser = Chooser(seed)
+                    shape = shapes[seed % len(shapes)]
+                    problem = variant(chooser, shape, scope, input_dtype, output, mode)
+                    cases.append(Case(problem, chooser.pick(KINDS), seed))
+    for index, input_dtype in enumerate(INPUT_DTYPES):
+        for scope, shape in WIDE_BLOCKS:
+            seed = first + len(cases)
+            chooser, output = Chooser(seed), OUTPUTS[2 * index]
+            problem = variant(chooser, shape, scope, input_dtype, output, modes_of(output[0])[-1])
+            cases.append(Case(problem, "tiled", seed))
+    return cases
 
 
 @cache
@@ -270,4 +305,11 @@ def empty_cases() -> tuple[Case, ...]:
                 mode = chooser.pick(modes_of(output[0]))
                 problem = variant(chooser, shape, scopes[scope], dtype, output, mode)
                 cases.append(Case(problem, "finite", seed))
+    for output in OUTPUTS:
+        for shape in shapes[1:]:
+            seed = len(cases)
+            chooser, dtype = Chooser(seed), INPUT_DTYPES[seed % 4]
+            mode = chooser.pick(modes_of(output[0]))
+            problem = variant(chooser, shape, ("block", 2, 3), dtype, output, mode)
+            cases.append(Case(problem, "finite", seed))
     return tuple(cases)

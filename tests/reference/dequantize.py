@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reference.affine import Arrays, Problem, Tensor, dequantized, narrowed
-from reference.formats import FLOATS
+from reference.formats import FLOATS, Array
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DequantizeProblem(Problem):
         with np.errstate(all="ignore"):
             codes = self.logical(self.inputs["input"], given["input"])
             codes = codes.astype(C) if self.input_dtype in FLOATS else codes
-            z = 0
+            z: Array | int = 0
             if self.mode == "asymmetric":
                 tensor = self.inputs["zero_point"]
                 z = self.spread(self.logical(tensor, given["zero_point"]))

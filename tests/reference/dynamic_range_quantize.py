@@ -6,7 +6,6 @@ line or two on arrays of the compute type, whose operations are single IEEE roun
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,7 +30,8 @@ class Problem:
     """One quantization, in plain values: what a descriptor says, without the library's types.
 
     Attributes:
-        scope: `("tensor",)`, `("channel", axis)`, `("token",)` or `("group", size, axis)`.
+        scope: `("tensor",)`, `("channel", axis)`, `("token",)`, `("group", size, axis)` or
+            `("block", rows, columns)`.
     """
 
     shape: tuple[int, ...]
@@ -83,9 +83,16 @@ class Problem:
             return (self.shape[self.scope[1]],)
         if kind == "token":
             return self.shape[:-1]
-        divided = list(self.shape)
-        divided[self.scope[2]] = -(-divided[self.scope[2]] // self.scope[1])
-        return tuple(divided)
+        cuts = self.cuts
+        return tuple(-(-n // cuts.get(a, 1)) for a, n in enumerate(self.shape))
+
+    @property
+    def cuts(self) -> dict[int, int]:
+        """The axes that groups or blocks cut, with the size of the pieces."""
+        kind, rank = self.scope[0], len(self.shape)
+        if kind == "group":
+            return {self.scope[2] % rank: self.scope[1]}
+        return {rank - 2: self.scope[1], rank - 1: self.scope[2]} if kind == "block" else {}
 
     @property
     def id(self) -> str:
@@ -147,14 +154,20 @@ def segmented(problem: Problem, x: Array) -> tuple[Array, tuple[int, ...]]:
         return x, tuple(a for a in axes if a != problem.scope[1] % x.ndim)
     if kind == "token":
         return x, axes[-1:]
-    axis = problem.scope[2] % x.ndim
-    size = min(problem.scope[1], max(x.shape[axis], 1))
-    # Repeating its last element completes a shorter last group and changes no range.
-    padding = [(0, -n % size if a == axis else 0) for a, n in enumerate(x.shape)]
+    split: list[int] = []
+    pieces: list[int] = []
+    padding = [(0, 0)] * x.ndim
+    for axis, n in enumerate(x.shape):
+        if axis not in problem.cuts:
+            split.append(n)
+            continue
+        size = min(problem.cuts[axis], max(n, 1))
+        padding[axis] = (0, -n % size)
+        split += [-(-n // size), size if x.size else 0]
+        pieces.append(len(split) - 1)
+    # Repeating its last elements completes a smaller last piece and changes no range.
     padded = np.pad(x, padding, mode="edge") if x.size else x
-    groups = -(-x.shape[axis] // size)
-    split = (*x.shape[:axis], groups, size if x.size else 0, *x.shape[axis + 1 :])
-    return padded.reshape(split), (axis + 1,)
+    return padded.reshape(split), tuple(pieces)
 
 
 def symmetric_scale(problem: Problem, lo: Array, hi: Array) -> Array:
@@ -231,13 +244,12 @@ def float8_codes(problem: Problem, value: Array) -> Array:
 
 
 def stored_codes(problem: Problem, codes: Array) -> Array:
-    """Codes of the logical tensor: a last group's padding dropped, 4-bit codes packed."""
-    if problem.scope[0] == "group" and codes.size:
-        axis = problem.scope[2] % len(problem.shape)
+    """Codes of the logical tensor: the padding of last pieces dropped, 4-bit codes packed."""
+    if problem.cuts and codes.size:
         joined = list(problem.shape)
-        joined[axis] = math.prod(codes.shape[axis : axis + 2])
-        keep = tuple(slice(0, n) for n in problem.shape)
-        codes = codes.reshape(joined)[keep]
+        for axis, size in problem.cuts.items():
+            joined[axis] += -joined[axis] % min(size, joined[axis])
+        codes = codes.reshape(joined)[tuple(slice(0, n) for n in problem.shape)]
     codes = codes.reshape(problem.shape)
     if problem.output_dtype in ("int4", "uint4"):
         return pack_nibbles(codes, problem.nibble_order)

@@ -19,12 +19,15 @@ def test_every_cuda_row_takes_a_handful_of_cases_of_every_variety() -> None:
         for case in tests.cases():
             for sku in rows.takers(operator, case.problem, DEVICE):
                 taken[sku].append(tests.variety(case.problem))
-    skus = [kernel.sku for _, kernel in rows.rows(planq.Backend.CUDA)]
-    # Rows that differ in the dtypes alone (the last part of a SKU) go with the same varieties.
-    possible: dict[str, set[str]] = defaultdict(set)
-    for sku in skus:
-        possible[sku.rpartition("/")[2]].update(taken[sku])
-    few = {sku: len(taken[sku]) for sku in skus if len(taken[sku]) < HANDFUL}
+    # An operator's rows of the same dtypes (the last part of a SKU) go with the same varieties.
+    group = {
+        kernel.sku: (operator, kernel.sku.rpartition("/")[2])
+        for operator, kernel in rows.rows(planq.Backend.CUDA)
+    }
+    possible: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for sku, key in group.items():
+        possible[key].update(taken[sku])
+    few = {sku: len(taken[sku]) for sku in group if len(taken[sku]) < HANDFUL}
     assert not few, f"rows with fewer than {HANDFUL} cases: {few}"
-    missing = {sku: possible[sku.rpartition("/")[2]] - set(taken[sku]) for sku in skus}
+    missing = {sku: possible[key] - set(taken[sku]) for sku, key in group.items()}
     assert not any(missing.values()), {sku: gap for sku, gap in missing.items() if gap}

@@ -78,7 +78,7 @@ class AffineTests:
         return "vectors" if as_problem(problem).shape[-1] % VECTOR == 0 else "edges"
 
     def run(
-        self, problem: Problem, device: Device = HOST_DEVICE, **inputs: Array
+        self, problem: Problem, device: Device = HOST_DEVICE, /, **inputs: Array
     ) -> dict[str, Array]:
         """The outputs as stored, fp8 codes as bytes."""
         bench = Bench(device, self.descriptor(problem))
@@ -90,7 +90,7 @@ class AffineTests:
             results["output"] = codes.view("u1")
         return results
 
-    def check(self, problem: Problem, device: Device = HOST_DEVICE, **inputs: Array) -> None:
+    def check(self, problem: Problem, device: Device = HOST_DEVICE, /, **inputs: Array) -> None:
         """Runs and compares every byte with the reference."""
         bench = Bench(device, self.descriptor(problem))
         bench.load(inputs)

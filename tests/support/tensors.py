@@ -16,6 +16,7 @@ def as_torch(values: Array) -> torch.Tensor:
 
 def from_torch(tensor: torch.Tensor) -> Array:
     """The tensor's bits as an array of the dtype with the same name."""
-    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    flat: Array = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
     name = str(tensor.dtype).removeprefix("torch.")
-    return flat.view(STORAGE[name]).reshape(tuple(tensor.shape))
+    values: Array = flat.view(STORAGE[name])
+    return values.reshape(tuple(tensor.shape))

@@ -48,6 +48,7 @@ struct Dequantize {
   static constexpr int kVector =
       16 / static_cast<int>(kForm == Form::Int32 ? std::max(sizeof(Out), sizeof(std::int32_t))
                                                  : sizeof(Out));
+  static constexpr bool kHasRule = false;
   static constexpr int kUnit = 1;
   static constexpr int kCodeBytes = kForm == Form::Int32    ? 4 * kVector
                                     : kForm == Form::Nibble ? kVector / 2
@@ -151,7 +152,7 @@ struct Dequantize {
     return given.scale_at<C>(column);
   }
 
-  template <class ParametersOf>
+  template <bool, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const ElementPlace& place, const ParametersOf& of) {
     C values[kVector];
@@ -185,7 +186,7 @@ struct Dequantize {
       for (int j = 0; j < kVector; ++j)
         values[j] = math::dequantized(code_at(args, vector, j), of(j).scale, of(j).zero_point);
     }
-    cuda::store_vector(args.output + place.at.at[1], cuda::narrow_vector<Out>(values, !usual));
+    cuda::store_elements(args.output + place.at.at[1], cuda::narrow_vector<Out>(values, !usual));
   }
 
   template <class PlaceOf>

@@ -20,6 +20,7 @@ struct Op {
     T* grad_input;
   };
   static constexpr int kVector = cuda::kPerVector<T>;
+  static constexpr bool kHasRule = false;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
   using Vector = uint4;
@@ -34,15 +35,15 @@ struct Op {
     return given.scale_at<C>(place.at.at[kElementScale]);
   }
 
-  template <class ParametersOf>
+  template <bool, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const cuda::ElementPlace& place,
                                              const ParametersOf& of) {
     C values[kVector];
 #pragma unroll
     for (int j = 0; j < kVector; ++j) values[j] = cuda::element_of<T>(vector, j) * of(j);
-    cuda::store_vector(args.grad_input + place.at.at[1],
-                       cuda::narrow_vector<T>(values, cuda::any_nan(values)));
+    cuda::store_elements(args.grad_input + place.at.at[1],
+                         cuda::narrow_vector<T>(values, cuda::any_nan(values)));
   }
 
   template <class PlaceOf>

@@ -18,7 +18,17 @@ namespace {
 
 // --- Rows of the registry ----------------------------------------------------------------------
 
-enum class Method { Lanes, Registers, Cluster, Columns, ColumnGroups, Resident, Split, Elements };
+enum class Method {
+  Lanes,
+  Registers,
+  Cluster,
+  Columns,
+  Tiles,
+  ColumnGroups,
+  Resident,
+  Split,
+  Elements
+};
 
 struct MethodInfo {
   std::string_view name;
@@ -27,8 +37,8 @@ struct MethodInfo {
 };
 constexpr MethodInfo kMethods[] = {
     {"row_lanes", 10, 80}, {"row_registers", 20, 80}, {"row_cluster", 30, 90},
-    {"columns", 40, 80},   {"column_groups", 50, 80}, {"resident", 55, 90},
-    {"split", 60, 80},     {"elements", 70, 80},
+    {"columns", 40, 80},   {"tiles", 45, 80},         {"column_groups", 50, 80},
+    {"resident", 55, 90},  {"split", 60, 80},         {"elements", 70, 80},
 };
 constexpr const MethodInfo& info(Method method) {
   return kMethods[static_cast<std::size_t>(method)];
@@ -77,6 +87,22 @@ Reason rejects_columns(const Fields& f, const Outline& o) {
   return refuse_shape("a channel has runs of " + std::to_string(o.inner) + " consecutive elements");
 }
 
+Reason rejects_tiles(const Fields& f, const Outline& o) {
+  if (o.segments > cuda::kMaxIndex / kMaxCluster) return refuse_segments(o);
+  const int last = f.shape.rank - 1;
+  if (f.scope.kind == ScopeKind::Group && f.scope.axis != last) return Reason::accept();
+  if (shares_bytes(f))
+    return refuse_shape("tiles of " + std::to_string(f.scope.size) +
+                        " four-bit columns begin inside a byte");
+  const bool block = f.scope.kind == ScopeKind::Block;
+  const int64_t rows = block ? std::min(f.scope.rows, f.shape[last - 1]) : 1;
+  const int64_t columns = std::min(f.scope.size, f.shape[last]);
+  if (rows * vectors_of(columns) <= kBlockVectors) return Reason::accept();
+  return refuse_shape("a tile of " + std::to_string(rows) + " x " + std::to_string(columns) +
+                      " elements does not fit a block's registers (" +
+                      std::to_string(kBlockVectors * kVector) + ")");
+}
+
 Reason rejects_shape(Method method, const Fields& f, const Device& device) {
   const Outline o = outline(f);
   switch (method) {
@@ -88,6 +114,8 @@ Reason rejects_shape(Method method, const Fields& f, const Device& device) {
     }
     case Method::Columns:
       return rejects_columns(f, o);
+    case Method::Tiles:
+      return rejects_tiles(f, o);
     case Method::ColumnGroups:
       if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
       return f.scope.axis != f.shape.rank - 1
@@ -123,7 +151,7 @@ Reason rejects(const Descriptor& descriptor, const Device& device) {
     return refuse(ReasonKind::DType, "output_dtype", name_of(kOut), name_of(f.output_dtype));
   if (f.scope.kind != kScope)
     return refuse(ReasonKind::Scope, "scope", name_of(kScope), name_of(f.scope.kind));
-  return rejects_shape(kMethod, f, device);
+  return rejects_shape(kMethod, with_groups(f), device);
 }
 
 template <Method kMethod>
@@ -182,6 +210,13 @@ Status preload_method([[maybe_unused]] const Fields& f) {
         column_ranges<In, false, false>, column_ranges<In, true, false>,
         column_ranges<In, true, true>, column_finish<In>, channel_kernel<kCodes>(f, true, true),
         channel_kernel<kCodes>(f, true, false), channel_kernel<kCodes>(f, false, false)));
+  if constexpr (kMethod == Method::Tiles) {
+    if (f.scope.kind == ScopeKind::Block)
+      return preload_all(quantize_tiles<In, kCodes>, quantize_lines<In, kCodes>);
+    if (f.scope.axis != f.shape.rank - 1) return preload_method<Method::ColumnGroups, kCodes>(f);
+    PLANQ_TRY((preload_method<Method::Lanes, kCodes>(f)));
+    return preload_method<Method::Registers, kCodes>(f);
+  }
   if constexpr (kMethod == Method::ColumnGroups)
     return preload_all(column_groups<In, kCodes, false>, column_groups<In, kCodes, true>);
   if constexpr (kMethod == Method::Resident)
@@ -195,7 +230,7 @@ Status preload_method([[maybe_unused]] const Fields& f) {
 template <Method kMethod, Codes kCodes>
 Status prepare(const Descriptor& descriptor, const Device& device, State& state) {
   auto& plan = state.emplace<Prepared>();
-  plan.fields = descriptor.as<Fields>();
+  plan.fields = with_groups(descriptor.as<Fields>());
   plan.multiprocessors = device.multiprocessors;
   plan.arch = device.arch;
   return preload_method<kMethod, kCodes>(plan.fields);
@@ -213,6 +248,7 @@ Status launch(const State& state, const Operands& operands, Workspace workspace,
   if constexpr (kMethod == Method::Columns) return launch_columns<kCodes>(launch);
   if constexpr (kMethod == Method::ColumnGroups) return launch_column_groups<kCodes>(launch);
   if constexpr (kMethod == Method::Resident) return launch_resident<kCodes>(launch);
+  if constexpr (kMethod == Method::Tiles) return launch_tiles<kCodes>(launch);
   if constexpr (kMethod == Method::Split) return launch_split<kCodes>(launch);
   return launch_elements<kCodes>(launch);
 }
@@ -271,7 +307,8 @@ constexpr Pair kPairs[] = {
     {Method::Split, ScopeKind::Channel},    {Method::Split, ScopeKind::Token},
     {Method::Split, ScopeKind::Group},      {Method::Elements, ScopeKind::Tensor},
     {Method::Elements, ScopeKind::Channel}, {Method::Elements, ScopeKind::Token},
-    {Method::Elements, ScopeKind::Group},
+    {Method::Elements, ScopeKind::Group},   {Method::Tiles, ScopeKind::Block},
+    {Method::Elements, ScopeKind::Block},
 };
 constexpr DType kOutputs[] = {DType::Int8,  DType::UInt8,        DType::Int4,
                               DType::UInt4, DType::Float8E4M3FN, DType::Float8E5M2};

@@ -16,6 +16,7 @@
 #include "ops/dynamic_range_quantize/rows.cuh"
 #include "ops/dynamic_range_quantize/split.cuh"
 #include "ops/dynamic_range_quantize/tight.cuh"
+#include "ops/dynamic_range_quantize/tiles.cuh"
 
 namespace planq::dynamic_range_quantize {
 namespace {
@@ -65,10 +66,8 @@ ElementArgs<In> element_args(const Launch& launch, const Geometry& g) {
   args.count = g.count;
   args.line_count = g.line_count;
   args.length = g.length;
-  args.groups = g.groups;
-  args.group_divisor = g.group_divisor;
   args.tail = g.tail;
-  args.tail_counts_lines = g.tail_counts_lines;
+  args.line_tail = g.line_tail;
   return args;
 }
 
@@ -80,45 +79,25 @@ Status launch_lines(const Launch& launch, const Geometry& g) {
 
 // Index of the parameters along every axis, in the place of the scale's offset.
 void set_rows(const Fields& f, const Strides& strides, ElementArgs<In>& args) {
-  const int last = f.shape.rank - 1, axis = f.scope.axis;
-  const bool by_axis = f.scope.kind == ScopeKind::Channel || f.scope.kind == ScopeKind::Group;
-  int64_t moves[kMaxRank] = {};  // of the parameter index, per step (of groups: per size steps)
-  int64_t stride = 1;
-  for (int i = last; i >= 0; --i) {
-    int64_t extent = f.shape[i];
-    switch (f.scope.kind) {
-      case ScopeKind::Tensor:
-        continue;
-      case ScopeKind::Channel:
-        if (i != axis) continue;
-        break;
-      case ScopeKind::Token:
-        if (i == last) continue;
-        break;
-      case ScopeKind::Group:
-        if (i == axis) extent = ceil_div(extent, f.scope.size);
-        break;
-      default:
-        break;
-    }
-    moves[i] = stride;
-    stride *= extent;
-  }
-  const int64_t divisor = f.scope.kind == ScopeKind::Group ? f.scope.size : 1;
+  const int last = f.shape.rank - 1;
+  const Shape parameters = parameter_shape(f);
+  // How far a piece of an axis moves in the parameters.
+  const auto step = [&](int axis) {
+    const int along = parameter_axis(f.shape, f.scope, axis).axis;
+    return along < 0 ? 0 : parameters.product(along + 1, parameters.rank);
+  };
   for (int i = 0; i < last; ++i) {
     Axis row = strides.axis(f.shape[i], i, -1);
-    row.stride[kScale] = moves[i];
-    if (by_axis && i == axis && divisor > 1) {
-      row.divisor = divisor;
-      row.grouped = 1u << kScale;
-    }
+    row.stride[kScale] = step(i);
+    row.divisor = piece_of(f, i);
+    if (row.divisor > 1) row.grouped = 1u << kScale;
     args.rows.append(row);
   }
   args.rows.merge();
   args.row_count = args.rows.size();
   args.row_length = f.shape[last];
-  args.row_step = moves[last];
-  args.row_divisor = by_axis && axis == last ? divisor : 1;
+  args.row_step = step(last);
+  args.row_divisor = piece_of(f, last);
 }
 
 using ElementParameters = math::SegmentParameters<C>;
@@ -148,29 +127,30 @@ Status launch_elements(const Launch& launch) {
 
 // --- Segments in registers ---------------------------------------------------------------------
 
+cuda::Divider divider(int64_t d) { return cuda::Divider(static_cast<std::uint32_t>(d)); }
+
 SegmentArgs<In> segment_args(const Launch& launch, const Geometry& g) {
   auto args = launch.args<SegmentArgs<In>>();
   args.segments = cuda::Lines(g.segments);
   args.count = static_cast<std::uint32_t>(g.count);
   args.length = args.tail = g.length;
-  if (g.groups > 1) {
-    args.groups = cuda::Divider(static_cast<std::uint32_t>(g.groups));
-    args.tail = g.tail;
+  if (g.tail.pieces > 1) {
+    args.groups = divider(g.tail.pieces);
+    args.tail = g.tail.size;
   }
   return args;
 }
 
 template <Codes kCodes>
 bool aligned_segments(const Launch& launch, const Geometry& g) {
-  const int64_t tail = g.groups > 1 ? g.tail : g.length;
-  return g.length % kVector == 0 && tail % kVector == 0 &&
+  return g.length % kVector == 0 && g.tail.size % kVector == 0 &&
          aligned(launch.operands, g.segments, kWordBytes<In, kCodes>);
 }
 
 // Whether quantize_ragged_rows takes the segments: equal, and a fixed stride apart.
 // quantize_tight_* want them aligned besides.
 bool ragged(const Launch& launch, const Geometry& g) {
-  return g.segments.rank <= 1 && g.groups == 1 && g.length > 0 &&
+  return g.segments.rank <= 1 && g.tail.pieces == 1 && g.length > 0 &&
          (!is_fp8(launch.fields().output_dtype) || launch.fields().q_min < 0);
 }
 template <Codes kCodes>
@@ -470,8 +450,8 @@ SplitArgs<In> split_args(const Launch& launch, const Geometry& g) {
   args.lines = g.lines;
   args.line_count = g.line_count;
   args.length = g.length;
-  args.groups = g.groups;
-  args.tail = g.tail;
+  args.groups = g.tail.pieces;
+  args.tail = g.tail.size;
   args.clamps = needs_clamp(launch.fields());
   return args;
 }
@@ -690,6 +670,50 @@ Status launch_column_groups(const Launch& launch) {
       launch.grid(args.lines.size() * args.tiles, dim3(across, kColumnThreads / across));
   return launch.run(vector ? column_groups<In, kCodes, true> : column_groups<In, kCodes, false>,
                     grid, args);
+}
+
+// --- Tiles -------------------------------------------------------------------------------------
+
+TileArgs<In> tile_args(const Launch& launch, const Geometry& g) {
+  const Fields& f = launch.fields();
+  const int last = f.shape.rank - 1;
+  const Shape parameters = parameter_shape(f);
+  auto args = launch.args<TileArgs<In>>();
+  args.tiles = cuda::Lines(g.segments);
+  if (g.lines.rank > 0) {
+    args.input_pitch = g.lines.axes[0].stride[kInput];
+    args.output_pitch = g.lines.axes[0].stride[kOutput];
+  }
+  args.across = divider(parameters[last]);
+  args.down = divider(parameters[last - 1]);
+  args.width = divider(g.length / kVector);
+  args.last_width = g.tail.pieces > 1 ? divider(g.tail.size / kVector) : args.width;
+  args.rows = static_cast<std::uint32_t>(g.line_count);
+  args.last_rows =
+      g.line_tail.pieces > 1 ? static_cast<std::uint32_t>(g.line_tail.size) : args.rows;
+  return args;
+}
+
+template <Codes kCodes>
+Status launch_tiles(const Launch& launch) {
+  const Fields& f = launch.fields();
+  if (f.scope.kind == ScopeKind::Group) {
+    if (f.scope.axis != f.shape.rank - 1) return launch_column_groups<kCodes>(launch);
+    return vectors_of(outline(f).elements) <= cuda::kWarp ? launch_lanes<kCodes>(launch)
+                                                          : launch_rows<kCodes>(launch, 1);
+  }
+  const Geometry g = geometry_of(f, launch.operands);
+  if (g.count == 0) return Status::success();
+  if (!aligned_segments<kCodes>(launch, g) ||
+      !aligned(launch.operands, g.lines, kWordBytes<In, kCodes>))
+    return launch_lines<kCodes>(launch, g);
+  // Few tiles have a multiprocessor each: little work for each thread.
+  const int64_t vectors = g.line_count * (g.length / kVector);
+  const int per_thread = g.count <= launch.plan.multiprocessors ? 1 : kTileVectors;
+  const int64_t warps = ceil_div(vectors, int64_t{per_thread} * cuda::kWarp);
+  const auto threads = static_cast<unsigned>(std::min<int64_t>(warps * cuda::kWarp, kRowThreads));
+  return launch.run(quantize_tiles<In, kCodes>, launch.grid(g.count, threads),
+                    tile_args(launch, g));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "cuda/load_store.cuh"
-#include "ops/dynamic_range_quantize/desc.h"
 #include "ops/dynamic_range_quantize/codes.cuh"
+#include "ops/dynamic_range_quantize/desc.h"
 #include "ops/dynamic_range_quantize/rows.cuh"
 
 namespace planq::dynamic_range_quantize {
@@ -43,9 +43,14 @@ int64_t power_of_two(int64_t n) {
 // logical tensor and its codes begin on a byte.
 struct Outline {
   int64_t segments, elements;
-  int64_t outer = 1, inner = 1;  // channel, group: extents before and after the axis
+  int64_t outer = 1, inner = 1;  // channel: extents before and after the axis
   bool consecutive;
 };
+
+// The size of the pieces into which groups or tiles cut an axis.
+int64_t piece_of(const Fields& f, int axis) {
+  return parameter_axis(f.shape, f.scope, axis).divisor;
+}
 
 Outline outline(const Fields& f) {
   const Shape& shape = f.shape;
@@ -62,11 +67,11 @@ Outline outline(const Fields& f) {
     default:
       break;
   }
-  const int64_t groups = ceil_div(shape[axis], f.scope.size);
-  const bool whole_bytes = !is_four_bit(f.output_dtype) || f.scope.size % 2 == 0 || groups <= 1;
-  const int64_t outer = shape.product(0, axis), inner = shape.product(axis + 1, shape.rank);
-  return {outer * groups * inner, std::min(f.scope.size, shape[axis]), outer, inner,
-          axis == last && whole_bytes};
+  int64_t elements = 1;
+  for (int i = 0; i <= last; ++i)
+    if (const int64_t size = piece_of(f, i); size > 1) elements *= std::min(size, shape[i]);
+  const bool runs = f.scope.kind == ScopeKind::Group && axis == last && !shares_bytes(f);
+  return {parameter_shape(f).elements(), elements, 1, 1, runs};
 }
 
 int64_t vectors_of(int64_t elements) { return ceil_div(elements, kVector); }
@@ -88,8 +93,7 @@ bool spreads(const Outline& o, const Device& device) {
 struct Geometry {
   Space segments, lines;
   int64_t count = 1, line_count = 1, length = 1;
-  int64_t groups = 1, group_divisor = 1, tail = 0;
-  bool tail_counts_lines = false;
+  Tail tail, line_tail;  // of `length` and of `line_count`
 };
 
 class Strides {
@@ -140,26 +144,22 @@ void join_lines(const Fields& f, Geometry& g) {
   }
 }
 
-void append_group_axes(const Fields& f, const Strides& strides, Geometry& g) {
-  const int last = f.shape.rank - 1, axis = f.scope.axis;
-  const int64_t extent = f.shape[axis], size = f.scope.size;
-  const int64_t groups = ceil_div(extent, size);
-  for (int i = 0; i < last; ++i)
-    g.segments.append(i == axis ? strides.axis(groups, i, i, size)
-                                : strides.axis(f.shape[i], i, i));
-  g.tail_counts_lines = axis != last;
-  if (axis == last) {
-    g.segments.append(strides.along(groups, size, code_bytes(f, size), last));
-    g.length = std::min(size, extent);
-  } else {
-    g.segments.append(strides.along(f.shape[last], 1, 1, last));
-    g.lines.append(strides.axis(std::min(size, extent), axis, -1));
-    g.length = 1;
-  }
-  if (groups > 1 && extent % size != 0) {
-    g.groups = groups;
-    g.group_divisor = f.shape.product(axis + 1, f.shape.rank);
-    g.tail = extent - (groups - 1) * size;
+// The pieces of every axis are segments; inside one, they are lines, along the last axis elements.
+void append_piece_axes(const Fields& f, const Strides& strides, Geometry& g) {
+  const Shape parameters = parameter_shape(f);
+  const int last = f.shape.rank - 1;
+  for (int i = 0; i <= last; ++i) {
+    const int64_t extent = f.shape[i], pieces = parameters[i];
+    const int64_t size = std::min(piece_of(f, i), std::max<int64_t>(extent, 1));
+    g.segments.append(i == last ? strides.along(pieces, size, code_bytes(f, size), i)
+                                : strides.axis(pieces, i, i, size));
+    if (i == last)
+      g.length = size;
+    else
+      g.lines.append(strides.axis(size, i, -1));
+    if (pieces > 1 && extent % size != 0)
+      (i == last ? g.tail : g.line_tail) = {pieces, parameters.product(i + 1, f.shape.rank),
+                                            extent % size};
   }
 }
 
@@ -184,14 +184,16 @@ Geometry geometry_of(const Fields& f, const Operands& operands) {
       }
       break;
     case ScopeKind::Group:
-      append_group_axes(f, strides, g);
+    case ScopeKind::Block:
+      append_piece_axes(f, strides, g);
       break;
     default:
       break;
   }
   g.count = g.segments.size();
   g.segments.merge();
-  if (f.scope.kind != ScopeKind::Group) join_lines(f, g);
+  const bool cuts = f.scope.kind == ScopeKind::Group || f.scope.kind == ScopeKind::Block;
+  if (!cuts) join_lines(f, g);
   g.line_count = g.lines.size();
   return g;
 }

@@ -3,6 +3,8 @@
 // what a descriptor may say. The arithmetic is in math/scale.h.
 #pragma once
 
+#include <algorithm>
+
 #include "core/descriptor.h"
 #include "core/registry.h"
 #include "core/scope.h"
@@ -40,6 +42,27 @@ inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "ze
 
 inline Shape parameter_shape(const Fields& fields) {
   return planq::parameter_shape(fields.shape, fields.scope);
+}
+
+// The same descriptor with groups in the place of tiles of one row or one column. Their parameters
+// have the same shape and order.
+inline Fields with_groups(Fields f) {
+  if (f.scope.kind != ScopeKind::Block) return f;
+  const int last = f.shape.rank - 1;
+  if (std::min(f.scope.rows, f.shape[last - 1]) == 1)
+    f.scope = {ScopeKind::Group, last, f.scope.size};
+  else if (std::min(f.scope.size, f.shape[last]) == 1)
+    f.scope = {ScopeKind::Group, last - 1, f.scope.rows};
+  return f;
+}
+
+// Whether a byte may hold codes of two segments, neighbours along the last axis.
+inline bool shares_bytes(const Fields& f) {
+  const int last = f.shape.rank - 1;
+  const bool cuts_rows = f.scope.kind == ScopeKind::Block ||
+                         (f.scope.kind == ScopeKind::Group && f.scope.axis == last);
+  return is_four_bit(f.output_dtype) && cuts_rows && f.scope.size % 2 == 1 &&
+         f.scope.size < f.shape[last];
 }
 
 template <class C>

@@ -16,9 +16,7 @@ struct ElementArgs {
   Space segments;  // in the order of the parameters
   Space lines;     // inside a segment: runs of `length` consecutive elements
   std::int64_t count, line_count, length;
-  // The last of `groups` segments along the axis has `tail` elements a line, or `tail` lines.
-  std::int64_t groups, group_divisor, tail;
-  bool tail_counts_lines;
+  Tail tail, line_tail;  // of the elements of a line, and of the lines
   // The tensor as rows of `row_length`; operand kScale is then an index of `parameters`, which
   // moves within a row by `row_step` for every `row_divisor` elements.
   Space rows;
@@ -37,8 +35,8 @@ struct ScatteredSegment {
     at = args.segments.offsets(index);
     line_count = args.line_count;
     length = args.length;
-    if (args.groups > 1 && index / args.group_divisor % args.groups == args.groups - 1)
-      (args.tail_counts_lines ? line_count : length) = args.tail;
+    if (args.tail.holds(index)) length = args.tail.size;
+    if (args.line_tail.holds(index)) line_count = args.line_tail.size;
   }
 };
 

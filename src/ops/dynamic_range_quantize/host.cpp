@@ -106,7 +106,7 @@ template <DType kInput, DType kOutput>
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   using T = typename TypeOf<kInput>::type;
   auto& plan = state.emplace<Prepared<Compute<T>>>();
-  plan.fields = descriptor.as<Fields>();
+  plan.fields = with_groups(descriptor.as<Fields>());
   plan.recipe = recipe_of<Compute<T>>(plan.fields);
   plan.scalar = {finite_range<T>, scalar_codes<T>};
   plan.element_bytes = sizeof(T);
@@ -179,7 +179,7 @@ constexpr Kernel row() {
 
 // One row per scope, input type and output type: the product of these three lists.
 constexpr ScopeKind kScopes[] = {ScopeKind::Tensor, ScopeKind::Channel, ScopeKind::Token,
-                                 ScopeKind::Group};
+                                 ScopeKind::Group, ScopeKind::Block};
 constexpr DType kInputs[] = {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64};
 constexpr DType kOutputs[] = {DType::Int8,  DType::UInt8,        DType::Int4,
                               DType::UInt4, DType::Float8E4M3FN, DType::Float8E5M2};

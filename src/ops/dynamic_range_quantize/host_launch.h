@@ -1,7 +1,7 @@
 // One launch on the host. A segment is measured and quantized while it is in a core's cache; four
 // drivers do that, over layouts made from strides and scope (host_layout.h): batches of rows that
-// are segments, segments of several rows, segments side by side in columns, and groups whose codes
-// share bytes.
+// are segments, segments of several rows, segments side by side in columns, and batches of tiles
+// or of groups whose codes share bytes.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,8 @@ inline constexpr std::int64_t kBatchBytes = 8 << 10;
 // Rows from this size on are quantized in steps, each followed by measuring as much of the next
 // row, so that memory is read at an even rate.
 inline constexpr std::int64_t kLongRowBytes = 8 << 10, kStepBytes = 8 << 10;
-// Groups whose codes share bytes, taken together; even, and at most kSegments.
+// The most tiles of one row, or groups whose codes share bytes, that are taken together; even, and
+// at most kSegments.
 inline constexpr std::int64_t kGroupBatch = 64;
 // Codes that wait to be packed.
 inline constexpr std::int64_t kStage = 4096;
@@ -134,23 +135,37 @@ class Launch {
     streaming_ = elements * (plan.element_bytes + 1) > kStreamBytes;
   }
 
-  void run() {
+  void run() const {
     const Fields& fields = plan_.fields;
     if (fields.shape.elements() == 0) return write_empty();
-    const LayoutBuilder builder(fields, operands_);
-    if (fields.scope.kind != ScopeKind::Group) return run(builder.build());
-    const std::int64_t extent = fields.shape[fields.scope.axis];
-    const std::int64_t size = std::min(fields.scope.size, extent);
-    const std::int64_t whole = extent / size;
-    const bool along_last = fields.scope.axis + 1 == fields.shape.rank;
-    if (plan_.four_bit && along_last && size % 2 == 1 && size < extent)
-      return groups_within_bytes(builder.build({0, 1, 0, extent}), size);
-    run(builder.build({0, whole, 0, size}));
-    if (extent % size != 0) run(builder.build({whole, 1, whole * size, extent % size}));
+    const int last = fields.shape.rank - 1;
+    if (fields.scope.kind == ScopeKind::Group) return run_groups(fields.scope.axis, {});
+    if (fields.scope.kind != ScopeKind::Block) return run(LayoutBuilder(fields, operands_).build());
+    for_parts(last - 1, fields.scope.rows, [&](const GroupPart& rows) { run_groups(last, rows); });
   }
 
  private:
-  void run(const Layout& layout) {
+  // Calls visit(part) for the whole groups of an axis and for its smaller last one.
+  template <class Visit>
+  void for_parts(int axis, std::int64_t group_size, Visit&& visit) const {
+    const std::int64_t extent = plan_.fields.shape[axis];
+    const std::int64_t size = std::min(group_size, extent), whole = extent / size;
+    visit(GroupPart{0, whole, 0, size});
+    if (extent % size != 0) visit(GroupPart{whole, 1, whole * size, extent % size});
+  }
+
+  void run_groups(int axis, const GroupPart& rows) const {
+    const Fields& fields = plan_.fields;
+    const std::int64_t extent = fields.shape[axis], size = fields.scope.size;
+    const LayoutBuilder builder(fields, operands_);
+    const bool many = fields.scope.kind == ScopeKind::Block && size < extent &&
+                      rows.size * size * plan_.element_bytes <= kTileBytes;
+    if (many || shares_bytes(fields))
+      return group_batches(builder.build_rows({0, 1, 0, extent}, rows), size);
+    for_parts(axis, size, [&](const GroupPart& part) { run(builder.build(part, rows)); });
+  }
+
+  void run(const Layout& layout) const {
     if (layout.columns > 0) return columns(layout);
     if (layout.members.size() == 1 && !is_divided(layout)) return row_batches(layout);
     is_divided(layout) ? divided_segments(layout) : whole_segments(layout);
@@ -595,51 +610,91 @@ class Launch {
     });
   }
 
-  // ---- odd groups of 4-bit codes -------------------------------------------------------------
+  // ---- tiles, and groups within bytes --------------------------------------------------------
 
-  // A byte may hold codes of two groups. A batch has an even number of groups, so it begins at an
-  // even position; its codes are made group by group and packed together.
-  void groups_within_bytes(const Layout& layout, std::int64_t size) const {
+  // Tiles that follow each other are taken together, row by row, as far as a second-level cache
+  // holds them; so are groups whose codes share bytes, which are tiles of one row. A batch has an
+  // even number of them, so it begins at an even position.
+  void group_batches(const Layout& layout, std::int64_t size) const {
+    const std::int64_t row_bytes = layout.members.size() * size * plan_.element_bytes;
+    const std::int64_t batch =
+        std::clamp<std::int64_t>(kTileBytes / row_bytes, 2, kGroupBatch) & ~1;
     const std::int64_t groups = (layout.length + size - 1) / size;
-    const std::int64_t batches = (groups + kGroupBatch - 1) / kGroupBatch;
-    const std::int64_t stretch = std::min(size * kGroupBatch, layout.length);
+    const std::int64_t batches = (groups + batch - 1) / batch;
+    const std::int64_t stretch = std::min(size * batch, layout.length) * layout.members.size();
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / stretch);
     const std::int64_t tasks = layout.points.size() * batches;
     parallel_for(threads_, tasks, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t task = first; task < last; ++task) {
-        const std::int64_t group = task % batches * kGroupBatch;
+        const std::int64_t group = task % batches * batch;
         const std::int64_t begin = group * size;
         Offsets at = layout.origin + layout.points.offsets(task / batches);
         at.at[kInput] += begin;
         at.at[kOutput] += begin;
         at.at[kScale] += group * group_stride(kScale);
         at.at[kZeroPoint] += group * group_stride(kZeroPoint);
-        group_batch(at, std::min(size * kGroupBatch, layout.length - begin), size);
+        group_batch(layout.members, at, std::min(size * batch, layout.length - begin), size);
       }
+      if (streaming_) host::stream_fence();
     });
   }
 
   std::int64_t group_stride(Operand operand) const {
-    return operands_[operand].strides[plan_.fields.scope.axis];
+    return operands_[operand].strides[plan_.fields.shape.rank - 1];
   }
 
-  void group_batch(const Offsets& at, std::int64_t length, std::int64_t size) const {
+  void group_batch(const Space& rows, const Offsets& at, std::int64_t length,
+                   std::int64_t size) const {
     Segments<C> segments;
-    const std::int64_t whole = length / size, rest = length % size;
-    const int count = static_cast<int>(whole + (rest > 0));
-    measure_rows(at.at[kInput], {size, whole, size}, {0, 1}, kAheadBytes, segments);
-    if (rest > 0)
-      measure_rows(at.at[kInput] + whole * size, {rest, 1, 0}, {count - 1, 1}, kAheadBytes,
-                   segments);
+    const std::int64_t count = (length + size - 1) / size;
+    const bool tiles = rows.rank > 0;
+    const std::int64_t ahead =
+        tiles ? kAheadRows * rows.axes[0].stride[kInput] * plan_.element_bytes : kAheadBytes;
+    measure_groups(at.at[kInput], length, size, ahead, segments);
+    for (std::int64_t row = 1; row < rows.size(); ++row) {
+      Segments<C> more;
+      measure_groups(at.at[kInput] + rows.offsets(row).at[kInput], length, size, ahead, more);
+      for (std::int64_t j = 0; j < count; ++j) include_column(segments, j, range_at(more, j));
+    }
     const bool vector = settle(segments, count);
     write_parameters(segments, count, at, group_stride(kScale), group_stride(kZeroPoint));
+    // Tiles that stay in a cache leave time to fetch the ones beside them.
+    const std::int64_t beside = tiles ? length * plan_.element_bytes : kAheadBytes;
+    for (std::int64_t row = 0; row < rows.size(); ++row)
+      quantize_groups(at + rows.offsets(row), length, size, beside, vector, segments);
+  }
+
+  // The ranges of the groups of a row, of which the last may be shorter.
+  void measure_groups(std::int64_t at, std::int64_t length, std::int64_t size, std::int64_t ahead,
+                      Segments<C>& segments) const {
+    const std::int64_t whole = length / size, rest = length % size;
+    measure_rows(at, {size, whole, size}, {0, 1}, ahead, segments);
+    if (rest > 0)
+      measure_rows(at + whole * size, {rest, 1, 0}, {static_cast<int>(whole), 1}, ahead, segments);
+  }
+
+  void quantize_groups(Offsets at, std::int64_t length, std::int64_t size, std::int64_t ahead,
+                       bool vector, const Segments<C>& segments) const {
+    if (shares_bytes(plan_.fields))
+      return quantize_within_bytes(at, length, size, ahead, vector, segments);
+    const std::int64_t whole = length / size, rest = length % size;
+    quantize_rows(at, {size, whole, size}, {0, 1}, size, ahead, vector, segments);
+    at.at[kInput] += whole * size;
+    at.at[kOutput] += whole * size;
+    if (rest > 0)
+      quantize_rows(at, {rest, 1, 0}, {static_cast<int>(whole), 1}, 0, ahead, vector, segments);
+  }
+
+  // The codes are made group by group and packed together.
+  void quantize_within_bytes(const Offsets& at, std::int64_t length, std::int64_t size,
+                             std::int64_t ahead, bool vector, const Segments<C>& segments) const {
     staged({length, 1, 0}, 0, at,
            [&](std::int64_t from, Rows part, std::int64_t, std::uint8_t* codes, std::int64_t) {
              const std::int64_t begin = from - at.at[kInput], end = begin + part.length;
              for (std::int64_t i = begin; i < end;) {
                const std::int64_t group = i / size, stop = std::min(end, (group + 1) * size);
                row_codes(at.at[kInput] + i, {stop - i, 1, 0}, {static_cast<int>(group), 1},
-                         codes + (i - begin), 0, {kAheadBytes, false}, vector, segments);
+                         codes + (i - begin), 0, {ahead, false}, vector, segments);
                i = stop;
              }
            });

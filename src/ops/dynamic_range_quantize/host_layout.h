@@ -1,5 +1,5 @@
-// Where segments lie. Each launch is one layout, or two where a last group is shorter: the points
-// at which parameters are, and the elements that belong to one point.
+// Where segments lie. Each launch is one layout, or more where the last groups or tiles are
+// smaller: the points at which parameters are, and the elements that belong to one point.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ struct Layout {
   }
 };
 
-// A stretch of the group axis: `count` groups of `size` elements, of which the first is group
-// `group` and begins at position `position`.
+// A stretch of an axis that is cut into groups: `count` groups of `size` elements, of which the
+// first is group `group` and begins at position `position`.
 struct GroupPart {
   std::int64_t group = 0, count = 0, position = 0, size = 0;
 };
@@ -35,18 +35,29 @@ class LayoutBuilder {
   LayoutBuilder(const Fields& fields, const Operands& operands)
       : fields_(fields), operands_(operands) {}
 
-  Layout build(const GroupPart& part = {}) const {
-    Layout layout;
-    const int last = fields_.shape.rank - 1;
-    for (int i = 0; i < last; ++i) place(layout, i, part);
-    if (last >= 0) place_last(layout, part);
-    layout.points.merge();
+  // `part` is of the axis that is cut; `rows`, of tiles, is of the axis before it.
+  Layout build(const GroupPart& part = {}, const GroupPart& rows = {}) const {
+    Layout layout = place_all(part, rows);
     layout.members.merge();
     if (layout.columns == 0) take_length(layout);
     return layout;
   }
+  // The same, and `length` is that of one row whatever follows it.
+  Layout build_rows(const GroupPart& part, const GroupPart& rows) const {
+    Layout layout = place_all(part, rows);
+    take_length(layout);
+    return layout;
+  }
 
  private:
+  Layout place_all(const GroupPart& part, const GroupPart& rows) const {
+    Layout layout;
+    const int last = fields_.shape.rank - 1;
+    for (int i = 0; i < last; ++i) place(layout, i, is_tile_rows(i) ? rows : part);
+    if (last >= 0) place_last(layout, part);
+    layout.points.merge();
+    return layout;
+  }
   std::int64_t input_stride(int axis) const {
     return axis + 1 == fields_.shape.rank && fields_.shape[axis] != 1
                ? 1
@@ -64,7 +75,11 @@ class LayoutBuilder {
   bool is_point_axis(int axis) const {
     return parameter_axis(fields_.shape, fields_.scope, axis).axis >= 0;
   }
-  bool is_group_axis(int axis) const {
+  bool is_tile_rows(int axis) const {
+    return fields_.scope.kind == ScopeKind::Block && axis == fields_.shape.rank - 2;
+  }
+  bool is_cut(int axis) const {
+    if (fields_.scope.kind == ScopeKind::Block) return axis >= fields_.shape.rank - 2;
     return fields_.scope.kind == ScopeKind::Group && axis == fields_.scope.axis;
   }
   Axis axis_of(int axis, bool point) const {
@@ -77,7 +92,7 @@ class LayoutBuilder {
   }
 
   void place(Layout& layout, int axis, const GroupPart& part) const {
-    if (is_group_axis(axis)) {
+    if (is_cut(axis)) {
       place_group(layout, axis, part);
     } else if (is_point_axis(axis)) {
       layout.points.append(axis_of(axis, true));
@@ -91,11 +106,11 @@ class LayoutBuilder {
     inside.extent = part.size;
     groups.extent = part.count;
     for (const int operand : {kInput, kOutput}) {
-      layout.origin.at[operand] = part.position * groups.stride[operand];
+      layout.origin.at[operand] += part.position * groups.stride[operand];
       groups.stride[operand] *= part.size;
     }
     for (const int operand : {kScale, kZeroPoint})
-      layout.origin.at[operand] = part.group * groups.stride[operand];
+      layout.origin.at[operand] += part.group * groups.stride[operand];
     layout.points.append(groups);
     layout.members.append(inside);
   }
@@ -104,7 +119,7 @@ class LayoutBuilder {
   // than its rows.
   void place_last(Layout& layout, const GroupPart& part) const {
     const int last = fields_.shape.rank - 1;
-    if (is_point_axis(last) && !is_group_axis(last) && fields_.shape[last] != 1) {
+    if (is_point_axis(last) && !is_cut(last) && fields_.shape[last] != 1) {
       layout.columns = fields_.shape[last];
     } else {
       place(layout, last, part);

@@ -7,6 +7,16 @@
 
 namespace planq::dynamic_range_quantize {
 
+// The last of `pieces` segments along an axis, which are `divisor` segments apart, has another
+// size.
+struct Tail {
+  std::int64_t pieces = 1, divisor = 1, size = 0;
+
+  __device__ __forceinline__ bool holds(std::int64_t segment) const {
+    return pieces > 1 && segment / divisor % pieces == pieces - 1;
+  }
+};
+
 // Segments of consecutive elements. The order of operands in `segments` is that of Operands.
 template <class In>
 struct SegmentArgs {

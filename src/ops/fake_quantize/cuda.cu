@@ -33,6 +33,7 @@ struct FakeQuantize {
     math::AffineRecipe<C> recipe;
     Scalar seed, offset;
   };
+  static constexpr bool kHasRule = true;
   static constexpr int kVector = cuda::kPerVector<T>;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
@@ -67,30 +68,34 @@ struct FakeQuantize {
     }
   }
 
-  template <class ParametersOf>
+  // Kept out of line: it is rare, and would be there for every element of a vector.
+  __device__ __noinline__ static C slow_value(C x, const math::AffineRecipe<C>& recipe, C scale,
+                                              C inverse, std::int32_t zero_point, C draw) {
+    return math::fake_quantized(x, recipe, {scale, inverse, zero_point, false}, kStochastic, draw);
+  }
+
+  template <bool kDivide, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const ElementPlace& place, const ParametersOf& of) {
     C draws[kVector] = {};
     if constexpr (kStochastic) draw(args, place, draws);
     C values[kVector];
     bool odd = false;
-    cuda::by_quotient(args.recipe.quotient, [&](auto divides) {
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        const Parameters& n = of(j);
-        odd |= !n.usual;
-        C q = cuda::checked_quotient<divides>(cuda::element_of<T>(vector, j), n, odd);
-        if constexpr (kStochastic) q = math::floor_of(q + draws[j]);
-        values[j] = n.scale * cuda::rounded_value(cuda::bounded(q, n));
-      }
-    });
+    for (int j = 0; j < kVector; ++j) {
+      const Parameters& n = of(j);
+      odd |= !n.usual;
+      C q = cuda::checked_quotient<kDivide>(cuda::element_of<T>(vector, j), n, odd);
+      if constexpr (kStochastic) q = math::floor_of(q + draws[j]);
+      values[j] = n.scale * cuda::rounded_value(cuda::bounded(q, n));
+    }
     if (odd) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        values[j] = math::fake_quantized(cuda::element_of<T>(vector, j), args.recipe,
-                                         of(j).segment(), kStochastic, draws[j]);
+        values[j] = slow_value(cuda::element_of<T>(vector, j), args.recipe, of(j).scale,
+                               of(j).inverse, of(j).zero_point, draws[j]);
     }
-    cuda::store_vector(args.output + place.at.at[1], cuda::narrow_vector<T>(values, odd));
+    cuda::store_elements(args.output + place.at.at[1], cuda::narrow_vector<T>(values, odd));
   }
 
   template <class PlaceOf>

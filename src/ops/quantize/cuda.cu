@@ -24,6 +24,7 @@ struct Quantize {
     math::AffineRecipe<C> recipe;
     NibbleOrder order;
   };
+  static constexpr bool kHasRule = true;
   static constexpr int kVector = cuda::kPerVector<In>;
   static constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
   static constexpr int kUnit = kPerByte;
@@ -58,26 +59,32 @@ struct Quantize {
     return static_cast<std::uint32_t>(__double2hiint(x));
   }
 
-  template <class ParametersOf>
+  // Kept out of line: it is rare, and would be there for every element of a vector.
+  __device__ __noinline__ static std::uint32_t slow_code(C x, const math::AffineRecipe<C>& recipe,
+                                                         C scale, C inverse,
+                                                         std::int32_t zero_point) {
+    return math::given_code(x, recipe, {scale, inverse, zero_point, false});
+  }
+
+  template <bool kDivide, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const ElementPlace& place, const ParametersOf& of) {
     std::uint32_t codes[kVector];
     // Bounds of one sign make a signed zero of fp8 depend on them.
     bool odd = cuda::is_float8(kCodes) && !(args.recipe.q_min < C{0} && args.recipe.q_max > C{0});
-    cuda::by_quotient(args.recipe.quotient, [&](auto divides) {
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        odd |= !of(j).usual;
-        codes[j] = fast_code<divides>(cuda::element_of<In>(vector, j), of(j), odd);
-      }
-    });
+    for (int j = 0; j < kVector; ++j) {
+      odd |= !of(j).usual;
+      codes[j] = fast_code<kDivide>(cuda::element_of<In>(vector, j), of(j), odd);
+    }
     cuda::Word<kVector / kPerByte> word;
     if (!odd) {
       word = cuda::finish<kCodes, cuda::Bounds::None>(codes, args.recipe.output_dtype, args.order);
     } else {
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        codes[j] = math::given_code(cuda::element_of<In>(vector, j), args.recipe, of(j).segment());
+        codes[j] = slow_code(cuda::element_of<In>(vector, j), args.recipe, of(j).scale,
+                             of(j).inverse, of(j).zero_point);
       word = cuda::pack_codes<kCodes>(codes, args.order);
     }
     cuda::store_word<kVector / kPerByte>(args.output + place.at.at[1] / kPerByte, word);

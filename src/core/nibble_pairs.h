@@ -1,0 +1,87 @@
+// Where codes that have a byte each lie, beside the packed bytes that hold two of them along any
+// axis: the index space of operators that pack and unpack.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/descriptor.h"
+#include "core/space.h"
+
+namespace planq {
+
+// The shape of the packed bytes.
+inline Shape packed_shape(Shape shape, std::int64_t axis) {
+  const int at = static_cast<int>(axis);
+  shape[at] = shape[at] / 2 + shape[at] % 2;
+  return shape;
+}
+
+// What the packed bytes of 4-bit codes are in a descriptor: the shared storage of two codes goes
+// along the last axis, so along any other they are plain bytes.
+inline DType packed_dtype(DType codes, const Shape& shape, std::int64_t axis) {
+  return axis == shape.rank - 1 ? codes : DType::UInt8;
+}
+
+struct NibblePairs {
+  // Operands of the space. kPosition is the index along the packed axis, and stays 0 where that
+  // axis is even.
+  enum Operand : int { kCodes, kPacked, kPosition };
+
+  Space bytes;          // every packed byte, with its first code
+  std::int64_t second;  // from a byte's first code to its second
+  std::int64_t pairs;   // positions from here on have no second code
+  bool odd;             // the packed axis ends with such a position
+
+  NibblePairs(const Shape& shape, std::int64_t axis, const OperandView& codes,
+              const OperandView& packed) {
+    const Shape extents = packed_shape(shape, axis);
+    for (int i = 0; i < shape.rank; ++i) {
+      Axis step;
+      step.extent = extents[i];
+      step.stride[kCodes] = codes.strides[i] * (i == axis ? 2 : 1);
+      step.stride[kPacked] = packed.strides[i];
+      step.stride[kPosition] = i == axis && shape[i] % 2 != 0 ? 1 : 0;
+      bytes.append(step);
+    }
+    if (bytes.rank == 0) bytes.axes[bytes.rank++] = {};
+    bytes.merge();
+    second = codes.strides[static_cast<int>(axis)];
+    pairs = shape[static_cast<int>(axis)] / 2;
+    odd = shape[static_cast<int>(axis)] % 2 != 0;
+  }
+
+  // The innermost axis: a run of packed bytes.
+  const Axis& run() const { return bytes.axes[bytes.rank - 1]; }
+  // A byte's two codes follow one another, and so do the bytes of a run.
+  bool adjacent() const {
+    return second == 1 && run().stride[kCodes] == 2 && run().stride[kPacked] == 1;
+  }
+  // The first codes of a run follow one another, and so do the second ones and the bytes.
+  bool planes() const { return run().stride[kCodes] == 1 && run().stride[kPacked] == 1; }
+
+  // The position changes along a run.
+  bool moves() const { return run().stride[kPosition] != 0; }
+
+  // Calls body(codes, packed, count, whole) for the runs among the packed bytes [first, last): the
+  // offsets of the first byte, how many bytes, and how many of them have two codes.
+  template <class Body>
+  void each_run(std::int64_t first, std::int64_t last, const Body& body) const {
+    const Axis& inner = run();
+    Space lines = bytes;
+    --lines.rank;
+    while (first < last) {
+      const std::int64_t line = first / inner.extent, skipped = first - line * inner.extent;
+      const std::int64_t count = std::min(inner.extent - skipped, last - first);
+      const Offsets at = lines.offsets(line);
+      const auto start = [&](int operand) {
+        return at.at[operand] + skipped * inner.stride[operand];
+      };
+      const std::int64_t left = std::clamp<std::int64_t>(pairs - start(kPosition), 0, count);
+      body(start(kCodes), start(kPacked), count, moves() || left == 0 ? left : count);
+      first += count;
+    }
+  }
+};
+
+}  // namespace planq

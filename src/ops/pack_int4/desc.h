@@ -1,0 +1,50 @@
+// pack_int4: 4-bit codes that have a byte each become two codes a byte, along any axis. The order
+// of the nibbles is the descriptor's; the arithmetic is in math/nibbles.h.
+#pragma once
+
+#include <string>
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+
+namespace planq::pack_int4 {
+
+struct Fields {
+  Shape shape;  // of the codes
+  DType output_dtype = DType::Int4;
+  std::int64_t axis = -1;
+  NibbleOrder nibble_order = NibbleOrder::LowFirst;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, axis),
+    PLANQ_FIELD(Fields, nibble_order),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput };
+inline constexpr std::string_view kOperands[] = {"input", "output"};
+
+// Both backends promise the same: nothing is computed.
+inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
+                                         .math = MathPrecision::None,
+                                         .accumulator = DType::UInt8,
+                                         .rounding = Rounding::None,
+                                         .max_ulp = 0,
+                                         .batch_invariant = true,
+                                         .basis = "moves bits; no arithmetic"};
+
+template <DType kOutput>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const DType asked = descriptor.as<Fields>().output_dtype;
+  if (asked == kOutput) return Reason::accept();
+  return Reason::refuse(ReasonKind::DType, "computes output_dtype " +
+                                               std::string(name_of(kOutput)) + ", not " +
+                                               std::string(name_of(asked)));
+}
+
+inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
+
+}  // namespace planq::pack_int4

@@ -1,0 +1,64 @@
+// reorder_mixed_dtype_weight: the order in which CUTLASS's mixed-dtype linear layers read an int8
+// or int4 weight, made from a plain matrix, and the way back. The order itself is in layout.h.
+#pragma once
+
+#include <string>
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+
+namespace planq::reorder_mixed_dtype_weight {
+
+struct Fields {
+  Shape shape;  // (K, N) of the weight
+  DType input_dtype = DType::Int8;
+  bool transpose = false;  // the plain matrix is (N, K)
+  bool inverse = false;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, transpose),
+    PLANQ_FIELD(Fields, inverse),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput };
+inline constexpr std::string_view kOperands[] = {"input", "output"};
+
+// Both backends promise the same: an order, and a flipped bit.
+inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
+                                         .math = MathPrecision::None,
+                                         .accumulator = DType::UInt8,
+                                         .rounding = Rounding::None,
+                                         .max_ulp = 0,
+                                         .batch_invariant = true,
+                                         .basis = "moves bits and flips the sign bits"};
+
+template <DType kDType>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const DType asked = descriptor.as<Fields>().input_dtype;
+  if (asked == kDType) return Reason::accept();
+  return Reason::refuse(ReasonKind::DType, "computes input_dtype " + std::string(name_of(kDType)) +
+                                               ", not " + std::string(name_of(asked)));
+}
+
+inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
+
+// The operands by what they hold. Without elements there is nothing to do.
+struct Weight {
+  std::int64_t rows, columns;  // K, N
+  OperandView matrix, reordered;
+  bool transposed;
+
+  Weight(const Fields& fields, const Operands& operands)
+      : rows(fields.shape[0]),
+        columns(fields.shape[1]),
+        matrix(operands[fields.inverse ? kOutput : kInput]),
+        reordered(operands[fields.inverse ? kInput : kOutput]),
+        transposed(fields.transpose) {}
+  bool empty() const { return rows == 0 || columns == 0; }
+};
+
+}  // namespace planq::reorder_mixed_dtype_weight
