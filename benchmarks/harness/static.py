@@ -34,8 +34,8 @@ class Static:
 
     def zero_point(self, given: Operands) -> torch.Tensor | None:
         """The zero points, if there are any."""
-        found = given.get("zero_point")
-        return found.view(self.aligned) if isinstance(found, torch.Tensor) else None
+        found: torch.Tensor | None = given.get("zero_point")
+        return None if found is None else found.view(self.aligned)
 
     def steps(self, codes: torch.Tensor, given: Operands) -> torch.Tensor:
         """``scale * (code - zero_point)``."""
@@ -45,7 +45,8 @@ class Static:
     def inside(self, given: Operands) -> torch.Tensor:
         """Where the code before clamping is one."""
         code = shifted(self.elements(given) / self.scale(given), self.zero_point(given))
-        return (code >= self.desc.q_min) & (code <= self.desc.q_max)
+        inside: torch.Tensor = (code >= self.desc.q_min) & (code <= self.desc.q_max)
+        return inside
 
     def result(self, values: torch.Tensor, dtype: planq.DType) -> tuple[torch.Tensor]:
         """The one result, in its type."""
