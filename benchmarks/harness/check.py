@@ -17,6 +17,7 @@ from harness.workload import Operands, aligned_bytes, storage_of
 
 MOST_ELEMENTS: Final = 1 << 22  # of larger inputs a part is compared
 MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random numbers
+BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
 Reference = Callable[[Any, Operands], Operands | None]
@@ -74,7 +75,7 @@ class Part:
             return operand + int(self.places[0]) * matrix_shape(self.case)[1] // 4
         if name in NUMBERS or name in ("column_scale", "bias"):
             return operand
-        if name in _BY_SEGMENT:
+        if name in BY_SEGMENT:
             return self._of_segments(operand)
         rows = operand.reshape(matrix_shape(self.case)[0], -1)
         return rows.index_select(self.axis, self.places)
@@ -89,9 +90,6 @@ class Part:
             places = torch.unique(places // scope.rows)
         chosen: torch.Tensor = parameters.index_select(0, places)
         return chosen
-
-
-_BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
 
 
 class WeightPart:
@@ -138,15 +136,17 @@ def part_of(case: Case, x: torch.Tensor) -> Part | WeightPart:
         return Part(case, 0, torch.arange(rows, device=x.device))
     count = MOST_ELEMENTS // columns
     if scope is not None and scope.kind == "block":
-        blocks = _spread(rows // scope.rows, count // scope.rows, x.device)
+        blocks = _spread(rows // scope.rows, max(1, count // scope.rows), x.device)
         inside = torch.arange(scope.rows, device=x.device)
         return Part(case, 0, (blocks[:, None] * scope.rows + inside).flatten())
-    if scope is not None and desc.operator in _MEASURE_RANGES:
+    if scope is not None and _measures_ranges(desc):
         return _part_with_range(case, scope, x, count)
     return Part(case, 0, _spread(rows, count, x.device))
 
 
-_MEASURE_RANGES: Final = ("dynamic_range_quantize", "min_max")
+def _measures_ranges(desc: Any) -> bool:
+    dynamic = desc.operator in ("dynamic_range_quantize", "min_max")
+    return dynamic or bool(getattr(desc, "dynamic", False))
 
 
 def _part_with_range(case: Case, scope: planq.Scope, x: torch.Tensor, count: int) -> Part:
