@@ -47,8 +47,10 @@ def measure_case(machine: Machine, case: Case) -> Record:
     record = Record(case)
     workload = Workload(machine, case)
     timing = workload.measure()
-    reference = torch_reference if isinstance(machine, HostMachine) else host_reference
-    checked = check(case, workload.sets[-1], reference)
+    references = [torch_reference]
+    if not isinstance(machine, HostMachine):
+        references.insert(0, host_reference)
+    checked = check(case, workload.sets[-1], references)
     record.details = {
         "sku": workload.plan.sku,
         "workspace": workload.plan.workspace_size(),
@@ -66,7 +68,7 @@ def add_ceilings(machine: Machine, record: Record, timing: Timing) -> None:
     """Adds what the same run allows at most for the case's traffic, and the targets' values."""
     case = record.case
     moved = case.traffic + (case.reads - 1) * case.input_bytes
-    ceiling = machine.ceiling(case.reads * case.input_bytes, case.output_bytes)
+    ceiling = machine.ceiling(case.reads * case.input_bytes, case.output_bytes, len(case.elements))
     record.details["ceiling"] = {"gbps": round(ceiling.gbps, 1), "what": ceiling.what}
     record.details["copy_gbps"] = round(machine.copy(moved).gbps, 1)
     kind = "ceiling" if case.reads == 1 else "floor"
@@ -76,7 +78,7 @@ def add_ceilings(machine: Machine, record: Record, timing: Timing) -> None:
     bare = machine.bare(case) if case.target_for("bare") else None
     if bare is not None:
         record.details["bare_us"] = round(bare.us, 3)
-        record.measures["bare"] = timing.seconds / bare.seconds
+        record.measures["bare"] = timing.us / bare.us
 
 
 def compare_case(machine: Machine, record: Record, with_peers: bool) -> None:
@@ -95,7 +97,7 @@ def compare_case(machine: Machine, record: Record, with_peers: bool) -> None:
         record.details["peers"][name] = found
         answer = found.get("us", found.get("error", "not here"))
         text = f"{name} {answer}, planq {again.us:.2f} us, {found.get('speedup', 0)} times as fast"
-        print(f"{record.case.name:<46} {text}", flush=True)
+        print(f"{record.case.name:<56} {text}", flush=True)
 
 
 def measure_peer(machine: Machine, workload: Workload, name: str, ours: Timing) -> dict[str, Any]:
@@ -103,10 +105,12 @@ def measure_peer(machine: Machine, workload: Workload, name: str, ours: Timing) 
     peer = make_peer(name, machine, workload)
     if peer is None:
         return {}
-    timing = machine.measure(peer.launches, workload.case.traffic, graphs=peer.capturable)
+    traffic = workload.case.traffic + peer.extra_bytes
+    timing = machine.measure(peer.launches, traffic, graphs=peer.capturable)
     return {
         **timing_details(timing),
-        "gbps": round(workload.case.traffic / timing.seconds / 1e9, 1),
+        "gbps": round(traffic / timing.seconds / 1e9, 1),
+        "extra_bytes": peer.extra_bytes,
         "speedup": round(timing.seconds / ours.seconds, 3),
         "differing_codes": peer.differing,
         "prepared_s": round(peer.prepared, 2),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import planq
+from harness.data import NUMBERS, PARAMETERS
 
 MEGABYTE = 1e6
 
@@ -25,9 +26,9 @@ _SHORT = {
     "uint4": "u4",
     "float8_e4m3fn": "e4m3",
     "float8_e5m2": "e5m2",
+    "int32": "s32",
 }
-_BITS = {"bfloat16": 16, "float16": 16, "float32": 32, "float64": 64}
-_ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4}
+_ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
 def item_bytes(storage: str) -> int:
@@ -58,7 +59,7 @@ class Target:
         return (
             self.min_mb <= case.traffic / MEGABYTE < self.max_mb
             and case.input_bytes / MEGABYTE <= self.max_input_mb
-            and _BITS[case.descriptor.input_dtype.value] <= self.max_input_bits
+            and 8 * item_bytes(case.elements[0].storage) <= self.max_input_bits
             and case.rows <= self.max_rows
             and self.min_columns <= case.columns <= self.max_columns
         )
@@ -79,12 +80,13 @@ class Case:
     """One descriptor to measure, and what is expected of it.
 
     Attributes:
+        title: The family, and the operator where the family has several: ``B1/quantize``.
         reads: How often a kernel for large inputs has to read the input.
         offset: Elements by which every base address is off its alignment.
         peers: What else computes the formula in the same run.
     """
 
-    family: str
+    title: str
     priority: int
     descriptor: Any
     reads: int
@@ -93,24 +95,62 @@ class Case:
     peers: tuple[str, ...]
 
     @property
+    def family(self) -> str:
+        """``A1``: the name of its file of results."""
+        return self.title.split("/")[0]
+
+    @property
     def name(self) -> str:
         """``A1/token/bf16_s8/4096x8192``."""
         desc = self.descriptor
-        scope = desc.scope.kind + {
-            "group": str(desc.scope.size),
-            "block": f"{desc.scope.rows}x{desc.scope.size}",
-            "channel": str(desc.scope.axis),
-        }.get(desc.scope.kind, "")
-        types = f"{_SHORT[desc.input_dtype.value]}_{self.form}"
+        named = [getattr(desc, side, None) for side in ("input_dtype", "output_dtype")]
+        types = "_".join(_SHORT[dtype.value] for dtype in named if dtype) + self._kind()
         shape = "x".join(map(str, desc.shape)) + (f"+{self.offset}" if self.offset else "")
-        return f"{self.family}/{scope}/{types}/{shape}"
+        return "/".join(part for part in (self.title, self._segments(), types, shape) if part)
 
     @property
     def form(self) -> str:
         """What the codes are: ``s8``, ``u8_asym``."""
+        return _SHORT[self.descriptor.output_dtype.value] + self._kind()
+
+    def _kind(self) -> str:
         desc = self.descriptor
-        mode = "_asym" if desc.mode is planq.Mode.ASYMMETRIC else ""
-        return _SHORT[desc.output_dtype.value] + mode
+        kinds = {
+            "asym": getattr(desc, "mode", None) is planq.Mode.ASYMMETRIC,
+            "stochastic": self.stochastic,
+            "dynamic": getattr(desc, "dynamic", False),
+            "bias": getattr(desc, "bias_dtype", None) is not None,
+            "transpose": getattr(desc, "transpose", False),
+            "inverse": getattr(desc, "inverse", False),
+        }
+        return "".join(f"_{name}" for name, holds in kinds.items() if holds)
+
+    def _segments(self) -> str:
+        if self.scope is None:
+            axis = getattr(self.descriptor, "axis", None)
+            return "" if axis is None else f"axis{axis}"
+        size, rows = self.scope.size, self.scope.rows
+        sizes = {"group": size, "channel": self.scope.axis, "block": f"{rows}x{size}"}
+        return f"{self.scope.kind}{sizes.get(self.scope.kind, '')}"
+
+    @property
+    def scope(self) -> planq.Scope | None:
+        """Which elements share a scale, where there are scales."""
+        return getattr(self.descriptor, "scope", None)
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether the results depend on where in the tensor an element is."""
+        return getattr(self.descriptor, "rounding", None) is planq.Rounding.STOCHASTIC
+
+    @property
+    def elements(self) -> list[planq.OperandSpec]:
+        """The inputs but for parameters."""
+        return [
+            spec
+            for name, spec in self.descriptor.operands().items()
+            if spec.role == "input" and name not in PARAMETERS and name not in NUMBERS
+        ]
 
     @property
     def rows(self) -> int:
@@ -132,17 +172,17 @@ class Case:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of the input."""
+        """Bytes of everything read."""
         return self.operand_bytes("input")
 
     @property
     def output_bytes(self) -> int:
-        """Bytes of codes and parameters."""
+        """Bytes of everything written."""
         return self.operand_bytes("output")
 
     @property
     def traffic(self) -> int:
-        """The bytes that a rate counts: input once, codes, parameters."""
+        """The bytes that a rate counts: every operand once."""
         return self.input_bytes + self.output_bytes
 
     def target_for(self, measure: str) -> Target | None:
@@ -156,9 +196,11 @@ class _Group:
     """One ``[[group]]`` of a file: everything that its cases share."""
 
     priority: int
-    input_dtypes: list[str]
     variants: list[dict[str, Any]]
-    descriptor: dict[str, Any]
+    descriptor: dict[str, Any] = field(default_factory=dict)
+    operator: str | None = None
+    input_dtypes: list[str] | None = None
+    output_dtypes: list[str] | None = None
     shapes: list[list[int]] | None = None
     rows: list[int] | None = None
     columns: list[int] | None = None
@@ -167,15 +209,21 @@ class _Group:
     go: str | None = None
     peers: tuple[str, ...] = ()
     peer_rows: tuple[int, ...] = ()
-    peer_outputs: tuple[str, ...] | None = None
+    peer_types: tuple[str, ...] | None = None
 
     def all_shapes(self) -> list[tuple[int, ...]]:
         if self.shapes is not None:
             return [tuple(shape) for shape in self.shapes]
         return list(product(self.rows or (), self.columns or ()))
 
-    def peers_of(self, shape: tuple[int, ...], output: str) -> tuple[str, ...]:
-        wanted = self.peer_outputs is None or output in self.peer_outputs
+    def all_types(self) -> list[dict[str, str]]:
+        inputs = [{"input_dtype": dtype} for dtype in self.input_dtypes or ()] or [{}]
+        outputs = [{"output_dtype": dtype} for dtype in self.output_dtypes or ()] or [{}]
+        return [first | second for first, second in product(inputs, outputs)]
+
+    def peers_of(self, shape: tuple[int, ...], fields: dict[str, Any]) -> tuple[str, ...]:
+        types = " ".join(fields[side] for side in ("input_dtype", "output_dtype") if side in fields)
+        wanted = self.peer_types is None or types in self.peer_types
         return tuple(self.peers) if wanted and shape[0] in self.peer_rows else ()
 
 
@@ -188,26 +236,25 @@ def _read_file(path: Path) -> Iterator[tuple[str, Case]]:
     }
     for values in content["group"]:
         group = _Group(**values)
-        targets = rules[group.go] if group.go else ()
-        choices = product(group.input_dtypes, group.variants, group.all_shapes())
-        for input_dtype, variant, shape in choices:
+        title = "/".join(filter(None, (content["id"], group.operator)))
+        for types, variant, shape in product(group.all_types(), group.variants, group.all_shapes()):
             fields = {
-                "op": content["operator"],
+                "op": group.operator or content["operator"],
                 "shape": list(shape),
-                "input_dtype": input_dtype,
+                **types,
                 **group.descriptor,
                 **variant,
             }
             yield (
                 content.get("backend", "cuda"),
                 Case(
-                    family=content["id"],
+                    title=title,
                     priority=group.priority,
                     descriptor=planq.Descriptor.from_dict(fields),
                     reads=group.reads,
                     offset=group.offset,
-                    targets=targets,
-                    peers=group.peers_of(shape, variant["output_dtype"]),
+                    targets=rules[group.go] if group.go else (),
+                    peers=group.peers_of(shape, fields),
                 ),
             )
 

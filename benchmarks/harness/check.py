@@ -1,8 +1,9 @@
-"""Compares what a timed launch wrote with the reference, bit for bit."""
+"""Compares what a timed launch wrote with references, bit for bit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,29 +11,33 @@ import torch
 
 import planq
 from harness.cases import Case
+from harness.data import NUMBERS
 from harness.formula import formula
-from harness.workload import Tensors, aligned_bytes
+from harness.workload import Operands, aligned_bytes, storage_of
 
 MOST_ELEMENTS: Final = 1 << 22  # of larger inputs a part is compared
-Reference = Callable[[Any, torch.Tensor], Tensors]
+MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random numbers
+BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
+VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
+
+Reference = Callable[[Any, Operands], Operands | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """How many elements were quantized again, and how many bytes of all outputs differ."""
+    """How many elements were computed again, and how many bytes of all outputs differ."""
 
     elements: int
     differing: int
     reference: str
 
 
-def host_reference(desc: Any, x: torch.Tensor) -> Tensors:
+def host_reference(desc: Any, inputs: Operands) -> Operands | None:
     """The outputs that the host backend computes."""
-    operands: Tensors = {"input": x}
+    operands = dict(inputs)
     for name, spec in desc.operands().items():
         if spec.role == "output":
-            storage = "uint8" if spec.storage.startswith("float8") else spec.storage
-            operands[name] = torch.empty(spec.shape, dtype=getattr(torch, storage))
+            operands[name] = torch.empty(spec.shape, dtype=getattr(torch, storage_of(spec.storage)))
     args = {info.name: info.args for info in planq.operators()}[desc.operator]
     plan = planq.Plan.select(planq.HOST, desc)
     size = plan.workspace_size()
@@ -40,29 +45,75 @@ def host_reference(desc: Any, x: torch.Tensor) -> Tensors:
     return operands
 
 
-def torch_reference(desc: Any, x: torch.Tensor) -> Tensors:
-    """The outputs that torch's own operations compute."""
-    results = formula(desc)(x)
+def torch_reference(desc: Any, inputs: Operands) -> Operands | None:
+    """The outputs that torch's own operations compute; None where there is no formula."""
+    try:
+        compute = formula(desc)
+    except ValueError:
+        return None
     names = [name for name, spec in desc.operands().items() if spec.role == "output"]
-    return dict(zip(names, results, strict=True))
+    return dict(zip(names, compute(inputs), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Some rows or columns of a matrix whose scales are those of the whole."""
+class Part:
+    """Some rows or columns of a case, seen as a matrix."""
 
+    case: Case
     axis: int
     places: torch.Tensor
 
-    def of(self, case: Case, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        scope, places = case.descriptor.scope, self.places
-        if name in ("scale", "zero_point"):
-            if scope.kind == "tensor":
-                return tensor
-            if scope.kind == "block":
-                places = torch.unique(places // scope.rows)
-        chosen: torch.Tensor = tensor.index_select(min(self.axis, tensor.dim() - 1), places)
+    @property
+    def shape(self) -> list[int]:
+        """The logical shape."""
+        rows, columns = matrix_shape(self.case)
+        return [rows, len(self.places)] if self.axis else [len(self.places), columns]
+
+    def of(self, name: str, operand: Any) -> Any:
+        """The part of an operand."""
+        if name == "offset":  # the draws of the first element that is left
+            return operand + int(self.places[0]) * matrix_shape(self.case)[1] // 4
+        if name in NUMBERS or name in ("column_scale", "bias"):
+            return operand
+        if name in BY_SEGMENT:
+            return self._of_segments(operand)
+        rows = operand.reshape(matrix_shape(self.case)[0], -1)
+        return rows.index_select(self.axis, self.places)
+
+    def _of_segments(self, parameters: torch.Tensor) -> torch.Tensor:
+        scope = self.case.scope
+        assert scope is not None
+        if scope.kind == "tensor" or (scope.kind == "channel" and scope.axis != self.axis):
+            return parameters
+        places = self.places
+        if scope.kind == "block":
+            places = torch.unique(places // scope.rows)
+        chosen: torch.Tensor = parameters.index_select(0, places)
         return chosen
+
+
+class WeightPart:
+    """The last columns of a weight that is reordered: whole tiles, whose bytes lie in a row."""
+
+    def __init__(self, case: Case) -> None:
+        rows, self.all = case.descriptor.shape
+        self.columns = min(self.all, max(64, MOST_ELEMENTS // rows // 64 * 64))
+        self.shape = [rows, self.columns]
+
+    def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
+        """The part of an operand."""
+        rows, columns = operand.shape
+        width = columns * self.columns // self.all
+        if name == "input":
+            return operand[:, columns - width :].contiguous()
+        return operand.flatten()[rows * (columns - width) :].view(rows, width)
+
+
+def matrix_shape(case: Case) -> tuple[int, int]:
+    """Rows and columns; a vector counts as a matrix if it can."""
+    if len(case.descriptor.shape) == 1 and case.columns % VECTOR_COLUMNS == 0:
+        return case.columns // VECTOR_COLUMNS, VECTOR_COLUMNS
+    return case.rows, case.columns
 
 
 def _spread(extent: int, count: int, device: torch.device) -> torch.Tensor:
@@ -72,40 +123,65 @@ def _spread(extent: int, count: int, device: torch.device) -> torch.Tensor:
     return chosen
 
 
-def _part_of(case: Case, x: torch.Tensor) -> _Part:
-    scope = case.descriptor.scope
-    rows, columns = case.rows, case.columns
-    if x.numel() <= MOST_ELEMENTS:
-        return _Part(0, torch.arange(rows, device=x.device))
+def part_of(case: Case, x: torch.Tensor) -> Part | WeightPart:
+    """What is compared of a case with these elements."""
+    desc, scope = case.descriptor, case.scope
+    if desc.operator == "reorder_mixed_dtype_weight":
+        return WeightPart(case)
+    rows, columns = matrix_shape(case)
+    if case.stochastic:  # one stretch, whose draws are those of a tensor with another offset
+        first = max(0, rows - MOST_DRAWN // columns)
+        return Part(case, 0, torch.arange(first, rows, device=x.device))
+    if rows * columns <= MOST_ELEMENTS:
+        return Part(case, 0, torch.arange(rows, device=x.device))
+    count = MOST_ELEMENTS // columns
+    if scope is not None and scope.kind == "block":
+        blocks = _spread(rows // scope.rows, max(1, count // scope.rows), x.device)
+        inside = torch.arange(scope.rows, device=x.device)
+        return Part(case, 0, (blocks[:, None] * scope.rows + inside).flatten())
+    if scope is not None and _measures_ranges(desc):
+        return _part_with_range(case, scope, x, count)
+    return Part(case, 0, _spread(rows, count, x.device))
+
+
+def _measures_ranges(desc: Any) -> bool:
+    dynamic = desc.operator in ("dynamic_range_quantize", "min_max")
+    return dynamic or bool(getattr(desc, "dynamic", False))
+
+
+def _part_with_range(case: Case, scope: planq.Scope, x: torch.Tensor, count: int) -> Part:
+    """A part whose segments have the ranges that they have in the whole."""
     if scope.kind == "channel" and scope.axis == 1:
-        return _Part(1, _spread(columns, MOST_ELEMENTS // rows, x.device))
-    if scope.kind == "block":
-        bands = _spread(-(-rows // scope.rows), MOST_ELEMENTS // (columns * scope.rows), x.device)
-        places = bands[:, None] * scope.rows + torch.arange(scope.rows, device=x.device)
-        return _Part(0, places[places < rows])
-    places = _spread(rows, MOST_ELEMENTS // columns, x.device)
+        return Part(case, 1, _spread(case.columns, MOST_ELEMENTS // case.rows, x.device))
+    places = _spread(case.rows, count, x.device)
     if scope.kind == "tensor":
-        # With the rows of both extremes the part has the range of the whole.
         extremes = torch.stack([x.amin(1).argmin(), x.amax(1).argmax()])
         places = torch.unique(torch.cat([places, extremes]))
-    return _Part(0, places)
+    return Part(case, 0, places)
 
 
-def check(case: Case, operands: Tensors, reference: Reference) -> Check:
-    """Quantizes the input again, or a part of it, and compares every byte."""
-    x = operands["input"]
-    part = _part_of(case, x)
-    chosen = part.of(case, "input", x).cpu()
-    desc = planq.Descriptor.from_dict(
-        {**case.descriptor.to_dict(), "shape": list(chosen.shape)},
-    )
-    expected = reference(desc, chosen)
-    differing = 0
-    for name, tensor in operands.items():
-        if name != "input":
-            got = part.of(case, name, tensor).cpu()
-            differing += int((_bytes(got) != _bytes(expected[name])).sum())
-    return Check(chosen.numel(), differing, reference.__name__)
+def check(case: Case, operands: Operands, references: Sequence[Reference]) -> Check:
+    """Computes the case again, or a part of it, and compares every byte."""
+    part = part_of(case, operands[case.elements[0].name])
+    chosen = {name: _on_host(part.of(name, operand)) for name, operand in operands.items()}
+    desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), "shape": part.shape})
+    roles = {name: spec.role for name, spec in desc.operands().items()}
+    inputs = {name: chosen[name] for name, role in roles.items() if role == "input"}
+    differing, used = 0, []
+    for reference in references:
+        expected = reference(desc, dict(inputs))
+        if expected is None:
+            continue
+        used.append(reference.__name__)
+        pairs = [(chosen[name], expected[name]) for name in roles if name not in inputs]
+        differing += sum(int((_bytes(got) != _bytes(right)).sum()) for got, right in pairs)
+    if not used:
+        raise RuntimeError("there is no reference to compare with")
+    return Check(math.prod(part.shape), differing, ", ".join(used))
+
+
+def _on_host(operand: Any) -> Any:
+    return operand.cpu() if isinstance(operand, torch.Tensor) else operand
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -13,13 +13,14 @@ import torch
 
 import planq
 from harness.cases import MEGABYTE, Case
-from harness.native import ONE_PASS_FORMS, Native, RowPointers
+from harness.native import ONE_PASS_FORMS, Native, RowPointers, StreamShape
 from harness.timing import QUICK, Effort, summarize
 from harness.workload import Arena, Launch, Rate, Timing, copies_for, nearest_mix
 
 INPUT_ARENA: Final = 4 << 30
 OUTPUT_ARENA: Final = 3 << 30
-TILE_SLACK: Final = 1 << 19  # bytes that the last tile of the streaming kernel may read further
+PARAMETER_ARENA: Final = 64 << 20
+TILE_SLACK: Final = 1 << 19  # bytes that the last tile of the streaming kernel may go further
 GRAPH_BELOW: Final = 200e-6  # seconds: longer launches need no graph, a few in a row fill a sample
 GRAPH_SECONDS: Final = 0.6e-3
 FEWEST_NODES, MOST_NODES = 20, 200
@@ -55,9 +56,10 @@ class CudaMachine:
         self.native = Native(self.device.arch, self.stream.cuda_stream)
         self.inputs = Arena(INPUT_ARENA, "cuda")
         self.outputs = Arena(OUTPUT_ARENA, "cuda")
+        self.parameters = Arena(PARAMETER_ARENA, "cuda")
         self._sink = torch.zeros(1, dtype=torch.int32, device="cuda")
         self._rates: dict[tuple[object, ...], Rate] = {}
-        self._bare: dict[tuple[str, int, int], Timing | None] = {}
+        self._bare: dict[tuple[object, ...], Timing | Rate | None] = {}
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -121,48 +123,52 @@ class CudaMachine:
 
     def settle(self, seconds: float) -> None:
         """Keeps the device busy until its clocks have settled."""
-        self.inputs.fill_normal("bfloat16", self.distinct)
+        self.inputs.fill("bfloat16", self.distinct)
         vectors = 1 << 24
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for _ in range(50):
-                self._stream_launch((2, 1, vectors // 512, 512), 0, vectors)()
+                self._stream_launch(StreamShape(2, 1, 1, vectors // 512, 512), 0, vectors)()
             torch.cuda.current_stream().synchronize()
 
     # --- ceilings ---------------------------------------------------------------------------------
 
-    def ceiling(self, reads: int, writes: int) -> Rate:
-        """The best streaming kernel with the nearest of the mixes 1, 2, 4, 8 : 1 and this total."""
+    def ceiling(self, reads: int, writes: int, streams: int = 1) -> Rate:
+        """The best streaming kernel with the nearest mix and this total."""
         mix = nearest_mix(reads, writes)
-        key = ("stream", mix, _size_class(reads + writes))
+        key = ("stream", mix, streams, _size_class(reads + writes))
         if key not in self._rates:
-            self._rates[key] = self._best_stream(mix, max(1, (reads + writes) // (16 * (mix + 1))))
+            self._rates[key] = self._best_stream(mix, reads + writes, streams)
         return self._rates[key]
 
-    def _best_stream(self, mix: int, vectors: int) -> Rate:
-        traffic = 16 * vectors * (mix + 1)
-        copies = copies_for(self, 16 * vectors * mix + TILE_SLACK, 16 * vectors)
-        found: dict[tuple[int, int, int, int], float] = {}
+    def _best_stream(self, mix: tuple[int, int], nbytes: int, streams: int) -> Rate:
+        units = max(1, nbytes // (16 * sum(mix)))
+        traffic = 16 * units * sum(mix)
+        together = mix[0] == 1 or streams == 1
         effort, self.effort = self.effort, QUICK
+        found: dict[StreamShape, float] = {}
         for unroll, threads, per_multiprocessor in STREAM_SHAPES:
-            tiles = -(-vectors // (unroll * threads))
+            tiles = -(-units // (unroll * threads))
             blocks = min(tiles, per_multiprocessor * self.device.multiprocessors or tiles)
-            shape = (mix, unroll, blocks, threads)
-            launches = [self._stream_launch(shape, copy, vectors) for copy in range(copies)]
-            found[shape] = self.measure(launches, traffic).seconds
+            shape = StreamShape(*mix, unroll, blocks, threads, together)
+            found[shape] = self.measure(self._stream_launches(shape, units), traffic).seconds
         self.effort = effort
         best = min(found, key=lambda shape: found[shape])
-        launches = [self._stream_launch(best, copy, vectors) for copy in range(copies)]
-        timing = self.measure(launches, traffic)
-        what = f"read {mix} : write 1, {best[2]} blocks of {best[3]}, unroll {best[1]}"
+        timing = self.measure(self._stream_launches(best, units), traffic)
+        what = f"read {mix[0]} : write {mix[1]}, {best.blocks} blocks of {best.threads}"
+        what += f", unroll {best.unroll}" + ("" if together else ", arrays apart")
         return Rate(traffic / timing.seconds, timing.us, what)
 
-    def _stream_launch(
-        self, shape: tuple[int, int, int, int], copy: int, vectors: int
-    ) -> Callable[[], None]:
-        source = self.inputs.bytes.data_ptr() + copy * (16 * vectors * shape[0] + TILE_SLACK)
-        target = self.outputs.bytes.data_ptr() + copy * 16 * vectors
-        return partial(self.native.stream, shape, source, target, vectors)
+    def _stream_launches(self, shape: StreamShape, units: int) -> list[Launch]:
+        copies = copies_for(
+            self, 16 * units * shape.reads + TILE_SLACK, 16 * units * shape.writes + TILE_SLACK
+        )
+        return [self._stream_launch(shape, copy, units) for copy in range(copies)]
+
+    def _stream_launch(self, shape: StreamShape, copy: int, units: int) -> Launch:
+        source = self.inputs.bytes.data_ptr() + copy * (16 * units * shape.reads + TILE_SLACK)
+        target = self.outputs.bytes.data_ptr() + copy * (16 * units * shape.writes + TILE_SLACK)
+        return partial(self.native.stream, shape, source, target, units)
 
     def copy(self, nbytes: int) -> Rate:
         """A device-to-device copy that reads and writes this many bytes together."""
@@ -178,17 +184,27 @@ class CudaMachine:
 
     # --- the bare kernels of the same formula -----------------------------------------------------
 
-    def bare(self, case: Case) -> Timing | None:
-        """The bare one-pass kernel of the case's shape and codes, from bfloat16."""
-        key = (case.form, case.rows, case.columns)
+    def bare(self, case: Case) -> Timing | Rate | None:
+        """What a dynamic quantization by rows is timed on, else plain traffic of exactly its size.
+
+        The former is the bare one-pass kernel of the case's shape and codes, from bfloat16.
+        """
+        dynamic = case.descriptor.operator == "dynamic_range_quantize"
+        key = (case.form, case.rows, case.columns) if dynamic else (case.input_bytes, case.traffic)
         if key not in self._bare:
-            possible = case.columns % 8 == 0 and case.columns <= 32768
-            possible = possible and case.form in ONE_PASS_FORMS
-            kernel = partial(self.native.one_pass, case.form)
-            launches = self._row_launches(kernel, case.rows, case.columns) if possible else None
-            traffic = case.rows * (3 * case.columns + 4)
-            self._bare[key] = self.measure(launches, traffic) if launches else None
+            self._bare[key] = self._one_pass(case) if dynamic else self._plain(case)
         return self._bare[key]
+
+    def _plain(self, case: Case) -> Rate:
+        mix = nearest_mix(case.input_bytes, case.output_bytes)
+        return self._best_stream(mix, case.traffic, len(case.elements))
+
+    def _one_pass(self, case: Case) -> Timing | None:
+        if case.columns % 8 or case.columns > 32768 or case.form not in ONE_PASS_FORMS:
+            return None
+        kernel = partial(self.native.one_pass, case.form)
+        launches = self._row_launches(kernel, case.rows, case.columns)
+        return self.measure(launches, case.rows * (3 * case.columns + 4))
 
     def two_pass(self, rows: int, columns: int) -> list[Launch]:
         """Launches of the plain two-pass kernel, bfloat16 to int8."""
@@ -199,7 +215,7 @@ class CudaMachine:
     ) -> list[Launch]:
         self.inputs.release()
         self.outputs.release()
-        self.inputs.fill_normal("bfloat16", self.distinct)
+        self.inputs.fill("bfloat16", self.distinct)
         copies = copies_for(self, 2 * rows * columns, rows * (columns + 8))
         launches: list[Launch] = []
         for _ in range(copies):

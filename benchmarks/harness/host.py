@@ -20,6 +20,7 @@ from harness.workload import Arena, Launch, Rate, Timing, copies_for, nearest_mi
 
 INPUT_ARENA: Final = 1200 << 20
 OUTPUT_ARENA: Final = 640 << 20
+PARAMETER_ARENA: Final = 32 << 20
 SAMPLE_SECONDS: Final = 1e-3
 
 
@@ -36,6 +37,7 @@ class HostMachine:
         self.cold_bytes = 256_000_000
         self.inputs = Arena(INPUT_ARENA, "cpu")
         self.outputs = Arena(OUTPUT_ARENA, "cpu")
+        self.parameters = Arena(PARAMETER_ARENA, "cpu")
         self._pool = ThreadPoolExecutor(max(1, self.threads - 1))
         self._loop = CopyLoop(self.threads)
 
@@ -56,23 +58,24 @@ class HostMachine:
 
     def settle(self, seconds: float) -> None:
         """Touches all memory, so that no page is new while something is timed."""
-        self.inputs.fill_normal("bfloat16", self.distinct)
+        self.inputs.fill("bfloat16", self.distinct)
         self.outputs.bytes.fill_(1)
 
     # Rates are measured anew for each case, right after it: processors are shared, and drift.
 
-    def ceiling(self, reads: int, writes: int) -> Rate:
-        """A loop in C++ with the nearest of the mixes 1, 2, 4, 8 : 1 and this total."""
+    def ceiling(self, reads: int, writes: int, streams: int = 1) -> Rate:
+        """A loop in C++ with the nearest mix and this total, from one array."""
         mix = nearest_mix(reads, writes)
-        count = (reads + writes) // (mix + 1)
+        count = (reads + writes) // sum(mix)
         source, target = self.inputs.bytes.data_ptr(), self.outputs.bytes.data_ptr()
+        sizes = [count * width for width in mix]
         launches = [
-            partial(self._loop, mix, source + copy * count * mix, target + copy * count, count)
-            for copy in range(copies_for(self, count * mix, count))
+            partial(self._loop, mix, source + copy * sizes[0], target + copy * sizes[1], count)
+            for copy in range(copies_for(self, *sizes))
         ]
         timing = self.measure(launches, reads + writes)
-        what = f"read {mix} : write 1 in a loop, {self.threads} threads"
-        return Rate(count * (mix + 1) / timing.seconds, timing.us, what)
+        what = f"read {mix[0]} : write {mix[1]} in a loop, {self.threads} threads"
+        return Rate(sum(sizes) / timing.seconds, timing.us, what)
 
     def copy(self, nbytes: int) -> Rate:
         """``numpy.copyto`` of half the bytes to the other half, split over the same threads."""

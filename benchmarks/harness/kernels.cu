@@ -7,58 +7,77 @@
 
 namespace {
 
-// kReads 16-byte vectors in, one out. A tile of the grid is blockDim.x * kUnroll output vectors; a
-// thread's loads are independent of each other, so all of them can be in flight.
-template <int kReads, int kUnroll>
-__global__ void stream_kernel(const uint4* __restrict__ in, uint4* __restrict__ out,
-                              std::int64_t vectors) {
+__device__ void add(uint4& sum, uint4 v) {
+  sum.x ^= v.x;
+  sum.y ^= v.y;
+  sum.z ^= v.z;
+  sum.w ^= v.w;
+}
+
+// So rarely true that nothing is written, and the compiler cannot know it.
+__device__ bool unlikely(uint4 v) { return (v.x ^ v.y ^ v.z ^ v.w) == 0x9e3779b9u; }
+
+// What is streamed. Vector r of the input of a unit lies `apart` vectors after its vector 0, that
+// of the next unit but one block `step` blocks further.
+struct Streams {
+  const uint4* in;
+  uint4* out;
+  std::int64_t units, step, apart;
+};
+
+// For each unit kReads 16-byte vectors in and kWrites out. A tile of the grid is blockDim.x *
+// kUnroll units; a thread's loads are independent of each other, so all of them can be in flight.
+template <int kReads, int kWrites, int kUnroll>
+__global__ void stream_kernel(Streams streams) {
   const std::int64_t tile = static_cast<std::int64_t>(blockDim.x) * kUnroll;
-  for (std::int64_t base = blockIdx.x * tile; base < vectors; base += gridDim.x * tile) {
-    const uint4* source = in + base * kReads + threadIdx.x;
+  for (std::int64_t base = blockIdx.x * tile; base < streams.units; base += gridDim.x * tile) {
     uint4 held[kUnroll][kReads];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
+      const std::int64_t first = base + u * blockDim.x;
+      const uint4* source = streams.in + first * streams.step + threadIdx.x;
 #pragma unroll
-      for (int r = 0; r < kReads; ++r) {
-        const std::int64_t at = base + u * blockDim.x + threadIdx.x;
-        held[u][r] = at < vectors ? __ldcs(source + (u * kReads + r) * blockDim.x) : uint4{};
-      }
+      for (int r = 0; r < kReads; ++r)
+        held[u][r] =
+            first + threadIdx.x < streams.units ? __ldcs(source + r * streams.apart) : uint4{};
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
+      const std::int64_t first = base + u * blockDim.x;
       uint4 sum = held[u][0];
 #pragma unroll
-      for (int r = 1; r < kReads; ++r) {
-        sum.x ^= held[u][r].x;
-        sum.y ^= held[u][r].y;
-        sum.z ^= held[u][r].z;
-        sum.w ^= held[u][r].w;
-      }
-      const std::int64_t at = base + u * blockDim.x + threadIdx.x;
-      if (at < vectors) __stcs(out + at, sum);
+      for (int r = 1; r < kReads; ++r) add(sum, held[u][r]);
+      if (kWrites == 0 && unlikely(sum)) *streams.out = sum;
+      if (first + threadIdx.x >= streams.units) continue;
+#pragma unroll
+      for (int w = 0; w < kWrites; ++w)
+        __stcs(streams.out + first * kWrites + w * blockDim.x + threadIdx.x, sum);
     }
   }
 }
 
-template <int kReads>
-void stream_unrolled(int unroll, int blocks, int threads, const uint4* in, uint4* out,
-                     std::int64_t vectors, cudaStream_t stream) {
-  if (unroll == 1)
-    stream_kernel<kReads, 1><<<blocks, threads, 0, stream>>>(in, out, vectors);
-  else
-    stream_kernel<kReads, 2><<<blocks, threads, 0, stream>>>(in, out, vectors);
+struct Mix {
+  int reads, writes;
+  void (*unrolled[2])(Streams);
+};
+
+template <int kReads, int kWrites>
+constexpr Mix mix_of() {
+  return {kReads, kWrites, {stream_kernel<kReads, kWrites, 1>, stream_kernel<kReads, kWrites, 2>}};
 }
+
+constexpr Mix kMixes[] = {
+    mix_of<16, 1>(), mix_of<8, 1>(), mix_of<4, 1>(), mix_of<2, 1>(),  mix_of<1, 1>(),
+    mix_of<1, 2>(),  mix_of<1, 4>(), mix_of<1, 8>(), mix_of<1, 16>(), mix_of<8, 0>(),
+};
 
 // Fills the cache with clean lines of other memory.
 __global__ void evict_kernel(const uint4* in, std::int64_t vectors, unsigned* sink) {
-  unsigned sum = 0;
+  uint4 sum{};
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += step) {
-    const uint4 v = in[i];
-    sum ^= v.x ^ v.y ^ v.z ^ v.w;
-  }
-  // So rarely true that nothing is written, and the compiler cannot know it.
-  if (sum == 0x9e3779b9u) *sink = sum;
+  for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += step)
+    add(sum, in[i]);
+  if (unlikely(sum)) *sink = sum.x;
 }
 
 // What the bare kernels below make of an element.
@@ -214,27 +233,20 @@ __global__ void empty_kernel(const void*, void*, void*, void*) {}
 
 extern "C" {
 
-int bench_stream(int reads, int unroll, int blocks, int threads, const void* in, void* out,
-                 std::int64_t vectors, cudaStream_t stream) {
+// Reads `reads` vectors and writes `writes` for each unit. `together`: the input is one array, else
+// `reads` arrays one after the other.
+int bench_stream(int reads, int writes, int unroll, int blocks, int threads, int together,
+                 const void* in, void* out, std::int64_t units, cudaStream_t stream) {
   const auto* source = static_cast<const uint4*>(in);
   auto* target = static_cast<uint4*>(out);
-  switch (reads) {
-    case 1:
-      stream_unrolled<1>(unroll, blocks, threads, source, target, vectors, stream);
-      break;
-    case 2:
-      stream_unrolled<2>(unroll, blocks, threads, source, target, vectors, stream);
-      break;
-    case 4:
-      stream_unrolled<4>(unroll, blocks, threads, source, target, vectors, stream);
-      break;
-    case 8:
-      stream_unrolled<8>(unroll, blocks, threads, source, target, vectors, stream);
-      break;
-    default:
-      return cudaErrorInvalidValue;
+  const Streams streams = together ? Streams{source, target, units, reads, threads}
+                                   : Streams{source, target, units, 1, units};
+  for (const Mix& mix : kMixes) {
+    if (mix.reads != reads || mix.writes != writes) continue;
+    mix.unrolled[unroll - 1]<<<blocks, threads, 0, stream>>>(streams);
+    return cudaGetLastError();
   }
-  return cudaGetLastError();
+  return cudaErrorInvalidValue;
 }
 
 int bench_evict(const void* in, std::int64_t vectors, void* sink, cudaStream_t stream) {

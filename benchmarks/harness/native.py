@@ -20,12 +20,26 @@ ONE_PASS_FORMS: Final = ("s8", "s4", "e4m3", "u8_asym")
 
 _POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
 _SIGNATURES: Final = {
-    "bench_stream": (_INT, _INT, _INT, _INT, _POINTER, _POINTER, _LONG, _POINTER),
+    "bench_stream": (*[_INT] * 6, _POINTER, _POINTER, _LONG, _POINTER),
     "bench_evict": (_POINTER, _LONG, _POINTER, _POINTER),
     "bench_one_pass": (_INT, *[_POINTER] * 4, _LONG, _LONG, _POINTER),
     "bench_two_pass": (_POINTER, _POINTER, _POINTER, _LONG, _LONG, _POINTER),
     "bench_bare_launches": (_INT, _POINTER, ctypes.POINTER(ctypes.c_double)),
 }
+
+
+class StreamShape(NamedTuple):
+    """How plain traffic is streamed: 16-byte vectors in and out for a unit, and the launch.
+
+    ``together``: the input is one array; else as many as there are vectors in for a unit.
+    """
+
+    reads: int
+    writes: int
+    unroll: int
+    blocks: int
+    threads: int
+    together: bool = True
 
 
 class RowPointers(NamedTuple):
@@ -74,13 +88,13 @@ class CopyLoop:
         compiler = _find_compiler("CXX", (), "c++")
         flags = ["-O3", "-march=native", "-std=c++17", "-fPIC", "-pthread"]
         self._call = _build(HERE / "copy_loop.cpp", [compiler, *flags]).bench_copy_loop
-        self._call.argtypes = (_INT, _INT, _POINTER, _POINTER, _LONG)
+        self._call.argtypes = (_INT, _INT, _INT, _POINTER, _POINTER, _LONG)
         self._threads = threads
 
-    def __call__(self, reads: int, source: int, target: int, count: int) -> None:
-        """Writes ``count`` bytes and reads ``reads`` times as many, split over the threads."""
-        if self._call(reads, self._threads, source, target, count):
-            raise ValueError(f"no loop reads {reads} bytes for one")
+    def __call__(self, mix: tuple[int, int], source: int, target: int, count: int) -> None:
+        """Reads and writes ``count`` times the bytes of the mix, split over the threads."""
+        if self._call(*mix, self._threads, source, target, count):
+            raise RuntimeError(f"no loop reads {mix[0]} bytes and writes {mix[1]}")
 
 
 class Native:
@@ -99,11 +113,9 @@ class Native:
         if error:
             raise RuntimeError(f"{name} failed with CUDA error {error}")
 
-    def stream(
-        self, shape: tuple[int, int, int, int], source: int, target: int, vectors: int
-    ) -> None:
-        """Reads and writes 16-byte vectors; the shape is (reads, unroll, blocks, threads)."""
-        self._call("bench_stream", *shape, source, target, vectors, self._stream)
+    def stream(self, shape: StreamShape, source: int, target: int, units: int) -> None:
+        """Reads and writes 16-byte vectors, as many for each unit as the shape says."""
+        self._call("bench_stream", *shape, source, target, units, self._stream)
 
     def evict(self, source: int, vectors: int, sink: int) -> None:
         """Reads this memory, so that the cache holds it and nothing else."""

@@ -1,8 +1,9 @@
-"""What else computes the same codes on the same machine."""
+"""What else computes the same results on the same machine."""
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import Any
 
 import torch
 
+import planq
 from harness.cuda import CudaMachine
 from harness.formula import formula
-from harness.workload import Launch, Machine, Workload
+from harness.workload import Launch, Machine, Operands, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,9 @@ class Peer:
 
     Attributes:
         capturable: Whether it launches on the current stream alone, as a graph needs.
-        differing: Share of its codes that are not planq's; None where it keeps no result.
+        differing: Share of its results that are not planq's; None where it keeps no result.
         prepared: Seconds that it took to get ready.
+        extra_bytes: What it moves in addition, for a purpose of its own.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Peer:
     capturable: bool = True
     differing: float | None = None
     prepared: float = 0.0
+    extra_bytes: int = 0
 
 
 def make_peer(name: str, machine: Machine, workload: Workload) -> Peer | None:
@@ -39,15 +43,19 @@ def make_peer(name: str, machine: Machine, workload: Workload) -> Peer | None:
 
 
 def _on_inputs(
-    name: str, function: Callable[[torch.Tensor], Any], workload: Workload, **more: Any
+    name: str, function: Callable[[Operands], Any], workload: Workload, **more: Any
 ) -> Peer:
+    specs = workload.case.descriptor.operands()
+    inputs = [name for name, spec in specs.items() if spec.role == "input"]
+    result = next(name for name, spec in specs.items() if spec.role == "output")
+    given = [{name: operands[name] for name in inputs} for operands in workload.sets]
     begin = time.perf_counter()
-    codes = function(workload.sets[0]["input"])[0]
+    theirs = function(given[0])[0].contiguous()
     prepared = time.perf_counter() - begin
     workload.launches[0]()
-    ours = workload.sets[0]["output"]
-    differing = (codes.view(torch.uint8) != ours.view(torch.uint8)).float().mean().item()
-    launches: list[Launch] = [partial(function, operands["input"]) for operands in workload.sets]
+    ours = workload.sets[0][result].view(-1)
+    differing = (theirs.view(-1).view(ours.dtype) != ours).float().mean().item()
+    launches: list[Launch] = [partial(function, one) for one in given]
     return Peer(name, launches, differing=differing, prepared=prepared, **more)
 
 
@@ -58,7 +66,10 @@ def _eager(machine: Machine, workload: Workload) -> Peer:
 def _compile(machine: Machine, workload: Workload) -> Peer:
     torch._dynamo.reset()
     compiled = torch.compile(
-        formula(workload.case.descriptor), mode="max-autotune-no-cudagraphs", dynamic=False
+        formula(workload.case.descriptor),
+        mode="max-autotune-no-cudagraphs",
+        fullgraph=True,
+        dynamic=False,
     )
     return _on_inputs("compile", compiled, workload)
 
@@ -67,7 +78,50 @@ def _bitsandbytes(machine: Machine, workload: Workload) -> Peer | None:
     if importlib.util.find_spec("bitsandbytes") is None:
         return None
     quantize = importlib.import_module("bitsandbytes.functional").int8_vectorwise_quant
-    return _on_inputs("bitsandbytes", quantize, workload, capturable=False)
+    return _on_inputs(
+        "bitsandbytes", lambda given: quantize(given["input"]), workload, capturable=False
+    )
+
+
+def _torch_fake_quantize(machine: Machine, workload: Workload) -> Peer:
+    """Operators of torch itself, which also write a mask of a byte for each element."""
+    desc = workload.case.descriptor
+    zero_point = torch.zeros_like(workload.sets[0]["scale"], dtype=torch.int32)
+
+    def compute(given: Operands) -> tuple[torch.Tensor]:
+        parameters = given["scale"], given.get("zero_point", zero_point)
+        bounds = desc.q_min, desc.q_max
+        if desc.scope.kind == "tensor":
+            return (torch.fake_quantize_per_tensor_affine(given["input"], *parameters, *bounds),)
+        return (
+            torch.fake_quantize_per_channel_affine(
+                given["input"], *parameters, desc.scope.axis, *bounds
+            ),
+        )
+
+    mask = math.prod(desc.shape)
+    return _on_inputs("torch_fake_quantize", compute, workload, extra_bytes=mask)
+
+
+def _torch_conversions(machine: Machine, workload: Workload) -> Peer:
+    """What torch packs and reorders weights with."""
+    module = importlib.import_module("torch.quantization._quantized_conversions")
+    desc = workload.case.descriptor
+    routine: Callable[[torch.Tensor], Any]
+    if desc.operator == "pack_int4":
+        routine = module.pack_int4_to_int8
+    elif desc.operator == "unpack_int4":
+        routine = module.unpack_int8_to_int4
+    else:
+        kind = torch.int8 if desc.input_dtype is planq.DType.INT8 else torch.quint4x2
+        reorder = module.quantized_weight_reorder_for_mixed_dtypes_linear_cutlass
+        routine = partial(reorder, dtypeq=kind, transpose=desc.transpose)
+    return _on_inputs(
+        "torch_conversions",
+        lambda given: (routine(given["input"].view(torch.int8)),),
+        workload,
+        capturable=False,
+    )
 
 
 def _two_pass(machine: Machine, workload: Workload) -> Peer | None:
@@ -81,4 +135,6 @@ _MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "compile": _compile,
     "bitsandbytes": _bitsandbytes,
     "two_pass": _two_pass,
+    "torch_conversions": _torch_conversions,
+    "torch_fake_quantize": _torch_fake_quantize,
 }

@@ -20,8 +20,8 @@ import planq
 from harness.cases import Case
 
 HEADING = (
-    f"{'case':<46} {'us':>9} {'GB/s':>6} {'ceiling':>7} {'copy':>6} {'ratio':>6}  targets\n"
-    "GB/s: input once, codes and parameters. ceiling, copy: measured in this run. ratio: to the\n"
+    f"{'case':<56} {'us':>9} {'GB/s':>6} {'ceiling':>7} {'copy':>6} {'ratio':>6}  targets\n"
+    "GB/s: every operand once. ceiling, copy: measured in this run. ratio: to the\n"
     "ceiling; (floor) where the input has to be read twice: to the time of that traffic."
 )
 
@@ -65,7 +65,7 @@ class Record:
     def line(self) -> str:
         """The row of the table."""
         if self.error is not None:
-            return f"{self.case.name:<46} ERROR {self.error.splitlines()[0][:120]}"
+            return f"{self.case.name:<56} ERROR {self.error.splitlines()[0][:120]}"
         d = self.details
         ratio = self.measures.get("ceiling", self.measures.get("floor", math.nan))
         cells = f"{d['us']:>9.2f} {d['gbps']:>6.0f} {d['ceiling']['gbps']:>7.0f}"
@@ -73,7 +73,7 @@ class Record:
         targets = " ".join(_verdict_text(verdict) for verdict in self.verdicts)
         wrong = " WRONG BITS" if self.wrong else ""
         return (
-            f"{self.case.name:<46} {cells} {d['copy_gbps']:>6.0f} {ratio:>6.3f}{kind}"
+            f"{self.case.name:<56} {cells} {d['copy_gbps']:>6.0f} {ratio:>6.3f}{kind}"
             f"{wrong}  {targets}"
         ).rstrip()
 
@@ -167,18 +167,18 @@ def _verdict_table(records: Iterable[Record]) -> str:
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     worst: dict[tuple[str, str], float] = {}
     for record in records:
-        family = "/".join(record.case.name.split("/")[:3])
+        family = record.case.name.rpartition("/")[0]
         rows[(family, "")]["wrong"] += record.wrong
         for verdict in record.verdicts:
             key = (family, f"{verdict['measure']} {verdict['bound']}")
             rows[key]["met" if verdict["met"] else "missed"] += 1
             pick = min if verdict["bound"].startswith(">") else max
             worst[key] = pick(worst.get(key, verdict["value"]), verdict["value"])
-    lines = [f"{'cases':<28} {'target':<24} {'met':>4} {'missed':>6} {'worst':>7}"]
+    lines = [f"{'cases':<44} {'target':<24} {'met':>4} {'missed':>6} {'worst':>7}"]
     for key in sorted(worst):
         count = rows[key]
         lines.append(
-            f"{key[0]:<28} {key[1]:<24} {count['met']:>4} {count['missed']:>6} {worst[key]:>7.3f}"
+            f"{key[0]:<44} {key[1]:<24} {count['met']:>4} {count['missed']:>6} {worst[key]:>7.3f}"
         )
     wrong = sum(count["wrong"] for count in rows.values())
     lines.append(f"cases that failed or had wrong bits: {wrong}")
@@ -198,7 +198,7 @@ def _missed(records: Iterable[Record]) -> list[str]:
 def _peer_lines(records: Iterable[Record]) -> list[str]:
     speedups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for record in records:
-        family = "/".join(record.case.name.split("/")[:3])
+        family = record.case.name.rpartition("/")[0]
         for name, peer in record.details.get("peers", {}).items():
             if "speedup" in peer:
                 speedups[(family, name)].append(peer["speedup"])

@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import torch
 
 import planq
 from harness.cases import Case, item_bytes
+from harness.data import NUMBERS, PARAMETERS, fill_elements, fill_parameter
 
 Launch = Callable[[], object]
-Tensors = dict[str, torch.Tensor]
+Operands = dict[str, Any]  # tensors and numbers by name
 
 ALIGNMENT = 512
 POISON = 0xA5
@@ -83,12 +84,13 @@ class Arena:
         """Takes everything back; the content stays."""
         self.used = 0
 
-    def fill_normal(self, dtype: str, distinct: int) -> None:
-        """Fills the block with normal values, at least ``distinct`` of them before they repeat."""
+    def fill(self, dtype: str, distinct: int) -> None:
+        """Fills the block with elements, at least ``distinct`` of them before they repeat."""
         if self._content == dtype:
             return
-        values = self.bytes.view(getattr(torch, dtype))
-        first = values[:distinct].normal_()
+        values = self.bytes.view(getattr(torch, storage_of(dtype)))
+        first = values[:distinct]
+        fill_elements(first, dtype)
         for start in range(distinct, values.numel(), distinct):
             chunk = values[start : start + distinct]
             chunk.copy_(first[: chunk.numel()])
@@ -97,6 +99,11 @@ class Arena:
     def poison(self) -> None:
         """Overwrites everything that was handed out."""
         self.bytes[: self.used].fill_(POISON)
+
+
+def storage_of(dtype: str) -> str:
+    """The torch type that holds elements; fp8 codes as bytes, which every torch hands over."""
+    return "uint8" if dtype.startswith("float8") or dtype in ("int4", "uint4") else dtype
 
 
 def _aligned(nbytes: int) -> int:
@@ -108,6 +115,7 @@ class Machine(Protocol):
 
     inputs: Arena
     outputs: Arena
+    parameters: Arena
     stream: Any
     cold_bytes: int
     distinct: int
@@ -119,14 +127,14 @@ class Machine(Protocol):
         ``graphs`` says whether they may be captured: whether they keep to the current stream.
         """
 
-    def ceiling(self, reads: int, writes: int) -> Rate:
-        """The best rate of plain traffic with this mix and total."""
+    def ceiling(self, reads: int, writes: int, streams: int = 1) -> Rate:
+        """The best rate of plain traffic with this mix and total, read from so many arrays."""
 
     def copy(self, nbytes: int) -> Rate:
         """The rate of a plain copy that reads and writes this many bytes together."""
 
-    def bare(self, case: Case) -> Timing | None:
-        """The time of the bare one-pass kernel on the case's shape, where it exists."""
+    def bare(self, case: Case) -> Timing | Rate | None:
+        """The time of the least that a kernel has to do on the case's shape, where it is known."""
 
     def facts(self) -> dict[str, Any]:
         """What the machine is, for the record."""
@@ -144,9 +152,15 @@ def copies_for(machine: Machine, reads: int, writes: int) -> int:
     return min(fitting, MOST_COPIES, max(2, cold))
 
 
-def nearest_mix(reads: int, writes: int) -> int:
-    """Bytes read for a byte written, rounded to a mix that plain traffic is measured with."""
-    return min((1, 2, 4, 8), key=lambda mix: abs(math.log(mix * writes / reads)))
+MIXES: Final = ((16, 1), (8, 1), (4, 1), (2, 1), (1, 1), (1, 2), (1, 4), (1, 8), (1, 16))
+READS_ALONE: Final = (8, 0)
+
+
+def nearest_mix(reads: int, writes: int) -> tuple[int, int]:
+    """Bytes read and written by plain traffic, rounded to a mix that is measured."""
+    if reads > 64 * writes:
+        return READS_ALONE
+    return min(MIXES, key=lambda mix: abs(math.log(mix[0] * writes / (mix[1] * reads))))
 
 
 class Workload:
@@ -155,7 +169,8 @@ class Workload:
     def __init__(self, machine: Machine, case: Case) -> None:
         machine.inputs.release()
         machine.outputs.release()
-        machine.inputs.fill_normal(case.descriptor.input_dtype.value, machine.distinct)
+        machine.parameters.release()
+        machine.inputs.fill(case.elements[0].dtype.value, machine.distinct)
         self.case = case
         self.machine = machine
         self.plan = planq.Plan.select(machine.stream, case.descriptor)
@@ -175,13 +190,19 @@ class Workload:
         size = self.plan.workspace_size()
         return self.machine.outputs.take((size,), "uint8") if size else None
 
-    def _operands(self) -> Tensors:
-        operands: Tensors = {}
+    def _operands(self) -> Operands:
+        operands: Operands = {}
         for name, spec in self.case.descriptor.operands().items():
+            if name in NUMBERS:
+                operands[name] = NUMBERS[name]
+                continue
+            parameter = spec.role == "input" and name in PARAMETERS
             arena = self.machine.inputs if spec.role == "input" else self.machine.outputs
-            # fp8 codes as bytes: every version of torch hands those over.
-            storage = "uint8" if spec.storage.startswith("float8") else spec.storage
-            operands[name] = arena.take(spec.shape, storage, self.case.offset)
+            arena = self.machine.parameters if parameter else arena
+            taken = arena.take(spec.shape, storage_of(spec.storage), self.case.offset)
+            if parameter:
+                fill_parameter(taken, name, self.case.descriptor)
+            operands[name] = taken
         return operands
 
     def measure(self) -> Timing:
