@@ -26,14 +26,32 @@ inline constexpr std::int32_t kLargeZeroPoint = 1 << 21;
 
 template <class C>
 __device__ __forceinline__ GivenNumbers<C> given_numbers(const math::AffineRecipe<C>& recipe,
-                                                         C scale, std::int32_t zero_point) {
-  const auto segment = math::given_parameters(recipe, scale, zero_point);
-  const C zero = static_cast<C>(zero_point);
+                                                         const GivenParameters& given,
+                                                         const StoredParameters<C>& stored) {
+  const C scale = stored.scale, zero = static_cast<C>(stored.zero_point);
+  const std::int32_t zero_point = stored.zero_point;
   const bool window =
       recipe.quotient != Quotient::Divide || (scale >= kSmallScale<C> && scale <= kLargeScale<C>);
   const bool usual = window && math::is_finite(scale) && zero_point <= kLargeZeroPoint &&
                      zero_point >= -kLargeZeroPoint;
-  return {scale, segment.inverse, recipe.q_min - zero, recipe.q_max - zero, zero_point, usual};
+  C inverse;
+  if (recipe.quotient == Quotient::Divide)
+    inverse = inverse_of(scale);  // of a scale in the window; no other is divided by this way
+  else if (given.factor)
+    inverse = stored.factor;
+  else
+    inverse = math::given_parameters(recipe, scale, zero_point).inverse;
+  return {scale, inverse, recipe.q_min - zero, recipe.q_max - zero, zero_point, usual};
+}
+
+// The same for math/affine.h alone.
+template <class C>
+__device__ __forceinline__ math::SegmentParameters<C> given_segment(
+    const math::AffineRecipe<C>& recipe, const GivenParameters& given, const ElementOffsets& at) {
+  const auto stored = given.read_one<C>(at);
+  auto segment = math::given_parameters(recipe, stored.scale, stored.zero_point);
+  if (given.factor) segment.inverse = stored.factor;
+  return segment;
 }
 
 // The quotient, exact as far as it is at most kLargeQuotient; beyond, and for a NaN, `odd` is set.
@@ -44,14 +62,13 @@ __device__ __forceinline__ C checked_quotient(C x, const GivenNumbers<C>& n, boo
   return q;
 }
 
-__device__ __forceinline__ float least(float a, float b) { return fminf(a, b); }
-__device__ __forceinline__ double least(double a, double b) { return fmin(a, b); }
-__device__ __forceinline__ float greatest(float a, float b) { return fmaxf(a, b); }
-__device__ __forceinline__ double greatest(double a, double b) { return fmax(a, b); }
-
-template <class C>
-__device__ __forceinline__ C bounded(C q, const GivenNumbers<C>& n) {
-  return least(greatest(q, n.low), n.high);
+// Where the quotient is not odd. double has no instruction for a maximum.
+__device__ __forceinline__ float bounded(float q, const GivenNumbers<float>& n) {
+  return fminf(fmaxf(q, n.low), n.high);
+}
+__device__ __forceinline__ double bounded(double q, const GivenNumbers<double>& n) {
+  const double raised = q > n.low ? q : n.low;
+  return raised < n.high ? raised : n.high;
 }
 
 // Rounds |q| <= kLargeQuotient to an integer that is never -0.
@@ -122,6 +139,23 @@ __device__ __forceinline__ bool any_nan(const C (&values)[kCount]) {
   for (int j = 0; j < kCount; ++j) found |= values[j] != values[j];
   return found;
 }
+
+// Elements of 16 bytes or fewer, the rest being zero.
+template <class T, int kCount>
+__device__ __forceinline__ uint4 load_elements(const T* from) {
+  if constexpr (sizeof(T) * kCount == 16) {
+    return load_once(from);
+  } else {
+    const auto part = load_single(reinterpret_cast<const VectorOf<T, kCount>*>(from));
+    uint4 vector = make_uint4(0, 0, 0, 0);
+    memcpy(&vector, &part, sizeof part);
+    return vector;
+  }
+}
+
+// Elements of 16 bits have so many parameters in a vector that columns take half of one.
+template <class T>
+inline constexpr int kPerColumnVector = sizeof(T) == 2 ? kPerVector<T> / 2 : kPerVector<T>;
 
 // Codes, each in the low bits of its word, as they lie in memory.
 template <Codes kCodes, int kCount>

@@ -20,9 +20,12 @@
 namespace planq::cuda {
 
 inline constexpr int kElementThreads = 256;
-// Vectors that a thread has in flight: of tiles, of small tensors' tiles, of short rows, of
-// columns.
-inline constexpr int kTileVectors = 4, kSmallTileVectors = 1, kShortVectors = 2, kColumnVectors = 4;
+// Vectors that a thread has in flight: of small tensors' tiles, of short rows, of columns.
+inline constexpr int kSmallTileVectors = 1, kShortVectors = 2, kColumnVectors = 8;
+// Of large tensors' tiles: the fewer elements a vector has, the more of them share what a thread
+// does once.
+template <class Op>
+inline constexpr int kTileVectors = Op::kVector < 4 ? 8 : 4;
 // Rows of at least so many vectors are cut into tiles.
 inline constexpr std::int64_t kLongRow = 128;
 // Blocks that keep every multiprocessor busy.
@@ -73,33 +76,66 @@ struct RowIndex {
   }
 };
 
+// A scale and a zero point as they are stored.
+template <class C>
+struct StoredParameters {
+  C scale;
+  C factor;  // of multiplication, if the operand is there
+  std::int32_t zero_point;
+};
+
 // Where parameters come from.
 struct GivenParameters {
   const void* scale = nullptr;
   const void* zero_point = nullptr;  // null: there are none
   DType scale_dtype = DType::Float32, zero_point_dtype = DType::Int32;
   NibbleOrder order = NibbleOrder::LowFirst;
+  const void* factor = nullptr;  // in the compute type, where a range decided them
 
-  template <class C>
-  __device__ __forceinline__ C scale_at(std::int64_t index) const {
-    switch (scale_dtype) {
-      case DType::Float16:
-        return static_cast<C>(
-            math::widen(load_single(static_cast<const math::Half*>(scale) + index)));
-      case DType::BFloat16:
-        return static_cast<C>(
-            math::widen(load_single(static_cast<const math::Bfloat16*>(scale) + index)));
-      case DType::Float32:
-        return static_cast<C>(load_single(static_cast<const float*>(scale) + index));
-      default:
-        return static_cast<C>(load_single(static_cast<const double*>(scale) + index));
+  // Reads parameters of several places, so that all loads are under way together.
+  template <class C, int kCount, class PlaceOf>
+  __device__ __forceinline__ void read(StoredParameters<C> (&to)[kCount], int count,
+                                       const PlaceOf& place_of) const {
+    const auto read_scales = [&](auto type) {
+      using S = decltype(type);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        if (i < count)
+          to[i].scale = static_cast<C>(math::widen(
+              load_single(static_cast<const S*>(scale) + place_of(i).at[kElementScale])));
+    };
+    if (scale_dtype == DType::Float32)
+      read_scales(float{});
+    else if (scale_dtype == DType::Float64)
+      read_scales(double{});
+    else if (scale_dtype == DType::Float16)
+      read_scales(math::Half{});
+    else
+      read_scales(math::Bfloat16{});
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i].zero_point = 0;
+    if (zero_point) {
+      const bool wide = zero_point_dtype == DType::Int32;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (i >= count) break;
+        const std::int64_t at = place_of(i).at[kElementZeroPoint];
+        to[i].zero_point = wide ? load_single(static_cast<const std::int32_t*>(zero_point) + at)
+                                : math::load_integer(zero_point, at, zero_point_dtype, order);
+      }
+    }
+    if (factor) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        if (i < count)
+          to[i].factor = load_single(static_cast<const C*>(factor) + place_of(i).at[kElementScale]);
     }
   }
-  __device__ __forceinline__ std::int32_t zero_point_at(std::int64_t index) const {
-    if (!zero_point) return 0;
-    if (zero_point_dtype == DType::Int32)
-      return load_single(static_cast<const std::int32_t*>(zero_point) + index);
-    return math::load_integer(zero_point, index, zero_point_dtype, order);
+  template <class C>
+  __device__ __forceinline__ StoredParameters<C> read_one(const ElementOffsets& at) const {
+    StoredParameters<C> one[1];
+    read(one, 1, [&](int) -> const ElementOffsets& { return at; });
+    return one[0];
   }
 };
 
@@ -113,12 +149,22 @@ struct ElementArgs {
   Divider vector_divisor;     // vectors that share a parameter
   Divider tiles;              // in a row
   std::uint32_t vectors = 0;  // in a row, which may be none before a tail
-  std::uint32_t count = 0;    // of vectors, or of threads' shares of columns
-  std::uint32_t row_count = 0, share_rows = 1;
-  // Singles: rows without the limit to 31 bits.
-  SpaceOf<kElementOperands> all_rows;
-  std::int64_t length = 1, divisor = 1, step = 0, stretches = 1, stretch_count = 0;
-  int tail = 0;  // elements after the vectors of a single row that has one parameter
+  std::uint32_t count = 0;    // of vectors
+  std::uint32_t row_count = 0;
+  std::int64_t length = 1;
+  bool grouped = false;  // a row has several parameters
+  int tail = 0;          // elements after the vectors of a single row that has one parameter
+};
+
+// The same for single elements: rows without the limit to 31 bits.
+template <class Op>
+struct SingleArgs {
+  typename Op::Args op;
+  GivenParameters given;
+  SpaceOf<kElementOperands> rows;
+  Divider divisor_in_stretch;
+  std::int64_t length = 1, divisor = 1, stretches = 1, stretch_count = 0;
+  bool grouped = false;
 };
 
 // One vector, or one element.
@@ -150,8 +196,8 @@ __device__ __forceinline__ ElementPlace row_place(const ElementArgs<Op>& args, s
 
 // Calls use() with a true constant for an operator that divides by DIVIDE, where one that
 // multiplies gets a false one: one decision for all vectors of a thread.
-template <class Op, class Use>
-__device__ __forceinline__ void by_rule(const ElementArgs<Op>& args, const Use& use) {
+template <template <class> class Args, class Op, class Use>
+__device__ __forceinline__ void by_rule(const Args<Op>& args, const Use& use) {
   if constexpr (Op::kHasRule) {
     if (args.op.recipe.quotient == Quotient::Divide)
       use(std::true_type{});
@@ -192,19 +238,28 @@ __global__ void __launch_bounds__(kElementThreads)
 #pragma unroll
   for (int i = 0; i < kVectors; ++i)
     if (first + i * blockDim.x < args.vectors) vectors[i] = Op::load(args.op, place_of(i));
-  typename Op::Parameters parameters;
-  if (args.step == 0) parameters = Op::parameters(args.op, args.given, place);
+  // A tile of one parameter reads it once; otherwise every vector's is under way before the first
+  // is needed.
+  using C = typename Op::C;
+  StoredParameters<C> stored[kVectors];
+  if (args.grouped)
+    args.given.read(stored, kVectors, [&](int i) {
+      ElementOffsets at = place.at;
+      const std::uint32_t vector = min(first + i * blockDim.x, args.vectors - 1);
+      const std::uint32_t group = args.vector_divisor.quotient(vector);
+      at.at[kElementScale] += group;
+      at.at[kElementZeroPoint] += group;
+      return at;
+    });
+  else
+    stored[0] = args.given.template read_one<C>(place.at);
+  typename Op::Parameters parameters = Op::parameters(args.op, args.given, stored[0]);
   by_rule(args, [&](auto divides) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const std::uint32_t vector = first + i * blockDim.x;
-      if (vector >= args.vectors) break;
-      ElementPlace each = place_of(i);
-      if (args.step != 0) {
-        each.move_parameters(args.vector_divisor.quotient(vector));
-        parameters = Op::parameters(args.op, args.given, each);
-      }
-      Op::template run<divides>(args.op, vectors[i], each,
+      if (first + i * blockDim.x >= args.vectors) break;
+      if (i > 0 && args.grouped) parameters = Op::parameters(args.op, args.given, stored[i]);
+      Op::template run<divides>(args.op, vectors[i], place_of(i),
                                 [&](int) -> const auto& { return parameters; });
     }
   });
@@ -226,62 +281,95 @@ __global__ void __launch_bounds__(kElementThreads)
     const std::uint32_t vector = index - row * args.row_vectors.divisor;
     places[i] = row_place(args, row);
     places[i].advance(static_cast<int>(vector) * Op::kVector);
-    if (args.step != 0) places[i].move_parameters(args.vector_divisor.quotient(vector));
+    if (args.grouped) places[i].move_parameters(args.vector_divisor.quotient(vector));
     vectors[i] = Op::load(args.op, places[i]);
   }
+  const int count = first + kElementThreads < args.count ? 2 : first < args.count ? 1 : 0;
+  static_assert(kShortVectors == 2);
+  StoredParameters<typename Op::C> stored[kShortVectors];
+  args.given.read(stored, count, [&](int i) -> const ElementOffsets& { return places[i].at; });
   typename Op::Parameters parameters;
   by_rule(args, [&](auto divides) {
 #pragma unroll
     for (int i = 0; i < kShortVectors; ++i) {
       if (first + i * kElementThreads >= args.count) break;
-      parameters = Op::parameters(args.op, args.given, places[i]);
+      parameters = Op::parameters(args.op, args.given, stored[i]);
       Op::template run<divides>(args.op, vectors[i], places[i],
                                 [&](int) -> const auto& { return parameters; });
     }
   });
 }
 
-// A parameter for each element: a thread takes share_rows rows of its columns.
+// A parameter for each element of a row. Rows that follow one another with the same parameters are
+// a run; a thread goes down a share of a run, in its own columns.
+template <class Op>
+struct ColumnArgs {
+  typename Op::Args op;
+  GivenParameters given;
+  RowIndex outer;                        // of the runs' axis, if there are more axes
+  std::int64_t stride[kElementTensors];  // from row to row
+  std::int64_t parameter_stride[2];      // from run to run
+  std::int64_t length = 1;               // of a row
+  std::uint32_t extent = 1, run_rows = 1, share_rows = 1;  // rows: of the axis, a run, a share
+  Divider vectors, shares, runs;                           // in a row, a run, the axis
+  std::int64_t count = 0;                                  // of threads
+};
+
 template <class Op>
 __global__ void __launch_bounds__(kElementThreads)
-    column_vectors(const __grid_constant__ ElementArgs<Op> args) {
+    column_vectors(const __grid_constant__ ColumnArgs<Op> args) {
   const std::uint32_t index = blockIdx.x * kElementThreads + threadIdx.x;
   if (index >= args.count) return;
-  const std::uint32_t share = args.row_vectors.quotient(index);
-  const std::uint32_t vector = index - share * args.row_vectors.divisor;
-  const std::uint32_t last = min((share + 1) * args.share_rows, args.row_count);
+  const std::uint32_t share = args.vectors.quotient(index);
+  const std::uint32_t all_runs = args.shares.quotient(share);
+  const std::uint32_t outer = args.runs.quotient(all_runs);
+  const std::uint32_t run = all_runs - outer * args.runs.divisor;
+  const std::uint32_t first =
+      run * args.run_rows + (share - all_runs * args.shares.divisor) * args.share_rows;
+  const std::uint32_t last =
+      min(min(first + args.share_rows, (run + 1) * args.run_rows), args.extent);
+  if (first >= last) return;
+
+  ElementPlace place{args.outer.offsets(outer), 0,
+                     (std::int64_t{outer} * args.extent + first) * args.length};
+  place.advance(std::int64_t{index - share * args.vectors.divisor} * Op::kVector);
+#pragma unroll
+  for (int k = 0; k < kElementTensors; ++k) place.at.at[k] += first * args.stride[k];
+  place.at.at[kElementScale] += run * args.parameter_stride[0] + place.column;
+  place.at.at[kElementZeroPoint] += run * args.parameter_stride[1] + place.column;
+
+  using C = typename Op::C;
+  StoredParameters<C> stored[Op::kVector];
+  args.given.read(stored, Op::kVector, [&](int j) {
+    ElementOffsets at = place.at;
+    at.at[kElementScale] += j;
+    at.at[kElementZeroPoint] += j;
+    return at;
+  });
   typename Op::Parameters parameters[Op::kVector];
-  std::int64_t held[2] = {-1, -1};
+#pragma unroll
+  for (int j = 0; j < Op::kVector; ++j)
+    parameters[j] = Op::parameters(args.op, args.given, stored[j]);
+
+  const auto row_of = [&](int i) {
+    ElementPlace each = place;
+    each.index += i * args.length;
+#pragma unroll
+    for (int k = 0; k < kElementTensors; ++k) each.at.at[k] += i * args.stride[k];
+    return each;
+  };
   by_rule(args, [&](auto divides) {
-#pragma unroll 1
-    for (std::uint32_t row = share * args.share_rows; row < last; row += kColumnVectors) {
-      ElementPlace places[kColumnVectors];
+    for (std::uint32_t row = first; row < last; row += kColumnVectors) {
       typename Op::Vector vectors[kColumnVectors];
 #pragma unroll
-      for (int i = 0; i < kColumnVectors; ++i) {
-        if (row + i >= last) break;
-        places[i] = row_place(args, row + i);
-        places[i].advance(static_cast<int>(vector) * Op::kVector);
-        places[i].move_parameters(places[i].column);
-        vectors[i] = Op::load(args.op, places[i]);
-      }
+      for (int i = 0; i < kColumnVectors; ++i)
+        if (row + i < last) vectors[i] = Op::load(args.op, row_of(i));
 #pragma unroll
-      for (int i = 0; i < kColumnVectors; ++i) {
-        if (row + i >= last) break;
-        const std::int64_t* of = places[i].at.at + kElementScale;
-        if (of[0] != held[0] || of[1] != held[1]) {
-          held[0] = of[0];
-          held[1] = of[1];
-#pragma unroll
-          for (int j = 0; j < Op::kVector; ++j) {
-            ElementPlace each = places[i];
-            each.move_parameters(j);
-            parameters[j] = Op::parameters(args.op, args.given, each);
-          }
-        }
-        Op::template run<divides>(args.op, vectors[i], places[i],
-                                  [&](int j) -> const auto& { return parameters[j]; });
-      }
+      for (int i = 0; i < kColumnVectors; ++i)
+        if (row + i < last)
+          Op::template run<divides>(args.op, vectors[i], row_of(i),
+                                    [&](int j) -> const auto& { return parameters[j]; });
+      place = row_of(kColumnVectors);
     }
   });
 }
@@ -290,32 +378,26 @@ __global__ void __launch_bounds__(kElementThreads)
 // two elements where two codes share a byte of the output.
 template <class Op>
 __global__ void __launch_bounds__(kElementThreads)
-    single_elements(const __grid_constant__ ElementArgs<Op> args) {
+    single_elements(const __grid_constant__ SingleArgs<Op> args) {
   const std::int64_t warps = std::int64_t{gridDim.x} * (kElementThreads / kWarp);
   std::int64_t warp = std::int64_t{blockIdx.x} * (kElementThreads / kWarp) + threadIdx.x / kWarp;
   for (; warp < args.stretch_count; warp += warps) {
     const std::int64_t row = args.stretches == 1 ? warp : warp / args.stretches;
     const std::int64_t start = (warp - row * args.stretches) * kStretch;
-    const ElementOffsets at = args.all_rows.offsets(row);
-    const std::int64_t group = args.step == 0 ? 0 : start / args.divisor;
-    const std::int64_t past = args.step == 0 ? 0 : start - group * args.divisor;
+    const ElementOffsets at = args.rows.offsets(row);
+    const std::int64_t group = args.grouped ? start / args.divisor : 0;
+    const std::int64_t past = args.grouped ? start - group * args.divisor : 0;
     const int count = static_cast<int>(min(args.length - start, kStretch));
     for (int i = threadIdx.x % kWarp * Op::kUnit; i < count; i += kWarp * Op::kUnit) {
       const auto place_of = [&](int j) {
-        ElementPlace place;
-        place.column = start + j;
-        place.index = row * args.length + place.column;
-#pragma unroll
-        for (int k = 0; k < kElementOperands; ++k)
-          place.at.at[k] = at.at[k] + (k < kElementTensors ? place.column : 0);
-        if (args.step != 0) {
+        ElementPlace place{at, 0, row * args.length};
+        place.advance(start + j);
+        if (args.grouped) {
           // At most kStretch groups lie between.
-          const std::int64_t further =
-              group + (args.divisor > kMaxIndex - kStretch
-                           ? past + j >= args.divisor
-                           : args.vector_divisor.quotient(static_cast<std::uint32_t>(past + j)));
-          place.at.at[kElementScale] += further;
-          place.at.at[kElementZeroPoint] += further;
+          const auto in_stretch = static_cast<std::uint32_t>(past + j);
+          place.move_parameters(group + (args.divisor > kMaxIndex - kStretch
+                                             ? past + j >= args.divisor
+                                             : args.divisor_in_stretch.quotient(in_stretch)));
         }
         return place;
       };
@@ -334,7 +416,9 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
   const bool columns = layout.step != 0 && layout.divisor == 1;
   if (layout.step != 0 && !columns && layout.divisor % Op::kVector != 0) return false;
   const std::int64_t rows = layout.rows.size();
-  if (rows >= kMaxIndex || layout.elements() / Op::kVector >= kMaxIndex - (1 << 20)) return false;
+  // Threads and rows have 31 bits; a thread of columns takes one vector at least.
+  if (rows >= kMaxIndex || layout.elements() / Op::Columns::kVector >= kMaxIndex - (1 << 20))
+    return false;
   for (int k = 0; k < kElementTensors; ++k) {
     if (!operands[k].view) continue;
     if (reinterpret_cast<std::uintptr_t>(operands[k].view->data) % kBytes[k] != 0) return false;
@@ -344,20 +428,40 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
   return true;
 }
 
-// Rows that every thread goes down: many, so that parameters are read once for all of them, but few
-// enough that all multiprocessors have work.
+// Shares are as long as leaves every multiprocessor with work, so that parameters are read for many
+// rows.
 template <class Op>
-Status launch_columns(ElementArgs<Op>& args, Grid& grid, void* stream) {
-  const std::int64_t columns = args.row_vectors.divisor;
-  const auto blocks_of = [&](std::int64_t share) {
-    const std::int64_t shares = (args.row_count + share - 1) / share;
-    return (shares * columns + kElementThreads - 1) / kElementThreads;
+Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
+                      const ElementLayout& layout, void* stream) {
+  static_assert(Op::kVectorBytes[0] > 0 && Op::kUnit > 0);
+  ColumnArgs<Op> args;
+  args.op = op;
+  args.given = given;
+  args.length = layout.length;
+  SpaceOf<kElementOperands> outer = layout.rows;
+  ElementAxis axis;
+  if (outer.rank > 0) axis = outer.axes[--outer.rank];
+  args.outer = RowIndex(outer);
+  std::copy_n(axis.stride.begin(), kElementTensors, args.stride);
+  std::copy_n(axis.stride.begin() + kElementScale, 2, args.parameter_stride);
+  const bool same = args.parameter_stride[0] == 0 && args.parameter_stride[1] == 0;
+  const std::int64_t run = std::min(same ? axis.extent : axis.divisor, axis.extent);
+  const std::int64_t runs = (axis.extent + run - 1) / run, columns = layout.length / Op::kVector;
+  const auto threads_of = [&](std::int64_t share) {
+    return outer.size() * runs * ((run + share - 1) / share) * columns;
   };
   std::int64_t share = 64;
-  while (share > kColumnVectors && blocks_of(share) < kManyBlocks) share /= 2;
+  while (share > kColumnVectors && threads_of(share) < kManyBlocks * kElementThreads) share /= 2;
+  args.extent = static_cast<std::uint32_t>(axis.extent);
+  args.run_rows = static_cast<std::uint32_t>(run);
   args.share_rows = static_cast<std::uint32_t>(share);
-  args.count = static_cast<std::uint32_t>((args.row_count + share - 1) / share * columns);
-  grid.blocks = blocks_of(share);
+  args.vectors = Divider(static_cast<std::uint32_t>(columns));
+  args.shares = Divider(static_cast<std::uint32_t>((run + share - 1) / share));
+  args.runs = Divider(static_cast<std::uint32_t>(runs));
+  args.count = threads_of(share);
+  Grid grid;
+  grid.threads = dim3(kElementThreads);
+  grid.blocks = (args.count + kElementThreads - 1) / kElementThreads;
   return launch(column_vectors<Op>, grid, args, stream);
 }
 
@@ -365,15 +469,16 @@ Status launch_columns(ElementArgs<Op>& args, Grid& grid, void* stream) {
 template <class Op>
 Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
   const std::int64_t row = args.row_vectors.divisor;
-  const bool small = std::int64_t{args.count} < kManyBlocks * kElementThreads * kTileVectors / 2;
-  const int vectors = small ? kSmallTileVectors : kTileVectors;
+  const bool small =
+      std::int64_t{args.count} < kManyBlocks * kElementThreads * kTileVectors<Op> / 2;
+  const int vectors = small ? kSmallTileVectors : kTileVectors<Op>;
   const std::int64_t tiles = (row + kElementThreads * vectors - 1) / (kElementThreads * vectors);
   const std::int64_t threads = (row + tiles * vectors - 1) / (tiles * vectors);
   grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
   grid.blocks = std::int64_t{args.row_count} * tiles;
   args.tiles = Divider(static_cast<std::uint32_t>(tiles));
   return small ? launch(row_tiles<Op, kSmallTileVectors>, grid, args, stream)
-               : launch(row_tiles<Op, kTileVectors>, grid, args, stream);
+               : launch(row_tiles<Op, kTileVectors<Op>>, grid, args, stream);
 }
 
 template <class Op>
@@ -383,29 +488,36 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
                        bool whole = false) {
   const ElementLayout layout = element_layout(shape, scope, operands, whole);
   if (layout.elements() == 0) return Status::success();
-  ElementArgs<Op> args;
-  args.op = op;
-  args.given = given;
-  args.length = layout.length;
-  args.divisor = layout.divisor;
-  args.step = layout.step;
   Grid grid;
   grid.threads = dim3(kElementThreads);
   if (!takes_vectors<Op>(layout, operands)) {
-    args.all_rows = layout.rows;
+    SingleArgs<Op> args;
+    args.op = op;
+    args.given = given;
+    args.rows = layout.rows;
+    args.length = layout.length;
+    args.divisor = layout.divisor;
+    args.grouped = layout.step != 0;
+    args.divisor_in_stretch =
+        Divider(static_cast<std::uint32_t>(std::min(layout.divisor, kMaxIndex)));
     args.stretches = (layout.length + kStretch - 1) / kStretch;
-    args.vector_divisor = Divider(static_cast<std::uint32_t>(std::min(layout.divisor, kMaxIndex)));
     args.stretch_count = layout.rows.size() * args.stretches;
     grid.blocks = std::min<std::int64_t>((args.stretch_count + 7) / 8, 1 << 30);
     return launch(single_elements<Op>, grid, args, stream);
   }
+  if (layout.step != 0 && layout.divisor == 1)
+    return launch_columns<typename Op::Columns>(op, given, layout, stream);
+  ElementArgs<Op> args;
+  args.op = op;
+  args.given = given;
+  args.length = layout.length;
+  args.grouped = layout.step != 0;
   const std::int64_t row_vectors = layout.length / Op::kVector, rows = layout.rows.size();
   args.rows = RowIndex(layout.rows);
   args.row_vectors = Divider(static_cast<std::uint32_t>(std::max<std::int64_t>(row_vectors, 1)));
   args.vectors = static_cast<std::uint32_t>(row_vectors);
   args.row_count = static_cast<std::uint32_t>(rows);
   args.count = static_cast<std::uint32_t>(rows * row_vectors);
-  if (layout.step != 0 && layout.divisor == 1) return launch_columns(args, grid, stream);
   args.vector_divisor = Divider(static_cast<std::uint32_t>(
       std::min(std::max<std::int64_t>(layout.divisor / Op::kVector, 1), kMaxIndex)));
   if (row_vectors >= kLongRow || rows == 1) {
@@ -419,10 +531,10 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
 
 template <class Op>
 Status preload_elements() {
-  PLANQ_TRY((preload(row_tiles<Op, kTileVectors>)));
+  PLANQ_TRY((preload(row_tiles<Op, kTileVectors<Op>>)));
   PLANQ_TRY((preload(row_tiles<Op, kSmallTileVectors>)));
   PLANQ_TRY(preload(short_rows<Op>));
-  PLANQ_TRY(preload(column_vectors<Op>));
+  PLANQ_TRY(preload(column_vectors<typename Op::Columns>));
   return preload(single_elements<Op>);
 }
 

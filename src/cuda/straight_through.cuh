@@ -6,17 +6,21 @@
 
 namespace planq::cuda {
 
+template <class T>
+struct StraightThroughArgs {
+  const T *grad_output, *input;
+  T* grad_input;
+  math::AffineRecipe<math::Compute<T>> recipe;
+};
+
 // kDivided: what passes is divided by the scale, as the input was; otherwise it keeps its bits.
-template <class T, bool kDivided>
+template <class T, bool kDivided, int kCount = kPerVector<T>>
 struct StraightThrough {
   using C = math::Compute<T>;
-  struct Args {
-    const T *grad_output, *input;
-    T* grad_input;
-    math::AffineRecipe<C> recipe;
-  };
+  using Args = StraightThroughArgs<T>;
+  using Columns = StraightThrough<T, kDivided, kPerColumnVector<T>>;
   static constexpr bool kHasRule = true;
-  static constexpr int kVector = kPerVector<T>;
+  static constexpr int kVector = kCount;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 16};
   struct Vector {
@@ -25,13 +29,13 @@ struct StraightThrough {
   using Parameters = GivenNumbers<C>;
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
-    return {load_once(args.grad_output + place.at.at[0]), load_once(args.input + place.at.at[1])};
+    return {load_elements<T, kCount>(args.grad_output + place.at.at[0]),
+            load_elements<T, kCount>(args.input + place.at.at[1])};
   }
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const GivenParameters& given,
-                                                          const ElementPlace& place) {
-    return given_numbers(args.recipe, given.scale_at<C>(place.at.at[kElementScale]),
-                         given.zero_point_at(place.at.at[kElementZeroPoint]));
+                                                          const StoredParameters<C>& stored) {
+    return given_numbers(args.recipe, given, stored);
   }
 
   // Kept out of line: it is rare, and would be there for every element of a vector.
@@ -58,7 +62,7 @@ struct StraightThrough {
         passes[j] = slow_passes(element_of<T>(vector.input, j), args.recipe, of(j).scale,
                                 of(j).inverse, of(j).zero_point);
     }
-    uint4 result;
+    VectorOf<T, kCount> result;
     if constexpr (kDivided) {
       C values[kVector];
 #pragma unroll
@@ -82,7 +86,7 @@ struct StraightThrough {
   __device__ __forceinline__ static void run_single(const Args& args, const GivenParameters& given,
                                                     const PlaceOf& place_of, int first, int) {
     const ElementPlace place = place_of(first);
-    const auto segment = parameters(args, given, place).segment();
+    const auto segment = given_segment(args.recipe, given, place.at);
     const T gradient = load_single(args.grad_output + place.at.at[0]);
     const C x = math::widen(load_single(args.input + place.at.at[1]));
     T result{};

@@ -13,7 +13,7 @@ namespace {
 
 using cuda::ElementPlace;
 using Out = cuda::Slice;
-using C = math::Compute<Out>;
+using Value = math::Compute<Out>;
 
 // How codes lie in memory, and what they are.
 enum class Form { Byte, Nibble, Float8, Int32 };
@@ -27,27 +27,38 @@ constexpr Form form_of(DType dtype) {
 
 // A scale and a zero point as the loops over codes want them.
 struct Numbers {
-  C scale;
-  C offset;  // what an unsigned code is more than its difference to the zero point; if `usual`
+  Value scale;
+  Value offset;  // what an unsigned code is more than its difference to the zero point; if `usual`
   std::int32_t zero_point;
   bool usual;  // no product can be NaN, and the difference is exact in C
 };
 
+// What the kernels of all vector sizes get.
+struct DequantizeArgs {
+  const void* input;
+  Out* output;
+  DType dtype;
+  NibbleOrder order;
+  // int32: a scale and a bias for each column.
+  const void *column_scale, *bias;
+  DType column_scale_dtype, bias_dtype;
+};
+
+// No operand has more than 16 bytes in a vector.
 template <Form kForm>
+inline constexpr int kPerWidest =
+    16 / static_cast<int>(kForm == Form::Int32 ? std::max(sizeof(Out), sizeof(std::int32_t))
+                                               : sizeof(Out));
+
+template <Form kForm, int kCount = kPerWidest<kForm>>
 struct Dequantize {
-  struct Args {
-    const void* input;
-    Out* output;
-    DType dtype;
-    NibbleOrder order;
-    // int32: a scale and a bias for each column.
-    const void *column_scale, *bias;
-    DType column_scale_dtype, bias_dtype;
-  };
-  // No operand has more than 16 bytes in a vector.
-  static constexpr int kVector =
-      16 / static_cast<int>(kForm == Form::Int32 ? std::max(sizeof(Out), sizeof(std::int32_t))
-                                                 : sizeof(Out));
+  using C = Value;
+  using Args = DequantizeArgs;
+  // Half a vector of nibbles would be two bytes.
+  using Columns = Dequantize<kForm, kForm == Form::Nibble
+                                        ? kPerWidest<kForm>
+                                        : std::min(kPerWidest<kForm>, cuda::kPerColumnVector<Out>)>;
+  static constexpr int kVector = kCount;
   static constexpr bool kHasRule = false;
   static constexpr int kUnit = 1;
   static constexpr int kCodeBytes = kForm == Form::Int32    ? 4 * kVector
@@ -63,7 +74,7 @@ struct Dequantize {
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
     const std::int64_t at = place.at.at[0];
     const char* from = static_cast<const char*>(args.input) + (kForm == Form::Int32    ? 4 * at
-                                                               : kForm == Form::Nibble ? at / 2
+                                                               : kForm == Form::Nibble ? at >> 1
                                                                                        : at);
     Vector vector{};
     const auto codes = cuda::load_vector<cuda::VectorOf<std::uint8_t, kCodeBytes>>(from);
@@ -72,10 +83,10 @@ struct Dequantize {
   }
 
   __device__ __forceinline__ static Parameters parameters(const Args& args,
-                                                          const cuda::GivenParameters& given,
-                                                          const ElementPlace& place) {
-    const C scale = given.scale_at<C>(place.at.at[kElementScale]);
-    const std::int32_t zero_point = given.zero_point_at(place.at.at[kElementZeroPoint]);
+                                                          const cuda::GivenParameters&,
+                                                          const cuda::StoredParameters<C>& stored) {
+    const C scale = stored.scale;
+    const std::int32_t zero_point = stored.zero_point;
     const bool exact = zero_point <= cuda::kLargeZeroPoint && zero_point >= -cuda::kLargeZeroPoint;
     const std::int32_t lowest = args.dtype == DType::Int8 ? 128 : args.dtype == DType::Int4 ? 8 : 0;
     // Codes come as the low bits of a float whose other bits are those of 2^23.
@@ -109,12 +120,32 @@ struct Dequantize {
     return v;
   }
 
-  // An fp8 code that is finite: its fields as those of a float, times the difference of the
-  // exponents' biases.
-  __device__ __forceinline__ static float finite_float8(std::uint32_t code, bool e4m3) {
-    const float magnitude = e4m3 ? __uint_as_float((code & 0x7Fu) << 20) * 0x1p120f
-                                 : __uint_as_float((code & 0x7Fu) << 21) * 0x1p112f;
-    return __uint_as_float(__float_as_uint(magnitude) | (code & 0x80u) << 24);
+  // fp8 codes that are finite. Without the instruction: the fields of a code as those of a float,
+  // times the difference of the exponents' biases.
+  __device__ __forceinline__ static void finite_float8(const Vector& v, bool e4m3,
+                                                       float (&values)[kVector]) {
+#pragma unroll
+    for (int j = 0; j < kVector; j += 2) {
+      const std::uint32_t pair = (v.words[j / 4] >> (8 * (j % 4))) & 0xFFFFu;
+#if __CUDA_ARCH__ >= 890
+      std::uint32_t halves;
+      if (e4m3)
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(pair)));
+      else
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(pair)));
+      const uint4 vector = make_uint4(halves, 0, 0, 0);
+      values[j] = cuda::element_of<math::Half>(vector, 0);
+      values[j + 1] = cuda::element_of<math::Half>(vector, 1);
+#else
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const std::uint32_t code = pair >> (8 * k);
+        const float magnitude = e4m3 ? __uint_as_float((code & 0x7Fu) << 20) * 0x1p120f
+                                     : __uint_as_float((code & 0x7Fu) << 21) * 0x1p112f;
+        values[j + k] = __uint_as_float(__float_as_uint(magnitude) | (code & 0x80u) << 24);
+      }
+#endif
+    }
   }
   __device__ __forceinline__ static bool any_special(const Vector& v, bool e4m3) {
     std::uint32_t found = 0;
@@ -146,10 +177,15 @@ struct Dequantize {
   }
   __device__ __forceinline__ static C column_value(const void* values, std::int64_t column,
                                                    DType dtype) {
-    cuda::GivenParameters given;
-    given.scale = values;
-    given.scale_dtype = dtype;
-    return given.scale_at<C>(column);
+    return math::load_scale<C>(values, column, dtype);
+  }
+
+  // Kept out of line: they are rare, and would be there for every element of a vector.
+  __device__ __noinline__ static C slow_value(std::int32_t code, C scale, std::int32_t zero_point) {
+    return math::dequantized(code, scale, zero_point);
+  }
+  __device__ __noinline__ static C slow_float8(std::uint8_t code, C scale, DType dtype) {
+    return scale * math::float8_value<C>(code, dtype);
   }
 
   template <bool, class ParametersOf>
@@ -169,12 +205,16 @@ struct Dequantize {
     } else if constexpr (kForm == Form::Float8) {
       const bool e4m3 = args.dtype == DType::Float8E4M3FN;
       usual = usual && !any_special(vector, e4m3);
+      if (usual) {
+        float codes[kVector];
+        finite_float8(vector, e4m3, codes);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        const std::uint32_t code = (vector.words[j / 4] >> (8 * (j % 4))) & 0xFFu;
-        values[j] = of(j).scale *
-                    (usual ? static_cast<C>(finite_float8(code, e4m3))
-                           : math::float8_value<C>(static_cast<std::uint8_t>(code), args.dtype));
+        for (int j = 0; j < kVector; ++j) values[j] = of(j).scale * static_cast<C>(codes[j]);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kVector; ++j)
+          values[j] = slow_float8(static_cast<std::uint8_t>(vector.words[j / 4] >> (8 * (j % 4))),
+                                  of(j).scale, args.dtype);
       }
     } else if (usual) {
       const Vector codes = unsigned_codes(args, vector);
@@ -184,7 +224,7 @@ struct Dequantize {
     } else {
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        values[j] = math::dequantized(code_at(args, vector, j), of(j).scale, of(j).zero_point);
+        values[j] = slow_value(code_at(args, vector, j), of(j).scale, of(j).zero_point);
     }
     cuda::store_elements(args.output + place.at.at[1], cuda::narrow_vector<Out>(values, !usual));
   }
@@ -194,15 +234,16 @@ struct Dequantize {
                                                     const cuda::GivenParameters& given,
                                                     const PlaceOf& place_of, int first, int) {
     const ElementPlace place = place_of(first);
-    const C scale = given.scale_at<C>(place.at.at[kElementScale]);
+    const auto stored = given.read_one<C>(place.at);
     C value;
     if constexpr (kForm == Form::Float8) {
       const auto* codes = static_cast<const std::uint8_t*>(args.input);
-      value = scale * math::float8_value<C>(cuda::load_single(codes + place.at.at[0]), args.dtype);
+      value = stored.scale *
+              math::float8_value<C>(cuda::load_single(codes + place.at.at[0]), args.dtype);
     } else {
       value =
           math::dequantized(math::load_integer(args.input, place.at.at[0], args.dtype, args.order),
-                            scale, given.zero_point_at(place.at.at[kElementZeroPoint]));
+                            stored.scale, stored.zero_point);
     }
     if constexpr (kForm == Form::Int32) value = with_column(args, value, place.column);
     cuda::store_single(args.output + place.at.at[1], math::narrow<Out>(value));
@@ -220,14 +261,14 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
   const Fields& f = state.as<Fields>();
   const bool asymmetric = f.mode == Mode::Asymmetric;
   const bool pair = f.scope.kind == ScopeKind::Pair, bias = f.bias_dtype != DType::Unset;
-  const typename Dequantize<kForm>::Args args = {operands[kInput].data,
-                                                 static_cast<Out*>(operands[kOutput].data),
-                                                 f.input_dtype,
-                                                 f.nibble_order,
-                                                 pair ? operands[kColumnScale].data : nullptr,
-                                                 bias ? operands[kBias].data : nullptr,
-                                                 f.scale_dtype,
-                                                 f.bias_dtype};
+  const DequantizeArgs args = {operands[kInput].data,
+                               static_cast<Out*>(operands[kOutput].data),
+                               f.input_dtype,
+                               f.nibble_order,
+                               pair ? operands[kColumnScale].data : nullptr,
+                               bias ? operands[kBias].data : nullptr,
+                               f.scale_dtype,
+                               f.bias_dtype};
   const cuda::GivenParameters given = {operands[kScale].data,
                                        asymmetric ? operands[kZeroPoint].data : nullptr,
                                        f.scale_dtype, f.zero_point_dtype, f.nibble_order};
@@ -257,7 +298,7 @@ struct SkuParts {
 
 template <DType kIn>
 constexpr Kernel row() {
-  constexpr bool kWide = std::is_same_v<C, double>;
+  constexpr bool kWide = std::is_same_v<Value, double>;
   return {
       .sku = JoinedText<SkuParts<kIn>>::view(),
       .revision = 1,

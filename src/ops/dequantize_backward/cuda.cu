@@ -14,12 +14,18 @@ namespace {
 using T = cuda::Slice;
 using C = math::Compute<T>;
 
-struct Op {
-  struct Args {
-    const T* grad_output;
-    T* grad_input;
-  };
-  static constexpr int kVector = cuda::kPerVector<T>;
+// What the kernels of all vector sizes get.
+struct GradientArgs {
+  const T* grad_output;
+  T* grad_input;
+};
+
+template <int kCount>
+struct Gradient {
+  using C = math::Compute<T>;
+  using Args = GradientArgs;
+  using Columns = Gradient<cuda::kPerColumnVector<T>>;
+  static constexpr int kVector = kCount;
   static constexpr bool kHasRule = false;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
@@ -27,12 +33,11 @@ struct Op {
   using Parameters = C;
 
   __device__ __forceinline__ static Vector load(const Args& args, const cuda::ElementPlace& place) {
-    return cuda::load_once(args.grad_output + place.at.at[0]);
+    return cuda::load_elements<T, kCount>(args.grad_output + place.at.at[0]);
   }
-  __device__ __forceinline__ static Parameters parameters(const Args&,
-                                                          const cuda::GivenParameters& given,
-                                                          const cuda::ElementPlace& place) {
-    return given.scale_at<C>(place.at.at[kElementScale]);
+  __device__ __forceinline__ static Parameters parameters(const Args&, const cuda::GivenParameters&,
+                                                          const cuda::StoredParameters<C>& stored) {
+    return stored.scale;
   }
 
   template <bool, class ParametersOf>
@@ -53,9 +58,11 @@ struct Op {
     const cuda::ElementPlace place = place_of(first);
     const C dy = math::widen(cuda::load_single(args.grad_output + place.at.at[0]));
     cuda::store_single(args.grad_input + place.at.at[1],
-                       math::narrow<T>(dy * parameters(args, given, place)));
+                       math::narrow<T>(dy * given.read_one<C>(place.at).scale));
   }
 };
+
+using Op = Gradient<cuda::kPerVector<T>>;
 
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   state.emplace<Fields>() = descriptor.as<Fields>();

@@ -26,51 +26,73 @@ struct Scalar {
   }
 };
 
-template <bool kStochastic>
+// Who rounds: nobody but the nearest integer, or draws whose keys the host made of its seed, or
+// draws whose seed lies on the device, so that every thread makes the keys.
+enum class Draw { None, HostSeed, DeviceSeed };
+
+// What the kernels of all vector sizes get.
+struct FakeArgs {
+  const T* input;
+  T* output;
+  math::AffineRecipe<C> recipe;
+  math::PhiloxKeys keys;
+  Scalar seed, offset;
+};
+
+template <Draw kDraw, int kCount = cuda::kPerVector<T>>
 struct FakeQuantize {
-  struct Args {
-    const T* input;
-    T* output;
-    math::AffineRecipe<C> recipe;
-    Scalar seed, offset;
-    const C* inverse;  // factors that ranges decided; null: scales do
-  };
+  using C = fake_quantize::C;
+  using Args = FakeArgs;
+  using Columns = FakeQuantize<kDraw, cuda::kPerColumnVector<T>>;
+  static constexpr bool kStochastic = kDraw != Draw::None;
   static constexpr bool kHasRule = true;
-  static constexpr int kVector = cuda::kPerVector<T>;
+  static constexpr int kVector = kCount;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
   using Vector = uint4;
   using Parameters = cuda::GivenNumbers<C>;
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
-    return cuda::load_once(args.input + place.at.at[0]);
+    return cuda::load_elements<T, kCount>(args.input + place.at.at[0]);
   }
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
-                                                          const ElementPlace& place) {
-    auto numbers = cuda::given_numbers(args.recipe, given.scale_at<C>(place.at.at[kElementScale]),
-                                       given.zero_point_at(place.at.at[kElementZeroPoint]));
-    if (args.inverse)
-      numbers.inverse = cuda::load_single(args.inverse + place.at.at[kElementScale]);
-    return numbers;
+                                                          const cuda::StoredParameters<C>& stored) {
+    return cuda::given_numbers(args.recipe, given, stored);
   }
 
-  // The draws of a vector, which begins at a multiple of its size: four from one counter.
+  // Random words of a vector, which begins at a multiple of its size: four from one counter.
   __device__ __forceinline__ static void draw(const Args& args, const ElementPlace& place,
-                                              C (&draws)[kVector]) {
-    const std::uint64_t seed = args.seed.get(), offset = args.offset.get();
+                                              std::uint32_t (&words)[kVector]) {
+    if constexpr (kDraw == Draw::HostSeed)
+      draw(args.keys, args.offset.get(), place, words);
+    else
+      draw(math::PhiloxKeys(args.seed.get()), args.offset.get(), place, words);
+  }
+  __device__ __forceinline__ static void draw(const math::PhiloxKeys& keys, std::uint64_t offset,
+                                              const ElementPlace& place,
+                                              std::uint32_t (&words)[kVector]) {
     const auto index = static_cast<std::uint64_t>(place.index);
 #pragma unroll
     for (int j = 0; j < kVector; j += 4) {
-      const auto words = math::philox(seed, offset + index / 4 + j / 4);
-      const int first = kVector < 4 ? static_cast<int>(index % 4) : 0;
+      const auto four = math::philox(keys, offset + index / 4 + j / 4);
+      const bool second = kVector < 4 && index % 4 != 0;
 #pragma unroll
-      for (int k = 0; k < kVector && k < 4; ++k) {
-        std::uint32_t word = words.word[k];
-        if constexpr (kVector < 4) word = first == 0 ? word : words.word[k + 2];
-        draws[j + k] = math::unit_draw<C>(word);
-      }
+      for (int k = 0; k < kVector && k < 4; ++k)
+        words[j + k] = second ? four.word[(k + 2) % 4] : four.word[k];
     }
+  }
+  // floor(fl(q + draw)) inside the bounds; the draw is exact, so one rounding makes the sum.
+  __device__ __forceinline__ static float drawn(float q, std::uint32_t word, const Parameters& n) {
+    const float sum = __fmaf_rn(static_cast<float>(word >> 8), 0x1p-24f, q);
+    return __fadd_rn(__fadd_rd(cuda::bounded(sum, n), 0x1.8p+23f), -0x1.8p+23f);
+  }
+  __device__ __forceinline__ static double drawn(double q, std::uint32_t word,
+                                                 const Parameters& n) {
+    // 2^28 and the draw, whose lowest bit is that of the double.
+    const double draw = __hiloint2double(0x41B00000, static_cast<int>(word >> 8)) - 0x1p28;
+    const double sum = q + draw;
+    return __dadd_rn(__dadd_rd(cuda::bounded(sum, n), 0x1.8p+52), -0x1.8p+52);
   }
 
   // Kept out of line: it is rare, and would be there for every element of a vector.
@@ -82,23 +104,23 @@ struct FakeQuantize {
   template <bool kDivide, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const ElementPlace& place, const ParametersOf& of) {
-    C draws[kVector] = {};
-    if constexpr (kStochastic) draw(args, place, draws);
+    std::uint32_t words[kVector] = {};
+    if constexpr (kStochastic) draw(args, place, words);
     C values[kVector];
     bool odd = false;
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
       const Parameters& n = of(j);
       odd |= !n.usual;
-      C q = cuda::checked_quotient<kDivide>(cuda::element_of<T>(vector, j), n, odd);
-      if constexpr (kStochastic) q = math::floor_of(q + draws[j]);
-      values[j] = n.scale * cuda::rounded_value(cuda::bounded(q, n));
+      const C q = cuda::checked_quotient<kDivide>(cuda::element_of<T>(vector, j), n, odd);
+      values[j] = n.scale *
+                  (kStochastic ? drawn(q, words[j], n) : cuda::rounded_value(cuda::bounded(q, n)));
     }
     if (odd) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
         values[j] = slow_value(cuda::element_of<T>(vector, j), args.recipe, of(j).scale,
-                               of(j).inverse, of(j).zero_point, draws[j]);
+                               of(j).inverse, of(j).zero_point, math::unit_draw<C>(words[j]));
     }
     cuda::store_elements(args.output + place.at.at[1], cuda::narrow_vector<T>(values, odd));
   }
@@ -112,7 +134,7 @@ struct FakeQuantize {
     const C draw = kStochastic ? math::element_draw<C>(args.seed.get(), args.offset.get(),
                                                        static_cast<std::uint64_t>(place.index))
                                : C{0};
-    const auto segment = parameters(args, given, place).segment();
+    const auto segment = cuda::given_segment(args.recipe, given, place.at);
     cuda::store_single(
         args.output + place.at.at[1],
         math::narrow<T>(math::fake_quantized(x, args.recipe, segment, kStochastic, draw)));
@@ -125,22 +147,35 @@ Scalar scalar_of(const OperandView& view) {
 
 template <bool kStochastic>
 Status run(const Fields& f, const Operands& operands, const cuda::GivenParameters& given,
-           const OperandView* scale, const OperandView* zero_point, const C* inverse,
-           void* stream) {
-  typename FakeQuantize<kStochastic>::Args args = {static_cast<const T*>(operands[kInput].data),
-                                                   static_cast<T*>(operands[kOutput].data),
-                                                   recipe_of<C>(f),
-                                                   {},
-                                                   {},
-                                                   inverse};
+           const OperandView* scale, const OperandView* zero_point, void* stream) {
+  FakeArgs args = {static_cast<const T*>(operands[kInput].data),
+                   static_cast<T*>(operands[kOutput].data),
+                   recipe_of<C>(f),
+                   {},
+                   {},
+                   {}};
   if (kStochastic) {
     args.seed = scalar_of(operands[kSeed]);
     args.offset = scalar_of(operands[kOffset]);
+    args.keys = math::PhiloxKeys(static_cast<std::uint64_t>(args.seed.value));
   }
   const std::array<ElementOperand, 5> layout = {
       ElementOperand{&operands[kInput]}, {&operands[kOutput]}, {}, {scale}, {zero_point}};
-  return cuda::launch_elements<FakeQuantize<kStochastic>>(args, given, f.shape, f.scope, layout,
-                                                          stream);
+  const auto launch_as = [&](auto op) {
+    return cuda::launch_elements<decltype(op)>(args, given, f.shape, f.scope, layout, stream);
+  };
+  if constexpr (!kStochastic)
+    return launch_as(FakeQuantize<Draw::None>{});
+  else
+    return args.seed.device ? launch_as(FakeQuantize<Draw::DeviceSeed>{})
+                            : launch_as(FakeQuantize<Draw::HostSeed>{});
+}
+
+template <bool kStochastic>
+Status preload() {
+  if constexpr (!kStochastic) return cuda::preload_elements<FakeQuantize<Draw::None>>();
+  PLANQ_TRY(cuda::preload_elements<FakeQuantize<Draw::HostSeed>>());
+  return cuda::preload_elements<FakeQuantize<Draw::DeviceSeed>>();
 }
 
 // --- Given parameters --------------------------------------------------------------------------
@@ -148,7 +183,7 @@ Status run(const Fields& f, const Operands& operands, const cuda::GivenParameter
 template <bool kStochastic>
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   state.emplace<Fields>() = descriptor.as<Fields>();
-  return cuda::preload_elements<FakeQuantize<kStochastic>>();
+  return preload<kStochastic>();
 }
 
 template <bool kStochastic>
@@ -159,8 +194,7 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
   const cuda::GivenParameters given = {operands[kScale].data,
                                        asymmetric ? zero_point->data : nullptr, f.scale_dtype,
                                        f.zero_point_dtype};
-  return run<kStochastic>(f, operands, given, &operands[kScale], zero_point, nullptr,
-                          stream.handle);
+  return run<kStochastic>(f, operands, given, &operands[kScale], zero_point, stream.handle);
 }
 
 // --- Dynamic parameters ------------------------------------------------------------------------
@@ -197,7 +231,7 @@ Status prepare_dynamic(const Descriptor& descriptor, const Device& device, State
   dynamic.ranges = cuda::plan_ranges(range_problem(dynamic.fields), device);
   PLANQ_TRY(cuda::preload_ranges<T>());
   PLANQ_TRY(cuda::preload(segment_parameters));
-  return cuda::preload_elements<FakeQuantize<kStochastic>>();
+  return preload<kStochastic>();
 }
 
 std::size_t dynamic_workspace(const Descriptor& descriptor, const Device& device) {
@@ -225,10 +259,10 @@ Status launch_dynamic(const State& state, const Operands& operands, Workspace wo
   const ParameterArgs args = {segments, Wanted(f, operands), recipe_of<C>(f)};
   PLANQ_TRY(cuda::launch(segment_parameters, grid, args, stream.handle));
   const OperandView view = contiguous_view(parameter_shape(f.shape, f.scope));
-  const cuda::GivenParameters given = {segments.scale, segments.zero_point,
-                                       sizeof(C) == 8 ? DType::Float64 : DType::Float32,
-                                       DType::Int32};
-  return run<kStochastic>(f, operands, given, &view, &view, segments.inverse, stream.handle);
+  const cuda::GivenParameters given = {
+      segments.scale, segments.zero_point,   sizeof(C) == 8 ? DType::Float64 : DType::Float32,
+      DType::Int32,   NibbleOrder::LowFirst, segments.inverse};
+  return run<kStochastic>(f, operands, given, &view, &view, stream.handle);
 }
 
 // --- Rows --------------------------------------------------------------------------------------

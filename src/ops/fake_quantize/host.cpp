@@ -25,9 +25,10 @@ std::uint64_t scalar_of(const OperandView& view) {
 template <class C>
 void fill_draws(host::Stretch<C>& s, std::int64_t index, std::int64_t count, std::uint64_t seed,
                 std::uint64_t offset) {
+  const math::PhiloxKeys keys(seed);
   for (std::int64_t i = 0; i < count;) {
     const auto at = static_cast<std::uint64_t>(index + i);
-    const auto words = math::philox(seed, offset + at / 4);
+    const auto words = math::philox(keys, offset + at / 4);
     for (std::uint64_t j = at % 4; j < 4 && i < count; ++j, ++i)
       s.draw[i] = math::unit_draw<C>(words.word[j]);
   }

@@ -14,42 +14,48 @@ namespace {
 using cuda::Codes;
 using cuda::ElementPlace;
 using In = cuda::Slice;
-using C = math::Compute<In>;
+using Value = math::Compute<In>;
 
-template <Codes kCodes>
+// What the kernels of all vector sizes get.
+struct QuantizeArgs {
+  const In* input;
+  std::uint8_t* output;
+  math::AffineRecipe<Value> recipe;
+  NibbleOrder order;
+  bool shifted;  // there are zero points
+};
+
+template <Codes kCodes, int kCount = cuda::kPerVector<In>>
 struct Quantize {
-  struct Args {
-    const In* input;
-    std::uint8_t* output;
-    math::AffineRecipe<C> recipe;
-    NibbleOrder order;
-  };
+  using C = Value;
+  using Args = QuantizeArgs;
+  using Columns = Quantize<kCodes, cuda::kPerColumnVector<In>>;
   static constexpr bool kHasRule = true;
-  static constexpr int kVector = cuda::kPerVector<In>;
+  static constexpr int kVector = kCount;
   static constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
+  static constexpr bool kIntegerBounds = sizeof(C) == 8 && !cuda::is_float8(kCodes);
   static constexpr int kUnit = kPerByte;
   static constexpr std::array<int, 3> kVectorBytes = {16, kVector / kPerByte, 1};
   using Vector = uint4;
   using Parameters = cuda::GivenNumbers<C>;
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
-    return cuda::load_once(args.input + place.at.at[0]);
+    return cuda::load_elements<In, kCount>(args.input + place.at.at[0]);
   }
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
-                                                          const ElementPlace& place) {
-    return cuda::given_numbers(args.recipe, given.scale_at<C>(place.at.at[kElementScale]),
-                               given.zero_point_at(place.at.at[kElementZeroPoint]));
+                                                          const cuda::StoredParameters<C>& stored) {
+    return cuda::given_numbers(args.recipe, given, stored);
   }
 
   // The code of an element in the low bits; fp8: the bits of a float inside the bounds.
   template <bool kDivide>
   __device__ __forceinline__ static std::uint32_t fast_code(C x, const Parameters& n, bool& odd) {
     C q = cuda::checked_quotient<kDivide>(x, n, odd);
+    // double has no instruction for a maximum, so its codes are held to the bounds as integers.
+    if constexpr (kIntegerBounds) return static_cast<std::uint32_t>(cuda::rounded(q));
     q = cuda::bounded(q, n);
-    if constexpr (!cuda::is_float8(kCodes))
-      return static_cast<std::uint32_t>(cuda::rounded(q)) +
-             static_cast<std::uint32_t>(n.zero_point);
+    if constexpr (!cuda::is_float8(kCodes)) return static_cast<std::uint32_t>(cuda::rounded(q));
     // The corrections of the quotient lose the sign of a zero.
     const std::uint32_t value = __float_as_uint(cuda::as_float(q));
     return kDivide ? (value & 0x7FFFFFFFu) | (sign_word(x) & 0x80000000u) : value;
@@ -57,6 +63,11 @@ struct Quantize {
   __device__ __forceinline__ static std::uint32_t sign_word(float x) { return __float_as_uint(x); }
   __device__ __forceinline__ static std::uint32_t sign_word(double x) {
     return static_cast<std::uint32_t>(__double2hiint(x));
+  }
+
+  // Vectors and units begin on whole bytes.
+  __device__ __forceinline__ static std::int64_t byte_at(const ElementPlace& place) {
+    return place.at.at[1] >> (kPerByte - 1);
   }
 
   // Kept out of line: it is rare, and would be there for every element of a vector.
@@ -77,6 +88,16 @@ struct Quantize {
       odd |= !of(j).usual;
       codes[j] = fast_code<kDivide>(cuda::element_of<In>(vector, j), of(j), odd);
     }
+    if (args.shifted) {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) codes[j] += static_cast<std::uint32_t>(of(j).zero_point);
+    }
+    if constexpr (kIntegerBounds) {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        codes[j] = static_cast<std::uint32_t>(
+            min(max(static_cast<std::int32_t>(codes[j]), args.recipe.q_low), args.recipe.q_high));
+    }
     cuda::Word<kVector / kPerByte> word;
     if (!odd) {
       word = cuda::finish<kCodes, cuda::Bounds::None>(codes, args.recipe.output_dtype, args.order);
@@ -87,7 +108,7 @@ struct Quantize {
                              of(j).inverse, of(j).zero_point);
       word = cuda::pack_codes<kCodes>(codes, args.order);
     }
-    cuda::store_word<kVector / kPerByte>(args.output + place.at.at[1] / kPerByte, word);
+    cuda::store_word<kVector / kPerByte>(args.output + byte_at(place), word);
   }
 
   template <class PlaceOf>
@@ -100,10 +121,10 @@ struct Quantize {
     for (int i = 0; i < kUnit; ++i) {
       if (i >= count) break;
       const ElementPlace place = place_of(first + i);
-      const auto numbers = parameters(args, given, place);
       const C x = math::widen(cuda::load_single(args.input + place.at.at[0]));
-      codes[i] = math::given_code(x, args.recipe, numbers.segment());
-      if (i == 0) byte = place.at.at[1] / kPerByte;
+      codes[i] =
+          math::given_code(x, args.recipe, cuda::given_segment(args.recipe, given, place.at));
+      if (i == 0) byte = byte_at(place);
     }
     cuda::store_once(args.output + byte,
                      kPerByte == 2 ? math::pack_nibbles(codes[0], codes[1], args.order) : codes[0]);
@@ -120,9 +141,9 @@ template <Codes kCodes>
 Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
   const Fields& f = state.as<Fields>();
   const bool asymmetric = f.mode == Mode::Asymmetric;
-  const typename Quantize<kCodes>::Args args = {static_cast<const In*>(operands[kInput].data),
-                                                static_cast<std::uint8_t*>(operands[kOutput].data),
-                                                recipe_of<C>(f), f.nibble_order};
+  const QuantizeArgs args = {static_cast<const In*>(operands[kInput].data),
+                             static_cast<std::uint8_t*>(operands[kOutput].data),
+                             recipe_of<Value>(f), f.nibble_order, asymmetric};
   const cuda::GivenParameters given = {operands[kScale].data,
                                        asymmetric ? operands[kZeroPoint].data : nullptr,
                                        f.scale_dtype, f.zero_point_dtype, f.nibble_order};
@@ -152,7 +173,7 @@ struct SkuParts {
 
 template <DType kOut>
 constexpr Kernel row() {
-  constexpr bool kWide = std::is_same_v<C, double>;
+  constexpr bool kWide = std::is_same_v<Value, double>;
   return {
       .sku = JoinedText<SkuParts<kOut>>::view(),
       .revision = 1,
