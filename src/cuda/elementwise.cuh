@@ -20,12 +20,9 @@
 namespace planq::cuda {
 
 inline constexpr int kElementThreads = 256;
-// Vectors that a thread has in flight: of small tensors' tiles, of short rows, of columns.
-inline constexpr int kSmallTileVectors = 1, kShortVectors = 2, kColumnVectors = 8;
-// Of large tensors' tiles: the fewer elements a vector has, the more of them share what a thread
-// does once.
-template <class Op>
-inline constexpr int kTileVectors = Op::kVector < 4 ? 8 : 4;
+// Vectors that a thread has in flight: of tiles, of small tensors' tiles, of short rows, of
+// columns.
+inline constexpr int kTileVectors = 4, kSmallTileVectors = 1, kShortVectors = 2, kColumnVectors = 8;
 // Rows of at least so many vectors are cut into tiles.
 inline constexpr std::int64_t kLongRow = 128;
 // Blocks that keep every multiprocessor busy.
@@ -469,16 +466,15 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
 template <class Op>
 Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
   const std::int64_t row = args.row_vectors.divisor;
-  const bool small =
-      std::int64_t{args.count} < kManyBlocks * kElementThreads * kTileVectors<Op> / 2;
-  const int vectors = small ? kSmallTileVectors : kTileVectors<Op>;
+  const bool small = std::int64_t{args.count} < kManyBlocks * kElementThreads * kTileVectors / 2;
+  const int vectors = small ? kSmallTileVectors : kTileVectors;
   const std::int64_t tiles = (row + kElementThreads * vectors - 1) / (kElementThreads * vectors);
   const std::int64_t threads = (row + tiles * vectors - 1) / (tiles * vectors);
   grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
   grid.blocks = std::int64_t{args.row_count} * tiles;
   args.tiles = Divider(static_cast<std::uint32_t>(tiles));
   return small ? launch(row_tiles<Op, kSmallTileVectors>, grid, args, stream)
-               : launch(row_tiles<Op, kTileVectors<Op>>, grid, args, stream);
+               : launch(row_tiles<Op, kTileVectors>, grid, args, stream);
 }
 
 template <class Op>
@@ -531,7 +527,7 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
 
 template <class Op>
 Status preload_elements() {
-  PLANQ_TRY((preload(row_tiles<Op, kTileVectors<Op>>)));
+  PLANQ_TRY((preload(row_tiles<Op, kTileVectors>)));
   PLANQ_TRY((preload(row_tiles<Op, kSmallTileVectors>)));
   PLANQ_TRY(preload(short_rows<Op>));
   PLANQ_TRY(preload(column_vectors<typename Op::Columns>));

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from adapters.dynamic_range_quantize import descriptor
+import planq
 from reference.bodies import ONE_A_CLASS, BodyCase, body_cases
 from reference.cases import Case, sampled_cases
 from support import rows
 from support.gpu import Cuda
 from support.memory import Layout
-from support.operators import expected, inputs_of
+from support.operators import OPERATORS, expected, inputs_of
 from support.runner import Bench
 
 pytestmark = pytest.mark.sanitize
@@ -46,9 +46,11 @@ def by_row() -> dict[str, list[Case]]:
 ROWS = by_row()
 
 
-def check(sku: str, case: Case, layouts: dict[str, Layout] | None) -> None:
+def check(sku: str, case: Any, layouts: dict[str, Layout] | None) -> None:
     """One run and a comparison."""
-    bench = Bench(GPU, descriptor(case.problem), pref=rows.pinned(sku), layouts=layouts, tight=True)
+    operator = sku.partition("/")[0].partition(".")[0]
+    desc = OPERATORS[operator].descriptor(case.problem)
+    bench = Bench(GPU, desc, pref=rows.pinned(sku), layouts=layouts, tight=True)
     bench.load(inputs_of(case))
     bench.run()
     bench.check(inputs_of(case), expected(case), f"{sku} on {case.id}")
@@ -69,3 +71,23 @@ def test_every_body_of_a_row(sku: str) -> None:
         if rows.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
             check(sku, case, SHIFTED)
             check(sku, case, APART)
+
+
+OTHERS = [
+    pytest.param(operator, kernel.sku, marks=pytest.mark.xdist_group(kernel.sku))
+    for operator, kernel in rows.rows(planq.Backend.CUDA)
+    if operator != "dynamic_range_quantize"
+]
+
+
+@pytest.mark.parametrize(("operator", "sku"), OTHERS)
+def test_every_body_of_an_elementwise_row(operator: str, sku: str) -> None:
+    """Small cases of all kinds, whole vectors and edges alike; then shifted and apart."""
+    small = [case for case in rows.accepted(operator, sku, GPU.name) if case.size <= SMALL]
+    assert small
+    for case in rows.spread(small, 12):
+        check(sku, case, None)
+    for case in rows.spread(small, 1):
+        names = (*inputs_of(case), *expected(case))
+        check(sku, case, dict.fromkeys(names, Layout(offset=1)))
+        check(sku, case, dict.fromkeys(names, Layout(pitch=16)))

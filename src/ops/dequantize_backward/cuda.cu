@@ -85,7 +85,8 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 struct SkuParts {
-  static constexpr std::array<std::string_view, 2> kParts = {"dequantize_backward/cuda/elements/",
+  static constexpr std::array<std::string_view, 4> kParts = {"dequantize_backward/cuda/elements/",
+                                                             short_name(cuda::kSlice), "_",
                                                              short_name(cuda::kSlice)};
 };
 

@@ -41,8 +41,8 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 
 template <DType kType>
 struct SkuParts {
-  static constexpr std::array<std::string_view, 2> kParts = {"dequantize_backward/host/elements/",
-                                                             short_name(kType)};
+  static constexpr std::array<std::string_view, 4> kParts = {
+      "dequantize_backward/host/elements/", short_name(kType), "_", short_name(kType)};
 };
 
 template <DType kType>

@@ -281,8 +281,9 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 
 template <Rounding kRounding, bool kDynamic>
 struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "fake_quantize/cuda/", method_of(kRounding, kDynamic), "/", short_name(cuda::kSlice)};
+  static constexpr std::array<std::string_view, 6> kParts = {
+      "fake_quantize/cuda/",   method_of(kRounding, kDynamic), "/", short_name(cuda::kSlice), "_",
+      short_name(cuda::kSlice)};
 };
 
 template <Rounding kRounding, bool kDynamic>

@@ -117,8 +117,9 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 
 template <DType kType, Rounding kRounding, bool kDynamic>
 struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "fake_quantize/host/", method_of(kRounding, kDynamic), "/", short_name(kType)};
+  static constexpr std::array<std::string_view, 6> kParts = {
+      "fake_quantize/host/", method_of(kRounding, kDynamic), "/", short_name(kType), "_",
+      short_name(kType)};
 };
 
 template <DType kType, Rounding kRounding, bool kDynamic>

@@ -43,8 +43,9 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 struct SkuParts {
-  static constexpr std::array<std::string_view, 2> kParts = {
-      "fake_quantize_backward/cuda/elements/", short_name(cuda::kSlice)};
+  static constexpr std::array<std::string_view, 4> kParts = {
+      "fake_quantize_backward/cuda/elements/", short_name(cuda::kSlice), "_",
+      short_name(cuda::kSlice)};
 };
 
 constexpr bool kWide = std::is_same_v<C, double>;
