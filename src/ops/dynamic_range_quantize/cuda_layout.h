@@ -158,8 +158,8 @@ void append_piece_axes(const Fields& f, const Strides& strides, Geometry& g) {
     else
       g.lines.append(strides.axis(size, i, -1));
     if (pieces > 1 && extent % size != 0)
-      (i == last ? g.tail : g.line_tail) = {pieces, parameters.product(i + 1, f.shape.rank),
-                                            extent % size};
+      (i == last ? g.tail : g.line_tail) =
+          Tail{pieces, parameters.product(i + 1, f.shape.rank), extent % size};
   }
 }
 
