@@ -20,8 +20,9 @@
 namespace planq::cuda {
 
 inline constexpr int kElementThreads = 256;
-// Vectors that a thread has in flight: of small tensors' tiles, of short rows, of columns.
-inline constexpr int kSmallTileVectors = 1, kShortVectors = 2, kColumnVectors = 8;
+// Vectors that a thread has in flight: of tiles, of small tensors' tiles, of short rows, of
+// columns.
+inline constexpr int kTileVectors = 4, kSmallTileVectors = 1, kShortVectors = 2, kColumnVectors = 8;
 // Rows of at least so many vectors are cut into tiles.
 inline constexpr std::int64_t kLongRow = 128;
 // Blocks that keep every multiprocessor busy.
@@ -429,7 +430,7 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
 template <class Op>
 Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
                       const ElementLayout& layout, void* stream) {
-  static_assert(Op::kVectorBytes[0] > 0 && Op::kUnit > 0 && Op::kTileVectors > 0);
+  static_assert(Op::kVectorBytes[0] > 0 && Op::kUnit > 0);
   ColumnArgs<Op> args;
   args.op = op;
   args.given = given;
@@ -465,16 +466,15 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
 template <class Op>
 Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
   const std::int64_t row = args.row_vectors.divisor;
-  const bool small =
-      std::int64_t{args.count} < kManyBlocks * kElementThreads * Op::kTileVectors / 2;
-  const int vectors = small ? kSmallTileVectors : Op::kTileVectors;
+  const bool small = std::int64_t{args.count} < kManyBlocks * kElementThreads * kTileVectors / 2;
+  const int vectors = small ? kSmallTileVectors : kTileVectors;
   const std::int64_t tiles = (row + kElementThreads * vectors - 1) / (kElementThreads * vectors);
   const std::int64_t threads = (row + tiles * vectors - 1) / (tiles * vectors);
   grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
   grid.blocks = std::int64_t{args.row_count} * tiles;
   args.tiles = Divider(static_cast<std::uint32_t>(tiles));
   return small ? launch(row_tiles<Op, kSmallTileVectors>, grid, args, stream)
-               : launch(row_tiles<Op, Op::kTileVectors>, grid, args, stream);
+               : launch(row_tiles<Op, kTileVectors>, grid, args, stream);
 }
 
 template <class Op>
@@ -527,7 +527,7 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
 
 template <class Op>
 Status preload_elements() {
-  PLANQ_TRY((preload(row_tiles<Op, Op::kTileVectors>)));
+  PLANQ_TRY((preload(row_tiles<Op, kTileVectors>)));
   PLANQ_TRY((preload(row_tiles<Op, kSmallTileVectors>)));
   PLANQ_TRY(preload(short_rows<Op>));
   PLANQ_TRY(preload(column_vectors<typename Op::Columns>));

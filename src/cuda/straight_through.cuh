@@ -20,7 +20,6 @@ struct StraightThrough {
   using Args = StraightThroughArgs<T>;
   using Columns = StraightThrough<T, kDivided, kPerColumnVector<T>>;
   static constexpr bool kHasRule = true;
-  static constexpr int kTileVectors = 4;
   static constexpr int kVector = kCount;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 16};

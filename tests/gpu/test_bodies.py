@@ -83,8 +83,8 @@ OTHERS = [
 @pytest.mark.parametrize(("operator", "sku"), OTHERS)
 def test_every_body_of_an_elementwise_row(operator: str, sku: str) -> None:
     """Small cases of all kinds, whole vectors and edges alike; then shifted and apart."""
-    small = [case for case in rows.accepted(operator, sku, GPU.name) if case.size <= SMALL]
-    assert small
+    cases = sorted(rows.accepted(operator, sku, GPU.name), key=lambda case: case.size)
+    small = [case for case in cases if case.size <= SMALL] or cases[:2]
     for case in rows.spread(small, 12):
         check(sku, case, None)
     for case in rows.spread(small, 1):

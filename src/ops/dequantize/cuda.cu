@@ -60,7 +60,6 @@ struct Dequantize {
                                         : std::min(kPerWidest<kForm>, cuda::kPerColumnVector<Out>)>;
   static constexpr int kVector = kCount;
   static constexpr bool kHasRule = false;
-  static constexpr int kTileVectors = 4;
   static constexpr int kUnit = 1;
   static constexpr int kCodeBytes = kForm == Form::Int32    ? 4 * kVector
                                     : kForm == Form::Nibble ? kVector / 2

@@ -27,7 +27,6 @@ struct Gradient {
   using Columns = Gradient<cuda::kPerColumnVector<T>>;
   static constexpr int kVector = kCount;
   static constexpr bool kHasRule = false;
-  static constexpr int kTileVectors = 4;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
   using Vector = uint4;

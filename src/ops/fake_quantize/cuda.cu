@@ -46,8 +46,6 @@ struct FakeQuantize {
   using Columns = FakeQuantize<kDraw, cuda::kPerColumnVector<T>>;
   static constexpr bool kStochastic = kDraw != Draw::None;
   static constexpr bool kHasRule = true;
-  // Draws take long to compute: more threads with fewer vectors each overlap it with memory.
-  static constexpr int kTileVectors = kStochastic ? 2 : 4;
   static constexpr int kVector = kCount;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};

@@ -31,7 +31,6 @@ struct Quantize {
   using Args = QuantizeArgs;
   using Columns = Quantize<kCodes, cuda::kPerColumnVector<In>>;
   static constexpr bool kHasRule = true;
-  static constexpr int kTileVectors = 4;
   static constexpr int kVector = kCount;
   static constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
   static constexpr bool kIntegerBounds = sizeof(C) == 8 && !cuda::is_float8(kCodes);
