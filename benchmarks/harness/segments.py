@@ -47,12 +47,26 @@ def four_bits(dtype: planq.DType) -> bool:
     return dtype in (planq.DType.INT4, planq.DType.UINT4)
 
 
+def single(values: torch.Tensor) -> torch.Tensor:
+    """Doubles as floats that round to fp8 as the doubles do; torch would round them twice.
+
+    A float next to an inexact double, on the side where the last bit is set, is on no tie.
+    """
+    if values.dtype is not torch.float64:
+        return values
+    near = values.float()
+    bits = near.view(torch.int32)
+    toward = torch.where((near.double() > values) == (near > 0), bits - 1, bits)
+    inexact = (near.double() != values) & (near != 0)
+    return torch.where(inexact, toward | 1, bits).view(torch.float32)
+
+
 def codes_of(
     desc: Any, quotient: torch.Tensor, zero_point: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Codes of quotients as stored."""
     if desc.output_dtype.value.startswith("float8"):
-        limited = quotient.clamp(desc.q_min, desc.q_max)
+        limited = single(quotient.clamp(desc.q_min, desc.q_max))
         return limited.to(getattr(torch, desc.output_dtype.value))
     codes = shifted(quotient, zero_point).clamp(desc.q_min, desc.q_max)
     if four_bits(desc.output_dtype):

@@ -54,11 +54,30 @@ __device__ __forceinline__ math::SegmentParameters<C> given_segment(
   return segment;
 }
 
-// The quotient, exact as far as it is at most kLargeQuotient; beyond, and for a NaN, `odd` is set.
-template <bool kDivide, class C>
-__device__ __forceinline__ C checked_quotient(C x, const GivenNumbers<C>& n, bool& odd) {
-  const C q = quotient<kDivide>(x, n.scale, n.inverse);
-  odd |= !(fabs(q) <= kLargeQuotient<C>);
+// cuda::quotient() with the signs of its terms turned around, so that a zero keeps its own: the
+// error of an exact product is +0 either way, and -inverse makes that the zero which a sum ignores.
+template <bool kDivide>
+__device__ __forceinline__ float signed_quotient(float x, float scale, float inverse) {
+  const float product = __fmul_rn(x, inverse);
+  if (!kDivide) return product;
+  return __fmaf_rn(__fmaf_rn(product, scale, -x), -inverse, product);
+}
+template <bool kDivide>
+__device__ __forceinline__ double signed_quotient(double x, double scale, double inverse) {
+  const double product = __dmul_rn(x, inverse);
+  if (!kDivide) return product;
+  const double nearer = __fma_rn(__fma_rn(product, scale, -x), -inverse, product);
+  return __fma_rn(__fma_rn(nearer, scale, -x), -inverse, nearer);
+}
+
+// The quotient, exact as far as it is at most `largest`; beyond, and for a NaN, `odd` is set.
+// kSigned: a zero has the sign of x.
+template <bool kDivide, bool kSigned = false, class C>
+__device__ __forceinline__ C checked_quotient(C x, const GivenNumbers<C>& n, bool& odd,
+                                              C largest = kLargeQuotient<C>) {
+  const C q = kSigned ? signed_quotient<kDivide>(x, n.scale, n.inverse)
+                      : quotient<kDivide>(x, n.scale, n.inverse);
+  odd |= !(fabs(q) <= largest);
   return q;
 }
 
@@ -156,6 +175,58 @@ __device__ __forceinline__ uint4 load_elements(const T* from) {
 // Elements of 16 bits have so many parameters in a vector that columns take half of one.
 template <class T>
 inline constexpr int kPerColumnVector = sizeof(T) == 2 ? kPerVector<T> / 2 : kPerVector<T>;
+
+// --- Codes in halves of words ------------------------------------------------------------------
+
+// Quotients and zero points up to this one have their sum in 16 bits.
+inline constexpr std::int32_t kLargeHalf = 1 << 13;
+
+// The low 16 bits of two words.
+__device__ __forceinline__ std::uint32_t halves(std::uint32_t first, std::uint32_t second) {
+  return __byte_perm(first, second, 0x5410);
+}
+__device__ __forceinline__ std::uint32_t twice(std::int32_t value) {
+  return halves(static_cast<std::uint32_t>(value), static_cast<std::uint32_t>(value));
+}
+
+// clamp(steps + zero point) of two integers in the halves of a word, by one instruction for the sum
+// and one bound, and one for the other bound.
+__device__ __forceinline__ std::uint32_t bounded_halves(std::uint32_t steps, std::uint32_t zeros,
+                                                        std::uint32_t lows, std::uint32_t highs) {
+  return __vmins2(__viaddmax_s16x2(steps, zeros, lows), highs);
+}
+
+// Codes in the halves of words, as they lie in memory.
+template <Codes kCodes, int kCount>
+__device__ __forceinline__ auto pack_halves(const std::uint32_t (&pairs)[(kCount + 1) / 2],
+                                            NibbleOrder order) {
+  std::uint32_t codes[kCount];
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) codes[j] = j & 1 ? pairs[j / 2] >> 16 : pairs[j / 2];
+  if constexpr (kCount >= 4) {
+    const std::uint32_t bytes =
+        kCodes == Codes::Nibble && order != NibbleOrder::LowFirst ? 0x4602u : 0x6420u;
+    std::uint32_t quads[kCount / 4];
+#pragma unroll
+    for (int j = 0; j < kCount / 4; ++j) {
+      quads[j] = __byte_perm(pairs[2 * j], pairs[2 * j + 1], bytes);
+      if constexpr (kCodes == Codes::Nibble) {
+        quads[j] &= 0x0F0F0F0Fu;
+        quads[j] |= quads[j] >> 4;  // bytes 0 and 2 hold two codes each
+      }
+    }
+    if constexpr (kCodes == Codes::Nibble && kCount == 8)
+      return static_cast<std::uint32_t>(__byte_perm(quads[0], quads[1], 0x6420));
+    else if constexpr (kCodes == Codes::Nibble)
+      return static_cast<std::uint16_t>(__byte_perm(quads[0], 0, 0x0020));
+    else if constexpr (kCount == 8)
+      return static_cast<std::uint64_t>(quads[1]) << 32 | quads[0];
+    else
+      return quads[0];
+  } else {
+    return pack<kCodes>(codes, order);
+  }
+}
 
 // Codes, each in the low bits of its word, as they lie in memory.
 template <Codes kCodes, int kCount>

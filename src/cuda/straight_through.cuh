@@ -13,6 +13,13 @@ struct StraightThroughArgs {
   math::AffineRecipe<math::Compute<T>> recipe;
 };
 
+// A gradient from kTiny on, with a quotient between kTiny and kHuge, is divided by correcting a
+// product: the error of the product is then exact for every scale in the window.
+template <class C>
+inline constexpr C kTiny = sizeof(C) == 4 ? C(0x1p-100) : C(0x1p-960);
+template <class C>
+inline constexpr C kHuge = sizeof(C) == 4 ? C(0x1p+50) : C(0x1p+300);
+
 // kDivided: what passes is divided by the scale, as the input was; otherwise it keeps its bits.
 template <class T, bool kDivided, int kCount = kPerVector<T>>
 struct StraightThrough {
@@ -44,6 +51,10 @@ struct StraightThrough {
     return math::passes(x, recipe, {scale, inverse, zero_point, false});
   }
 
+  __device__ __noinline__ static C slow_gradient(C dy, C scale, C inverse, bool divide) {
+    return divide ? dy / scale : dy * inverse;
+  }
+
   template <bool kDivide, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const ElementPlace& place, const ParametersOf& of) {
@@ -65,13 +76,23 @@ struct StraightThrough {
     VectorOf<T, kCount> result;
     if constexpr (kDivided) {
       C values[kVector];
+      bool near = odd;
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
         const C dy = element_of<T>(vector.gradient, j);
-        const C g = kDivide ? dy / of(j).scale : dy * of(j).inverse;
+        const C g = signed_quotient<kDivide>(dy, of(j).scale, of(j).inverse);
+        const bool exact = fabs(dy) >= kTiny<C> && fabs(g) >= kTiny<C> && fabs(g) <= kHuge<C>;
+        near |= kDivide && !exact && dy != C{0};
         values[j] = passes[j] ? g : C{0};
       }
-      result = narrow_vector<T>(values, any_nan(values));
+      if (near) {
+#pragma unroll
+        for (int j = 0; j < kVector; ++j)
+          values[j] = passes[j] ? slow_gradient(element_of<T>(vector.gradient, j), of(j).scale,
+                                                of(j).inverse, kDivide)
+                                : C{0};
+      }
+      result = narrow_vector<T>(values, near && any_nan(values));
     } else {
       T elements[kVector];
       memcpy(elements, &vector.gradient, sizeof elements);

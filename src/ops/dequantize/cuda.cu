@@ -168,16 +168,41 @@ struct Dequantize {
                                      : static_cast<std::int32_t>(byte);
   }
 
-  // What the column of an accumulator adds to its value.
-  __device__ __forceinline__ static C with_column(const Args& args, C value, std::int64_t column) {
-    if (args.column_scale)
-      value = value * column_value(args.column_scale, column, args.column_scale_dtype);
-    if (args.bias) value = value + column_value(args.bias, column, args.bias_dtype);
-    return value;
+  // What columns hold from `column` on: all loads under way together.
+  template <int kColumns>
+  __device__ __forceinline__ static void read_columns(const void* values, std::int64_t column,
+                                                      DType dtype, C (&to)[kColumns]) {
+    const auto read = [&](auto type) {
+      using S = decltype(type);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+        to[j] = static_cast<C>(
+            math::widen(cuda::load_single(static_cast<const S*>(values) + column + j)));
+    };
+    if (dtype == DType::Float32)
+      read(float{});
+    else if (dtype == DType::Float64)
+      read(double{});
+    else if (dtype == DType::Float16)
+      read(math::Half{});
+    else
+      read(math::Bfloat16{});
   }
-  __device__ __forceinline__ static C column_value(const void* values, std::int64_t column,
-                                                   DType dtype) {
-    return math::load_scale<C>(values, column, dtype);
+  // What the columns of accumulators make of their values.
+  template <int kColumns>
+  __device__ __forceinline__ static void apply_columns(const Args& args, std::int64_t column,
+                                                       C (&values)[kColumns]) {
+    C held[kColumns];
+    if (args.column_scale) {
+      read_columns(args.column_scale, column, args.column_scale_dtype, held);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) values[j] = values[j] * held[j];
+    }
+    if (args.bias) {
+      read_columns(args.bias, column, args.bias_dtype, held);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) values[j] = values[j] + held[j];
+    }
   }
 
   // Kept out of line: they are rare, and would be there for every element of a vector.
@@ -198,9 +223,8 @@ struct Dequantize {
     if constexpr (kForm == Form::Int32) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        values[j] = with_column(
-            args, of(j).scale * static_cast<C>(static_cast<std::int32_t>(vector.words[j])),
-            place.column + j);
+        values[j] = of(j).scale * static_cast<C>(static_cast<std::int32_t>(vector.words[j]));
+      apply_columns(args, place.column, values);
       usual = !cuda::any_nan(values);
     } else if constexpr (kForm == Form::Float8) {
       const bool e4m3 = args.dtype == DType::Float8E4M3FN;
@@ -245,7 +269,11 @@ struct Dequantize {
           math::dequantized(math::load_integer(args.input, place.at.at[0], args.dtype, args.order),
                             stored.scale, stored.zero_point);
     }
-    if constexpr (kForm == Form::Int32) value = with_column(args, value, place.column);
+    if constexpr (kForm == Form::Int32) {
+      C one[1] = {value};
+      apply_columns(args, place.column, one);
+      value = one[0];
+    }
     cuda::store_single(args.output + place.at.at[1], math::narrow<Out>(value));
   }
 };

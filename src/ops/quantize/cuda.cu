@@ -22,7 +22,7 @@ struct QuantizeArgs {
   std::uint8_t* output;
   math::AffineRecipe<Value> recipe;
   NibbleOrder order;
-  bool shifted;  // there are zero points
+  bool bounded;  // fp8: inside narrower bounds than the type's
 };
 
 template <Codes kCodes, int kCount = cuda::kPerVector<In>>
@@ -33,7 +33,6 @@ struct Quantize {
   static constexpr bool kHasRule = true;
   static constexpr int kVector = kCount;
   static constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
-  static constexpr bool kIntegerBounds = sizeof(C) == 8 && !cuda::is_float8(kCodes);
   static constexpr int kUnit = kPerByte;
   static constexpr std::array<int, 3> kVectorBytes = {16, kVector / kPerByte, 1};
   using Vector = uint4;
@@ -48,21 +47,46 @@ struct Quantize {
     return cuda::given_numbers(args.recipe, given, stored);
   }
 
-  // The code of an element in the low bits; fp8: the bits of a float inside the bounds.
-  template <bool kDivide>
-  __device__ __forceinline__ static std::uint32_t fast_code(C x, const Parameters& n, bool& odd) {
-    C q = cuda::checked_quotient<kDivide>(x, n, odd);
-    // double has no instruction for a maximum, so its codes are held to the bounds as integers.
-    if constexpr (kIntegerBounds) return static_cast<std::uint32_t>(cuda::rounded(q));
-    q = cuda::bounded(q, n);
-    if constexpr (!cuda::is_float8(kCodes)) return static_cast<std::uint32_t>(cuda::rounded(q));
-    // The corrections of the quotient lose the sign of a zero.
-    const std::uint32_t value = __float_as_uint(cuda::as_float(q));
-    return kDivide ? (value & 0x7FFFFFFFu) | (sign_word(x) & 0x80000000u) : value;
+  // Codes of a vector, where all quotients and zero points are small.
+  template <bool kDivide, class ParametersOf>
+  __device__ __forceinline__ static cuda::Word<kVector / kPerByte> fast_codes(
+      const Args& args, const Vector& vector, const ParametersOf& of, bool& odd) {
+    if constexpr (cuda::is_float8(kCodes)) {
+      C quotients[kVector];
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        quotients[j] = cuda::checked_quotient<kDivide>(cuda::element_of<In>(vector, j), of(j), odd);
+      // The conversion saturates, which is enough for the bounds of the type.
+      if (args.bounded) {
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) quotients[j] = cuda::bounded(quotients[j], of(j));
+      }
+      std::uint32_t bits[kVector];
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) bits[j] = __float_as_uint(cuda::as_float(quotients[j]));
+      return cuda::finish<kCodes, cuda::Bounds::None>(bits, args.recipe.output_dtype, args.order);
+    } else {
+      std::uint32_t pairs[(kVector + 1) / 2] = {};
+      const std::uint32_t lows = cuda::twice(args.recipe.q_low);
+      const std::uint32_t highs = cuda::twice(args.recipe.q_high);
+#pragma unroll
+      for (int j = 0; j < kVector; j += 2) {
+        const int other = j + 1 < kVector ? j + 1 : j;
+        const std::uint32_t steps = cuda::halves(fast_steps<kDivide>(vector, j, of, odd),
+                                                 fast_steps<kDivide>(vector, other, of, odd));
+        const std::uint32_t zeros = cuda::halves(static_cast<std::uint32_t>(of(j).zero_point),
+                                                 static_cast<std::uint32_t>(of(other).zero_point));
+        pairs[j / 2] = cuda::bounded_halves(steps, zeros, lows, highs);
+      }
+      return cuda::pack_halves<kCodes, kVector>(pairs, args.order);
+    }
   }
-  __device__ __forceinline__ static std::uint32_t sign_word(float x) { return __float_as_uint(x); }
-  __device__ __forceinline__ static std::uint32_t sign_word(double x) {
-    return static_cast<std::uint32_t>(__double2hiint(x));
+  // The rounded quotient of an element in the low 16 bits.
+  template <bool kDivide, class ParametersOf>
+  __device__ __forceinline__ static std::uint32_t fast_steps(const Vector& vector, int j,
+                                                             const ParametersOf& of, bool& odd) {
+    return static_cast<std::uint32_t>(cuda::rounded(cuda::checked_quotient<kDivide>(
+        cuda::element_of<In>(vector, j), of(j), odd, static_cast<C>(cuda::kLargeHalf))));
   }
 
   // Vectors and units begin on whole bytes.
@@ -80,28 +104,15 @@ struct Quantize {
   template <bool kDivide, class ParametersOf>
   __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
                                              const ElementPlace& place, const ParametersOf& of) {
-    std::uint32_t codes[kVector];
     // Bounds of one sign make a signed zero of fp8 depend on them.
     bool odd = cuda::is_float8(kCodes) && !(args.recipe.q_min < C{0} && args.recipe.q_max > C{0});
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      odd |= !of(j).usual;
-      codes[j] = fast_code<kDivide>(cuda::element_of<In>(vector, j), of(j), odd);
-    }
-    if (args.shifted) {
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) codes[j] += static_cast<std::uint32_t>(of(j).zero_point);
-    }
-    if constexpr (kIntegerBounds) {
-#pragma unroll
-      for (int j = 0; j < kVector; ++j)
-        codes[j] = static_cast<std::uint32_t>(
-            min(max(static_cast<std::int32_t>(codes[j]), args.recipe.q_low), args.recipe.q_high));
-    }
-    cuda::Word<kVector / kPerByte> word;
-    if (!odd) {
-      word = cuda::finish<kCodes, cuda::Bounds::None>(codes, args.recipe.output_dtype, args.order);
-    } else {
+    for (int j = 0; j < kVector; ++j)
+      odd |= !of(j).usual || of(j).zero_point > cuda::kLargeHalf ||
+             of(j).zero_point < -cuda::kLargeHalf;
+    cuda::Word<kVector / kPerByte> word = fast_codes<kDivide>(args, vector, of, odd);
+    if (odd) {
+      std::uint32_t codes[kVector];
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
         codes[j] = slow_code(cuda::element_of<In>(vector, j), args.recipe, of(j).scale,
@@ -141,9 +152,11 @@ template <Codes kCodes>
 Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
   const Fields& f = state.as<Fields>();
   const bool asymmetric = f.mode == Mode::Asymmetric;
+  const double widest = f.output_dtype == DType::Float8E4M3FN ? 448 : 57344;
   const QuantizeArgs args = {static_cast<const In*>(operands[kInput].data),
                              static_cast<std::uint8_t*>(operands[kOutput].data),
-                             recipe_of<Value>(f), f.nibble_order, asymmetric};
+                             recipe_of<Value>(f), f.nibble_order,
+                             f.q_min != -widest || f.q_max != widest};
   const cuda::GivenParameters given = {operands[kScale].data,
                                        asymmetric ? operands[kZeroPoint].data : nullptr,
                                        f.scale_dtype, f.zero_point_dtype, f.nibble_order};
