@@ -92,7 +92,7 @@ struct StraightThrough {
                                                 of(j).inverse, kDivide)
                                 : C{0};
       }
-      result = narrow_vector<T>(values, near && any_nan(values));
+      result = narrow_vector<T>(values, any_nan(values));
     } else {
       T elements[kVector];
       memcpy(elements, &vector.gradient, sizeof elements);

@@ -55,7 +55,8 @@ struct Quantize {
       C quotients[kVector];
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        quotients[j] = cuda::checked_quotient<kDivide>(cuda::element_of<In>(vector, j), of(j), odd);
+        quotients[j] =
+            cuda::checked_quotient<kDivide, true>(cuda::element_of<In>(vector, j), of(j), odd);
       // The conversion saturates, which is enough for the bounds of the type.
       if (args.bounded) {
 #pragma unroll
