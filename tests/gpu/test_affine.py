@@ -246,3 +246,52 @@ def test_a_scalar_on_the_host_is_refused() -> None:
     assert caught.value.operand == "offset"
     run(problem, {**operands, "offset": 3})
     assert np.array_equal(operands["output"].cpu().numpy(), drawn(x, 1, 3))
+
+
+@pytest.mark.parametrize("quotient", ["divide", "reciprocal"])
+@pytest.mark.parametrize("input_dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_whole_vectors_of_zeros_keep_their_signs_in_float8(input_dtype: str, quotient: str) -> None:
+    """Nothing else lies in the vectors that would send them the slow way."""
+    x = torch.tensor([-0.0, 0.0] * 64, dtype=getattr(torch, input_dtype), device="cuda:0")
+    codes = torch.full(x.shape, 99, dtype=torch.uint8, device="cuda:0")
+    scale = torch.full((1,), 0.03, device="cuda:0")
+    desc = planq.QuantizeDescriptor(
+        shape=tuple(x.shape),
+        input_dtype=input_dtype,
+        output_dtype="float8_e4m3fn",
+        scale_dtype="float32",
+        quotient=planq.Quotient(quotient),
+    )
+    stream = new_stream()
+    plan = planq.Plan.select(stream, desc)
+    torch.cuda.synchronize()
+    plan.run(stream, None, planq.QuantizeArgs(input=x, output=codes, scale=scale))
+    torch.cuda.synchronize()
+    assert codes.tolist() == [0x80, 0x00] * 64
+
+
+@pytest.mark.parametrize("quotient", ["divide", "reciprocal"])
+@pytest.mark.parametrize(("dtype", "bits"), [("float16", 0x7E00), ("bfloat16", 0x7FC0)])
+def test_a_gradient_that_is_no_number_becomes_the_canonical_one(
+    dtype: str, bits: int, quotient: str
+) -> None:
+    """Whatever its payload was."""
+    dy = torch.full((128,), 0x7FFF, dtype=torch.int16, device="cuda:0")
+    x = torch.ones(128, dtype=getattr(torch, dtype), device="cuda:0")
+    dx = torch.zeros_like(x)
+    desc = planq.QuantizeBackwardDescriptor(
+        shape=(128,), input_dtype=dtype, output_dtype="int8", quotient=planq.Quotient(quotient)
+    )
+    stream = new_stream()
+    plan = planq.Plan.select(stream, desc)
+    scale = torch.ones(1, device="cuda:0")
+    torch.cuda.synchronize()
+    plan.run(
+        stream,
+        None,
+        planq.QuantizeBackwardArgs(
+            grad_output=dy.view(x.dtype), input=x, grad_input=dx, scale=scale
+        ),
+    )
+    torch.cuda.synchronize()
+    assert (dx.view(torch.int16) == bits).all()

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/sku.h"
+#include "host/codes.h"
 #include "host/simd.h"
 #include "ops/dynamic_range_quantize/desc.h"
 #include "ops/dynamic_range_quantize/host_launch.h"

@@ -255,33 +255,8 @@ struct IntegerCode {
   }
 };
 
-// SmallFloat::encode without branches, for finite values that the format can hold. Adding a power
-// of two whose unit is that of the format in the binade of the value rounds it, ties to even; below
-// the smallest normal exponent the unit stays. What the addition changed in the bits is the
-// significand's code, with the implicit one, which is the first step of the exponent.
-template <int kBias, int kMantissa>
-struct SmallCode {
-  template <class C>
-  static typename Ieee<C>::Bits of(C bounded) {
-    using Bits = typename Ieee<C>::Bits;
-    constexpr int kFraction = sizeof(C) == 4 ? 23 : 52;
-    constexpr int kSourceBias = sizeof(C) == 4 ? 127 : 1023;
-    constexpr int kDrop = kFraction - kMantissa;
-    constexpr Bits kSmallest = static_cast<Bits>(1 - kBias + kSourceBias) << kFraction;
-    const Bits bits = bit_cast<Bits>(bounded);
-    const Bits exponent = bits & Ieee<C>::kInfinity;
-    const Bits binade = exponent > kSmallest ? exponent : kSmallest;
-    const Bits shift = binade + (static_cast<Bits>(kDrop) << kFraction);
-    const Bits sum = bit_cast<Bits>(bit_cast<C>(bits & ~Ieee<C>::kSign) + bit_cast<C>(shift));
-    const Bits code = sum - shift + ((binade - kSmallest) >> kDrop);
-    // The sign joins at the top: a shift down from there keeps compilers from narrowing the lanes
-    // of all that precedes.
-    constexpr int kTop = sizeof(C) * 8 - 8;
-    return (code << kTop | (bits & Ieee<C>::kSign)) >> kTop;
-  }
-};
-using E4M3Code = SmallCode<7, 3>;
-using E5M2Code = SmallCode<15, 2>;
+using host::E4M3Code;
+using host::E5M2Code;
 
 // The low byte is the code, less the zero point.
 template <class Code, bool kDivide, class C>
