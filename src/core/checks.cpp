@@ -159,6 +159,12 @@ Fault fake_bounds(Mode mode, double& q_min, double& q_max) {
   return {};
 }
 
+Fault integers(Mode mode, DType output) {
+  if (mode == Mode::Symmetric || !is_fp8(output)) return {};
+  return {"mode", "an asymmetric range needs an integer output_dtype, got " +
+                      std::string(name_of(output)) + "; use Mode.SYMMETRIC"};
+}
+
 Fault ratio(Mode mode, Quotient quotient) {
   if (mode == Mode::Symmetric || quotient != Quotient::Ratio) return {};
   return {"quotient",

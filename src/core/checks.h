@@ -29,6 +29,8 @@ Fault scope(Scope& scope, const Shape& shape, bool pairs = false);
 Fault bounds(DType output, Mode mode, double& q_min, double& q_max);
 // The same for codes that are not stored: at most 256 integers in [-128, 255].
 Fault fake_bounds(Mode mode, double& q_min, double& q_max);
+// An asymmetric range goes with integers alone.
+Fault integers(Mode mode, DType output);
 // RATIO goes with a symmetric range alone.
 Fault ratio(Mode mode, Quotient quotient);
 // Fills zero_point_dtype: int32 unless it is the codes' own type, which only integers have.
@@ -41,9 +43,7 @@ template <class Fields>
 Fault given_codes(Fields& f) {
   if (Fault fault = dtype("output_dtype", f.output_dtype, kCodes); !fault.ok()) return fault;
   if (Fault fault = scope(f.scope, f.shape); !fault.ok()) return fault;
-  if (f.mode == Mode::Asymmetric && is_fp8(f.output_dtype))
-    return {"mode", "an asymmetric range needs an integer output_dtype, got " +
-                        std::string(name_of(f.output_dtype)) + "; use Mode.SYMMETRIC"};
+  if (Fault fault = integers(f.mode, f.output_dtype); !fault.ok()) return fault;
   if (Fault fault = ratio(f.mode, f.quotient); !fault.ok()) return fault;
   if (Fault fault = bounds(f.output_dtype, f.mode, f.q_min, f.q_max); !fault.ok()) return fault;
   if (Fault fault = zero_point_dtype(f.output_dtype, f.mode, f.zero_point_dtype); !fault.ok())

@@ -105,13 +105,12 @@ template <class C, class Run>
 void for_each_stretch(int threads, const Shape& shape, const Scope& scope,
                       const std::array<ElementOperand, 5>& operands, const GivenOperands& given,
                       const math::AffineRecipe<C>& recipe, const Run& run, bool whole = false) {
-  const StrictFloat strict;
   const ElementLayout layout = element_layout(shape, scope, operands, whole);
   if (layout.elements() == 0) return;
   const std::int64_t stretches = (layout.length + kStretch - 1) / kStretch;
   const std::int64_t per_stretch = std::min<std::int64_t>(layout.length, kStretch);
   const auto body = [&](std::int64_t first, std::int64_t last) {
-    const StrictFloat strict_here;
+    const StrictFloat strict;
     Stretch<C> s;
     std::int64_t held = -1, filled = 0;  // the scale that fills the first `filled` elements
     for (std::int64_t i = first; i < last; ++i) {

@@ -25,13 +25,8 @@ Fault resolve(Descriptor& descriptor) {
   if (f.mode == Mode::Symmetric && is_unsigned(f.output_dtype))
     return {"mode", "a symmetric range needs a signed output_dtype, got " +
                         std::string(name_of(f.output_dtype)) + "; use Mode.ASYMMETRIC"};
-  if (f.mode == Mode::Asymmetric && is_fp8(f.output_dtype))
-    return {"mode", "an asymmetric range needs an integer output_dtype, got " +
-                        std::string(name_of(f.output_dtype)) + "; use Mode.SYMMETRIC"};
-  if (f.mode == Mode::Asymmetric && f.quotient == Quotient::Ratio)
-    return {"quotient",
-            "RATIO divides by max|x|, which an asymmetric range does not have; use "
-            "DIVIDE or RECIPROCAL"};
+  if (Fault fault = checks::integers(f.mode, f.output_dtype); !fault.ok()) return fault;
+  if (Fault fault = checks::ratio(f.mode, f.quotient); !fault.ok()) return fault;
   if (Fault fault = checks::bounds(f.output_dtype, f.mode, f.q_min, f.q_max); !fault.ok())
     return fault;
   return checks::scale_dtype(f.input_dtype, f.scale_dtype);
