@@ -135,7 +135,7 @@ __device__ __forceinline__ Extent<In> team_extent(const SegmentRangeArgs<In>& ar
     Collector<In> collector;
     each_vector<In, kThreads, kRangeBatch, kAligned, ReadOnce>(
         args, input, part, rank,
-        [&](const uint4(&v)[kRangeBatch], const bool(&active)[kRangeBatch]) {
+        [&](const uint4(&v)[kRangeBatch], const bool (&active)[kRangeBatch]) {
           collector.add(v, active, symmetric, finite);
         });
     extent = collector.extent();

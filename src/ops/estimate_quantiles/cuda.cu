@@ -86,7 +86,7 @@ __device__ __forceinline__ void enter_prefixes(const Wanted& wanted, Table& tabl
 // Calls visit(element) for this block's share of the tensor.
 template <class Visit>
 __device__ __forceinline__ void each_of_block(const PassArgs& args, const Visit& visit) {
-  const auto each = [&](const uint4(&v)[kBatch], const bool(&active)[kBatch]) {
+  const auto each = [&](const uint4(&v)[kBatch], const bool (&active)[kBatch]) {
 #pragma unroll
     for (int k = 0; k < kBatch; ++k) {
       if (!active[k]) continue;

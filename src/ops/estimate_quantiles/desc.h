@@ -57,9 +57,7 @@ struct Digit {
 
 // The highest counter of the first pass is that of NaN alone: any sign, exponent and two more bits
 // tell infinity from it.
-inline Digit first_digit(DType input) {
-  return {bits_of(input) - kCounterBits, kCounterBits};
-}
+inline Digit first_digit(DType input) { return {bits_of(input) - kCounterBits, kCounterBits}; }
 // As many bits as the counters allow, should every wanted element have a prefix of its own.
 inline Digit next_digit(const Digit& before, std::int64_t quantiles) {
   const int runs_log2 = std::bit_width(static_cast<std::uint64_t>(quantiles - 1));

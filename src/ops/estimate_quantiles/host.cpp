@@ -62,11 +62,10 @@ class Selection {
   template <bool kFirst>
   void count(const Digit& digit) {
     std::fill_n(counts_, kCounters, 0);
-    host::parallel_for(
-        threads_, layout_.elements(), kGrain, [&](int64_t first, int64_t last) {
-          for (int64_t at = first; at < last; at += kMostCounted)
-            count_piece<kFirst>(digit, at, std::min(at + kMostCounted, last));
-        });
+    host::parallel_for(threads_, layout_.elements(), kGrain, [&](int64_t first, int64_t last) {
+      for (int64_t at = first; at < last; at += kMostCounted)
+        count_piece<kFirst>(digit, at, std::min(at + kMostCounted, last));
+    });
   }
 
   template <bool kFirst>
