@@ -66,7 +66,7 @@ struct Dequantize {
   // bytes.
   static constexpr cuda::TileShape kTile =
       (kForm == Form::Int32 || kForm == Form::Nibble) && sizeof(Out) == 2 ? cuda::kReadingTile
-                                                                        : cuda::kWritingTile;
+                                                                          : cuda::kWritingTile;
   struct Vector {
     std::uint32_t words[(kCodeBytes + 3) / 4];
   };
