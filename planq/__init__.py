@@ -31,8 +31,9 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import PrecisionGuarantee
-from planq.ops import affine, packing
+from planq.ops import affine, codebook, packing
 from planq.ops.affine import *
+from planq.ops.codebook import *
 from planq.ops.packing import *
 from planq.plan import Plan, Status
 from planq.preference import PlanPreference
@@ -106,6 +107,7 @@ __all__ = [
 ]
 # A family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
+__all__ += codebook.__all__
 __all__ += packing.__all__
 
 _verbose.install()

@@ -234,10 +234,13 @@ def quantile(values: Any, total_bits: int = 8) -> Values:
         ``t = 1 / (2 * k)``; these, and 0, divided by the largest magnitude.
 
     Exactness:
-        Positions are computed in float64, the quantiles are order statistics of all elements, and
-        each quotient is rounded to float32 once. ``bitsandbytes.functional.create_quantile_map``
-        (up to 0.43) averaged over chunks of 4096 elements, left out the last one and skipped a
-        quantile, in an order that changed from run to run; its values lie near these.
+        Positions are computed in float64, the quantiles are order statistics of all elements (those
+        of :class:`planq.EstimateQuantilesDescriptor` with ``k`` of them, which also runs on a GPU),
+        and each quotient is rounded to float32 once.
+
+        ``bitsandbytes.functional.create_quantile_map`` (up to 0.43) averaged over chunks of 4096
+        elements, left out the last one and skipped a quantile, in an order that changed from run to
+        run; its values lie near these.
 
     Args:
         values: At least one number, all finite, of any shape; read on the host.
@@ -259,8 +262,9 @@ def quantile(values: Any, total_bits: int = 8) -> Values:
         raise ArgumentError("values", "at least one number", "none")
     _refuse_nonfinite("values", flat)
     tail = 1 / (2 * count)
-    shares = tail + np.arange(count) * (1 - 2 * tail) / (count - 1)
-    positions = np.floor(shares * (flat.size - 1) + 0.5).astype(np.int64)
+    exact = (tail + np.arange(count) * (1 - 2 * tail) / (count - 1)) * (flat.size - 1)
+    below = np.floor(exact)
+    positions = (below + (exact - below >= 0.5)).astype(np.int64)
     found = np.partition(flat, np.unique(positions))[positions]
     largest = np.abs(found).max()
     scaled = found / largest if largest else found

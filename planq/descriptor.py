@@ -104,6 +104,8 @@ _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
     "axis": _parse_integer("axis"),
     "transpose": _parse_flag("transpose"),
     "inverse": _parse_flag("inverse"),
+    "quantiles": _parse_integer("quantiles"),
+    "tail": _parse_bound("tail"),
 }
 
 
@@ -120,7 +122,7 @@ def _from_native(name: str, value: Any, before: Any) -> Any:
         return Scope(*value)
     if name.endswith("_dtype"):
         return DType(value) if value else None
-    if name in ("q_min", "q_max"):
+    if isinstance(value, float):
         return int(value) if value.is_integer() else value
     return value if isinstance(value, (tuple, int)) else before
 

@@ -29,9 +29,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planq
+from adapters.estimate_quantiles import TESTS as QUANTILES
 from planq import codebooks
 from reference import codebook as reference
 from reference.formats import Array, bits
+from reference.quantiles import Problem
+from support.memory import Host
+from support.runner import Bench
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -220,6 +224,20 @@ def test_quantiles_are_order_statistics(total_bits: int, count: int) -> None:
     ties = sum(((tail + j * step) * (count - 1)).limit_denominator(2) % 1 == Fraction(1, 2)
                for j in range(k))  # fmt: skip
     assert np.count_nonzero(ours != expected) <= ties
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("count", [1, 254, 5000, 8191])
+def test_quantiles_are_those_of_the_operator(count: int, dtype: str) -> None:
+    """The same positions, to the last rounding."""
+    problem = Problem(shape=(count,), input_dtype=dtype, quantiles=255)
+    values = np.random.default_rng(count).standard_normal(count).astype(dtype)
+    bench = Bench(Host(), QUANTILES.descriptor(problem))
+    bench.load({"input": values})
+    bench.run()
+    found = bench.outputs()["output"]
+    expected = np.sort(np.append(found / np.abs(found).max(), 0)).astype(F32)
+    assert np.array_equal(codebooks.quantile(values), expected)
 
 
 def test_quantiles_lie_near_those_of_torch() -> None:
