@@ -9,6 +9,7 @@ from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dtypes import (
     Backend,
+    Codebook,
     Determinism,
     DType,
     MathPrecision,
@@ -29,8 +30,9 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import PrecisionGuarantee
-from planq.ops import affine, packing
+from planq.ops import affine, codebook, packing
 from planq.ops.affine import *
+from planq.ops.codebook import *
 from planq.ops.packing import *
 from planq.plan import Plan, Status
 from planq.preference import PlanPreference
@@ -49,6 +51,7 @@ __all__ = [
     "Backend",
     "BuildInfo",
     "Candidate",
+    "Codebook",
     "CudaError",
     "DType",
     "Descriptor",
@@ -88,6 +91,7 @@ __all__ = [
 ]
 # A family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
+__all__ += codebook.__all__
 __all__ += packing.__all__
 
 _verbose.install()
