@@ -133,6 +133,8 @@ _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
     "absmax_dtype": _parse_dtype("absmax_dtype"),
     "absmax_given": _parse_flag("absmax_given"),
     "normalized": _parse_flag("normalized"),
+    "quantiles": _parse_integer("quantiles"),
+    "tail": _parse_bound("tail"),
 }
 
 
@@ -151,7 +153,7 @@ def _from_native(name: str, value: Any, before: Any) -> Any:
         return DType(value) if value else None
     if name == "nested_block_size":
         return value or None
-    if name in ("q_min", "q_max"):
+    if isinstance(value, float):
         return int(value) if value.is_integer() else value
     return value if isinstance(value, (tuple, int)) else before
 

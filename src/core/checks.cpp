@@ -32,12 +32,6 @@ CodeRange range_of(DType dtype) {
   }
 }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
-}
-
 // Whether a finite value is a code: an integer, or exactly representable in the fp8 format.
 bool is_code(double value, DType dtype) {
   if (!is_fp8(dtype)) return value == std::nearbyint(value);
@@ -61,6 +55,12 @@ Fault check_bound(const char* field, double value, DType dtype) {
 }
 
 }  // namespace
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
 
 Fault shape(std::string_view field, const Shape& shape, int smallest_rank) {
   if (shape.rank < smallest_rank || shape.rank > kMaxRank)

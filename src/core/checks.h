@@ -17,6 +17,9 @@ inline constexpr DType kFloats[] = {DType::Float16, DType::BFloat16, DType::Floa
 inline constexpr DType kCodes[] = {DType::Int8,  DType::UInt8,        DType::Int4,
                                    DType::UInt4, DType::Float8E4M3FN, DType::Float8E5M2};
 
+// As messages spell it: every digit that tells it from its neighbours.
+std::string number(double value);
+
 // Rank between smallest_rank and 8, no negative extent, at most 2^60 elements.
 Fault shape(std::string_view field, const Shape& shape, int smallest_rank);
 Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed);

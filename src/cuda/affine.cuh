@@ -130,24 +130,19 @@ __device__ __forceinline__ std::uint32_t pair_of(float first, float second, math
   return pair;
 }
 
-// Values rounded to the stored type; `odd`: some may be NaN, which then becomes the canonical one.
+// Values rounded to the stored type. A NaN is not made the canonical one.
 template <class T, int kCount>
 __device__ __forceinline__ VectorOf<T, kCount> narrow_vector(
-    const math::Compute<T> (&values)[kCount], bool odd) {
+    const math::Compute<T> (&values)[kCount]) {
   VectorOf<T, kCount> vector;
   if constexpr (sizeof(T) == 2) {
-    if (!odd) {
-      std::uint32_t pairs[kCount / 2];
+    std::uint32_t pairs[kCount / 2];
 #pragma unroll
-      for (int j = 0; j < kCount; j += 2) pairs[j / 2] = pair_of(values[j], values[j + 1], T{});
-      memcpy(&vector, pairs, sizeof vector);
-      return vector;
-    }
+    for (int j = 0; j < kCount; j += 2) pairs[j / 2] = pair_of(values[j], values[j + 1], T{});
+    memcpy(&vector, pairs, sizeof vector);
+  } else {
+    memcpy(&vector, values, sizeof vector);
   }
-  T stored[kCount];
-#pragma unroll
-  for (int j = 0; j < kCount; ++j) stored[j] = math::narrow<T>(values[j]);
-  memcpy(&vector, stored, sizeof vector);
   return vector;
 }
 
@@ -158,23 +153,6 @@ __device__ __forceinline__ bool any_nan(const C (&values)[kCount]) {
   for (int j = 0; j < kCount; ++j) found |= values[j] != values[j];
   return found;
 }
-
-// Elements of 16 bytes or fewer, the rest being zero.
-template <class T, int kCount>
-__device__ __forceinline__ uint4 load_elements(const T* from) {
-  if constexpr (sizeof(T) * kCount == 16) {
-    return load_once(from);
-  } else {
-    const auto part = load_single(reinterpret_cast<const VectorOf<T, kCount>*>(from));
-    uint4 vector = make_uint4(0, 0, 0, 0);
-    memcpy(&vector, &part, sizeof part);
-    return vector;
-  }
-}
-
-// Elements of 16 bits have so many parameters in a vector that columns take half of one.
-template <class T>
-inline constexpr int kPerColumnVector = sizeof(T) == 2 ? kPerVector<T> / 2 : kPerVector<T>;
 
 // --- Codes in halves of words ------------------------------------------------------------------
 

@@ -20,9 +20,16 @@
 namespace planq::cuda {
 
 inline constexpr int kElementThreads = 256;
-// Vectors that a thread has in flight: of tiles, of small tensors' tiles, of short rows, of
-// columns.
-inline constexpr int kTileVectors = 4, kSmallTileVectors = 1, kShortVectors = 2, kColumnVectors = 8;
+// Vectors that a thread has in flight: of short rows, of columns.
+inline constexpr int kShortVectors = 2, kColumnVectors = 4;
+// How a tile is cut: vectors of a thread, and the most threads. Memory likes few large blocks of
+// what reads more than it writes, and many small ones of everything else.
+struct TileShape {
+  int vectors, threads;
+};
+inline constexpr TileShape kReadingTile{4, 256}, kWritingTile{2, 128};
+// Tensors of fewer vectors leave each thread one of them.
+inline constexpr std::int64_t kSmallTensor = 1 << 19;
 // Rows of at least so many vectors are cut into tiles.
 inline constexpr std::int64_t kLongRow = 128;
 // Blocks that keep every multiprocessor busy.
@@ -91,15 +98,14 @@ struct GivenParameters {
 
   // Reads parameters of several places, so that all loads are under way together.
   template <class C, int kCount, class PlaceOf>
-  __device__ __forceinline__ void read(StoredParameters<C> (&to)[kCount], int count,
+  __device__ __forceinline__ void read(StoredParameters<C> (&to)[kCount],
                                        const PlaceOf& place_of) const {
     const auto read_scales = [&](auto type) {
       using S = decltype(type);
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
-        if (i < count)
-          to[i].scale = static_cast<C>(math::widen(
-              load_single(static_cast<const S*>(scale) + place_of(i).at[kElementScale])));
+        to[i].scale = static_cast<C>(
+            math::widen(load_single(static_cast<const S*>(scale) + place_of(i).at[kElementScale])));
     };
     if (scale_dtype == DType::Float32)
       read_scales(float{});
@@ -115,7 +121,6 @@ struct GivenParameters {
       const bool wide = zero_point_dtype == DType::Int32;
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        if (i >= count) break;
         const std::int64_t at = place_of(i).at[kElementZeroPoint];
         to[i].zero_point = wide ? load_single(static_cast<const std::int32_t*>(zero_point) + at)
                                 : math::load_integer(zero_point, at, zero_point_dtype, order);
@@ -124,14 +129,13 @@ struct GivenParameters {
     if (factor) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
-        if (i < count)
-          to[i].factor = load_single(static_cast<const C*>(factor) + place_of(i).at[kElementScale]);
+        to[i].factor = load_single(static_cast<const C*>(factor) + place_of(i).at[kElementScale]);
     }
   }
   template <class C>
   __device__ __forceinline__ StoredParameters<C> read_one(const ElementOffsets& at) const {
     StoredParameters<C> one[1];
-    read(one, 1, [&](int) -> const ElementOffsets& { return at; });
+    read(one, [&](int) -> const ElementOffsets& { return at; });
     return one[0];
   }
 };
@@ -217,8 +221,58 @@ __device__ __forceinline__ void run_tail(const ElementArgs<Op>& args) {
   Op::run_single(args.op, args.given, place_of, first, min(args.tail - first, Op::kUnit));
 }
 
-// A block for a tile of a row.
-template <class Op, int kVectors>
+// The elements of a vector that the fast way leaves alone, each from memory again: kept out of line
+// because it is rare. kColumns: each element has its own parameters.
+template <class Op, bool kColumns>
+__device__ __noinline__ void run_slowly(const typename Op::Args& args, const GivenParameters& given,
+                                        ElementPlace place) {
+  const auto place_of = [&](int j) {
+    ElementPlace each = place;
+    each.advance(j);
+    if (kColumns) each.move_parameters(j);
+    return each;
+  };
+#pragma unroll 1
+  for (int j = 0; j < Op::kVector; j += Op::kUnit)
+    Op::run_single(args, given, place_of, j, min(Op::kVector - j, Op::kUnit));
+}
+
+// Runs the vectors of a thread by one way to divide: all of them fast, so that their instructions
+// mix, then what is left.
+template <class Op, bool kColumns, template <class> class Args, int kVectors, class InRange,
+          class PlaceOf, class ParametersOf>
+__device__ __forceinline__ void run_vectors(const Args<Op>& args,
+                                            const typename Op::Vector (&vectors)[kVectors],
+                                            const InRange& in_range, const PlaceOf& place_of,
+                                            const ParametersOf& parameters_of) {
+  by_rule(args, [&](auto divides) {
+    typename Op::Result results[kVectors];
+    bool done[kVectors];
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i)
+      done[i] = Op::template run<divides>(
+          args.op, vectors[i], place_of(i),
+          [&](int j) -> const auto& { return parameters_of(i, j); }, results[i]);
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) all = all && done[i];
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i)
+      if (all && in_range(i)) Op::store(args.op, place_of(i), results[i]);
+    if (all) return;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if (!in_range(i)) continue;
+      if (done[i])
+        Op::store(args.op, place_of(i), results[i]);
+      else
+        run_slowly<Op, kColumns>(args.op, args.given, place_of(i));
+    }
+  });
+}
+
+// A block for a tile of a row. kGrouped: the row has several parameters, a vector one of them.
+template <class Op, int kVectors, bool kGrouped>
 __global__ void __launch_bounds__(kElementThreads)
     row_tiles(const __grid_constant__ ElementArgs<Op> args) {
   const std::uint32_t row = args.tiles.quotient(blockIdx.x);
@@ -226,40 +280,30 @@ __global__ void __launch_bounds__(kElementThreads)
       (blockIdx.x - row * args.tiles.divisor) * blockDim.x * kVectors + threadIdx.x;
   ElementPlace place = row_place(args, row);
   place.advance(std::int64_t{first} * Op::kVector);
+  const auto in_range = [&](int i) { return first + i * blockDim.x < args.vectors; };
   const auto place_of = [&](int i) {
     ElementPlace each = place;
     each.advance(static_cast<int>(i * blockDim.x) * Op::kVector);
+    if constexpr (kGrouped) {
+      const std::uint32_t vector = min(first + i * blockDim.x, args.vectors - 1);
+      each.move_parameters(args.vector_divisor.quotient(vector));
+    }
     return each;
   };
-  typename Op::Vector vectors[kVectors];
+  typename Op::Vector vectors[kVectors] = {};
 #pragma unroll
   for (int i = 0; i < kVectors; ++i)
-    if (first + i * blockDim.x < args.vectors) vectors[i] = Op::load(args.op, place_of(i));
-  // A tile of one parameter reads it once; otherwise every vector's is under way before the first
-  // is needed.
-  using C = typename Op::C;
-  StoredParameters<C> stored[kVectors];
-  if (args.grouped)
-    args.given.read(stored, kVectors, [&](int i) {
-      ElementOffsets at = place.at;
-      const std::uint32_t vector = min(first + i * blockDim.x, args.vectors - 1);
-      const std::uint32_t group = args.vector_divisor.quotient(vector);
-      at.at[kElementScale] += group;
-      at.at[kElementZeroPoint] += group;
-      return at;
-    });
-  else
-    stored[0] = args.given.template read_one<C>(place.at);
-  typename Op::Parameters parameters = Op::parameters(args.op, args.given, stored[0]);
-  by_rule(args, [&](auto divides) {
+    if (in_range(i)) vectors[i] = Op::load(args.op, place_of(i));
+  // All parameters are under way before the first is needed.
+  constexpr int kParameters = kGrouped ? kVectors : 1;
+  StoredParameters<typename Op::C> stored[kParameters];
+  args.given.read(stored, [&](int i) { return place_of(i).at; });
+  typename Op::Parameters parameters[kParameters];
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      if (first + i * blockDim.x >= args.vectors) break;
-      if (i > 0 && args.grouped) parameters = Op::parameters(args.op, args.given, stored[i]);
-      Op::template run<divides>(args.op, vectors[i], place_of(i),
-                                [&](int) -> const auto& { return parameters; });
-    }
-  });
+  for (int i = 0; i < kParameters; ++i)
+    parameters[i] = Op::parameters(args.op, args.given, stored[i]);
+  run_vectors<Op, false>(args, vectors, in_range, place_of,
+                         [&](int i, int) -> const auto& { return parameters[kGrouped ? i : 0]; });
   run_tail(args);
 }
 
@@ -268,33 +312,29 @@ template <class Op>
 __global__ void __launch_bounds__(kElementThreads)
     short_rows(const __grid_constant__ ElementArgs<Op> args) {
   const std::uint32_t first = blockIdx.x * (kElementThreads * kShortVectors) + threadIdx.x;
+  if (first >= args.count) return;
+  const auto in_range = [&](int i) { return first + i * kElementThreads < args.count; };
   ElementPlace places[kShortVectors];
-  typename Op::Vector vectors[kShortVectors];
+  typename Op::Vector vectors[kShortVectors] = {};
 #pragma unroll
   for (int i = 0; i < kShortVectors; ++i) {
-    const std::uint32_t index = first + i * kElementThreads;
-    if (index >= args.count) break;
+    const std::uint32_t index = min(first + i * kElementThreads, args.count - 1);
     const std::uint32_t row = args.row_vectors.quotient(index);
     const std::uint32_t vector = index - row * args.row_vectors.divisor;
     places[i] = row_place(args, row);
     places[i].advance(static_cast<int>(vector) * Op::kVector);
     if (args.grouped) places[i].move_parameters(args.vector_divisor.quotient(vector));
-    vectors[i] = Op::load(args.op, places[i]);
+    if (in_range(i)) vectors[i] = Op::load(args.op, places[i]);
   }
-  const int count = first + kElementThreads < args.count ? 2 : first < args.count ? 1 : 0;
-  static_assert(kShortVectors == 2);
   StoredParameters<typename Op::C> stored[kShortVectors];
-  args.given.read(stored, count, [&](int i) -> const ElementOffsets& { return places[i].at; });
-  typename Op::Parameters parameters;
-  by_rule(args, [&](auto divides) {
+  args.given.read(stored, [&](int i) -> const ElementOffsets& { return places[i].at; });
+  typename Op::Parameters parameters[kShortVectors];
 #pragma unroll
-    for (int i = 0; i < kShortVectors; ++i) {
-      if (first + i * kElementThreads >= args.count) break;
-      parameters = Op::parameters(args.op, args.given, stored[i]);
-      Op::template run<divides>(args.op, vectors[i], places[i],
-                                [&](int) -> const auto& { return parameters; });
-    }
-  });
+  for (int i = 0; i < kShortVectors; ++i)
+    parameters[i] = Op::parameters(args.op, args.given, stored[i]);
+  run_vectors<Op, false>(
+      args, vectors, in_range, [&](int i) -> const ElementPlace& { return places[i]; },
+      [&](int i, int) -> const auto& { return parameters[i]; });
 }
 
 // A parameter for each element of a row. Rows that follow one another with the same parameters are
@@ -304,7 +344,7 @@ struct ColumnArgs {
   typename Op::Args op;
   GivenParameters given;
   RowIndex outer;                        // of the runs' axis, if there are more axes
-  std::int64_t stride[kElementTensors];  // from row to row
+  std::int32_t stride[kElementTensors];  // from row to row
   std::int64_t parameter_stride[2];      // from run to run
   std::int64_t length = 1;               // of a row
   std::uint32_t extent = 1, run_rows = 1, share_rows = 1;  // rows: of the axis, a run, a share
@@ -313,7 +353,7 @@ struct ColumnArgs {
 };
 
 template <class Op>
-__global__ void __launch_bounds__(kElementThreads)
+__global__ void __launch_bounds__(kElementThreads, 2)
     column_vectors(const __grid_constant__ ColumnArgs<Op> args) {
   const std::uint32_t index = blockIdx.x * kElementThreads + threadIdx.x;
   if (index >= args.count) return;
@@ -331,13 +371,33 @@ __global__ void __launch_bounds__(kElementThreads)
                      (std::int64_t{outer} * args.extent + first) * args.length};
   place.advance(std::int64_t{index - share * args.vectors.divisor} * Op::kVector);
 #pragma unroll
-  for (int k = 0; k < kElementTensors; ++k) place.at.at[k] += first * args.stride[k];
+  for (int k = 0; k < kElementTensors; ++k) place.at.at[k] += std::int64_t{first} * args.stride[k];
   place.at.at[kElementScale] += run * args.parameter_stride[0] + place.column;
   place.at.at[kElementZeroPoint] += run * args.parameter_stride[1] + place.column;
 
+  std::uint32_t at_row = first;  // of `place`
+  const auto row_of = [&](int i) {
+    ElementPlace each = place;
+    each.index += i * args.length;
+#pragma unroll
+    for (int k = 0; k < kElementTensors; ++k) each.at.at[k] += std::int64_t{i} * args.stride[k];
+    return each;
+  };
+  // The loads of the rows to come are under way while those at hand are worked on, unless the
+  // registers are wanted for something else.
+  using Vectors = typename Op::Vector[kColumnVectors];
+  const auto load_rows = [&](Vectors& vectors, std::uint32_t row) {
+#pragma unroll
+    for (int i = 0; i < kColumnVectors; ++i)
+      if (row + i < last)
+        vectors[i] = Op::load(args.op, row_of(static_cast<int>(row - at_row) + i));
+  };
+  Vectors vectors = {};
+  load_rows(vectors, first);
+
   using C = typename Op::C;
   StoredParameters<C> stored[Op::kVector];
-  args.given.read(stored, Op::kVector, [&](int j) {
+  args.given.read(stored, [&](int j) {
     ElementOffsets at = place.at;
     at.at[kElementScale] += j;
     at.at[kElementZeroPoint] += j;
@@ -348,27 +408,18 @@ __global__ void __launch_bounds__(kElementThreads)
   for (int j = 0; j < Op::kVector; ++j)
     parameters[j] = Op::parameters(args.op, args.given, stored[j]);
 
-  const auto row_of = [&](int i) {
-    ElementPlace each = place;
-    each.index += i * args.length;
+  for (std::uint32_t row = first; row < last; row += kColumnVectors) {
+    Vectors next = {};
+    if (Op::kPrefetch) load_rows(next, row + kColumnVectors);
+    run_vectors<Op, true>(
+        args, vectors, [&](int i) { return row + i < last; }, row_of,
+        [&](int, int j) -> const auto& { return parameters[j]; });
+    place = row_of(kColumnVectors);
+    at_row += kColumnVectors;
+    if (!Op::kPrefetch) load_rows(next, at_row);
 #pragma unroll
-    for (int k = 0; k < kElementTensors; ++k) each.at.at[k] += i * args.stride[k];
-    return each;
-  };
-  by_rule(args, [&](auto divides) {
-    for (std::uint32_t row = first; row < last; row += kColumnVectors) {
-      typename Op::Vector vectors[kColumnVectors];
-#pragma unroll
-      for (int i = 0; i < kColumnVectors; ++i)
-        if (row + i < last) vectors[i] = Op::load(args.op, row_of(i));
-#pragma unroll
-      for (int i = 0; i < kColumnVectors; ++i)
-        if (row + i < last)
-          Op::template run<divides>(args.op, vectors[i], row_of(i),
-                                    [&](int j) -> const auto& { return parameters[j]; });
-      place = row_of(kColumnVectors);
-    }
-  });
+    for (int i = 0; i < kColumnVectors; ++i) vectors[i] = next[i];
+  }
 }
 
 // Any layout: a warp for a stretch of a row, whose lanes take units of elements in turn. A unit is
@@ -414,8 +465,7 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
   if (layout.step != 0 && !columns && layout.divisor % Op::kVector != 0) return false;
   const std::int64_t rows = layout.rows.size();
   // Threads and rows have 31 bits; a thread of columns takes one vector at least.
-  if (rows >= kMaxIndex || layout.elements() / Op::Columns::kVector >= kMaxIndex - (1 << 20))
-    return false;
+  if (rows >= kMaxIndex || layout.elements() / Op::kVector >= kMaxIndex - (1 << 20)) return false;
   for (int k = 0; k < kElementTensors; ++k) {
     if (!operands[k].view) continue;
     if (reinterpret_cast<std::uintptr_t>(operands[k].view->data) % kBytes[k] != 0) return false;
@@ -430,7 +480,6 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
 template <class Op>
 Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
                       const ElementLayout& layout, void* stream) {
-  static_assert(Op::kVectorBytes[0] > 0 && Op::kUnit > 0);
   ColumnArgs<Op> args;
   args.op = op;
   args.given = given;
@@ -439,7 +488,8 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
   ElementAxis axis;
   if (outer.rank > 0) axis = outer.axes[--outer.rank];
   args.outer = RowIndex(outer);
-  std::copy_n(axis.stride.begin(), kElementTensors, args.stride);
+  for (int k = 0; k < kElementTensors; ++k)
+    args.stride[k] = static_cast<std::int32_t>(axis.stride[k]);
   std::copy_n(axis.stride.begin() + kElementScale, 2, args.parameter_stride);
   const bool same = args.parameter_stride[0] == 0 && args.parameter_stride[1] == 0;
   const std::int64_t run = std::min(same ? axis.extent : axis.divisor, axis.extent);
@@ -465,16 +515,21 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
 // Tiles of equal size, as few as fit a row.
 template <class Op>
 Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
+  constexpr TileShape kShape = Op::kTile;
+  static_assert(kShape.threads <= kElementThreads);
   const std::int64_t row = args.row_vectors.divisor;
-  const bool small = std::int64_t{args.count} < kManyBlocks * kElementThreads * kTileVectors / 2;
-  const int vectors = small ? kSmallTileVectors : kTileVectors;
-  const std::int64_t tiles = (row + kElementThreads * vectors - 1) / (kElementThreads * vectors);
+  const bool small = args.count < kSmallTensor;
+  const int vectors = small ? 1 : kShape.vectors, most = kShape.threads * vectors;
+  const std::int64_t tiles = (row + most - 1) / most;
   const std::int64_t threads = (row + tiles * vectors - 1) / (tiles * vectors);
   grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
   grid.blocks = std::int64_t{args.row_count} * tiles;
   args.tiles = Divider(static_cast<std::uint32_t>(tiles));
-  return small ? launch(row_tiles<Op, kSmallTileVectors>, grid, args, stream)
-               : launch(row_tiles<Op, kTileVectors>, grid, args, stream);
+  if (args.grouped)
+    return small ? launch(row_tiles<Op, 1, true>, grid, args, stream)
+                 : launch(row_tiles<Op, kShape.vectors, true>, grid, args, stream);
+  return small ? launch(row_tiles<Op, 1, false>, grid, args, stream)
+               : launch(row_tiles<Op, kShape.vectors, false>, grid, args, stream);
 }
 
 template <class Op>
@@ -501,8 +556,7 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
     grid.blocks = std::min<std::int64_t>((args.stretch_count + 7) / 8, 1 << 30);
     return launch(single_elements<Op>, grid, args, stream);
   }
-  if (layout.step != 0 && layout.divisor == 1)
-    return launch_columns<typename Op::Columns>(op, given, layout, stream);
+  if (layout.step != 0 && layout.divisor == 1) return launch_columns<Op>(op, given, layout, stream);
   ElementArgs<Op> args;
   args.op = op;
   args.given = given;
@@ -527,10 +581,12 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
 
 template <class Op>
 Status preload_elements() {
-  PLANQ_TRY((preload(row_tiles<Op, kTileVectors>)));
-  PLANQ_TRY((preload(row_tiles<Op, kSmallTileVectors>)));
+  PLANQ_TRY((preload(row_tiles<Op, Op::kTile.vectors, false>)));
+  PLANQ_TRY((preload(row_tiles<Op, Op::kTile.vectors, true>)));
+  PLANQ_TRY((preload(row_tiles<Op, 1, false>)));
+  PLANQ_TRY((preload(row_tiles<Op, 1, true>)));
   PLANQ_TRY(preload(short_rows<Op>));
-  PLANQ_TRY(preload(column_vectors<typename Op::Columns>));
+  PLANQ_TRY(preload(column_vectors<Op>));
   return preload(single_elements<Op>);
 }
 

@@ -6,8 +6,8 @@
 
 #include "core/ranges.h"
 #include "cuda/extents.cuh"
-#include "cuda/index.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/lines.cuh"
 #include "cuda/ranges.h"
 #include "math/range.h"
 
@@ -58,29 +58,6 @@ struct RangeKeys {
   }
 };
 
-// Offsets of the elements in a Space whose common case needs no division.
-__device__ __forceinline__ std::int64_t element_offset(const Space& space, std::int64_t index) {
-  if (space.rank == 0) return 0;
-  if (space.rank == 1) return index * space.axes[0].stride[Segments::kElements];
-  return space.offsets(index).at[Segments::kElements];
-}
-
-// index / divisor, by a multiplication where 32 bits number everything.
-struct RangeDivider {
-  std::int64_t divisor = 1;
-  Divider small;
-  bool is_small = false;
-
-  RangeDivider() = default;
-  RangeDivider(std::int64_t divisor, std::int64_t most)
-      : divisor(divisor), is_small(most <= kMaxIndex && divisor <= kMaxIndex) {
-    if (is_small) small = Divider(static_cast<std::uint32_t>(divisor));
-  }
-  __device__ __forceinline__ std::int64_t quotient(std::int64_t index) const {
-    return is_small ? small.quotient(static_cast<std::uint32_t>(index)) : index / divisor;
-  }
-};
-
 template <class In>
 __device__ __forceinline__ void add_element(Extent<In>& extent, In x, bool symmetric, bool finite) {
   const KeyOf<In> key = key_of(x, symmetric);
@@ -90,48 +67,13 @@ __device__ __forceinline__ void add_element(Extent<In>& extent, In x, bool symme
 // --- Segments ----------------------------------------------------------------------------------
 
 template <class In>
-struct SegmentRangeArgs {
+struct SegmentRangeArgs : LineWalk {  // `parts` teams; lanes: a segment has 2^width_log2
   const In* input;
   RangeResults<In> results;
   RangeKeys<In> keys;  // [segment][part], where there are several parts
-  Space starts, lines;
-  std::int64_t count, line_count, length;
-  std::int64_t parts;
+  Space starts;
+  std::int64_t count;
   std::int64_t first_block;  // of this launch
-  // A line is read in `steps` of 2^width_log2 vectors, one a thread; lanes: by a segment's lanes.
-  int width_log2;
-  RangeDivider steps;
-  // Lines too short for vectors are read element by element.
-  bool is_short;
-  RangeDivider elements;  // of a line
-};
-
-// A line cut at the 16-byte boundaries: `head` single elements, whole vectors, `tail` single
-// elements.
-template <class In>
-struct RangeLine {
-  const In* input;  // where the vectors begin
-  std::int64_t vectors;
-  int head, tail;
-
-  __device__ __forceinline__ RangeLine(const In* from, std::int64_t length) {
-    constexpr unsigned kCount = kPerVector<In>;
-    const unsigned past = misalignment<kVectorBytes>(from) / sizeof(In);
-    const unsigned before = (kCount - past) % kCount;
-    head = static_cast<int>(before < length ? before : length);
-    vectors = static_cast<std::int64_t>(static_cast<std::uint64_t>(length - head) / kCount);
-    tail = static_cast<int>(length - head) & (kCount - 1);
-    input = from + head;
-  }
-  // The single elements are dealt to the ranks below 2 * kPerVector.
-  __device__ __forceinline__ bool has_edge(int rank) const {
-    return rank < kPerVector<In> ? rank < head
-                                 : rank < 2 * kPerVector<In> && rank - kPerVector<In> < tail;
-  }
-  __device__ __forceinline__ const In* edge(int rank) const {
-    return rank < kPerVector<In> ? input - head + rank
-                                 : input + vectors * kPerVector<In> + (rank - kPerVector<In>);
-  }
 };
 
 // A few lanes for each segment of one line and at most a vector a lane. Every warp works on kSets
@@ -161,7 +103,7 @@ __global__ void __launch_bounds__(kRangeThreads)
       active[k] = exists && rank * kPerVector<In> < args.length;
       if (active[k]) v[k] = load_once(from + rank * kPerVector<In>);
     } else {
-      const RangeLine<In> line(from, args.length);
+      const CutLine<In> line(from, args.length);
       active[k] = exists && rank < line.vectors;
       edge[k] = exists && line.has_edge(rank);
       if (active[k]) v[k] = load_once(line.input + rank * kPerVector<In>);
@@ -183,79 +125,29 @@ __global__ void __launch_bounds__(kRangeThreads)
   }
 }
 
-// The vectors of a team of kThreads in part `part` of a segment, kRangeBatch at a time.
+// The extent of a team's share of part `part` of a segment.
 template <class In, int kThreads, bool kAligned>
-__device__ __forceinline__ Extent<In> vector_extent(const SegmentRangeArgs<In>& args,
-                                                    const In* input, std::int64_t part, int rank) {
-  const int width = 1 << args.width_log2, rows = kThreads >> args.width_log2;
-  const int lane = rank & (width - 1);
-  const std::int64_t items = args.line_count * args.steps.divisor;
-  const std::int64_t stride = args.parts * rows;
-  Collector<In> collector;
-#pragma unroll 1
-  for (std::int64_t item = part * rows + (rank >> args.width_log2); item < items;
-       item += kRangeBatch * stride) {
-    uint4 v[kRangeBatch];
-    bool active[kRangeBatch];
-#pragma unroll
-    for (int k = 0; k < kRangeBatch; ++k) {
-      const std::int64_t own = item + k * stride;
-      active[k] = own < items;
-      if (!active[k]) continue;
-      std::int64_t line = 0;
-      if (args.line_count > 1) line = args.steps.divisor == 1 ? own : args.steps.quotient(own);
-      const std::int64_t vector = ((own - line * args.steps.divisor) << args.width_log2) + lane;
-      const In* from = input + element_offset(args.lines, line);
-      if constexpr (kAligned) {
-        active[k] = vector * kPerVector<In> < args.length;
-      } else {
-        const RangeLine<In> cut(from, args.length);
-        from = cut.input;
-        active[k] = vector < cut.vectors;
-      }
-      if (active[k]) v[k] = load_once(from + vector * kPerVector<In>);
-    }
-    collector.add(v, active, args.results.symmetric, args.results.saturate);
+__device__ __forceinline__ Extent<In> team_extent(const SegmentRangeArgs<In>& args, const In* input,
+                                                  std::int64_t part, int rank) {
+  const bool symmetric = args.results.symmetric, finite = args.results.saturate;
+  Extent<In> extent;
+  if (kAligned || !args.is_short) {
+    Collector<In> collector;
+    each_vector<In, kThreads, kRangeBatch, kAligned, ReadOnce>(
+        args, input, part, rank,
+        [&](const uint4(&v)[kRangeBatch], const bool (&active)[kRangeBatch]) {
+          collector.add(v, active, symmetric, finite);
+        });
+    extent = collector.extent();
   }
-  return collector.extent();
-}
-
-// The edges of lines.
-template <class In, int kThreads>
-__device__ __forceinline__ void add_edges(const SegmentRangeArgs<In>& args, const In* input,
-                                          std::int64_t part, int rank, Extent<In>& extent) {
-  constexpr int kEdges = 2 * kPerVector<In>;
-#pragma unroll 1
-  for (std::int64_t i = part * kThreads + rank; i < args.line_count * kEdges;
-       i += args.parts * kThreads) {
-    const RangeLine<In> line(input + element_offset(args.lines, i / kEdges), args.length);
-    const int own = static_cast<int>(i % kEdges);
-    if (line.has_edge(own))
-      add_element(extent, load_single(line.edge(own)), args.results.symmetric,
-                  args.results.saturate);
+  if constexpr (!kAligned) {
+    const auto add = [&](In x) { add_element(extent, x, symmetric, finite); };
+    if (args.is_short)
+      each_element<In, kThreads, kRangeBatch, ReadOnce>(args, input, part, rank, add);
+    else
+      each_edge<In, kThreads, ReadOnce>(args, input, part, rank, add);
   }
-}
-
-// Lines too short for vectors.
-template <class In, int kThreads>
-__device__ __forceinline__ void add_elements(const SegmentRangeArgs<In>& args, const In* input,
-                                             std::int64_t part, int rank, Extent<In>& extent) {
-  const std::int64_t count = args.line_count * args.length, stride = args.parts * kThreads;
-#pragma unroll 1
-  for (std::int64_t i = part * kThreads + rank; i < count; i += kRangeBatch * stride) {
-    In x[kRangeBatch];
-#pragma unroll
-    for (int k = 0; k < kRangeBatch; ++k) {
-      const std::int64_t own = i + k * stride;
-      if (own >= count) continue;
-      const std::int64_t line = args.elements.quotient(own);
-      x[k] = load_single(input + element_offset(args.lines, line) + (own - line * args.length));
-    }
-#pragma unroll
-    for (int k = 0; k < kRangeBatch; ++k)
-      if (i + k * stride < count)
-        add_element(extent, x[k], args.results.symmetric, args.results.saturate);
-  }
+  return extent;
 }
 
 template <class In>
@@ -286,15 +178,7 @@ __global__ void __launch_bounds__(kRangeThreads, kRangeBlocks)
   const std::int64_t part = team - segment * args.parts;
   const int rank = threadIdx.x % kThreads;
   const In* input = args.input + element_offset(args.starts, segment);
-  Extent<In> extent;
-  if (kAligned || !args.is_short)
-    extent = vector_extent<In, kThreads, kAligned>(args, input, part, rank);
-  if constexpr (!kAligned) {
-    if (args.is_short)
-      add_elements<In, kThreads>(args, input, part, rank, extent);
-    else
-      add_edges<In, kThreads>(args, input, part, rank, extent);
-  }
+  Extent<In> extent = team_extent<In, kThreads, kAligned>(args, input, part, rank);
   if constexpr (kThreads == kWarp)
     extent = warp_extent(extent, args.results.symmetric);
   else

@@ -91,12 +91,11 @@ Status launch_segments(const Box<In>& box) {
   const bool aligned = is_aligned(args.input) && is_aligned<In>(s.starts) &&
                        is_aligned<In>(s.lines) && s.length % kPerVector<In> == 0;
   const int64_t vectors = s.length / kPerVector<In>, all = s.line_count * vectors;
-  const auto log2 = [](int64_t n) { return std::countr_zero(static_cast<std::uint64_t>(n)); };
   if (s.line_count == 1 && vectors <= kWarp && args.parts == 1) {
     // Edges have a lane each.
     const int64_t lanes =
         std::max<int64_t>(power_of_two(vectors), aligned ? 1 : 2 * kPerVector<In>);
-    args.width_log2 = log2(lanes);
+    args.width_log2 = std::countr_zero(static_cast<std::uint64_t>(lanes));
     const int64_t per_block = kRangeSets * kRangeThreads / lanes;
     return box.run(aligned ? lane_ranges<In, true> : lane_ranges<In, false>,
                    ceil_div(s.count, per_block), kRangeThreads, args);
@@ -105,12 +104,7 @@ Status launch_segments(const Box<In>& box) {
   const bool warps =
       args.parts == 1 && s.count >= int64_t{box.plan.multiprocessors} * 16 && all <= kWarp * 32;
   const int64_t threads = warps ? kWarp : kRangeThreads;
-  const int64_t width = std::min(power_of_two(vectors), threads);
-  args.width_log2 = log2(width);
-  const int64_t steps = std::max<int64_t>(1, ceil_div(vectors, width));
-  args.steps = RangeDivider(steps, s.line_count * steps);
-  args.is_short = !aligned && s.length < 2 * kPerVector<In>;
-  args.elements = RangeDivider(std::max<int64_t>(s.length, 1), s.elements());
+  share_lines<In>(args, threads, aligned);
   const auto kernel = warps
                           ? (aligned ? team_ranges<In, kWarp, true> : team_ranges<In, kWarp, false>)
                           : (aligned ? team_ranges<In, kRangeThreads, true>

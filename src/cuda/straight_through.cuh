@@ -21,23 +21,23 @@ template <class C>
 inline constexpr C kHuge = sizeof(C) == 4 ? C(0x1p+50) : C(0x1p+300);
 
 // kDivided: what passes is divided by the scale, as the input was; otherwise it keeps its bits.
-template <class T, bool kDivided, int kCount = kPerVector<T>>
+template <class T, bool kDivided>
 struct StraightThrough {
   using C = math::Compute<T>;
   using Args = StraightThroughArgs<T>;
-  using Columns = StraightThrough<T, kDivided, kPerColumnVector<T>>;
-  static constexpr bool kHasRule = true;
-  static constexpr int kVector = kCount;
+  static constexpr bool kHasRule = true, kPrefetch = true;
+  static constexpr int kVector = kPerVector<T>;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 16};
+  static constexpr TileShape kTile = kReadingTile;
   struct Vector {
     uint4 gradient, input;
   };
+  using Result = VectorOf<T, kVector>;
   using Parameters = GivenNumbers<C>;
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
-    return {load_elements<T, kCount>(args.grad_output + place.at.at[0]),
-            load_elements<T, kCount>(args.input + place.at.at[1])};
+    return {load_once(args.grad_output + place.at.at[0]), load_once(args.input + place.at.at[1])};
   }
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const GivenParameters& given,
@@ -45,54 +45,33 @@ struct StraightThrough {
     return given_numbers(args.recipe, given, stored);
   }
 
-  // Kept out of line: it is rare, and would be there for every element of a vector.
-  __device__ __noinline__ static bool slow_passes(C x, const math::AffineRecipe<C>& recipe, C scale,
-                                                  C inverse, std::int32_t zero_point) {
-    return math::passes(x, recipe, {scale, inverse, zero_point, false});
-  }
-
-  __device__ __noinline__ static C slow_gradient(C dy, C scale, C inverse, bool divide) {
-    return divide ? dy / scale : dy * inverse;
-  }
-
+  // Whether the gradients are exact.
   template <bool kDivide, class ParametersOf>
-  __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
-                                             const ElementPlace& place, const ParametersOf& of) {
+  __device__ __forceinline__ static bool run(const Args& args, const Vector& vector,
+                                             const ElementPlace&, const ParametersOf& of,
+                                             Result& result) {
     bool passes[kVector];
-    bool odd = is_fp8(args.recipe.output_dtype);
+    bool odd = false;
+    const bool fp8 = is_fp8(args.recipe.output_dtype);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
       odd |= !of(j).usual;
-      const C q =
-          rounded_value(checked_quotient<kDivide>(element_of<T>(vector.input, j), of(j), odd));
-      passes[j] = q >= of(j).low && q <= of(j).high;
+      const C q = checked_quotient<kDivide>(element_of<T>(vector.input, j), of(j), odd);
+      const C code = fp8 ? q : rounded_value(q);
+      passes[j] = code >= of(j).low && code <= of(j).high;
     }
-    if (odd) {
-#pragma unroll
-      for (int j = 0; j < kVector; ++j)
-        passes[j] = slow_passes(element_of<T>(vector.input, j), args.recipe, of(j).scale,
-                                of(j).inverse, of(j).zero_point);
-    }
-    VectorOf<T, kCount> result;
     if constexpr (kDivided) {
       C values[kVector];
-      bool near = odd;
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
         const C dy = element_of<T>(vector.gradient, j);
         const C g = signed_quotient<kDivide>(dy, of(j).scale, of(j).inverse);
         const bool exact = fabs(dy) >= kTiny<C> && fabs(g) >= kTiny<C> && fabs(g) <= kHuge<C>;
-        near |= kDivide && !exact && dy != C{0};
+        odd |= kDivide && !exact && dy != C{0};
         values[j] = passes[j] ? g : C{0};
       }
-      if (near) {
-#pragma unroll
-        for (int j = 0; j < kVector; ++j)
-          values[j] = passes[j] ? slow_gradient(element_of<T>(vector.gradient, j), of(j).scale,
-                                                of(j).inverse, kDivide)
-                                : C{0};
-      }
-      result = narrow_vector<T>(values, any_nan(values));
+      result = narrow_vector<T>(values);
+      odd |= any_nan(values);
     } else {
       T elements[kVector];
       memcpy(elements, &vector.gradient, sizeof elements);
@@ -100,6 +79,10 @@ struct StraightThrough {
       for (int j = 0; j < kVector; ++j) elements[j] = passes[j] ? elements[j] : T{};
       memcpy(&result, elements, sizeof result);
     }
+    return !odd;
+  }
+  __device__ __forceinline__ static void store(const Args& args, const ElementPlace& place,
+                                               const Result& result) {
     store_elements(args.grad_input + place.at.at[2], result);
   }
 

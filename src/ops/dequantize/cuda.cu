@@ -33,7 +33,6 @@ struct Numbers {
   bool usual;  // no product can be NaN, and the difference is exact in C
 };
 
-// What the kernels of all vector sizes get.
 struct DequantizeArgs {
   const void* input;
   Out* output;
@@ -50,25 +49,24 @@ inline constexpr int kPerWidest =
     16 / static_cast<int>(kForm == Form::Int32 ? std::max(sizeof(Out), sizeof(std::int32_t))
                                                : sizeof(Out));
 
-template <Form kForm, int kCount = kPerWidest<kForm>>
+template <Form kForm>
 struct Dequantize {
   using C = Value;
   using Args = DequantizeArgs;
   // Half a vector of nibbles would be two bytes.
-  using Columns = Dequantize<kForm, kForm == Form::Nibble
-                                        ? kPerWidest<kForm>
-                                        : std::min(kPerWidest<kForm>, cuda::kPerColumnVector<Out>)>;
-  static constexpr int kVector = kCount;
-  static constexpr bool kHasRule = false;
+  static constexpr int kVector = kPerWidest<kForm>;
+  static constexpr bool kHasRule = false, kPrefetch = true;
   static constexpr int kUnit = 1;
   static constexpr int kCodeBytes = kForm == Form::Int32    ? 4 * kVector
                                     : kForm == Form::Nibble ? kVector / 2
                                                             : kVector;
   static constexpr std::array<int, 3> kVectorBytes = {kCodeBytes,
                                                       kVector * static_cast<int>(sizeof(Out)), 1};
+  static constexpr cuda::TileShape kTile = cuda::kWritingTile;
   struct Vector {
     std::uint32_t words[(kCodeBytes + 3) / 4];
   };
+  using Result = cuda::VectorOf<Out, kVector>;
   using Parameters = Numbers;
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
@@ -155,19 +153,6 @@ struct Dequantize {
     return found != 0;
   }
 
-  // Integer j of a vector, as it is.
-  __device__ __forceinline__ static std::int32_t code_at(const Args& args, const Vector& v, int j) {
-    if constexpr (kForm == Form::Int32) return static_cast<std::int32_t>(v.words[j]);
-    if constexpr (kForm == Form::Nibble) {
-      const int at = args.order == NibbleOrder::LowFirst ? j % 8 : (j % 8) ^ 1;
-      const std::int32_t code = (v.words[j / 8] >> (4 * at)) & 0xF;
-      return args.dtype == DType::Int4 && code > 7 ? code - 16 : code;
-    }
-    const std::uint32_t byte = (v.words[j / 4] >> (8 * (j % 4))) & 0xFFu;
-    return args.dtype == DType::Int8 ? static_cast<std::int8_t>(byte)
-                                     : static_cast<std::int32_t>(byte);
-  }
-
   // What columns hold from `column` on: all loads under way together.
   template <int kColumns>
   __device__ __forceinline__ static void read_columns(const void* values, std::int64_t column,
@@ -205,17 +190,11 @@ struct Dequantize {
     }
   }
 
-  // Kept out of line: they are rare, and would be there for every element of a vector.
-  __device__ __noinline__ static C slow_value(std::int32_t code, C scale, std::int32_t zero_point) {
-    return math::dequantized(code, scale, zero_point);
-  }
-  __device__ __noinline__ static C slow_float8(std::uint8_t code, C scale, DType dtype) {
-    return scale * math::float8_value<C>(code, dtype);
-  }
-
+  // Whether the values are exact.
   template <bool, class ParametersOf>
-  __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
-                                             const ElementPlace& place, const ParametersOf& of) {
+  __device__ __forceinline__ static bool run(const Args& args, const Vector& vector,
+                                             const ElementPlace& place, const ParametersOf& of,
+                                             Result& result) {
     C values[kVector];
     bool usual = true;
 #pragma unroll
@@ -229,28 +208,22 @@ struct Dequantize {
     } else if constexpr (kForm == Form::Float8) {
       const bool e4m3 = args.dtype == DType::Float8E4M3FN;
       usual = usual && !any_special(vector, e4m3);
-      if (usual) {
-        float codes[kVector];
-        finite_float8(vector, e4m3, codes);
+      float codes[kVector];
+      finite_float8(vector, e4m3, codes);
 #pragma unroll
-        for (int j = 0; j < kVector; ++j) values[j] = of(j).scale * static_cast<C>(codes[j]);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kVector; ++j)
-          values[j] = slow_float8(static_cast<std::uint8_t>(vector.words[j / 4] >> (8 * (j % 4))),
-                                  of(j).scale, args.dtype);
-      }
-    } else if (usual) {
+      for (int j = 0; j < kVector; ++j) values[j] = of(j).scale * static_cast<C>(codes[j]);
+    } else {
       const Vector codes = unsigned_codes(args, vector);
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
         values[j] = of(j).scale * (unsigned_code(codes, j) - of(j).offset);
-    } else {
-#pragma unroll
-      for (int j = 0; j < kVector; ++j)
-        values[j] = slow_value(code_at(args, vector, j), of(j).scale, of(j).zero_point);
     }
-    cuda::store_elements(args.output + place.at.at[1], cuda::narrow_vector<Out>(values, !usual));
+    result = cuda::narrow_vector<Out>(values);
+    return usual;
+  }
+  __device__ __forceinline__ static void store(const Args& args, const ElementPlace& place,
+                                               const Result& result) {
+    cuda::store_elements(args.output + place.at.at[1], result);
   }
 
   template <class PlaceOf>

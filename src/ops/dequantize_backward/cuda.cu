@@ -14,41 +14,45 @@ namespace {
 using T = cuda::Slice;
 using C = math::Compute<T>;
 
-// What the kernels of all vector sizes get.
 struct GradientArgs {
   const T* grad_output;
   T* grad_input;
 };
 
-template <int kCount>
 struct Gradient {
   using C = math::Compute<T>;
   using Args = GradientArgs;
-  using Columns = Gradient<cuda::kPerColumnVector<T>>;
-  static constexpr int kVector = kCount;
-  static constexpr bool kHasRule = false;
+  static constexpr int kVector = cuda::kPerVector<T>;
+  static constexpr bool kHasRule = false, kPrefetch = true;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
+  static constexpr cuda::TileShape kTile = cuda::kWritingTile;
   using Vector = uint4;
+  using Result = cuda::VectorOf<T, kVector>;
   using Parameters = C;
 
   __device__ __forceinline__ static Vector load(const Args& args, const cuda::ElementPlace& place) {
-    return cuda::load_elements<T, kCount>(args.grad_output + place.at.at[0]);
+    return cuda::load_once(args.grad_output + place.at.at[0]);
   }
   __device__ __forceinline__ static Parameters parameters(const Args&, const cuda::GivenParameters&,
                                                           const cuda::StoredParameters<C>& stored) {
     return stored.scale;
   }
 
+  // Whether no gradient is a NaN, which would need its canonical bits.
   template <bool, class ParametersOf>
-  __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
-                                             const cuda::ElementPlace& place,
-                                             const ParametersOf& of) {
+  __device__ __forceinline__ static bool run(const Args&, const Vector& vector,
+                                             const cuda::ElementPlace&, const ParametersOf& of,
+                                             Result& result) {
     C values[kVector];
 #pragma unroll
     for (int j = 0; j < kVector; ++j) values[j] = cuda::element_of<T>(vector, j) * of(j);
-    cuda::store_elements(args.grad_input + place.at.at[1],
-                         cuda::narrow_vector<T>(values, cuda::any_nan(values)));
+    result = cuda::narrow_vector<T>(values);
+    return !cuda::any_nan(values);
+  }
+  __device__ __forceinline__ static void store(const Args& args, const cuda::ElementPlace& place,
+                                               const Result& result) {
+    cuda::store_elements(args.grad_input + place.at.at[1], result);
   }
 
   template <class PlaceOf>
@@ -62,7 +66,7 @@ struct Gradient {
   }
 };
 
-using Op = Gradient<cuda::kPerVector<T>>;
+using Op = Gradient;
 
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   state.emplace<Fields>() = descriptor.as<Fields>();

@@ -26,11 +26,13 @@ struct Scalar {
   }
 };
 
+// Draws cost so much that a thread takes more vectors than memory would ask for.
+constexpr cuda::TileShape kDrawingTile{4, 128};
+
 // Who rounds: nobody but the nearest integer, or draws whose keys the host made of its seed, or
 // draws whose seed lies on the device, so that every thread makes the keys.
 enum class Draw { None, HostSeed, DeviceSeed };
 
-// What the kernels of all vector sizes get.
 struct FakeArgs {
   const T* input;
   T* output;
@@ -39,21 +41,28 @@ struct FakeArgs {
   Scalar seed, offset;
 };
 
-template <Draw kDraw, int kCount = cuda::kPerVector<T>>
+template <Draw kDraw>
 struct FakeQuantize {
   using C = fake_quantize::C;
   using Args = FakeArgs;
-  using Columns = FakeQuantize<kDraw, cuda::kPerColumnVector<T>>;
   static constexpr bool kStochastic = kDraw != Draw::None;
-  static constexpr bool kHasRule = true;
-  static constexpr int kVector = kCount;
+  static constexpr bool kHasRule = true, kPrefetch = !kStochastic;
+  static constexpr int kVector = cuda::kPerVector<T>;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
-  using Vector = uint4;
+  static constexpr cuda::TileShape kTile = kStochastic ? kDrawingTile : cuda::kWritingTile;
+  // Words are drawn while the elements are on their way.
+  struct Vector {
+    uint4 elements;
+    std::uint32_t words[kStochastic ? kVector : 1];
+  };
+  using Result = cuda::VectorOf<T, kVector>;
   using Parameters = cuda::GivenNumbers<C>;
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
-    return cuda::load_elements<T, kCount>(args.input + place.at.at[0]);
+    Vector vector = {cuda::load_once(args.input + place.at.at[0])};
+    if constexpr (kStochastic) draw(args, place, vector.words);
+    return vector;
   }
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
@@ -95,34 +104,27 @@ struct FakeQuantize {
     return __dadd_rn(__dadd_rd(cuda::bounded(sum, n), 0x1.8p+52), -0x1.8p+52);
   }
 
-  // Kept out of line: it is rare, and would be there for every element of a vector.
-  __device__ __noinline__ static C slow_value(C x, const math::AffineRecipe<C>& recipe, C scale,
-                                              C inverse, std::int32_t zero_point, C draw) {
-    return math::fake_quantized(x, recipe, {scale, inverse, zero_point, false}, kStochastic, draw);
-  }
-
+  // Whether the values are exact.
   template <bool kDivide, class ParametersOf>
-  __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
-                                             const ElementPlace& place, const ParametersOf& of) {
-    std::uint32_t words[kVector] = {};
-    if constexpr (kStochastic) draw(args, place, words);
+  __device__ __forceinline__ static bool run(const Args& args, const Vector& vector,
+                                             const ElementPlace&, const ParametersOf& of,
+                                             Result& result) {
     C values[kVector];
     bool odd = false;
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
       const Parameters& n = of(j);
       odd |= !n.usual;
-      const C q = cuda::checked_quotient<kDivide>(cuda::element_of<T>(vector, j), n, odd);
-      values[j] = n.scale *
-                  (kStochastic ? drawn(q, words[j], n) : cuda::rounded_value(cuda::bounded(q, n)));
+      const C q = cuda::checked_quotient<kDivide>(cuda::element_of<T>(vector.elements, j), n, odd);
+      values[j] = n.scale * (kStochastic ? drawn(q, vector.words[kStochastic ? j : 0], n)
+                                         : cuda::rounded_value(cuda::bounded(q, n)));
     }
-    if (odd) {
-#pragma unroll
-      for (int j = 0; j < kVector; ++j)
-        values[j] = slow_value(cuda::element_of<T>(vector, j), args.recipe, of(j).scale,
-                               of(j).inverse, of(j).zero_point, math::unit_draw<C>(words[j]));
-    }
-    cuda::store_elements(args.output + place.at.at[1], cuda::narrow_vector<T>(values, odd));
+    result = cuda::narrow_vector<T>(values);
+    return !odd;
+  }
+  __device__ __forceinline__ static void store(const Args& args, const ElementPlace& place,
+                                               const Result& result) {
+    cuda::store_elements(args.output + place.at.at[1], result);
   }
 
   template <class PlaceOf>

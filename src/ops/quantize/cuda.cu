@@ -16,7 +16,6 @@ using cuda::ElementPlace;
 using In = cuda::Slice;
 using Value = math::Compute<In>;
 
-// What the kernels of all vector sizes get.
 struct QuantizeArgs {
   const In* input;
   std::uint8_t* output;
@@ -25,21 +24,22 @@ struct QuantizeArgs {
   bool bounded;  // fp8: inside narrower bounds than the type's
 };
 
-template <Codes kCodes, int kCount = cuda::kPerVector<In>>
+template <Codes kCodes>
 struct Quantize {
   using C = Value;
   using Args = QuantizeArgs;
-  using Columns = Quantize<kCodes, cuda::kPerColumnVector<In>>;
-  static constexpr bool kHasRule = true;
-  static constexpr int kVector = kCount;
+  static constexpr bool kHasRule = true, kPrefetch = true;
+  static constexpr int kVector = cuda::kPerVector<In>;
   static constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
   static constexpr int kUnit = kPerByte;
   static constexpr std::array<int, 3> kVectorBytes = {16, kVector / kPerByte, 1};
+  static constexpr cuda::TileShape kTile = cuda::kReadingTile;
   using Vector = uint4;
+  using Result = cuda::Word<kVector / kPerByte>;
   using Parameters = cuda::GivenNumbers<C>;
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
-    return cuda::load_elements<In, kCount>(args.input + place.at.at[0]);
+    return cuda::load_once(args.input + place.at.at[0]);
   }
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
@@ -49,8 +49,8 @@ struct Quantize {
 
   // Codes of a vector, where all quotients and zero points are small.
   template <bool kDivide, class ParametersOf>
-  __device__ __forceinline__ static cuda::Word<kVector / kPerByte> fast_codes(
-      const Args& args, const Vector& vector, const ParametersOf& of, bool& odd) {
+  __device__ __forceinline__ static Result fast_codes(const Args& args, const Vector& vector,
+                                                      const ParametersOf& of, bool& odd) {
     if constexpr (cuda::is_float8(kCodes)) {
       C quotients[kVector];
 #pragma unroll
@@ -95,32 +95,23 @@ struct Quantize {
     return place.at.at[1] >> (kPerByte - 1);
   }
 
-  // Kept out of line: it is rare, and would be there for every element of a vector.
-  __device__ __noinline__ static std::uint32_t slow_code(C x, const math::AffineRecipe<C>& recipe,
-                                                         C scale, C inverse,
-                                                         std::int32_t zero_point) {
-    return math::given_code(x, recipe, {scale, inverse, zero_point, false});
-  }
-
+  // Whether the codes are exact.
   template <bool kDivide, class ParametersOf>
-  __device__ __forceinline__ static void run(const Args& args, const Vector& vector,
-                                             const ElementPlace& place, const ParametersOf& of) {
+  __device__ __forceinline__ static bool run(const Args& args, const Vector& vector,
+                                             const ElementPlace&, const ParametersOf& of,
+                                             Result& codes) {
     // Bounds of one sign make a signed zero of fp8 depend on them.
     bool odd = cuda::is_float8(kCodes) && !(args.recipe.q_min < C{0} && args.recipe.q_max > C{0});
 #pragma unroll
     for (int j = 0; j < kVector; ++j)
       odd |= !of(j).usual || of(j).zero_point > cuda::kLargeHalf ||
              of(j).zero_point < -cuda::kLargeHalf;
-    cuda::Word<kVector / kPerByte> word = fast_codes<kDivide>(args, vector, of, odd);
-    if (odd) {
-      std::uint32_t codes[kVector];
-#pragma unroll
-      for (int j = 0; j < kVector; ++j)
-        codes[j] = slow_code(cuda::element_of<In>(vector, j), args.recipe, of(j).scale,
-                             of(j).inverse, of(j).zero_point);
-      word = cuda::pack_codes<kCodes>(codes, args.order);
-    }
-    cuda::store_word<kVector / kPerByte>(args.output + byte_at(place), word);
+    codes = fast_codes<kDivide>(args, vector, of, odd);
+    return !odd;
+  }
+  __device__ __forceinline__ static void store(const Args& args, const ElementPlace& place,
+                                               Result codes) {
+    cuda::store_word<kVector / kPerByte>(args.output + byte_at(place), codes);
   }
 
   template <class PlaceOf>

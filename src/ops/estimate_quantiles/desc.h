@@ -1,0 +1,88 @@
+// estimate_quantiles: order statistics of all elements, found by the digits of their keys. This
+// header is the operator's contract and what both backends know of the method.
+//
+// A pass counts the elements by one digit of their keys (math/quantiles.h), the first pass all of
+// them, a later one those that share the digits before with a wanted element. Each pass so finds
+// one more digit of every wanted element, and after the last one the keys are known.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <string_view>
+
+#include "core/descriptor.h"
+#include "core/host_device.h"
+#include "core/registry.h"
+
+namespace planq::estimate_quantiles {
+
+inline constexpr std::int64_t kMaxQuantiles = 256;
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  std::int64_t quantiles = kMaxQuantiles;
+  double tail = kUnsetBound;
+  NonFinite nonfinite = NonFinite::Propagate;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape), PLANQ_FIELD(Fields, input_dtype), PLANQ_FIELD(Fields, quantiles),
+    PLANQ_FIELD(Fields, tail),  PLANQ_FIELD(Fields, nonfinite),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput };
+inline constexpr std::string_view kOperands[] = {"input", "output"};
+
+constexpr DType result_dtype(DType input) {
+  return input == DType::Float64 ? DType::Float64 : DType::Float32;
+}
+
+// Counters of a pass: 64 KiB of 32 bits each, which every GPU has room for in a block.
+inline constexpr int kCounterBits = 14, kCounters = 1 << kCounterBits;
+
+// The bits of a key that a pass counts by. There is a run of 2^bits counters for each prefix that
+// wanted elements have; the first pass has one run.
+struct Digit {
+  int shift = 0, bits = 0;
+
+  template <class Key>
+  PLANQ_HD std::uint32_t of(Key key) const {
+    return static_cast<std::uint32_t>(key >> shift) & ((1u << bits) - 1);
+  }
+  bool is_last() const { return shift == 0; }
+};
+
+// The highest counter of the first pass is that of NaN alone: any sign, exponent and two more bits
+// tell infinity from it.
+inline Digit first_digit(DType input) { return {bits_of(input) - kCounterBits, kCounterBits}; }
+// As many bits as the counters allow, should every wanted element have a prefix of its own.
+inline Digit next_digit(const Digit& before, std::int64_t quantiles) {
+  const int runs_log2 = std::bit_width(static_cast<std::uint64_t>(quantiles - 1));
+  const int bits = std::min(before.shift, kCounterBits - runs_log2);
+  return {before.shift - bits, bits};
+}
+
+template <DType kInput>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const DType input = descriptor.as<Fields>().input_dtype;
+  if (input == kInput) return Reason::accept();
+  return Reason::refuse(ReasonKind::DType, "orders input_dtype " + std::string(name_of(kInput)) +
+                                               ", not " + std::string(name_of(input)));
+}
+
+// What the rows of both backends promise; a quantile is copied, never computed.
+template <DType kInput>
+constexpr Guarantee guarantee() {
+  return {.determinism = Determinism::BitExact,
+          .math = MathPrecision::None,
+          .accumulator = result_dtype(kInput),
+          .rounding = Rounding::None,
+          .max_ulp = 0,
+          .batch_invariant = true,
+          .basis = std::string_view("exact selection by integer counts; nothing is rounded")};
+}
+
+}  // namespace planq::estimate_quantiles
