@@ -11,6 +11,7 @@ from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dtypes import (
     Backend,
+    Codebook,
     Determinism,
     DType,
     MathPrecision,
@@ -66,6 +67,7 @@ __all__ = [
     "Backend",
     "BuildInfo",
     "Candidate",
+    "Codebook",
     "CudaError",
     "DType",
     "Descriptor",

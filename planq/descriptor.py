@@ -9,7 +9,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar
 
 from planq import _core
-from planq.dtypes import DType, Mode, NibbleOrder, NonFinite, Quotient, Rounding, parse_member
+from planq.dtypes import (
+    Codebook,
+    DType,
+    Mode,
+    NibbleOrder,
+    NonFinite,
+    Quotient,
+    Rounding,
+    parse_member,
+)
 from planq.errors import DescriptorError
 from planq.scope import Scope
 
@@ -74,6 +83,19 @@ def _parse_integer(name: str) -> Callable[[Any], int]:
     return parse
 
 
+def _parse_count(name: str) -> Callable[[Any], int | None]:
+    parse_integer = _parse_integer(name)
+
+    def parse(value: Any) -> int | None:
+        count = None if value is None else parse_integer(value)
+        # The native layer has 0 for None.
+        if count == 0:
+            raise DescriptorError(name, "expected a positive integer or None, got 0")
+        return count
+
+    return parse
+
+
 def _parse_dtype(name: str) -> Callable[[Any], DType | None]:
     return lambda value: None if value is None else DType.parse(value, name)
 
@@ -104,6 +126,13 @@ _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
     "axis": _parse_integer("axis"),
     "transpose": _parse_flag("transpose"),
     "inverse": _parse_flag("inverse"),
+    "codebook": _parse_name("codebook", Codebook),
+    "entries": _parse_count("entries"),
+    "block_size": _parse_integer("block_size"),
+    "nested_block_size": _parse_count("nested_block_size"),
+    "absmax_dtype": _parse_dtype("absmax_dtype"),
+    "absmax_given": _parse_flag("absmax_given"),
+    "normalized": _parse_flag("normalized"),
     "quantiles": _parse_integer("quantiles"),
     "tail": _parse_bound("tail"),
 }
@@ -122,6 +151,8 @@ def _from_native(name: str, value: Any, before: Any) -> Any:
         return Scope(*value)
     if name.endswith("_dtype"):
         return DType(value) if value else None
+    if name == "nested_block_size":
+        return value or None
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     return value if isinstance(value, (tuple, int)) else before

@@ -110,6 +110,22 @@ class NibbleOrder(enum.StrEnum):
     HIGH_FIRST = "high_first"
 
 
+class Codebook(enum.StrEnum):
+    """Which values codes stand for.
+
+    ``GIVEN``: the ``codebook`` operand. ``DYNAMIC``: bitsandbytes' signed 8-bit dynamic map.
+    ``NF4``, ``FP4``, ``INT4``, ``AF4``: its 4-bit tables, in the order in which it stores them. All
+    but ``GIVEN`` are compiled in.
+    """
+
+    GIVEN = "given"
+    DYNAMIC = "dynamic"
+    NF4 = "nf4"
+    FP4 = "fp4"
+    INT4 = "int4"
+    AF4 = "af4"
+
+
 class Rounding(enum.StrEnum):
     """How a real value becomes a code.
 

@@ -53,10 +53,11 @@ enum class FieldKind : std::uint8_t {
   Quotient,
   NonFinite,
   NibbleOrder,
+  Codebook,
   Rounding,
   Bound,  // double; kUnsetBound = None
   Bool,
-  Int64,
+  Int64,  // 0 = None where a field may be left out
 };
 
 struct Field {
@@ -74,6 +75,7 @@ constexpr FieldKind field_kind() {
   if constexpr (std::is_same_v<T, Quotient>) return FieldKind::Quotient;
   if constexpr (std::is_same_v<T, NonFinite>) return FieldKind::NonFinite;
   if constexpr (std::is_same_v<T, NibbleOrder>) return FieldKind::NibbleOrder;
+  if constexpr (std::is_same_v<T, Codebook>) return FieldKind::Codebook;
   if constexpr (std::is_same_v<T, Rounding>) return FieldKind::Rounding;
   if constexpr (std::is_same_v<T, double>) return FieldKind::Bound;
   if constexpr (std::is_same_v<T, bool>) return FieldKind::Bool;

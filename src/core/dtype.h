@@ -28,6 +28,7 @@ enum class Mode : std::uint8_t { Symmetric, Asymmetric };
 enum class Quotient : std::uint8_t { Divide, Reciprocal, Ratio };
 enum class NonFinite : std::uint8_t { Propagate, Saturate };
 enum class NibbleOrder : std::uint8_t { LowFirst, HighFirst };
+enum class Codebook : std::uint8_t { Given, Dynamic, Nf4, Fp4, Int4, Af4 };
 enum class Rounding : std::uint8_t { NearestEven, Stochastic, None };
 enum class Backend : std::uint8_t { Host, Cuda };
 enum class Determinism : std::uint8_t { NotGuaranteed, RunToRun, GpuToGpu, BitExact };
@@ -51,6 +52,9 @@ template <>
 inline constexpr std::array<std::string_view, 2> kNames<NonFinite>{"propagate", "saturate"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<NibbleOrder>{"low_first", "high_first"};
+template <>
+inline constexpr std::array<std::string_view, 6> kNames<Codebook>{"given", "dynamic", "nf4",
+                                                                  "fp4",   "int4",    "af4"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<Rounding>{"nearest_even", "stochastic",
                                                                   "none"};
@@ -78,6 +82,11 @@ constexpr std::string_view short_name(DType dtype) {
 constexpr int bits_of(DType dtype) {
   constexpr std::array<int, 13> bits{0, 16, 16, 32, 64, 8, 8, 4, 4, 32, 64, 8, 8};
   return bits[static_cast<std::size_t>(dtype)];
+}
+
+// What elements are computed in, and what is measured of them.
+constexpr DType compute_dtype(DType elements) {
+  return elements == DType::Float64 ? DType::Float64 : DType::Float32;
 }
 
 constexpr bool is_four_bit(DType dtype) { return bits_of(dtype) == 4; }

@@ -4,6 +4,8 @@
 
 #define PLANQ_LEVEL baseline
 #define PLANQ_VECTOR_BYTES 16
+#include "host/convert_loops.h"
+
 #include "host/affine_loops.h"
 #undef PLANQ_LEVEL
 #undef PLANQ_VECTOR_BYTES
@@ -12,6 +14,8 @@
 #define PLANQ_LEVEL avx2
 #define PLANQ_VECTOR_BYTES 32
 PLANQ_SIMD_AVX2_BEGIN
+#include "host/convert_loops.h"
+
 #include "host/affine_loops.h"
 PLANQ_SIMD_END
 #undef PLANQ_LEVEL
@@ -19,6 +23,8 @@ PLANQ_SIMD_END
 #define PLANQ_LEVEL avx512
 #define PLANQ_VECTOR_BYTES 64
 PLANQ_SIMD_AVX512_BEGIN
+#include "host/convert_loops.h"
+
 #include "host/affine_loops.h"
 PLANQ_SIMD_END
 #undef PLANQ_LEVEL

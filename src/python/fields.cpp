@@ -115,6 +115,9 @@ void write_field(Descriptor& descriptor, const Field& field, py::handle value) {
     case FieldKind::NibbleOrder:
       at<NibbleOrder>(descriptor, field) = enumerator<NibbleOrder>(field.name, value);
       return;
+    case FieldKind::Codebook:
+      at<Codebook>(descriptor, field) = enumerator<Codebook>(field.name, value);
+      return;
     case FieldKind::Rounding:
       at<Rounding>(descriptor, field) = enumerator<Rounding>(field.name, value);
       return;
@@ -125,7 +128,7 @@ void write_field(Descriptor& descriptor, const Field& field, py::handle value) {
       at<bool>(descriptor, field) = PyObject_IsTrue(value.ptr()) == 1;
       return;
     case FieldKind::Int64:
-      at<std::int64_t>(descriptor, field) = integer(field.name, value);
+      at<std::int64_t>(descriptor, field) = value.is_none() ? 0 : integer(field.name, value);
       return;
   }
 }
@@ -148,6 +151,8 @@ py::object read_field(const Descriptor& descriptor, const Field& field) {
       return name_object<NonFinite>(descriptor, field);
     case FieldKind::NibbleOrder:
       return name_object<NibbleOrder>(descriptor, field);
+    case FieldKind::Codebook:
+      return name_object<Codebook>(descriptor, field);
     case FieldKind::Rounding:
       return name_object<Rounding>(descriptor, field);
     case FieldKind::Bound:

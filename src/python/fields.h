@@ -1,7 +1,7 @@
 // Descriptor fields across the language border, driven by an operator's field table alone.
 //
 // The plain form of a value: shape = tuple of int, scope = (kind, axis, size), dtypes and the other
-// enumerations = their names, bounds = float or None, flags = bool.
+// enumerations = their names, bounds = float or None, flags = bool, integers = int or None.
 #pragma once
 
 #include <pybind11/pybind11.h>

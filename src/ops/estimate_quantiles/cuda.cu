@@ -338,7 +338,7 @@ std::size_t workspace(const Descriptor&, const Device&) {
 struct SkuParts {
   static constexpr std::array<std::string_view, 4> kParts = {
       "estimate_quantiles/cuda/radix/", short_name(cuda::kSlice), "_",
-      short_name(result_dtype(cuda::kSlice))};
+      short_name(compute_dtype(cuda::kSlice))};
 };
 
 constexpr Kernel kRows[] = {{

@@ -36,10 +36,6 @@ inline constexpr Field kFields[] = {
 enum Operand : int { kInput, kOutput };
 inline constexpr std::string_view kOperands[] = {"input", "output"};
 
-constexpr DType result_dtype(DType input) {
-  return input == DType::Float64 ? DType::Float64 : DType::Float32;
-}
-
 // Counters of a pass: 64 KiB of 32 bits each, which every GPU has room for in a block.
 inline constexpr int kCounterBits = 14, kCounters = 1 << kCounterBits;
 
@@ -78,7 +74,7 @@ template <DType kInput>
 constexpr Guarantee guarantee() {
   return {.determinism = Determinism::BitExact,
           .math = MathPrecision::None,
-          .accumulator = result_dtype(kInput),
+          .accumulator = compute_dtype(kInput),
           .rounding = Rounding::None,
           .max_ulp = 0,
           .batch_invariant = true,

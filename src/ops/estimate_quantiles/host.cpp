@@ -159,7 +159,7 @@ std::size_t workspace(const Descriptor&, const Device&) {
 template <DType kInput>
 struct SkuParts {
   static constexpr std::array<std::string_view, 4> kParts = {
-      "estimate_quantiles/host/radix/", short_name(kInput), "_", short_name(result_dtype(kInput))};
+      "estimate_quantiles/host/radix/", short_name(kInput), "_", short_name(compute_dtype(kInput))};
 };
 
 template <DType kInput>

@@ -16,8 +16,7 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
     return fault;
-  if (f.rounding == Rounding::None)
-    return {"rounding", "expected nearest_even or stochastic, got none"};
+  if (Fault fault = checks::rounding(f.rounding); !fault.ok()) return fault;
   if (f.dynamic && f.zero_point_dtype != DType::Unset && f.zero_point_dtype != DType::Int32)
     return {"zero_point_dtype",
             "a dynamic zero point is int32, got " + std::string(name_of(f.zero_point_dtype))};

@@ -5,6 +5,7 @@
 #include "core/rejects.h"
 #include "core/sku.h"
 #include "host/affine.h"
+#include "host/draws.h"
 #include "host/ranges.h"
 #include "host/rows.h"
 #include "ops/fake_quantize/desc.h"
@@ -15,25 +16,6 @@ namespace {
 using host::Stored;
 using math::Compute;
 
-// A seed or an offset: the caller's integer, or where it lies.
-std::uint64_t scalar_of(const OperandView& view) {
-  return static_cast<std::uint64_t>(view.data ? *static_cast<const std::int64_t*>(view.data)
-                                              : view.value);
-}
-
-// The draws of elements from `index` on; four of them come from one value of the counter.
-template <class C>
-void fill_draws(host::Stretch<C>& s, std::int64_t index, std::int64_t count, std::uint64_t seed,
-                std::uint64_t offset) {
-  const math::PhiloxKeys keys(seed);
-  for (std::int64_t i = 0; i < count;) {
-    const auto at = static_cast<std::uint64_t>(index + i);
-    const auto words = math::philox(keys, offset + at / 4);
-    for (std::uint64_t j = at % 4; j < 4 && i < count; ++j, ++i)
-      s.draw[i] = math::unit_draw<C>(words.word[j]);
-  }
-}
-
 template <class T, bool kStochastic>
 void run(const Fields& f, const Operands& operands, const host::GivenOperands& given,
          const OperandView* scale, const OperandView* zero_point, int threads) {
@@ -42,15 +24,15 @@ void run(const Fields& f, const Operands& operands, const host::GivenOperands& g
   const auto& loops = host::affine_loops<T>();
   const T* input = static_cast<const T*>(operands[kInput].data);
   T* output = static_cast<T*>(operands[kOutput].data);
-  const std::uint64_t seed = kStochastic ? scalar_of(operands[kSeed]) : 0;
-  const std::uint64_t offset = kStochastic ? scalar_of(operands[kOffset]) : 0;
+  const std::uint64_t seed = kStochastic ? host::scalar_of(operands[kSeed]) : 0;
+  const std::uint64_t offset = kStochastic ? host::scalar_of(operands[kOffset]) : 0;
   const std::array<ElementOperand, 5> layout = {
       ElementOperand{&operands[kInput]}, {&operands[kOutput]}, {}, {scale}, {zero_point}};
   host::for_each_stretch<C>(
       threads, f.shape, f.scope, layout, given, recipe,
       [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
         loops.widen(input + place.at.at[0], count, s.value);
-        if constexpr (kStochastic) fill_draws(s, place.index, count, seed, offset);
+        if constexpr (kStochastic) host::fill_draws(s.draw, place.index, count, seed, offset);
         loops.fake(s, count, recipe, kStochastic);
         loops.narrow(s.value, count, output + place.at.at[1]);
       });

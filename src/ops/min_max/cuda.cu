@@ -102,7 +102,7 @@ struct SkuParts {
                                                              "/",
                                                              short_name(kIn),
                                                              "_",
-                                                             short_name(result_dtype(kIn))};
+                                                             short_name(compute_dtype(kIn))};
 };
 
 template <RangeMethod kMethod>

@@ -22,7 +22,7 @@ Fault resolve(Descriptor& descriptor) {
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   const Shape parameters = parameter_shape(f.shape, f.scope);
-  const DType results = result_dtype(f.input_dtype);
+  const DType results = compute_dtype(f.input_dtype);
   using Role = OperandSpec::Role;
   specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
   const auto range_end = [&](Operand output, Operand previous, bool present) {

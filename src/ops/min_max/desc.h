@@ -36,10 +36,6 @@ inline constexpr std::string_view kOperands[] = {
     "input",           "absmax",           "minimum",         "maximum",
     "previous_absmax", "previous_minimum", "previous_maximum"};
 
-constexpr DType result_dtype(DType input) {
-  return input == DType::Float64 ? DType::Float64 : DType::Float32;
-}
-
 inline RangeProblem problem_of(const Fields& f) {
   return {f.shape, f.input_dtype, f.scope, f.mode, f.nonfinite};
 }

@@ -37,7 +37,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 template <DType kInput>
 struct SkuParts {
   static constexpr std::array<std::string_view, 4> kParts = {
-      "min_max/host/rows/", short_name(kInput), "_", short_name(result_dtype(kInput))};
+      "min_max/host/rows/", short_name(kInput), "_", short_name(compute_dtype(kInput))};
 };
 
 template <DType kInput>

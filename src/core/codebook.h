@@ -1,0 +1,71 @@
+// What the codebook operators share: how codes and the statistics of blocks lie in memory.
+//
+// Elements are numbered in the order of the tensor, whatever its strides, and blocks are runs of
+// these numbers: they go across the ends of rows, and the last one may be shorter. 4-bit codes
+// share bytes in the same order, two neighbours each, and are flat.
+#pragma once
+
+#include <cstdint>
+
+#include "core/descriptor.h"
+#include "core/scope.h"
+
+namespace planq {
+
+// Values of a compiled-in codebook; the most that a given one may have.
+constexpr std::int64_t largest_entries(DType codes) { return is_four_bit(codes) ? 16 : 256; }
+
+// Entries of the codebook that decodes nested absmax, and that quantizes them.
+inline constexpr std::int64_t kNestedEntries = 256;
+
+// The shape of memory that holds the codes of a tensor.
+inline Shape codes_shape(const Shape& tensor, DType codes) {
+  return is_four_bit(codes) ? Shape{1, {groups_of(tensor.elements(), 2)}} : tensor;
+}
+
+// How a tensor is cut, and how its absmax are: blocks of blocks, none without nested statistics.
+struct BlockCounts {
+  std::int64_t elements = 0, blocks = 0, nested = 0;
+
+  BlockCounts(const Shape& tensor, std::int64_t block_size, std::int64_t nested_block_size)
+      : elements(tensor.elements()),
+        blocks(groups_of(elements, block_size)),
+        nested(nested_block_size > 0 ? groups_of(blocks, nested_block_size) : 0) {}
+};
+
+// A block as flat elements [first, last), or a block of absmax.
+struct BlockSpan {
+  std::int64_t first, last;
+};
+constexpr BlockSpan block_span(std::int64_t block, std::int64_t size, std::int64_t elements) {
+  const std::int64_t first = block * size;
+  return {first, elements - first < size ? elements : first + size};
+}
+
+// What the statistics of blocks are as operands: absmax itself, or the codes of nested statistics
+// with the absmax and the mean that belong to them.
+struct StatisticsSpecs {
+  OperandSpec absmax, nested_absmax, nested_offset;
+
+  StatisticsSpecs(OperandSpec::Role role, const BlockCounts& counts, DType dtype,
+                  std::int64_t nested_block_size) {
+    const bool nested = nested_block_size > 0;
+    absmax = {role, true, nested ? DType::UInt8 : dtype, {1, {counts.blocks}}};
+    nested_absmax = {role, nested, dtype, {1, {counts.nested}}};
+    nested_offset = {role, nested, dtype, {1, {1}}};
+  }
+};
+
+// The codebook as an operand.
+inline OperandSpec codebook_spec(Codebook codebook, std::int64_t entries) {
+  return {OperandSpec::Role::Input, codebook == Codebook::Given, DType::Float32, {1, {entries}}};
+}
+
+// Seed or offset of stochastic rounding as an operand.
+inline OperandSpec draw_spec(Rounding rounding) {
+  OperandSpec spec = {OperandSpec::Role::Input, rounding == Rounding::Stochastic, DType::Int64, {}};
+  spec.scalar = true;
+  return spec;
+}
+
+}  // namespace planq
