@@ -4,6 +4,8 @@ Every operation is used the same way: build a descriptor, ``Plan.select`` a kern
 ``can_implement``, ``workspace_size`` and ``precision_guarantee``, then ``run``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from planq import _verbose
 from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq.descriptor import Descriptor, OperandSpec
@@ -37,10 +39,24 @@ from planq.ops.packing import *
 from planq.plan import Plan, Status
 from planq.preference import PlanPreference
 from planq.qparams import QParams, qparams
+from planq.quant_state import QuantState
 from planq.registry import BuildInfo, KernelInfo, OperatorInfo, build_info, devices, operators
 from planq.scope import Scope
 from planq.selection import Candidate, DeviceFacts, Selection, explain
 from planq.stream import HOST, cuda_stream, host_stream
+
+if TYPE_CHECKING:
+    from planq import codebooks
+else:
+
+    def __getattr__(name: str) -> Any:
+        # The module is made of NumPy, which importing planq does not import.
+        if name == "codebooks":
+            import importlib
+
+            return importlib.import_module("planq.codebooks")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __version__ = build_info().version
 
@@ -73,6 +89,7 @@ __all__ = [
     "PlanqError",
     "PrecisionGuarantee",
     "QParams",
+    "QuantState",
     "Quotient",
     "Rounding",
     "Scope",
@@ -82,6 +99,7 @@ __all__ = [
     "WorkspaceError",
     "__version__",
     "build_info",
+    "codebooks",
     "cuda_stream",
     "devices",
     "explain",

@@ -28,8 +28,14 @@ struct TileShape {
   int vectors, threads;
 };
 inline constexpr TileShape kReadingTile{4, 256}, kWritingTile{2, 128};
+// Where so few bytes leave that a thread's preparation has to serve many; with a parameter for each
+// vector that would take too many registers.
+inline constexpr TileShape kLongTile{8, 128};
+template <class Op, bool kGrouped>
+inline constexpr TileShape kTileOf =
+    kGrouped && Op::kTile.vectors > kReadingTile.vectors ? kReadingTile : Op::kTile;
 // Tensors of fewer vectors leave each thread one of them.
-inline constexpr std::int64_t kSmallTensor = 1 << 19;
+inline constexpr std::int64_t kSmallTensor = 1 << 18;
 // Rows of at least so many vectors are cut into tiles.
 inline constexpr std::int64_t kLongRow = 128;
 // Blocks that keep every multiprocessor busy.
@@ -513,9 +519,9 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
 }
 
 // Tiles of equal size, as few as fit a row.
-template <class Op>
+template <class Op, bool kGrouped>
 Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
-  constexpr TileShape kShape = Op::kTile;
+  constexpr TileShape kShape = kTileOf<Op, kGrouped>;
   static_assert(kShape.threads <= kElementThreads);
   const std::int64_t row = args.row_vectors.divisor;
   const bool small = args.count < kSmallTensor;
@@ -525,11 +531,8 @@ Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
   grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
   grid.blocks = std::int64_t{args.row_count} * tiles;
   args.tiles = Divider(static_cast<std::uint32_t>(tiles));
-  if (args.grouped)
-    return small ? launch(row_tiles<Op, 1, true>, grid, args, stream)
-                 : launch(row_tiles<Op, kShape.vectors, true>, grid, args, stream);
-  return small ? launch(row_tiles<Op, 1, false>, grid, args, stream)
-               : launch(row_tiles<Op, kShape.vectors, false>, grid, args, stream);
+  return small ? launch(row_tiles<Op, 1, kGrouped>, grid, args, stream)
+               : launch(row_tiles<Op, kShape.vectors, kGrouped>, grid, args, stream);
 }
 
 template <class Op>
@@ -572,7 +575,8 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
       std::min(std::max<std::int64_t>(layout.divisor / Op::kVector, 1), kMaxIndex)));
   if (row_vectors >= kLongRow || rows == 1) {
     args.tail = static_cast<int>(layout.length % Op::kVector);
-    return launch_tiles(args, grid, stream);
+    return args.grouped ? launch_tiles<Op, true>(args, grid, stream)
+                        : launch_tiles<Op, false>(args, grid, stream);
   }
   constexpr int kPerBlock = kElementThreads * kShortVectors;
   grid.blocks = (std::int64_t{args.count} + kPerBlock - 1) / kPerBlock;
@@ -581,8 +585,8 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
 
 template <class Op>
 Status preload_elements() {
-  PLANQ_TRY((preload(row_tiles<Op, Op::kTile.vectors, false>)));
-  PLANQ_TRY((preload(row_tiles<Op, Op::kTile.vectors, true>)));
+  PLANQ_TRY((preload(row_tiles<Op, kTileOf<Op, false>.vectors, false>)));
+  PLANQ_TRY((preload(row_tiles<Op, kTileOf<Op, true>.vectors, true>)));
   PLANQ_TRY((preload(row_tiles<Op, 1, false>)));
   PLANQ_TRY((preload(row_tiles<Op, 1, true>)));
   PLANQ_TRY(preload(short_rows<Op>));

@@ -62,7 +62,11 @@ struct Dequantize {
                                                             : kVector;
   static constexpr std::array<int, 3> kVectorBytes = {kCodeBytes,
                                                       kVector * static_cast<int>(sizeof(Out)), 1};
-  static constexpr cuda::TileShape kTile = cuda::kWritingTile;
+  // Accumulators are wider than what becomes of them; nibbles make their thread prepare for few
+  // bytes.
+  static constexpr cuda::TileShape kTile =
+      (kForm == Form::Int32 || kForm == Form::Nibble) && sizeof(Out) == 2 ? cuda::kReadingTile
+                                                                          : cuda::kWritingTile;
   struct Vector {
     std::uint32_t words[(kCodeBytes + 3) / 4];
   };

@@ -31,7 +31,7 @@ struct Byte {
 };
 
 struct Adjacent : Byte {
-  static constexpr int kVectors = 4, kBytes = 8, kCodeStep = 2;
+  static constexpr int kVectors = 2, kBytes = 8, kCodeStep = 2;
   using Vector = uint4;
 
   static __device__ __forceinline__ void load(const PairOperands& args, const PairPlace& at,

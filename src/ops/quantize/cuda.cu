@@ -33,7 +33,8 @@ struct Quantize {
   static constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
   static constexpr int kUnit = kPerByte;
   static constexpr std::array<int, 3> kVectorBytes = {16, kVector / kPerByte, 1};
-  static constexpr cuda::TileShape kTile = cuda::kReadingTile;
+  static constexpr cuda::TileShape kTile =
+      kPerByte == 2 && sizeof(In) != 4 ? cuda::kLongTile : cuda::kReadingTile;
   using Vector = uint4;
   using Result = cuda::Word<kVector / kPerByte>;
   using Parameters = cuda::GivenNumbers<C>;

@@ -91,7 +91,7 @@ __device__ __forceinline__ uint4 signs_flipped(const uint4& v) {
   return make_uint4(v.x ^ L::kSigns, v.y ^ L::kSigns, v.z ^ L::kSigns, v.w ^ L::kSigns);
 }
 
-inline constexpr int kVectorsAThread = 4;
+inline constexpr int kVectorsAThread = 1;
 
 template <class L, bool kInverse>
 __global__ void __launch_bounds__(kThreads) reorder_vectors(const __grid_constant__ Args args) {
