@@ -226,7 +226,7 @@ class TestTensors:
         desc = TESTS.descriptor(nf4((count,), 4096, "float16"))
         args = planq.BlockwiseDequantizeArgs(input=packed, output=output, absmax=absmax)
         planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, args)
-        assert np.flatnonzero(output).tolist() == where.tolist()
+        assert np.flatnonzero(output.view(np.uint16)).tolist() == where.tolist()
         assert output[where].tolist() == absmax[where // 4096].tolist()
 
 

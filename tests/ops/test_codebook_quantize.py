@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from adapters.codebook_quantize import TESTS
 from reference import codebook_inputs, inputs
@@ -20,6 +21,7 @@ from reference.codebook import (
 from reference.codebook_cases import BOOKS, DATA, PARAMETERS
 from reference.formats import STORAGE, Array, bits, unpack_nibbles
 from support.memory import Host
+from support.runner import Bench
 
 F32, F64 = np.float32, np.float64
 INF, NAN = float("inf"), float("nan")
@@ -203,6 +205,22 @@ class TestRules:
             made = TESTS.run(problem_of(name, x.shape, "float32", normalized=False), input=x)
             assert made["output"].tolist() == codes
             assert made["absmax"].tolist() == [2]
+
+    @pytest.mark.parametrize("name", ["subnormal", "dynamic", "nf4"])
+    def test_a_caller_that_flushes_subnormals(self, name: str) -> None:
+        """Thresholds, quotients and absmax are what they are elsewhere."""
+        x = inputs.make("subnormal", (5000,), "float32", 3)
+        given = {"input": x, **({} if name in TABLES else {"codebook": values_of(name)})}
+        problem = problem_of(name, x.shape, "float32", normalized=name == "subnormal")
+        wanted = problem.expected(given)
+        bench = Bench(Host(1), TESTS.descriptor(problem))
+        bench.load(given)
+        assert torch.set_flush_denormal(True)
+        try:
+            bench.run()
+        finally:
+            torch.set_flush_denormal(False)
+        bench.check(given, wanted, name)
 
     @pytest.mark.parametrize("entries", [2, 3, 100, 255, 256])
     def test_a_codebook_without_order_stays_inside(self, entries: int) -> None:
