@@ -50,20 +50,21 @@ struct StatisticsSpecs {
   StatisticsSpecs(OperandSpec::Role role, const BlockCounts& counts, DType dtype,
                   std::int64_t nested_block_size) {
     const bool nested = nested_block_size > 0;
-    absmax = {role, true, nested ? DType::UInt8 : dtype, {1, {counts.blocks}}};
-    nested_absmax = {role, nested, dtype, {1, {counts.nested}}};
-    nested_offset = {role, nested, dtype, {1, {1}}};
+    absmax = OperandSpec{role, true, nested ? DType::UInt8 : dtype, Shape{1, {counts.blocks}}};
+    nested_absmax = OperandSpec{role, nested, dtype, Shape{1, {counts.nested}}};
+    nested_offset = OperandSpec{role, nested, dtype, Shape{1, {1}}};
   }
 };
 
 // The codebook as an operand.
 inline OperandSpec codebook_spec(Codebook codebook, std::int64_t entries) {
-  return {OperandSpec::Role::Input, codebook == Codebook::Given, DType::Float32, {1, {entries}}};
+  return OperandSpec{OperandSpec::Role::Input, codebook == Codebook::Given, DType::Float32,
+                     Shape{1, {entries}}};
 }
 
 // Seed or offset of stochastic rounding as an operand.
 inline OperandSpec draw_spec(Rounding rounding) {
-  OperandSpec spec = {OperandSpec::Role::Input, rounding == Rounding::Stochastic, DType::Int64, {}};
+  OperandSpec spec{OperandSpec::Role::Input, rounding == Rounding::Stochastic, DType::Int64, {}};
   spec.scalar = true;
   return spec;
 }

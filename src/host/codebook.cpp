@@ -258,20 +258,24 @@ class Encoder {
     }
   }
 
-  // Blocks without quotients keep the code of +0 that is nearest.
   void draw(std::int64_t first, std::int64_t count, Buffers& buffers, std::uint8_t* codes) const {
     for (std::int64_t i = 0; i < count; i += kStretch) {
       const std::int64_t last = std::min<std::int64_t>(i + kStretch, count);
       fill_draws(buffers.draw, first + i, last - i, operands_.seed, operands_.offset);
       for (std::int64_t j = i; j < last; ++j)
-        codes[j] = is_empty((first + j) / size_)
-                       ? search_.table->zero
-                       : math::drawn_code(buffers.y[j], *search_.table, buffers.draw[j - i]);
+        codes[j] = math::drawn_code(buffers.y[j], *search_.table, buffers.draw[j - i]);
     }
+    if (operands_.absmax != nullptr) clear_empty(first, first + count, codes);
   }
-  bool is_empty(std::int64_t block) const {
-    return operands_.absmax != nullptr &&
-           math::block_division(operands_.absmax[block], encoding_.quotient).empty;
+
+  // Blocks without quotients draw nothing: they have the code that is nearest to +0.
+  void clear_empty(std::int64_t first, std::int64_t last, std::uint8_t* codes) const {
+    for (std::int64_t at = first; at < last;) {
+      const std::int64_t block = at / size_, end = std::min((block + 1) * size_, last);
+      if (math::block_division(operands_.absmax[block], encoding_.quotient).empty)
+        std::fill(codes + (at - first), codes + (end - first), search_.table->zero);
+      at = end;
+    }
   }
 
   const CodebookEncoding& encoding_;
@@ -288,6 +292,7 @@ class Encoder {
 template <class T>
 void encode(const CodebookEncoding& encoding, const EncodingOperands<Compute<T>>& operands,
             int threads) {
+  const StrictFloat strict;
   const bool given = encoding.codebook == Codebook::Given;
   if (is_four_bit(encoding.output_dtype)) {
     NibbleTable table = math::nibble_table(encoding.codebook);
@@ -407,6 +412,7 @@ class Decoder {
 
 template <class T>
 void decode(const CodebookDecoding& decoding, const DecodingOperands& operands, int threads) {
+  const StrictFloat strict;
   const int entries = static_cast<int>(decoding.entries);
   if (is_four_bit(decoding.input_dtype)) {
     NibbleTable table = math::nibble_table(decoding.codebook);

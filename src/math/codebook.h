@@ -228,8 +228,8 @@ template <class C>
 PLANQ_HD BlockDivision<C> block_division(C absmax, Quotient quotient) {
   const C inverse = C{1} / absmax;
   const bool overflows = magnitude_bits(inverse) == Ieee<C>::kInfinity;
-  return {absmax, inverse, quotient == Quotient::Divide || overflows,
-          absmax == C{0} || is_nan(absmax)};
+  return BlockDivision<C>{absmax, inverse, quotient == Quotient::Divide || overflows,
+                          absmax == C{0} || is_nan(absmax)};
 }
 
 template <class C>

@@ -1,0 +1,15 @@
+"""bitsandbytes' functions on its CPU backend, imported without its warnings about GPUs."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    from bitsandbytes import functional as bnb
+
+    logging.disable(logging.NOTSET)
+
+__all__ = ["bnb"]
