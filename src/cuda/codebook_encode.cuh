@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "core/codebook.h"
 #include "cuda/affine.cuh"
@@ -38,6 +39,7 @@ struct EncodeArgs {
   std::int64_t count;           // of elements
   std::uint32_t vectors, tail;  // whole vectors, and elements after them
   Divider block_vectors;
+  int block_shift;  // of the vectors of a block, where it is measured on the way
   Quotient quotient;
   NibbleOrder order;
   bool saturate;
@@ -46,13 +48,12 @@ struct EncodeArgs {
 
 // --- Magnitudes --------------------------------------------------------------------------------
 
+// The largest of a vector; of stored elements of 16 bits, one of each half of a word.
 template <class In>
-__device__ __forceinline__ MagnitudeKey<In> largest_key(const uint4& v) {
+__device__ __forceinline__ auto largest_bits(const uint4& v) {
   if constexpr (sizeof(In) == 2) {
     constexpr std::uint32_t kMask = 0x7FFF7FFFu;
-    const std::uint32_t pair =
-        __vmaxu2(__vmaxu2(v.x & kMask, v.y & kMask), __vmaxu2(v.z & kMask, v.w & kMask));
-    return static_cast<std::uint16_t>(max(pair & 0xFFFFu, pair >> 16));
+    return __vmaxu2(__vmaxu2(v.x & kMask, v.y & kMask), __vmaxu2(v.z & kMask, v.w & kMask));
   } else if constexpr (sizeof(In) == 4) {
     constexpr std::uint32_t kMask = 0x7FFFFFFFu;
     return max(max(v.x & kMask, v.y & kMask), max(v.z & kMask, v.w & kMask));
@@ -62,20 +63,28 @@ __device__ __forceinline__ MagnitudeKey<In> largest_key(const uint4& v) {
     return first > second ? first : second;
   }
 }
-// The same of the finite elements.
 template <class In>
-__device__ __forceinline__ MagnitudeKey<In> largest_finite_key(const uint4& v) {
-  Word<static_cast<int>(sizeof(In))> elements[kPerVector<In>];
+__device__ __forceinline__ MagnitudeKey<In> largest_key(const uint4& v) {
+  const auto bits = largest_bits<In>(v);
+  if constexpr (sizeof(In) == 2)
+    return static_cast<std::uint16_t>(max(bits & 0xFFFFu, bits >> 16));
+  else
+    return bits;
+}
+// A vector with zeros in the place of what is no finite number: kept out of line because it is
+// rare.
+template <class In>
+__device__ __noinline__ uint4 finite_only(uint4 v) {
+  using Bits = Word<static_cast<int>(sizeof(In))>;
+  Bits elements[kPerVector<In>];
   memcpy(elements, &v, sizeof v);
-  MagnitudeKey<In> largest = 0;
 #pragma unroll
-  for (int j = 0; j < kPerVector<In>; ++j) {
+  for (Bits& element : elements) {
     constexpr int kBits = 8 * static_cast<int>(sizeof(In));
-    const auto key =
-        static_cast<MagnitudeKey<In>>(elements[j] & ((std::uint64_t{1} << (kBits - 1)) - 1));
-    if (key < kInfiniteKey<In> && key > largest) largest = key;
+    if ((element & ((std::uint64_t{1} << (kBits - 1)) - 1)) >= kInfiniteKey<In>) element = 0;
   }
-  return largest;
+  memcpy(&v, elements, sizeof v);
+  return v;
 }
 template <class In>
 __device__ __forceinline__ math::Compute<In> magnitude_of(MagnitudeKey<In> key) {
@@ -84,54 +93,87 @@ __device__ __forceinline__ math::Compute<In> magnitude_of(MagnitudeKey<In> key) 
   return math::widen(stored);
 }
 
-// The largest key of every `width` neighbouring lanes, for each vector of a thread.
+// The largest keys of the vectors of a thread: two in a word where they have 16 bits.
 template <class In>
-__device__ __forceinline__ void lanes_largest(MagnitudeKey<In> (&keys)[kTileVectors], int width) {
-  if constexpr (sizeof(In) == 2) {
-    std::uint32_t pairs[2] = {keys[0] | std::uint32_t{keys[1]} << 16,
-                              keys[2] | std::uint32_t{keys[3]} << 16};
-    for (int step = width / 2; step > 0; step /= 2) {
+struct TileKeys {
+  static constexpr bool kPairs = sizeof(In) == 2;
+  static constexpr int kWords = kPairs ? kTileVectors / 2 : kTileVectors;
+  using Bits = std::conditional_t<sizeof(In) == 8, std::uint64_t, std::uint32_t>;
+  static_assert(kTileVectors == 4 && kWarp == 1 << 5);
+  Bits words[kWords];
+
+  __device__ __forceinline__ explicit TileKeys(const uint4 (&vectors)[kTileVectors]) {
 #pragma unroll
-      for (std::uint32_t& pair : pairs)
-        pair = __vmaxu2(pair, __shfl_xor_sync(kAllLanes, pair, step));
-    }
-#pragma unroll
-    for (int i = 0; i < kTileVectors; ++i)
-      keys[i] = static_cast<std::uint16_t>(pairs[i / 2] >> 16 * (i % 2));
-  } else {
-    for (int step = width / 2; step > 0; step /= 2) {
-#pragma unroll
-      for (auto& key : keys) {
-        const auto other = __shfl_xor_sync(kAllLanes, key, step);
-        key = other > key ? other : key;
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (kPairs) {
+        const std::uint32_t a = largest_bits<In>(vectors[2 * i]);
+        const std::uint32_t b = largest_bits<In>(vectors[2 * i + 1]);
+        words[i] = __vmaxu2(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632));
+      } else {
+        words[i] = largest_bits<In>(vectors[i]);
       }
     }
   }
-}
-
-// The largest key of the block of each vector of a thread. Blocks of up to kWarp vectors lie beside
-// each other in the lanes, longer ones go through all vectors of a warp, or on in the next warps.
-template <class In>
-__device__ __forceinline__ void block_largest(MagnitudeKey<In> (&keys)[kTileVectors], int vectors,
-                                              MagnitudeKey<In>* of_warps) {
-  const auto larger = [](auto a, auto b) { return a > b ? a : b; };
-  static_assert(kTileVectors == 4);
-  if (vectors > kWarp) {
-    keys[0] = keys[1] = larger(keys[0], keys[1]);
-    keys[2] = keys[3] = larger(keys[2], keys[3]);
-    if (vectors > 2 * kWarp) {
-      keys[0] = keys[2] = larger(keys[0], keys[2]);
-      keys[1] = keys[3] = keys[0];
+  static __device__ __forceinline__ Bits larger(Bits a, Bits b) {
+    if constexpr (kPairs)
+      return __vmaxu2(a, b);
+    else
+      return a > b ? a : b;
+  }
+  __device__ __forceinline__ MagnitudeKey<In> operator[](int i) const {
+    if constexpr (kPairs)
+      return static_cast<std::uint16_t>(words[i / 2] >> 16 * (i % 2));
+    else
+      return words[i];
+  }
+  // The absmax of vector i's block.
+  __device__ __forceinline__ math::Compute<In> magnitude(int i) const {
+    if constexpr (std::is_same_v<In, math::Bfloat16>)
+      return __uint_as_float(i % 2 == 0 ? words[i / 2] << 16 : words[i / 2] & 0xFFFF0000u);
+    else
+      return magnitude_of<In>((*this)[i]);
+  }
+  // Whether some vector holds what is no finite number.
+  __device__ __forceinline__ bool nonfinite() const {
+    bool found = false;
+#pragma unroll
+    for (int i = 0; i < kTileVectors; ++i) found |= (*this)[i] >= kInfiniteKey<In>;
+    return found;
+  }
+  // All vectors of a thread share the largest of them, or neighbours do.
+  __device__ __forceinline__ void fold(bool all) {
+    if constexpr (kPairs) {
+#pragma unroll
+      for (Bits& word : words) word = larger(word, __byte_perm(word, 0, 0x1032));
+      if (all) words[0] = words[1] = larger(words[0], words[1]);
+    } else {
+      words[0] = words[1] = larger(words[0], words[1]);
+      words[2] = words[3] = larger(words[2], words[3]);
+      if (all) words[0] = words[1] = words[2] = words[3] = larger(words[0], words[2]);
     }
   }
-  lanes_largest<In>(keys, min(vectors, kWarp));
-  if (vectors <= kWarpVectors) return;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, warps = vectors / kWarpVectors;
-  if (threadIdx.x % kWarp == 0) of_warps[warp] = keys[0];
-  __syncthreads();
-  for (int i = 0; i < warps; ++i) keys[0] = larger(keys[0], of_warps[warp / warps * warps + i]);
-  keys[1] = keys[2] = keys[3] = keys[0];
-}
+  // The largest of a block of 2^shift vectors. Short blocks lie beside each other in the lanes,
+  // longer ones go through all vectors of a warp, or on in the next warps.
+  __device__ __forceinline__ void share(int shift, Bits* of_warps) {
+    if (shift > 5) fold(shift > 6);
+#pragma unroll
+    for (int step = 1; step < kWarp; step *= 2) {
+      if (step >> shift != 0) break;
+#pragma unroll
+      for (Bits& word : words) word = larger(word, __shfl_xor_sync(kAllLanes, word, step));
+    }
+    if (shift <= 7) return;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp, warps = 1 << (shift - 7);
+    const int first = warp & -warps;
+    if (threadIdx.x % kWarp == 0) of_warps[warp] = words[0];
+    // The warps of the block alone wait for each other.
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + first), "r"(warps * kWarp) : "memory");
+#pragma unroll 1
+    for (int i = 0; i < warps; ++i) words[0] = larger(words[0], of_warps[first + i]);
+#pragma unroll
+    for (Bits& word : words) word = words[0];
+  }
+};
 
 // --- Codes -------------------------------------------------------------------------------------
 
@@ -139,21 +181,16 @@ __device__ __forceinline__ void block_largest(MagnitudeKey<In> (&keys)[kTileVect
 template <class C>
 struct VectorBlock {
   C absmax, inverse;
-  bool usual;  // the fast way is exact, as far as the block goes
 };
 
 // Elements from here on divide exactly by correcting a product, and so do their quotients.
 template <class C>
 inline constexpr C kSmallDividend = sizeof(C) == 4 ? C(0x1p-100) : C(0x1p-900);
 
+// Whether elements divide the fast way, by an absmax whose reciprocal is exact then.
 template <class C>
-__device__ __forceinline__ VectorBlock<C> block_of(C absmax, Quotient quotient) {
-  if (absmax == C{0} || math::is_nan(absmax)) return {C{1}, C{0}, true};
-  const bool divides = quotient == Quotient::Divide;
-  constexpr C kSmallest = std::numeric_limits<C>::min();
-  const C low = divides ? kSmallScale<C> : kSmallest;
-  const C high = divides ? kLargeScale<C> : std::numeric_limits<C>::max();
-  return {absmax, C{1} / absmax, absmax >= low && absmax <= high};
+__device__ __forceinline__ bool divides_fast(C absmax) {
+  return absmax >= kSmallScale<C> && absmax <= kLargeScale<C>;
 }
 
 // The quotient as it is searched for; math::searched().
@@ -177,13 +214,20 @@ __device__ __forceinline__ float searched_quotient(math::Compute<In> x,
   return fminf(fmaxf(y, -bound), bound);
 }
 
+// Bytes chosen out of two words; a selector with its highest bit set repeats the sign of its byte.
+__device__ __forceinline__ std::uint32_t chosen_bytes(std::uint32_t a, std::uint32_t b,
+                                                      std::uint32_t selectors) {
+  std::uint32_t result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(selectors));
+  return result;
+}
 // The signs of a vector's elements as bytes of ones, four at a time.
 template <class In>
 __device__ __forceinline__ std::uint32_t sign_bytes(const uint4& v, int quad) {
   if constexpr (sizeof(In) == 2)
-    return quad == 0 ? __byte_perm(v.x, v.y, 0xFDB9) : __byte_perm(v.z, v.w, 0xFDB9);
+    return quad == 0 ? chosen_bytes(v.x, v.y, 0xFDB9) : chosen_bytes(v.z, v.w, 0xFDB9);
   else
-    return __byte_perm(__byte_perm(v.x, v.y, 0x00FB), __byte_perm(v.z, v.w, 0x00FB), 0x5410);
+    return __byte_perm(chosen_bytes(v.x, v.y, 0x00FB), chosen_bytes(v.z, v.w, 0x00FB), 0x5410);
 }
 
 template <class In, bool kDivide, bool kBounded>
@@ -198,11 +242,9 @@ __device__ __forceinline__ Word<kCodeBytes<In, true>> fast_codes(
         searched_quotient<In, kDivide, kBounded>(element_of<In>(v, j), block, mirrored, 1.0f, odd),
         base);
   std::uint32_t bytes[(kCount + 1) / 2];
-  const bool low_first = order == NibbleOrder::LowFirst;
+  const std::uint32_t first = order == NibbleOrder::LowFirst ? 0x0Fu : 0xF0u;
 #pragma unroll
-  for (int j = 0; j < kCount; j += 2)
-    bytes[j / 2] =
-        low_first ? (codes[j] & 15u) | codes[j + 1] << 4 : (codes[j + 1] & 15u) | codes[j] << 4;
+  for (int j = 0; j < kCount; j += 2) bytes[j / 2] = (codes[j] & first) | (codes[j + 1] & ~first);
   if constexpr (kCount == 8)
     return __byte_perm(__byte_perm(bytes[0], bytes[1], 0x0040),
                        __byte_perm(bytes[2], bytes[3], 0x0040), 0x5410);
@@ -250,20 +292,31 @@ __device__ __forceinline__ std::uint8_t any_code(C x, const math::BlockDivision<
   return division.empty ? table.zero : math::nearest_code(math::divided(x, division), table);
 }
 
-// Elements of a vector from memory again: kept out of line because it is rare.
-template <class In, bool kNibble, class Table>
-__device__ __noinline__ void encode_slowly(const In* input, std::uint8_t* output,
-                                           const Table& table,
-                                           math::BlockDivision<math::Compute<In>> division,
-                                           int count, NibbleOrder order) {
+// The vectors of a thread from memory again, element by element: kept out of line because it is
+// rare.
+template <class In, bool kNibble, bool kMeasured, class Table>
+__device__ __noinline__ void encode_slowly(const EncodeArgs<In>& args, const Table& table,
+                                           std::uint32_t first,
+                                           std::array<math::Compute<In>, kTileVectors> absmax) {
   constexpr int kStep = kNibble ? 2 : 1;
 #pragma unroll 1
-  for (int j = 0; j < count; j += kStep) {
-    std::uint8_t codes[2] = {0, 0};
-    for (int k = 0; k < kStep && j + k < count; ++k)
-      codes[k] = any_code(math::widen(load_single(input + j + k)), division, table);
-    store_once(output + j / kStep,
-               kNibble ? math::pack_nibbles(codes[0], codes[1], order) : codes[0]);
+  for (int i = 0; i < kTileVectors; ++i) {
+    const std::uint32_t at = first + i * kWarp;
+    if (at > args.vectors) return;
+    const int count = at < args.vectors ? kPerVector<In> : static_cast<int>(args.tail);
+    // What was measured may be an infinity, of a block that is lost.
+    const auto division =
+        math::block_division(kMeasured ? math::stored_absmax(absmax[i]) : absmax[i], args.quotient);
+    const In* input = args.input + std::int64_t{at} * kPerVector<In>;
+    std::uint8_t* output = args.output + std::int64_t{at} * kCodeBytes<In, kNibble>;
+#pragma unroll 1
+    for (int j = 0; j < count; j += kStep) {
+      std::uint8_t codes[2] = {0, 0};
+      for (int k = 0; k < kStep && j + k < count; ++k)
+        codes[k] = any_code(math::widen(load_single(input + j + k)), division, table);
+      store_once(output + j / kStep,
+                 kNibble ? math::pack_nibbles(codes[0], codes[1], args.order) : codes[0]);
+    }
   }
 }
 
@@ -287,12 +340,13 @@ __device__ __forceinline__ ByteSearch::Base base_of(const ByteSearch& search) {
   return search.base();
 }
 
+// A vector at the end of the tensor, or beyond it.
 template <class In>
-__device__ __forceinline__ uint4 load_tile_vector(const EncodeArgs<In>& args, std::uint32_t at) {
+__device__ __noinline__ uint4 load_last_vector(const EncodeArgs<In>& args, std::uint32_t at) {
   const In* from = args.input + std::int64_t{at} * kPerVector<In>;
   if (at < args.vectors) return load_once(from);
   uint4 v = make_uint4(0, 0, 0, 0);
-  if (at > args.vectors || args.tail == 0) return v;
+  if (at > args.vectors) return v;
   In elements[kPerVector<In>];
 #pragma unroll
   for (unsigned j = 0; j < kPerVector<In>; ++j)
@@ -300,126 +354,122 @@ __device__ __forceinline__ uint4 load_tile_vector(const EncodeArgs<In>& args, st
   memcpy(&v, elements, sizeof v);
   return v;
 }
-
-// The absmax of each vector's block, measured and stored on the way or found in memory. `odd`: a
-// vector is not for the fast way.
-template <class In, bool kMeasured>
-__device__ __forceinline__ void find_absmax(const EncodeArgs<In>& args, std::uint32_t first,
-                                            uint4 (&vectors)[kTileVectors],
-                                            math::Compute<In> (&absmax)[kTileVectors],
-                                            bool (&odd)[kTileVectors], MagnitudeKey<In>* of_warps) {
-  using C = math::Compute<In>;
-  [[maybe_unused]] MagnitudeKey<In> keys[kTileVectors];
-  if constexpr (kMeasured) {
+template <class In>
+__device__ __forceinline__ void load_tile(const EncodeArgs<In>& args, std::uint32_t first,
+                                          uint4 (&vectors)[kTileVectors]) {
+  const In* from = args.input + std::int64_t{first} * kPerVector<In>;
+  if (first + (kTileVectors - 1) * kWarp < args.vectors) {
 #pragma unroll
-    for (int i = 0; i < kTileVectors; ++i) {
-      keys[i] = largest_key<In>(vectors[i]);
-      odd[i] = args.saturate && keys[i] >= kInfiniteKey<In>;
-      if (odd[i]) keys[i] = largest_finite_key<In>(vectors[i]);
-    }
-    block_largest<In>(keys, static_cast<int>(args.block_vectors.divisor), of_warps);
-  }
+    for (int i = 0; i < kTileVectors; ++i)
+      vectors[i] = load_once(from + i * kWarp * kPerVector<In>);
+  } else {
 #pragma unroll
-  for (int i = 0; i < kTileVectors; ++i) {
-    const std::uint32_t at = first + i * kWarp;
-    if constexpr (kMeasured) {
-      absmax[i] = math::stored_absmax(magnitude_of<In>(keys[i]));
-      const bool exists = at < args.vectors || (at == args.vectors && args.tail > 0);
-      const std::uint32_t block = args.block_vectors.quotient(at);
-      if (exists && at == block * args.block_vectors.divisor)
-        store_single(args.absmax + block, absmax[i]);
-    } else {
-      absmax[i] = C{1};
-      if (args.absmax)
-        absmax[i] = load_single(args.absmax + args.block_vectors.quotient(min(at, args.vectors)));
-      odd[i] = absmax[i] < C{0} || absmax[i] > std::numeric_limits<C>::max();
-    }
-    // Elements of a block that is lost may be anything.
-    if (math::is_nan(absmax[i])) vectors[i] = make_uint4(0, 0, 0, 0);
+    for (int i = 0; i < kTileVectors; ++i) vectors[i] = load_last_vector(args, first + i * kWarp);
   }
 }
 
-template <class In, bool kNibble, bool kMeasured>
-__device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args,
-                                            const SearchOf<kNibble>& search, bool fits,
-                                            std::uint32_t first, uint4 (&vectors)[kTileVectors],
-                                            MagnitudeKey<In>* of_warps) {
+// What the vectors of a thread are divided by: measured and stored on the way, or found in memory.
+// Returns whether the fast way is exact for all of them, as far as that goes.
+template <class In, bool kMeasured>
+__device__ __forceinline__ bool find_blocks(const EncodeArgs<In>& args, std::uint32_t first,
+                                            const uint4 (&vectors)[kTileVectors],
+                                            VectorBlock<math::Compute<In>> (&blocks)[kTileVectors],
+                                            typename TileKeys<In>::Bits* of_warps) {
   using C = math::Compute<In>;
-  constexpr int kBytes = kCodeBytes<In, kNibble>;
-  C absmax[kTileVectors];
-  bool odd[kTileVectors];
-  find_absmax<In, kMeasured>(args, first, vectors, absmax, odd, of_warps);
-  Word<kBytes> words[kTileVectors];
-  bool any = !fits;
-  const auto base = base_of(search);
-  const bool mirrored = search.table.mirrored;
-  const auto encode = [&](auto divides) {
+  bool usual = true;
+  if constexpr (kMeasured) {
+    TileKeys<In> keys(vectors);
+    if (args.saturate && keys.nonfinite()) {
+      usual = false;
+      uint4 finite[kTileVectors];
+#pragma unroll
+      for (int i = 0; i < kTileVectors; ++i) finite[i] = finite_only<In>(vectors[i]);
+      keys = TileKeys<In>(finite);
+    }
+    keys.share(args.block_shift, of_warps);
 #pragma unroll
     for (int i = 0; i < kTileVectors; ++i) {
-      const VectorBlock<C> block = block_of(absmax[i], args.quotient);
-      odd[i] |= !block.usual;
-      words[i] = fast_codes<In, divides, !kMeasured>(base, vectors[i], block, mirrored, args.order,
-                                                     odd[i]);
+      const C absmax = keys.magnitude(i);
+      // Zeros are zeros by any divisor.
+      blocks[i].absmax = absmax == C{0} ? C{1} : absmax;
     }
-  };
-  if (fits) {
-    if (args.quotient == Quotient::Divide)
-      encode(std::true_type{});
-    else
-      encode(std::false_type{});
-  }
-  any |= first + (kTileVectors - 1) * kWarp >= args.vectors;
+    const std::uint32_t mask = (1u << args.block_shift) - 1;
+    if ((first & mask) == 0 || mask >= kWarp) {
 #pragma unroll
-  for (int i = 0; i < kTileVectors; ++i) any |= odd[i];
-  std::uint8_t* output = args.output + std::int64_t{first} * kBytes;
-  if (!any) {
+      for (int i = 0; i < kTileVectors; ++i) {
+        const std::uint32_t at = first + i * kWarp;
+        if ((at & mask) == 0 && at < args.vectors + (args.tail > 0))
+          store_single(args.absmax + (at >> args.block_shift),
+                       math::stored_absmax(keys.magnitude(i)));
+      }
+    }
+  } else {
 #pragma unroll
-    for (int i = 0; i < kTileVectors; ++i)
-      store_word<kBytes>(output + i * kWarp * kBytes, words[i]);
-    return;
+    for (int i = 0; i < kTileVectors; ++i) {
+      const std::uint32_t at = min(first + i * kWarp, args.vectors);
+      blocks[i].absmax =
+          args.absmax ? load_single(args.absmax + args.block_vectors.quotient(at)) : C{1};
+    }
   }
 #pragma unroll
   for (int i = 0; i < kTileVectors; ++i) {
-    const std::uint32_t at = first + i * kWarp;
-    const int count = at < args.vectors    ? kPerVector<In>
-                      : at == args.vectors ? static_cast<int>(args.tail)
-                                           : 0;
-    if (count == 0) continue;
-    if (fits && !odd[i] && count == kPerVector<In>) {
-      store_word<kBytes>(output + i * kWarp * kBytes, words[i]);
-      continue;
-    }
-    encode_slowly<In, kNibble>(args.input + std::int64_t{at} * kPerVector<In>,
-                               output + i * kWarp * kBytes, search.table,
-                               math::block_division(absmax[i], args.quotient), count, args.order);
+    usual = usual && divides_fast(blocks[i].absmax);
+    blocks[i].inverse = inverse_of(blocks[i].absmax);
   }
+  return usual;
+}
+
+template <class In, bool kNibble, bool kMeasured, bool kDivide>
+__device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args,
+                                            const SearchOf<kNibble>& search, bool fits,
+                                            std::uint32_t first,
+                                            const uint4 (&vectors)[kTileVectors],
+                                            typename TileKeys<In>::Bits* of_warps) {
+  constexpr int kBytes = kCodeBytes<In, kNibble>;
+  VectorBlock<math::Compute<In>> blocks[kTileVectors];
+  const bool usual = find_blocks<In, kMeasured>(args, first, vectors, blocks, of_warps);
+  bool odd = first + (kTileVectors - 1) * kWarp >= args.vectors;
+  // Quotients of other blocks may be anything, and would be searched for outside of the tables.
+  if (fits && usual) {
+    Word<kBytes> words[kTileVectors];
+    const auto base = base_of(search);
+    const bool mirrored = search.table.mirrored;
+#pragma unroll
+    for (int i = 0; i < kTileVectors; ++i)
+      words[i] = fast_codes<In, kDivide, !kMeasured>(base, vectors[i], blocks[i], mirrored,
+                                                     args.order, odd);
+    if (!odd) {
+      std::uint8_t* output = args.output + std::int64_t{first} * kBytes;
+#pragma unroll
+      for (int i = 0; i < kTileVectors; ++i)
+        store_word<kBytes>(output + i * kWarp * kBytes, words[i]);
+      return;
+    }
+  }
+  encode_slowly<In, kNibble, kMeasured>(
+      args, search.table, first,
+      {blocks[0].absmax, blocks[1].absmax, blocks[2].absmax, blocks[3].absmax});
 }
 
 // dynamic: the table that a codebook of 8 bits has which is not given.
-template <class In, bool kNibble, bool kMeasured>
+template <class In, bool kNibble, bool kMeasured, bool kDivide>
 __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
                                                  const DynamicSearch& dynamic) {
   __shared__ SearchOf<kNibble> search;
-  __shared__ MagnitudeKey<In> of_warps[2][kCodebookThreads / kWarp];
-  const auto first_of = [&](std::uint32_t tile) {
-    return tile * kEncodeTile + threadIdx.x / kWarp * kWarpVectors + threadIdx.x % kWarp;
-  };
-  const auto load = [&](uint4(&to)[kTileVectors], std::uint32_t tile) {
-#pragma unroll
-    for (int i = 0; i < kTileVectors; ++i)
-      to[i] = load_tile_vector<In>(args, first_of(tile) + i * kWarp);
-  };
-  const std::uint32_t tiles = args.vectors / kEncodeTile + 1;
+  __shared__ typename TileKeys<In>::Bits of_warps[2][kCodebookThreads / kWarp];
+  const std::uint32_t step = gridDim.x * kEncodeTile;
+  const std::uint32_t lane = threadIdx.x / kWarp * kWarpVectors + threadIdx.x % kWarp;
   uint4 vectors[kTileVectors];
-  load(vectors, blockIdx.x);
+  load_tile(args, blockIdx.x * kEncodeTile + lane, vectors);
   const bool fits = build_search(search, args.source, dynamic);
   int turn = 0;
 #pragma unroll 1
-  for (std::uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x, turn ^= 1) {
+  for (std::uint32_t tile = blockIdx.x * kEncodeTile; tile <= args.vectors;
+       tile += step, turn ^= 1) {
     uint4 next[kTileVectors];
-    load(next, tile + gridDim.x);
-    encode_tile<In, kNibble, kMeasured>(args, search, fits, first_of(tile), vectors,
-                                        of_warps[turn]);
+    load_tile(args, tile + step + lane, next);
+    encode_tile<In, kNibble, kMeasured, kDivide>(args, search, fits, tile + lane, vectors,
+                                                 of_warps[turn]);
 #pragma unroll
     for (int i = 0; i < kTileVectors; ++i) vectors[i] = next[i];
   }
@@ -472,7 +522,7 @@ __global__ void __launch_bounds__(kCodebookThreads)
         v[i] = load_once(args.input + at + i * kStep + lane * kPerVector<In>);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i)
-        take(args.saturate ? largest_finite_key<In>(v[i]) : largest_key<In>(v[i]));
+        take(largest_key<In>(args.saturate ? finite_only<In>(v[i]) : v[i]));
     }
   }
   for (at += lane; at < last; at += kWarp)

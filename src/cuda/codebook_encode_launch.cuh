@@ -2,6 +2,8 @@
 // takes.
 #pragma once
 
+#include <bit>
+
 #include "cuda/codebook.h"
 #include "cuda/codebook_nested.cuh"
 #include "cuda/launch.cuh"
@@ -13,10 +15,10 @@ static __device__ const DynamicSearch kDynamicSearch = make_dynamic_search();
 // Of a multiprocessor.
 inline constexpr int kEncodeBlocks = 4;
 
-template <class In, bool kNibble, bool kMeasured>
+template <class In, bool kNibble, bool kMeasured, bool kDivide>
 __global__ void __launch_bounds__(kCodebookThreads, sizeof(In) == 8 ? 2 : kEncodeBlocks)
     encode_tiles(const __grid_constant__ EncodeArgs<In> args) {
-  encode_all_tiles<In, kNibble, kMeasured>(args, kDynamicSearch);
+  encode_all_tiles<In, kNibble, kMeasured, kDivide>(args, kDynamicSearch);
 }
 template <class In, bool kNibble>
 __global__ void __launch_bounds__(kCodebookThreads)
@@ -65,8 +67,10 @@ class EncodeLaunch {
     PLANQ_TRY(cuda::preload(finish_absmax<C>));
     PLANQ_TRY((cuda::preload(encode_elements<In, kNibble>)));
     if (draws) return Status::success();
-    PLANQ_TRY((cuda::preload(encode_tiles<In, kNibble, true>)));
-    return cuda::preload(encode_tiles<In, kNibble, false>);
+    PLANQ_TRY((cuda::preload(encode_tiles<In, kNibble, true, false>)));
+    PLANQ_TRY((cuda::preload(encode_tiles<In, kNibble, true, true>)));
+    PLANQ_TRY((cuda::preload(encode_tiles<In, kNibble, false, false>)));
+    return cuda::preload(encode_tiles<In, kNibble, false, true>);
   }
 
  private:
@@ -120,15 +124,23 @@ class EncodeLaunch {
   Status encode_by_tiles() {
     args_.vectors = static_cast<std::uint32_t>(args_.count / kPer);
     args_.tail = static_cast<std::uint32_t>(args_.count % kPer);
-    args_.block_vectors = Divider(static_cast<std::uint32_t>(
-        one_block() && !(operands_.measured && measures_on_the_way()) ? kMaxIndex
-                                                                      : args_.block_size / kPer));
+    const bool measured = operands_.measured && measures_on_the_way();
+    if (measured)
+      args_.block_shift = std::countr_zero(static_cast<std::uint64_t>(args_.block_size / kPer));
+    else
+      args_.block_vectors =
+          Divider(static_cast<std::uint32_t>(one_block() ? kMaxIndex : args_.block_size / kPer));
     const Grid grid{even_blocks(args_.vectors / kEncodeTile + 1,
                                 std::int64_t{multiprocessors_} * kEncodeBlocks),
                     dim3(kCodebookThreads)};
-    return operands_.measured && measures_on_the_way()
-               ? launch(encode_tiles<In, kNibble, true>, grid, args_, stream_)
-               : launch(encode_tiles<In, kNibble, false>, grid, args_, stream_);
+    const auto start = [&](auto kernel, auto dividing_kernel) {
+      return launch(args_.quotient == Quotient::Divide ? dividing_kernel : kernel, grid, args_,
+                    stream_);
+    };
+    return measured ? start(encode_tiles<In, kNibble, true, false>,
+                            encode_tiles<In, kNibble, true, true>)
+                    : start(encode_tiles<In, kNibble, false, false>,
+                            encode_tiles<In, kNibble, false, true>);
   }
 
   Status encode_by_elements() const {

@@ -83,7 +83,9 @@ struct NibbleSearch {
   static constexpr int kBuckets = 33;  // of 1/16 from -1 on; the last one is for 1
 
   math::NibbleTable table;
-  uint2 buckets[kBuckets][kWarp];  // a threshold, and the codes below and above it
+  // Of each lane: a threshold, and the codes below and above it, each in both halves of a byte.
+  float thresholds[kBuckets][kWarp];
+  std::uint32_t codes[kBuckets][kWarp];
 
   // Returns whether the buckets may be used. The block waits.
   __device__ __forceinline__ bool build(const CodebookSource& source) {
@@ -100,10 +102,8 @@ struct NibbleSearch {
       const float last = math::next_below(first + 0.0625f);
       const int low = rank(first), high = rank(bucket == kBuckets - 1 ? first : last);
       crowded |= high > low + 1;
-      const float threshold = high > low ? table.threshold[low] : last;
-      buckets[bucket][at % kWarp] =
-          make_uint2(__float_as_uint(threshold),
-                     static_cast<std::uint32_t>(table.code_at(low) | table.code_at(high) << 8));
+      thresholds[bucket][at % kWarp] = high > low ? table.threshold[low] : last;
+      codes[bucket][at % kWarp] = (table.code_at(low) | table.code_at(high) << 8) * 0x11u;
     }
     // Quotients are bounded to [-1, 1] before they are searched.
     crowded |= rank(-std::numeric_limits<float>::infinity()) != rank(-1.0f);
@@ -114,17 +114,21 @@ struct NibbleSearch {
 
   // What lookup() wants to know of a lane.
   __device__ __forceinline__ std::uint32_t lane_base() const {
-    return static_cast<std::uint32_t>(__cvta_generic_to_shared(&buckets[0][threadIdx.x % kWarp]));
+    return static_cast<std::uint32_t>(
+               __cvta_generic_to_shared(&thresholds[0][threadIdx.x % kWarp])) +
+           0x80000000u;
   }
-  // The code of a quotient in [-1, 1] or just above, in the low byte.
+  // The code of a quotient in [-1, 1] or just above, in both halves of the low byte.
   static __device__ __forceinline__ std::uint32_t lookup(float y, std::uint32_t base) {
-    // floor(16 y + 16) in the low bits of 2^23; the shift loses the others.
+    // floor(16 y + 16) in the low bits of 2^23, whose other bits the shift and the base cancel.
     const std::uint32_t bucket = __float_as_uint(__fmaf_rd(y, 16.0f, 8388624.0f));
-    std::uint32_t threshold, codes;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(threshold), "=r"(codes)
-                 : "r"((bucket << 8) + base));
-    return y > __uint_as_float(threshold) ? codes >> 8 : codes;
+    const std::uint32_t address = (bucket << 7) + base;
+    static_assert(kWarp * sizeof(float) == 1 << 7 && sizeof thresholds == 4224);
+    float threshold;
+    std::uint32_t codes;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(threshold) : "r"(address));
+    asm volatile("ld.shared.u32 %0, [%1+4224];" : "=r"(codes) : "r"(address));
+    return y > threshold ? codes >> 8 : codes;
   }
 };
 
