@@ -69,4 +69,34 @@ inline OperandSpec draw_spec(Rounding rounding) {
   return spec;
 }
 
+// What is asked for of an encoder and of a decoder, whichever operator asks.
+struct CodebookEncoding {
+  Shape shape;
+  DType output_dtype = DType::UInt8;
+  Codebook codebook = Codebook::Given;
+  std::int64_t entries = 256;
+  std::int64_t block_size = 1;
+  Quotient quotient = Quotient::Reciprocal;
+  NonFinite nonfinite = NonFinite::Propagate;
+  Rounding rounding = Rounding::NearestEven;
+  NibbleOrder nibble_order = NibbleOrder::HighFirst;
+
+  template <class Fields>
+  static CodebookEncoding of(const Fields& f, std::int64_t block_size) {
+    return {f.shape,    f.output_dtype, f.codebook, f.entries,     block_size,
+            f.quotient, f.nonfinite,    f.rounding, f.nibble_order};
+  }
+};
+
+struct CodebookDecoding {
+  Shape shape;
+  DType input_dtype = DType::UInt8;
+  Codebook codebook = Codebook::Given;
+  std::int64_t entries = 256;
+  std::int64_t block_size = 1;
+  DType absmax_dtype = DType::Float32;
+  std::int64_t nested_block_size = 0;
+  NibbleOrder nibble_order = NibbleOrder::HighFirst;
+};
+
 }  // namespace planq

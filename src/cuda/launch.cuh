@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/status.h"
@@ -63,6 +64,22 @@ Status preload(void (*kernel)(Args), int shared_bytes = 0) {
     error =
         cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   return error == cudaSuccess ? Status::success() : Status::cuda(error);
+}
+
+// Bytes of 0, in the order of the stream.
+inline Status clear(void* data, std::size_t bytes, void* stream) {
+  const cudaError_t error = cudaMemsetAsync(data, 0, bytes, static_cast<cudaStream_t>(stream));
+  return error == cudaSuccess ? Status::success() : Status::cuda(error);
+}
+
+// Blocks that share `tiles` evenly, in as few rounds as a GPU with room for `slots` of them takes.
+inline std::int64_t even_blocks(std::int64_t tiles, std::int64_t slots) {
+  const std::int64_t rounds = std::max<std::int64_t>((tiles + slots - 1) / slots, 1);
+  return std::max<std::int64_t>((tiles + rounds - 1) / rounds, 1);
+}
+
+inline bool aligned_to(const void* address, int bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
 }
 
 // Runs the first-to-last Status of a chain of launches; stops at the first failure.

@@ -10,24 +10,6 @@
 
 namespace planq::host {
 
-struct CodebookEncoding {
-  Shape shape;
-  DType output_dtype = DType::UInt8;
-  Codebook codebook = Codebook::Given;
-  std::int64_t entries = 256;
-  std::int64_t block_size = 1;
-  Quotient quotient = Quotient::Reciprocal;
-  NonFinite nonfinite = NonFinite::Propagate;
-  Rounding rounding = Rounding::NearestEven;
-  NibbleOrder nibble_order = NibbleOrder::HighFirst;
-
-  template <class Fields>
-  static CodebookEncoding of(const Fields& f, std::int64_t block_size) {
-    return {f.shape,    f.output_dtype, f.codebook, f.entries,     block_size,
-            f.quotient, f.nonfinite,    f.rounding, f.nibble_order};
-  }
-};
-
 template <class C>
 struct EncodingOperands {
   OperandView input, output;
@@ -47,17 +29,6 @@ struct EncodingOperands {
 template <class T>
 void encode(const CodebookEncoding& encoding, const EncodingOperands<math::Compute<T>>& operands,
             int threads);
-
-struct CodebookDecoding {
-  Shape shape;
-  DType input_dtype = DType::UInt8;
-  Codebook codebook = Codebook::Given;
-  std::int64_t entries = 256;
-  std::int64_t block_size = 1;
-  DType absmax_dtype = DType::Float32;
-  std::int64_t nested_block_size = 0;
-  NibbleOrder nibble_order = NibbleOrder::HighFirst;
-};
 
 struct DecodingOperands {
   OperandView input, output;

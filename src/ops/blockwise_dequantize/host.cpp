@@ -17,7 +17,7 @@ struct Rows {
   static Status launch(const State& state, const Operands& operands, Workspace,
                        const Stream& stream) {
     const Fields& f = state.as<Fields>();
-    const host::CodebookDecoding decoding{
+    const CodebookDecoding decoding{
         f.shape,      f.input_dtype,  f.codebook,          f.entries,
         f.block_size, f.absmax_dtype, f.nested_block_size, f.nibble_order};
     host::DecodingOperands places{operands[kInput], operands[kOutput]};

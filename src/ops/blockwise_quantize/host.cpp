@@ -35,7 +35,7 @@ void nest(const Fields& f, const Operands& operands, const Waiting<C>& waiting, 
   host::parallel_for(threads, blocks, kGrain, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) waiting.absmax[i] -= mean;
   });
-  host::CodebookEncoding encoding{{1, {blocks}}};
+  CodebookEncoding encoding{{1, {blocks}}};
   encoding.codebook = Codebook::Dynamic;
   encoding.block_size = f.nested_block_size;
   host::EncodingOperands<C> places{contiguous_view(encoding.shape, waiting.absmax),
@@ -76,7 +76,7 @@ struct Rows {
     places.absmax = static_cast<C*>(operands[kAbsmax].data);
     places.measured = !f.absmax_given;
     places.set_draws(f.rounding, operands[kSeed], operands[kOffset]);
-    const auto encoding = host::CodebookEncoding::of(f, f.block_size);
+    const auto encoding = CodebookEncoding::of(f, f.block_size);
     if (!nested) {
       host::encode<T>(encoding, places, stream.threads);
       return Status::success();

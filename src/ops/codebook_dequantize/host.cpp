@@ -19,8 +19,8 @@ struct Rows {
                        const Stream& stream) {
     const Fields& f = state.as<Fields>();
     const std::int64_t whole = std::max<std::int64_t>(f.shape.elements(), 1);
-    const host::CodebookDecoding decoding{f.shape, f.input_dtype,  f.codebook, f.entries,
-                                          whole,   f.absmax_dtype, 0,          f.nibble_order};
+    const CodebookDecoding decoding{f.shape, f.input_dtype,  f.codebook, f.entries,
+                                    whole,   f.absmax_dtype, 0,          f.nibble_order};
     host::DecodingOperands places{operands[kInput], operands[kOutput]};
     places.codebook = static_cast<const float*>(operands[kCodebook].data);
     places.absmax = f.normalized ? nullptr : operands[kAbsmax].data;

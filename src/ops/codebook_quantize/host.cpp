@@ -29,7 +29,7 @@ struct Rows {
     const std::int64_t elements = f.shape.elements();
     if (places.measured && elements == 0) *places.absmax = C{0};
     const std::int64_t whole = std::max<std::int64_t>(elements, 1);
-    host::encode<T>(host::CodebookEncoding::of(f, whole), places, stream.threads);
+    host::encode<T>(CodebookEncoding::of(f, whole), places, stream.threads);
     return Status::success();
   }
 };

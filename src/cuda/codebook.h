@@ -1,0 +1,56 @@
+// Codes by a codebook on CUDA, and back, for any operator. ops/blockwise_quantize/cuda.cu and
+// ops/blockwise_dequantize/cuda.cu instantiate the templates, once for each float type.
+#pragma once
+
+#include "core/codebook.h"
+#include "core/device.h"
+#include "core/status.h"
+#include "math/codebook.h"
+
+namespace planq::cuda {
+
+struct CodebookEncodingOperands {
+  OperandView input, output;
+  const void* codebook = nullptr;
+  void* absmax = nullptr;  // of the compute type, one a block; null: elements are quotients
+  bool measured = false;   // absmax are to be measured
+  OperandView seed{}, offset{};
+};
+
+template <class In>
+Status preload_encoding(const CodebookEncoding& encoding);
+template <class In>
+Status launch_encoding(const CodebookEncoding& encoding, const CodebookEncodingOperands& operands,
+                       int multiprocessors, void* stream);
+
+// Nested statistics of `count` absmax: their mean, and codes of what they differ from it.
+struct NestingOperands {
+  const void* absmax;
+  void* sums;  // room for the sums of all levels, see nesting_sums()
+  void *mean, *codes, *nested_absmax;
+};
+// Leaves of all levels of the tree that sums so many values.
+inline std::int64_t nesting_sums(std::int64_t count) {
+  std::int64_t sums = 0;
+  while (count > math::kSumLeaf) sums += count = groups_of(count, math::kSumLeaf);
+  return sums;
+}
+template <class In>
+Status preload_nesting();
+template <class In>
+Status launch_nesting(const NestingOperands& operands, std::int64_t count,
+                      std::int64_t nested_block_size, int multiprocessors, void* stream);
+
+struct CodebookDecodingOperands {
+  OperandView input, output;
+  const void *codebook = nullptr, *absmax = nullptr, *nested_absmax = nullptr,
+             *nested_offset = nullptr, *nested_codebook = nullptr;
+};
+
+template <class Out>
+Status preload_decoding(const CodebookDecoding& decoding);
+template <class Out>
+Status launch_decoding(const CodebookDecoding& decoding, const CodebookDecodingOperands& operands,
+                       int multiprocessors, void* stream);
+
+}  // namespace planq::cuda

@@ -1,0 +1,106 @@
+// Kernels of cuda/codebook_decode.cuh, and which of them a problem takes.
+#pragma once
+
+#include "cuda/codebook.h"
+#include "cuda/codebook_decode.cuh"
+#include "cuda/launch.cuh"
+
+namespace planq::cuda {
+
+static __device__ const math::ByteTable kDynamicValues = math::kDynamicTable;
+
+// Of a multiprocessor.
+inline constexpr int kDecodeBlocks = 6;
+
+template <class Out, bool kNibble>
+__global__ void __launch_bounds__(kCodebookThreads, sizeof(Out) == 8 ? 4 : kDecodeBlocks)
+    decode_vectors(const __grid_constant__ DecodeArgs<Out> args) {
+  decode_all_vectors<Out, kNibble>(args, kDynamicValues.value);
+}
+template <class Out, bool kNibble>
+__global__ void __launch_bounds__(kCodebookThreads)
+    decode_elements(const __grid_constant__ ElementDecodeArgs<Out> args) {
+  decode_all_elements<Out, kNibble>(args, kDynamicValues.value);
+}
+
+template <class Out, bool kNibble>
+DecodeArgs<Out> decode_args(const CodebookDecoding& decoding,
+                            const CodebookDecodingOperands& operands) {
+  using C = math::Compute<Out>;
+  DecodeArgs<Out> args{};
+  args.input = static_cast<const std::uint8_t*>(operands.input.data);
+  args.output = static_cast<Out*>(operands.output.data);
+  args.absmax = operands.absmax;
+  args.absmax_dtype = decoding.absmax_dtype;
+  if (decoding.codebook == Codebook::Given) {
+    args.source.given = static_cast<const float*>(operands.codebook);
+    args.source.entries = static_cast<int>(decoding.entries);
+  } else if (kNibble) {
+    args.source.nibbles = math::nibble_table(decoding.codebook);
+  }
+  if (decoding.nested_block_size > 0) {
+    args.nested_absmax = static_cast<const C*>(operands.nested_absmax);
+    args.nested_offset = static_cast<const C*>(operands.nested_offset);
+    args.nested.given = static_cast<const float*>(operands.nested_codebook);
+    args.nested.entries = static_cast<int>(kNestedEntries);
+  }
+  args.count = decoding.shape.elements();
+  args.block_size = decoding.block_size;
+  args.nested_size = std::max<std::int64_t>(decoding.nested_block_size, 1);
+  args.order = decoding.nibble_order;
+  return args;
+}
+
+template <class Out, bool kNibble>
+Status launch_decoding_of(const CodebookDecoding& decoding,
+                          const CodebookDecodingOperands& operands, int multiprocessors,
+                          void* stream) {
+  constexpr int kPer = kPerVector<Out>;
+  const ElementPlaces places(decoding.shape, operands.output);
+  const ElementPlaces code_places =
+      kNibble ? ElementPlaces() : ElementPlaces(decoding.shape, operands.input);
+  DecodeArgs<Out> args = decode_args<Out, kNibble>(decoding, operands);
+  if (args.count == 0) return Status::success();
+  const bool one_block = !args.absmax || args.block_size >= args.count;
+  const bool vectors =
+      places.consecutive() && code_places.consecutive() && aligned_to(args.output, 16) &&
+      aligned_to(args.input, kCodeBytes<Out, kNibble>) &&
+      (one_block || args.block_size % kPer == 0) && args.count / kPer < kMaxIndex - (1 << 24);
+  if (!vectors) {
+    const Grid grid{std::min<std::int64_t>(groups_of(args.count, kCodebookThreads),
+                                           std::int64_t{multiprocessors} * 8),
+                    dim3(kCodebookThreads)};
+    return launch(decode_elements<Out, kNibble>, grid,
+                  ElementDecodeArgs<Out>{args, places, code_places}, stream);
+  }
+  args.vectors = static_cast<std::uint32_t>(args.count / kPer);
+  args.tail = static_cast<std::uint32_t>(args.count % kPer);
+  args.block_vectors =
+      Divider(static_cast<std::uint32_t>(one_block ? kMaxIndex : args.block_size / kPer));
+  args.nested_blocks =
+      Divider(static_cast<std::uint32_t>(std::min<std::int64_t>(args.nested_size, kMaxIndex)));
+  const std::int64_t tiles = groups_of(std::max<std::int64_t>(args.vectors, 1), kDecodeTile);
+  const Grid grid{even_blocks(tiles, std::int64_t{multiprocessors} * kDecodeBlocks),
+                  dim3(kCodebookThreads)};
+  return launch(decode_vectors<Out, kNibble>, grid, args, stream);
+}
+
+template <class Out>
+Status preload_decoding(const CodebookDecoding& decoding) {
+  if (is_four_bit(decoding.input_dtype)) {
+    PLANQ_TRY((preload(decode_vectors<Out, true>)));
+    return preload(decode_elements<Out, true>);
+  }
+  PLANQ_TRY((preload(decode_vectors<Out, false>)));
+  return preload(decode_elements<Out, false>);
+}
+
+template <class Out>
+Status launch_decoding(const CodebookDecoding& decoding, const CodebookDecodingOperands& operands,
+                       int multiprocessors, void* stream) {
+  return is_four_bit(decoding.input_dtype)
+             ? launch_decoding_of<Out, true>(decoding, operands, multiprocessors, stream)
+             : launch_decoding_of<Out, false>(decoding, operands, multiprocessors, stream);
+}
+
+}  // namespace planq::cuda

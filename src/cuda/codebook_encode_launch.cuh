@@ -1,0 +1,211 @@
+// Kernels of cuda/codebook_encode.cuh and cuda/codebook_nested.cuh, and which of them a problem
+// takes.
+#pragma once
+
+#include "cuda/codebook.h"
+#include "cuda/codebook_nested.cuh"
+#include "cuda/launch.cuh"
+
+namespace planq::cuda {
+
+static __device__ const DynamicSearch kDynamicSearch = make_dynamic_search();
+
+// Of a multiprocessor.
+inline constexpr int kEncodeBlocks = 4;
+
+template <class In, bool kNibble, bool kMeasured>
+__global__ void __launch_bounds__(kCodebookThreads, sizeof(In) == 8 ? 2 : kEncodeBlocks)
+    encode_tiles(const __grid_constant__ EncodeArgs<In> args) {
+  encode_all_tiles<In, kNibble, kMeasured>(args, kDynamicSearch);
+}
+template <class In, bool kNibble>
+__global__ void __launch_bounds__(kCodebookThreads)
+    encode_elements(const __grid_constant__ ElementEncodeArgs<In> args) {
+  encode_all_elements<In, kNibble>(args, kDynamicSearch);
+}
+template <class C>
+__global__ void __launch_bounds__(kCodebookThreads)
+    nest_blocks(const __grid_constant__ NestArgs<C> args) {
+  nest_all<C>(args, kDynamicSearch);
+}
+
+template <class In, bool kNibble>
+class EncodeLaunch {
+ public:
+  using C = math::Compute<In>;
+
+  EncodeLaunch(const CodebookEncoding& encoding, const CodebookEncodingOperands& operands,
+               int multiprocessors, void* stream)
+      : encoding_(encoding),
+        operands_(operands),
+        multiprocessors_(multiprocessors),
+        stream_(stream),
+        places_(encoding.shape, operands.input),
+        code_places_(kNibble ? ElementPlaces() : ElementPlaces(encoding.shape, operands.output)) {
+    args_.input = static_cast<const In*>(operands.input.data);
+    args_.output = static_cast<std::uint8_t*>(operands.output.data);
+    args_.absmax = static_cast<C*>(operands.absmax);
+    args_.source = source();
+    args_.count = encoding.shape.elements();
+    args_.quotient = operands.absmax ? encoding.quotient : Quotient::Reciprocal;
+    args_.order = encoding.nibble_order;
+    args_.saturate = encoding.nonfinite == NonFinite::Saturate;
+    args_.block_size = encoding.block_size;
+  }
+
+  Status run() {
+    if (args_.count == 0) return Status::success();
+    const bool tiles = takes_tiles();
+    if (operands_.measured && !(tiles && measures_on_the_way())) PLANQ_TRY(measure());
+    return tiles ? encode_by_tiles() : encode_by_elements();
+  }
+
+  static Status preload(bool draws) {
+    PLANQ_TRY(cuda::preload(measure_blocks<In>));
+    PLANQ_TRY(cuda::preload(finish_absmax<C>));
+    PLANQ_TRY((cuda::preload(encode_elements<In, kNibble>)));
+    if (draws) return Status::success();
+    PLANQ_TRY((cuda::preload(encode_tiles<In, kNibble, true>)));
+    return cuda::preload(encode_tiles<In, kNibble, false>);
+  }
+
+ private:
+  static constexpr int kPer = kPerVector<In>;
+
+  CodebookSource source() const {
+    CodebookSource source;
+    if (encoding_.codebook == Codebook::Given) {
+      source.given = static_cast<const float*>(operands_.codebook);
+      source.entries = static_cast<int>(encoding_.entries);
+    } else if (kNibble) {
+      source.nibbles = math::nibble_table(encoding_.codebook);
+    }
+    return source;
+  }
+  bool draws() const { return encoding_.rounding == Rounding::Stochastic; }
+  bool one_block() const { return !operands_.absmax || args_.block_size >= args_.count; }
+  bool takes_tiles() const {
+    return !draws() && places_.consecutive() && code_places_.consecutive() &&
+           aligned_to(args_.input, 16) && aligned_to(args_.output, kCodeBytes<In, kNibble>) &&
+           (one_block() || args_.block_size % kPer == 0) &&
+           args_.count / kPer < kMaxIndex - (1 << 24);
+  }
+  bool measures_on_the_way() const {
+    const std::int64_t vectors = args_.block_size / kPer;
+    return args_.block_size % kPer == 0 && vectors <= kEncodeTile && (vectors & (vectors - 1)) == 0;
+  }
+
+  Status measure() const {
+    MeasureArgs<In> args;
+    args.input = args_.input;
+    args.absmax = args_.absmax;
+    args.places = places_;
+    args.count = args_.count;
+    args.block_size = std::min(args_.block_size, args_.count);
+    args.pieces = groups_of(args.block_size, kMeasurePiece);
+    const std::int64_t blocks = groups_of(args.count, args.block_size);
+    args.warps = blocks * args.pieces;
+    args.saturate = args_.saturate;
+    args.vectors = places_.consecutive() && aligned_to(args.input, 16) &&
+                   (blocks == 1 || args.block_size % kPer == 0);
+    if (args.pieces > 1)
+      PLANQ_TRY(clear(args.absmax, static_cast<std::size_t>(blocks) * sizeof(C), stream_));
+    Grid grid{groups_of(args.warps, kCodebookThreads / kWarp), dim3(kCodebookThreads)};
+    PLANQ_TRY(launch(measure_blocks<In>, grid, args, stream_));
+    if (args.pieces == 1) return Status::success();
+    grid.blocks = groups_of(blocks, kCodebookThreads);
+    return launch(finish_absmax<C>, grid, FinishArgs<C>{args.absmax, blocks}, stream_);
+  }
+
+  Status encode_by_tiles() {
+    args_.vectors = static_cast<std::uint32_t>(args_.count / kPer);
+    args_.tail = static_cast<std::uint32_t>(args_.count % kPer);
+    args_.block_vectors = Divider(static_cast<std::uint32_t>(
+        one_block() && !(operands_.measured && measures_on_the_way()) ? kMaxIndex
+                                                                      : args_.block_size / kPer));
+    const Grid grid{even_blocks(args_.vectors / kEncodeTile + 1,
+                                std::int64_t{multiprocessors_} * kEncodeBlocks),
+                    dim3(kCodebookThreads)};
+    return operands_.measured && measures_on_the_way()
+               ? launch(encode_tiles<In, kNibble, true>, grid, args_, stream_)
+               : launch(encode_tiles<In, kNibble, false>, grid, args_, stream_);
+  }
+
+  Status encode_by_elements() const {
+    ElementEncodeArgs<In> args;
+    args.tile = args_;
+    args.places = places_;
+    args.code_places = code_places_;
+    args.bytes = kNibble ? groups_of(args_.count, 2) : args_.count;
+    args.draws = draws();
+    args.draw = DrawArgs(operands_.seed, operands_.offset);
+    const Grid grid{std::min<std::int64_t>(groups_of(args.bytes, kCodebookThreads),
+                                           std::int64_t{multiprocessors_} * 8),
+                    dim3(kCodebookThreads)};
+    return launch(encode_elements<In, kNibble>, grid, args, stream_);
+  }
+
+  const CodebookEncoding& encoding_;
+  const CodebookEncodingOperands& operands_;
+  int multiprocessors_;
+  void* stream_;
+  ElementPlaces places_, code_places_;
+  EncodeArgs<In> args_{};
+};
+
+template <class In>
+Status preload_encoding(const CodebookEncoding& encoding) {
+  const bool draws = encoding.rounding == Rounding::Stochastic;
+  return is_four_bit(encoding.output_dtype) ? EncodeLaunch<In, true>::preload(draws)
+                                            : EncodeLaunch<In, false>::preload(draws);
+}
+
+template <class In>
+Status launch_encoding(const CodebookEncoding& encoding, const CodebookEncodingOperands& operands,
+                       int multiprocessors, void* stream) {
+  return is_four_bit(encoding.output_dtype)
+             ? EncodeLaunch<In, true>(encoding, operands, multiprocessors, stream).run()
+             : EncodeLaunch<In, false>(encoding, operands, multiprocessors, stream).run();
+}
+
+template <class In>
+Status preload_nesting() {
+  using C = math::Compute<In>;
+  PLANQ_TRY(preload(sum_leaves<C>));
+  return preload(nest_blocks<C>);
+}
+
+template <class In>
+Status launch_nesting(const NestingOperands& operands, std::int64_t count,
+                      std::int64_t nested_block_size, int multiprocessors, void* stream) {
+  using C = math::Compute<In>;
+  auto* sums = static_cast<C*>(operands.sums);
+  const auto* values = static_cast<const C*>(operands.absmax);
+  std::int64_t left = count;
+  do {
+    const std::int64_t leaves = std::max<std::int64_t>(groups_of(left, math::kSumLeaf), 1);
+    const bool last = leaves == 1;
+    const SumArgs<C> args{values, last ? static_cast<C*>(operands.mean) : sums, left,
+                          last ? std::max<std::int64_t>(count, 1) : 0};
+    PLANQ_TRY(launch(sum_leaves<C>, Grid{leaves, dim3(kCodebookThreads)}, args, stream));
+    values = sums;
+    sums += leaves;
+    left = leaves;
+  } while (left > 1);
+  if (count == 0) return Status::success();
+  NestArgs<C> args;
+  args.absmax = static_cast<const C*>(operands.absmax);
+  args.mean = static_cast<const C*>(operands.mean);
+  args.output = static_cast<std::uint8_t*>(operands.codes);
+  args.nested_absmax = static_cast<C*>(operands.nested_absmax);
+  args.count = count;
+  args.block_size = nested_block_size;
+  args.blocks = groups_of(count, nested_block_size);
+  const std::int64_t blocks = groups_of(args.blocks, kCodebookThreads / kWarp);
+  return launch(nest_blocks<C>,
+                Grid{std::min<std::int64_t>(blocks, std::int64_t{multiprocessors} * 8),
+                     dim3(kCodebookThreads)},
+                args, stream);
+}
+
+}  // namespace planq::cuda
