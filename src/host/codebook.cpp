@@ -1,3 +1,5 @@
+// How chunks are dealt out and what happens to each of them; the loops are in codebook_loops.h.
+// encode() and decode() make floats strict, and the pool does so for its threads.
 #include "host/codebook.h"
 
 #include <algorithm>
@@ -155,7 +157,6 @@ class Encoder {
   void known_blocks() const {
     const std::int64_t chunks = groups_of(elements_, kMostChunk);
     parallel_for(threads_, chunks, grain_of(kMostChunk), [&](std::int64_t from, std::int64_t to) {
-      const StrictFloat strict;
       Buffers buffers;
       encode_span(from * kMostChunk, std::min(to * kMostChunk, elements_), buffers);
     });
@@ -166,7 +167,6 @@ class Encoder {
     const std::int64_t length = together * size_;
     parallel_for(threads_, groups_of(blocks_, together), grain_of(length),
                  [&](std::int64_t from, std::int64_t to) {
-                   const StrictFloat strict;
                    Buffers buffers;
                    for (std::int64_t i = from; i < to; ++i) {
                      const auto [first, last] = block_span(i, length, elements_);
@@ -178,7 +178,6 @@ class Encoder {
 
   // Few blocks, too large to stay in a cache: all threads measure pieces of each.
   void shared_blocks() const {
-    const StrictFloat strict;
     for (std::int64_t block = 0; block < blocks_; ++block) {
       const auto [first, last] = block_span(block, size_, elements_);
       const std::int64_t pieces = std::min(kMaxPieces, groups_of(last - first, kGrain));
@@ -338,7 +337,6 @@ class Decoder {
   void run() const {
     const std::int64_t chunks = groups_of(elements_, kChunk);
     parallel_for(threads_, chunks, grain_of(kChunk), [&](std::int64_t from, std::int64_t to) {
-      const StrictFloat strict;
       Buffers buffers;
       for (std::int64_t i = from; i < to; ++i)
         decode_chunk(i * kChunk, std::min(kChunk, elements_ - i * kChunk), buffers);
@@ -447,15 +445,14 @@ C node_sum(const C* sums, std::int64_t count) {
 
 template <class C>
 C tree_mean(const C* values, std::int64_t count, C* sums, int threads) {
+  const StrictFloat strict;
   const std::int64_t leaves = groups_of(count, math::kSumLeaf);
   parallel_for(threads, leaves, grain_of(math::kSumLeaf), [&](std::int64_t from, std::int64_t to) {
-    const StrictFloat strict;
     for (std::int64_t leaf = from; leaf < to; ++leaf) {
       const auto [first, last] = block_span(leaf, math::kSumLeaf, count);
       sums[leaf] = node_sum(values + first, last - first);
     }
   });
-  const StrictFloat strict;
   return math::mean_of(leaves > 0 ? node_sum(sums, leaves) : C{0}, count);
 }
 

@@ -8,11 +8,10 @@ inline std::int64_t at_most(std::int64_t limit, std::int64_t count) {
   return count < limit ? count : limit;
 }
 
-// ---- from elements to quotients
-// ------------------------------------------------------------------
+// ---- from elements to quotients ----------------------------------------------------------------
 
-// What is stored of the largest magnitudes of the blocks of [x, x + n): 0 where NaN and
-// infinities are left out and nothing else is there.
+// What is stored of the largest magnitude of each block of [x, x + n): 0 where NaN and infinities
+// are left out and nothing else is there.
 template <class T>
 void measure(const T* x, std::int64_t n, std::int64_t block_size, bool finite, Compute<T>* absmax) {
   for (std::int64_t i = 0; i < n; i += block_size, ++absmax) {
@@ -66,11 +65,10 @@ void divide(const T* x, std::int64_t n, std::int64_t first, std::int64_t block_s
   }
 }
 
-// ---- from quotients to codes
-// ---------------------------------------------------------------------
+// ---- from quotients to codes -------------------------------------------------------------------
 
 #if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES >= 32
-// The low bytes of 16 integers below 2^15.
+// The low bytes of 16 integers.
 inline __m128i low_bytes(__m256i first, __m256i second) {
   const __m256i clean = _mm256_set1_epi32(0xFF);
   const __m256i words = _mm256_permute4x64_epi64(
@@ -170,7 +168,7 @@ inline void find(const float* y, std::int64_t n, const NibbleSearch& search, std
 }
 
 #if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES >= 32
-// Codes by buckets, 16 at a time; true where one of them is marked.
+// Codes by buckets, 16 at a time, and whether a bucket among them was marked.
 struct BucketFinder {
   const int* entries;
   __m256i lowest, highest, base, rest, marks = _mm256_setzero_si256();
@@ -250,8 +248,7 @@ void find_codes(const C* y, std::int64_t n, const Search& search, std::uint8_t* 
   }
 }
 
-// ---- codes in bytes
-// ------------------------------------------------------------------------------
+// ---- codes in bytes ----------------------------------------------------------------------------
 
 // Pairs of codes, one after the other, in a byte each.
 template <NibbleOrder kOrder>
@@ -269,8 +266,7 @@ inline void pack(const std::uint8_t* codes, std::int64_t count, NibbleOrder orde
                                  : pack_pairs<NibbleOrder::HighFirst>(codes, count, bytes);
 }
 
-// ---- from codes to elements
-// ----------------------------------------------------------------------
+// ---- from codes to elements --------------------------------------------------------------------
 
 // Values of codes that have a byte each.
 template <class C>
@@ -288,7 +284,7 @@ void look_up(const std::uint8_t* __restrict codes, std::int64_t n, const float* 
   for (; i < n; ++i) to[i] = static_cast<C>(values[codes[i]]);
 }
 
-// Values of the first and of the second codes of bytes, `upper` and `lower` nibbles.
+// Values of both codes of a byte.
 template <class C>
 inline void look_up_byte(std::uint8_t byte, const float* values, bool high_first, C* to) {
   to[0] = static_cast<C>(values[high_first ? byte >> 4 : byte & 15]);

@@ -28,11 +28,11 @@ struct Waiting {
 // Absmax without their mean, as codes of the dynamic map in blocks of their own.
 template <class C>
 void nest(const Fields& f, const Operands& operands, const Waiting<C>& waiting, int threads) {
+  const host::StrictFloat strict;
   const std::int64_t blocks = counts_of(f).blocks;
   const C mean = host::tree_mean(waiting.absmax, blocks, waiting.sums, threads);
   *static_cast<C*>(operands[kNestedOffset].data) = mean;
   host::parallel_for(threads, blocks, kGrain, [&](std::int64_t first, std::int64_t last) {
-    const host::StrictFloat strict;
     for (std::int64_t i = first; i < last; ++i) waiting.absmax[i] -= mean;
   });
   CodebookEncoding encoding{{1, {blocks}}};
