@@ -17,6 +17,7 @@ from planq.cli.checkpoint import (
     copy_tensor,
 )
 from planq.cli.devices import plan_selector
+from planq.cli.failure import CommandError
 from planq.cli.quality import count_non_finite
 from planq.cli.reports import FileReport, TensorReport
 from planq.cli.schemes import FLOATING, operand_bytes
@@ -37,7 +38,7 @@ class RestoreJob:
     """One file to restore.
 
     Attributes:
-        source: The file that ``planq quantize`` wrote.
+        source: The file that ``planq quantize`` or bitsandbytes wrote.
         target: The safetensors file to make.
         dtype: The type of the restored weights; None gives each its own again.
         overwrite: Whether `target` may exist and be replaced.
@@ -116,7 +117,10 @@ def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> di
     select = plan_selector(executor)
     weights = {}
     for name, stored in read_weights(reader).items():
-        desc = stored.restoring(job.dtype)
+        try:
+            desc = stored.restoring(job.dtype)
+        except planq.DescriptorError as error:
+            raise CommandError(f"{job.source}: {name!r}: {error}") from error
         entry = replace(
             stored.original,
             dtype=_FORMAT_NAME[desc.output_dtype],
