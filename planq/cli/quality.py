@@ -79,10 +79,12 @@ def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
         made: The bytes of what the quantization made, by operand.
     """
     if isinstance(desc, Scaling):
-        sizes = _decode(made["scale"].view(_VIEWS[desc.scale_dtype]), desc.scale_dtype)
-    else:
-        sizes = _absmax(desc, made)
-    return int(np.isnan(sizes).sum())
+        scales = _decode(made["scale"].view(_VIEWS[desc.scale_dtype]), desc.scale_dtype)
+        return int(np.isnan(scales).sum())
+    (blocks,) = desc.operands()["absmax"].shape
+    starts = range(0, blocks, _BLOCK_ELEMENTS)
+    pieces = (_absmax(desc, made, at, at + _BLOCK_ELEMENTS) for at in starts)
+    return sum(int(np.isnan(piece).sum()) for piece in pieces)
 
 
 def count_non_finite(values: Bytes, dtype: planq.DType) -> int:
@@ -137,7 +139,7 @@ def _looked_up(
 ) -> Iterator[tuple[Float64, Float64]]:
     """The same for codebooks, whose blocks do not mind rows."""
     values = getattr(planq.codebooks, desc.codebook.value)().astype(np.float64)
-    absmax, codes, size = _absmax(desc, made), made["output"], desc.block_size
+    codes, size = made["output"], desc.block_size
     for number, (wanted,) in enumerate(_pieces(desc.input_dtype, weight)):
         start = number * _BLOCK_ELEMENTS
         stop = start + wanted.size
@@ -148,23 +150,26 @@ def _looked_up(
             got = values.take(codes[start:stop])
         first, last = start // size, -(-stop // size)
         ends = np.minimum(np.arange(first + 1, last + 1) * size, stop)
-        got *= np.repeat(absmax[first:last], np.diff(ends, prepend=start))
+        got *= np.repeat(_absmax(desc, made, first, last), np.diff(ends, prepend=start))
         yield wanted, got
 
 
-def _absmax(desc: planq.BlockwiseQuantizeDescriptor, made: Mapping[str, Bytes]) -> Float64:
-    """The largest magnitudes; nested ones as the dequantization restores them."""
+def _absmax(
+    desc: planq.BlockwiseQuantizeDescriptor, made: Mapping[str, Bytes], first: int, last: int
+) -> Float64:
+    """The largest magnitudes of some blocks; nested ones as the dequantization restores them."""
     operands = desc.operands()
     held = {
         name: made[name].view(operands[name].storage)
         for name in ("absmax", "nested_absmax", "nested_offset")
         if name in operands
     }
+    found = held["absmax"][first:last]
     if desc.nested_block_size is None:
-        return held["absmax"].astype(np.float64)
-    codes, largest = held["absmax"], held["nested_absmax"]
-    values = planq.codebooks.dynamic().astype(largest.dtype).take(codes)
-    values *= largest.take(np.arange(codes.size) // desc.nested_block_size)
+        return found.astype(np.float64)
+    largest = held["nested_absmax"]
+    values = _nested_codebook().astype(largest.dtype).take(found)
+    values *= largest.take(np.arange(first, first + found.size) // desc.nested_block_size)
     values += held["nested_offset"]
     return values.astype(np.float64)
 
@@ -234,6 +239,11 @@ def _pairs(first: Float64, second: Float64) -> npt.NDArray[np.complex128]:
     """
     pairs = np.stack(np.broadcast_arrays(first, second), axis=-1)
     return pairs.view(np.complex128).reshape(256)
+
+
+@cache
+def _nested_codebook() -> npt.NDArray[np.float32]:
+    return planq.codebooks.dynamic()
 
 
 @cache

@@ -71,7 +71,6 @@ def quantize(
         typer.Option(
             "--block-size",
             metavar="N",
-            min=1,
             help="Elements of a block, which share a largest magnitude: 64 if left out, for "
             "dynamic8 4096. bitsandbytes reads powers of two from 32 to 4096. Only with nf4, fp4, "
             "int4-af4 and dynamic8.",

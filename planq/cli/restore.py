@@ -20,7 +20,7 @@ from planq.cli.devices import plan_selector
 from planq.cli.failure import CommandError
 from planq.cli.quality import count_non_finite
 from planq.cli.reports import FileReport, TensorReport
-from planq.cli.schemes import FLOATING, operand_bytes
+from planq.cli.schemes import FLOATING, FORMAT_NAME, operand_bytes
 from planq.cli.stored import METADATA_PREFIX, StoredWeight, read_weights, restore
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from planq.cli.devices import Executor
     from planq.cli.job import Progress
-
-_FORMAT_NAME = {dtype: name for name, dtype in FLOATING.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> di
             raise CommandError(f"{job.source}: {name!r}: {error}") from error
         entry = replace(
             stored.original,
-            dtype=_FORMAT_NAME[desc.output_dtype],
+            dtype=FORMAT_NAME[desc.output_dtype],
             nbytes=operand_bytes(desc.operands()["output"]),
         )
         weights[name] = _Weight(stored, select(desc), entry)

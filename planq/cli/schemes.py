@@ -23,6 +23,7 @@ FLOATING = {
     "F32": planq.DType.FLOAT32,
     "F64": planq.DType.FLOAT64,
 }
+FORMAT_NAME = {dtype: name for name, dtype in FLOATING.items()}
 
 # Storage types of plan operands: the file format's name and the bytes of an item.
 STORAGE = {

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import planq
 from planq.cli.checkpoint import TensorEntry
 from planq.cli.failure import CommandError
-from planq.cli.schemes import FLOATING, STORAGE, operand_bytes
+from planq.cli.schemes import FORMAT_NAME, STORAGE, operand_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,6 @@ _TENSORS = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
 # The key of the codes among those of a state.
 _CODES = ""
 
-_FORMAT_NAME = {dtype: name for name, dtype in FLOATING.items()}
 _NUMPY = {STORAGE[name][0]: np.dtype(name) for name in ("uint8", "float32", "float64")}
 # "-2.2250738585072014e-308": no float64 takes more characters.
 _LONGEST_NUMBER = 24
@@ -155,7 +154,9 @@ def _read_state(
     values = {
         key: _without_values(_numpy(reader, entry), entry.shape) for key, entry in tensors.items()
     }
-    values |= {key: reader.tensor(entry) for key, entry in packed.items()}
+    values |= {
+        key: reader.tensor(entry).view(_numpy(reader, entry)) for key, entry in packed.items()
+    }
     codes = reader.by_name.get(name)
     if codes is None:
         raise CommandError(f"{reader.path}: no tensor {name!r}, but a state of it")
@@ -173,7 +174,7 @@ def _read_state(
 def _original(codes: TensorEntry, state: planq.QuantState) -> TensorEntry:
     """The weight that a state tells of; 8-bit codes may have its shape themselves."""
     shape = codes.shape if state.shape is None else state.shape
-    return TensorEntry(codes.name, _FORMAT_NAME[planq.DType(state.dtype)], shape, 0)
+    return TensorEntry(codes.name, FORMAT_NAME[planq.DType(state.dtype)], shape, 0)
 
 
 def _check_codes(

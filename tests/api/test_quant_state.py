@@ -365,6 +365,7 @@ KEYS: list[tuple[dict[str, Any], str]] = [
     ({NF4: as_json({"absmax": 1})}, f"{NF4}: expected names of values that are no tensors, got"),
     ({NF4: as_json([1])}, f"{NF4}: expected JSON in a uint8 tensor, got ndarray"),
     ({NF4: np.zeros(3, np.uint8)}, f"{NF4}: expected JSON in a uint8 tensor, got ndarray"),
+    ({NF4: np.full(9**5, ord("["), np.uint8)}, f"{NF4}: expected JSON in a uint8 tensor, got"),
     ({NF4: "{}"}, f"{NF4}: expected JSON in a uint8 tensor, got str"),
 ]
 

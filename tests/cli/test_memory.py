@@ -45,9 +45,7 @@ def peak_and_digests(*arguments: object) -> tuple[int, set[str]]:
 
 
 @pytest.mark.parametrize("scheme", ["--scheme int8-channel", "--scheme nf4 --nested"])
-def test_the_peak_is_below_twice_the_largest_tensor_and_200_mb(
-    tmp_path: Path, scheme: str
-) -> None:
+def test_the_peak_is_below_twice_the_largest_tensor_and_200_mb(tmp_path: Path, scheme: str) -> None:
     source, quantized = large_checkpoint(tmp_path / "in.st"), tmp_path / "q.st"
     peaks = []
     for arguments in (
