@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import os
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +21,8 @@ from planq import codebooks
 from planq.cli import main
 from reference.codebook import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem
 from reference.formats import bits
+from support.bitsandbytes_host import Params4bit, bnb
 from support.tensors import as_torch, from_torch
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
-    from bitsandbytes import functional as bnb
-    from bitsandbytes.nn import Params4bit
-
-    logging.disable(logging.NOTSET)
 
 if TYPE_CHECKING:
     from pathlib import Path
