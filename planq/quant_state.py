@@ -193,7 +193,7 @@ def _unpacked(key: str, name: str, value: Any) -> dict[str, Any]:
     """What the JSON in a uint8 tensor says."""
     try:
         found = json.loads(bytes(value.tolist()).decode())
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise ArgumentError(key, "JSON in a uint8 tensor", type(value).__name__)

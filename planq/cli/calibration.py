@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planq.cli.checkpoint import Bytes
-    from planq.cli.schemes import Quantizing
+    from planq.cli.schemes import Scaling
 
 Float64 = npt.NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class Ranges:
             if name not in known:
                 raise CommandError(f"{self.path}: {name!r} is no weight of the input")
 
-    def parameters(self, name: str, desc: Quantizing) -> dict[str, Bytes]:
+    def parameters(self, name: str, desc: Scaling) -> dict[str, Bytes]:
         """Returns the bytes of the scales and zero points of one weight, by operand.
 
         Raises:

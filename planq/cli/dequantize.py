@@ -1,4 +1,4 @@
-"""``planq dequantize``: a file that ``planq quantize`` wrote in, a floating checkpoint file out."""
+"""``planq dequantize``: a quantized checkpoint file in, a floating checkpoint file out."""
 
 # Typer reads the annotations of a command when the program runs, so none here is postponed.
 
@@ -28,7 +28,10 @@ class Restored(StrEnum):
 
 def dequantize(
     source: Annotated[
-        Path, typer.Argument(metavar="IN.safetensors", help="A file that planq quantize wrote.")
+        Path,
+        typer.Argument(
+            metavar="IN.safetensors", help="A file that planq quantize or bitsandbytes wrote."
+        ),
     ],
     target: Annotated[
         Path, typer.Argument(metavar="OUT.safetensors", help="The model file to make.")
@@ -47,9 +50,10 @@ def dequantize(
         bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
     ] = False,
 ) -> int:
-    """Restore the weights of a file that planq quantized; copy the rest unchanged.
+    """Restore the weights of a file that is quantized; copy the rest unchanged.
 
-    Scales, zero points and planq's metadata are left out. The output gets its name only when it is
+    The file is one of planq quantize, or of bitsandbytes in 4 bits. Scales, zero points, states and
+    planq's metadata are left out. The output gets its name only when it is
     complete. The exit status is 1 if a restored weight holds a NaN or an infinity (its row is
     marked), and 2 if nothing was written.
     """

@@ -19,17 +19,22 @@ from planq.cli.checkpoint import (
 )
 from planq.cli.devices import plan_selector
 from planq.cli.failure import CommandError
-from planq.cli.quality import count_nan, count_non_finite, largest_error, signal_to_noise_db
+from planq.cli.quality import (
+    count_non_finite,
+    count_spoiled,
+    largest_error,
+    signal_to_noise_db,
+)
 from planq.cli.reports import FileReport, TensorReport
-from planq.cli.schemes import Scheme, describe, is_weight
+from planq.cli.schemes import FLOATING, Blocks, Quantizing, Scaling, Scheme, describe, is_weight
 from planq.cli.stored import (
     METADATA_PREFIX,
     StoredWeight,
-    as_inputs,
     describing,
     is_quantized,
     read_weights,
     restore,
+    stored_weight,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +60,7 @@ class Job:
         overwrite: Whether `target` may exist and be replaced.
         ranges: The range of every weight; None measures them.
         verify: Whether to read the file again and dequantize it before it gets its name.
+        blocks: How the statistics of a codebook scheme lie; None for the others.
     """
 
     source: Path
@@ -64,14 +70,15 @@ class Job:
     overwrite: bool = False
     ranges: Ranges | None = None
     verify: bool = False
+    blocks: Blocks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightReport(TensorReport):
     """What became of one weight: its digest is that of the codes.
 
-    Measured, `non_finite` counts the segments with a value that is not finite, which dequantize to
-    NaN; calibrated, it counts the values.
+    Measured, `non_finite` counts the segments that dequantize to NaN, as they have a value that is
+    not finite, or with nested statistics any other segment does; calibrated, it counts the values.
 
     Attributes:
         sqnr_db: Signal-to-quantization-noise ratio; infinite where the codes are exact, NaN where
@@ -151,12 +158,14 @@ class _Weight:
 
     Attributes:
         stored: What it becomes.
-        plan: What quantizes it.
+        desc: What makes the codes.
+        plan: The same, prepared.
         given: Calibrated: the bytes of its scales and zero points.
         back: What dequantizes it again; None without verification.
     """
 
     stored: StoredWeight
+    desc: Quantizing
     plan: planq.Plan
     given: dict[str, Bytes]
     back: planq.Plan | None
@@ -164,8 +173,8 @@ class _Weight:
 
 def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
     """Selects the plans for every weight of the request, by name; equal descriptors share one."""
-    if is_quantized(reader.metadata):
-        raise CommandError(f"{job.source}: already quantized by planq")
+    if is_quantized(reader):
+        raise CommandError(f"{job.source}: already quantized")
     known = [entry for entry in reader.entries if is_weight(entry)]
     chosen = [entry for entry in known if not job.include or job.include.search(entry.name)]
     if not chosen:
@@ -178,14 +187,21 @@ def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str,
 
 
 def _weight(job: Job, entry: TensorEntry, select: Callable[[Any], planq.Plan]) -> _Weight:
-    desc = describe(job.scheme, entry, calibrated=job.ranges is not None)
-    stored = StoredWeight(entry, desc)
+    desc = describe(job.scheme, entry, calibrated=job.ranges is not None, blocks=job.blocks)
+    stored = stored_weight(entry, desc)
     return _Weight(
         stored=stored,
+        desc=desc,
         plan=select(desc),
-        given=job.ranges.parameters(entry.name, desc) if job.ranges else {},
+        given=_given(job.ranges, entry, desc),
         back=select(stored.restoring()) if job.verify else None,
     )
+
+
+def _given(ranges: Ranges | None, entry: TensorEntry, desc: Quantizing) -> dict[str, Bytes]:
+    if ranges is None or not isinstance(desc, Scaling):
+        return {}
+    return ranges.parameters(entry.name, desc)
 
 
 def _made_from(entry: TensorEntry, weights: Mapping[str, _Weight]) -> list[TensorEntry]:
@@ -200,7 +216,8 @@ def _metadata(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]
     own = {"scheme": job.scheme.value, "version": build.version, "build_id": build.build_id}
     if job.ranges:
         own["calibrated"] = job.ranges.sha256
-    own |= describing(weight.stored for weight in weights.values())
+    chosen = list(weights.values())
+    own |= describing(chosen[0].desc, (weight.stored for weight in chosen))
     return reader.metadata | {METADATA_PREFIX + key: value for key, value in own.items()}
 
 
@@ -248,23 +265,24 @@ class _Run:
                 if _digest(values) != tensor.restored_sha256:
                     what = f"{tensor.name!r} dequantizes to other bits when it is read back"
                     raise CommandError(f"{self.job.target}: {what}")
-                dtype = stored.desc.input_dtype
+                dtype = FLOATING[source.dtype]
                 errors[tensor.name] = largest_error(dtype, self.reader.tensor(source), values)
         return errors
 
     def _quantize(self, weight: _Weight) -> WeightReport:
-        stored, plan = weight.stored, weight.plan
-        entry, desc = stored.original, stored.desc
+        stored, desc, plan = weight.stored, weight.desc, weight.plan
+        entry = stored.original
         values = self.reader.tensor(entry)
         ran = self.executor.run(plan, {"input": values, **weight.given})
-        parts = {**ran.outputs, **weight.given}
-        for operand, part in stored.parts.items():
-            self.writer.write(part.name, parts[operand].data)
-        ratio = signal_to_noise_db(desc, values, parts)
+        made = {**ran.outputs, **weight.given}
+        payloads = stored.payloads(made)
+        for key, part in stored.parts.items():
+            self.writer.write(part.name, payloads[key].data)
+        ratio = signal_to_noise_db(desc, values, made)
         if weight.given:
-            non_finite = count_non_finite(values, desc.input_dtype)
+            non_finite = count_non_finite(values, FLOATING[entry.dtype])
         else:
-            non_finite = count_nan(parts["scale"], desc.scale_dtype)
+            non_finite = count_spoiled(desc, made)
         del values  # before the restored weight takes as much memory
         return WeightReport(
             name=entry.name,
@@ -276,15 +294,16 @@ class _Run:
             non_finite=non_finite,
             bytes_before=entry.nbytes,
             bytes_after=stored.nbytes,
-            sha256=_digest(parts["output"]),
-            restored_sha256=self._restored_digest(weight, parts),
+            sha256=_digest(made["output"]),
+            restored_sha256=self._restored_digest(weight, payloads),
             seconds=ran.seconds,
         )
 
-    def _restored_digest(self, weight: _Weight, parts: Mapping[str, Bytes]) -> str | None:
+    def _restored_digest(self, weight: _Weight, payloads: Mapping[str, Bytes]) -> str | None:
         if weight.back is None:
             return None
-        return _digest(self.executor.run(weight.back, as_inputs(parts)).outputs["output"])
+        inputs = weight.stored.inputs(payloads)
+        return _digest(self.executor.run(weight.back, inputs).outputs["output"])
 
     def _advance(self, entry: TensorEntry) -> None:
         self.progress(entry.name, entry.nbytes, self.total)

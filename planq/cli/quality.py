@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import planq
-from planq.cli.schemes import GROUP_SIZE
+from planq.cli.schemes import GROUP_SIZE, Scaling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,16 +37,19 @@ _VIEWS = {
 }
 
 
-def signal_to_noise_db(desc: Quantizing, weight: Bytes, parts: Mapping[str, Bytes]) -> float:
-    """Returns ``10 log10(sum x^2 / sum (x - s (q - z))^2)`` of a quantization, in dB.
+def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes]) -> float:
+    """Returns ``10 log10(sum x^2 / sum (x - y)^2)`` of a quantization, in dB.
 
-    Computed in float64, block by block, so that it takes no memory to speak of.
+    ``y`` is what the codes stand for: ``s (q - z)``, or ``v[q] a`` with the values v of a codebook
+    and the largest magnitude a of the block. Computed in float64, piece by piece, so that it takes
+    no memory to speak of.
 
     Args:
-        desc: What was quantized: two axes, one scale for the tensor, for each row, or for each
-            group of `planq.cli.schemes.GROUP_SIZE` along the last axis.
+        desc: What was quantized: two axes; one scale for the tensor, for each row, or for each
+            group of `planq.cli.schemes.GROUP_SIZE` along the last axis, or flat blocks of 4-bit
+            codes, the first of two in the high nibble, or of 8-bit codes.
         weight: The bytes of x.
-        parts: The bytes of q, s and, where there is one, z, by operand.
+        made: The bytes of what the quantization made or was given, by operand.
 
     Returns:
         The ratio: infinite where nothing was lost, NaN where x has no signal or a value that is
@@ -54,18 +57,12 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, parts: Mapping[str, Byte
     """
     if not weight.size:
         return math.nan
-    rows, columns = desc.shape
-    x = _grid(weight, desc.input_dtype, rows)
-    q = _grid(parts["output"], desc.output_dtype, rows)
-    s = _parameters(desc, parts["scale"], desc.scale_dtype)
-    z = _parameters(desc, parts["zero_point"], planq.DType.INT32) if "zero_point" in parts else None
+    if isinstance(desc, Scaling):
+        pieces = _scaled(desc, weight, made)
+    else:
+        pieces = _looked_up(desc, weight, made)
     signal = noise = 0.0
-    for row, column in _blocks(rows, columns):
-        wanted = _decode(x[row, column], desc.input_dtype)
-        error = _codes(q, desc.output_dtype, row, column)
-        if z is not None:
-            error -= _spread(z, row, column)
-        error *= _spread(s, row, column)
+    for wanted, error in pieces:
         error -= wanted
         signal += _energy(wanted)
         noise += _energy(error)
@@ -74,9 +71,20 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, parts: Mapping[str, Byte
     return 10.0 * math.log10(signal / noise)
 
 
-def count_nan(scale: Bytes, dtype: planq.DType) -> int:
-    """Counts the scales that are NaN: the segments that held a value that is not finite."""
-    return int(np.isnan(_decode(scale.view(_VIEWS[dtype]), dtype)).sum())
+def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
+    """Counts the segments that dequantize to NaN, as a value was not finite.
+
+    Args:
+        desc: What was quantized.
+        made: The bytes of what the quantization made, by operand.
+    """
+    if isinstance(desc, Scaling):
+        scales = _decode(made["scale"].view(_VIEWS[desc.scale_dtype]), desc.scale_dtype)
+        return int(np.isnan(scales).sum())
+    (blocks,) = desc.operands()["absmax"].shape
+    starts = range(0, blocks, _BLOCK_ELEMENTS)
+    pieces = (_absmax(desc, made, at, at + _BLOCK_ELEMENTS) for at in starts)
+    return sum(int(np.isnan(piece).sum()) for piece in pieces)
 
 
 def count_non_finite(values: Bytes, dtype: planq.DType) -> int:
@@ -109,7 +117,64 @@ def _pieces(dtype: planq.DType, *arrays: Bytes) -> Iterator[tuple[Float64, ...]]
         yield tuple(_decode(view[at : at + _BLOCK_ELEMENTS], dtype) for view in views)
 
 
-def _parameters(desc: Quantizing, raw: Bytes, dtype: planq.DType) -> Float64:
+def _scaled(
+    desc: Scaling, weight: Bytes, made: Mapping[str, Bytes]
+) -> Iterator[tuple[Float64, Float64]]:
+    """Yields what was quantized, and what codes and scales make of it, piece by piece."""
+    rows, columns = desc.shape
+    x = _grid(weight, desc.input_dtype, rows)
+    q = _grid(made["output"], desc.output_dtype, rows)
+    s = _parameters(desc, made["scale"], desc.scale_dtype)
+    z = _parameters(desc, made["zero_point"], planq.DType.INT32) if "zero_point" in made else None
+    for row, column in _blocks(rows, columns):
+        got = _codes(q, desc.output_dtype, row, column)
+        if z is not None:
+            got -= _spread(z, row, column)
+        got *= _spread(s, row, column)
+        yield _decode(x[row, column], desc.input_dtype), got
+
+
+def _looked_up(
+    desc: planq.BlockwiseQuantizeDescriptor, weight: Bytes, made: Mapping[str, Bytes]
+) -> Iterator[tuple[Float64, Float64]]:
+    """The same for codebooks, whose blocks do not mind rows."""
+    values = getattr(planq.codebooks, desc.codebook.value)().astype(np.float64)
+    codes, size = made["output"], desc.block_size
+    for number, (wanted,) in enumerate(_pieces(desc.input_dtype, weight)):
+        start = number * _BLOCK_ELEMENTS
+        stop = start + wanted.size
+        if desc.output_dtype is planq.DType.UINT4:
+            packed = codes[start // 2 : (stop + 1) // 2]
+            got = _pairs(values[:, None], values).take(packed).view(np.float64)[: wanted.size]
+        else:
+            got = values.take(codes[start:stop])
+        first, last = start // size, -(-stop // size)
+        ends = np.minimum(np.arange(first + 1, last + 1) * size, stop)
+        got *= np.repeat(_absmax(desc, made, first, last), np.diff(ends, prepend=start))
+        yield wanted, got
+
+
+def _absmax(
+    desc: planq.BlockwiseQuantizeDescriptor, made: Mapping[str, Bytes], first: int, last: int
+) -> Float64:
+    """The largest magnitudes of some blocks; nested ones as the dequantization restores them."""
+    operands = desc.operands()
+    held = {
+        name: made[name].view(operands[name].storage)
+        for name in ("absmax", "nested_absmax", "nested_offset")
+        if name in operands
+    }
+    found = held["absmax"][first:last]
+    if desc.nested_block_size is None:
+        return found.astype(np.float64)
+    largest = held["nested_absmax"]
+    values = _nested_codebook().astype(largest.dtype).take(found)
+    values *= largest.take(np.arange(first, first + found.size) // desc.nested_block_size)
+    values += held["nested_offset"]
+    return values.astype(np.float64)
+
+
+def _parameters(desc: Scaling, raw: Bytes, dtype: planq.DType) -> Float64:
     rows = 1 if desc.scope.kind == "tensor" else desc.shape[0]
     return _decode(_grid(raw, dtype, rows), dtype)
 
@@ -160,11 +225,25 @@ def _energy(values: Float64) -> float:
 
 @cache
 def _int4_pairs() -> npt.NDArray[np.complex128]:
-    """The two codes of every byte, the low nibble first: a complex number is a pair to NumPy."""
-    byte = np.arange(256)
-    nibbles = np.stack([byte & 15, byte >> 4], axis=1)
-    codes = np.where(nibbles > 7, nibbles - 16, nibbles).astype(np.float64)
-    return codes.view(np.complex128).reshape(256)
+    """The two codes of every byte, the low nibble first."""
+    numbers = np.concatenate([np.arange(8.0), np.arange(-8.0, 0.0)])
+    return _pairs(numbers, numbers[:, None])
+
+
+def _pairs(first: Float64, second: Float64) -> npt.NDArray[np.complex128]:
+    """The two values of every byte: a complex number is a pair to NumPy.
+
+    Args:
+        first: The first value by nibble; along axis 0 if that is the high one, else along axis 1.
+        second: The second value by the other nibble.
+    """
+    pairs = np.stack(np.broadcast_arrays(first, second), axis=-1)
+    return pairs.view(np.complex128).reshape(256)
+
+
+@cache
+def _nested_codebook() -> npt.NDArray[np.float32]:
+    return planq.codebooks.dynamic()
 
 
 @cache

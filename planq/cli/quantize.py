@@ -15,7 +15,7 @@ from planq.cli import job as work
 from planq.cli.calibration import read_ranges
 from planq.cli.devices import open_device
 from planq.cli.failure import CommandError
-from planq.cli.schemes import Scheme
+from planq.cli.schemes import Scheme, choose_blocks
 from planq.cli.tables import (
     Words,
     exit_status,
@@ -27,6 +27,7 @@ from planq.cli.tables import (
 from planq.cli.words import output_console
 
 _MEASURED = "n segments hold a NaN or an infinity, and dequantize to NaN"
+_NESTED = "n blocks dequantize to NaN: all of the weight, if one holds a NaN or an infinity"
 _CALIBRATED = (
     "n values are a NaN, whose integer code is that of 0, or an infinity, which is clamped"
 )
@@ -39,7 +40,15 @@ def quantize(
     target: Annotated[
         Path, typer.Argument(metavar="OUT.safetensors", help="The model file to make.")
     ],
-    scheme: Annotated[Scheme, typer.Option(help="How weights are quantized.")],
+    scheme: Annotated[
+        Scheme,
+        typer.Option(
+            help="How weights are quantized. nf4, fp4, int4-af4 and dynamic8 look codes up in a "
+            "table and make files in the layout of bitsandbytes. It reads those of nf4 and fp4; it "
+            "has no decoder for int4-af4, the 4-bit table AF4 (quant_type af4), and its files have "
+            "no states of 8 bits. planq reads all."
+        ),
+    ],
     device: Annotated[
         str, typer.Option(metavar="host|cuda:N", help="Where the plans run; the bits are the same.")
     ] = "host",
@@ -57,6 +66,24 @@ def quantize(
             '{NAME: {"absmax": A}}, each one number or nested lists in the shape of the scales.',
         ),
     ] = None,
+    block_size: Annotated[
+        int | None,
+        typer.Option(
+            "--block-size",
+            metavar="N",
+            help="Elements of a block, which share a largest magnitude: 64 if left out, for "
+            "dynamic8 4096. bitsandbytes reads powers of two from 32 to 4096. Only with nf4, fp4, "
+            "int4-af4 and dynamic8.",
+        ),
+    ] = None,
+    nested: Annotated[
+        bool,
+        typer.Option(
+            "--nested",
+            help="Quantize the largest magnitudes too, in blocks of 256 of them, for dynamic8 in "
+            "blocks of as many as the codes have. Only with nf4, fp4, int4-af4 and dynamic8.",
+        ),
+    ] = False,
     verify: Annotated[
         bool,
         typer.Option(
@@ -74,11 +101,13 @@ def quantize(
     """Quantize the 2-D floating weights of a safetensors file; copy the rest unchanged.
 
     Each weight NAME becomes its codes under the same NAME, and NAME_scale (and NAME_zero_point
-    where the scheme has one). The output gets its name only when it is complete. The exit status
+    where the scheme has one), or with a codebook NAME.absmax, NAME.quant_map and the rest of a
+    state of bitsandbytes. The output gets its name only when it is complete. The exit status
     is 1 if a weight holds a NaN or an infinity (its row is marked), and 2 if nothing was written.
     """
+    blocks = choose_blocks(scheme, block_size, nested=nested, calibrated=calibrate is not None)
     ranges = None if calibrate is None else read_ranges(calibrate)
-    job = work.Job(source, target, scheme, _compile(include), force, ranges, verify)
+    job = work.Job(source, target, scheme, _compile(include), force, ranges, verify, blocks)
     with progress_bar(source) as progress:
         report = work.quantize_file(job, open_device(device), progress)
     if as_json:
@@ -98,8 +127,7 @@ def show(report: work.JobReport, console: Console) -> None:
     columns = {"SQNR dB": [_quality_words(tensor) for tensor in report.tensors]}
     if report.job.verify:
         columns["error"] = [f"{error:.3g}" for error in report.largest_errors.values()]
-    marked = _CALIBRATED if report.job.ranges else _MEASURED
-    words = Words(columns, digested="codes", read="weights", marked=marked)
+    words = Words(columns, digested="codes", read="weights", marked=_marked_words(report.job))
     show_report(report, words, console)
     if report.job.verify:
         console.print("verified: the file as read back dequantizes to the same bits")
@@ -107,9 +135,11 @@ def show(report: work.JobReport, console: Console) -> None:
 
 def as_dict(report: work.JobReport) -> dict[str, Any]:
     """Returns a report as JSON values; a number that is not finite is null."""
-    ranges = report.job.ranges
+    ranges, blocks = report.job.ranges, report.job.blocks
     request = {
         "scheme": report.job.scheme.value,
+        "block_size": blocks.size if blocks else None,
+        "nested_block_size": blocks.nested_size if blocks else None,
         "calibrated": ranges.sha256 if ranges else None,
         "verified": report.job.verify,
     }
@@ -128,6 +158,12 @@ def _compile(include: str | None) -> re.Pattern[str] | None:
         return None if include is None else re.compile(include)
     except re.error as error:
         raise CommandError(f"--include: not a regular expression: {error}") from error
+
+
+def _marked_words(job: work.Job) -> str:
+    if job.ranges:
+        return _CALIBRATED
+    return _NESTED if job.blocks and job.blocks.nested_size else _MEASURED
 
 
 def _quality_words(tensor: work.WeightReport) -> str:

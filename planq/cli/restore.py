@@ -17,9 +17,10 @@ from planq.cli.checkpoint import (
     copy_tensor,
 )
 from planq.cli.devices import plan_selector
+from planq.cli.failure import CommandError
 from planq.cli.quality import count_non_finite
 from planq.cli.reports import FileReport, TensorReport
-from planq.cli.schemes import FLOATING, operand_bytes
+from planq.cli.schemes import FLOATING, FORMAT_NAME, operand_bytes
 from planq.cli.stored import METADATA_PREFIX, StoredWeight, read_weights, restore
 
 if TYPE_CHECKING:
@@ -29,15 +30,13 @@ if TYPE_CHECKING:
     from planq.cli.devices import Executor
     from planq.cli.job import Progress
 
-_FORMAT_NAME = {dtype: name for name, dtype in FLOATING.items()}
-
 
 @dataclass(frozen=True, slots=True)
 class RestoreJob:
     """One file to restore.
 
     Attributes:
-        source: The file that ``planq quantize`` wrote.
+        source: The file that ``planq quantize`` or bitsandbytes wrote.
         target: The safetensors file to make.
         dtype: The type of the restored weights; None gives each its own again.
         overwrite: Whether `target` may exist and be replaced.
@@ -116,10 +115,13 @@ def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> di
     select = plan_selector(executor)
     weights = {}
     for name, stored in read_weights(reader).items():
-        desc = stored.restoring(job.dtype)
+        try:
+            desc = stored.restoring(job.dtype)
+        except planq.DescriptorError as error:
+            raise CommandError(f"{job.source}: {name!r}: {error}") from error
         entry = replace(
             stored.original,
-            dtype=_FORMAT_NAME[desc.output_dtype],
+            dtype=FORMAT_NAME[desc.output_dtype],
             nbytes=operand_bytes(desc.operands()["output"]),
         )
         weights[name] = _Weight(stored, select(desc), entry)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import planq
 from planq.cli.checkpoint import TensorEntry
+from planq.cli.failure import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 GROUP_SIZE = 128
 
@@ -17,6 +23,7 @@ FLOATING = {
     "F32": planq.DType.FLOAT32,
     "F64": planq.DType.FLOAT64,
 }
+FORMAT_NAME = {dtype: name for name, dtype in FLOATING.items()}
 
 # Storage types of plan operands: the file format's name and the bytes of an item.
 STORAGE = {
@@ -31,8 +38,9 @@ STORAGE = {
     "float64": ("F64", 8),
 }
 
-# What makes the codes: the weight's own ranges, or given ones.
-Quantizing = planq.DynamicRangeQuantizeDescriptor | planq.QuantizeDescriptor
+# What makes the codes: scales of the weight's own ranges or of given ones, or a codebook.
+Scaling = planq.DynamicRangeQuantizeDescriptor | planq.QuantizeDescriptor
+Quantizing = Scaling | planq.BlockwiseQuantizeDescriptor
 
 
 class Scheme(StrEnum):
@@ -43,11 +51,15 @@ class Scheme(StrEnum):
     UINT8_CHANNEL = "uint8-channel"
     INT4_GROUP128 = "int4-group128"
     FP8_CHANNEL = "fp8-channel"
+    NF4 = "nf4"
+    FP4 = "fp4"
+    INT4_AF4 = "int4-af4"
+    DYNAMIC8 = "dynamic8"
 
 
 _SYMMETRIC, _ASYMMETRIC = planq.Mode.SYMMETRIC, planq.Mode.ASYMMETRIC
 
-_CODES = {
+_SCALES = {
     Scheme.INT8_CHANNEL: (planq.DType.INT8, planq.Scope.channel(0), _SYMMETRIC),
     Scheme.INT8_TENSOR: (planq.DType.INT8, planq.Scope.tensor(), _SYMMETRIC),
     Scheme.UINT8_CHANNEL: (planq.DType.UINT8, planq.Scope.channel(0), _ASYMMETRIC),
@@ -55,21 +67,83 @@ _CODES = {
     Scheme.FP8_CHANNEL: (planq.DType.FLOAT8_E4M3FN, planq.Scope.channel(0), _SYMMETRIC),
 }
 
+# The table, and the block that bitsandbytes takes for it unless told.
+_CODEBOOKS = {
+    Scheme.NF4: (planq.Codebook.NF4, 64),
+    Scheme.FP4: (planq.Codebook.FP4, 64),
+    Scheme.INT4_AF4: (planq.Codebook.AF4, 64),
+    Scheme.DYNAMIC8: (planq.Codebook.DYNAMIC, 4096),
+}
+# bitsandbytes nests the statistics of 4-bit codes so; those of 8-bit codes in blocks of the codes'.
+_NESTED_BLOCK_4BIT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How the statistics of a codebook scheme lie.
+
+    Attributes:
+        size: Elements that share an absmax.
+        nested_size: Absmax of a block of nested statistics; None: they are stored as they are.
+    """
+
+    size: int
+    nested_size: int | None
+
 
 def is_weight(entry: TensorEntry) -> bool:
     """Whether a scheme applies to a tensor: two axes, and a floating type."""
     return entry.dtype in FLOATING and len(entry.shape) == 2
 
 
-def describe(scheme: Scheme, entry: TensorEntry, *, calibrated: bool = False) -> Quantizing:
+def choose_blocks(
+    scheme: Scheme, size: int | None, *, nested: bool, calibrated: bool
+) -> Blocks | None:
+    """Returns the blocks of a codebook scheme; None for a scheme that has scales.
+
+    Args:
+        scheme: How weights are quantized.
+        size: Elements of a block; None for as many as bitsandbytes takes.
+        nested: Whether statistics are nested.
+        calibrated: Whether ranges are given.
+
+    Raises:
+        CommandError: An option does not go with the scheme.
+    """
+    if scheme in _SCALES:
+        _refuse("--block-size", scheme, _CODEBOOKS, given=size is not None)
+        _refuse("--nested", scheme, _CODEBOOKS, given=nested)
+        return None
+    _refuse("--calibrate", scheme, _SCALES, given=calibrated)
+    codebook, usual = _CODEBOOKS[scheme]
+    chosen = usual if size is None else size
+    around = chosen if codebook is planq.Codebook.DYNAMIC else _NESTED_BLOCK_4BIT
+    return Blocks(chosen, around if nested else None)
+
+
+def describe(
+    scheme: Scheme, entry: TensorEntry, *, calibrated: bool = False, blocks: Blocks | None = None
+) -> Quantizing:
     """Returns the descriptor that a scheme gives one weight.
 
     Args:
         scheme: How weights are quantized.
         entry: The weight.
         calibrated: Whether its scales are given; else they are measured.
+        blocks: What `choose_blocks` returned for a codebook scheme; None for a scheme with scales.
     """
-    output_dtype, scope, mode = _CODES[scheme]
+    if blocks:
+        codebook, _ = _CODEBOOKS[scheme]
+        eight_bits = codebook is planq.Codebook.DYNAMIC
+        return planq.BlockwiseQuantizeDescriptor(
+            shape=entry.shape,
+            input_dtype=FLOATING[entry.dtype],
+            output_dtype=planq.DType.UINT8 if eight_bits else planq.DType.UINT4,
+            codebook=codebook,
+            block_size=blocks.size,
+            nested_block_size=blocks.nested_size,
+        )
+    output_dtype, scope, mode = _SCALES[scheme]
     operator = planq.QuantizeDescriptor if calibrated else planq.DynamicRangeQuantizeDescriptor
     return operator(
         shape=entry.shape,
@@ -84,3 +158,9 @@ def describe(scheme: Scheme, entry: TensorEntry, *, calibrated: bool = False) ->
 def operand_bytes(spec: planq.OperandSpec) -> int:
     """Returns the size of an operand in memory."""
     return math.prod(spec.shape) * STORAGE[spec.storage][1]
+
+
+def _refuse(option: str, scheme: Scheme, fitting: Iterable[Scheme], *, given: bool) -> None:
+    if given:
+        names = ", ".join(name.value for name in fitting)
+        raise CommandError(f"{option}: expected one of the schemes {names}, got {scheme.value}")

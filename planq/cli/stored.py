@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import planq
 from planq.cli.checkpoint import TensorEntry
 from planq.cli.failure import CommandError
-from planq.cli.schemes import FLOATING, STORAGE, Quantizing, operand_bytes
+from planq.cli.schemes import FLOATING, STORAGE, Quantizing, Scaling, operand_bytes
+from planq.cli.states import CodebookWeight, codebook_weight, read_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,8 +27,8 @@ _OWN = ("shape", "input_dtype", "scale_dtype")
 
 
 @dataclass(frozen=True, slots=True)
-class StoredWeight:
-    """A weight as the file holds it.
+class ScaledWeight:
+    """A weight as the file holds it, with scales beside its codes.
 
     Attributes:
         original: The weight before it was quantized; its payload is not in the file.
@@ -35,7 +36,7 @@ class StoredWeight:
     """
 
     original: TensorEntry
-    desc: Quantizing
+    desc: Scaling
 
     @property
     def parts(self) -> dict[str, TensorEntry]:
@@ -75,60 +76,85 @@ class StoredWeight:
             nibble_order=desc.nibble_order,
         )
 
+    def payloads(self, made: Mapping[str, Bytes]) -> dict[str, Bytes]:
+        """Returns the bytes of the parts, of those of the operands of the quantization."""
+        return {name: made[name] for name in self.parts}
+
+    def inputs(self, payloads: Mapping[str, Bytes]) -> dict[str, Bytes]:
+        """Names the bytes of the parts as the dequantization reads them."""
+        return {"input" if name == "output" else name: data for name, data in payloads.items()}
+
+
+StoredWeight = ScaledWeight | CodebookWeight
+
+
+def stored_weight(original: TensorEntry, desc: Quantizing) -> StoredWeight:
+    """Returns what a weight becomes."""
+    if isinstance(desc, planq.BlockwiseQuantizeDescriptor):
+        return codebook_weight(original, desc)
+    return ScaledWeight(original, desc)
+
 
 def restore(
     weight: StoredWeight, plan: planq.Plan, reader: CheckpointReader, executor: Executor
 ) -> Ran:
     """Dequantizes one weight from its parts in an open file, which are dropped again."""
-    parts = {name: reader.tensor(reader.by_name[part.name]) for name, part in weight.parts.items()}
-    return executor.run(plan, as_inputs(parts))
+    payloads = {key: reader.tensor(reader.by_name[part.name]) for key, part in weight.parts.items()}
+    return executor.run(plan, weight.inputs(payloads))
 
 
-def as_inputs(parts: Mapping[str, Bytes]) -> dict[str, Bytes]:
-    """Names the operands of a quantization as the dequantization reads them."""
-    return {"input" if name == "output" else name: data for name, data in parts.items()}
+def is_quantized(reader: CheckpointReader) -> bool:
+    """Whether an open file has weights to restore: planq left its marks, or there are states."""
+    return _has_marks(reader) or bool(read_states(reader))
 
 
-def is_quantized(metadata: Mapping[str, str]) -> bool:
-    """Whether planq left its marks in the metadata of a file."""
-    return any(key.startswith(METADATA_PREFIX) for key in metadata)
-
-
-def describing(weights: Iterable[StoredWeight]) -> dict[str, str]:
-    """Returns the metadata, without its prefix, by which `read_weights` finds weights again.
+def describing(desc: Quantizing, weights: Iterable[StoredWeight]) -> dict[str, str]:
+    """Returns the metadata, without its prefix, that tells what made the codes, and of what.
 
     The descriptor holds what the weights have in common: all but the shape, and the types that
-    follow the weight's own.
+    follow the weight's own. `read_weights` needs it where there are scales; a state has it all.
+
+    Args:
+        desc: What made the codes of any of the weights.
+        weights: All of them.
     """
-    stored = list(weights)
-    facts = stored[0].desc.to_dict()
-    for own in _OWN:
-        del facts[own]
+    facts = {key: value for key, value in desc.to_dict().items() if key not in _OWN}
+    described = {"descriptor": json.dumps(facts, sort_keys=True)}
     originals = {
         weight.original.name: {"dtype": weight.original.dtype, "shape": weight.original.shape}
-        for weight in stored
+        for weight in weights
+        if isinstance(weight, ScaledWeight)
     }
-    return {
-        "descriptor": json.dumps(facts, sort_keys=True),
-        "tensors": json.dumps(originals, separators=(",", ":")),
-    }
+    if originals:
+        described["tensors"] = json.dumps(originals, separators=(",", ":"))
+    return described
 
 
 def read_weights(reader: CheckpointReader) -> dict[str, StoredWeight]:
     """Finds the quantized weights of an open file, by name, and checks that all parts are there.
 
     Raises:
-        CommandError: ``planq quantize`` did not write the file, or somebody changed it since.
+        CommandError: Neither ``planq quantize`` nor bitsandbytes wrote the file, or somebody
+            changed it since.
     """
-    if not is_quantized(reader.metadata):
-        raise CommandError(f"{reader.path}: not written by planq quantize, nothing to restore")
+    states = read_states(reader)
+    if states:
+        return dict(states)
+    if not _has_marks(reader):
+        raise CommandError(
+            f"{reader.path}: not written by planq quantize or bitsandbytes, nothing to restore"
+        )
     facts, originals = (_json_object(reader, key) for key in ("descriptor", "tensors"))
-    weights = {}
+    weights: dict[str, StoredWeight] = {}
     for name, original in originals.items():
-        weights[name] = _stored_weight(reader, facts, name, original)
+        weights[name] = _scaled_weight(reader, facts, name, original)
         for part in weights[name].parts.values():
-            _check_part(reader, part, reader.by_name.get(part.name))
+            reader.expect(part)
     return weights
+
+
+def _has_marks(reader: CheckpointReader) -> bool:
+    return any(key.startswith(METADATA_PREFIX) for key in reader.metadata)
 
 
 def _json_object(reader: CheckpointReader, key: str) -> dict[str, Any]:
@@ -141,9 +167,9 @@ def _json_object(reader: CheckpointReader, key: str) -> dict[str, Any]:
     return values
 
 
-def _stored_weight(
+def _scaled_weight(
     reader: CheckpointReader, facts: Mapping[str, Any], name: str, original: object
-) -> StoredWeight:
+) -> ScaledWeight:
     where = f"{reader.path}: metadata of {name!r}"
     match original:
         case {"dtype": str(dtype), "shape": list(shape)} if dtype in FLOATING:
@@ -154,16 +180,7 @@ def _stored_weight(
         desc = planq.Descriptor.from_dict({**facts, **own})
     except planq.DescriptorError as error:
         raise CommandError(f"{where}: {error}") from error
-    if not isinstance(desc, Quantizing):
+    if not isinstance(desc, Scaling):
         raise CommandError(f"{where}: {desc.operator} makes no codes that can be restored")
     nbytes = operand_bytes(desc.operands()["input"])
-    return StoredWeight(TensorEntry(name, dtype, desc.shape, nbytes), desc)
-
-
-def _check_part(reader: CheckpointReader, part: TensorEntry, found: TensorEntry | None) -> None:
-    expected = f"{part.dtype} {list(part.shape)}"
-    if found is None:
-        raise CommandError(f"{reader.path}: no tensor {part.name!r}, expected {expected}")
-    if (found.dtype, found.shape) != (part.dtype, part.shape):
-        has = f"{found.dtype} {list(found.shape)}"
-        raise CommandError(f"{reader.path}: tensor {part.name!r}: expected {expected}, found {has}")
+    return ScaledWeight(TensorEntry(name, dtype, desc.shape, nbytes), desc)

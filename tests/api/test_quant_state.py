@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import subprocess
 import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +20,8 @@ import planq
 from planq import codebooks
 from reference.codebook import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem
 from reference.formats import STORAGE, Array
+from support.bitsandbytes_host import bnb
 from support.tensors import as_torch, from_torch
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
-    from bitsandbytes import functional as bnb
-
-    logging.disable(logging.NOTSET)
 
 F32 = np.float32
 TYPES = ("nf4", "fp4")
@@ -365,6 +357,7 @@ KEYS: list[tuple[dict[str, Any], str]] = [
     ({NF4: as_json({"absmax": 1})}, f"{NF4}: expected names of values that are no tensors, got"),
     ({NF4: as_json([1])}, f"{NF4}: expected JSON in a uint8 tensor, got ndarray"),
     ({NF4: np.zeros(3, np.uint8)}, f"{NF4}: expected JSON in a uint8 tensor, got ndarray"),
+    ({NF4: np.full(9**5, ord("["), np.uint8)}, f"{NF4}: expected JSON in a uint8 tensor, got"),
     ({NF4: "{}"}, f"{NF4}: expected JSON in a uint8 tensor, got str"),
 ]
 

@@ -47,10 +47,11 @@ def test_it_walks_the_contract_and_quantizes_the_model(wheels: Path, capsys: Cap
         "5. plan.run(",
         "--scheme int8-channel --verify",
         "--scheme int4-group128 --verify",
+        "--scheme nf4 --nested --verify",
     ):
         assert step in told
-    assert told.count("host, one thread: the same file, bit for bit") == 2
-    assert told.count("planq dequantize out.safetensors back.safetensors: 2 weights restored") == 2
+    assert told.count("host, one thread: the same file, bit for bit") == 3
+    assert told.count("planq dequantize out.safetensors back.safetensors: 2 weights restored") == 3
 
 
 def test_values_that_are_not_those_of_the_verification_are_an_error(

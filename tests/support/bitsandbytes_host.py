@@ -9,7 +9,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     from bitsandbytes import functional as bnb
+    from bitsandbytes.nn import Params4bit
 
     logging.disable(logging.NOTSET)
 
-__all__ = ["bnb"]
+__all__ = ["Params4bit", "bnb"]

@@ -1,0 +1,223 @@
+"""Weights in bitsandbytes' layout: codes under the weight's name, and their state beside them.
+
+A state is what `planq.QuantState` packs: tensors under ``NAME.absmax`` and the like, and everything
+that is no tensor as JSON, under ``NAME.quant_state.bitsandbytes__nf4``. It says all that restoring
+takes, so a file needs no metadata, and it does not matter who wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+import planq
+from planq.cli.checkpoint import TensorEntry
+from planq.cli.failure import CommandError
+from planq.cli.schemes import FORMAT_NAME, STORAGE, operand_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planq.cli.checkpoint import Bytes, CheckpointReader
+
+Array = npt.NDArray[Any]
+
+_PACKED = "quant_state.bitsandbytes__"
+_TENSORS = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
+# The key of the codes among those of a state.
+_CODES = ""
+
+_NUMPY = {STORAGE[name][0]: np.dtype(name) for name in ("uint8", "float32", "float64")}
+# "-2.2250738585072014e-308": no float64 takes more characters.
+_LONGEST_NUMBER = 24
+
+
+@dataclass(frozen=True, slots=True)
+class CodebookWeight:
+    """A weight as the file holds it.
+
+    Attributes:
+        original: The weight before it was quantized; its payload is not in the file.
+        parts: The tensors that the weight became, by their key in the state.
+        state: The state; its tensors tell their shapes and types, and may hold no values.
+    """
+
+    original: TensorEntry
+    parts: dict[str, TensorEntry]
+    state: planq.QuantState
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all parts."""
+        return sum(part.nbytes for part in self.parts.values())
+
+    def restoring(self, dtype: planq.DType | None = None) -> planq.BlockwiseDequantizeDescriptor:
+        """Returns the way back to floating values; None is the weight's own type."""
+        state = self.state
+        statistics = state.nested_absmax if state.nested else state.absmax
+        return planq.BlockwiseDequantizeDescriptor(
+            shape=self.original.shape,
+            input_dtype=planq.DType.UINT4 if state.quant_type else planq.DType.UINT8,
+            output_dtype=dtype or state.dtype,
+            entries=len(state.codebook),
+            block_size=state.block_size,
+            absmax_dtype=statistics.dtype,
+            nested_block_size=state.nested_block_size,
+        )
+
+    def payloads(self, made: Mapping[str, Bytes]) -> dict[str, Bytes]:
+        """Returns the bytes of the parts, of those of the outputs of the quantization."""
+        measured = {
+            name: data.view(getattr(self.state, name).dtype)
+            for name, data in made.items()
+            if name != "output"
+        }
+        tensors = _packed(replace(self.state, **measured))
+        return {_CODES: made["output"]} | {
+            key: data.view(np.uint8) for key, data in tensors.items()
+        }
+
+    def inputs(self, payloads: Mapping[str, Bytes]) -> dict[str, Bytes]:
+        """Names the bytes of the parts as the dequantization reads them."""
+        state = planq.QuantState.from_dict(
+            {
+                key: payloads[key].view(_NUMPY[part.dtype])
+                for key, part in self.parts.items()
+                if key != _CODES
+            }
+        )
+        read = self.restoring().operands().keys() - {"input", "output"}
+        statistics = {name: getattr(state, name).view(np.uint8) for name in read}
+        return {"input": payloads[_CODES], **statistics}
+
+
+def codebook_weight(
+    original: TensorEntry, desc: planq.BlockwiseQuantizeDescriptor
+) -> CodebookWeight:
+    """Returns what a weight becomes, before it does.
+
+    Args:
+        original: The weight.
+        desc: What will make its codes.
+    """
+    operands = desc.operands()
+    four_bits = desc.output_dtype is planq.DType.UINT4
+    measured = {
+        name: _without_values(np.dtype(spec.storage), spec.shape)
+        for name, spec in operands.items()
+        if name not in ("input", "output")
+    }
+    state = planq.QuantState(
+        codebook=getattr(planq.codebooks, desc.codebook.value)(),
+        block_size=desc.block_size,
+        dtype=desc.input_dtype,
+        shape=desc.shape,
+        quant_type=desc.codebook.value if four_bits else None,
+        nested_codebook=planq.codebooks.dynamic() if desc.nested_block_size else None,
+        nested_block_size=desc.nested_block_size,
+        **measured,
+    )
+    nbytes = operand_bytes(operands["output"])
+    codes = TensorEntry(original.name, "U8", (nbytes, 1) if four_bits else desc.shape, nbytes)
+    tensors = {
+        key: TensorEntry(
+            f"{original.name}.{key}", STORAGE[values.dtype.name][0], values.shape, values.nbytes
+        )
+        for key, values in _packed(state).items()
+    }
+    return CodebookWeight(original, {_CODES: codes, **tensors}, state)
+
+
+def read_states(reader: CheckpointReader) -> dict[str, CodebookWeight]:
+    """Finds the weights of an open file that have a state, by name, and checks that all is there.
+
+    Raises:
+        CommandError: A state that contradicts itself, or does not go with the codes.
+    """
+    states: dict[str, dict[str, TensorEntry]] = {}
+    for entry in reader.entries:
+        name, dot, kind = entry.name.rpartition("." + _PACKED)
+        if dot:
+            states.setdefault(name, {})[_PACKED + kind] = entry
+    return {name: _read_state(reader, name, packed) for name, packed in states.items()}
+
+
+def _read_state(
+    reader: CheckpointReader, name: str, packed: Mapping[str, TensorEntry]
+) -> CodebookWeight:
+    named = {key: reader.by_name.get(f"{name}.{key}") for key in _TENSORS}
+    tensors = {key: entry for key, entry in named.items() if entry}
+    values = {
+        key: _without_values(_numpy(reader, entry), entry.shape) for key, entry in tensors.items()
+    }
+    values |= {
+        key: reader.tensor(entry).view(_numpy(reader, entry)) for key, entry in packed.items()
+    }
+    codes = reader.by_name.get(name)
+    if codes is None:
+        raise CommandError(f"{reader.path}: no tensor {name!r}, but a state of it")
+    try:
+        state = planq.QuantState.from_dict(values)
+        original = _original(codes, state)
+        weight = CodebookWeight(original, {_CODES: codes, **tensors, **packed}, state)
+        operands = weight.restoring().operands()
+    except (planq.ArgumentError, planq.DescriptorError) as error:
+        raise CommandError(f"{reader.path}: state of {name!r}: {error}") from error
+    _check_codes(reader, weight, operands)
+    return replace(weight, original=replace(original, nbytes=operand_bytes(operands["output"])))
+
+
+def _original(codes: TensorEntry, state: planq.QuantState) -> TensorEntry:
+    """The weight that a state tells of; 8-bit codes may have its shape themselves."""
+    shape = codes.shape if state.shape is None else state.shape
+    return TensorEntry(codes.name, FORMAT_NAME[planq.DType(state.dtype)], shape, 0)
+
+
+def _check_codes(
+    reader: CheckpointReader, weight: CodebookWeight, operands: Mapping[str, planq.OperandSpec]
+) -> None:
+    """Refuses codes that are not as many as the state says.
+
+    bitsandbytes can be told to store 4-bit codes as elements of another type, and did so in a row
+    before it did in a column; the bytes are the same.
+    """
+    codes = weight.parts[_CODES]
+    if weight.state.quant_type is None:
+        reader.expect(replace(codes, dtype="U8", shape=weight.original.shape))
+    elif codes.nbytes != operand_bytes(operands["input"]):
+        expected = f"{operand_bytes(operands['input'])} bytes of codes"
+        raise CommandError(
+            f"{reader.path}: tensor {codes.name!r}: expected {expected}, found {codes.nbytes}"
+        )
+    absmax = weight.parts["absmax"]
+    reader.expect(replace(absmax, shape=operands["absmax"].shape))
+
+
+def _packed(state: planq.QuantState) -> dict[str, Array]:
+    """The tensors of a state, whose sizes do not depend on what was measured.
+
+    The mean of nested statistics stands in the JSON, which blanks make as long as it can get.
+    """
+    tensors: dict[str, Array] = state.to_dict(packed=True)
+    if state.nested:
+        key = next(key for key in tensors if key.startswith(_PACKED))
+        spare = _LONGEST_NUMBER - len(json.dumps(state.nested_offset.item()))
+        tensors[key] = np.pad(tensors[key], (0, spare), constant_values=ord(" "))
+    return tensors
+
+
+def _numpy(reader: CheckpointReader, entry: TensorEntry) -> np.dtype[Any]:
+    if entry.dtype not in _NUMPY:
+        types = ", ".join(_NUMPY)
+        where = f"{reader.path}: tensor {entry.name!r}"
+        raise CommandError(f"{where}: expected one of {types}, found {entry.dtype}")
+    return _NUMPY[entry.dtype]
+
+
+def _without_values(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """An array that takes no memory: all that is asked of it is its type and its shape."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
