@@ -50,6 +50,7 @@ class Target:
     max_mb: float = math.inf
     max_input_mb: float = math.inf
     max_input_bits: int = 64
+    max_output_bits: int = 64
     max_rows: float = math.inf
     min_columns: int = 0
     max_columns: float = math.inf
@@ -60,6 +61,7 @@ class Target:
             self.min_mb <= case.traffic / MEGABYTE < self.max_mb
             and case.input_bytes / MEGABYTE <= self.max_input_mb
             and 8 * item_bytes(case.elements[0].storage) <= self.max_input_bits
+            and 8 * item_bytes(case.result.storage) <= self.max_output_bits
             and case.rows <= self.max_rows
             and self.min_columns <= case.columns <= self.max_columns
         )
@@ -116,6 +118,8 @@ class Case:
     def _kind(self) -> str:
         desc = self.descriptor
         kinds = {
+            "nested": getattr(desc, "nested_block_size", None) is not None,
+            "normalized": getattr(desc, "normalized", False),
             "asym": getattr(desc, "mode", None) is planq.Mode.ASYMMETRIC,
             "stochastic": self.stochastic,
             "dynamic": getattr(desc, "dynamic", False),
@@ -126,6 +130,10 @@ class Case:
         return "".join(f"_{name}" for name, holds in kinds.items() if holds)
 
     def _segments(self) -> str:
+        book = getattr(self.descriptor, "codebook", None)
+        if book is not None:
+            size = getattr(self.descriptor, "block_size", None)
+            return book.value if size is None else f"{book.value}-{size}"
         if self.scope is None:
             axis = getattr(self.descriptor, "axis", None)
             return "" if axis is None else f"axis{axis}"
@@ -142,6 +150,17 @@ class Case:
     def stochastic(self) -> bool:
         """Whether the results depend on where in the tensor an element is."""
         return getattr(self.descriptor, "rounding", None) is planq.Rounding.STOCHASTIC
+
+    @property
+    def decodes(self) -> bool:
+        """Whether the elements are codes of a codebook."""
+        return self.descriptor.operator in ("blockwise_dequantize", "codebook_dequantize")
+
+    @property
+    def result(self) -> planq.OperandSpec:
+        """The first output."""
+        specs: dict[str, planq.OperandSpec] = self.descriptor.operands()
+        return next(spec for spec in specs.values() if spec.role == "output")
 
     @property
     def elements(self) -> list[planq.OperandSpec]:

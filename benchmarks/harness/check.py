@@ -18,6 +18,8 @@ from harness.workload import Operands, aligned_bytes, storage_of
 MOST_ELEMENTS: Final = 1 << 22  # of larger inputs a part is compared
 MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random numbers
 BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
+WHOLE: Final = ("column_scale", "bias", "codebook", "nested_codebook", "nested_offset")
+MOST_IN_TORCH: Final = 1 << 24  # of more, as of a whole that is sorted, the host alone is quick
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
 Reference = Callable[[Any, Operands], Operands | None]
@@ -47,6 +49,8 @@ def host_reference(desc: Any, inputs: Operands) -> Operands | None:
 
 def torch_reference(desc: Any, inputs: Operands) -> Operands | None:
     """The outputs that torch's own operations compute; None where there is no formula."""
+    if math.prod(desc.shape) > MOST_IN_TORCH:
+        return None
     try:
         compute = formula(desc)
     except ValueError:
@@ -73,7 +77,7 @@ class Part:
         """The part of an operand."""
         if name == "offset":  # the draws of the first element that is left
             return operand + int(self.places[0]) * matrix_shape(self.case)[1] // 4
-        if name in NUMBERS or name in ("column_scale", "bias"):
+        if name in NUMBERS or name in WHOLE:
             return operand
         if name in BY_SEGMENT:
             return self._of_segments(operand)
@@ -82,14 +86,44 @@ class Part:
 
     def _of_segments(self, parameters: torch.Tensor) -> torch.Tensor:
         scope = self.case.scope
-        assert scope is not None
-        if scope.kind == "tensor" or (scope.kind == "channel" and scope.axis != self.axis):
+        if scope is None or scope.kind == "tensor":
+            return parameters
+        if scope.kind == "channel" and scope.axis != self.axis:
             return parameters
         places = self.places
         if scope.kind == "block":
             places = torch.unique(places // scope.rows)
         chosen: torch.Tensor = parameters.index_select(0, places)
         return chosen
+
+
+class BlockPart:
+    """Stretches of the flat tensor, of whole rows, blocks and blocks of statistics."""
+
+    def __init__(self, case: Case, device: torch.device) -> None:
+        desc = case.descriptor
+        rows, columns = matrix_shape(case)
+        stretch = math.lcm(columns, desc.block_size * (desc.nested_block_size or 1))
+        self.stretches = rows * columns // stretch
+        self.places = _spread(self.stretches, MOST_ELEMENTS // stretch, device)
+        self.shape = [len(self.places) * stretch // columns, columns]
+
+    def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
+        """The part of an operand."""
+        if name in WHOLE:
+            return operand
+        return operand.reshape(self.stretches, -1).index_select(0, self.places)
+
+
+class Whole:
+    """All of a case, whose results depend on all of it."""
+
+    def __init__(self, case: Case) -> None:
+        self.shape = list(case.descriptor.shape)
+
+    def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
+        """The operand."""
+        return operand
 
 
 class WeightPart:
@@ -123,11 +157,16 @@ def _spread(extent: int, count: int, device: torch.device) -> torch.Tensor:
     return chosen
 
 
-def part_of(case: Case, x: torch.Tensor) -> Part | WeightPart:
+def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | WeightPart | Whole:
     """What is compared of a case with these elements."""
     desc, scope = case.descriptor, case.scope
     if desc.operator == "reorder_mixed_dtype_weight":
         return WeightPart(case)
+    nests = desc.operator == "blockwise_quantize" and desc.nested_block_size is not None
+    if nests or desc.operator == "estimate_quantiles":
+        return Whole(case)
+    if hasattr(desc, "block_size"):
+        return BlockPart(case, x.device)
     rows, columns = matrix_shape(case)
     if case.stochastic:  # one stretch, whose draws are those of a tensor with another offset
         first = max(0, rows - MOST_DRAWN // columns)
@@ -139,22 +178,25 @@ def part_of(case: Case, x: torch.Tensor) -> Part | WeightPart:
         blocks = _spread(rows // scope.rows, max(1, count // scope.rows), x.device)
         inside = torch.arange(scope.rows, device=x.device)
         return Part(case, 0, (blocks[:, None] * scope.rows + inside).flatten())
-    if scope is not None and _measures_ranges(desc):
+    if _measures_ranges(desc):
         return _part_with_range(case, scope, x, count)
     return Part(case, 0, _spread(rows, count, x.device))
 
 
 def _measures_ranges(desc: Any) -> bool:
     dynamic = desc.operator in ("dynamic_range_quantize", "min_max")
-    return dynamic or bool(getattr(desc, "dynamic", False))
+    measured = desc.operator == "codebook_quantize" and not desc.normalized
+    return dynamic or measured or bool(getattr(desc, "dynamic", False))
 
 
-def _part_with_range(case: Case, scope: planq.Scope, x: torch.Tensor, count: int) -> Part:
+def _part_with_range(case: Case, scope: planq.Scope | None, x: torch.Tensor, count: int) -> Part:
     """A part whose segments have the ranges that they have in the whole."""
-    if scope.kind == "channel" and scope.axis == 1:
+    if scope is not None and scope.kind == "channel" and scope.axis == 1:
         return Part(case, 1, _spread(case.columns, MOST_ELEMENTS // case.rows, x.device))
-    places = _spread(case.rows, count, x.device)
-    if scope.kind == "tensor":
+    rows, columns = matrix_shape(case)
+    places = _spread(rows, count, x.device)
+    if scope is None or scope.kind == "tensor":
+        x = x.view(rows, columns)
         extremes = torch.stack([x.amin(1).argmin(), x.amax(1).argmax()])
         places = torch.unique(torch.cat([places, extremes]))
     return Part(case, 0, places)
@@ -167,6 +209,8 @@ def check(case: Case, operands: Operands, references: Sequence[Reference]) -> Ch
     desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), "shape": part.shape})
     roles = {name: spec.role for name, spec in desc.operands().items()}
     inputs = {name: chosen[name] for name, role in roles.items() if role == "input"}
+    for name in inputs.keys() - NUMBERS.keys():
+        inputs[name] = inputs[name].reshape(desc.operands()[name].shape)
     differing, used = 0, []
     for reference in references:
         expected = reference(desc, dict(inputs))

@@ -21,6 +21,7 @@ INPUT_ARENA: Final = 4 << 30
 OUTPUT_ARENA: Final = 3 << 30
 PARAMETER_ARENA: Final = 64 << 20
 TILE_SLACK: Final = 1 << 19  # bytes that the last tile of the streaming kernel may go further
+MOST_STREAMED: Final = 3 << 30  # bytes in: more have the same rate, and no room
 GRAPH_BELOW: Final = 200e-6  # seconds: longer launches need no graph, a few in a row fill a sample
 GRAPH_SECONDS: Final = 0.6e-3
 FEWEST_NODES, MOST_NODES = 20, 200
@@ -136,9 +137,10 @@ class CudaMachine:
     def ceiling(self, reads: int, writes: int, streams: int = 1) -> Rate:
         """The best streaming kernel with the nearest mix and this total."""
         mix = nearest_mix(reads, writes)
-        key = ("stream", mix, streams, _size_class(reads + writes))
+        total = min(reads + writes, MOST_STREAMED * (reads + writes) // max(1, reads))
+        key = ("stream", mix, streams, _size_class(total))
         if key not in self._rates:
-            self._rates[key] = self._best_stream(mix, reads + writes, streams)
+            self._rates[key] = self._best_stream(mix, total, streams)
         return self._rates[key]
 
     def _best_stream(self, mix: tuple[int, int], nbytes: int, streams: int) -> Rate:

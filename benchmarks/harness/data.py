@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import torch
 
+from harness.codebook import codes_of_normal, given_values
+
 # What a plan reads beside its elements.
 PARAMETERS: Final = (
     "scale",
@@ -15,6 +17,11 @@ PARAMETERS: Final = (
     "previous_absmax",
     "previous_minimum",
     "previous_maximum",
+    "absmax",
+    "codebook",
+    "nested_absmax",
+    "nested_offset",
+    "nested_codebook",
 )
 NUMBERS: Final = {"seed": 20240229, "offset": 4096}  # operands that are one integer
 
@@ -28,9 +35,17 @@ _CODES: Final = {  # mean and deviation of codes, and the range that holds them
 _RANGE: Final = 6.0  # standard deviations that the codes of a segment span: a few are clamped
 
 
-def fill_elements(values: torch.Tensor, dtype: str) -> None:
-    """Fills storage of a logical type with normal values, or with codes of such values."""
-    if values.is_floating_point():
+def fill_elements(values: torch.Tensor, dtype: str, source: Any = None) -> None:
+    """Fills storage of a logical type with normal values, or with codes of such values.
+
+    Args:
+        values: The storage.
+        dtype: The logical type.
+        source: The descriptor of a codebook operator, whose codes they are.
+    """
+    if source is not None:
+        values.copy_(codes_of_normal(source, values.device))
+    elif values.is_floating_point():
         values.normal_()
     elif dtype in ("int4", "uint4"):
         values.random_(0, 256)
@@ -51,5 +66,9 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
     elif name == "zero_point":
         middle = _CODES[desc.input_dtype.value][0] if None in bounds else (sum(bounds) + 1) // 2
         values.copy_((drawn * 10 - 10).round_() + middle)
+    elif name in ("codebook", "nested_codebook"):
+        values.copy_(given_values(len(values)))
+    elif name == "absmax" and values.dtype is torch.uint8:
+        fill_elements(values, "uint8")
     else:
         values.copy_(drawn)

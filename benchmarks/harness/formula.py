@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from harness import dynamic, packing, static
+from harness import codebook, dynamic, packing, static
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -24,6 +24,11 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "pack_int4": packing.PackInt4,
     "unpack_int4": packing.UnpackInt4,
     "reorder_mixed_dtype_weight": packing.Reorder,
+    "blockwise_quantize": codebook.Quantize,
+    "blockwise_dequantize": codebook.Dequantize,
+    "codebook_quantize": codebook.Quantize,
+    "codebook_dequantize": codebook.Dequantize,
+    "estimate_quantiles": codebook.EstimateQuantiles,
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 import planq
+from harness import bnb
 from harness.cuda import CudaMachine
 from harness.formula import formula
 from harness.workload import Launch, Machine, Operands, Workload
@@ -50,13 +51,26 @@ def _on_inputs(
     result = next(name for name, spec in specs.items() if spec.role == "output")
     given = [{name: operands[name] for name in inputs} for operands in workload.sets]
     begin = time.perf_counter()
-    theirs = function(given[0])[0].contiguous()
+    theirs = _result(function, given[0], more.get("capturable", True))
     prepared = time.perf_counter() - begin
     workload.launches[0]()
     ours = workload.sets[0][result].view(-1)
     differing = (theirs.view(-1).view(ours.dtype) != ours).float().mean().item()
     launches: list[Launch] = [partial(function, one) for one in given]
     return Peer(name, launches, differing=differing, prepared=prepared, **more)
+
+
+def _result(function: Callable[[Operands], Any], given: Operands, capturable: bool) -> torch.Tensor:
+    """A first result. What is not capturable may be on the default stream, whatever is current."""
+    found: torch.Tensor
+    if capturable or not torch.cuda.is_available():
+        found = function(given)[0].contiguous()
+        return found
+    default: Any = torch.cuda.default_stream()
+    with torch.cuda.stream(default):
+        found = function(given)[0].contiguous()
+    default.synchronize()
+    return found
 
 
 def _eager(machine: Machine, workload: Workload) -> Peer:
@@ -77,10 +91,8 @@ def _compile(machine: Machine, workload: Workload) -> Peer:
 def _bitsandbytes(machine: Machine, workload: Workload) -> Peer | None:
     if importlib.util.find_spec("bitsandbytes") is None:
         return None
-    quantize = importlib.import_module("bitsandbytes.functional").int8_vectorwise_quant
-    return _on_inputs(
-        "bitsandbytes", lambda given: quantize(given["input"]), workload, capturable=False
-    )
+    call = bnb.call_for(workload.case.descriptor)
+    return _on_inputs("bitsandbytes", call, workload, capturable=False)
 
 
 def _torch_fake_quantize(machine: Machine, workload: Workload) -> Peer:

@@ -22,7 +22,7 @@ from harness.cases import Case
 HEADING = (
     f"{'case':<56} {'us':>9} {'GB/s':>6} {'ceiling':>7} {'copy':>6} {'ratio':>6}  targets\n"
     "GB/s: every operand once. ceiling, copy: measured in this run. ratio: to the\n"
-    "ceiling; (floor) where the input has to be read twice: to the time of that traffic."
+    "ceiling; (floor) where the input has to be read again: to the time of that traffic."
 )
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import planq
-from harness.segments import Operands, codes_of, four_bits, segmented, shifted, unpacked, wide
+from harness.segments import (
+    Operands,
+    codes_of,
+    four_bits,
+    from_tests,
+    segmented,
+    shifted,
+    unpacked,
+    wide,
+)
 
 
 class Static:
@@ -104,12 +111,7 @@ class FakeQuantize(Static):
 
 def _uniform(seed: int, offset: int, shape: tuple[int, ...]) -> torch.Tensor:
     """The uniform numbers of the tests' reference."""
-    tests = str(Path(__file__).parents[2] / "tests")
-    if tests not in sys.path:
-        sys.path.append(tests)
-    from reference.philox import uniform
-
-    return torch.from_numpy(uniform(seed, offset, shape))
+    return torch.from_numpy(from_tests("reference.philox").uniform(seed, offset, shape))
 
 
 class QuantizeBackward(Static):

@@ -12,6 +12,7 @@ import torch
 
 import planq
 from harness.cases import Case, item_bytes
+from harness.codebook import source_of
 from harness.data import NUMBERS, PARAMETERS, fill_elements, fill_parameter
 
 Launch = Callable[[], object]
@@ -69,7 +70,7 @@ class Arena:
     def __init__(self, nbytes: int, device: str) -> None:
         self.bytes = aligned_bytes(nbytes, device)
         self.used = 0
-        self._content = ""
+        self._content: tuple[str, Any] = ("", None)
 
     def take(self, shape: Sequence[int], storage: str, offset: int = 0) -> torch.Tensor:
         """A contiguous tensor, ``offset`` elements past an aligned address."""
@@ -84,17 +85,20 @@ class Arena:
         """Takes everything back; the content stays."""
         self.used = 0
 
-    def fill(self, dtype: str, distinct: int) -> None:
-        """Fills the block with elements, at least ``distinct`` of them before they repeat."""
-        if self._content == dtype:
+    def fill(self, dtype: str, distinct: int, source: Any = None) -> None:
+        """Fills the block with elements, at least ``distinct`` of them before they repeat.
+
+        ``source`` is the descriptor whose codes they are, where codes have one.
+        """
+        if self._content == (dtype, source):
             return
         values = self.bytes.view(getattr(torch, storage_of(dtype)))
         first = values[:distinct]
-        fill_elements(first, dtype)
+        fill_elements(first, dtype, source)
         for start in range(distinct, values.numel(), distinct):
             chunk = values[start : start + distinct]
             chunk.copy_(first[: chunk.numel()])
-        self._content = dtype
+        self._content = dtype, source
 
     def poison(self) -> None:
         """Overwrites everything that was handed out."""
@@ -170,7 +174,8 @@ class Workload:
         machine.inputs.release()
         machine.outputs.release()
         machine.parameters.release()
-        machine.inputs.fill(case.elements[0].dtype.value, machine.distinct)
+        source = source_of(case.descriptor, machine.distinct) if case.decodes else None
+        machine.inputs.fill(case.elements[0].dtype.value, machine.distinct, source)
         self.case = case
         self.machine = machine
         self.plan = planq.Plan.select(machine.stream, case.descriptor)
