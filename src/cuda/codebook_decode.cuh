@@ -10,7 +10,7 @@
 
 namespace planq::cuda {
 
-inline constexpr int kDecodeVectors = 2;  // of a thread
+inline constexpr int kDecodeVectors = 1;  // of a thread
 inline constexpr int kDecodeTile = kDecodeVectors * kCodebookThreads;
 
 template <class Out>
@@ -176,7 +176,8 @@ __device__ __forceinline__ void decode_all_vectors(const DecodeArgs<Out>& args,
       if (at >= args.vectors) continue;
       to[i].codes.load(args.input + std::int64_t{at} * Codes::kBytes);
       const std::uint32_t block = args.block_vectors.quotient(at);
-      to[i].absmax = load_absmax(args, block, args.nested_blocks.quotient(block));
+      to[i].absmax =
+          load_absmax(args, block, args.nested_absmax ? args.nested_blocks.quotient(block) : 0);
     }
   };
   const std::uint32_t tiles = (args.vectors + kDecodeTile - 1) / kDecodeTile;

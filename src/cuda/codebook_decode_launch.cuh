@@ -10,7 +10,7 @@ namespace planq::cuda {
 static __device__ const math::ByteTable kDynamicValues = math::kDynamicTable;
 
 // Of a multiprocessor.
-inline constexpr int kDecodeBlocks = 6;
+inline constexpr int kDecodeBlocks = 8;
 
 template <class Out, bool kNibble>
 __global__ void __launch_bounds__(kCodebookThreads, sizeof(Out) == 8 ? 4 : kDecodeBlocks)

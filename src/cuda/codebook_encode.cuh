@@ -48,12 +48,26 @@ struct EncodeArgs {
 
 // --- Magnitudes --------------------------------------------------------------------------------
 
+// The larger magnitudes of two pairs of elements of 16 bits; a NaN is the largest.
+template <class In>
+__device__ __forceinline__ std::uint32_t larger_magnitudes(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t larger;
+  if constexpr (std::is_same_v<In, math::Half>)
+    asm("{ .reg .b32 p, q; abs.f16x2 p, %1; abs.f16x2 q, %2; max.NaN.f16x2 %0, p, q; }"
+        : "=r"(larger)
+        : "r"(a), "r"(b));
+  else
+    asm("{ .reg .b32 p, q; abs.bf16x2 p, %1; abs.bf16x2 q, %2; max.NaN.bf16x2 %0, p, q; }"
+        : "=r"(larger)
+        : "r"(a), "r"(b));
+  return larger;
+}
+
 // The largest of a vector; of stored elements of 16 bits, one of each half of a word.
 template <class In>
 __device__ __forceinline__ auto largest_bits(const uint4& v) {
   if constexpr (sizeof(In) == 2) {
-    constexpr std::uint32_t kMask = 0x7FFF7FFFu;
-    return __vmaxu2(__vmaxu2(v.x & kMask, v.y & kMask), __vmaxu2(v.z & kMask, v.w & kMask));
+    return larger_magnitudes<In>(larger_magnitudes<In>(v.x, v.y), larger_magnitudes<In>(v.z, v.w));
   } else if constexpr (sizeof(In) == 4) {
     constexpr std::uint32_t kMask = 0x7FFFFFFFu;
     return max(max(v.x & kMask, v.y & kMask), max(v.z & kMask, v.w & kMask));
@@ -230,7 +244,8 @@ __device__ __forceinline__ std::uint32_t sign_bytes(const uint4& v, int quad) {
     return __byte_perm(chosen_bytes(v.x, v.y, 0x00FB), chosen_bytes(v.z, v.w, 0x00FB), 0x5410);
 }
 
-template <class In, bool kDivide, bool kBounded>
+template <class In, class Search, bool kDivide, bool kBounded>
+  requires std::is_same_v<Search, NibbleSearch>
 __device__ __forceinline__ Word<kCodeBytes<In, true>> fast_codes(
     std::uint32_t base, const uint4& v, const VectorBlock<math::Compute<In>>& block, bool mirrored,
     NibbleOrder order, bool& odd) {
@@ -238,7 +253,7 @@ __device__ __forceinline__ Word<kCodeBytes<In, true>> fast_codes(
   std::uint32_t codes[kCount];
 #pragma unroll
   for (int j = 0; j < kCount; ++j)
-    codes[j] = NibbleSearch::lookup(
+    codes[j] = Search::lookup(
         searched_quotient<In, kDivide, kBounded>(element_of<In>(v, j), block, mirrored, 1.0f, odd),
         base);
   std::uint32_t bytes[(kCount + 1) / 2];
@@ -254,18 +269,18 @@ __device__ __forceinline__ Word<kCodeBytes<In, true>> fast_codes(
     return static_cast<std::uint8_t>(bytes[0]);
 }
 
-template <class In, bool kDivide, bool kBounded>
+template <class In, class Search, bool kDivide, bool kBounded>
+  requires(!std::is_same_v<Search, NibbleSearch>)
 __device__ __forceinline__ Word<kCodeBytes<In, false>> fast_codes(
-    const ByteSearch::Base& base, const uint4& v, const VectorBlock<math::Compute<In>>& block, bool,
-    NibbleOrder, bool& odd) {
+    const typename Search::Base& base, const uint4& v, const VectorBlock<math::Compute<In>>& block,
+    bool, NibbleOrder, bool& odd) {
   constexpr int kCount = kPerVector<In>;
   std::uint32_t codes[kCount];
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
-    codes[j] =
-        ByteSearch::lookup(searched_quotient<In, kDivide, kBounded>(
-                               element_of<In>(v, j), block, false, ByteBuckets::kLargest, odd),
-                           base);
+    codes[j] = Search::lookup(searched_quotient<In, kDivide, kBounded>(
+                                  element_of<In>(v, j), block, false, ByteBuckets::kLargest, odd),
+                              base);
     if constexpr (kCount == 2)
       if (static_cast<std::int32_t>(j == 0 ? v.y : v.w) < 0) codes[j] = ~codes[j];
   }
@@ -321,24 +336,6 @@ __device__ __noinline__ void encode_slowly(const EncodeArgs<In>& args, const Tab
 }
 
 // --- Tiles -------------------------------------------------------------------------------------
-
-template <bool kNibble>
-using SearchOf = std::conditional_t<kNibble, NibbleSearch, ByteSearch>;
-
-__device__ __forceinline__ bool build_search(NibbleSearch& search, const CodebookSource& source,
-                                             const DynamicSearch&) {
-  return search.build(source);
-}
-__device__ __forceinline__ bool build_search(ByteSearch& search, const CodebookSource& source,
-                                             const DynamicSearch& dynamic) {
-  return search.build(source, dynamic);
-}
-__device__ __forceinline__ std::uint32_t base_of(const NibbleSearch& search) {
-  return search.lane_base();
-}
-__device__ __forceinline__ ByteSearch::Base base_of(const ByteSearch& search) {
-  return search.base();
-}
 
 // A vector at the end of the tensor, or beyond it.
 template <class In>
@@ -419,12 +416,12 @@ __device__ __forceinline__ bool find_blocks(const EncodeArgs<In>& args, std::uin
   return usual;
 }
 
-template <class In, bool kNibble, bool kMeasured, bool kDivide>
-__device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args,
-                                            const SearchOf<kNibble>& search, bool fits,
-                                            std::uint32_t first,
+template <class In, class Search, bool kMeasured, bool kDivide>
+__device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args, const Search& search,
+                                            bool fits, std::uint32_t first,
                                             const uint4 (&vectors)[kTileVectors],
                                             typename TileKeys<In>::Bits* of_warps) {
+  constexpr bool kNibble = std::is_same_v<Search, NibbleSearch>;
   constexpr int kBytes = kCodeBytes<In, kNibble>;
   VectorBlock<math::Compute<In>> blocks[kTileVectors];
   const bool usual = find_blocks<In, kMeasured>(args, first, vectors, blocks, of_warps);
@@ -432,12 +429,12 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args,
   // Quotients of other blocks may be anything, and would be searched for outside of the tables.
   if (fits && usual) {
     Word<kBytes> words[kTileVectors];
-    const auto base = base_of(search);
-    const bool mirrored = search.table.mirrored;
+    const auto base = search.base();
+    const bool mirrored = search.table().mirrored;
 #pragma unroll
     for (int i = 0; i < kTileVectors; ++i)
-      words[i] = fast_codes<In, kDivide, !kMeasured>(base, vectors[i], blocks[i], mirrored,
-                                                     args.order, odd);
+      words[i] = fast_codes<In, Search, kDivide, !kMeasured>(base, vectors[i], blocks[i], mirrored,
+                                                             args.order, odd);
     if (!odd) {
       std::uint8_t* output = args.output + std::int64_t{first} * kBytes;
 #pragma unroll
@@ -447,31 +444,33 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args,
     }
   }
   encode_slowly<In, kNibble, kMeasured>(
-      args, search.table, first,
+      args, search.table(), first,
       {blocks[0].absmax, blocks[1].absmax, blocks[2].absmax, blocks[3].absmax});
 }
 
 // dynamic: the table that a codebook of 8 bits has which is not given.
-template <class In, bool kNibble, bool kMeasured, bool kDivide>
+template <class In, class Search, bool kMeasured, bool kDivide>
 __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
                                                  const DynamicSearch& dynamic) {
-  __shared__ SearchOf<kNibble> search;
+  __shared__ Search search;
   __shared__ typename TileKeys<In>::Bits of_warps[2][kCodebookThreads / kWarp];
   const std::uint32_t step = gridDim.x * kEncodeTile;
   const std::uint32_t lane = threadIdx.x / kWarp * kWarpVectors + threadIdx.x % kWarp;
   uint4 vectors[kTileVectors];
   load_tile(args, blockIdx.x * kEncodeTile + lane, vectors);
-  const bool fits = build_search(search, args.source, dynamic);
-  int turn = 0;
-#pragma unroll 1
-  for (std::uint32_t tile = blockIdx.x * kEncodeTile; tile <= args.vectors;
-       tile += step, turn ^= 1) {
-    uint4 next[kTileVectors];
+  const bool fits = search.build(args.source, dynamic);
+  const auto encode = [&](std::uint32_t tile, const uint4(&at_hand)[kTileVectors],
+                          uint4(&next)[kTileVectors], int turn) {
     load_tile(args, tile + step + lane, next);
-    encode_tile<In, kNibble, kMeasured, kDivide>(args, search, fits, tile + lane, vectors,
-                                                 of_warps[turn]);
-#pragma unroll
-    for (int i = 0; i < kTileVectors; ++i) vectors[i] = next[i];
+    encode_tile<In, Search, kMeasured, kDivide>(args, search, fits, tile + lane, at_hand,
+                                                of_warps[turn]);
+  };
+  uint4 others[kTileVectors];
+#pragma unroll 1
+  for (std::uint32_t tile = blockIdx.x * kEncodeTile; tile <= args.vectors; tile += 2 * step) {
+    encode(tile, vectors, others, 0);
+    if (tile + step > args.vectors) break;
+    encode(tile + step, others, vectors, 1);
   }
 }
 
@@ -587,24 +586,18 @@ struct ElementEncodeArgs {
   DrawArgs draw;
 };
 
-// The table alone, in shared memory.
-__device__ __forceinline__ void load_table(math::NibbleTable& table, const CodebookSource& source,
-                                           const DynamicSearch&) {
-  if (source.given) {
-    build_given(table, source);
-  } else {
-    if (threadIdx.x == 0) table = source.nibbles;
-    __syncthreads();
-  }
-}
 __device__ __forceinline__ void load_table(math::ByteTable& table, const CodebookSource& source,
                                            const DynamicSearch& dynamic) {
   if (source.given) {
     build_given(table, source);
   } else {
-    copy_words(table, dynamic.table);
+    copy_shared(table, dynamic.table);
     __syncthreads();
   }
+}
+__device__ __forceinline__ void load_table(math::NibbleTable& table, const CodebookSource& source,
+                                           const DynamicSearch&) {
+  load_table(table, source);
 }
 template <bool kNibble>
 using TableOf = std::conditional_t<kNibble, math::NibbleTable, math::ByteTable>;

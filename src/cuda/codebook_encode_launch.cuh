@@ -15,10 +15,10 @@ static __device__ const DynamicSearch kDynamicSearch = make_dynamic_search();
 // Of a multiprocessor.
 inline constexpr int kEncodeBlocks = 4;
 
-template <class In, bool kNibble, bool kMeasured, bool kDivide>
+template <class In, class Search, bool kMeasured, bool kDivide>
 __global__ void __launch_bounds__(kCodebookThreads, sizeof(In) == 8 ? 2 : kEncodeBlocks)
     encode_tiles(const __grid_constant__ EncodeArgs<In> args) {
-  encode_all_tiles<In, kNibble, kMeasured, kDivide>(args, kDynamicSearch);
+  encode_all_tiles<In, Search, kMeasured, kDivide>(args, kDynamicSearch);
 }
 template <class In, bool kNibble>
 __global__ void __launch_bounds__(kCodebookThreads)
@@ -67,13 +67,23 @@ class EncodeLaunch {
     PLANQ_TRY(cuda::preload(finish_absmax<C>));
     PLANQ_TRY((cuda::preload(encode_elements<In, kNibble>)));
     if (draws) return Status::success();
-    PLANQ_TRY((cuda::preload(encode_tiles<In, kNibble, true, false>)));
-    PLANQ_TRY((cuda::preload(encode_tiles<In, kNibble, true, true>)));
-    PLANQ_TRY((cuda::preload(encode_tiles<In, kNibble, false, false>)));
-    return cuda::preload(encode_tiles<In, kNibble, false, true>);
+    if constexpr (kNibble) {
+      return preload_tiles<NibbleSearch>();
+    } else {
+      PLANQ_TRY(preload_tiles<CompiledByteSearch>());
+      return preload_tiles<GivenByteSearch>();
+    }
   }
 
  private:
+  template <class Search>
+  static Status preload_tiles() {
+    PLANQ_TRY((cuda::preload(encode_tiles<In, Search, true, false>)));
+    PLANQ_TRY((cuda::preload(encode_tiles<In, Search, true, true>)));
+    PLANQ_TRY((cuda::preload(encode_tiles<In, Search, false, false>)));
+    return cuda::preload(encode_tiles<In, Search, false, true>);
+  }
+
   static constexpr int kPer = kPerVector<In>;
 
   CodebookSource source() const {
@@ -130,6 +140,14 @@ class EncodeLaunch {
     else
       args_.block_vectors =
           Divider(static_cast<std::uint32_t>(one_block() ? kMaxIndex : args_.block_size / kPer));
+    if constexpr (kNibble)
+      return launch_tiles<NibbleSearch>(measured);
+    else
+      return args_.source.given ? launch_tiles<GivenByteSearch>(measured)
+                                : launch_tiles<CompiledByteSearch>(measured);
+  }
+  template <class Search>
+  Status launch_tiles(bool measured) const {
     const Grid grid{even_blocks(args_.vectors / kEncodeTile + 1,
                                 std::int64_t{multiprocessors_} * kEncodeBlocks),
                     dim3(kCodebookThreads)};
@@ -137,10 +155,10 @@ class EncodeLaunch {
       return launch(args_.quotient == Quotient::Divide ? dividing_kernel : kernel, grid, args_,
                     stream_);
     };
-    return measured ? start(encode_tiles<In, kNibble, true, false>,
-                            encode_tiles<In, kNibble, true, true>)
-                    : start(encode_tiles<In, kNibble, false, false>,
-                            encode_tiles<In, kNibble, false, true>);
+    return measured
+               ? start(encode_tiles<In, Search, true, false>, encode_tiles<In, Search, true, true>)
+               : start(encode_tiles<In, Search, false, false>,
+                       encode_tiles<In, Search, false, true>);
   }
 
   Status encode_by_elements() const {

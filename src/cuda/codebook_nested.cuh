@@ -56,7 +56,7 @@ template <class C>
 __device__ __forceinline__ void nest_all(const NestArgs<C>& args, const DynamicSearch& dynamic) {
   using Bits = MagnitudeKey<C>;
   __shared__ math::ByteTable table;
-  copy_words(table, dynamic.table);
+  copy_shared(table, dynamic.table);
   __syncthreads();
   const C mean = load_single(args.mean);
   const int lane = static_cast<int>(threadIdx.x % kWarp);

@@ -77,41 +77,67 @@ __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& tabl
   __syncthreads();
 }
 
+// The table alone, in shared memory; the block waits.
+__device__ __forceinline__ void load_table(math::NibbleTable& table, const CodebookSource& source) {
+  if (source.given) {
+    build_given(table, source);
+  } else {
+    if (threadIdx.x == 0) table = source.nibbles;
+    __syncthreads();
+  }
+}
+
+struct DynamicSearch;
+
 // --- 4-bit -------------------------------------------------------------------------------------
 
 struct NibbleSearch {
   static constexpr int kBuckets = 33;  // of 1/16 from -1 on; the last one is for 1
 
-  math::NibbleTable table;
+  math::NibbleTable values;
   // Of each lane: a threshold, and the codes below and above it, each in both halves of a byte.
   float thresholds[kBuckets][kWarp];
   std::uint32_t codes[kBuckets][kWarp];
 
   // Returns whether the buckets may be used. The block waits.
-  __device__ __forceinline__ bool build(const CodebookSource& source) {
-    if (source.given) {
-      build_given(table, source);
-    } else {
-      if (threadIdx.x == 0) table = source.nibbles;
-      __syncthreads();
-    }
-    bool crowded = false;
-    for (int at = static_cast<int>(threadIdx.x); at < kBuckets * kWarp; at += blockDim.x) {
-      const int bucket = at / kWarp;
-      const float first = static_cast<float>(bucket - 16) / 16.0f;
-      const float last = math::next_below(first + 0.0625f);
-      const int low = rank(first), high = rank(bucket == kBuckets - 1 ? first : last);
-      crowded |= high > low + 1;
-      thresholds[bucket][at % kWarp] = high > low ? table.threshold[low] : last;
-      codes[bucket][at % kWarp] = (table.code_at(low) | table.code_at(high) << 8) * 0x11u;
-    }
+  __device__ __forceinline__ bool build(const CodebookSource& source, const DynamicSearch&) {
+    load_table(values, source);
+    // A warp makes the buckets, a lane each, and all warps copy them for all lanes.
+    static_assert(kBuckets == kWarp + 1);
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+    const Bucket own = bucket_of(lane), last = bucket_of(kWarp);
     // Quotients are bounded to [-1, 1] before they are searched.
+    bool crowded = own.crowded || last.crowded;
     crowded |= rank(-std::numeric_limits<float>::infinity()) != rank(-1.0f);
     crowded |= rank(std::numeric_limits<float>::infinity()) != rank(1.0f);
+    const int warps = static_cast<int>(blockDim.x) / kWarp;
+    for (int at = static_cast<int>(threadIdx.x) / kWarp; at < kBuckets; at += warps) {
+      const float threshold = __shfl_sync(kAllLanes, own.threshold, at % kWarp);
+      const std::uint32_t both = __shfl_sync(kAllLanes, own.codes, at % kWarp);
+      thresholds[at][lane] = at < kWarp ? threshold : last.threshold;
+      codes[at][lane] = at < kWarp ? both : last.codes;
+    }
     return !__syncthreads_or(crowded);
   }
-  __device__ __forceinline__ int rank(float y) const { return math::rank_of(y, table); }
+  __device__ __forceinline__ const math::NibbleTable& table() const { return values; }
+  __device__ __forceinline__ int rank(float y) const { return math::rank_of(y, values); }
 
+  struct Bucket {
+    float threshold;
+    std::uint32_t codes;
+    bool crowded;
+  };
+  __device__ __forceinline__ Bucket bucket_of(int bucket) const {
+    const float first = static_cast<float>(bucket - 16) / 16.0f;
+    const float last = math::next_below(first + 0.0625f);
+    const int low = rank(first), high = rank(bucket == kBuckets - 1 ? first : last);
+    return {high > low ? values.threshold[low] : last,
+            (values.code_at(low) | std::uint32_t{values.code_at(high)} << 8) * 0x11u,
+            high > low + 1};
+  }
+
+  using Base = std::uint32_t;
+  __device__ __forceinline__ Base base() const { return lane_base(); }
   // What lookup() wants to know of a lane.
   __device__ __forceinline__ std::uint32_t lane_base() const {
     return static_cast<std::uint32_t>(
@@ -170,7 +196,7 @@ struct ByteBuckets {
 };
 
 // bitsandbytes' dynamic map, whose buckets hold one threshold by 6 bits of the fraction.
-struct DynamicSearch {
+struct alignas(16) DynamicSearch {
   static constexpr int kBits = 6;
   math::ByteTable table;
   std::uint32_t entries[2 * (ByteBuckets::kExponents << kBits)];
@@ -183,67 +209,93 @@ constexpr DynamicSearch make_dynamic_search() {
   return search;
 }
 
-// Words that a block copies to shared memory.
+// Memory that a block copies to shared memory.
 template <class T>
-__device__ __forceinline__ void copy_words(T& to, const T& from) {
-  static_assert(sizeof(T) % 4 == 0);
-  auto* target = reinterpret_cast<std::uint32_t*>(&to);
-  const auto* source = reinterpret_cast<const std::uint32_t*>(&from);
-  for (unsigned i = threadIdx.x; i < sizeof(T) / 4; i += blockDim.x) target[i] = source[i];
+__device__ __forceinline__ void copy_shared(T& to, const T& from) {
+  using Unit = std::conditional_t<alignof(T) % alignof(uint4) == 0, uint4, std::uint32_t>;
+  static_assert(sizeof(T) % sizeof(Unit) == 0 && alignof(T) % alignof(Unit) == 0);
+  auto* target = reinterpret_cast<Unit*>(&to);
+  const auto* source = reinterpret_cast<const Unit*>(&from);
+#pragma unroll 4
+  for (unsigned i = threadIdx.x; i < sizeof(T) / sizeof(Unit); i += blockDim.x)
+    target[i] = source[i];
 }
 
-struct ByteSearch {
-  math::ByteTable table;
+// The code of a quotient below 2 in the low byte, complemented if y is negative. `base` is where
+// bucket 0 would be.
+__device__ __forceinline__ std::uint32_t byte_lookup(float y, std::uint32_t base, int shift) {
+  const std::uint32_t magnitude = __float_as_uint(fmaxf(fabsf(y), ByteBuckets::kSmallest));
+  const std::uint32_t sign = __float_as_uint(y) >> 29 & 4u;
+  std::uint32_t entry;
+  asm volatile("ld.shared.u32 %0, [%1];"
+               : "=r"(entry)
+               : "r"((magnitude >> shift) * 8 + (sign + base)));
+  return entry + (magnitude << (32 - shift) > entry ? 1u : 0u);
+}
+__device__ __forceinline__ std::uint32_t bucket_base(const std::uint32_t* entries, int bits) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(entries)) -
+         (static_cast<std::uint32_t>(ByteBuckets::kLowest) << (bits + 3));
+}
+
+// The compiled-in table, copied.
+struct CompiledByteSearch {
+  DynamicSearch search;
+
+  __device__ __forceinline__ bool build(const CodebookSource&, const DynamicSearch& dynamic) {
+    copy_shared(search, dynamic);
+    __syncthreads();
+    return true;
+  }
+  __device__ __forceinline__ const math::ByteTable& table() const { return search.table; }
+
+  struct Base {
+    std::uint32_t address;
+  };
+  __device__ __forceinline__ Base base() const {
+    return {bucket_base(search.entries, DynamicSearch::kBits)};
+  }
+  static __device__ __forceinline__ std::uint32_t lookup(float y, const Base& base) {
+    return byte_lookup(y, base.address, 23 - DynamicSearch::kBits);
+  }
+};
+
+// A caller's table.
+struct GivenByteSearch {
+  math::ByteTable given;
   ByteBuckets buckets;
   int bits;
 
-  __device__ __forceinline__ bool build(const CodebookSource& source,
-                                        const DynamicSearch& dynamic) {
-    if (!source.given) {
-      copy_words(table, dynamic.table);
-      for (unsigned i = threadIdx.x; i < std::size(dynamic.entries); i += blockDim.x)
-        buckets.entries[i] = dynamic.entries[i];
-      bits = DynamicSearch::kBits;
-      __syncthreads();
-      return true;
-    }
-    build_given(table, source);
+  __device__ __forceinline__ bool build(const CodebookSource& source, const DynamicSearch&) {
+    build_given(given, source);
     // The lowest buckets take everything down to 0.
-    const int zero = math::rank_of(0.0f, table);
-    if (zero != math::rank_of(ByteBuckets::kSmallest, table) ||
-        zero != math::rank_of(-ByteBuckets::kSmallest, table) ||
-        math::rank_of(ByteBuckets::kLargest, table) != source.entries - 1 ||
-        math::rank_of(-ByteBuckets::kLargest, table) != 0)
+    const int zero = math::rank_of(0.0f, given);
+    if (zero != math::rank_of(ByteBuckets::kSmallest, given) ||
+        zero != math::rank_of(-ByteBuckets::kSmallest, given) ||
+        math::rank_of(ByteBuckets::kLargest, given) != source.entries - 1 ||
+        math::rank_of(-ByteBuckets::kLargest, given) != 0)
       return false;
 #pragma unroll 1
     for (int try_bits = DynamicSearch::kBits; try_bits <= ByteBuckets::kMostBits; ++try_bits) {
       bool crowded = false;
       for (int at = static_cast<int>(threadIdx.x); at < 2 * (ByteBuckets::kExponents << try_bits);
            at += blockDim.x)
-        crowded |= !ByteBuckets::make(table, try_bits, at, buckets.entries[at]);
+        crowded |= !ByteBuckets::make(given, try_bits, at, buckets.entries[at]);
       bits = try_bits;
       if (!__syncthreads_or(crowded)) return true;
     }
     return false;
   }
+  __device__ __forceinline__ const math::ByteTable& table() const { return given; }
 
-  // What lookup() wants to know.
   struct Base {
     std::uint32_t address;
     int shift;
   };
   __device__ __forceinline__ Base base() const {
-    const auto start = static_cast<std::uint32_t>(__cvta_generic_to_shared(buckets.entries));
-    return {start - (static_cast<std::uint32_t>(ByteBuckets::kLowest) << (bits + 3)), 23 - bits};
+    return {bucket_base(buckets.entries, bits), 23 - bits};
   }
-  // The code of a quotient below 2 in the low byte, complemented if y is negative.
   static __device__ __forceinline__ std::uint32_t lookup(float y, const Base& base) {
-    const std::uint32_t magnitude = __float_as_uint(fmaxf(fabsf(y), ByteBuckets::kSmallest));
-    const std::uint32_t address =
-        (magnitude >> base.shift << 3) + base.address + (__float_as_uint(y) >> 29 & 4u);
-    std::uint32_t entry;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(entry) : "r"(address));
-    return entry + (magnitude << (32 - base.shift) > entry ? 1u : 0u);
+    return byte_lookup(y, base.address, base.shift);
   }
 };
 
