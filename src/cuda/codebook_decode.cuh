@@ -10,18 +10,19 @@
 
 namespace planq::cuda {
 
+inline constexpr int kDecodeThreads = 256;
 inline constexpr int kDecodeVectors = 1;  // of a thread
-inline constexpr int kDecodeTile = kDecodeVectors * kCodebookThreads;
+inline constexpr int kDecodeTile = kDecodeVectors * kDecodeThreads;
 
 template <class Out>
 struct DecodeArgs {
   using C = math::Compute<Out>;
   const std::uint8_t* input;
   Out* output;
-  const void* absmax;  // one a block, or its code; null: there are none
-  DType absmax_dtype;
-  const C* nested_absmax;  // null: absmax are no codes
-  const C* nested_offset;
+  const void* absmax;         // one a block, or its code; null: there are none
+  DType absmax_dtype;         // of absmax that are no codes, of nested ones, of their offset
+  const void* nested_absmax;  // null: absmax are no codes
+  const void* nested_offset;
   CodebookSource source, nested;
   std::int64_t count;
   std::uint32_t vectors, tail;
@@ -96,6 +97,14 @@ struct StoredAbsmax {
   std::uint32_t code;
 };
 
+// A number of the type of absmax.
+template <class C>
+__device__ __forceinline__ C load_statistic(const void* values, DType dtype, std::int64_t at) {
+  if (sizeof(C) == 8 && dtype == DType::Float64)
+    return static_cast<C>(load_single(static_cast<const double*>(values) + at));
+  return static_cast<C>(load_single(static_cast<const float*>(values) + at));
+}
+
 template <class Out>
 __device__ __forceinline__ StoredAbsmax<math::Compute<Out>> load_absmax(const DecodeArgs<Out>& args,
                                                                         std::int64_t block,
@@ -103,11 +112,9 @@ __device__ __forceinline__ StoredAbsmax<math::Compute<Out>> load_absmax(const De
   using C = math::Compute<Out>;
   if (!args.absmax) return {C{1}, 0};
   if (args.nested_absmax)
-    return {load_single(args.nested_absmax + nested),
+    return {load_statistic<C>(args.nested_absmax, args.absmax_dtype, nested),
             load_single(static_cast<const std::uint8_t*>(args.absmax) + block)};
-  if (sizeof(C) == 8 && args.absmax_dtype == DType::Float64)
-    return {static_cast<C>(load_single(static_cast<const double*>(args.absmax) + block)), 0};
-  return {static_cast<C>(load_single(static_cast<const float*>(args.absmax) + block)), 0};
+  return {load_statistic<C>(args.absmax, args.absmax_dtype, block), 0};
 }
 
 template <class Out, bool kNibble>
@@ -130,7 +137,8 @@ struct DecodeTables {
 
 template <class Out>
 __device__ __forceinline__ math::Compute<Out> nested_offset(const DecodeArgs<Out>& args) {
-  return args.nested_absmax ? load_single(args.nested_offset) : math::Compute<Out>{0};
+  using C = math::Compute<Out>;
+  return args.nested_absmax ? load_statistic<C>(args.nested_offset, args.absmax_dtype, 0) : C{0};
 }
 
 // Elements one by one, for the end of a tensor and for layouts without vectors.
@@ -167,7 +175,7 @@ __device__ __forceinline__ void decode_all_vectors(const DecodeArgs<Out>& args,
     StoredAbsmax<C> absmax;
   };
   const auto index_of = [&](std::uint32_t tile, int i) {
-    return tile * kDecodeTile + i * kCodebookThreads + threadIdx.x;
+    return tile * kDecodeTile + i * kDecodeThreads + threadIdx.x;
   };
   const auto load = [&](Loaded(&to)[kDecodeVectors], std::uint32_t tile) {
 #pragma unroll

@@ -10,10 +10,11 @@ namespace planq::cuda {
 static __device__ const math::ByteTable kDynamicValues = math::kDynamicTable;
 
 // Of a multiprocessor.
-inline constexpr int kDecodeBlocks = 8;
+inline constexpr int kDecodeBlocks = 2048 / kDecodeThreads;
 
 template <class Out, bool kNibble>
-__global__ void __launch_bounds__(kCodebookThreads, sizeof(Out) == 8 ? 4 : kDecodeBlocks)
+__global__ void __launch_bounds__(kDecodeThreads,
+                                  sizeof(Out) == 8 ? kDecodeBlocks / 2 : kDecodeBlocks)
     decode_vectors(const __grid_constant__ DecodeArgs<Out> args) {
   decode_all_vectors<Out, kNibble>(args, kDynamicValues.value);
 }
@@ -26,7 +27,6 @@ __global__ void __launch_bounds__(kCodebookThreads)
 template <class Out, bool kNibble>
 DecodeArgs<Out> decode_args(const CodebookDecoding& decoding,
                             const CodebookDecodingOperands& operands) {
-  using C = math::Compute<Out>;
   DecodeArgs<Out> args{};
   args.input = static_cast<const std::uint8_t*>(operands.input.data);
   args.output = static_cast<Out*>(operands.output.data);
@@ -39,8 +39,8 @@ DecodeArgs<Out> decode_args(const CodebookDecoding& decoding,
     args.source.nibbles = math::nibble_table(decoding.codebook);
   }
   if (decoding.nested_block_size > 0) {
-    args.nested_absmax = static_cast<const C*>(operands.nested_absmax);
-    args.nested_offset = static_cast<const C*>(operands.nested_offset);
+    args.nested_absmax = operands.nested_absmax;
+    args.nested_offset = operands.nested_offset;
     args.nested.given = static_cast<const float*>(operands.nested_codebook);
     args.nested.entries = static_cast<int>(kNestedEntries);
   }
@@ -81,7 +81,7 @@ Status launch_decoding_of(const CodebookDecoding& decoding,
       Divider(static_cast<std::uint32_t>(std::min<std::int64_t>(args.nested_size, kMaxIndex)));
   const std::int64_t tiles = groups_of(std::max<std::int64_t>(args.vectors, 1), kDecodeTile);
   const Grid grid{even_blocks(tiles, std::int64_t{multiprocessors} * kDecodeBlocks),
-                  dim3(kCodebookThreads)};
+                  dim3(kDecodeThreads)};
   return launch(decode_vectors<Out, kNibble>, grid, args, stream);
 }
 

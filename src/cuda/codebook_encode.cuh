@@ -218,7 +218,8 @@ __device__ __forceinline__ float searched_quotient(math::Compute<In> x,
                                                    const VectorBlock<math::Compute<In>>& block,
                                                    bool mirrored, float bound, bool& odd) {
   using C = math::Compute<In>;
-  const C q = quotient<kDivide>(x, block.absmax, block.inverse);
+  // A zero keeps its sign, which the codes of 8 bits go by.
+  const C q = signed_quotient<kDivide>(x, block.absmax, block.inverse);
   if (kDivide)
     odd |= x != C{0} && block.inverse != C{0} &&
            !(fabs(x) >= kSmallDividend<C> && fabs(q) >= kSmallDividend<C>);

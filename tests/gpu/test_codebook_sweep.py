@@ -1,0 +1,72 @@
+"""Every code of every table against 2^28 float32 values around its thresholds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import planq
+from reference.codebook import FP4_ASCENDING, FP4_THRESHOLDS, Codebook, table, thresholds_of
+from reference.formats import Array
+
+DEVICE = "cuda:0"
+COUNT = 2**28
+PART = 2**26
+
+
+def around(middles: Array, each: int) -> torch.Tensor:
+    """For each value the `each` floats nearest to it, itself among them, by their bit patterns."""
+    bits = torch.from_numpy(middles.astype(np.float32).view(np.int32).astype(np.int64)).to(DEVICE)
+    steps = torch.arange(each, device=DEVICE) - each // 2
+    # The order of floats by their bits turns around at zero; patterns beyond it are left alone.
+    near = (bits[:, None] + steps).clamp(-(2**31), 2**31 - 1).to(torch.int32)
+    values = near.view(torch.float32).ravel()
+    return torch.where(values.abs() <= 2, values, torch.zeros_like(values))
+
+
+def thresholds(codebook: Codebook) -> Array:
+    """What quotients, or the magnitudes of fp4's, have to exceed."""
+    if codebook.name == "fp4":
+        return np.asarray(FP4_THRESHOLDS, np.float32)
+    return thresholds_of(codebook.values[codebook.order], codebook.ties)
+
+
+def expected(codebook: Codebook, values: torch.Tensor) -> torch.Tensor:
+    """The code of each value: how many thresholds it exceeds, in the stored order."""
+    limits = torch.from_numpy(thresholds(codebook)).to(DEVICE)
+    if codebook.name == "fp4":
+        codes = torch.from_numpy(FP4_ASCENDING).to(DEVICE)[torch.bucketize(values.abs(), limits)]
+        return (codes + 8 * (values < 0)).to(torch.uint8)
+    stored = codebook.stored(np.arange(len(limits) + 1)).astype(np.uint8)
+    return torch.from_numpy(stored).to(DEVICE)[torch.bucketize(values, limits)]
+
+
+@pytest.mark.parametrize("name", ["dynamic", "nf4", "fp4", "int4", "af4"])
+def test_codes_around_every_threshold(name: str) -> None:
+    """Quotients as they are, so that the values around a threshold are the ones that are searched."""
+    codebook = Codebook(table(name), name, "even" if name == "dynamic" else "down")
+    middles = thresholds(codebook)
+    if name == "fp4":
+        middles = np.concatenate([-middles, np.zeros(1, np.float32), middles])
+    values = around(middles, COUNT // len(middles) + 1)[:COUNT]
+    assert len(values) == COUNT
+    stream = torch.cuda.current_stream()
+    plan = planq.Plan.select(
+        stream,
+        planq.CodebookQuantizeDescriptor(
+            shape=(PART,),
+            input_dtype="float32",
+            output_dtype="uint8" if name == "dynamic" else "uint4",
+            codebook=planq.Codebook(name),
+            normalized=True,
+        ),
+    )
+    stored = torch.empty(PART if name == "dynamic" else PART // 2, dtype=torch.uint8, device=DEVICE)
+    for part in values.split(PART):
+        plan.run(stream, None, planq.CodebookQuantizeArgs(input=part, output=stored))
+        codes = stored
+        if name != "dynamic":
+            codes = torch.stack((stored >> 4, stored & 15), dim=1).ravel()
+        wrong = codes != expected(codebook, part)
+        assert not wrong.any(), f"{int(wrong.sum())} codes, first of {part[wrong][0].item()!r}"
