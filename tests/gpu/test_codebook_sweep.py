@@ -44,7 +44,7 @@ def expected(codebook: Codebook, values: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", ["dynamic", "nf4", "fp4", "int4", "af4"])
 def test_codes_around_every_threshold(name: str) -> None:
-    """Quotients as they are, so that the values around a threshold are the ones that are searched."""
+    """Quotients as they are, so that values around a threshold are what is searched."""
     codebook = Codebook(table(name), name, "even" if name == "dynamic" else "down")
     middles = thresholds(codebook)
     if name == "fp4":
