@@ -404,7 +404,8 @@ __device__ __forceinline__ bool find_blocks(const EncodeArgs<In>& args, std::uin
   } else {
 #pragma unroll
     for (int i = 0; i < kTileVectors; ++i) {
-      const std::uint32_t at = min(first + i * kWarp, args.vectors);
+      // Vectors beyond the end go by the last one's.
+      const std::uint32_t at = min(first + i * kWarp, args.vectors - (args.tail == 0));
       blocks[i].absmax =
           args.absmax ? load_single(args.absmax + args.block_vectors.quotient(at)) : C{1};
     }
