@@ -244,14 +244,12 @@ __device__ __noinline__ void run_slowly(const typename Op::Args& args, const Giv
 }
 
 // Runs the vectors of a thread by one way to divide: all of them fast, so that their instructions
-// mix, then what is left. `inside` is the place of a vector, or of another one of its row where the
-// vector lies beyond the end: operands that go by columns are read there.
+// mix, then what is left.
 template <class Op, bool kColumns, template <class> class Args, int kVectors, class InRange,
-          class PlaceOf, class Inside, class ParametersOf>
+          class PlaceOf, class ParametersOf>
 __device__ __forceinline__ void run_vectors(const Args<Op>& args,
                                             const typename Op::Vector (&vectors)[kVectors],
                                             const InRange& in_range, const PlaceOf& place_of,
-                                            const Inside& inside,
                                             const ParametersOf& parameters_of) {
   by_rule(args, [&](auto divides) {
     typename Op::Result results[kVectors];
@@ -259,8 +257,8 @@ __device__ __forceinline__ void run_vectors(const Args<Op>& args,
 #pragma unroll
     for (int i = 0; i < kVectors; ++i)
       done[i] = Op::template run<divides>(
-          args.op, vectors[i], inside(i), [&](int j) -> const auto& { return parameters_of(i, j); },
-          results[i]);
+          args.op, vectors[i], place_of(i),
+          [&](int j) -> const auto& { return parameters_of(i, j); }, results[i]);
     bool all = true;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) all = all && done[i];
@@ -310,15 +308,8 @@ __global__ void __launch_bounds__(kElementThreads)
 #pragma unroll
   for (int i = 0; i < kParameters; ++i)
     parameters[i] = Op::parameters(args.op, args.given, stored[i]);
-  const auto inside = [&](int i) {
-    const std::uint32_t vector = min(first + i * blockDim.x, args.vectors - 1);
-    ElementPlace each = place;
-    each.advance((std::int64_t{vector} - first) * Op::kVector);
-    return each;
-  };
-  if (args.vectors > 0)
-    run_vectors<Op, false>(args, vectors, in_range, place_of, inside,
-                           [&](int i, int) -> const auto& { return parameters[kGrouped ? i : 0]; });
+  run_vectors<Op, false>(args, vectors, in_range, place_of,
+                         [&](int i, int) -> const auto& { return parameters[kGrouped ? i : 0]; });
   run_tail(args);
 }
 
@@ -347,9 +338,9 @@ __global__ void __launch_bounds__(kElementThreads)
 #pragma unroll
   for (int i = 0; i < kShortVectors; ++i)
     parameters[i] = Op::parameters(args.op, args.given, stored[i]);
-  const auto place_of = [&](int i) -> const ElementPlace& { return places[i]; };
-  run_vectors<Op, false>(args, vectors, in_range, place_of, place_of,
-                         [&](int i, int) -> const auto& { return parameters[i]; });
+  run_vectors<Op, false>(
+      args, vectors, in_range, [&](int i) -> const ElementPlace& { return places[i]; },
+      [&](int i, int) -> const auto& { return parameters[i]; });
 }
 
 // A parameter for each element of a row. Rows that follow one another with the same parameters are
@@ -427,7 +418,7 @@ __global__ void __launch_bounds__(kElementThreads, 2)
     Vectors next = {};
     if (Op::kPrefetch) load_rows(next, row + kColumnVectors);
     run_vectors<Op, true>(
-        args, vectors, [&](int i) { return row + i < last; }, row_of, row_of,
+        args, vectors, [&](int i) { return row + i < last; }, row_of,
         [&](int, int j) -> const auto& { return parameters[j]; });
     place = row_of(kColumnVectors);
     at_row += kColumnVectors;

@@ -62,13 +62,14 @@ struct Dequantize {
                                                             : kVector;
   static constexpr std::array<int, 3> kVectorBytes = {kCodeBytes,
                                                       kVector * static_cast<int>(sizeof(Out)), 1};
-  // Accumulators are wider than what becomes of them; nibbles make their thread prepare for few
-  // bytes.
+  // Nibbles make their thread prepare for few bytes.
   static constexpr cuda::TileShape kTile =
-      (kForm == Form::Int32 || kForm == Form::Nibble) && sizeof(Out) == 2 ? cuda::kReadingTile
-                                                                          : cuda::kWritingTile;
+      kForm == Form::Nibble && sizeof(Out) == 2 ? cuda::kReadingTile : cuda::kWritingTile;
+  // Accumulators come with what belongs to their columns.
+  static constexpr int kColumns = kForm == Form::Int32 ? kVector : 1;
   struct Vector {
     std::uint32_t words[(kCodeBytes + 3) / 4];
+    C scales[kColumns], biases[kColumns];
   };
   using Result = cuda::VectorOf<Out, kVector>;
   using Parameters = Numbers;
@@ -81,6 +82,11 @@ struct Dequantize {
     Vector vector{};
     const auto codes = cuda::load_vector<cuda::VectorOf<std::uint8_t, kCodeBytes>>(from);
     memcpy(vector.words, &codes, sizeof codes);
+    if constexpr (kForm == Form::Int32) {
+      if (args.column_scale)
+        read_columns(args.column_scale, place.column, args.column_scale_dtype, vector.scales);
+      if (args.bias) read_columns(args.bias, place.column, args.bias_dtype, vector.biases);
+    }
     return vector;
   }
 
@@ -158,15 +164,22 @@ struct Dequantize {
   }
 
   // What columns hold from `column` on: all loads under way together.
-  template <int kColumns>
+  template <int kCount>
   __device__ __forceinline__ static void read_columns(const void* values, std::int64_t column,
-                                                      DType dtype, C (&to)[kColumns]) {
+                                                      DType dtype, C (&to)[kCount]) {
     const auto read = [&](auto type) {
       using S = decltype(type);
+      const S* from = static_cast<const S*>(values) + column;
+      S stored[kCount];
+      if (kCount * sizeof(S) == 16 && cuda::misalignment<16>(from) == 0) {
+        const uint4 vector = cuda::load_once(from);
+        memcpy(stored, &vector, sizeof stored);
+      } else {
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j)
-        to[j] = static_cast<C>(
-            math::widen(cuda::load_single(static_cast<const S*>(values) + column + j)));
+        for (int j = 0; j < kCount; ++j) stored[j] = cuda::load_single(from + j);
+      }
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) to[j] = static_cast<C>(math::widen(stored[j]));
     };
     if (dtype == DType::Float32)
       read(float{});
@@ -177,27 +190,11 @@ struct Dequantize {
     else
       read(math::Bfloat16{});
   }
-  // What the columns of accumulators make of their values.
-  template <int kColumns>
-  __device__ __forceinline__ static void apply_columns(const Args& args, std::int64_t column,
-                                                       C (&values)[kColumns]) {
-    C held[kColumns];
-    if (args.column_scale) {
-      read_columns(args.column_scale, column, args.column_scale_dtype, held);
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) values[j] = values[j] * held[j];
-    }
-    if (args.bias) {
-      read_columns(args.bias, column, args.bias_dtype, held);
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) values[j] = values[j] + held[j];
-    }
-  }
 
   // Whether the values are exact.
   template <bool, class ParametersOf>
   __device__ __forceinline__ static bool run(const Args& args, const Vector& vector,
-                                             const ElementPlace& place, const ParametersOf& of,
+                                             const ElementPlace&, const ParametersOf& of,
                                              Result& result) {
     C values[kVector];
     bool usual = true;
@@ -207,7 +204,11 @@ struct Dequantize {
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
         values[j] = of(j).scale * static_cast<C>(static_cast<std::int32_t>(vector.words[j]));
-      apply_columns(args, place.column, values);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        if (args.column_scale) values[j] = values[j] * vector.scales[j];
+        if (args.bias) values[j] = values[j] + vector.biases[j];
+      }
       usual = !cuda::any_nan(values);
     } else if constexpr (kForm == Form::Float8) {
       const bool e4m3 = args.dtype == DType::Float8E4M3FN;
@@ -247,9 +248,15 @@ struct Dequantize {
                             stored.scale, stored.zero_point);
     }
     if constexpr (kForm == Form::Int32) {
-      C one[1] = {value};
-      apply_columns(args, place.column, one);
-      value = one[0];
+      C held[1];
+      if (args.column_scale) {
+        read_columns(args.column_scale, place.column, args.column_scale_dtype, held);
+        value = value * held[0];
+      }
+      if (args.bias) {
+        read_columns(args.bias, place.column, args.bias_dtype, held);
+        value = value + held[0];
+      }
     }
     cuda::store_single(args.output + place.at.at[1], math::narrow<Out>(value));
   }
