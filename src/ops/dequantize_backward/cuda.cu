@@ -2,8 +2,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/rejects.h"
-#include "core/sku.h"
+#include "core/gradient_rows.h"
 #include "cuda/affine.cuh"
 #include "cuda/slice.cuh"
 #include "ops/dequantize_backward/desc.h"
@@ -19,7 +18,7 @@ struct GradientArgs {
   T* grad_input;
 };
 
-struct Gradient {
+struct Product {
   using C = math::Compute<T>;
   using Args = GradientArgs;
   static constexpr int kVector = cuda::kPerVector<T>;
@@ -66,7 +65,7 @@ struct Gradient {
   }
 };
 
-using Op = Gradient;
+using Op = Product;
 
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   state.emplace<Fields>() = descriptor.as<Fields>();
@@ -83,36 +82,7 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
   return cuda::launch_elements<Op>(args, given, f.shape, f.scope, layout, stream.handle);
 }
 
-Reason rejects(const Descriptor& descriptor, const Device&) {
-  return expect(ReasonKind::DType, "output_dtype", cuda::kSlice,
-                descriptor.as<Fields>().output_dtype);
-}
-
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {"dequantize_backward/cuda/elements/",
-                                                             short_name(cuda::kSlice), "_",
-                                                             short_name(cuda::kSlice)};
-};
-
-constexpr bool kWide = std::is_same_v<C, double>;
-constexpr Kernel kRows[] = {
-    {.sku = JoinedText<SkuParts>::view(),
-     .revision = 1,
-     .backend = Backend::Cuda,
-     .arch = {80},
-     .rank = 0,
-     .guarantee = {.determinism = Determinism::BitExact,
-                   .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
-                   .accumulator = kWide ? DType::Float64 : DType::Float32,
-                   .rounding = Rounding::NearestEven,
-                   .max_ulp = 0,
-                   .batch_invariant = true,
-                   .basis = std::string_view("element by element; one product")},
-     .rejects = rejects,
-     .workspace = cuda::no_workspace,
-     .prepare = prepare,
-     .launch = launch},
-};
+constexpr Kernel kRows[] = {gradient_row<Gradient, Backend::Cuda, cuda::kSlice>(prepare, launch)};
 
 }  // namespace
 

@@ -26,4 +26,12 @@ inline constexpr Field kFields[] = {
 enum Operand : int { kGradOutput, kGradInput, kScale };
 inline constexpr std::string_view kOperands[] = {"grad_output", "grad_input", "scale"};
 
+// What the rows of both backends are made of.
+struct Gradient {
+  using Fields = dequantize_backward::Fields;
+  static constexpr std::string_view kName = "dequantize_backward", kElement = "output_dtype";
+  static constexpr std::string_view kBasis = "element by element; one product";
+  static constexpr DType element(const Fields& f) { return f.output_dtype; }
+};
+
 }  // namespace planq::dequantize_backward

@@ -2,8 +2,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/rejects.h"
-#include "core/sku.h"
+#include "core/gradient_rows.h"
 #include "host/affine.h"
 #include "host/rows.h"
 #include "ops/dequantize_backward/desc.h"
@@ -35,37 +34,9 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
 }
 
 template <DType kType>
-Reason rejects(const Descriptor& descriptor, const Device&) {
-  return expect(ReasonKind::DType, "output_dtype", kType, descriptor.as<Fields>().output_dtype);
-}
-
-template <DType kType>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "dequantize_backward/host/elements/", short_name(kType), "_", short_name(kType)};
-};
-
-template <DType kType>
 constexpr Kernel row() {
-  constexpr bool kWide = kType == DType::Float64;
-  return {
-      .sku = JoinedText<SkuParts<kType>>::view(),
-      .revision = 1,
-      .backend = Backend::Host,
-      .arch = {},
-      .rank = 0,
-      .guarantee = {.determinism = Determinism::BitExact,
-                    .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
-                    .accumulator = kWide ? DType::Float64 : DType::Float32,
-                    .rounding = Rounding::NearestEven,
-                    .max_ulp = 0,
-                    .batch_invariant = true,
-                    .basis = std::string_view("element by element; one product")},
-      .rejects = rejects<kType>,
-      .workspace = host::no_workspace,
-      .prepare = host::keep_fields<Fields>,
-      .launch = launch<Stored<kType>>,
-  };
+  return gradient_row<Gradient, Backend::Host, kType>(host::keep_fields<Fields>,
+                                                      launch<Stored<kType>>);
 }
 
 constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),

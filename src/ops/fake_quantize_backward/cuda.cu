@@ -2,8 +2,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/rejects.h"
-#include "core/sku.h"
+#include "core/gradient_rows.h"
 #include "cuda/slice.cuh"
 #include "cuda/straight_through.cuh"
 #include "ops/fake_quantize_backward/desc.h"
@@ -29,45 +28,11 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
   const cuda::GivenParameters given = {operands[kScale].data,
                                        asymmetric ? operands[kZeroPoint].data : nullptr,
                                        f.scale_dtype, f.zero_point_dtype};
-  const std::array<ElementOperand, 5> layout = {ElementOperand{&operands[kGradOutput]},
-                                                {&operands[kInput]},
-                                                {&operands[kGradInput]},
-                                                {&operands[kScale]},
-                                                {asymmetric ? &operands[kZeroPoint] : nullptr}};
-  return cuda::launch_elements<Op>(args, given, f.shape, f.scope, layout, stream.handle);
+  return cuda::launch_elements<Op>(args, given, f.shape, f.scope, layout_of(f, operands),
+                                   stream.handle);
 }
 
-Reason rejects(const Descriptor& descriptor, const Device&) {
-  return expect(ReasonKind::DType, "input_dtype", cuda::kSlice,
-                descriptor.as<Fields>().input_dtype);
-}
-
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "fake_quantize_backward/cuda/elements/", short_name(cuda::kSlice), "_",
-      short_name(cuda::kSlice)};
-};
-
-constexpr bool kWide = std::is_same_v<C, double>;
-constexpr Kernel kRows[] = {
-    {.sku = JoinedText<SkuParts>::view(),
-     .revision = 1,
-     .backend = Backend::Cuda,
-     .arch = {80},
-     .rank = 0,
-     .guarantee = {.determinism = Determinism::BitExact,
-                   .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
-                   .accumulator = kWide ? DType::Float64 : DType::Float32,
-                   .rounding = Rounding::NearestEven,
-                   .max_ulp = 0,
-                   .batch_invariant = true,
-                   .basis = std::string_view("element by element; the quotient of the forward "
-                                             "pass; exact integer sums")},
-     .rejects = rejects,
-     .workspace = cuda::no_workspace,
-     .prepare = prepare,
-     .launch = launch},
-};
+constexpr Kernel kRows[] = {gradient_row<Gradient, Backend::Cuda, cuda::kSlice>(prepare, launch)};
 
 }  // namespace
 

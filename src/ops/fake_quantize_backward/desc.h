@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/descriptor.h"
+#include "core/elementwise.h"
 #include "core/registry.h"
 #include "core/scope.h"
 #include "math/scale.h"
@@ -39,5 +40,24 @@ math::AffineRecipe<C> recipe_of(const Fields& f) {
   return math::affine_recipe<C>(DType::Int32, f.scale_dtype, f.mode, f.quotient,
                                 NonFinite::Propagate, true, f.q_min, f.q_max);
 }
+
+inline std::array<ElementOperand, 5> layout_of(const Fields& f, const Operands& operands) {
+  const bool asymmetric = f.mode == Mode::Asymmetric;
+  return {ElementOperand{&operands[kGradOutput]},
+          {&operands[kInput]},
+          {&operands[kGradInput]},
+          {&operands[kScale]},
+          {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
+}
+
+// What the rows of both backends are made of.
+struct Gradient {
+  using Fields = fake_quantize_backward::Fields;
+  static constexpr std::string_view kName = "fake_quantize_backward", kElement = "input_dtype";
+  static constexpr std::string_view kBasis =
+      "element by element; the quotient of the forward pass; "
+      "exact integer sums";
+  static constexpr DType element(const Fields& f) { return f.input_dtype; }
+};
 
 }  // namespace planq::fake_quantize_backward

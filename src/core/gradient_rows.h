@@ -1,0 +1,51 @@
+// The rows of the gradients, for both backends. What a gradient says of itself is a struct Gradient
+// in its desc.h: its Fields, its name kName, a sentence kBasis, and which of its types the rows are
+// for, as the field kElement and as element().
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "core/registry.h"
+#include "core/rejects.h"
+#include "core/sku.h"
+
+namespace planq {
+
+template <class Gradient, Backend kBackend, DType kType>
+struct GradientSku {
+  static constexpr std::array<std::string_view, 5> kParts = {
+      Gradient::kName, kBackend == Backend::Host ? "/host/elements/" : "/cuda/elements/",
+      short_name(kType), "_", short_name(kType)};
+};
+
+template <class Gradient, DType kType>
+Reason rejects_gradient(const Descriptor& descriptor, const Device&) {
+  return expect(ReasonKind::DType, Gradient::kElement, kType,
+                Gradient::element(descriptor.as<typename Gradient::Fields>()));
+}
+
+template <class Gradient, Backend kBackend, DType kType>
+constexpr Kernel gradient_row(decltype(Kernel::prepare) prepare, decltype(Kernel::launch) launch) {
+  constexpr bool kWide = kType == DType::Float64;
+  return {
+      .sku = JoinedText<GradientSku<Gradient, kBackend, kType>>::view(),
+      .revision = 1,
+      .backend = kBackend,
+      .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{80},
+      .rank = 0,
+      .guarantee = {.determinism = Determinism::BitExact,
+                    .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
+                    .accumulator = compute_dtype(kType),
+                    .rounding = Rounding::NearestEven,
+                    .max_ulp = 0,
+                    .batch_invariant = true,
+                    .basis = Gradient::kBasis},
+      .rejects = rejects_gradient<Gradient, kType>,
+      .workspace = [](const Descriptor&, const Device&) -> std::size_t { return 0; },
+      .prepare = prepare,
+      .launch = launch,
+  };
+}
+
+}  // namespace planq
