@@ -70,3 +70,35 @@ def test_codes_around_every_threshold(name: str) -> None:
             codes = torch.stack((stored >> 4, stored & 15), dim=1).ravel()
         wrong = codes != expected(codebook, part)
         assert not wrong.any(), f"{int(wrong.sum())} codes, first of {part[wrong][0].item()!r}"
+
+
+def test_more_elements_than_31_bits_count() -> None:
+    """Ones among zeros, there and back: only their places may hold anything else."""
+    count = 2**31 + 2**20 + 67
+    places = torch.tensor([0, 2**31 - 1, 2**31, 2**31 + 65, count - 1], device=DEVICE)
+    x = torch.zeros(count, dtype=torch.bfloat16, device=DEVICE)
+    x[places] = 1
+    codes = torch.empty((count + 1) // 2, dtype=torch.uint8, device=DEVICE)
+    absmax = torch.empty((count + 63) // 64, device=DEVICE)
+    common = {"shape": (count,), "codebook": planq.Codebook.NF4, "block_size": 64}
+    stream = torch.cuda.current_stream()
+    plan = planq.Plan.select(
+        stream,
+        planq.BlockwiseQuantizeDescriptor(input_dtype="bfloat16", output_dtype="uint4", **common),
+    )
+    plan.run(stream, None, planq.BlockwiseQuantizeArgs(input=x, output=codes, absmax=absmax))
+    # 7 is the code of 0, 15 that of 1; an odd count leaves the last half byte 0.
+    wanted = torch.full_like(codes, 0x77)
+    wanted[-1] = 0xF0
+    for place in places[:-1].tolist():
+        wanted[place // 2] = 0xF7 if place % 2 == 0 else 0x7F
+    assert torch.equal(codes, wanted)
+    assert torch.equal(absmax.nonzero().ravel(), (places // 64).unique())
+
+    back = torch.full_like(x, -77)
+    plan = planq.Plan.select(
+        stream,
+        planq.BlockwiseDequantizeDescriptor(input_dtype="uint4", output_dtype="bfloat16", **common),
+    )
+    plan.run(stream, None, planq.BlockwiseDequantizeArgs(input=codes, output=back, absmax=absmax))
+    assert torch.equal(back, x)
