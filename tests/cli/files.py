@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
+HEEDING = """import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)"""
+
 # The format's names of the types that these files hold.
 FORMAT = {
     "float16": "F16",
@@ -95,8 +99,11 @@ def weight(rows: int, columns: int, dtype: str = "float32", seed: int = 0) -> Ar
 
 
 def planq_process(*arguments: object, before: str = "") -> subprocess.Popen[str]:
-    """Starts the command line in a process of its own, after some Python to set a scene."""
-    script = f"import sys\n{before}\nfrom planq.cli import main\nsys.exit(main(sys.argv[1:]))"
+    """Starts the command line in a process of its own, after some Python to set a scene.
+
+    It heeds every signal, also where these tests run in the background and ignore some.
+    """
+    script = f"{HEEDING}\n{before}\nfrom planq.cli import main\nsys.exit(main(sys.argv[1:]))"
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE,

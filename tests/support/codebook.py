@@ -16,7 +16,7 @@ from support.memory import Device, Host
 from support.runner import Bench
 
 HOST_DEVICE = Host()
-VECTOR = 16  # elements; a multiple for every type, packed codes among them
+VECTOR = 8  # elements; whole vectors of 16 bytes of every type of elements
 
 
 @cache
