@@ -1,5 +1,7 @@
-// Loops over stretches, for one instruction set: see affine.h. No include guard: affine.cpp
-// includes this once for each level, with PLANQ_LEVEL as the namespace.
+// Loops over stretches, for one instruction set: see affine.h. No include guard: see
+// each_level.h.
+
+#include "host/convert_loops.h"
 
 namespace planq::host::PLANQ_LEVEL {
 

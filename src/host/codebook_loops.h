@@ -1,5 +1,8 @@
-// Loops over the elements and codes of a chunk, for one instruction set: see codebook.cpp, which
-// includes this once for each level, behind convert_loops.h and range_kernels.h. No include guard.
+// Loops over the elements and codes of a chunk, for one instruction set: see codebook.cpp. No
+// include guard: see each_level.h.
+
+#include "host/convert_loops.h"
+#include "host/range_kernels.h"
 
 namespace planq::host::PLANQ_LEVEL {
 

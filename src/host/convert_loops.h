@@ -1,6 +1,5 @@
-// Loops between stored elements and the compute type, for one instruction set; included once for
-// each level, before the loops that compute, with PLANQ_LEVEL and PLANQ_VECTOR_BYTES defined. So it
-// has no include guard.
+// Loops between stored elements and the compute type, for one instruction set; the loops that
+// compute include this. No include guard: see each_level.h.
 
 namespace planq::host::PLANQ_LEVEL {
 

@@ -1,6 +1,4 @@
-// The loops over keys, vectorised by the compiler. ranges.cpp includes this file once per
-// instruction set, with PLANQ_LEVEL (a namespace) and PLANQ_VECTOR_BYTES defined; so it has no
-// include guard.
+// The loops over keys, vectorised by the compiler. No include guard: see each_level.h.
 
 namespace planq::host::PLANQ_LEVEL {
 

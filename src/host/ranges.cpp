@@ -13,28 +13,8 @@
 #include "host/simd.h"
 #include "math/range.h"
 
-#define PLANQ_LEVEL baseline
-#define PLANQ_VECTOR_BYTES 16
-#include "host/range_kernels.h"
-#undef PLANQ_LEVEL
-#undef PLANQ_VECTOR_BYTES
-
-#if PLANQ_SIMD_X86
-#define PLANQ_LEVEL avx2
-#define PLANQ_VECTOR_BYTES 32
-PLANQ_SIMD_AVX2_BEGIN
-#include "host/range_kernels.h"
-PLANQ_SIMD_END
-#undef PLANQ_LEVEL
-#undef PLANQ_VECTOR_BYTES
-#define PLANQ_LEVEL avx512
-#define PLANQ_VECTOR_BYTES 64
-PLANQ_SIMD_AVX512_BEGIN
-#include "host/range_kernels.h"
-PLANQ_SIMD_END
-#undef PLANQ_LEVEL
-#undef PLANQ_VECTOR_BYTES
-#endif
+#define PLANQ_LOOPS "host/range_kernels.h"
+#include "host/each_level.h"
 
 namespace planq::host {
 namespace {

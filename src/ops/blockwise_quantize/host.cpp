@@ -49,9 +49,8 @@ struct Rows {
   using Fields = blockwise_quantize::Fields;
   static constexpr std::string_view kName = "blockwise_quantize", kMethod = "blocks";
   static constexpr std::string_view kBasis =
-      "exact integer maximum; IEEE division; comparisons with fixed thresholds; sums of absmax by "
-      "a "
-      "fixed tree; draws by seed and element index alone";
+      "exact integer maximum; IEEE division; comparisons with fixed thresholds; sums of absmax "
+      "by a fixed tree; draws by seed and element index alone";
 
   static std::size_t workspace(const Descriptor& descriptor, const Device&) {
     const Fields& f = descriptor.as<Fields>();

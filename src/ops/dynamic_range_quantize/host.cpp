@@ -20,36 +20,8 @@
 #include "ops/dynamic_range_quantize/host_launch.h"
 #include "ops/dynamic_range_quantize/host_segments.h"
 
-#define PLANQ_LEVEL baseline
-#define PLANQ_VECTOR_BYTES 16
-#if defined(__FP_FAST_FMAF) && defined(__FP_FAST_FMA)
-#define PLANQ_FMA 1
-#else
-#define PLANQ_FMA 0
-#endif
-#include "ops/dynamic_range_quantize/host_kernels.h"
-#undef PLANQ_LEVEL
-#undef PLANQ_VECTOR_BYTES
-#undef PLANQ_FMA
-
-#if PLANQ_SIMD_X86
-#define PLANQ_FMA 1
-#define PLANQ_LEVEL avx2
-#define PLANQ_VECTOR_BYTES 32
-PLANQ_SIMD_AVX2_BEGIN
-#include "ops/dynamic_range_quantize/host_kernels.h"
-PLANQ_SIMD_END
-#undef PLANQ_LEVEL
-#undef PLANQ_VECTOR_BYTES
-#define PLANQ_LEVEL avx512
-#define PLANQ_VECTOR_BYTES 64
-PLANQ_SIMD_AVX512_BEGIN
-#include "ops/dynamic_range_quantize/host_kernels.h"
-PLANQ_SIMD_END
-#undef PLANQ_LEVEL
-#undef PLANQ_VECTOR_BYTES
-#undef PLANQ_FMA
-#endif
+#define PLANQ_LOOPS "ops/dynamic_range_quantize/host_kernels.h"
+#include "host/each_level.h"
 
 namespace planq::dynamic_range_quantize {
 namespace {

@@ -1,6 +1,5 @@
-// The loops of the host backend, vectorised by the compiler. host.cpp includes this file once per
-// instruction set, with PLANQ_LEVEL (a namespace), PLANQ_VECTOR_BYTES and PLANQ_FMA (0 or 1)
-// defined; so it has no include guard.
+// The loops of the host backend, vectorised by the compiler. No include guard: see
+// host/each_level.h.
 //
 // Rules that keep the bits: ranges are integer maxima of bit patterns; every floating-point
 // operation is one that math/scale.h makes, in its order, except for the exact rewritings that are

@@ -1,0 +1,39 @@
+// Includes PLANQ_LOOPS, the name of a header of loops, once for each instruction set, with
+// PLANQ_LEVEL (a namespace), PLANQ_VECTOR_BYTES and PLANQ_FMA (0 or 1) defined for it. So neither
+// has an include guard, and everything else that the loops use is included before.
+//
+//     #define PLANQ_LOOPS "host/affine_loops.h"
+//     #include "host/each_level.h"
+
+#define PLANQ_LEVEL baseline
+#define PLANQ_VECTOR_BYTES 16
+#if defined(__FP_FAST_FMAF) && defined(__FP_FAST_FMA)
+#define PLANQ_FMA 1
+#else
+#define PLANQ_FMA 0
+#endif
+#include PLANQ_LOOPS
+#undef PLANQ_FMA
+#undef PLANQ_LEVEL
+#undef PLANQ_VECTOR_BYTES
+
+#if PLANQ_SIMD_X86
+#define PLANQ_FMA 1
+#define PLANQ_LEVEL avx2
+#define PLANQ_VECTOR_BYTES 32
+PLANQ_SIMD_AVX2_BEGIN
+#include PLANQ_LOOPS
+PLANQ_SIMD_END
+#undef PLANQ_LEVEL
+#undef PLANQ_VECTOR_BYTES
+#define PLANQ_LEVEL avx512
+#define PLANQ_VECTOR_BYTES 64
+PLANQ_SIMD_AVX512_BEGIN
+#include PLANQ_LOOPS
+PLANQ_SIMD_END
+#undef PLANQ_LEVEL
+#undef PLANQ_VECTOR_BYTES
+#undef PLANQ_FMA
+#endif
+
+#undef PLANQ_LOOPS
