@@ -13,7 +13,7 @@ from reference.bodies import VECTOR, body_cases
 from reference.cases import Case, empty_cases, outputs, sampled_cases
 from reference.dynamic_range_quantize import Problem
 from reference.formats import Array
-from support.affine import scope
+from support.from_reference import scope
 from support.memory import Device, Host
 from support.runner import Bench
 

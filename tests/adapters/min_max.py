@@ -11,18 +11,12 @@ from typing import Any
 import planq
 from reference.bodies import VECTOR
 from reference.formats import Array
-from reference.min_max import Case, Problem, ScopeSpec, empty_cases, min_max, sampled_cases
+from reference.min_max import Case, Problem, empty_cases, min_max, sampled_cases
+from support.from_reference import scope
 from support.memory import Device, Host
 from support.runner import Bench
 
 HOST_DEVICE = Host()
-
-
-def scope(spec: ScopeSpec) -> planq.Scope:
-    """`("block", 16, 32)` and its like as a Scope."""
-    kind, *parameters = spec
-    made: planq.Scope = getattr(planq.Scope, kind)(*parameters)
-    return made
 
 
 @cache

@@ -23,7 +23,7 @@ from reference.fake_quantize import FakeQuantizeProblem
 from reference.formats import Array
 from reference.quantize import QuantizeProblem
 from reference.scopes import ScopeSpec
-from support.affine import descriptor_of
+from support.from_reference import descriptor_of
 from support.gpu import cuda, new_stream, on_gpu
 from support.runner import arguments
 

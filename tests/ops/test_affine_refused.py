@@ -20,7 +20,7 @@ from reference.dequantize import DequantizeProblem
 from reference.fake_quantize import FakeQuantizeProblem
 from reference.formats import Array
 from reference.quantize import QuantizeProblem
-from support.affine import descriptor_of, make_descriptor
+from support.from_reference import descriptor_of, make_descriptor
 from support.memory import Host, Workspace
 from support.runner import arguments
 

@@ -18,8 +18,7 @@ from reference.codebook import (
     CodebookQuantizeProblem,
     Problem,
 )
-from support.affine import make_descriptor
-from support.codebook import descriptor_of
+from support.from_reference import descriptor_of, make_descriptor
 from support.memory import Host, Workspace
 from support.runner import arguments
 

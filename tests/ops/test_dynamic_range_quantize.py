@@ -17,7 +17,7 @@ from reference.cases import BOUNDS, FLOAT8, INPUT_DTYPES, OUTPUTS
 from reference.dynamic_range_quantize import Problem
 from reference.formats import CANONICAL_NAN, FLOATS, Array, bits, unpack_nibbles
 from reference.scopes import ScopeSpec
-from support.affine import scope as make_scope
+from support.from_reference import scope as make_scope
 from support.memory import Host
 
 F32 = np.float32

@@ -26,7 +26,7 @@ from reference.formats import CANONICAL_NAN, FLOATS, Array, bits
 from reference.philox import philox, uniform, words
 from reference.quantize import QuantizeProblem
 from reference.scopes import ScopeSpec
-from support.affine import make_descriptor
+from support.from_reference import make_descriptor
 from support.memory import Host
 from support.runner import arguments
 
