@@ -270,7 +270,7 @@ TO_ELEMENTS: list[Any] = list(itertools.product(INPUT_DTYPES, BOOKS, ROUNDINGS[:
 ALL: dict[str, tuple[Make, list[Any], int]] = {
     "blockwise_quantize": (blockwise_quantize, TO_CODES, 5),
     "blockwise_dequantize": (blockwise_dequantize, TO_ELEMENTS, 7),
-    "codebook_quantize": (codebook_quantize, TO_CODES, 3),
+    "codebook_quantize": (codebook_quantize, TO_CODES, 4),
     "codebook_dequantize": (codebook_dequantize, TO_ELEMENTS, 4),
 }
 
