@@ -24,18 +24,17 @@ template <class C>
 inline constexpr C kLargeQuotient = sizeof(C) == 4 ? C(0x1p+21) : C(0x1p+29);
 inline constexpr std::int32_t kLargeZeroPoint = 1 << 21;
 
-template <class C>
+template <bool kDivide, class C>
 __device__ __forceinline__ GivenNumbers<C> given_numbers(const math::AffineRecipe<C>& recipe,
                                                          const GivenParameters& given,
                                                          const StoredParameters<C>& stored) {
   const C scale = stored.scale, zero = static_cast<C>(stored.zero_point);
   const std::int32_t zero_point = stored.zero_point;
-  const bool window =
-      recipe.quotient != Quotient::Divide || (scale >= kSmallScale<C> && scale <= kLargeScale<C>);
+  const bool window = !kDivide || (scale >= kSmallScale<C> && scale <= kLargeScale<C>);
   const bool usual = window && math::is_finite(scale) && zero_point <= kLargeZeroPoint &&
                      zero_point >= -kLargeZeroPoint;
   C inverse;
-  if (recipe.quotient == Quotient::Divide)
+  if constexpr (kDivide)
     inverse = inverse_of(scale);  // of a scale in the window; no other is divided by this way
   else if (given.factor)
     inverse = stored.factor;

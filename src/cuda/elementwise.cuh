@@ -2,9 +2,10 @@
 // elements and to a single one; this header finds them, and the parameters that they share.
 //
 // Vectors: every row is whole vectors and every operand is aligned to them. Long rows are cut into
-// tiles, a block each, so that what a row has in common is found once for many vectors. Short rows
-// share blocks. In columns each element of a vector has its own parameters, and a thread goes down
-// many rows with them. Singles: everything else, a warp for a stretch of a row.
+// tiles, a block each, so that what a row has in common is found once for many vectors; where
+// columns have something in common too, tiles are of several rows. Short rows share blocks. In
+// columns each element of a vector has its own parameters, and a thread goes down many rows with
+// them. Singles: everything else, a warp for a stretch of a row.
 #pragma once
 
 #include <algorithm>
@@ -20,26 +21,53 @@
 namespace planq::cuda {
 
 inline constexpr int kElementThreads = 256;
-// Vectors that a thread has in flight: of short rows, of columns.
-inline constexpr int kShortVectors = 2, kColumnVectors = 4;
-// How a tile is cut: vectors of a thread, and the most threads. Memory likes few large blocks of
-// what reads more than it writes, and many small ones of everything else.
+// Vectors that a thread of short rows has in flight.
+inline constexpr int kShortVectors = 2;
+// How a tile is cut: vectors of a thread, the most threads, and how many such blocks the registers
+// of a multiprocessor have to hold, because too few do not cover the time that loads take. Memory
+// likes few large blocks of what reads more than it writes, and many small ones of everything else.
 struct TileShape {
-  int vectors, threads;
+  int vectors, threads, blocks;
+  bool by_warp;  // a thread's vectors are a warp apart, at constant offsets, or else a block
 };
-inline constexpr TileShape kReadingTile{4, 256}, kWritingTile{2, 128};
-// Where so few bytes leave that a thread's preparation has to serve many; with a parameter for each
-// vector that would take too many registers.
-inline constexpr TileShape kLongTile{8, 128};
+inline constexpr TileShape kReadingTile{4, 256, 0, true}, kWritingTile{2, 128, 0, false};
+inline constexpr int kMediumVectors = kReadingTile.vectors;
+// Where so few bytes leave that a thread's preparation has to serve many.
+inline constexpr TileShape kLongTile{8, 128, 8, true};
 template <class Op, bool kGrouped>
-inline constexpr TileShape kTileOf =
-    kGrouped && Op::kTile.vectors > kReadingTile.vectors ? kReadingTile : Op::kTile;
-// Tensors of fewer vectors leave each thread one of them.
-inline constexpr std::int64_t kSmallTensor = 1 << 18;
+inline constexpr TileShape kTileOf = kGrouped ? Op::kGroupTile : Op::kTile;
+// The tile whose threads take so many vectors: the operator's own, that of tensors of medium size,
+// or that of small ones.
+template <class Op, int kVectors, bool kGrouped>
+constexpr TileShape shape_of() {
+  TileShape shape = kTileOf<Op, kGrouped>;
+  if (kVectors == shape.vectors) return shape;
+  if (kVectors == kMediumVectors) return kReadingTile;
+  shape.vectors = kVectors;
+  return shape;
+}
+// Blocks for __launch_bounds__; 0 leaves them to the compiler, as for doubles, which take two
+// registers each.
+template <class Op>
+constexpr int blocks_of(int blocks) {
+  return sizeof(typename Op::C) == 8 ? 0 : blocks;
+}
+// How columns are cut: rows that a thread has in flight, whether it reads those to come while it
+// works on them, and how many blocks the registers of a multiprocessor have to hold.
+struct ColumnShape {
+  int rows;
+  bool prefetch;
+  int blocks;
+};
+inline constexpr int kColumnThreads = 128;
+// Stacked rows: with half as many in flight a thread waits longer than it saves.
+inline constexpr int kStackRows = 8, kStackThreads = 128, kStackBlocks = 5;
+// Tensors of fewer vectors leave each thread one of them, or not more than a reading tile does.
+inline constexpr std::int64_t kSmallTensor = 1 << 18, kMediumTensor = 1 << 22;
 // Rows of at least so many vectors are cut into tiles.
 inline constexpr std::int64_t kLongRow = 128;
-// Blocks that keep every multiprocessor busy.
-inline constexpr std::int64_t kManyBlocks = 1024;
+// Threads that keep every multiprocessor busy.
+inline constexpr std::int64_t kManyThreads = 1 << 18;
 // Elements of a row that a warp takes in the kernel for single elements.
 inline constexpr std::int64_t kStretch = 512;
 
@@ -245,53 +273,74 @@ __device__ __noinline__ void run_slowly(const typename Op::Args& args, const Giv
 
 // Runs the vectors of a thread by one way to divide: all of them fast, so that their instructions
 // mix, then what is left.
-template <class Op, bool kColumns, template <class> class Args, int kVectors, class InRange,
-          class PlaceOf, class ParametersOf>
+template <class Op, bool kDivide, bool kColumns, template <class> class Args, int kVectors,
+          class InRange, class PlaceOf, class ParametersOf>
 __device__ __forceinline__ void run_vectors(const Args<Op>& args,
                                             const typename Op::Vector (&vectors)[kVectors],
                                             const InRange& in_range, const PlaceOf& place_of,
                                             const ParametersOf& parameters_of) {
+  typename Op::Result results[kVectors];
+  bool done[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i)
+    done[i] = Op::template run<kDivide>(
+        args.op, vectors[i], place_of(i), [&](int j) -> const auto& { return parameters_of(i, j); },
+        results[i]);
+  bool all = true;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) all = all && done[i];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i)
+    if (all && in_range(i)) Op::store(args.op, place_of(i), results[i]);
+  if (all) return;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (!in_range(i)) continue;
+    if (done[i])
+      Op::store(args.op, place_of(i), results[i]);
+    else
+      run_slowly<Op, kColumns>(args.op, args.given, place_of(i));
+  }
+}
+
+// The same with what is stored for each vector, or for all of them.
+template <class Op, int kVectors, int kParameters, class InRange, class PlaceOf>
+__device__ __forceinline__ void run_stored(
+    const ElementArgs<Op>& args, const typename Op::Vector (&vectors)[kVectors],
+    const StoredParameters<typename Op::C> (&stored)[kParameters], const InRange& in_range,
+    const PlaceOf& place_of) {
+  typename Op::Parameters parameters[kParameters];
   by_rule(args, [&](auto divides) {
-    typename Op::Result results[kVectors];
-    bool done[kVectors];
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i)
-      done[i] = Op::template run<divides>(
-          args.op, vectors[i], place_of(i),
-          [&](int j) -> const auto& { return parameters_of(i, j); }, results[i]);
-    bool all = true;
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) all = all && done[i];
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i)
-      if (all && in_range(i)) Op::store(args.op, place_of(i), results[i]);
-    if (all) return;
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      if (!in_range(i)) continue;
-      if (done[i])
-        Op::store(args.op, place_of(i), results[i]);
-      else
-        run_slowly<Op, kColumns>(args.op, args.given, place_of(i));
-    }
+    for (int i = 0; i < kParameters; ++i)
+      parameters[i] = Op::template parameters<divides>(args.op, args.given, stored[i]);
+  });
+  by_rule(args, [&](auto divides) {
+    run_vectors<Op, divides, false>(
+        args, vectors, in_range, place_of,
+        [&](int i, int) -> const auto& { return parameters[kParameters == 1 ? 0 : i]; });
   });
 }
 
 // A block for a tile of a row. kGrouped: the row has several parameters, a vector one of them.
 template <class Op, int kVectors, bool kGrouped>
-__global__ void __launch_bounds__(kElementThreads)
+__global__ void __launch_bounds__(shape_of<Op, kVectors, kGrouped>().threads,
+                                  blocks_of<Op>(shape_of<Op, kVectors, kGrouped>().blocks))
     row_tiles(const __grid_constant__ ElementArgs<Op> args) {
+  constexpr bool kByWarp = shape_of<Op, kVectors, kGrouped>().by_warp;
   const std::uint32_t row = args.tiles.quotient(blockIdx.x);
-  const std::uint32_t first =
-      (blockIdx.x - row * args.tiles.divisor) * blockDim.x * kVectors + threadIdx.x;
+  const std::uint32_t tile = (blockIdx.x - row * args.tiles.divisor) * blockDim.x * kVectors;
+  const std::uint32_t lane = kByWarp ? threadIdx.x % kWarp : threadIdx.x;
+  const std::uint32_t step = kByWarp ? kWarp : blockDim.x;
+  const std::uint32_t first = tile + (threadIdx.x - lane) * kVectors + lane;
   ElementPlace place = row_place(args, row);
   place.advance(std::int64_t{first} * Op::kVector);
-  const auto in_range = [&](int i) { return first + i * blockDim.x < args.vectors; };
+  const auto in_range = [&](int i) { return first + i * step < args.vectors; };
   const auto place_of = [&](int i) {
     ElementPlace each = place;
-    each.advance(static_cast<int>(i * blockDim.x) * Op::kVector);
+    each.advance(static_cast<int>(i * step) * Op::kVector);
     if constexpr (kGrouped) {
-      const std::uint32_t vector = min(first + i * blockDim.x, args.vectors - 1);
+      const std::uint32_t vector = min(first + i * step, args.vectors - 1);
       each.move_parameters(args.vector_divisor.quotient(vector));
     }
     return each;
@@ -301,16 +350,36 @@ __global__ void __launch_bounds__(kElementThreads)
   for (int i = 0; i < kVectors; ++i)
     if (in_range(i)) vectors[i] = Op::load(args.op, place_of(i));
   // All parameters are under way before the first is needed.
-  constexpr int kParameters = kGrouped ? kVectors : 1;
-  StoredParameters<typename Op::C> stored[kParameters];
+  StoredParameters<typename Op::C> stored[kGrouped ? kVectors : 1];
   args.given.read(stored, [&](int i) { return place_of(i).at; });
-  typename Op::Parameters parameters[kParameters];
-#pragma unroll
-  for (int i = 0; i < kParameters; ++i)
-    parameters[i] = Op::parameters(args.op, args.given, stored[i]);
-  run_vectors<Op, false>(args, vectors, in_range, place_of,
-                         [&](int i, int) -> const auto& { return parameters[kGrouped ? i : 0]; });
+  run_stored(args, vectors, stored, in_range, place_of);
   run_tail(args);
+}
+
+// Long rows with values that belong to their columns: a thread takes the same columns of several
+// rows, so that it reads these values once.
+template <class Op>
+__global__ void __launch_bounds__(kStackThreads, blocks_of<Op>(kStackBlocks))
+    row_stacks(const __grid_constant__ ElementArgs<Op> args) {
+  const std::uint32_t stack = args.tiles.quotient(blockIdx.x);
+  const std::uint32_t vector = (blockIdx.x - stack * args.tiles.divisor) * blockDim.x + threadIdx.x;
+  if (vector >= args.vectors) return;
+  const auto in_range = [&](int i) { return stack * kStackRows + i < args.row_count; };
+  ElementPlace places[kStackRows];
+  typename Op::Vector vectors[kStackRows] = {};
+#pragma unroll
+  for (int i = 0; i < kStackRows; ++i) {
+    places[i] = row_place(args, min(stack * kStackRows + i, args.row_count - 1));
+    places[i].advance(std::int64_t{vector} * Op::kVector);
+    if (in_range(i)) vectors[i] = Op::load_codes(args.op, places[i]);
+  }
+  const auto place_of = [&](int i) -> const ElementPlace& { return places[i]; };
+  StoredParameters<typename Op::C> stored[kStackRows];
+  args.given.read(stored, [&](int i) -> const ElementOffsets& { return places[i].at; });
+  const auto columns = Op::load_columns(args.op, places[0].column);
+#pragma unroll
+  for (int i = 0; i < kStackRows; ++i) vectors[i].columns = columns;
+  run_stored(args, vectors, stored, in_range, place_of);
 }
 
 // Short rows, one after another; one parameter for each vector.
@@ -334,13 +403,8 @@ __global__ void __launch_bounds__(kElementThreads)
   }
   StoredParameters<typename Op::C> stored[kShortVectors];
   args.given.read(stored, [&](int i) -> const ElementOffsets& { return places[i].at; });
-  typename Op::Parameters parameters[kShortVectors];
-#pragma unroll
-  for (int i = 0; i < kShortVectors; ++i)
-    parameters[i] = Op::parameters(args.op, args.given, stored[i]);
-  run_vectors<Op, false>(
-      args, vectors, in_range, [&](int i) -> const ElementPlace& { return places[i]; },
-      [&](int i, int) -> const auto& { return parameters[i]; });
+  run_stored(args, vectors, stored, in_range,
+             [&](int i) -> const ElementPlace& { return places[i]; });
 }
 
 // A parameter for each element of a row. Rows that follow one another with the same parameters are
@@ -359,9 +423,11 @@ struct ColumnArgs {
 };
 
 template <class Op>
-__global__ void __launch_bounds__(kElementThreads, 2)
+__global__ void __launch_bounds__(kColumnThreads, blocks_of<Op>(Op::kColumnShape.blocks))
     column_vectors(const __grid_constant__ ColumnArgs<Op> args) {
-  const std::uint32_t index = blockIdx.x * kElementThreads + threadIdx.x;
+  constexpr int kRows = Op::kColumnShape.rows;
+  constexpr bool kPrefetch = Op::kColumnShape.prefetch;
+  const std::uint32_t index = blockIdx.x * kColumnThreads + threadIdx.x;
   if (index >= args.count) return;
   const std::uint32_t share = args.vectors.quotient(index);
   const std::uint32_t all_runs = args.shares.quotient(share);
@@ -391,10 +457,10 @@ __global__ void __launch_bounds__(kElementThreads, 2)
   };
   // The loads of the rows to come are under way while those at hand are worked on, unless the
   // registers are wanted for something else.
-  using Vectors = typename Op::Vector[kColumnVectors];
+  using Vectors = typename Op::Vector[kRows];
   const auto load_rows = [&](Vectors& vectors, std::uint32_t row) {
 #pragma unroll
-    for (int i = 0; i < kColumnVectors; ++i)
+    for (int i = 0; i < kRows; ++i)
       if (row + i < last)
         vectors[i] = Op::load(args.op, row_of(static_cast<int>(row - at_row) + i));
   };
@@ -409,23 +475,31 @@ __global__ void __launch_bounds__(kElementThreads, 2)
     at.at[kElementZeroPoint] += j;
     return at;
   });
-  typename Op::Parameters parameters[Op::kVector];
+  by_rule(args, [&](auto divides) {
+    typename Op::Parameters parameters[Op::kVector];
+    bool usual = true;
 #pragma unroll
-  for (int j = 0; j < Op::kVector; ++j)
-    parameters[j] = Op::parameters(args.op, args.given, stored[j]);
+    for (int j = 0; j < Op::kVector; ++j) {
+      parameters[j] = Op::template parameters<divides>(args.op, args.given, stored[j]);
+      usual = usual && parameters[j].usual;
+    }
+    // A vector is fast if all its columns are: one test in the place of many.
+#pragma unroll
+    for (int j = 0; j < Op::kVector; ++j) parameters[j].usual = usual;
 
-  for (std::uint32_t row = first; row < last; row += kColumnVectors) {
-    Vectors next = {};
-    if (Op::kPrefetch) load_rows(next, row + kColumnVectors);
-    run_vectors<Op, true>(
-        args, vectors, [&](int i) { return row + i < last; }, row_of,
-        [&](int, int j) -> const auto& { return parameters[j]; });
-    place = row_of(kColumnVectors);
-    at_row += kColumnVectors;
-    if (!Op::kPrefetch) load_rows(next, at_row);
+    for (std::uint32_t row = first; row < last; row += kRows) {
+      Vectors next = {};
+      if (kPrefetch) load_rows(next, row + kRows);
+      run_vectors<Op, divides, true>(
+          args, vectors, [&](int i) { return row + i < last; }, row_of,
+          [&](int, int j) -> const auto& { return parameters[j]; });
+      place = row_of(kRows);
+      at_row += kRows;
+      if (!kPrefetch) load_rows(next, at_row);
 #pragma unroll
-    for (int i = 0; i < kColumnVectors; ++i) vectors[i] = next[i];
-  }
+      for (int i = 0; i < kRows; ++i) vectors[i] = next[i];
+    }
+  });
 }
 
 // Any layout: a warp for a stretch of a row, whose lanes take units of elements in turn. A unit is
@@ -504,7 +578,7 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
     return outer.size() * runs * ((run + share - 1) / share) * columns;
   };
   std::int64_t share = 64;
-  while (share > kColumnVectors && threads_of(share) < kManyBlocks * kElementThreads) share /= 2;
+  while (share > Op::kColumnShape.rows && threads_of(share) < kManyThreads) share /= 2;
   args.extent = static_cast<std::uint32_t>(axis.extent);
   args.run_rows = static_cast<std::uint32_t>(run);
   args.share_rows = static_cast<std::uint32_t>(share);
@@ -513,26 +587,44 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
   args.runs = Divider(static_cast<std::uint32_t>(runs));
   args.count = threads_of(share);
   Grid grid;
-  grid.threads = dim3(kElementThreads);
-  grid.blocks = (args.count + kElementThreads - 1) / kElementThreads;
+  grid.threads = dim3(kColumnThreads);
+  grid.blocks = (args.count + kColumnThreads - 1) / kColumnThreads;
   return launch(column_vectors<Op>, grid, args, stream);
 }
 
 // Tiles of equal size, as few as fit a row.
-template <class Op, bool kGrouped>
-Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
-  constexpr TileShape kShape = kTileOf<Op, kGrouped>;
-  static_assert(kShape.threads <= kElementThreads);
-  const std::int64_t row = args.row_vectors.divisor;
-  const bool small = args.count < kSmallTensor;
-  const int vectors = small ? 1 : kShape.vectors, most = kShape.threads * vectors;
+template <class Op, int kVectors, bool kGrouped>
+Status launch_tiles_of(ElementArgs<Op>& args, Grid& grid, void* stream) {
+  constexpr int kThreads = shape_of<Op, kVectors, kGrouped>().threads;
+  const std::int64_t row = args.row_vectors.divisor, most = kThreads * kVectors;
   const std::int64_t tiles = (row + most - 1) / most;
-  const std::int64_t threads = (row + tiles * vectors - 1) / (tiles * vectors);
+  const std::int64_t threads = (row + tiles * kVectors - 1) / (tiles * kVectors);
   grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
   grid.blocks = std::int64_t{args.row_count} * tiles;
   args.tiles = Divider(static_cast<std::uint32_t>(tiles));
-  return small ? launch(row_tiles<Op, 1, kGrouped>, grid, args, stream)
-               : launch(row_tiles<Op, kShape.vectors, kGrouped>, grid, args, stream);
+  return launch(row_tiles<Op, kVectors, kGrouped>, grid, args, stream);
+}
+
+template <class Op, bool kGrouped>
+Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
+  constexpr int kMost = kTileOf<Op, kGrouped>.vectors, kFewer = std::min(kMost, kMediumVectors);
+  if (args.count < kSmallTensor) return launch_tiles_of<Op, 1, kGrouped>(args, grid, stream);
+  return args.count < kMediumTensor ? launch_tiles_of<Op, kFewer, kGrouped>(args, grid, stream)
+                                    : launch_tiles_of<Op, kMost, kGrouped>(args, grid, stream);
+}
+
+// Whether an operator may have values that belong to columns.
+template <class Op>
+inline constexpr bool kHasColumns = requires { requires Op::kHasColumns; };
+
+template <class Op>
+Status launch_stacks(ElementArgs<Op>& args, Grid& grid, void* stream) {
+  const std::int64_t tiles = (args.vectors + kStackThreads - 1) / kStackThreads;
+  const std::int64_t threads = (args.vectors + tiles - 1) / tiles;
+  grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
+  grid.blocks = tiles * ((std::int64_t{args.row_count} + kStackRows - 1) / kStackRows);
+  args.tiles = Divider(static_cast<std::uint32_t>(tiles));
+  return launch(row_stacks<Op>, grid, args, stream);
 }
 
 template <class Op>
@@ -573,6 +665,10 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
   args.count = static_cast<std::uint32_t>(rows * row_vectors);
   args.vector_divisor = Divider(static_cast<std::uint32_t>(
       std::min(std::max<std::int64_t>(layout.divisor / Op::kVector, 1), kMaxIndex)));
+  if constexpr (kHasColumns<Op>) {
+    if (!args.grouped && row_vectors >= kLongRow && args.count >= kSmallTensor && rows > 1)
+      return launch_stacks(args, grid, stream);
+  }
   if (row_vectors >= kLongRow || rows == 1) {
     args.tail = static_cast<int>(layout.length % Op::kVector);
     return args.grouped ? launch_tiles<Op, true>(args, grid, stream)
@@ -583,12 +679,19 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
   return launch(short_rows<Op>, grid, args, stream);
 }
 
+template <class Op, bool kGrouped>
+Status preload_tiles() {
+  constexpr int kMost = kTileOf<Op, kGrouped>.vectors;
+  PLANQ_TRY((preload(row_tiles<Op, 1, kGrouped>)));
+  PLANQ_TRY((preload(row_tiles<Op, std::min(kMost, kMediumVectors), kGrouped>)));
+  return preload(row_tiles<Op, kMost, kGrouped>);
+}
+
 template <class Op>
 Status preload_elements() {
-  PLANQ_TRY((preload(row_tiles<Op, kTileOf<Op, false>.vectors, false>)));
-  PLANQ_TRY((preload(row_tiles<Op, kTileOf<Op, true>.vectors, true>)));
-  PLANQ_TRY((preload(row_tiles<Op, 1, false>)));
-  PLANQ_TRY((preload(row_tiles<Op, 1, true>)));
+  PLANQ_TRY((preload_tiles<Op, false>()));
+  PLANQ_TRY((preload_tiles<Op, true>()));
+  if constexpr (kHasColumns<Op>) PLANQ_TRY(preload(row_stacks<Op>));
   PLANQ_TRY(preload(short_rows<Op>));
   PLANQ_TRY(preload(column_vectors<Op>));
   return preload(single_elements<Op>);

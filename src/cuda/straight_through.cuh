@@ -25,11 +25,12 @@ template <class T, bool kDivided>
 struct StraightThrough {
   using C = math::Compute<T>;
   using Args = StraightThroughArgs<T>;
-  static constexpr bool kHasRule = true, kPrefetch = true;
+  static constexpr bool kHasRule = true;
   static constexpr int kVector = kPerVector<T>;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 16};
-  static constexpr TileShape kTile = kReadingTile;
+  static constexpr TileShape kTile = kReadingTile, kGroupTile{4, 256, 3, true};
+  static constexpr ColumnShape kColumnShape{4, true, 4};
   struct Vector {
     uint4 gradient, input;
   };
@@ -39,10 +40,11 @@ struct StraightThrough {
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
     return {load_once(args.grad_output + place.at.at[0]), load_once(args.input + place.at.at[1])};
   }
+  template <bool kDivide>
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const GivenParameters& given,
                                                           const StoredParameters<C>& stored) {
-    return given_numbers(args.recipe, given, stored);
+    return given_numbers<kDivide>(args.recipe, given, stored);
   }
 
   // Whether the gradients are exact.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from support.runner import arguments
 DEVICE = "cuda:0"
 TILE = (1024, 2050)
 REPEATS = 1030  # more than 2^31 elements in all
+SEVERAL = (1029, 2056)  # enough elements that a thread takes several vectors
 SIZES = pytest.mark.xdist_group("sizes")
 OPERATORS: dict[type[Problem], str] = {
     QuantizeProblem: "quantize",
@@ -86,6 +87,17 @@ def assert_tiled(whole: torch.Tensor, tile: Array) -> None:
         assert torch.equal(part, wanted.expand_as(part))
 
 
+def filled(problem: Problem, names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """Outputs of a problem that hold something else."""
+    specs = descriptor_of(OPERATORS[type(problem)], problem).operands()
+    made = {}
+    for name in names:
+        kind = getattr(torch, specs[name].storage)
+        bytes_ = torch.full(specs[name].shape, 77, dtype=torch.uint8, device=DEVICE)
+        made[name] = bytes_.to(kind) if kind.itemsize > 1 else bytes_.view(kind)
+    return made
+
+
 def check_tiled(tile: Problem) -> None:
     """More than 2^31 elements: every tile as if it were alone."""
     given = affine_inputs.make(tile, "near", "ordinary", 1)
@@ -94,11 +106,7 @@ def check_tiled(tile: Problem) -> None:
     operands = {
         name: whole_tensor(tile, tensor.lies, given[name]) for name, tensor in tile.inputs.items()
     }
-    specs = descriptor_of(OPERATORS[type(problem)], problem).operands()
-    for name in wanted:
-        kind = getattr(torch, specs[name].storage)
-        filled = torch.full(specs[name].shape, 77, dtype=torch.uint8, device=DEVICE)
-        operands[name] = filled.to(kind) if kind.itemsize > 1 else filled.view(kind)
+    operands |= filled(problem, wanted)
     run(problem, operands)
     for name, values in wanted.items():
         assert_tiled(operands[name], values)
@@ -154,6 +162,46 @@ def test_fake_quantize_and_gradients_beyond_two_to_the_thirty_one(scope: ScopeSp
     check_tiled(QuantizeBackwardProblem(TILE, scope, **fields))
     check_tiled(FakeQuantizeBackwardProblem(TILE, scope, **fields))
     check_tiled(DequantizeBackwardProblem(TILE, scope, output_dtype="bfloat16"))
+
+
+def check_whole(problem: Problem) -> None:
+    """A tensor that leaves every thread several vectors, in tiles and stacks that are not full."""
+    given = affine_inputs.make(problem, "near", "ordinary", 5)
+    wanted = problem.expected(given)
+    outputs = filled(problem, wanted)
+    run(problem, {name: on_gpu(values, DEVICE) for name, values in given.items()} | outputs)
+    for name, values in wanted.items():
+        assert np.array_equal(as_array(outputs[name]), values.view(np.uint8).ravel()), name
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=str)
+def test_threads_that_take_several_vectors(scope: ScopeSpec) -> None:
+    """Every operator under every scope."""
+    fields: dict[str, Any] = {"input_dtype": "bfloat16", "mode": "asymmetric"}
+    for output_dtype in ("int8", "int4"):
+        check_whole(QuantizeProblem(SEVERAL, scope, **fields, output_dtype=output_dtype))
+    for input_dtype in ("int8", "int4"):
+        check_whole(
+            DequantizeProblem(SEVERAL, scope, input_dtype=input_dtype, output_dtype="bfloat16")
+        )
+    check_whole(FakeQuantizeProblem(SEVERAL, scope, **fields))
+    check_whole(QuantizeBackwardProblem(SEVERAL, scope, **fields))
+    check_whole(DequantizeBackwardProblem(SEVERAL, scope, output_dtype="bfloat16"))
+
+
+@pytest.mark.parametrize("bias_dtype", [None, "bfloat16", "float64"])
+@pytest.mark.parametrize("output_dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_stacked_rows_of_accumulators(output_dtype: str, bias_dtype: str | None) -> None:
+    """A scale for each row and each column, with a bias and without."""
+    check_whole(
+        DequantizeProblem(
+            SEVERAL,
+            ("pair",),
+            input_dtype="int32",
+            output_dtype=output_dtype,
+            bias_dtype=bias_dtype,
+        )
+    )
 
 
 @SIZES

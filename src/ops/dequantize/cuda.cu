@@ -55,7 +55,7 @@ struct Dequantize {
   using Args = DequantizeArgs;
   // Half a vector of nibbles would be two bytes.
   static constexpr int kVector = kPerWidest<kForm>;
-  static constexpr bool kHasRule = false, kPrefetch = true;
+  static constexpr bool kHasRule = false;
   static constexpr int kUnit = 1;
   static constexpr int kCodeBytes = kForm == Form::Int32    ? 4 * kVector
                                     : kForm == Form::Nibble ? kVector / 2
@@ -65,16 +65,27 @@ struct Dequantize {
   // Nibbles make their thread prepare for few bytes.
   static constexpr cuda::TileShape kTile =
       kForm == Form::Nibble && sizeof(Out) == 2 ? cuda::kReadingTile : cuda::kWritingTile;
+  static constexpr cuda::TileShape kGroupTile = kTile;
+  static constexpr cuda::ColumnShape kColumnShape{8, false, 4};
   // Accumulators come with what belongs to their columns.
-  static constexpr int kColumns = kForm == Form::Int32 ? kVector : 1;
+  static constexpr bool kHasColumns = kForm == Form::Int32;
+  static constexpr int kColumns = kHasColumns ? kVector : 1;
+  struct Columns {
+    C scales[kColumns], biases[kColumns];
+  };
   struct Vector {
     std::uint32_t words[(kCodeBytes + 3) / 4];
-    C scales[kColumns], biases[kColumns];
+    Columns columns;
   };
   using Result = cuda::VectorOf<Out, kVector>;
   using Parameters = Numbers;
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
+    Vector vector = load_codes(args, place);
+    if constexpr (kHasColumns) vector.columns = load_columns(args, place.column);
+    return vector;
+  }
+  __device__ __forceinline__ static Vector load_codes(const Args& args, const ElementPlace& place) {
     const std::int64_t at = place.at.at[0];
     const char* from = static_cast<const char*>(args.input) + (kForm == Form::Int32    ? 4 * at
                                                                : kForm == Form::Nibble ? at >> 1
@@ -82,14 +93,17 @@ struct Dequantize {
     Vector vector{};
     const auto codes = cuda::load_vector<cuda::VectorOf<std::uint8_t, kCodeBytes>>(from);
     memcpy(vector.words, &codes, sizeof codes);
-    if constexpr (kForm == Form::Int32) {
-      if (args.column_scale)
-        read_columns(args.column_scale, place.column, args.column_scale_dtype, vector.scales);
-      if (args.bias) read_columns(args.bias, place.column, args.bias_dtype, vector.biases);
-    }
     return vector;
   }
+  __device__ __forceinline__ static Columns load_columns(const Args& args, std::int64_t column) {
+    Columns columns{};
+    if (args.column_scale)
+      read_columns(args.column_scale, column, args.column_scale_dtype, columns.scales);
+    if (args.bias) read_columns(args.bias, column, args.bias_dtype, columns.biases);
+    return columns;
+  }
 
+  template <bool>
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters&,
                                                           const cuda::StoredParameters<C>& stored) {
@@ -171,9 +185,10 @@ struct Dequantize {
       using S = decltype(type);
       const S* from = static_cast<const S*>(values) + column;
       S stored[kCount];
-      if (kCount * sizeof(S) == 16 && cuda::misalignment<16>(from) == 0) {
-        const uint4 vector = cuda::load_once(from);
-        memcpy(stored, &vector, sizeof stored);
+      constexpr int kBytes = std::min<int>(sizeof stored, 16);
+      if (sizeof stored == kBytes && cuda::misalignment<kBytes>(from) == 0) {
+        const auto vector = cuda::load_vector<cuda::VectorOf<std::uint8_t, kBytes>>(from);
+        memcpy(stored, &vector, kBytes);
       } else {
 #pragma unroll
         for (int j = 0; j < kCount; ++j) stored[j] = cuda::load_single(from + j);
@@ -206,8 +221,8 @@ struct Dequantize {
         values[j] = of(j).scale * static_cast<C>(static_cast<std::int32_t>(vector.words[j]));
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
-        if (args.column_scale) values[j] = values[j] * vector.scales[j];
-        if (args.bias) values[j] = values[j] + vector.biases[j];
+        if (args.column_scale) values[j] = values[j] * vector.columns.scales[j];
+        if (args.bias) values[j] = values[j] + vector.columns.biases[j];
       }
       usual = !cuda::any_nan(values);
     } else if constexpr (kForm == Form::Float8) {

@@ -22,20 +22,25 @@ struct Product {
   using C = math::Compute<T>;
   using Args = GradientArgs;
   static constexpr int kVector = cuda::kPerVector<T>;
-  static constexpr bool kHasRule = false, kPrefetch = true;
+  static constexpr bool kHasRule = false;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
-  static constexpr cuda::TileShape kTile = cuda::kWritingTile;
+  static constexpr cuda::TileShape kTile = cuda::kWritingTile, kGroupTile = kTile;
+  static constexpr cuda::ColumnShape kColumnShape{8, false, 4};
   using Vector = uint4;
   using Result = cuda::VectorOf<T, kVector>;
-  using Parameters = C;
+  struct Parameters {
+    C scale;
+    bool usual;
+  };
 
   __device__ __forceinline__ static Vector load(const Args& args, const cuda::ElementPlace& place) {
     return cuda::load_once(args.grad_output + place.at.at[0]);
   }
+  template <bool>
   __device__ __forceinline__ static Parameters parameters(const Args&, const cuda::GivenParameters&,
                                                           const cuda::StoredParameters<C>& stored) {
-    return stored.scale;
+    return {stored.scale, true};
   }
 
   // Whether no gradient is a NaN, which would need its canonical bits.
@@ -45,7 +50,7 @@ struct Product {
                                              Result& result) {
     C values[kVector];
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) values[j] = cuda::element_of<T>(vector, j) * of(j);
+    for (int j = 0; j < kVector; ++j) values[j] = cuda::element_of<T>(vector, j) * of(j).scale;
     result = cuda::narrow_vector<T>(values);
     return !cuda::any_nan(values);
   }

@@ -27,7 +27,7 @@ struct Scalar {
 };
 
 // Draws cost so much that a thread takes more vectors than memory would ask for.
-constexpr cuda::TileShape kDrawingTile{4, 128};
+constexpr cuda::TileShape kDrawingTile{4, 128, 6, false};
 
 // Who rounds: nobody but the nearest integer, or draws whose keys the host made of its seed, or
 // draws whose seed lies on the device, so that every thread makes the keys.
@@ -46,11 +46,13 @@ struct FakeQuantize {
   using C = fake_quantize::C;
   using Args = FakeArgs;
   static constexpr bool kStochastic = kDraw != Draw::None;
-  static constexpr bool kHasRule = true, kPrefetch = !kStochastic;
+  static constexpr bool kHasRule = true;
   static constexpr int kVector = cuda::kPerVector<T>;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
   static constexpr cuda::TileShape kTile = kStochastic ? kDrawingTile : cuda::kWritingTile;
+  static constexpr cuda::TileShape kGroupTile = kTile;
+  static constexpr cuda::ColumnShape kColumnShape{kStochastic ? 4 : 8, false, 4};
   // Words are drawn while the elements are on their way.
   struct Vector {
     uint4 elements;
@@ -64,10 +66,11 @@ struct FakeQuantize {
     if constexpr (kStochastic) draw(args, place, vector.words);
     return vector;
   }
+  template <bool kDivide>
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
                                                           const cuda::StoredParameters<C>& stored) {
-    return cuda::given_numbers(args.recipe, given, stored);
+    return cuda::given_numbers<kDivide>(args.recipe, given, stored);
   }
 
   // Random words of a vector, which begins at a multiple of its size: four from one counter.

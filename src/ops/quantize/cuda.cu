@@ -28,13 +28,15 @@ template <Codes kCodes>
 struct Quantize {
   using C = Value;
   using Args = QuantizeArgs;
-  static constexpr bool kHasRule = true, kPrefetch = true;
+  static constexpr bool kHasRule = true;
   static constexpr int kVector = cuda::kPerVector<In>;
   static constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
   static constexpr int kUnit = kPerByte;
   static constexpr std::array<int, 3> kVectorBytes = {16, kVector / kPerByte, 1};
   static constexpr cuda::TileShape kTile =
       kPerByte == 2 && sizeof(In) != 4 ? cuda::kLongTile : cuda::kReadingTile;
+  static constexpr cuda::TileShape kGroupTile{4, 256, sizeof(In) == 2 ? 5 : 4, true};
+  static constexpr cuda::ColumnShape kColumnShape{4, false, 6};
   using Vector = uint4;
   using Result = cuda::Word<kVector / kPerByte>;
   using Parameters = cuda::GivenNumbers<C>;
@@ -42,10 +44,14 @@ struct Quantize {
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
     return cuda::load_once(args.input + place.at.at[0]);
   }
+  template <bool kDivide>
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
                                                           const cuda::StoredParameters<C>& stored) {
-    return cuda::given_numbers(args.recipe, given, stored);
+    auto numbers = cuda::given_numbers<kDivide>(args.recipe, given, stored);
+    numbers.usual = numbers.usual && numbers.zero_point <= cuda::kLargeHalf &&
+                    numbers.zero_point >= -cuda::kLargeHalf;
+    return numbers;
   }
 
   // Codes of a vector, where all quotients and zero points are small.
@@ -104,9 +110,7 @@ struct Quantize {
     // Bounds of one sign make a signed zero of fp8 depend on them.
     bool odd = cuda::is_float8(kCodes) && !(args.recipe.q_min < C{0} && args.recipe.q_max > C{0});
 #pragma unroll
-    for (int j = 0; j < kVector; ++j)
-      odd |= !of(j).usual || of(j).zero_point > cuda::kLargeHalf ||
-             of(j).zero_point < -cuda::kLargeHalf;
+    for (int j = 0; j < kVector; ++j) odd |= !of(j).usual;
     codes = fast_codes<kDivide>(args, vector, of, odd);
     return !odd;
   }
