@@ -161,7 +161,7 @@ class EncodeLaunch {
   // as measured for 8-bit codes: each must have enough to do to be worth its table, and none wait
   // for other warps.
   std::int64_t encode_blocks(bool measured) const {
-    constexpr std::int64_t kWorthwhile = 12, kMostTurns = 4;
+    constexpr std::int64_t kWorthwhile = 7, kMostTurns = 8;
     const std::int64_t tiles = args_.vectors / kEncodeTile + 1;
     const std::int64_t slots = std::int64_t{multiprocessors_} * kEncodeBlocks<In>;
     const bool waits = measured && args_.block_size > kPer * kWarpVectors;
