@@ -29,11 +29,25 @@ struct NestingOperands {
   void* sums;  // room for the sums of all levels, see nesting_sums()
   void *mean, *codes, *nested_absmax;
 };
-// Leaves of all levels of the tree that sums so many values.
+// What a block of threads sums by itself.
+inline constexpr std::int64_t kLastSums = std::int64_t{16} * math::kSumLeaf;
+
+// A level of the tree that sums so many values, where it lies in memory: its sums, and room for
+// them that leaves the next level aligned.
+struct SumLevel {
+  std::int64_t sums, room;
+
+  explicit SumLevel(std::int64_t count)
+      : sums(groups_of(count, math::kSumLeaf)), room(groups_of(sums, 4) * 4) {}
+};
 inline std::int64_t nesting_sums(std::int64_t count) {
-  std::int64_t sums = 0;
-  while (count > math::kSumLeaf) sums += count = groups_of(count, math::kSumLeaf);
-  return sums;
+  std::int64_t room = 0;
+  while (count > kLastSums) {
+    const SumLevel level(count);
+    room += level.room;
+    count = level.sums;
+  }
+  return room;
 }
 template <class In>
 Status preload_nesting();

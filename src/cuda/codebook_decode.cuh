@@ -1,6 +1,5 @@
 // Codes of a codebook to elements. Vectors are for blocks of whole vectors, all of them
-// consecutive; everything else goes element by element. A block of threads stays for the sake of
-// its tables.
+// consecutive; everything else goes element by element.
 #pragma once
 
 #include "core/codebook.h"
@@ -10,9 +9,42 @@
 
 namespace planq::cuda {
 
-inline constexpr int kDecodeThreads = 256;
-inline constexpr int kDecodeVectors = 1;  // of a thread
-inline constexpr int kDecodeTile = kDecodeVectors * kDecodeThreads;
+// As measured: few threads wait for each other's part of the table, and have several loads under
+// way.
+template <class Out>
+inline constexpr int kDecodeThreads = sizeof(Out) == 2 ? 64 : 128;
+template <class Out>
+inline constexpr int kDecodeVectors = sizeof(Out) == 2 ? 2 : 3;  // of a thread
+template <class Out>
+inline constexpr int kDecodeTile = kDecodeVectors<Out> * kDecodeThreads<Out>;
+
+// Values by code of the compiled-in tables.
+struct CompiledValues {
+  float bytes[256], nibbles[4][16];
+};
+constexpr CompiledValues compiled_values() {
+  constexpr const math::NibbleTable* kTables[] = {&math::kNf4Table, &math::kFp4Table,
+                                                  &math::kInt4Table, &math::kAf4Table};
+  CompiledValues values{};
+  for (int i = 0; i < 256; ++i) values.bytes[i] = math::kDynamicTable.value[i];
+  for (int table = 0; table < 4; ++table)
+    for (int i = 0; i < 16; ++i) values.nibbles[table][i] = kTables[table]->value[i];
+  return values;
+}
+
+// Where values come from: a caller's memory, or this program.
+struct ValueSource {
+  const float* given;
+  int entries;
+  int table;  // of CompiledValues::nibbles
+
+  // What a code stands for.
+  template <bool kNibble>
+  __device__ __forceinline__ float value(const CompiledValues& compiled, int code) const {
+    if (!given) return kNibble ? compiled.nibbles[table][code] : compiled.bytes[code];
+    return code < entries ? load_single(given + code) : math::canonical_nan<float>();
+  }
+};
 
 template <class Out>
 struct DecodeArgs {
@@ -23,7 +55,8 @@ struct DecodeArgs {
   DType absmax_dtype;         // of absmax that are no codes, of nested ones, of their offset
   const void* nested_absmax;  // null: absmax are no codes
   const void* nested_offset;
-  CodebookSource source, nested;
+  ValueSource source;
+  const float* nested_values;  // by code
   std::int64_t count;
   std::uint32_t vectors, tail;
   Divider block_vectors, nested_blocks;
@@ -31,38 +64,46 @@ struct DecodeArgs {
   NibbleOrder order;
 };
 
-// Values by code. Lanes look up 4-bit codes each in a bank of its own.
-template <bool kNibble>
+// Values by code: of 4 bits in the lanes of a warp, of 8 bits in shared memory.
+template <bool kNibble, int kThreads>
 struct ValueTable {
-  static constexpr int kCodes = kNibble ? 16 : 256, kCopies = kNibble ? kWarp : 1;
-  float values[kCodes][kCopies];
+  static constexpr int kCodes = 16;
+  float value;   // of this lane's code
+  bool numbers;  // whether all are
 
-  // Whether all values are numbers.
-  __device__ __forceinline__ bool build(const CodebookSource& source, const float* dynamic) {
-    bool numbers = true;
-    for (int i = static_cast<int>(threadIdx.x); i < kCodes * kCopies; i += blockDim.x) {
-      const int code = i / kCopies;
-      float value;
-      if (source.given)
-        value =
-            code < source.entries ? load_single(source.given + code) : math::canonical_nan<float>();
-      else
-        value = kNibble ? source.nibbles.value[code % 16] : dynamic[code];
-      numbers = numbers && math::is_finite(value);
-      values[code][i % kCopies] = value;
-    }
-    return __syncthreads_and(numbers);
-  }
-  __device__ __forceinline__ std::uint32_t base() const {
-    return static_cast<std::uint32_t>(
-        __cvta_generic_to_shared(&values[0][kNibble ? threadIdx.x % kWarp : 0]));
+  __device__ __forceinline__ ValueTable(const ValueSource& source, const CompiledValues& compiled,
+                                        float*)
+      : value(source.value<true>(compiled, static_cast<int>(threadIdx.x % kCodes))),
+        numbers(__all_sync(kAllLanes, math::is_finite(value))) {}
+  // All lanes ask. Other bits than a code's are of no account.
+  __device__ __forceinline__ float operator[](std::uint32_t code) const {
+    return __shfl_sync(kAllLanes, value, static_cast<int>(code), kCodes);
   }
 };
-__device__ __forceinline__ float load_value(std::uint32_t address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address));
-  return value;
-}
+template <int kThreads>
+struct ValueTable<false, kThreads> {
+  static constexpr int kCodes = 256;
+  std::uint32_t address;
+  bool numbers;
+
+  __device__ __forceinline__ ValueTable(const ValueSource& source, const CompiledValues& compiled,
+                                        float* shared)
+      : address(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))), numbers(true) {
+#pragma unroll
+    for (int i = 0; i < kCodes; i += kThreads) {
+      const float value = source.value<false>(compiled, i + static_cast<int>(threadIdx.x));
+      numbers = numbers && math::is_finite(value);
+      shared[i + threadIdx.x] = value;
+    }
+    numbers = __syncthreads_and(numbers);
+  }
+  // By four times the code.
+  __device__ __forceinline__ float operator[](std::uint32_t offset) const {
+    float value;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address + offset));
+    return value;
+  }
+};
 
 // Codes of a vector as the words they lie in.
 template <class Out, bool kNibble>
@@ -75,17 +116,19 @@ struct CodeVector {
     words[0] = static_cast<std::uint32_t>(word);
     if constexpr (kBytes == 8) words[1] = static_cast<std::uint32_t>(word >> 32);
   }
+  // The first of two codes comes down to the lower half of its byte.
+  __device__ __forceinline__ void put_low_first(NibbleOrder order) {
+    if (kNibble && order == NibbleOrder::HighFirst)
+      words[0] = (words[0] & 0x0F0F0F0Fu) << 4 | (words[0] >> 4 & 0x0F0F0F0Fu);
+  }
   // Value j.
-  __device__ __forceinline__ float value(std::uint32_t base, int j, bool low_first) const {
+  template <class Table>
+  __device__ __forceinline__ float value(const Table& values, int j) const {
     if constexpr (kNibble) {
-      // A code's nibble at bits 7 to 10 is the offset of its values.
-      const int at = 4 * (low_first ? j : j ^ 1);
-      const std::uint32_t moved = at < 7 ? words[0] << (7 - at) : words[0] >> (at - 7);
-      return load_value((moved & 0x780u) + base);
+      return values[words[0] >> (4 * j)];
     } else {
       const int at = 8 * (j % 4);
-      const std::uint32_t moved = at == 0 ? words[j / 4] << 2 : words[j / 4] >> (at - 2);
-      return load_value((moved & 0x3FCu) + base);
+      return values[(at == 0 ? words[j / 4] << 2 : words[j / 4] >> (at - 2)) & 0x3FCu];
     }
   }
 };
@@ -117,23 +160,13 @@ __device__ __forceinline__ StoredAbsmax<math::Compute<Out>> load_absmax(const De
   return {load_statistic<C>(args.absmax, args.absmax_dtype, block), 0};
 }
 
-template <class Out, bool kNibble>
-struct DecodeTables {
-  using C = math::Compute<Out>;
-  ValueTable<kNibble> values;
-  ValueTable<false> nested;
-
-  // Whether all values of the codebook are numbers.
-  __device__ __forceinline__ bool build(const DecodeArgs<Out>& args, const float* dynamic) {
-    if (args.nested_absmax) nested.build(args.nested, dynamic);
-    return values.build(args.source, dynamic);
-  }
-  __device__ __forceinline__ C absmax(const DecodeArgs<Out>& args, const StoredAbsmax<C>& stored,
-                                      C offset) const {
-    if (!args.nested_absmax) return stored.value;
-    return math::restored_absmax(nested.values[stored.code & 0xFFu][0], stored.value, offset);
-  }
-};
+template <class Out>
+__device__ __forceinline__ math::Compute<Out> whole_absmax(
+    const DecodeArgs<Out>& args, const StoredAbsmax<math::Compute<Out>>& stored,
+    math::Compute<Out> offset) {
+  if (!args.nested_absmax) return stored.value;
+  return math::restored_absmax(load_single(args.nested_values + stored.code), stored.value, offset);
+}
 
 template <class Out>
 __device__ __forceinline__ math::Compute<Out> nested_offset(const DecodeArgs<Out>& args) {
@@ -144,87 +177,65 @@ __device__ __forceinline__ math::Compute<Out> nested_offset(const DecodeArgs<Out
 // Elements one by one, for the end of a tensor and for layouts without vectors.
 template <class Out, bool kNibble>
 __device__ __forceinline__ Out decoded_element(const DecodeArgs<Out>& args,
-                                               const DecodeTables<Out, kNibble>& tables,
-                                               std::uint8_t code, std::int64_t index,
-                                               math::Compute<Out> offset) {
+                                               const CompiledValues& compiled, std::int64_t index,
+                                               std::int64_t place, math::Compute<Out> offset) {
   using C = math::Compute<Out>;
-  const C value = static_cast<C>(tables.values.values[code][0]);
+  std::uint8_t code = load_single(args.input + (kNibble ? index / 2 : place));
+  if constexpr (kNibble) {
+    const bool low = (index % 2 == 0) == (args.order == NibbleOrder::LowFirst);
+    code = low ? code & 15u : code >> 4;
+  }
+  const C value = static_cast<C>(args.source.template value<kNibble>(compiled, code));
   if (!args.absmax) return math::narrow<Out>(value);
   const std::int64_t block = index / args.block_size;
   const auto stored = load_absmax(args, block, args.nested_absmax ? block / args.nested_size : 0);
-  return math::narrow<Out>(value * tables.absmax(args, stored, offset));
-}
-
-template <class Out, bool kNibble>
-__device__ __forceinline__ std::uint8_t code_at(const DecodeArgs<Out>& args, std::int64_t index,
-                                                std::int64_t place) {
-  const std::uint8_t byte = load_single(args.input + (kNibble ? index / 2 : place));
-  if constexpr (!kNibble) return byte;
-  const bool low = (index % 2 == 0) == (args.order == NibbleOrder::LowFirst);
-  return low ? byte & 15u : byte >> 4;
+  return math::narrow<Out>(value * whole_absmax(args, stored, offset));
 }
 
 template <class Out, bool kNibble>
 __device__ __forceinline__ void decode_all_vectors(const DecodeArgs<Out>& args,
-                                                   const float* dynamic) {
+                                                   const CompiledValues& compiled) {
   using C = math::Compute<Out>;
   using Codes = CodeVector<Out, kNibble>;
-  __shared__ DecodeTables<Out, kNibble> tables;
-  struct Loaded {
-    Codes codes;
-    StoredAbsmax<C> absmax;
-  };
-  const auto index_of = [&](std::uint32_t tile, int i) {
-    return tile * kDecodeTile + i * kDecodeThreads + threadIdx.x;
-  };
-  const auto load = [&](Loaded(&to)[kDecodeVectors], std::uint32_t tile) {
+  using Table = ValueTable<kNibble, kDecodeThreads<Out>>;
+  constexpr int kVectors = kDecodeVectors<Out>;
+  __shared__ float shared[kNibble ? 1 : Table::kCodes];
+  const std::uint32_t first = blockIdx.x * kDecodeTile<Out> + threadIdx.x;
+  Codes codes[kVectors] = {};
+  StoredAbsmax<C> stored[kVectors] = {};
 #pragma unroll
-    for (int i = 0; i < kDecodeVectors; ++i) {
-      const std::uint32_t at = index_of(tile, i);
-      if (at >= args.vectors) continue;
-      to[i].codes.load(args.input + std::int64_t{at} * Codes::kBytes);
-      const std::uint32_t block = args.block_vectors.quotient(at);
-      to[i].absmax =
-          load_absmax(args, block, args.nested_absmax ? args.nested_blocks.quotient(block) : 0);
-    }
-  };
-  const std::uint32_t tiles = (args.vectors + kDecodeTile - 1) / kDecodeTile;
-  Loaded loaded[kDecodeVectors] = {};
-  load(loaded, blockIdx.x);
+  for (int i = 0; i < kVectors; ++i) {
+    const std::uint32_t at = first + i * kDecodeThreads<Out>;
+    if (at >= args.vectors) continue;
+    codes[i].load(args.input + std::int64_t{at} * Codes::kBytes);
+    const std::uint32_t block = args.block_vectors.quotient(at);
+    stored[i] =
+        load_absmax(args, block, args.nested_absmax ? args.nested_blocks.quotient(block) : 0);
+  }
   const C offset = nested_offset(args);
-  const bool numbers = tables.build(args, dynamic);
-  const std::uint32_t base = tables.values.base();
-  const bool low_first = args.order == NibbleOrder::LowFirst;
-#pragma unroll 1
-  for (std::uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    Loaded next[kDecodeVectors] = {};
-    load(next, tile + gridDim.x);
+  const Table table(args.source, compiled, shared);
 #pragma unroll
-    for (int i = 0; i < kDecodeVectors; ++i) {
-      const std::uint32_t at = index_of(tile, i);
-      if (at >= args.vectors) continue;
-      const C absmax = tables.absmax(args, loaded[i].absmax, offset);
-      C values[Codes::kCount];
+  for (int i = 0; i < kVectors; ++i) {
+    codes[i].put_low_first(args.order);
+    const C absmax = whole_absmax(args, stored[i], offset);
+    C values[Codes::kCount];
 #pragma unroll
-      for (int j = 0; j < Codes::kCount; ++j)
-        values[j] = static_cast<C>(loaded[i].codes.value(base, j, low_first)) * absmax;
-      auto vector = narrow_vector<Out>(values);
-      if (!numbers || !math::is_finite(absmax)) {
-        Out stored[Codes::kCount];
+    for (int j = 0; j < Codes::kCount; ++j)
+      values[j] = static_cast<C>(codes[i].value(table, j)) * absmax;
+    auto vector = narrow_vector<Out>(values);
+    if (!table.numbers || !math::is_finite(absmax)) {
+      Out narrowed[Codes::kCount];
 #pragma unroll
-        for (int j = 0; j < Codes::kCount; ++j) stored[j] = math::narrow<Out>(values[j]);
-        memcpy(&vector, stored, sizeof vector);
-      }
-      store_vector(args.output + std::int64_t{at} * Codes::kCount, vector);
+      for (int j = 0; j < Codes::kCount; ++j) narrowed[j] = math::narrow<Out>(values[j]);
+      memcpy(&vector, narrowed, sizeof vector);
     }
-#pragma unroll
-    for (int i = 0; i < kDecodeVectors; ++i) loaded[i] = next[i];
+    const std::uint32_t at = first + i * kDecodeThreads<Out>;
+    if (at < args.vectors) store_vector(args.output + std::int64_t{at} * Codes::kCount, vector);
   }
   if (blockIdx.x == 0 && threadIdx.x < args.tail) {
     const std::int64_t index = std::int64_t{args.vectors} * Codes::kCount + threadIdx.x;
     store_single(args.output + index,
-                 decoded_element<Out, kNibble>(
-                     args, tables, code_at<Out, kNibble>(args, index, index), index, offset));
+                 decoded_element<Out, kNibble>(args, compiled, index, index, offset));
   }
 }
 
@@ -237,19 +248,15 @@ struct ElementDecodeArgs {
 // A thread for each element, in turns.
 template <class Out, bool kNibble>
 __device__ __forceinline__ void decode_all_elements(const ElementDecodeArgs<Out>& args,
-                                                    const float* dynamic) {
-  __shared__ DecodeTables<Out, kNibble> tables;
-  tables.build(args.decode, dynamic);
+                                                    const CompiledValues& compiled) {
   const auto offset = nested_offset(args.decode);
   const std::int64_t threads = std::int64_t{gridDim.x} * kCodebookThreads;
 #pragma unroll 1
   for (std::int64_t index = std::int64_t{blockIdx.x} * kCodebookThreads + threadIdx.x;
        index < args.decode.count; index += threads) {
     const std::int64_t place = kNibble ? 0 : args.code_places[index];
-    store_single(
-        args.decode.output + args.places[index],
-        decoded_element<Out, kNibble>(
-            args.decode, tables, code_at<Out, kNibble>(args.decode, index, place), index, offset));
+    store_single(args.decode.output + args.places[index],
+                 decoded_element<Out, kNibble>(args.decode, compiled, index, place, offset));
   }
 }
 

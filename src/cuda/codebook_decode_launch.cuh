@@ -7,21 +7,18 @@
 
 namespace planq::cuda {
 
-static __device__ const math::ByteTable kDynamicValues = math::kDynamicTable;
-
-// Of a multiprocessor.
-inline constexpr int kDecodeBlocks = 2048 / kDecodeThreads;
+static __device__ const CompiledValues kCompiledValues = compiled_values();
 
 template <class Out, bool kNibble>
-__global__ void __launch_bounds__(kDecodeThreads,
-                                  sizeof(Out) == 8 ? kDecodeBlocks / 2 : kDecodeBlocks)
+__global__ void __launch_bounds__(kDecodeThreads<Out>,
+                                  (sizeof(Out) == 8 ? 1024 : 2048) / kDecodeThreads<Out>)
     decode_vectors(const __grid_constant__ DecodeArgs<Out> args) {
-  decode_all_vectors<Out, kNibble>(args, kDynamicValues.value);
+  decode_all_vectors<Out, kNibble>(args, kCompiledValues);
 }
 template <class Out, bool kNibble>
 __global__ void __launch_bounds__(kCodebookThreads)
     decode_elements(const __grid_constant__ ElementDecodeArgs<Out> args) {
-  decode_all_elements<Out, kNibble>(args, kDynamicValues.value);
+  decode_all_elements<Out, kNibble>(args, kCompiledValues);
 }
 
 template <class Out, bool kNibble>
@@ -36,13 +33,12 @@ DecodeArgs<Out> decode_args(const CodebookDecoding& decoding,
     args.source.given = static_cast<const float*>(operands.codebook);
     args.source.entries = static_cast<int>(decoding.entries);
   } else if (kNibble) {
-    args.source.nibbles = math::nibble_table(decoding.codebook);
+    args.source.table = static_cast<int>(decoding.codebook) - static_cast<int>(Codebook::Nf4);
   }
   if (decoding.nested_block_size > 0) {
     args.nested_absmax = operands.nested_absmax;
     args.nested_offset = operands.nested_offset;
-    args.nested.given = static_cast<const float*>(operands.nested_codebook);
-    args.nested.entries = static_cast<int>(kNestedEntries);
+    args.nested_values = static_cast<const float*>(operands.nested_codebook);
   }
   args.count = decoding.shape.elements();
   args.block_size = decoding.block_size;
@@ -79,9 +75,8 @@ Status launch_decoding_of(const CodebookDecoding& decoding,
       Divider(static_cast<std::uint32_t>(one_block ? kMaxIndex : args.block_size / kPer));
   args.nested_blocks =
       Divider(static_cast<std::uint32_t>(std::min<std::int64_t>(args.nested_size, kMaxIndex)));
-  const std::int64_t tiles = groups_of(std::max<std::int64_t>(args.vectors, 1), kDecodeTile);
-  const Grid grid{even_blocks(tiles, std::int64_t{multiprocessors} * kDecodeBlocks),
-                  dim3(kDecodeThreads)};
+  const Grid grid{groups_of(std::max<std::int64_t>(args.vectors, 1), kDecodeTile<Out>),
+                  dim3(kDecodeThreads<Out>)};
   return launch(decode_vectors<Out, kNibble>, grid, args, stream);
 }
 

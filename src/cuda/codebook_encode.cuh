@@ -9,25 +9,14 @@
 
 #include "core/codebook.h"
 #include "cuda/affine.cuh"
+#include "cuda/codebook_absmax.cuh"
 #include "cuda/codebook_layout.cuh"
 #include "cuda/codebook_search.cuh"
 #include "math/philox.h"
 
 namespace planq::cuda {
 
-inline constexpr int kTileVectors = 4;  // of a thread
-inline constexpr int kWarpVectors = kTileVectors * kWarp;
-inline constexpr int kEncodeTile = kTileVectors * kCodebookThreads;
-
-// Magnitudes as integers, of stored elements where these are short.
-template <class In>
-using MagnitudeKey =
-    std::conditional_t<sizeof(In) == 2, std::uint16_t, Word<static_cast<int>(sizeof(In))>>;
-template <class In>
-inline constexpr std::uint64_t kInfiniteKey = sizeof(In) == 8                  ? 0x7FF0000000000000u
-                                              : sizeof(In) == 4                ? 0x7F800000u
-                                              : std::is_same_v<In, math::Half> ? 0x7C00u
-                                                                               : 0x7F80u;
+inline constexpr int kEncodeTile = kTileVectors * kEncodeThreads;
 
 template <class In>
 struct EncodeArgs {
@@ -42,156 +31,14 @@ struct EncodeArgs {
   int block_shift;  // of the vectors of a block, where it is measured on the way
   Quotient quotient;
   NibbleOrder order;
+  CodeOrder code_order;
   bool saturate;
   std::int64_t block_size;
 };
 
-// --- Magnitudes --------------------------------------------------------------------------------
-
-// The larger magnitudes of two pairs of elements of 16 bits; a NaN is the largest.
-template <class In>
-__device__ __forceinline__ std::uint32_t larger_magnitudes(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t larger;
-  if constexpr (std::is_same_v<In, math::Half>)
-    asm("{ .reg .b32 p, q; abs.f16x2 p, %1; abs.f16x2 q, %2; max.NaN.f16x2 %0, p, q; }"
-        : "=r"(larger)
-        : "r"(a), "r"(b));
-  else
-    asm("{ .reg .b32 p, q; abs.bf16x2 p, %1; abs.bf16x2 q, %2; max.NaN.bf16x2 %0, p, q; }"
-        : "=r"(larger)
-        : "r"(a), "r"(b));
-  return larger;
-}
-
-// The largest of a vector; of stored elements of 16 bits, one of each half of a word.
-template <class In>
-__device__ __forceinline__ auto largest_bits(const uint4& v) {
-  if constexpr (sizeof(In) == 2) {
-    return larger_magnitudes<In>(larger_magnitudes<In>(v.x, v.y), larger_magnitudes<In>(v.z, v.w));
-  } else if constexpr (sizeof(In) == 4) {
-    constexpr std::uint32_t kMask = 0x7FFFFFFFu;
-    return max(max(v.x & kMask, v.y & kMask), max(v.z & kMask, v.w & kMask));
-  } else {
-    const std::uint64_t first = std::uint64_t{v.y & 0x7FFFFFFFu} << 32 | v.x;
-    const std::uint64_t second = std::uint64_t{v.w & 0x7FFFFFFFu} << 32 | v.z;
-    return first > second ? first : second;
-  }
-}
-template <class In>
-__device__ __forceinline__ MagnitudeKey<In> largest_key(const uint4& v) {
-  const auto bits = largest_bits<In>(v);
-  if constexpr (sizeof(In) == 2)
-    return static_cast<std::uint16_t>(max(bits & 0xFFFFu, bits >> 16));
-  else
-    return bits;
-}
-// A vector with zeros in the place of what is no finite number: kept out of line because it is
-// rare.
-template <class In>
-__device__ __noinline__ uint4 finite_only(uint4 v) {
-  using Bits = Word<static_cast<int>(sizeof(In))>;
-  Bits elements[kPerVector<In>];
-  memcpy(elements, &v, sizeof v);
-#pragma unroll
-  for (Bits& element : elements) {
-    constexpr int kBits = 8 * static_cast<int>(sizeof(In));
-    if ((element & ((std::uint64_t{1} << (kBits - 1)) - 1)) >= kInfiniteKey<In>) element = 0;
-  }
-  memcpy(&v, elements, sizeof v);
-  return v;
-}
-template <class In>
-__device__ __forceinline__ math::Compute<In> magnitude_of(MagnitudeKey<In> key) {
-  In stored;
-  memcpy(&stored, &key, sizeof stored);
-  return math::widen(stored);
-}
-
-// The largest keys of the vectors of a thread: two in a word where they have 16 bits.
-template <class In>
-struct TileKeys {
-  static constexpr bool kPairs = sizeof(In) == 2;
-  static constexpr int kWords = kPairs ? kTileVectors / 2 : kTileVectors;
-  using Bits = std::conditional_t<sizeof(In) == 8, std::uint64_t, std::uint32_t>;
-  static_assert(kTileVectors == 4 && kWarp == 1 << 5);
-  Bits words[kWords];
-
-  __device__ __forceinline__ explicit TileKeys(const uint4 (&vectors)[kTileVectors]) {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      if constexpr (kPairs) {
-        const std::uint32_t a = largest_bits<In>(vectors[2 * i]);
-        const std::uint32_t b = largest_bits<In>(vectors[2 * i + 1]);
-        words[i] = __vmaxu2(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632));
-      } else {
-        words[i] = largest_bits<In>(vectors[i]);
-      }
-    }
-  }
-  static __device__ __forceinline__ Bits larger(Bits a, Bits b) {
-    if constexpr (kPairs)
-      return __vmaxu2(a, b);
-    else
-      return a > b ? a : b;
-  }
-  __device__ __forceinline__ MagnitudeKey<In> operator[](int i) const {
-    if constexpr (kPairs)
-      return static_cast<std::uint16_t>(words[i / 2] >> 16 * (i % 2));
-    else
-      return words[i];
-  }
-  // The absmax of vector i's block.
-  __device__ __forceinline__ math::Compute<In> magnitude(int i) const {
-    if constexpr (std::is_same_v<In, math::Bfloat16>)
-      return __uint_as_float(i % 2 == 0 ? words[i / 2] << 16 : words[i / 2] & 0xFFFF0000u);
-    else
-      return magnitude_of<In>((*this)[i]);
-  }
-  // Whether some vector holds what is no finite number.
-  __device__ __forceinline__ bool nonfinite() const {
-    bool found = false;
-#pragma unroll
-    for (int i = 0; i < kTileVectors; ++i) found |= (*this)[i] >= kInfiniteKey<In>;
-    return found;
-  }
-  // All vectors of a thread share the largest of them, or neighbours do.
-  __device__ __forceinline__ void fold(bool all) {
-    if constexpr (kPairs) {
-#pragma unroll
-      for (Bits& word : words) word = larger(word, __byte_perm(word, 0, 0x1032));
-      if (all) words[0] = words[1] = larger(words[0], words[1]);
-    } else {
-      words[0] = words[1] = larger(words[0], words[1]);
-      words[2] = words[3] = larger(words[2], words[3]);
-      if (all) words[0] = words[1] = words[2] = words[3] = larger(words[0], words[2]);
-    }
-  }
-  // The largest of a block of 2^shift vectors. Short blocks lie beside each other in the lanes,
-  // longer ones go through all vectors of a warp, or on in the next warps.
-  __device__ __forceinline__ void share(int shift, Bits* of_warps) {
-    if (shift > 5) fold(shift > 6);
-#pragma unroll
-    for (int step = 1; step < kWarp; step *= 2) {
-      if (step >> shift != 0) break;
-#pragma unroll
-      for (Bits& word : words) word = larger(word, __shfl_xor_sync(kAllLanes, word, step));
-    }
-    if (shift <= 7) return;
-    const int warp = static_cast<int>(threadIdx.x) / kWarp, warps = 1 << (shift - 7);
-    const int first = warp & -warps;
-    if (threadIdx.x % kWarp == 0) of_warps[warp] = words[0];
-    // The warps of the block alone wait for each other.
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + first), "r"(warps * kWarp) : "memory");
-#pragma unroll 1
-    for (int i = 0; i < warps; ++i) words[0] = larger(words[0], of_warps[first + i]);
-#pragma unroll
-    for (Bits& word : words) word = words[0];
-  }
-};
-
 // --- Codes -------------------------------------------------------------------------------------
 
-// How a vector becomes codes.
+// How the elements of a vector become quotients.
 template <class C>
 struct VectorBlock {
   C absmax, inverse;
@@ -201,10 +48,16 @@ struct VectorBlock {
 template <class C>
 inline constexpr C kSmallDividend = sizeof(C) == 4 ? C(0x1p-100) : C(0x1p-900);
 
-// Whether elements divide the fast way, by an absmax whose reciprocal is exact then.
-template <class C>
+// Whether products with a lowered reciprocal are lowered quotients.
+template <class Search, class C, bool kDivide>
+inline constexpr bool kLowersInverse = !Search::kNibble && !kDivide && sizeof(C) == 4;
+
+// Whether elements divide the fast way, by an absmax whose reciprocal is exact then, and stays so
+// when lowered.
+template <bool kLowers, class C>
 __device__ __forceinline__ bool divides_fast(C absmax) {
-  return absmax >= kSmallScale<C> && absmax <= kLargeScale<C>;
+  constexpr C kLargest = kLowers ? C{kLargestLowered} : kLargeScale<C>;
+  return absmax >= kSmallScale<C> && absmax <= kLargest;
 }
 
 // The quotient as it is searched for; math::searched().
@@ -213,20 +66,25 @@ __device__ __forceinline__ float as_searched(double y, bool mirrored) {
   return mirrored && y < 0 ? __double2float_rd(y) : __double2float_ru(y);
 }
 
-template <class In, bool kDivide, bool kBounded>
+// The quotient, lowered where the search wants it to be.
+template <class In, class Search, bool kDivide, bool kBounded>
 __device__ __forceinline__ float searched_quotient(math::Compute<In> x,
                                                    const VectorBlock<math::Compute<In>>& block,
-                                                   bool mirrored, float bound, bool& odd) {
+                                                   bool mirrored, bool& odd) {
   using C = math::Compute<In>;
-  // A zero keeps its sign, which the codes of 8 bits go by.
+  constexpr bool kLowered = kLowersInverse<Search, C, kDivide>;
+  // A zero keeps its sign, by which a bucket is chosen.
   const C q = signed_quotient<kDivide>(x, block.absmax, block.inverse);
   if (kDivide)
     odd |= x != C{0} && block.inverse != C{0} &&
            !(fabs(x) >= kSmallDividend<C> && fabs(q) >= kSmallDividend<C>);
-  const float y = as_searched(q, mirrored);
-  if (!kBounded) return y;
-  odd |= q != q;
-  return fminf(fmaxf(y, -bound), bound);
+  float y = as_searched(q, mirrored);
+  if (kBounded) {
+    constexpr float kBound = kLowered ? kLargestSearched * kByteFactor : kLargestSearched;
+    odd |= q != q;
+    y = fminf(fmaxf(y, -kBound), kBound);
+  }
+  return Search::kNibble || kLowered ? y : y * kByteFactor;
 }
 
 // Bytes chosen out of two words; a selector with its highest bit set repeats the sign of its byte.
@@ -241,64 +99,94 @@ template <class In>
 __device__ __forceinline__ std::uint32_t sign_bytes(const uint4& v, int quad) {
   if constexpr (sizeof(In) == 2)
     return quad == 0 ? chosen_bytes(v.x, v.y, 0xFDB9) : chosen_bytes(v.z, v.w, 0xFDB9);
-  else
+  else if constexpr (sizeof(In) == 4)
     return __byte_perm(chosen_bytes(v.x, v.y, 0x00FB), chosen_bytes(v.z, v.w, 0x00FB), 0x5410);
+  else
+    return chosen_bytes(v.y, v.w, 0x00FB);
+}
+// The same as nibbles, where the first of two elements is in the upper half of a byte.
+template <class In>
+__device__ __forceinline__ std::uint32_t sign_nibbles(const uint4& v) {
+  std::uint32_t even, odd;
+  if constexpr (sizeof(In) == 2) {
+    const std::uint32_t a = chosen_bytes(v.x, v.y, 0xFBD9), b = chosen_bytes(v.z, v.w, 0xFBD9);
+    even = __byte_perm(a, b, 0x5410);
+    odd = __byte_perm(a, b, 0x7632);
+  } else if constexpr (sizeof(In) == 4) {
+    even = chosen_bytes(v.x, v.z, 0x00FB);
+    odd = chosen_bytes(v.y, v.w, 0x00FB);
+  } else {
+    even = chosen_bytes(v.y, 0, 0x000B);
+    odd = chosen_bytes(v.w, 0, 0x000B);
+  }
+  return (even & 0xF0F0F0F0u) | (odd & 0x0F0F0F0Fu);
 }
 
-template <class In, class Search, bool kDivide, bool kBounded>
-  requires std::is_same_v<Search, NibbleSearch>
-__device__ __forceinline__ Word<kCodeBytes<In, true>> fast_codes(
-    std::uint32_t base, const uint4& v, const VectorBlock<math::Compute<In>>& block, bool mirrored,
-    NibbleOrder order, bool& odd) {
+// Ranks of a vector, the first of two in the upper half of a byte.
+template <class In>
+__device__ __forceinline__ Word<kCodeBytes<In, true>> packed_nibbles(
+    const std::uint32_t (&ranked)[kPerVector<In>], const uint4& v) {
   constexpr int kCount = kPerVector<In>;
-  std::uint32_t codes[kCount];
+  std::uint32_t ranks = 0;
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) ranks = __funnelshift_l(ranked[j], ranks, 4);
+  if constexpr (kCount > 2) ranks = __byte_perm(ranks, 0, kCount == 8 ? 0x0123 : 0x4401);
+  return static_cast<Word<kCodeBytes<In, true>>>(ranks ^ sign_nibbles<In>(v));
+}
+template <class In>
+__device__ __forceinline__ Word<kCodeBytes<In, false>> packed_bytes(
+    const std::uint32_t (&ranked)[kPerVector<In>], const uint4& v) {
+  constexpr int kCount = kPerVector<In>;
+  const auto quad = [&](int q) {
+    const std::uint32_t first = __byte_perm(ranked[4 * q], ranked[4 * q + 1], 0x0073);
+    if constexpr (kCount == 2) return first ^ sign_bytes<In>(v, q);
+    const std::uint32_t second = __byte_perm(ranked[4 * q + 2], ranked[4 * q + 3], 0x0073);
+    return __byte_perm(first, second, 0x5410) ^ sign_bytes<In>(v, q);
+  };
+  if constexpr (kCount == 8)
+    return static_cast<std::uint64_t>(quad(1)) << 32 | quad(0);
+  else
+    return static_cast<Word<kCodeBytes<In, false>>>(quad(0));
+}
+
+// The ranks of a vector's elements as codes are stored.
+template <class In, class Search, bool kDivide, bool kBounded>
+__device__ __forceinline__ auto fast_ranks(const typename Search::Base& base, const uint4& v,
+                                           const VectorBlock<math::Compute<In>>& block,
+                                           bool mirrored, bool& odd) {
+  constexpr int kCount = kPerVector<In>;
+  std::uint32_t ranked[kCount];
 #pragma unroll
   for (int j = 0; j < kCount; ++j)
-    codes[j] = Search::lookup(
-        searched_quotient<In, kDivide, kBounded>(element_of<In>(v, j), block, mirrored, 1.0f, odd),
-        base);
-  std::uint32_t bytes[(kCount + 1) / 2];
-  const std::uint32_t first = order == NibbleOrder::LowFirst ? 0x0Fu : 0xF0u;
-#pragma unroll
-  for (int j = 0; j < kCount; j += 2) bytes[j / 2] = (codes[j] & first) | (codes[j + 1] & ~first);
-  if constexpr (kCount == 8)
-    return __byte_perm(__byte_perm(bytes[0], bytes[1], 0x0040),
-                       __byte_perm(bytes[2], bytes[3], 0x0040), 0x5410);
-  else if constexpr (kCount == 4)
-    return static_cast<std::uint16_t>(__byte_perm(bytes[0], bytes[1], 0x0040));
+    ranked[j] = Search::lookup(searched_quotient<In, Search, kDivide, kBounded>(
+                                   element_of<In>(v, j), block, mirrored, odd),
+                               base);
+  if constexpr (Search::kNibble)
+    return packed_nibbles<In>(ranked, v);
   else
-    return static_cast<std::uint8_t>(bytes[0]);
+    return packed_bytes<In>(ranked, v);
 }
 
-template <class In, class Search, bool kDivide, bool kBounded>
-  requires(!std::is_same_v<Search, NibbleSearch>)
-__device__ __forceinline__ Word<kCodeBytes<In, false>> fast_codes(
-    const typename Search::Base& base, const uint4& v, const VectorBlock<math::Compute<In>>& block,
-    bool, NibbleOrder, bool& odd) {
-  constexpr int kCount = kPerVector<In>;
-  std::uint32_t codes[kCount];
-#pragma unroll
-  for (int j = 0; j < kCount; ++j) {
-    codes[j] = Search::lookup(searched_quotient<In, kDivide, kBounded>(
-                                  element_of<In>(v, j), block, false, ByteBuckets::kLargest, odd),
-                              base);
-    if constexpr (kCount == 2)
-      if (static_cast<std::int32_t>(j == 0 ? v.y : v.w) < 0) codes[j] = ~codes[j];
-  }
-  if constexpr (kCount == 2) {
-    return static_cast<std::uint16_t>(__byte_perm(codes[0], codes[1], 0x0040));
-  } else {
-    std::uint32_t quads[kCount / 4];
-#pragma unroll
-    for (int q = 0; q < kCount / 4; ++q)
-      quads[q] = __byte_perm(__byte_perm(codes[4 * q], codes[4 * q + 1], 0x0040),
-                             __byte_perm(codes[4 * q + 2], codes[4 * q + 3], 0x0040), 0x5410) ^
-                 sign_bytes<In>(v, q);
-    if constexpr (kCount == 8)
-      return static_cast<std::uint64_t>(quads[1]) << 32 | quads[0];
-    else
-      return quads[0];
-  }
+// Ranks in nibbles as codes; out of line, so that the way of ascending codes is short.
+template <CodeOrder kOrder>
+__device__ __forceinline__ uint4 ordered(const uint4& ranks) {
+  return make_uint4(codes_of_ranks(ranks.x, kOrder), codes_of_ranks(ranks.y, kOrder),
+                    codes_of_ranks(ranks.z, kOrder), codes_of_ranks(ranks.w, kOrder));
+}
+__device__ __forceinline__ std::uint32_t swapped_nibbles(std::uint32_t word) {
+  return (word & 0x0F0F0F0Fu) << 4 | (word >> 4 & 0x0F0F0F0Fu);
+}
+inline __device__ __noinline__ uint4 ordered_codes(uint4 words, CodeOrder code_order,
+                                                   NibbleOrder order) {
+  if (code_order == CodeOrder::Descending)
+    words = ordered<CodeOrder::Descending>(words);
+  else if (code_order == CodeOrder::DescendingWithoutEight)
+    words = ordered<CodeOrder::DescendingWithoutEight>(words);
+  else if (code_order == CodeOrder::SignAndMagnitude)
+    words = ordered<CodeOrder::SignAndMagnitude>(words);
+  if (order == NibbleOrder::HighFirst) return words;
+  return make_uint4(swapped_nibbles(words.x), swapped_nibbles(words.y), swapped_nibbles(words.z),
+                    swapped_nibbles(words.w));
 }
 
 // The code of one element, whatever it is.
@@ -366,88 +254,117 @@ __device__ __forceinline__ void load_tile(const EncodeArgs<In>& args, std::uint3
   }
 }
 
-// What the vectors of a thread are divided by: measured and stored on the way, or found in memory.
-// Returns whether the fast way is exact for all of them, as far as that goes.
-template <class In, bool kMeasured>
-__device__ __forceinline__ bool find_blocks(const EncodeArgs<In>& args, std::uint32_t first,
-                                            const uint4 (&vectors)[kTileVectors],
-                                            VectorBlock<math::Compute<In>> (&blocks)[kTileVectors],
-                                            typename TileKeys<In>::Bits* of_warps) {
+// What the vectors of a thread are divided by.
+template <class C>
+struct ThreadBlocks {
+  VectorBlock<C> of[kTileVectors];
+  C own;       // where absmax were measured: that of this lane's vector
+  bool usual;  // the fast way is exact for all of them, as far as that goes
+};
+
+// Measured and stored on the way. Each of four lanes makes the divisor of one vector.
+template <class In, bool kDivide, bool kLowers>
+__device__ __forceinline__ ThreadBlocks<math::Compute<In>> measured_blocks(
+    const EncodeArgs<In>& args, std::uint32_t first, const uint4 (&vectors)[kTileVectors],
+    typename TileKeys<In>::Bits* of_warps) {
   using C = math::Compute<In>;
-  bool usual = true;
-  if constexpr (kMeasured) {
-    TileKeys<In> keys(vectors);
-    if (args.saturate && keys.nonfinite()) {
-      usual = false;
-      uint4 finite[kTileVectors];
+  using Keys = TileKeys<In>;
+  ThreadBlocks<C> blocks;
+  blocks.usual = true;
+  Keys keys(vectors);
+  if (args.saturate && keys.nonfinite()) {
+    blocks.usual = false;
+    uint4 finite[kTileVectors];
 #pragma unroll
-      for (int i = 0; i < kTileVectors; ++i) finite[i] = finite_only<In>(vectors[i]);
-      keys = TileKeys<In>(finite);
-    }
-    keys.share(args.block_shift, of_warps);
-#pragma unroll
-    for (int i = 0; i < kTileVectors; ++i) {
-      const C absmax = keys.magnitude(i);
-      // Zeros are zeros by any divisor.
-      blocks[i].absmax = absmax == C{0} ? C{1} : absmax;
-    }
-    const std::uint32_t mask = (1u << args.block_shift) - 1;
-    if ((first & mask) == 0 || mask >= kWarp) {
-#pragma unroll
-      for (int i = 0; i < kTileVectors; ++i) {
-        const std::uint32_t at = first + i * kWarp;
-        if ((at & mask) == 0 && at < args.vectors + (args.tail > 0))
-          store_single(args.absmax + (at >> args.block_shift),
-                       math::stored_absmax(keys.magnitude(i)));
-      }
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kTileVectors; ++i) {
-      // Vectors beyond the end go by the last one's.
-      const std::uint32_t at = min(first + i * kWarp, args.vectors - (args.tail == 0));
-      blocks[i].absmax =
-          args.absmax ? load_single(args.absmax + args.block_vectors.quotient(at)) : C{1};
-    }
+    for (int i = 0; i < kTileVectors; ++i) finite[i] = finite_only<In>(vectors[i]);
+    keys = Keys(finite);
   }
+  blocks.own = magnitude_of<In>(keys.share(args.block_shift, of_warps));
+  const std::uint32_t lane = threadIdx.x % kWarp, mask = (1u << args.block_shift) - 1;
+  const std::uint32_t in_block = lane & mask,
+                      at = first - in_block + Keys::vector_of_lane() * kWarp;
+  if (in_block < kTileVectors && (at & mask) == 0 && at < args.vectors + (args.tail > 0))
+    store_single(args.absmax + (at >> args.block_shift), math::stored_absmax(blocks.own));
+  // Zeros are zeros by any divisor.
+  const C divisor = blocks.own == C{0} ? C{1} : blocks.own;
+  blocks.usual = __all_sync(kAllLanes, blocks.usual && divides_fast<kLowers>(divisor));
+  C inverse = inverse_of(divisor);
+  if constexpr (kLowers) inverse *= kByteFactor;
 #pragma unroll
   for (int i = 0; i < kTileVectors; ++i) {
-    usual = usual && divides_fast(blocks[i].absmax);
-    blocks[i].inverse = inverse_of(blocks[i].absmax);
+    blocks.of[i].inverse = Keys::of_vector(inverse, i);
+    if constexpr (kDivide) blocks.of[i].absmax = Keys::of_vector(divisor, i);
   }
-  return usual;
+  return blocks;
+}
+
+// Found in memory. Vectors beyond the end go by the last one's.
+template <class In, bool kLowers>
+__device__ __forceinline__ ThreadBlocks<math::Compute<In>> given_blocks(const EncodeArgs<In>& args,
+                                                                        std::uint32_t first) {
+  using C = math::Compute<In>;
+  ThreadBlocks<C> blocks;
+  blocks.usual = true;
+#pragma unroll
+  for (int i = 0; i < kTileVectors; ++i) {
+    const std::uint32_t at = min(first + i * kWarp, args.vectors - (args.tail == 0));
+    VectorBlock<C>& block = blocks.of[i];
+    block.absmax = args.absmax ? load_single(args.absmax + args.block_vectors.quotient(at)) : C{1};
+    blocks.usual = blocks.usual && divides_fast<kLowers>(block.absmax);
+    block.inverse = inverse_of(block.absmax);
+    if constexpr (kLowers) block.inverse *= kByteFactor;
+  }
+  return blocks;
 }
 
 template <class In, class Search, bool kMeasured, bool kDivide>
 __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args, const Search& search,
-                                            bool fits, std::uint32_t first,
+                                            const DynamicSearch& dynamic, bool fits,
+                                            std::uint32_t first,
                                             const uint4 (&vectors)[kTileVectors],
                                             typename TileKeys<In>::Bits* of_warps) {
-  constexpr bool kNibble = std::is_same_v<Search, NibbleSearch>;
+  using C = math::Compute<In>;
+  constexpr bool kNibble = Search::kNibble, kLowers = kLowersInverse<Search, C, kDivide>;
   constexpr int kBytes = kCodeBytes<In, kNibble>;
-  VectorBlock<math::Compute<In>> blocks[kTileVectors];
-  const bool usual = find_blocks<In, kMeasured>(args, first, vectors, blocks, of_warps);
-  bool odd = first + (kTileVectors - 1) * kWarp >= args.vectors;
+  ThreadBlocks<C> blocks;
+  if constexpr (kMeasured)
+    blocks = measured_blocks<In, kDivide, kLowers>(args, first, vectors, of_warps);
+  else
+    blocks = given_blocks<In, kLowers>(args, first);
+  bool odd = true;
   // Quotients of other blocks may be anything, and would be searched for outside of the tables.
-  if (fits && usual) {
+  if (fits && blocks.usual) {
+    odd = first + (kTileVectors - 1) * kWarp >= args.vectors;
     Word<kBytes> words[kTileVectors];
-    const auto base = search.base();
-    const bool mirrored = search.table().mirrored;
+    const auto base = search.base(args.source);
+    const bool mirrored = args.code_order == CodeOrder::SignAndMagnitude;
 #pragma unroll
     for (int i = 0; i < kTileVectors; ++i)
-      words[i] = fast_codes<In, Search, kDivide, !kMeasured>(base, vectors[i], blocks[i], mirrored,
-                                                             args.order, odd);
+      words[i] = fast_ranks<In, Search, kDivide, !kMeasured>(base, vectors[i], blocks.of[i],
+                                                             mirrored, odd);
+    if constexpr (kNibble) {
+      if (args.code_order != CodeOrder::Ascending || args.order == NibbleOrder::LowFirst) {
+        const uint4 codes = ordered_codes(make_uint4(words[0], words[1], words[2], words[3]),
+                                          args.code_order, args.order);
+        words[0] = static_cast<Word<kBytes>>(codes.x);
+        words[1] = static_cast<Word<kBytes>>(codes.y);
+        words[2] = static_cast<Word<kBytes>>(codes.z);
+        words[3] = static_cast<Word<kBytes>>(codes.w);
+      }
+    }
     if (!odd) {
       std::uint8_t* output = args.output + std::int64_t{first} * kBytes;
 #pragma unroll
       for (int i = 0; i < kTileVectors; ++i)
         store_word<kBytes>(output + i * kWarp * kBytes, words[i]);
-      return;
     }
   }
-  encode_slowly<In, kNibble, kMeasured>(
-      args, search.table(), first,
-      {blocks[0].absmax, blocks[1].absmax, blocks[2].absmax, blocks[3].absmax});
+  if (!__any_sync(kAllLanes, odd)) return;
+  std::array<C, kTileVectors> absmax;
+#pragma unroll
+  for (int i = 0; i < kTileVectors; ++i)
+    absmax[i] = kMeasured ? TileKeys<In>::of_vector(blocks.own, i) : blocks.of[i].absmax;
+  if (odd) encode_slowly<In, kNibble, kMeasured>(args, search.table(dynamic), first, absmax);
 }
 
 // dynamic: the table that a codebook of 8 bits has which is not given.
@@ -455,7 +372,7 @@ template <class In, class Search, bool kMeasured, bool kDivide>
 __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
                                                  const DynamicSearch& dynamic) {
   __shared__ Search search;
-  __shared__ typename TileKeys<In>::Bits of_warps[2][kCodebookThreads / kWarp];
+  __shared__ typename TileKeys<In>::Bits of_warps[2][kEncodeThreads / kWarp];
   const std::uint32_t step = gridDim.x * kEncodeTile;
   const std::uint32_t lane = threadIdx.x / kWarp * kWarpVectors + threadIdx.x % kWarp;
   uint4 vectors[kTileVectors];
@@ -464,7 +381,7 @@ __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
   const auto encode = [&](std::uint32_t tile, const uint4(&at_hand)[kTileVectors],
                           uint4(&next)[kTileVectors], int turn) {
     load_tile(args, tile + step + lane, next);
-    encode_tile<In, Search, kMeasured, kDivide>(args, search, fits, tile + lane, at_hand,
+    encode_tile<In, Search, kMeasured, kDivide>(args, search, dynamic, fits, tile + lane, at_hand,
                                                 of_warps[turn]);
   };
   uint4 others[kTileVectors];
@@ -477,88 +394,6 @@ __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
 }
 
 // --- Any layout --------------------------------------------------------------------------------
-
-// A warp for a piece of a block; pieces of a block meet in an integer maximum.
-inline constexpr std::int64_t kMeasurePiece = 1 << 14;
-
-template <class In>
-struct MeasureArgs {
-  const In* input;
-  math::Compute<In>* absmax;
-  ElementPlaces places;
-  std::int64_t count, block_size, pieces, warps;
-  bool saturate, vectors;
-};
-
-template <class In>
-__device__ __forceinline__ MagnitudeKey<In> single_key(In x, bool saturate) {
-  constexpr int kBits = 8 * static_cast<int>(sizeof(In));
-  Word<static_cast<int>(sizeof(In))> bits;
-  memcpy(&bits, &x, sizeof bits);
-  const auto key = static_cast<MagnitudeKey<In>>(bits & ((std::uint64_t{1} << (kBits - 1)) - 1));
-  return saturate && key >= kInfiniteKey<In> ? MagnitudeKey<In>{0} : key;
-}
-
-template <class In>
-__global__ void __launch_bounds__(kCodebookThreads)
-    measure_blocks(const __grid_constant__ MeasureArgs<In> args) {
-  using Bits = Word<sizeof(math::Compute<In>)>;
-  const std::int64_t warp = (std::int64_t{blockIdx.x} * kCodebookThreads + threadIdx.x) / kWarp;
-  if (warp >= args.warps) return;
-  const std::int64_t block = warp / args.pieces, piece = warp - block * args.pieces;
-  const std::int64_t start = block * args.block_size;
-  const std::int64_t end = min(start + args.block_size, args.count);
-  const std::int64_t first = start + piece * kMeasurePiece;
-  const std::int64_t last = min(first + kMeasurePiece, end);
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  MagnitudeKey<In> largest = 0;
-  const auto take = [&](MagnitudeKey<In> key) { largest = key > largest ? key : largest; };
-  std::int64_t at = first;
-  if (args.vectors) {
-    constexpr int kBatch = 4, kStep = kWarp * kPerVector<In>;
-    for (; at + kBatch * kStep <= last; at += kBatch * kStep) {
-      uint4 v[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i)
-        v[i] = load_once(args.input + at + i * kStep + lane * kPerVector<In>);
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i)
-        take(largest_key<In>(args.saturate ? finite_only<In>(v[i]) : v[i]));
-    }
-  }
-  for (at += lane; at < last; at += kWarp)
-    take(single_key<In>(load_single(args.input + args.places[at]), args.saturate));
-#pragma unroll
-  for (int step = kWarp / 2; step > 0; step /= 2)
-    take(static_cast<MagnitudeKey<In>>(__shfl_xor_sync(kAllLanes, largest, step)));
-  if (lane != 0) return;
-  const math::Compute<In> magnitude = magnitude_of<In>(largest);
-  if (args.pieces == 1) {
-    store_single(args.absmax + block, math::stored_absmax(magnitude));
-    return;
-  }
-  Bits bits;
-  memcpy(&bits, &magnitude, sizeof bits);
-  auto* found = reinterpret_cast<Bits*>(args.absmax) + block;
-  if constexpr (sizeof(Bits) == 8)
-    atomicMax(reinterpret_cast<unsigned long long*>(found), bits);
-  else
-    atomicMax(found, bits);
-}
-
-template <class C>
-struct FinishArgs {
-  C* absmax;
-  std::int64_t count;
-};
-
-// Magnitudes that met in a maximum, as they are stored.
-template <class C>
-__global__ void __launch_bounds__(kCodebookThreads)
-    finish_absmax(const __grid_constant__ FinishArgs<C> args) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * kCodebookThreads + threadIdx.x;
-  if (i < args.count) args.absmax[i] = math::stored_absmax(args.absmax[i]);
-}
 
 // Draws of stochastic rounding.
 struct DrawArgs {

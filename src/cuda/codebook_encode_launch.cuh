@@ -13,10 +13,11 @@ namespace planq::cuda {
 static __device__ const DynamicSearch kDynamicSearch = make_dynamic_search();
 
 // Of a multiprocessor.
-inline constexpr int kEncodeBlocks = 4;
+template <class In>
+inline constexpr int kEncodeBlocks = sizeof(In) == 8 ? 1 : 2;
 
 template <class In, class Search, bool kMeasured, bool kDivide>
-__global__ void __launch_bounds__(kCodebookThreads, sizeof(In) == 8 ? 2 : kEncodeBlocks)
+__global__ void __launch_bounds__(kEncodeThreads, kEncodeBlocks<In>)
     encode_tiles(const __grid_constant__ EncodeArgs<In> args) {
   encode_all_tiles<In, Search, kMeasured, kDivide>(args, kDynamicSearch);
 }
@@ -25,8 +26,12 @@ __global__ void __launch_bounds__(kCodebookThreads)
     encode_elements(const __grid_constant__ ElementEncodeArgs<In> args) {
   encode_all_elements<In, kNibble>(args, kDynamicSearch);
 }
+// Of a multiprocessor.
 template <class C>
-__global__ void __launch_bounds__(kCodebookThreads)
+inline constexpr int kNestBlocks = sizeof(C) == 8 ? 2 : 4;
+
+template <class C>
+__global__ void __launch_bounds__(kCodebookThreads, kNestBlocks<C>)
     nest_blocks(const __grid_constant__ NestArgs<C> args) {
   nest_all<C>(args, kDynamicSearch);
 }
@@ -51,6 +56,7 @@ class EncodeLaunch {
     args_.count = encoding.shape.elements();
     args_.quotient = operands.absmax ? encoding.quotient : Quotient::Reciprocal;
     args_.order = encoding.nibble_order;
+    args_.code_order = code_order(encoding.codebook);
     args_.saturate = encoding.nonfinite == NonFinite::Saturate;
     args_.block_size = encoding.block_size;
   }
@@ -106,7 +112,8 @@ class EncodeLaunch {
   }
   bool measures_on_the_way() const {
     const std::int64_t vectors = args_.block_size / kPer;
-    return args_.block_size % kPer == 0 && vectors <= kEncodeTile && (vectors & (vectors - 1)) == 0;
+    return args_.block_size % kPer == 0 && vectors <= kEncodeTile &&
+           vectors >= 1 << TileKeys<In>::kLeastShift && (vectors & (vectors - 1)) == 0;
   }
 
   Status measure() const {
@@ -118,13 +125,17 @@ class EncodeLaunch {
     args.block_size = std::min(args_.block_size, args_.count);
     args.pieces = groups_of(args.block_size, kMeasurePiece);
     const std::int64_t blocks = groups_of(args.count, args.block_size);
-    args.warps = blocks * args.pieces;
+    args.total = blocks * args.pieces;
     args.saturate = args_.saturate;
     args.vectors = places_.consecutive() && aligned_to(args.input, 16) &&
                    (blocks == 1 || args.block_size % kPer == 0);
+    // Each lane loads some four times.
+    const std::int64_t loads = groups_of(args.block_size, (args.vectors ? kPer : 1) * 4);
+    args.lanes = static_cast<int>(
+        std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>(loads, kWarp))));
     if (args.pieces > 1)
       PLANQ_TRY(clear(args.absmax, static_cast<std::size_t>(blocks) * sizeof(C), stream_));
-    Grid grid{groups_of(args.warps, kCodebookThreads / kWarp), dim3(kCodebookThreads)};
+    Grid grid{groups_of(args.total * args.lanes, kCodebookThreads), dim3(kCodebookThreads)};
     PLANQ_TRY(launch(measure_blocks<In>, grid, args, stream_));
     if (args.pieces == 1) return Status::success();
     grid.blocks = groups_of(blocks, kCodebookThreads);
@@ -146,11 +157,23 @@ class EncodeLaunch {
       return args_.source.given ? launch_tiles<GivenByteSearch>(measured)
                                 : launch_tiles<CompiledByteSearch>(measured);
   }
+  // Multiprocessors are not equally fast. More blocks of threads than run at a time even that out,
+  // as measured for 8-bit codes: each must have enough to do to be worth its table, and none wait
+  // for other warps.
+  std::int64_t encode_blocks(bool measured) const {
+    constexpr std::int64_t kWorthwhile = 7, kMostTurns = 8;
+    const std::int64_t tiles = args_.vectors / kEncodeTile + 1;
+    const std::int64_t slots = std::int64_t{multiprocessors_} * kEncodeBlocks<In>;
+    const bool waits = measured && args_.block_size > kPer * kWarpVectors;
+    const std::int64_t turns =
+        kNibble || args_.source.given || waits
+            ? 1
+            : std::clamp<std::int64_t>(tiles / slots / kWorthwhile, 1, kMostTurns);
+    return even_blocks(tiles, slots * turns);
+  }
   template <class Search>
   Status launch_tiles(bool measured) const {
-    const Grid grid{even_blocks(args_.vectors / kEncodeTile + 1,
-                                std::int64_t{multiprocessors_} * kEncodeBlocks),
-                    dim3(kCodebookThreads)};
+    const Grid grid{encode_blocks(measured), dim3(kEncodeThreads)};
     const auto start = [&](auto kernel, auto dividing_kernel) {
       return launch(args_.quotient == Quotient::Divide ? dividing_kernel : kernel, grid, args_,
                     stream_);
@@ -212,30 +235,30 @@ Status launch_nesting(const NestingOperands& operands, std::int64_t count,
   auto* sums = static_cast<C*>(operands.sums);
   const auto* values = static_cast<const C*>(operands.absmax);
   std::int64_t left = count;
-  do {
-    const std::int64_t leaves = std::max<std::int64_t>(groups_of(left, math::kSumLeaf), 1);
-    const bool last = leaves == 1;
-    const SumArgs<C> args{values, last ? static_cast<C*>(operands.mean) : sums, left,
-                          last ? std::max<std::int64_t>(count, 1) : 0};
-    PLANQ_TRY(launch(sum_leaves<C>, Grid{leaves, dim3(kCodebookThreads)}, args, stream));
+  while (left > kLastSums) {
+    const SumLevel level(left);
+    Grid grid{groups_of(level.sums, kCodebookThreads / kWarp), dim3(kCodebookThreads)};
+    grid.dependent = true;
+    PLANQ_TRY(launch(sum_leaves<C>, grid, SumArgs<C>{values, sums, left, level.sums}, stream));
     values = sums;
-    sums += leaves;
-    left = leaves;
-  } while (left > 1);
-  if (count == 0) return Status::success();
+    sums += level.room;
+    left = level.sums;
+  }
   NestArgs<C> args;
   args.absmax = static_cast<const C*>(operands.absmax);
-  args.mean = static_cast<const C*>(operands.mean);
+  args.sums = values;
+  args.left = left;
+  args.mean = static_cast<C*>(operands.mean);
   args.output = static_cast<std::uint8_t*>(operands.codes);
   args.nested_absmax = static_cast<C*>(operands.nested_absmax);
   args.count = count;
   args.block_size = nested_block_size;
   args.blocks = groups_of(count, nested_block_size);
   const std::int64_t blocks = groups_of(args.blocks, kCodebookThreads / kWarp);
-  return launch(nest_blocks<C>,
-                Grid{std::min<std::int64_t>(blocks, std::int64_t{multiprocessors} * 8),
-                     dim3(kCodebookThreads)},
-                args, stream);
+  Grid grid{even_blocks(blocks, std::int64_t{multiprocessors} * kNestBlocks<C>),
+            dim3(kCodebookThreads)};
+  grid.dependent = count > 0;  // or there is no kernel before it
+  return launch(nest_blocks<C>, grid, args, stream);
 }
 
 }  // namespace planq::cuda

@@ -1,12 +1,13 @@
 // Codebooks in shared memory: the table of math/codebook.h, and buckets that answer most searches
-// by one load and one comparison.
+// by one load and one addition.
 //
-// A bucket is a range of quotients with one threshold at most. 4-bit tables cut [-1, 1] into equal
-// buckets, of which each lane of a warp has a copy in its own bank. 8-bit tables cut by the upper
-// bits of a float, so that maps of several decades fit. A caller's codebook may put two thresholds
-// into a bucket; it is then searched by bisection.
+// The upper bits of a quotient, sign first, number its bucket, which has one threshold at most. The
+// bucket's entry, added to all bits of the quotient, carries into its rank where these exceed the
+// threshold's. A caller's codebook may put two thresholds into a bucket; it is then searched by
+// bisection.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "cuda/load_store.cuh"
@@ -14,13 +15,16 @@
 
 namespace planq::cuda {
 
-inline constexpr int kCodebookThreads = 256;
+inline constexpr int kCodebookThreads = 256, kEncodeThreads = 512;
 
 // Where a table comes from: a caller's memory, or this program.
 struct CodebookSource {
   const float* given = nullptr;
   int entries = 0;
   math::NibbleTable nibbles{};  // of a 4-bit codebook that is not given
+  // The size of an entry, of which the compiler must not know: it would mask shifted bits instead
+  // of multiplying, and the units that do this are the busy ones.
+  std::uint32_t entry_bytes = 4;
 };
 
 __device__ __forceinline__ float next_above(float x) { return -math::next_below(-x); }
@@ -29,50 +33,39 @@ __device__ __forceinline__ float next_above(float x) { return -math::next_below(
 template <int kCapacity>
 __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& table,
                                             const CodebookSource& source) {
+  constexpr bool kRanked = math::CodebookTable<kCapacity>::kRanked;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr int kWarps = (kCapacity + kWarp - 1) / kWarp;
   static_assert(kCapacity <= kCodebookThreads);
-  const int i = static_cast<int>(threadIdx.x);
+  __shared__ float highest[kWarps];
+  const int i = static_cast<int>(threadIdx.x), lane = i % kWarp, warp = i / kWarp;
   if (i < kCapacity) {
     table.value[i] =
         i < source.entries ? load_single(source.given + i) : math::canonical_nan<float>();
-    if constexpr (math::CodebookTable<kCapacity>::kRanked)
-      table.code[i] = static_cast<std::uint8_t>(i);
+    if constexpr (kRanked) table.code[i] = static_cast<std::uint8_t>(i);
   }
   __syncthreads();
-  if (threadIdx.x < kWarp) {
-    // A lane for a run of thresholds, then the largest of the lanes before it.
-    constexpr int kRun = (kCapacity + kWarp - 1) / kWarp;
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    const int first = i * kRun;
-    float highest = -kInfinity;
+  // The largest threshold so far: in a warp, then with those of the warps before it.
+  const bool exists = i + 1 < source.entries;
+  float threshold = exists
+                        ? math::threshold_between(i, table.value[i], table.value[i + 1], !kRanked)
+                        : -kInfinity;
 #pragma unroll
-    for (int j = first; j < first + kRun; ++j) {
-      if (j + 1 >= source.entries) break;
-      const float next = math::threshold_between(j, table.value[j], table.value[j + 1],
-                                                 !math::CodebookTable<kCapacity>::kRanked);
-      highest = next > highest ? next : highest;
-    }
-    float before = __shfl_up_sync(kAllLanes, highest, 1);
-    if (i == 0) before = -kInfinity;
-#pragma unroll
-    for (int step = 1; step < kWarp; step *= 2) {
-      const float other = __shfl_up_sync(kAllLanes, before, step);
-      if (i >= step) before = fmaxf(before, other);
-    }
-#pragma unroll
-    for (int j = first; j < first + kRun && j < kCapacity; ++j) {
-      if (j + 1 < source.entries) {
-        const float next = math::threshold_between(j, table.value[j], table.value[j + 1],
-                                                   !math::CodebookTable<kCapacity>::kRanked);
-        before = next > before ? next : before;
-      }
-      table.threshold[j] = j + 1 < source.entries ? before : kInfinity;
-    }
+  for (int step = 1; step < kWarp; step *= 2) {
+    const float before = __shfl_up_sync(kAllLanes, threshold, step);
+    if (lane >= step) threshold = fmaxf(threshold, before);
   }
+  if (lane == kWarp - 1 && warp < kWarps) highest[warp] = threshold;
   __syncthreads();
+#pragma unroll
+  for (int before = 0; before < kWarps - 1; ++before)
+    if (before < warp) threshold = fmaxf(threshold, highest[before]);
+  if (i < kCapacity) table.threshold[i] = exists ? threshold : kInfinity;
+  const int zero = __syncthreads_count(exists && 0.0f > threshold);
   if (i == 0) {
     table.ranks = source.entries;
     table.mirrored = false;
-    table.zero = table.code_at(math::rank_of(0.0f, table));
+    table.zero = table.code_at(zero);
   }
   __syncthreads();
 }
@@ -87,127 +80,237 @@ __device__ __forceinline__ void load_table(math::NibbleTable& table, const Codeb
   }
 }
 
-struct DynamicSearch;
+// --- Buckets -----------------------------------------------------------------------------------
+
+// Ranks of negative quotients are complemented, so that these grow with the magnitude as well.
+template <int kCapacity>
+inline constexpr int kRankBits = kCapacity == 16 ? 4 : 8;
+
+// Quotients are searched for below 2 in magnitude.
+inline constexpr float kLargestSearched = 0x1.fffffep0f;
+inline constexpr std::uint32_t kSignBit = 0x80000000u, kFractionBits = 23;
+
+// The quotient with the largest or the smallest magnitude of a bucket. `lowered` is by how many
+// powers of two the bits that number buckets are those of less than the quotient; what becomes
+// subnormal by that counts as 0.
+PLANQ_HD constexpr float searched_number(std::uint32_t bits, int lowered) {
+  const std::uint32_t sign = bits & kSignBit;
+  std::uint32_t magnitude = bits - sign;
+  if (lowered > 0)
+    magnitude = magnitude >> kFractionBits == 0
+                    ? 0
+                    : magnitude + (static_cast<std::uint32_t>(lowered) << kFractionBits);
+  return std::bit_cast<float>(sign | magnitude);
+}
+
+// What ranks there are to search among.
+struct RankRange {
+  int lowest, highest;
+};
+
+template <int kCapacity>
+PLANQ_HD constexpr int rank_among(float y, const math::CodebookTable<kCapacity>& table,
+                                  const RankRange& range) {
+  int rank = range.lowest;
+  for (auto step =
+           static_cast<int>(std::bit_floor(static_cast<unsigned>(range.highest - range.lowest)));
+       step > 0; step /= 2)
+    if (rank + step <= range.highest && y > table.threshold[rank + step - 1]) rank += step;
+  return rank;
+}
+
+// The entry of a bucket, that is of all bits that begin with its number; false where it has several
+// thresholds.
+template <int kCapacity>
+PLANQ_HD constexpr bool make_entry(const math::CodebookTable<kCapacity>& table, int shift,
+                                   int lowered, std::uint32_t bucket, const RankRange& range,
+                                   std::uint32_t& entry) {
+  constexpr std::uint32_t kBelowRank = (1u << (32 - kRankBits<kCapacity>)) - 1;
+  const std::uint32_t first = bucket << shift, last_bit = (1u << shift) - 1;
+  const bool negative = first >= kSignBit;
+  const float near = searched_number(first, lowered);
+  const float far = searched_number(first + last_bit, lowered);
+  const int rank = rank_among(negative ? far : near, table, range);
+  const float highest = negative ? near : far, t = table.threshold[rank];
+  const bool above = highest > t;
+  std::uint32_t threshold = last_bit;  // which nothing exceeds
+  if (above)
+    threshold = (std::bit_cast<std::uint32_t>(negative ? -t : t) - (negative ? 1 : 0)) & last_bit;
+  const int field = negative ? kCapacity - 1 - rank - (above ? 1 : 0) : rank;
+  entry = static_cast<std::uint32_t>(field) * (kBelowRank + 1) + (kBelowRank - threshold) - first;
+  return !(above && highest > table.threshold[rank + 1]);
+}
+
+// The rank of a quotient in the uppermost bits, complemented if it is negative.
+__device__ __forceinline__ std::uint32_t ranked(std::uint32_t bits, std::uint32_t address) {
+  std::uint32_t entry;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(entry) : "r"(address));
+  return entry + bits;
+}
 
 // --- 4-bit -------------------------------------------------------------------------------------
 
+// How the codes of a table follow from its ranks.
+enum class CodeOrder { Ascending, Descending, DescendingWithoutEight, SignAndMagnitude };
+
+constexpr CodeOrder code_order(Codebook codebook) {
+  switch (codebook) {
+    case Codebook::Fp4:
+      return CodeOrder::SignAndMagnitude;
+    case Codebook::Int4:
+      return CodeOrder::DescendingWithoutEight;
+    case Codebook::Af4:
+      return CodeOrder::Descending;
+    default:
+      return CodeOrder::Ascending;
+  }
+}
+
+// The codes of eight ranks, each in four bits.
+PLANQ_HD constexpr std::uint32_t codes_of_ranks(std::uint32_t ranks, CodeOrder order) {
+  constexpr std::uint32_t kEach = 0x11111111u;
+  switch (order) {
+    case CodeOrder::Descending:
+      return ~ranks;
+    case CodeOrder::DescendingWithoutEight: {
+      const std::uint32_t codes = 14 * kEach - ranks;
+      return codes + (codes >> 3 & kEach);
+    }
+    case CodeOrder::SignAndMagnitude: {
+      const std::uint32_t signs = ~ranks & (8 * kEach);
+      const std::uint32_t magnitudes = (ranks ^ (signs - (signs >> 3))) & (7 * kEach);
+      return magnitudes ^ (magnitudes & (2 * kEach)) << 1 | signs;
+    }
+    default:
+      return ranks;
+  }
+}
+constexpr bool orders_codes(Codebook codebook) {
+  const math::NibbleTable& table = math::nibble_table(codebook);
+  for (int rank = 0; rank < table.ranks; ++rank) {
+    const std::uint32_t ranks = 0x11111111u * static_cast<std::uint32_t>(rank);
+    if (codes_of_ranks(ranks, code_order(codebook)) != 0x11111111u * table.code[rank]) return false;
+  }
+  return true;
+}
+static_assert(orders_codes(Codebook::Nf4) && orders_codes(Codebook::Fp4) &&
+              orders_codes(Codebook::Int4) && orders_codes(Codebook::Af4));
+
+struct DynamicSearch;
+
 struct NibbleSearch {
-  static constexpr int kBuckets = 33;  // of 1/16 from -1 on; the last one is for 1
+  static constexpr bool kNibble = true;
+  static constexpr int kShift = 20, kLowered = 0;
+  static constexpr std::uint32_t kUsed = 1u << (30 - kShift);  // of each sign: below 2
 
   math::NibbleTable values;
-  // Of each lane: a threshold, and the codes below and above it, each in both halves of a byte.
-  float thresholds[kBuckets][kWarp];
-  std::uint32_t codes[kBuckets][kWarp];
+  std::uint32_t entries[3 * kUsed];  // with a gap between the signs
 
   // Returns whether the buckets may be used. The block waits.
   __device__ __forceinline__ bool build(const CodebookSource& source, const DynamicSearch&) {
     load_table(values, source);
-    // A warp makes the buckets, a lane each, and all warps copy them for all lanes.
-    static_assert(kBuckets == kWarp + 1);
-    const int lane = static_cast<int>(threadIdx.x % kWarp);
-    const Bucket own = bucket_of(lane), last = bucket_of(kWarp);
-    // Quotients are bounded to [-1, 1] before they are searched.
-    bool crowded = own.crowded || last.crowded;
-    crowded |= rank(-std::numeric_limits<float>::infinity()) != rank(-1.0f);
-    crowded |= rank(std::numeric_limits<float>::infinity()) != rank(1.0f);
-    const int warps = static_cast<int>(blockDim.x) / kWarp;
-    for (int at = static_cast<int>(threadIdx.x) / kWarp; at < kBuckets; at += warps) {
-      const float threshold = __shfl_sync(kAllLanes, own.threshold, at % kWarp);
-      const std::uint32_t both = __shfl_sync(kAllLanes, own.codes, at % kWarp);
-      thresholds[at][lane] = at < kWarp ? threshold : last.threshold;
-      codes[at][lane] = at < kWarp ? both : last.codes;
+    bool crowded = math::rank_of(kLargestSearched, values) != values.ranks - 1 ||
+                   math::rank_of(-kLargestSearched, values) != 0;
+#pragma unroll 1
+    for (std::uint32_t at = threadIdx.x; at < 2 * kUsed; at += blockDim.x) {
+      const std::uint32_t bucket = at < kUsed ? at : at + kUsed;
+      crowded |=
+          !make_entry(values, kShift, kLowered, bucket, {0, values.ranks - 1}, entries[bucket]);
     }
     return !__syncthreads_or(crowded);
   }
-  __device__ __forceinline__ const math::NibbleTable& table() const { return values; }
-  __device__ __forceinline__ int rank(float y) const { return math::rank_of(y, values); }
+  __device__ __forceinline__ const math::NibbleTable& table(const DynamicSearch&) const {
+    return values;
+  }
 
-  struct Bucket {
-    float threshold;
-    std::uint32_t codes;
-    bool crowded;
+  struct Base {
+    std::uint32_t address, entry_bytes;
   };
-  __device__ __forceinline__ Bucket bucket_of(int bucket) const {
-    const float first = static_cast<float>(bucket - 16) / 16.0f;
-    const float last = math::next_below(first + 0.0625f);
-    const int low = rank(first), high = rank(bucket == kBuckets - 1 ? first : last);
-    return {high > low ? values.threshold[low] : last,
-            (values.code_at(low) | std::uint32_t{values.code_at(high)} << 8) * 0x11u,
-            high > low + 1};
+  __device__ __forceinline__ Base base(const CodebookSource& source) const {
+    return {static_cast<std::uint32_t>(__cvta_generic_to_shared(entries)), source.entry_bytes};
   }
-
-  using Base = std::uint32_t;
-  __device__ __forceinline__ Base base() const { return lane_base(); }
-  // What lookup() wants to know of a lane.
-  __device__ __forceinline__ std::uint32_t lane_base() const {
-    return static_cast<std::uint32_t>(
-               __cvta_generic_to_shared(&thresholds[0][threadIdx.x % kWarp])) +
-           0x80000000u;
-  }
-  // The code of a quotient in [-1, 1] or just above, in both halves of the low byte.
-  static __device__ __forceinline__ std::uint32_t lookup(float y, std::uint32_t base) {
-    // floor(16 y + 16) in the low bits of 2^23, whose other bits the shift and the base cancel.
-    const std::uint32_t bucket = __float_as_uint(__fmaf_rd(y, 16.0f, 8388624.0f));
-    const std::uint32_t address = (bucket << 7) + base;
-    static_assert(kWarp * sizeof(float) == 1 << 7 && sizeof thresholds == 4224);
-    float threshold;
-    std::uint32_t codes;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(threshold) : "r"(address));
-    asm volatile("ld.shared.u32 %0, [%1+4224];" : "=r"(codes) : "r"(address));
-    return y > threshold ? codes >> 8 : codes;
+  static __device__ __forceinline__ std::uint32_t lookup(float y, const Base& base) {
+    const std::uint32_t bits = __float_as_uint(y);
+    return ranked(bits, base.address + (bits >> kShift) * base.entry_bytes);
   }
 };
 
 // --- 8-bit -------------------------------------------------------------------------------------
 
-// Buckets of the magnitudes from 2^-24 to 2, one for each sign: sign, exponent and some bits of the
-// fraction choose it. An entry has the fraction's other bits of its threshold on top, and a code at
-// the bottom, which is one more for magnitudes beyond the threshold. Codes of negative quotients
-// are complemented, so that theirs grow with the magnitude as well.
+// Quotients of 8-bit codes are searched for as 2^-kByteLowered of them, so that those that are
+// tiny, and have no thresholds between them, become subnormal and share buckets.
+inline constexpr int kByteLowered = 86;
+inline constexpr float kByteFactor = 0x1p-86f, kSmallestByte = 0x1p-40f;
+inline constexpr float kLargestLowered = 0x1p40f;  // has a reciprocal that is normal then
+inline constexpr int kByteExponents = 128 - kByteLowered;
+static_assert(searched_number(1u << kFractionBits, kByteLowered) == kSmallestByte);
+
+// Buckets of each sign, which lie one after another, and where they lie.
 struct ByteBuckets {
-  static constexpr int kLowest = 103, kExponents = 25, kMostBits = 7;
-  static constexpr float kSmallest = 0x1p-24f, kLargest = 0x1.fffffep0f;
-  static constexpr int kMost = kExponents << kMostBits;
+  std::uint32_t address;  // of the first one
+  int shift;
+  std::uint32_t entry_bytes, gap_bytes;
 
-  std::uint32_t entries[2 * kMost];
+  __device__ __forceinline__ ByteBuckets(const std::uint32_t* entries, int bits,
+                                         const CodebookSource& source)
+      : address(static_cast<std::uint32_t>(__cvta_generic_to_shared(entries))),
+        shift(static_cast<int>(kFractionBits) - bits),
+        entry_bytes(source.entry_bytes),
+        gap_bytes(((kSignBit >> shift) - used(bits)) * source.entry_bytes) {}
 
-  // One entry; false where a bucket has several thresholds.
-  PLANQ_HD static constexpr bool make(const math::ByteTable& table, int bits, int at,
-                                      std::uint32_t& entry) {
-    const int shift = 23 - bits;
-    const std::uint32_t first = static_cast<std::uint32_t>((kLowest << bits) + at / 2) << shift;
-    const std::uint32_t last = first + (1u << shift) - 1;
-    const bool negative = at % 2 == 1;
-    const auto rank = [&](std::uint32_t magnitude) {
-      const float y = std::bit_cast<float>(magnitude);
-      return math::rank_of(negative ? -y : y, table);
-    };
-    const int near = rank(first), far = rank(last);
-    const int steps = negative ? near - far : far - near;
-    const std::uint32_t code = static_cast<std::uint32_t>(negative ? 255 - near : near);
-    std::uint32_t threshold = last;  // which nothing exceeds
-    if (steps == 1) {
-      const float t = table.threshold[negative ? far : near];
-      threshold = std::bit_cast<std::uint32_t>(negative ? -t : t) - (negative ? 1 : 0);
-    }
-    entry = threshold << (32 - shift) | code;
-    return steps <= 1;
+  static PLANQ_HD constexpr std::uint32_t used(int bits) {
+    return static_cast<std::uint32_t>(kByteExponents) << bits;
+  }
+  // A bucket's number out of its place.
+  static PLANQ_HD constexpr std::uint32_t number(std::uint32_t at, int bits) {
+    return at < used(bits) ? at : at - used(bits) + (kSignBit >> (kFractionBits - bits));
+  }
+  __device__ __forceinline__ std::uint32_t lookup(float y) const {
+    const std::uint32_t bits = __float_as_uint(y);
+    return ranked(bits, address + (bits >> shift) * entry_bytes - (bits >> 31) * gap_bytes);
   }
 };
 
-// bitsandbytes' dynamic map, whose buckets hold one threshold by 6 bits of the fraction.
+// bitsandbytes' dynamic map, whose buckets hold one threshold by 6 bits of the fraction. Those of
+// lower exponents than the ones kept here have none.
 struct alignas(16) DynamicSearch {
-  static constexpr int kBits = 6;
+  static constexpr int kBits = 6, kShift = static_cast<int>(kFractionBits) - kBits;
+  static constexpr std::uint32_t kKept = 24u << kBits;  // of each sign
+  static constexpr std::uint32_t kUsed = ByteBuckets::used(kBits), kFree = kUsed - kKept;
   math::ByteTable table;
-  std::uint32_t entries[2 * (ByteBuckets::kExponents << kBits)];
+  alignas(16) std::uint32_t entries[2 * kKept];
+
+  // The entry at a place among all of both signs; false where it has several thresholds.
+  static constexpr bool make(const math::ByteTable& table, std::uint32_t at, std::uint32_t& entry) {
+    return make_entry(table, kShift, kByteLowered, ByteBuckets::number(at, kBits),
+                      {0, table.ranks - 1}, entry);
+  }
+  // One that is not kept: the same rank as the first one kept, and another number.
+  PLANQ_HD constexpr std::uint32_t free_entry(std::uint32_t sign, std::uint32_t at) const {
+    return entries[sign * kKept] + ((kFree - at) << kShift);
+  }
 };
 constexpr DynamicSearch make_dynamic_search() {
-  DynamicSearch search{math::kDynamicTable, {}};
-  int at = 0;
-  for (std::uint32_t& entry : search.entries)
-    ByteBuckets::make(search.table, DynamicSearch::kBits, at++, entry);
+  using Search = DynamicSearch;
+  Search search{math::kDynamicTable, {}};
+  for (std::uint32_t at = 0; at < 2 * Search::kKept; ++at)
+    Search::make(search.table, Search::kFree * (at < Search::kKept ? 1 : 2) + at,
+                 search.entries[at]);
   return search;
 }
+constexpr bool holds(const DynamicSearch& search) {
+  using Search = DynamicSearch;
+  for (std::uint32_t at = 0; at < 2 * Search::kUsed; ++at) {
+    const std::uint32_t sign = at / Search::kUsed, place = at % Search::kUsed;
+    const std::uint32_t entry = place < Search::kFree
+                                    ? search.free_entry(sign, place)
+                                    : search.entries[sign * Search::kKept + place - Search::kFree];
+    std::uint32_t expected = 0;
+    if (!Search::make(search.table, at, expected) || entry != expected) return false;
+  }
+  return true;
+}
+static_assert(holds(make_dynamic_search()));
 
 // Memory that a block copies to shared memory.
 template <class T>
@@ -221,81 +324,105 @@ __device__ __forceinline__ void copy_shared(T& to, const T& from) {
     target[i] = source[i];
 }
 
-// The code of a quotient below 2 in the low byte, complemented if y is negative. `base` is where
-// bucket 0 would be.
-__device__ __forceinline__ std::uint32_t byte_lookup(float y, std::uint32_t base, int shift) {
-  const std::uint32_t magnitude = __float_as_uint(fmaxf(fabsf(y), ByteBuckets::kSmallest));
-  const std::uint32_t sign = __float_as_uint(y) >> 29 & 4u;
-  std::uint32_t entry;
-  asm volatile("ld.shared.u32 %0, [%1];"
-               : "=r"(entry)
-               : "r"((magnitude >> shift) * 8 + (sign + base)));
-  return entry + (magnitude << (32 - shift) > entry ? 1u : 0u);
-}
-__device__ __forceinline__ std::uint32_t bucket_base(const std::uint32_t* entries, int bits) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(entries)) -
-         (static_cast<std::uint32_t>(ByteBuckets::kLowest) << (bits + 3));
-}
-
-// The compiled-in table, copied.
+// The compiled-in table's buckets.
 struct CompiledByteSearch {
-  DynamicSearch search;
+  static constexpr bool kNibble = false;
+  using Search = DynamicSearch;
+  alignas(16) std::uint32_t entries[2][Search::kUsed];
 
   __device__ __forceinline__ bool build(const CodebookSource&, const DynamicSearch& dynamic) {
-    copy_shared(search, dynamic);
+    static_assert(Search::kFree % 4 == 0 && Search::kKept % 4 == 0);
+    for (std::uint32_t i = threadIdx.x; i < 2 * Search::kKept / 4; i += blockDim.x) {
+      const std::uint32_t sign = i < Search::kKept / 4 ? 0 : 1, at = 4 * i - sign * Search::kKept;
+      *reinterpret_cast<uint4*>(&entries[sign][Search::kFree + at]) =
+          reinterpret_cast<const uint4*>(dynamic.entries)[i];
+    }
+    for (std::uint32_t i = threadIdx.x; i < Search::kFree; i += blockDim.x) {
+      entries[0][i] = dynamic.free_entry(0, i);
+      entries[1][i] = dynamic.free_entry(1, i);
+    }
     __syncthreads();
     return true;
   }
-  __device__ __forceinline__ const math::ByteTable& table() const { return search.table; }
+  __device__ __forceinline__ const math::ByteTable& table(const DynamicSearch& dynamic) const {
+    return dynamic.table;
+  }
 
-  struct Base {
-    std::uint32_t address;
-  };
-  __device__ __forceinline__ Base base() const {
-    return {bucket_base(search.entries, DynamicSearch::kBits)};
+  using Base = ByteBuckets;
+  __device__ __forceinline__ Base base(const CodebookSource& source) const {
+    return Base(entries[0], Search::kBits, source);
   }
   static __device__ __forceinline__ std::uint32_t lookup(float y, const Base& base) {
-    return byte_lookup(y, base.address, 23 - DynamicSearch::kBits);
+    return base.lookup(y);
   }
 };
 
 // A caller's table.
 struct GivenByteSearch {
+  static constexpr bool kNibble = false;
+  static constexpr int kMostBits = 7, kRows = 2 * kByteExponents;
+  static_assert(kRows <= kWarp * kEncodeThreads / kWarp);
   math::ByteTable given;
-  ByteBuckets buckets;
+  std::uint32_t entries[2 * ByteBuckets::used(kMostBits)];
   int bits;
 
   __device__ __forceinline__ bool build(const CodebookSource& source, const DynamicSearch&) {
     build_given(given, source);
-    // The lowest buckets take everything down to 0.
-    const int zero = math::rank_of(0.0f, given);
-    if (zero != math::rank_of(ByteBuckets::kSmallest, given) ||
-        zero != math::rank_of(-ByteBuckets::kSmallest, given) ||
-        math::rank_of(ByteBuckets::kLargest, given) != source.entries - 1 ||
-        math::rank_of(-ByteBuckets::kLargest, given) != 0)
-      return false;
+    if (!bounded(source.entries)) return false;
 #pragma unroll 1
-    for (int try_bits = DynamicSearch::kBits; try_bits <= ByteBuckets::kMostBits; ++try_bits) {
-      bool crowded = false;
-      for (int at = static_cast<int>(threadIdx.x); at < 2 * (ByteBuckets::kExponents << try_bits);
-           at += blockDim.x)
-        crowded |= !ByteBuckets::make(given, try_bits, at, buckets.entries[at]);
+    for (int try_bits = DynamicSearch::kBits; try_bits <= kMostBits; ++try_bits) {
       bits = try_bits;
-      if (!__syncthreads_or(crowded)) return true;
+      if (!__syncthreads_or(crowded(try_bits))) return true;
     }
     return false;
   }
-  __device__ __forceinline__ const math::ByteTable& table() const { return given; }
+  // Whether all thresholds lie where there are buckets, and none below. A lane looks at one end.
+  __device__ __forceinline__ bool bounded(int ranks) const {
+    const int lane = static_cast<int>(threadIdx.x % kWarp), end = lane / 2;
+    const float magnitude = end == 0 ? 0.0f : end == 1 ? kSmallestByte : kLargestSearched;
+    const int rank = math::rank_of(lane % 2 == 0 ? magnitude : -magnitude, given);
+    const int zero = __shfl_sync(kAllLanes, rank, 0);
+    const int expected = end < 2 ? zero : lane % 2 == 0 ? ranks - 1 : 0;
+    return __all_sync(kAllLanes, rank == expected);
+  }
+  // Makes all buckets. A warp takes those of an exponent, which have few ranks; its lanes find
+  // these beforehand, each for one exponent.
+  __device__ __forceinline__ bool crowded(int fraction_bits) {
+    const int shift = static_cast<int>(kFractionBits) - fraction_bits;
+    const int warps = static_cast<int>(blockDim.x) / kWarp;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const auto row_of = [&](int turn) {
+      return static_cast<int>(threadIdx.x) / kWarp + turn * warps;
+    };
+    const auto first_of = [&](int row) { return static_cast<std::uint32_t>(row) << fraction_bits; };
+    const std::uint32_t near =
+        ByteBuckets::number(first_of(min(row_of(lane), kRows - 1)), fraction_bits) << shift;
+    const std::uint32_t far = near + (1u << kFractionBits) - 1;
+    const int near_rank = math::rank_of(searched_number(near, kByteLowered), given);
+    const int far_rank = math::rank_of(searched_number(far, kByteLowered), given);
+    bool crowded = false;
+#pragma unroll 1
+    for (int turn = 0; row_of(turn) < kRows; ++turn) {
+      const int one = __shfl_sync(kAllLanes, near_rank, turn);
+      const int other = __shfl_sync(kAllLanes, far_rank, turn);
+      const std::uint32_t first = first_of(row_of(turn));
+#pragma unroll 2
+      for (std::uint32_t at = first + lane; at < first_of(row_of(turn) + 1); at += kWarp)
+        crowded |= !make_entry(given, shift, kByteLowered, ByteBuckets::number(at, fraction_bits),
+                               {min(one, other), max(one, other)}, entries[at]);
+    }
+    return crowded;
+  }
+  __device__ __forceinline__ const math::ByteTable& table(const DynamicSearch&) const {
+    return given;
+  }
 
-  struct Base {
-    std::uint32_t address;
-    int shift;
-  };
-  __device__ __forceinline__ Base base() const {
-    return {bucket_base(buckets.entries, bits), 23 - bits};
+  using Base = ByteBuckets;
+  __device__ __forceinline__ Base base(const CodebookSource& source) const {
+    return Base(entries, bits, source);
   }
   static __device__ __forceinline__ std::uint32_t lookup(float y, const Base& base) {
-    return byte_lookup(y, base.address, base.shift);
+    return base.lookup(y);
   }
 };
 

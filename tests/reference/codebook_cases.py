@@ -77,7 +77,18 @@ BOOKS = (
 ENTRIES = {"uint8": (None, None, 256, 100, 3, 2), "uint4": (None, None, 16, 5, 2)}
 NESTED = (None, None, 256, 3, 1, 5000)
 ROUNDINGS = ("nearest_even", "stochastic")
-DATA = ("near", "near", "normal", "mixed", "patterns", "nonfinite", "subnormal", "zeros", "huge")
+DATA = (
+    "near",
+    "near",
+    "normal",
+    "mixed",
+    "patterns",
+    "nonfinite",
+    "all_nonfinite",
+    "subnormal",
+    "zeros",
+    "huge",
+)
 PARAMETERS = ("powers", "ordinary", "special")
 
 
