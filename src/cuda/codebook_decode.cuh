@@ -42,7 +42,7 @@ struct ValueSource {
   template <bool kNibble>
   __device__ __forceinline__ float value(const CompiledValues& compiled, int code) const {
     if (!given) return kNibble ? compiled.nibbles[table][code] : compiled.bytes[code];
-    return code < entries ? load_single(given + code) : math::canonical_nan<float>();
+    return code < entries ? __ldg(given + code) : math::canonical_nan<float>();
   }
 };
 
@@ -165,7 +165,7 @@ __device__ __forceinline__ math::Compute<Out> whole_absmax(
     const DecodeArgs<Out>& args, const StoredAbsmax<math::Compute<Out>>& stored,
     math::Compute<Out> offset) {
   if (!args.nested_absmax) return stored.value;
-  return math::restored_absmax(load_single(args.nested_values + stored.code), stored.value, offset);
+  return math::restored_absmax(__ldg(args.nested_values + stored.code), stored.value, offset);
 }
 
 template <class Out>

@@ -254,6 +254,8 @@ Status launch_nesting(const NestingOperands& operands, std::int64_t count,
   args.count = count;
   args.block_size = nested_block_size;
   args.blocks = groups_of(count, nested_block_size);
+  args.quads =
+      nested_block_size % 4 == 0 && aligned_to(args.absmax, 16) && aligned_to(args.output, 4);
   const std::int64_t blocks = groups_of(args.blocks, kCodebookThreads / kWarp);
   Grid grid{even_blocks(blocks, std::int64_t{multiprocessors} * kNestBlocks<C>),
             dim3(kCodebookThreads)};

@@ -92,22 +92,36 @@ struct NestArgs {
   C* nested_absmax;
   std::int64_t count, block_size, blocks;
   CodebookSource source;  // of a compiled-in codebook
+  bool quads;             // four neighbours of each block are aligned to their size
 };
 
 // Absmax of a lane at a time.
 inline constexpr int kHeld = 8, kHeldByWarp = kHeld * kWarp;
 
-// What is held of up to kHeldByWarp absmax: by how much they differ from the mean.
+// What is held of up to kHeldByWarp absmax: by how much they differ from the mean. Four of a lane
+// are neighbours where there are as many as fit.
 template <class C>
 struct Differences {
+  static constexpr int kQuads = kHeld / 4;
   C of[kHeld];
 
+  static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % kWarp); }
+  static __device__ __forceinline__ int quad_at(int quad) { return 4 * (quad * kWarp + lane()); }
   __device__ __forceinline__ void load(const C* absmax, int count, C mean) {
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      const int at = i * kWarp + static_cast<int>(threadIdx.x % kWarp);
+      const int at = i * kWarp + lane();
       of[i] = at < count ? absmax[at] - mean : C{0};
     }
+  }
+  __device__ __forceinline__ void load_quads(const C* absmax, C mean) {
+    struct alignas(16) Quad {
+      C of[4];
+    } quads[kQuads];
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) quads[q] = *reinterpret_cast<const Quad*>(absmax + quad_at(q));
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) of[i] = quads[i / 4].of[i % 4] - mean;
   }
   __device__ __forceinline__ MagnitudeKey<C> largest() const {
     MagnitudeKey<C> largest = 0;
@@ -146,27 +160,32 @@ struct DifferenceCodes {
     block.inverse = inverse_of(block.absmax) * (kLowers ? C{kByteFactor} : C{1});
     usual = divides_fast<kLowers>(block.absmax);
   }
-  __device__ __forceinline__ std::uint8_t fast(C difference) const {
+  // In the uppermost byte.
+  __device__ __forceinline__ std::uint32_t fast(C difference) const {
     bool odd = false;
     const float y = searched_quotient<C, Search, false, false>(difference, block, false, odd);
-    const std::uint32_t rank = Search::lookup(y, base) >> 24;
-    return static_cast<std::uint8_t>(__float_as_int(y) < 0 ? ~rank : rank);
+    const std::uint32_t rank = Search::lookup(y, base);
+    return __float_as_int(y) < 0 ? ~rank : rank;
   }
   __device__ __forceinline__ void store(const Differences<C>& held, int count,
                                         std::uint8_t* output) const {
-    const int lane = static_cast<int>(threadIdx.x % kWarp);
-    if (usual) {
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
-        const std::uint8_t code = fast(held.of[i]);
-        if (i * kWarp + lane < count) store_once(output + i * kWarp + lane, code);
-      }
-      return;
+    for (int i = 0; i < kHeld; ++i) {
+      const int at = i * kWarp + held.lane();
+      if (at < count)
+        store_once(output + at, usual ? static_cast<std::uint8_t>(fast(held.of[i]) >> 24)
+                                      : slow_code(held.of[i], absmax, dynamic.table));
     }
+  }
+  __device__ __forceinline__ void store_quads(const Differences<C>& held,
+                                              std::uint8_t* output) const {
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i)
-      if (i * kWarp + lane < count)
-        store_once(output + i * kWarp + lane, slow_code(held.of[i], absmax, dynamic.table));
+    for (int q = 0; q < held.kQuads; ++q) {
+      const C* of = held.of + 4 * q;
+      const std::uint32_t low = __byte_perm(fast(of[0]), fast(of[1]), 0x0073);
+      const std::uint32_t high = __byte_perm(fast(of[2]), fast(of[3]), 0x0073);
+      store_word<4>(output + held.quad_at(q), __byte_perm(low, high, 0x5410));
+    }
   }
 };
 
@@ -180,9 +199,14 @@ __device__ __forceinline__ void nest_block(const NestArgs<C>& args, const Dynami
     return static_cast<int>(min(span.last - at, std::int64_t{kHeldByWarp}));
   };
   Differences<C> held;
+  const bool quads = args.quads && span.last - span.first == kHeldByWarp;
   MagnitudeKey<C> largest = 0;
+  if (quads) {
+    held.load_quads(args.absmax + span.first, mean);
+    largest = held.largest();
+  }
 #pragma unroll 1
-  for (std::int64_t at = span.first; at < span.last; at += kHeldByWarp) {
+  for (std::int64_t at = span.first; !quads && at < span.last; at += kHeldByWarp) {
     held.load(args.absmax + at, left(at), mean);
     largest = max(largest, held.largest());
   }
@@ -191,9 +215,13 @@ __device__ __forceinline__ void nest_block(const NestArgs<C>& args, const Dynami
     largest = max(largest, __shfl_xor_sync(kAllLanes, largest, step));
   const DifferenceCodes<C> codes(dynamic, base, math::stored_absmax(magnitude_of<C>(largest)));
   if (threadIdx.x % kWarp == 0) store_single(args.nested_absmax + block, codes.absmax);
+  if (quads && codes.usual) {
+    codes.store_quads(held, args.output + span.first);
+    return;
+  }
 #pragma unroll 1
   for (std::int64_t at = span.first; at < span.last; at += kHeldByWarp) {
-    if (span.last - span.first > kHeldByWarp) held.load(args.absmax + at, left(at), mean);
+    if (quads || span.last - span.first > kHeldByWarp) held.load(args.absmax + at, left(at), mean);
     codes.store(held, left(at), args.output + at);
   }
 }

@@ -40,8 +40,7 @@ __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& tabl
   __shared__ float highest[kWarps];
   const int i = static_cast<int>(threadIdx.x), lane = i % kWarp, warp = i / kWarp;
   if (i < kCapacity) {
-    table.value[i] =
-        i < source.entries ? load_single(source.given + i) : math::canonical_nan<float>();
+    table.value[i] = i < source.entries ? __ldg(source.given + i) : math::canonical_nan<float>();
     if constexpr (kRanked) table.code[i] = static_cast<std::uint8_t>(i);
   }
   __syncthreads();
@@ -119,13 +118,26 @@ PLANQ_HD constexpr int rank_among(float y, const math::CodebookTable<kCapacity>&
   return rank;
 }
 
+// An entry by its parts. `field` is the rank, of a negative quotient complemented.
+template <int kCapacity>
+PLANQ_HD constexpr std::uint32_t entry_of(int field, std::uint32_t threshold, std::uint32_t first) {
+  constexpr std::uint32_t kBelowRank = (1u << (32 - kRankBits<kCapacity>)) - 1;
+  return static_cast<std::uint32_t>(field) * (kBelowRank + 1) + (kBelowRank - threshold) - first;
+}
+// The entry of a bucket without a threshold.
+template <int kCapacity>
+PLANQ_HD constexpr std::uint32_t plain_entry(int rank, int shift, std::uint32_t bucket) {
+  const std::uint32_t first = bucket << shift;
+  return entry_of<kCapacity>(first >= kSignBit ? kCapacity - 1 - rank : rank, (1u << shift) - 1,
+                             first);
+}
+
 // The entry of a bucket, that is of all bits that begin with its number; false where it has several
 // thresholds.
 template <int kCapacity>
 PLANQ_HD constexpr bool make_entry(const math::CodebookTable<kCapacity>& table, int shift,
                                    int lowered, std::uint32_t bucket, const RankRange& range,
                                    std::uint32_t& entry) {
-  constexpr std::uint32_t kBelowRank = (1u << (32 - kRankBits<kCapacity>)) - 1;
   const std::uint32_t first = bucket << shift, last_bit = (1u << shift) - 1;
   const bool negative = first >= kSignBit;
   const float near = searched_number(first, lowered);
@@ -137,7 +149,7 @@ PLANQ_HD constexpr bool make_entry(const math::CodebookTable<kCapacity>& table, 
   if (above)
     threshold = (std::bit_cast<std::uint32_t>(negative ? -t : t) - (negative ? 1 : 0)) & last_bit;
   const int field = negative ? kCapacity - 1 - rank - (above ? 1 : 0) : rank;
-  entry = static_cast<std::uint32_t>(field) * (kBelowRank + 1) + (kBelowRank - threshold) - first;
+  entry = entry_of<kCapacity>(field, threshold, first);
   return !(above && highest > table.threshold[rank + 1]);
 }
 
@@ -360,7 +372,7 @@ struct CompiledByteSearch {
 // A caller's table.
 struct GivenByteSearch {
   static constexpr bool kNibble = false;
-  static constexpr int kMostBits = 7, kRows = 2 * kByteExponents;
+  static constexpr int kMostBits = 7, kRows = 2 * kByteExponents, kEntries = 256;
   static_assert(kRows <= kWarp * kEncodeThreads / kWarp);
   math::ByteTable given;
   std::uint32_t entries[2 * ByteBuckets::used(kMostBits)];
@@ -405,9 +417,16 @@ struct GivenByteSearch {
     for (int turn = 0; row_of(turn) < kRows; ++turn) {
       const int one = __shfl_sync(kAllLanes, near_rank, turn);
       const int other = __shfl_sync(kAllLanes, far_rank, turn);
-      const std::uint32_t first = first_of(row_of(turn));
+      const std::uint32_t first = first_of(row_of(turn)), end = first_of(row_of(turn) + 1);
+      if (one == other) {
+        const std::uint32_t bucket = ByteBuckets::number(first, fraction_bits);
+        const std::uint32_t entry = plain_entry<kEntries>(one, shift, bucket);
+        for (std::uint32_t at = first + lane; at < end; at += kWarp)
+          entries[at] = entry - ((at - first) << shift);
+        continue;
+      }
 #pragma unroll 2
-      for (std::uint32_t at = first + lane; at < first_of(row_of(turn) + 1); at += kWarp)
+      for (std::uint32_t at = first + lane; at < end; at += kWarp)
         crowded |= !make_entry(given, shift, kByteLowered, ByteBuckets::number(at, fraction_bits),
                                {min(one, other), max(one, other)}, entries[at]);
     }
