@@ -60,6 +60,19 @@ __device__ __forceinline__ bool divides_fast(C absmax) {
   return absmax >= kSmallScale<C> && absmax <= kLargest;
 }
 
+// What elements are multiplied by.
+template <bool kLowers, class C>
+__device__ __forceinline__ C searched_inverse(C absmax) {
+  const C inverse = inverse_of(absmax);
+  if constexpr (kLowers) return inverse * kByteFactor;
+  return inverse;
+}
+// Zeros are zeros by any divisor.
+template <class C>
+__device__ __forceinline__ C divisor_of(C absmax) {
+  return absmax == C{0} ? C{1} : absmax;
+}
+
 // The quotient as it is searched for; math::searched().
 __device__ __forceinline__ float as_searched(float y, bool) { return y; }
 __device__ __forceinline__ float as_searched(double y, bool mirrored) {
@@ -285,11 +298,9 @@ __device__ __forceinline__ ThreadBlocks<math::Compute<In>> measured_blocks(
                       at = first - in_block + Keys::vector_of_lane() * kWarp;
   if (in_block < kTileVectors && (at & mask) == 0 && at < args.vectors + (args.tail > 0))
     store_single(args.absmax + (at >> args.block_shift), math::stored_absmax(blocks.own));
-  // Zeros are zeros by any divisor.
-  const C divisor = blocks.own == C{0} ? C{1} : blocks.own;
+  const C divisor = divisor_of(blocks.own);
   blocks.usual = __all_sync(kAllLanes, blocks.usual && divides_fast<kLowers>(divisor));
-  C inverse = inverse_of(divisor);
-  if constexpr (kLowers) inverse *= kByteFactor;
+  const C inverse = searched_inverse<kLowers>(divisor);
 #pragma unroll
   for (int i = 0; i < kTileVectors; ++i) {
     blocks.of[i].inverse = Keys::of_vector(inverse, i);
@@ -311,8 +322,7 @@ __device__ __forceinline__ ThreadBlocks<math::Compute<In>> given_blocks(const En
     VectorBlock<C>& block = blocks.of[i];
     block.absmax = args.absmax ? load_single(args.absmax + args.block_vectors.quotient(at)) : C{1};
     blocks.usual = blocks.usual && divides_fast<kLowers>(block.absmax);
-    block.inverse = inverse_of(block.absmax);
-    if constexpr (kLowers) block.inverse *= kByteFactor;
+    block.inverse = searched_inverse<kLowers>(block.absmax);
   }
   return blocks;
 }

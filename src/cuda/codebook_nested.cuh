@@ -155,9 +155,8 @@ struct DifferenceCodes {
   __device__ __forceinline__ DifferenceCodes(const DynamicSearch& table,
                                              const typename Search::Base& buckets, C largest)
       : dynamic(table), base(buckets), absmax(largest) {
-    // Zeros are zeros by any divisor.
-    block.absmax = absmax == C{0} ? C{1} : absmax;
-    block.inverse = inverse_of(block.absmax) * (kLowers ? C{kByteFactor} : C{1});
+    block.absmax = divisor_of(absmax);
+    block.inverse = searched_inverse<kLowers>(block.absmax);
     usual = divides_fast<kLowers>(block.absmax);
   }
   // In the uppermost byte.

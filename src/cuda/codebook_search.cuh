@@ -27,8 +27,6 @@ struct CodebookSource {
   std::uint32_t entry_bytes = 4;
 };
 
-__device__ __forceinline__ float next_above(float x) { return -math::next_below(-x); }
-
 // math::set_given() by all threads of a block, which wait for each other here.
 template <int kCapacity>
 __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& table,
@@ -373,7 +371,7 @@ struct CompiledByteSearch {
 struct GivenByteSearch {
   static constexpr bool kNibble = false;
   static constexpr int kMostBits = 7, kRows = 2 * kByteExponents, kEntries = 256;
-  static_assert(kRows <= kWarp * kEncodeThreads / kWarp);
+  static_assert(kRows <= kEncodeThreads, "a warp has a lane for each of its rows");
   math::ByteTable given;
   std::uint32_t entries[2 * ByteBuckets::used(kMostBits)];
   int bits;

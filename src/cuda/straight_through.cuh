@@ -2,6 +2,7 @@
 // lies inside the bounds.
 #pragma once
 
+#include "core/straight_through.h"
 #include "cuda/affine.cuh"
 
 namespace planq::cuda {
@@ -101,6 +102,32 @@ struct StraightThrough {
                                                             args.recipe.quotient))
                         : gradient;
     store_single(args.grad_input + place.at.at[2], result);
+  }
+};
+
+// What the row of an operator is prepared and launched by.
+template <class T, bool kDivided, class Fields>
+struct StraightThroughRow {
+  using Op = StraightThrough<T, kDivided>;
+
+  static Status prepare(const Descriptor& descriptor, const Device&, State& state) {
+    state.emplace<Fields>() = descriptor.as<Fields>();
+    return preload_elements<Op>();
+  }
+  static Status launch(const State& state, const Operands& operands, Workspace,
+                       const Stream& stream) {
+    using namespace straight_through;
+    const Fields& f = state.as<Fields>();
+    const bool asymmetric = f.mode == Mode::Asymmetric;
+    const typename Op::Args args = {static_cast<const T*>(operands[kGradOutput].data),
+                                    static_cast<const T*>(operands[kInput].data),
+                                    static_cast<T*>(operands[kGradInput].data),
+                                    recipe_of<math::Compute<T>>(f)};
+    const GivenParameters given = {operands[kScale].data,
+                                   asymmetric ? operands[kZeroPoint].data : nullptr, f.scale_dtype,
+                                   f.zero_point_dtype};
+    return launch_elements<Op>(args, given, f.shape, f.scope, layout_of(f, operands),
+                               stream.handle);
   }
 };
 

@@ -1,42 +1,26 @@
 // fake_quantize_backward on the host.
-#include <array>
 #include <cstdint>
 
 #include "core/gradient_rows.h"
-#include "host/affine.h"
 #include "host/rows.h"
+#include "host/straight_through.h"
 #include "ops/fake_quantize_backward/desc.h"
 
 namespace planq::fake_quantize_backward {
 namespace {
 
 using host::Stored;
-using math::Compute;
 
 template <class T>
 Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  using C = Compute<T>;
-  const Fields& f = state.as<Fields>();
-  const auto recipe = recipe_of<C>(f);
-  const auto& loops = host::affine_loops<T>();
-  const T* grad_output = static_cast<const T*>(operands[kGradOutput].data);
-  const T* input = static_cast<const T*>(operands[kInput].data);
-  T* grad_input = static_cast<T*>(operands[kGradInput].data);
-  const bool asymmetric = f.mode == Mode::Asymmetric;
-  const host::GivenOperands given = {operands[kScale].data,
-                                     asymmetric ? operands[kZeroPoint].data : nullptr,
-                                     f.scale_dtype, f.zero_point_dtype, NibbleOrder::LowFirst};
-  host::for_each_stretch<C>(
-      stream.threads, f.shape, f.scope, layout_of(f, operands), given, recipe,
-      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+  using C = math::Compute<T>;
+  return host::pass_straight_through<T>(
+      state.as<Fields>(), operands, stream,
+      [](const host::Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>&,
+         const T* grad_output, T* grad_input) {
         // Passing gradients keep their bits.
-        const T* from = grad_output + place.at.at[0];
-        T* to = grad_input + place.at.at[2];
-        loops.widen(input + place.at.at[1], count, s.value);
-        loops.pass(s, count, recipe);
-        for (std::int64_t i = 0; i < count; ++i) to[i] = s.byte[i] ? from[i] : T{};
+        for (std::int64_t i = 0; i < count; ++i) grad_input[i] = s.byte[i] ? grad_output[i] : T{};
       });
-  return Status::success();
 }
 
 template <DType kType>

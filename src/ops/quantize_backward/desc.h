@@ -2,9 +2,9 @@
 #pragma once
 
 #include "core/descriptor.h"
-#include "core/elementwise.h"
 #include "core/registry.h"
 #include "core/scope.h"
+#include "core/straight_through.h"
 #include "math/scale.h"
 
 namespace planq::quantize_backward {
@@ -35,10 +35,8 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, quotient),
 };
 
-// Positions in Operands.
-enum Operand : int { kGradOutput, kInput, kGradInput, kScale, kZeroPoint };
-inline constexpr std::string_view kOperands[] = {"grad_output", "input", "grad_input", "scale",
-                                                 "zero_point"};
+using enum straight_through::Operand;
+using straight_through::kOperands;
 
 template <class C>
 math::AffineRecipe<C> recipe_of(const Fields& f) {
@@ -46,23 +44,8 @@ math::AffineRecipe<C> recipe_of(const Fields& f) {
                                 NonFinite::Propagate, true, f.q_min, f.q_max);
 }
 
-inline std::array<ElementOperand, 5> layout_of(const Fields& f, const Operands& operands) {
-  const bool asymmetric = f.mode == Mode::Asymmetric;
-  return {ElementOperand{&operands[kGradOutput]},
-          {&operands[kInput]},
-          {&operands[kGradInput]},
-          {&operands[kScale]},
-          {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
-}
-
-// What the rows of both backends are made of.
-struct Gradient {
-  using Fields = quantize_backward::Fields;
-  static constexpr std::string_view kName = "quantize_backward", kElement = "input_dtype";
-  static constexpr std::string_view kBasis =
-      "element by element; the quotient of the forward pass; "
-      "exact integer sums";
-  static constexpr DType element(const Fields& f) { return f.input_dtype; }
+struct Gradient : straight_through::Gradient<Fields> {
+  static constexpr std::string_view kName = "quantize_backward";
 };
 
 }  // namespace planq::quantize_backward

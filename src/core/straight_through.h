@@ -1,0 +1,38 @@
+// What the straight-through gradients of quantize and fake_quantize have in common, whatever the
+// backend: their operands, where these lie, and what their rows say of themselves.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "core/elementwise.h"
+#include "core/registry.h"
+
+namespace planq::straight_through {
+
+// Positions in Operands.
+enum Operand : int { kGradOutput, kInput, kGradInput, kScale, kZeroPoint };
+inline constexpr std::string_view kOperands[] = {"grad_output", "input", "grad_input", "scale",
+                                                 "zero_point"};
+
+template <class Fields>
+std::array<ElementOperand, 5> layout_of(const Fields& f, const Operands& operands) {
+  const bool asymmetric = f.mode == Mode::Asymmetric;
+  return {ElementOperand{&operands[kGradOutput]},
+          {&operands[kInput]},
+          {&operands[kGradInput]},
+          {&operands[kScale]},
+          {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
+}
+
+// For core/gradient_rows.h; an operator adds its name.
+template <class OwnFields>
+struct Gradient {
+  using Fields = OwnFields;
+  static constexpr std::string_view kElement = "input_dtype";
+  static constexpr std::string_view kBasis =
+      "element by element; the quotient of the forward pass; exact integer sums";
+  static constexpr DType element(const Fields& f) { return f.input_dtype; }
+};
+
+}  // namespace planq::straight_through
