@@ -56,6 +56,8 @@ class Plan(_core.PlanBase):
     _preference: PlanPreference
 
     def __init__(self, stream: object, desc: Descriptor, pref: PlanPreference) -> None:
+        if hasattr(self, "_descriptor"):
+            raise TypeError("a plan is made once")
         classes = classes_of(desc.operator)
         if type(self) is not classes.plan:
             raise DescriptorError(
@@ -100,6 +102,9 @@ class Plan(_core.PlanBase):
         return plan
 
     def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("plans are immutable")
+
+    def __delattr__(self, name: str) -> None:
         raise AttributeError("plans are immutable")
 
     def __repr__(self) -> str:

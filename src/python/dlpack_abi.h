@@ -37,18 +37,20 @@ struct ManagedVersioned {
   Version version;
   void* context;
   void (*deleter)(ManagedVersioned*);
-  std::uint64_t flags;  // bit 0: read-only
+  std::uint64_t flags;
   Tensor tensor;
 };
+
+enum : std::uint64_t { kReadOnly = 1, kIsCopied = 2 };  // flags
 
 // The C exchange table behind `type(t).__dlpack_c_exchange_api__`.
 struct ExchangeApi {
   Version version;
   void* previous;
   void* allocate;
-  void* managed_from_object;
+  int (*managed_from_object)(void* object, ManagedVersioned** out);
   void* managed_to_object;
-  int (*tensor_from_object)(void* object, Tensor* out);
+  int (*tensor_from_object)(void* object, Tensor* out);  // null: the producer has none
   int (*current_stream)(std::int32_t type, std::int32_t index, void** out);
 };
 

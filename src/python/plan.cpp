@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "core/device.h"
@@ -89,8 +90,15 @@ bool accept(const Plan& plan, int index, const TensorView& view, OperandView& op
                describe(view, true), "pass a tensor whose last axis is contiguous"};
     return false;
   }
-  if (spec.role == OperandSpec::Role::Output && view.readonly) {
+  const bool output = spec.role == OperandSpec::Role::Output;
+  if (output && view.readonly) {
     failure = mismatch(plan, index, view, "the tensor is read-only, and planq writes it");
+    return false;
+  }
+  if (view.copied && (output || view.on_cuda)) {
+    failure = mismatch(plan, index, view,
+                       output ? "it exports a copy, which would take what planq writes along"
+                              : "it exports a copy, which would be freed before the kernel ran");
     return false;
   }
   const auto address = reinterpret_cast<std::uintptr_t>(view.data);
@@ -105,45 +113,70 @@ bool accept(const Plan& plan, int index, const TensorView& view, OperandView& op
   return true;
 }
 
-bool read_failure(PyObject* object, Intake intake, ArgumentFailure& failure) {
-  failure.actual = Py_TYPE(object)->tp_name;
-  if (object == Py_None) failure.actual = "None";
+// Takes the sentence of the Python error, and drops the error. False where it is not an Exception
+// but, for example, a KeyboardInterrupt: then it stays set, and is nobody's fault.
+bool take_error(std::string& text) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject* words = value ? PyObject_Str(value) : nullptr;
+  const char* utf8 = words ? PyUnicode_AsUTF8(words) : nullptr;
+  text = utf8 ? utf8 : "its memory could not be read";
+  // Libraries append C++ stack traces, which differ from call to call.
+  text = text.substr(0, text.find('\n'));
+  PyErr_Clear();
+  Py_XDECREF(words);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return true;
+}
+
+// Why an object cannot be read, and what to do.
+const char* intake_advice(Intake intake) {
   switch (intake) {
     case Intake::TooManyAxes:
-      failure.advice = "it has more than 8 axes";
-      break;
+      return "it has more than 8 axes";
     case Intake::Fake:
-      failure.advice = "a tensor subclass with its own dispatch has no memory of its own";
-      break;
-    case Intake::Refused: {
-      PyObject *type, *value, *trace;
-      PyErr_Fetch(&type, &value, &trace);
-      PyObject* text = value ? PyObject_Str(value) : nullptr;
-      const char* utf8 = text ? PyUnicode_AsUTF8(text) : nullptr;
-      failure.advice = utf8 ? utf8 : "its memory could not be read";
-      // Libraries append C++ stack traces, which differ from call to call.
-      failure.advice = failure.advice.substr(0, failure.advice.find('\n'));
-      PyErr_Clear();
-      Py_XDECREF(text);
-      Py_XDECREF(type);
-      Py_XDECREF(value);
-      Py_XDECREF(trace);
-      break;
-    }
+      return "a tensor subclass with its own dispatch has no memory of its own";
+    case Intake::Masked:
+      return "its mask would be lost; pass a.filled(value) or a.data";
+    case Intake::Negative:
+      return "its negative bit is set: its memory holds the values with the other sign; pass "
+             "t.resolve_neg()";
+    case Intake::RequiresGrad:
+      return "it requires a gradient, which would be lost; call under torch.no_grad() or pass "
+             "t.detach()";
     default:
-      failure.advice = "it offers no DLPack, array interface or CUDA array interface";
+      return "it offers no DLPack, buffer, array interface or CUDA array interface";
   }
+}
+
+// Fills `failure` for an operand that cannot be read. Always false; `failure` stays empty where a
+// Python error is to go on.
+bool refuse(const Plan& plan, int index, PyObject* object, Intake intake,
+            ArgumentFailure& failure) {
+  std::string advice;
+  if (intake != Intake::Refused)
+    advice = intake_advice(intake);
+  else if (!take_error(advice))
+    return false;
+  failure = {std::string(plan.descriptor.op->operands[index]),
+             expected_text(plan, plan.specs[index]),
+             object == Py_None ? "None" : Py_TYPE(object)->tp_name, std::move(advice)};
   return false;
 }
 
 // A caller's own integer: 64 bits, with or without a sign.
 bool read_integer(const Plan& plan, int index, PyObject* object, OperandView& operand,
                   ArgumentFailure& failure) {
+  const Ref number(PyNumber_Index(object));
+  if (!number) return refuse(plan, index, object, Intake::Refused, failure);
   int overflow = 0;
   operand = {};
-  operand.value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  operand.value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
   if (overflow > 0) {
-    operand.value = static_cast<std::int64_t>(PyLong_AsUnsignedLongLong(object));
+    operand.value = static_cast<std::int64_t>(PyLong_AsUnsignedLongLong(number.get()));
     overflow = PyErr_Occurred() != nullptr;
     PyErr_Clear();
   }
@@ -153,27 +186,43 @@ bool read_integer(const Plan& plan, int index, PyObject* object, OperandView& op
   return false;
 }
 
-bool read_operand(const Plan& plan, int index, PyObject* object, OperandView& operand,
+// The operands of a call, and what keeps their memory until it is done: the objects, and what each
+// of them exported. `gradients` is one that requires a gradient while none are recorded.
+struct Call {
+  Operands operands;
+  std::array<Ref, kMaxOperands> objects, exports;
+  PyObject* gradients = nullptr;
+};
+
+// Reads the memory behind an operand that was examined.
+bool read_memory(const Plan& plan, int index, Keep keep, Call& call, ArgumentFailure& failure) {
+  TensorView view;
+  PyObject* object = call.objects[index].get();
+  const Intake intake = read_tensor(object, keep, view, call.exports[index]);
+  if (intake != Intake::Ok) return refuse(plan, index, object, intake, failure);
+  return accept(plan, index, view, call.operands[index], failure);
+}
+
+// Reads an operand, or, if that would only borrow its memory, leaves it `deferred`.
+bool read_operand(const Plan& plan, int index, Keep keep, Call& call, bool& deferred,
                   ArgumentFailure& failure) {
   const OperandSpec& spec = plan.specs[index];
+  PyObject* object = call.objects[index].get();
   if (!spec.present) {
     if (object == Py_None) return true;
     failure = {std::string(plan.descriptor.op->operands[index]), "None", Py_TYPE(object)->tp_name,
                "the descriptor's mode has no such operand"};
     return false;
   }
-  if (spec.optional && object == Py_None) {
-    operand = {};
-    return true;
-  }
-  if (spec.scalar && PyLong_Check(object))
-    return read_integer(plan, index, object, operand, failure);
-  TensorView view;
-  const Intake intake = object == Py_None ? Intake::NotATensor : read_tensor(object, view);
-  if (intake == Intake::Ok) return accept(plan, index, view, operand, failure);
-  failure.operand = plan.descriptor.op->operands[index];
-  failure.expected = expected_text(plan, spec);
-  return read_failure(object, intake, failure);
+  if (object == Py_None && spec.optional) return true;
+  if (object == Py_None) return refuse(plan, index, object, Intake::NotATensor, failure);
+  if (spec.scalar && is_index(object))
+    return read_integer(plan, index, object, call.operands[index], failure);
+  const Examined found = examine(object);
+  if (found.intake != Intake::Ok) return refuse(plan, index, object, found.intake, failure);
+  if (found.requires_grad) call.gradients = object;
+  deferred = found.borrows && keep == Keep::Call;
+  return deferred || read_memory(plan, index, keep, call, failure);
 }
 
 // Outputs share memory with nothing, not even with themselves, except that one may take the place
@@ -201,17 +250,9 @@ bool separate(const Plan& plan, const Operands& operands, ArgumentFailure& failu
   return true;
 }
 
-// Keeps the operands of a call alive while the interpreter runs other threads.
-struct Owners {
-  std::array<PyObject*, kMaxOperands> objects{};
-  ~Owners() {
-    for (PyObject* object : objects) Py_XDECREF(object);
-  }
-};
-
 // Reads and checks every operand. False: `failure` says which and why, or, with an empty operand,
-// a Python error is set.
-bool read_operands(const PlanBase& base, PyObject* arguments, Operands& operands, Owners& owners,
+// a Python error is set. What is only borrowed is read last: no Python code runs after that.
+bool read_operands(const PlanBase& base, PyObject* arguments, Keep keep, Call& call,
                    ArgumentFailure& failure) {
   const Plan& plan = base.plan();
   if (reinterpret_cast<PyObject*>(Py_TYPE(arguments)) != base.arguments_type()) {
@@ -220,12 +261,27 @@ bool read_operands(const PlanBase& base, PyObject* arguments, Operands& operands
     return false;
   }
   const auto& names = operand_names(*plan.descriptor.op);
+  std::array<bool, kMaxOperands> deferred{};
   for (int i = 0; i < plan.operand_count; ++i) {
-    owners.objects[i] = PyObject_GetAttr(arguments, names[i]);
-    if (!owners.objects[i]) return false;
-    if (!read_operand(plan, i, owners.objects[i], operands[i], failure)) return false;
+    call.objects[i] = Ref(PyObject_GetAttr(arguments, names[i]));
+    if (!call.objects[i]) return false;
+    if (!read_operand(plan, i, keep, call, deferred[i], failure)) return false;
   }
-  return separate(plan, operands, failure);
+  for (int i = 0; i < plan.operand_count; ++i)
+    if (deferred[i] && !read_memory(plan, i, keep, call, failure)) return false;
+  return separate(plan, call.operands, failure);
+}
+
+// A host launch over as many bytes of operands takes some microseconds.
+constexpr std::int64_t kSmallBytes = 1 << 16;
+
+std::int64_t operand_bytes(const Plan& plan) {
+  std::int64_t bytes = 0;
+  for (int i = 0; i < plan.operand_count && bytes <= kSmallBytes; ++i)
+    if (plan.specs[i].present)
+      bytes += std::min(plan.specs[i].shape.elements(), kSmallBytes + 1) *
+               storage_bytes(plan.specs[i].dtype);
+  return bytes;
 }
 
 PyObject* raise_failure(const ArgumentFailure& failure) {
@@ -233,7 +289,7 @@ PyObject* raise_failure(const ArgumentFailure& failure) {
 }
 
 // The workspace is a byte tensor on the plan's device or (pointer, bytes).
-bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace) {
+bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace, Ref& exported) {
   if (object == Py_None) {
     if (plan.workspace == 0) return true;
     raise_workspace_error(plan.workspace, 0, "none was given");
@@ -253,14 +309,16 @@ bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace) {
     }
   } else {
     TensorView view;
-    const Intake intake = read_tensor(object, view);
+    Intake intake = examine(object).intake;
+    if (intake == Intake::Ok) intake = read_tensor(object, Keep::Export, view, exported);
+    if (!drop_exception()) return false;
     const bool bytes = intake == Intake::Ok && view.ndim == 1 && view.dtype != DType::Unset &&
                        storage_bytes(view.dtype) == 1 &&
-                       (view.shape[0] <= 1 || view.strides[0] == 1) && !view.readonly;
+                       (view.shape[0] <= 1 || view.strides[0] == 1) && !view.readonly &&
+                       !view.copied;
     const bool here = bytes && view.on_cuda == (plan.device.backend == Backend::Cuda) &&
                       (!view.on_cuda || view.device == plan.device.index);
     if (!here) {
-      PyErr_Clear();
       raise_workspace_error(
           plan.workspace, 0,
           bytes ? "it is on another device"
@@ -318,11 +376,12 @@ PyObject* finish(const Plan& plan, const Status& status) {
                                "an operand that the row can take", status.text, ""});
 }
 
-// Host launches compute here and now, so other Python threads may run meanwhile.
-PyObject* launch_now(const Plan& plan, const Operands& operands, Workspace workspace,
+// Host launches compute here and now. Other Python threads may run meanwhile, unless the launch is
+// so small that its operands were borrowed.
+PyObject* launch_now(const PlanBase& base, const Operands& operands, Workspace workspace,
                      const Stream& stream) {
-  if (stream.backend == Backend::Cuda)
-    return finish(plan, launch(plan, operands, workspace, stream));
+  const Plan& plan = base.plan();
+  if (base.keeps_gil()) return finish(plan, launch(plan, operands, workspace, stream));
   Status status;
   Py_BEGIN_ALLOW_THREADS;
   status = launch(plan, operands, workspace, stream);
@@ -349,28 +408,40 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
     return nullptr;
   }
   const Plan& plan = base->plan();
+  const Keep keep = base->keeps_gil() && !verbose_hook ? Keep::Call : Keep::Export;
   Stream stream;
   Workspace workspace;
-  Operands operands;
-  Owners owners;
+  Ref workspace_export;
+  Call call;
   ArgumentFailure failure;
   if (!read_run_stream(plan, arguments[0], stream)) return nullptr;
-  if (!read_workspace(plan, arguments[1], workspace)) return nullptr;
-  if (!read_operands(*base, arguments[2], operands, owners, failure)) return raise_failure(failure);
-  if (!workspace_apart(plan, operands, workspace) || !announce(self)) return nullptr;
-  return launch_now(plan, operands, workspace, stream);
+  if (!read_workspace(plan, arguments[1], workspace, workspace_export)) return nullptr;
+  if (!read_operands(*base, arguments[2], keep, call, failure)) return raise_failure(failure);
+  if (!workspace_apart(plan, call.operands, workspace) || !announce(self)) return nullptr;
+  return launch_now(*base, call.operands, workspace, stream);
 }
 
-// A bound launch: operands and workspace validated once, their owners kept alive.
+// A bound launch: operands and workspace validated once. `kept` has the objects and what they
+// exported, so that their memory stays as long as the launch.
 struct Launch {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* plan;
-  PyObject* arguments;
-  PyObject* workspace_owner;
-  const Plan* native_plan;
+  PyObject* kept;
+  PyObject* gradients;  // in `kept`: an operand that requires a gradient; null: there is none
+  const PlanBase* base;
   Operands operands;
   Workspace workspace;
 };
+
+// An operand that was bound while no gradients were recorded may not be used while they are.
+bool loses_gradient(const Launch& bound) {
+  const int recorded = bound.gradients ? records_gradients(bound.gradients) : 0;
+  if (recorded == 0) return false;
+  if (recorded == 1)
+    raise_argument_error({"args", "operands without gradients", "one that requires a gradient",
+                          intake_advice(Intake::RequiresGrad)});
+  return true;
+}
 
 PyObject* call_launch(PyObject* self, PyObject* const* arguments, std::size_t flags,
                       PyObject* keywords) {
@@ -380,17 +451,17 @@ PyObject* call_launch(PyObject* self, PyObject* const* arguments, std::size_t fl
     return nullptr;
   }
   Stream stream;
-  if (!read_run_stream(*bound->native_plan, arguments[0], stream) || !announce(bound->plan))
+  if (!read_run_stream(bound->base->plan(), arguments[0], stream) || loses_gradient(*bound) ||
+      !announce(bound->plan))
     return nullptr;
-  return launch_now(*bound->native_plan, bound->operands, bound->workspace, stream);
+  return launch_now(*bound->base, bound->operands, bound->workspace, stream);
 }
 
 int traverse_launch(PyObject* self, visitproc visit, void* arg) {
   auto* bound = reinterpret_cast<Launch*>(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(bound->plan);
-  Py_VISIT(bound->arguments);
-  Py_VISIT(bound->workspace_owner);
+  Py_VISIT(bound->kept);
   return 0;
 }
 
@@ -399,8 +470,7 @@ void free_launch(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   Py_XDECREF(bound->plan);
-  Py_XDECREF(bound->arguments);
-  Py_XDECREF(bound->workspace_owner);
+  Py_XDECREF(bound->kept);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -448,13 +518,13 @@ PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, p
     raise_cuda_error(status.cuda_error, "preparing a kernel");
     throw py::error_already_set();
   }
+  keeps_gil_ = target.backend == Backend::Cuda || operand_bytes(plan_) <= kSmallBytes;
 }
 
 py::object PlanBase::check(py::handle arguments) const {
-  Operands operands;
-  Owners owners;
+  Call call;
   ArgumentFailure failure;
-  if (read_operands(*this, arguments.ptr(), operands, owners, failure)) return py::none();
+  if (read_operands(*this, arguments.ptr(), Keep::Call, call, failure)) return py::none();
   if (failure.operand.empty()) throw py::error_already_set();
   PyObject* error = make_argument_error(failure);
   if (!error) throw py::error_already_set();
@@ -463,27 +533,34 @@ py::object PlanBase::check(py::handle arguments) const {
 
 py::object PlanBase::bind(py::handle self, py::handle workspace, py::handle arguments) const {
   Workspace memory;
-  Operands operands;
-  Owners owners;
+  Call call;
   ArgumentFailure failure;
-  if (!read_workspace(plan_, workspace.ptr(), memory)) throw py::error_already_set();
-  if (!read_operands(*this, arguments.ptr(), operands, owners, failure)) {
+  py::list kept;
+  Ref exported;
+  if (!read_workspace(plan_, workspace.ptr(), memory, exported)) throw py::error_already_set();
+  if (!read_operands(*this, arguments.ptr(), Keep::Export, call, failure)) {
     raise_failure(failure);
     throw py::error_already_set();
   }
-  if (!workspace_apart(plan_, operands, memory)) throw py::error_already_set();
+  if (!workspace_apart(plan_, call.operands, memory)) throw py::error_already_set();
   // A snapshot of the operands: the argument object stays the caller's to change.
-  py::tuple kept(plan_.operand_count);
-  for (int i = 0; i < plan_.operand_count; ++i)
-    kept[i] = py::reinterpret_borrow<py::object>(owners.objects[i]);
+  kept.append(workspace);
+  const auto keep = [&](const Ref& object) {
+    if (object) kept.append(py::handle(object.get()));
+  };
+  keep(exported);
+  for (int i = 0; i < plan_.operand_count; ++i) {
+    keep(call.objects[i]);
+    keep(call.exports[i]);
+  }
   auto* bound = PyObject_GC_New(Launch, launch_type());
   if (!bound) throw py::error_already_set();
   bound->vectorcall = call_launch;
   bound->plan = self.inc_ref().ptr();
-  bound->arguments = kept.release().ptr();
-  bound->workspace_owner = workspace.inc_ref().ptr();
-  bound->native_plan = &plan_;
-  bound->operands = operands;
+  bound->kept = kept.release().ptr();
+  bound->gradients = call.gradients;
+  bound->base = this;
+  bound->operands = call.operands;
   bound->workspace = memory;
   PyObject_GC_Track(reinterpret_cast<PyObject*>(bound));
   return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(bound));

@@ -24,6 +24,8 @@ class PlanBase {
 
   const Plan& plan() const { return plan_; }
   PyObject* arguments_type() const { return arguments_type_.ptr(); }
+  // Whether a launch is over before another thread could want the GIL: on CUDA it only enqueues.
+  bool keeps_gil() const { return keeps_gil_; }
   pybind11::object check(pybind11::handle arguments) const;
   pybind11::object bind(pybind11::handle self, pybind11::handle workspace,
                         pybind11::handle arguments) const;
@@ -31,6 +33,7 @@ class PlanBase {
  private:
   Plan plan_;
   pybind11::object arguments_type_;
+  bool keeps_gil_ = false;
 };
 
 // Adds _core.PlanBase and _core.Launch.

@@ -234,3 +234,25 @@ def test_the_build_says_what_it_is() -> None:
     assert info.build_id
     assert isinstance(info.cuda, bool)
     assert planq.WORKSPACE_ALIGNMENT == 256
+
+
+def test_a_plan_is_made_once() -> None:
+    """Bound launches point into it, and other threads use it."""
+    plan, sample = make_plan(), make_sample()
+    launch = plan.bind(None, sample.args())
+    other = make_descriptor(shape=(3, 5), output_dtype="uint8", mode=planq.Mode.ASYMMETRIC)
+    with pytest.raises(TypeError, match="a plan is made once"):
+        plan.__init__(planq.HOST, other, planq.PlanPreference())  # type: ignore[misc]
+    assert plan.descriptor == make_descriptor()
+    assert plan.sku == make_plan().sku
+    launch(planq.HOST)
+    assert sample.right()
+
+
+def test_a_plan_loses_nothing() -> None:
+    """Neither assigned nor deleted."""
+    plan = make_plan()
+    for name in ("_descriptor", "_preference", "sku"):
+        with pytest.raises(AttributeError, match="immutable"):
+            delattr(plan, name)
+    assert plan.descriptor == make_descriptor()

@@ -332,12 +332,150 @@ def test_a_subclass_with_its_own_dispatch_is_refused() -> None:
     refused(sample, "input", torch.from_numpy(sample.x).as_subclass(wrapper), "Wrapper")
 
 
-def test_a_tensor_that_requires_gradients_is_read_in_place() -> None:
-    """Its memory is what counts; planq records nothing for autograd."""
+@pytest.mark.parametrize("kind", [torch.Tensor, torch.nn.Parameter])
+def test_a_gradient_is_never_dropped_in_silence(kind: type[torch.Tensor]) -> None:
+    """While torch records gradients, an operand that requires one is refused, input or output."""
+    for operand in ("input", "scale"):
+        sample = make_sample()
+        array = {"input": sample.x, "scale": sample.s}[operand]
+        tensor = torch.from_numpy(array)
+        leaf = torch.nn.Parameter(tensor) if kind is torch.nn.Parameter else tensor
+        refused(sample, operand, leaf.requires_grad_(), "gradient", "torch.no_grad()", "detach()")
+
+
+def test_results_of_recorded_operations_are_refused_too() -> None:
+    """They are no leaves, and a gradient flows through them."""
     sample = make_sample()
-    x = torch.from_numpy(sample.x).requires_grad_()
-    make_plan().run(planq.HOST, None, sample.args(input=x))
+    refused(sample, "input", torch.from_numpy(sample.x).requires_grad_() * 1, "gradient")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_a_parameter_is_read_in_place(mode: Callable[[], Any]) -> None:
+    """Its memory is what counts then."""
+    sample = make_sample()
+    x = torch.nn.Parameter(torch.from_numpy(sample.x))
+    args = sample.args(input=x)
+    with mode():
+        assert make_plan().can_implement(args)
+        make_plan().run(planq.HOST, None, args)
     assert sample.right()
+    make_plan().run(planq.HOST, None, sample.args(input=x.detach()))
+
+
+def test_a_launch_that_was_bound_without_gradients_is_refused_where_they_are_recorded() -> None:
+    """What was fine under no_grad would drop a gradient outside of it."""
+    sample = make_sample()
+    with torch.no_grad():
+        x = torch.nn.Parameter(torch.from_numpy(sample.x))
+        launch = make_plan().bind(None, sample.args(input=x))
+    with pytest.raises(planq.ArgumentError, match="gradient"):
+        launch(planq.HOST)
+    assert sample.untouched()
+    with torch.no_grad():
+        launch(planq.HOST)
+    assert sample.right()
+
+
+def imaginary(array: Array) -> torch.Tensor:
+    """The negated array: the imaginary part of a conjugated complex tensor, element by element."""
+    values = torch.complex(torch.zeros(array.shape), torch.from_numpy(array))
+    return values.unsqueeze(-1).conj().imag
+
+
+def test_memory_of_the_other_sign_is_refused() -> None:
+    """torch negates and conjugates by a bit; whoever reads the memory misses it."""
+    sample = make_sample()
+    negated: Any = torch._neg_view(torch.from_numpy(sample.x))  # type: ignore[attr-defined]
+    assert negated.is_neg()
+    assert torch.equal(negated, -torch.from_numpy(sample.x))
+    refused(sample, "input", negated, "negative bit", "resolve_neg()")
+    codes: Any = torch._neg_view(torch.from_numpy(sample.q))  # type: ignore[attr-defined]
+    refused(make_sample(), "output", codes, "negative bit")
+    column = np.arange(1, 7, dtype=np.float32)
+    desc = planq.DynamicRangeQuantizeDescriptor(
+        shape=(6, 1), input_dtype="float32", output_dtype="int8"
+    )
+    x = imaginary(column)
+    assert x.is_neg()
+    args = planq.DynamicRangeQuantizeArgs(
+        input=x, output=np.empty((6, 1), np.int8), scale=np.empty(6, np.float32)
+    )
+    plan = planq.Plan.select(planq.HOST, desc)
+    assert "negative bit" in plan.can_implement(args).reason
+    args.input = x.resolve_neg().contiguous()
+    plan.run(planq.HOST, None, args)
+    assert (args.output == -127).all()
+
+
+def test_the_state_of_a_tensor_is_asked_anew_each_time() -> None:
+    """One and the same object may change it."""
+    sample, plan = make_sample(), make_plan()
+    x = torch.from_numpy(sample.x)
+    args = sample.args(input=x)
+    for _ in range(3):
+        assert plan.can_implement(args)
+        x.requires_grad_()
+        assert not plan.can_implement(args)
+        x.requires_grad_(False)
+        x.data = torch._neg_view(x.data)  # type: ignore[attr-defined]
+        assert not plan.can_implement(args)
+        x.data = torch._neg_view(x.data)  # type: ignore[attr-defined]
+
+
+def test_masked_arrays_are_refused() -> None:
+    """Their mask is beside their memory."""
+
+    class Flagged(np.ndarray[Any, Any]):
+        mask = None
+
+    for kind in (np.ma.MaskedArray, Flagged):
+        sample = make_sample()
+        refused(sample, "input", sample.x.view(kind), "mask")
+    sample = make_sample()
+    interface = ArrayInterface(sample.x)
+    interface.__array_interface__ = {
+        **sample.x.__array_interface__,
+        "mask": np.zeros(SHAPE, np.bool_),
+    }
+    refused(sample, "input", interface, "mask")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("name", ["__dlpack__", "__dlpack_device__", "__array_interface__"])
+def test_what_is_no_exception_of_the_operand_goes_on(kind: type[BaseException], name: str) -> None:
+    """A program that is interrupted while a tensor is read is interrupted."""
+
+    def interrupt(*_: object, **__: object) -> Any:
+        raise kind
+
+    members: dict[str, Any] = {"__dlpack_device__": lambda self: (1, 0)}
+    if name == "__array_interface__":
+        members = {name: property(interrupt)}
+    else:
+        members = {"__dlpack__": interrupt, **members, name: interrupt}
+    operand = type("Interrupting", (), members)()
+    sample, plan = make_sample(), make_plan()
+    args = sample.args(input=operand)
+    for call in (
+        lambda: plan.run(planq.HOST, None, args),
+        lambda: plan.bind(None, args),
+        lambda: plan.can_implement(args),
+        lambda: plan.run(planq.HOST, operand, sample.args()),
+    ):
+        with pytest.raises(kind):
+            call()
+    assert sample.untouched()
+
+
+def test_an_exception_of_the_operand_is_the_reason() -> None:
+    """Whatever its interface raises."""
+
+    class Broken:
+        @property
+        def __array_interface__(self) -> Any:
+            raise RuntimeError("the file is closed")
+
+    refused(make_sample(), "input", Broken(), "the file is closed")
 
 
 def test_a_symmetric_plan_has_no_place_for_a_zero_point() -> None:

@@ -148,6 +148,39 @@ def test_torch_memory_does_not_grow() -> None:
     assert not all(grows() for _ in range(20))
 
 
+def test_a_bound_launch_keeps_the_memory_of_a_tensor_not_the_tensor() -> None:
+    """torch may let a tensor go over to other memory; the launch goes on with the old one."""
+    operands, stream = Operands(), new_stream()
+    x = operands.x
+    launch = planq.Plan.select(stream, DESC).bind(None, operands.args())
+    held = torch.cuda.memory_allocated()
+    operands.x = None  # type: ignore[assignment]
+    x.data = torch.zeros(1, device="cuda:0")
+    others = [torch.full(PROBLEM.shape, 7.0, device="cuda:0") for _ in range(8)]
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() > held
+    launch(stream)
+    assert operands.right()
+    del launch, others, x
+    assert torch.cuda.memory_allocated() < held
+
+
+def test_what_the_memory_on_the_gpu_does_not_say_is_refused() -> None:
+    """Gradients that would be lost, signs that are kept in a bit."""
+    operands, stream = Operands(), new_stream()
+    plan = planq.Plan.select(stream, DESC)
+    args = operands.args()
+    for x, word in (
+        (operands.x.detach().requires_grad_(), "gradient"),
+        (torch._neg_view(operands.x), "negative bit"),  # type: ignore[attr-defined]
+    ):
+        args.input = x
+        assert word in plan.can_implement(args).reason
+        with pytest.raises(planq.ArgumentError, match=word):
+            plan.run(stream, None, args)
+    assert operands.untouched()
+
+
 def test_a_cuda_plan_refuses_host_streams_and_host_tensors() -> None:
     """No silent change of backend, no copy."""
     operands, stream = Operands(), new_stream()
