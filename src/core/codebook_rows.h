@@ -1,6 +1,6 @@
 // The rows of the codebook operators, for both backends. An operator's rows of one backend are a
 // struct with its Fields, what its SKUs are made of (kName, kBackend, kMethod), a sentence kBasis,
-// and workspace().
+// the revision of its bits kRevision, and workspace().
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ constexpr Kernel codebook_row(decltype(Kernel::prepare) prepare, decltype(Kernel
   constexpr bool kHost = Op::kBackend == Backend::Host;
   return {
       .sku = JoinedText<CodebookSku<Op, kIn, kOut, kRounding>>::view(),
-      .revision = 1,
+      .revision = Op::kRevision,
       .backend = Op::kBackend,
       .arch = kHost ? ArchRange{} : ArchRange{80},
       .rank = 0,

@@ -3,8 +3,8 @@
 //
 // The upper bits of a quotient, sign first, number its bucket, which has one threshold at most. The
 // bucket's entry, added to all bits of the quotient, carries into its rank where these exceed the
-// threshold's. A caller's codebook may put two thresholds into a bucket; it is then searched by
-// bisection.
+// threshold's. A caller's codebook may put two thresholds into a bucket, or have codes that are not
+// ranks; it is then searched by bisection.
 #pragma once
 
 #include <bit>
@@ -31,7 +31,7 @@ struct CodebookSource {
 template <int kCapacity>
 __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& table,
                                             const CodebookSource& source) {
-  constexpr bool kRanked = math::CodebookTable<kCapacity>::kRanked;
+  constexpr bool kFourBit = math::CodebookTable<kCapacity>::kFourBit;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr int kWarps = (kCapacity + kWarp - 1) / kWarp;
   static_assert(kCapacity <= kCodebookThreads);
@@ -39,13 +39,13 @@ __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& tabl
   const int i = static_cast<int>(threadIdx.x), lane = i % kWarp, warp = i / kWarp;
   if (i < kCapacity) {
     table.value[i] = i < source.entries ? __ldg(source.given + i) : math::canonical_nan<float>();
-    if constexpr (kRanked) table.code[i] = static_cast<std::uint8_t>(i);
+    table.code[i] = static_cast<std::uint8_t>(i);
   }
   __syncthreads();
   // The largest threshold so far: in a warp, then with those of the warps before it.
   const bool exists = i + 1 < source.entries;
   float threshold = exists
-                        ? math::threshold_between(i, table.value[i], table.value[i + 1], !kRanked)
+                        ? math::threshold_between(i, table.value[i], table.value[i + 1], !kFourBit)
                         : -kInfinity;
 #pragma unroll
   for (int step = 1; step < kWarp; step *= 2) {
@@ -53,7 +53,8 @@ __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& tabl
     if (lane >= step) threshold = fmaxf(threshold, before);
   }
   if (lane == kWarp - 1 && warp < kWarps) highest[warp] = threshold;
-  __syncthreads();
+  const bool swapped =
+      __syncthreads_or(exists && math::swapped_zeros(table.value[i], table.value[i + 1]));
 #pragma unroll
   for (int before = 0; before < kWarps - 1; ++before)
     if (before < warp) threshold = fmaxf(threshold, highest[before]);
@@ -62,6 +63,8 @@ __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& tabl
   if (i == 0) {
     table.ranks = source.entries;
     table.mirrored = false;
+    table.zeros_swapped = swapped;
+    if (swapped) math::rank_zeros(table);
     table.zero = table.code_at(zero);
   }
   __syncthreads();
@@ -219,7 +222,8 @@ struct NibbleSearch {
   // Returns whether the buckets may be used. The block waits.
   __device__ __forceinline__ bool build(const CodebookSource& source, const DynamicSearch&) {
     load_table(values, source);
-    bool crowded = math::rank_of(kLargestSearched, values) != values.ranks - 1 ||
+    bool crowded = values.zeros_swapped ||
+                   math::rank_of(kLargestSearched, values) != values.ranks - 1 ||
                    math::rank_of(-kLargestSearched, values) != 0;
 #pragma unroll 1
     for (std::uint32_t at = threadIdx.x; at < 2 * kUsed; at += blockDim.x) {
@@ -378,7 +382,7 @@ struct GivenByteSearch {
 
   __device__ __forceinline__ bool build(const CodebookSource& source, const DynamicSearch&) {
     build_given(given, source);
-    if (!bounded(source.entries)) return false;
+    if (given.zeros_swapped || !bounded(source.entries)) return false;
 #pragma unroll 1
     for (int try_bits = DynamicSearch::kBits; try_bits <= kMostBits; ++try_bits) {
       bits = try_bits;

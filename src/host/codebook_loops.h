@@ -222,17 +222,23 @@ struct BucketFinder {
 };
 #endif
 
-// Nearest codes by buckets, where those serve.
-inline void find(const float* y, std::int64_t n, const ByteSearch& search, std::uint8_t* codes) {
+// Ranks by buckets, where those serve.
+inline void find_ranks(const float* y, std::int64_t n, const ByteSearch& search,
+                       std::uint8_t* ranks) {
   const bool all = search.buckets == nullptr;
   if (!all) {
     BucketFinder finder(*search.buckets);
-    in_sixteens(finder, y, n, codes);
+    in_sixteens(finder, y, n, ranks);
     if (!finder.marked()) return;
   }
   for (std::int64_t i = 0; i < n; ++i)
     if (all || search.buckets->entry_of(y[i]) & Buckets::kMarked)
-      codes[i] = static_cast<std::uint8_t>(math::rank_of(y[i], *search.table));
+      ranks[i] = static_cast<std::uint8_t>(math::rank_of(y[i], *search.table));
+}
+inline void find(const float* y, std::int64_t n, const ByteSearch& search, std::uint8_t* codes) {
+  find_ranks(y, n, search, codes);
+  if (!search.table->zeros_swapped) return;
+  for (std::int64_t i = 0; i < n; ++i) codes[i] = search.table->code[codes[i]];
 }
 
 // Nearest codes, a byte each. Searches go by floats.

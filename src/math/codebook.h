@@ -1,8 +1,9 @@
 // Codebooks: which code an element takes, and what a code stands for. Tables, thresholds and scalar
 // functions for host and device; docs/numerics.md has the contract.
 //
-// A rank counts the values of a codebook in ascending order, a code is where the codebook has a
-// value. They differ in 4-bit tables only. A NaN quotient counts as +0 everywhere.
+// A rank counts the values of a codebook in ascending order, -0 before +0; a code is where the
+// codebook has a value. They differ in compiled-in 4-bit tables, and in a caller's that has a +0
+// before a -0. A NaN quotient counts as +0 everywhere.
 #pragma once
 
 #include <bit>
@@ -20,20 +21,21 @@ namespace planq::math {
 // argument of a kernel. Whatever a caller's codebook holds, ranks and codes stay inside of it.
 template <int kCapacity>
 struct CodebookTable {
-  static constexpr bool kRanked = kCapacity == 16;  // codes are not ranks
+  static constexpr bool kFourBit = kCapacity == 16;
 
-  float value[kCapacity];      // by code; NaN beyond the entries
-  float threshold[kCapacity];  // what rank + 1 lies above, non-decreasing; +Inf beyond the ranks
-  std::uint8_t code[kRanked ? kCapacity : 1];  // by rank
+  float value[kCapacity];        // by code; NaN beyond the entries
+  float threshold[kCapacity];    // what rank + 1 lies above, non-decreasing; +Inf beyond the ranks
+  std::uint8_t code[kCapacity];  // by rank; of 8 bits only where zeros are swapped
   std::int32_t ranks;
-  std::uint8_t zero;  // the code nearest to +0
-  bool mirrored;      // thresholds of negative values mirror those of positive ones: fp4
+  std::uint8_t zero;   // the code nearest to +0
+  bool mirrored;       // thresholds of negative values mirror those of positive ones: fp4
+  bool zeros_swapped;  // a caller's +0 comes before a -0
 
   PLANQ_HD constexpr std::uint8_t code_at(int rank) const {
-    if constexpr (kRanked) return code[rank];
-    return static_cast<std::uint8_t>(rank);
+    return kFourBit || zeros_swapped ? code[rank] : static_cast<std::uint8_t>(rank);
   }
-  PLANQ_HD constexpr float value_at(int rank) const { return value[code_at(rank)]; }
+  // As a number: whichever zero.
+  PLANQ_HD constexpr float value_at(int rank) const { return value[kFourBit ? code[rank] : rank]; }
 };
 using NibbleTable = CodebookTable<16>;
 using ByteTable = CodebookTable<256>;
@@ -70,6 +72,27 @@ PLANQ_HD constexpr int rank_of(float y, const CodebookTable<kCapacity>& table) {
   return rank;
 }
 
+// Whether a +0 is followed by a -0.
+PLANQ_HD constexpr bool swapped_zeros(float value, float next) {
+  return std::bit_cast<std::uint32_t>(value) == 0 &&
+         std::bit_cast<std::uint32_t>(next) == std::uint32_t{1} << 31;
+}
+
+// The codes of a caller's ascending values by rank: only the signs of zeros may be out of order.
+template <int kCapacity>
+PLANQ_HD constexpr void rank_zeros(CodebookTable<kCapacity>& table) {
+  int first = 0;
+  while (first < table.ranks && table.value[first] != 0) ++first;
+  int end = first;
+  while (end < table.ranks && table.value[end] == 0) ++end;
+  for (int i = 0; i < table.ranks; ++i) table.code[i] = static_cast<std::uint8_t>(i);
+  int rank = first;
+  for (int positive = 0; positive < 2; ++positive)
+    for (int i = first; i < end; ++i)
+      if ((std::bit_cast<std::uint32_t>(table.value[i]) == 0) == (positive == 1))
+        table.code[rank++] = static_cast<std::uint8_t>(i);
+}
+
 // Fills in the rest of a table whose values, codes and ranks are there.
 template <int kCapacity>
 PLANQ_HD constexpr void set_thresholds(CodebookTable<kCapacity>& table) {
@@ -79,7 +102,7 @@ PLANQ_HD constexpr void set_thresholds(CodebookTable<kCapacity>& table) {
     table.threshold[rank] = kInfinity;
     if (rank + 1 >= table.ranks) continue;
     const float next = threshold_between(rank, table.value_at(rank), table.value_at(rank + 1),
-                                         !CodebookTable<kCapacity>::kRanked);
+                                         !CodebookTable<kCapacity>::kFourBit);
     highest = next > highest ? next : highest;
     table.threshold[rank] = highest;
   }
@@ -91,10 +114,13 @@ template <int kCapacity>
 PLANQ_HD void set_given(CodebookTable<kCapacity>& table, const float* values, int entries) {
   table.ranks = entries;
   table.mirrored = false;
+  table.zeros_swapped = false;
   for (int i = 0; i < kCapacity; ++i) {
     table.value[i] = i < entries ? values[i] : canonical_nan<float>();
-    if constexpr (CodebookTable<kCapacity>::kRanked) table.code[i] = static_cast<std::uint8_t>(i);
+    table.code[i] = static_cast<std::uint8_t>(i);
+    table.zeros_swapped |= i > 0 && swapped_zeros(table.value[i - 1], table.value[i]);
   }
+  if (table.zeros_swapped) rank_zeros(table);
   set_thresholds(table);
 }
 
@@ -123,25 +149,33 @@ constexpr ByteTable make_dynamic() {
   return table;
 }
 
-// Quantiles of the normal distribution (Dettmers et al., QLoRA).
+// Quantiles of the normal distribution (Dettmers et al., QLoRA). Its thresholds are bitsandbytes'
+// decimals. Four of them, 0, 8, 12 and 14, lie so near to the middle of two floats that rounding
+// the sum of two values, or the decimal by way of double, gives the other one of these.
 constexpr NibbleTable make_nf4() {
   NibbleTable table{
       {-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
        -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
        0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
        0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f},
-      {},
+      {-0.8480964004993439f, -0.6106329262256622f, -0.4599952697753906f, -0.33967943489551544f,
+       -0.23460740596055984f, -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f,
+       0.1202552504837513f, 0.2035212516784668f, 0.2920137718319893f, 0.3893125355243683f,
+       0.5016634166240692f, 0.6427869200706482f, 0.8614784181118011f,
+       std::numeric_limits<float>::infinity()},
       {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
       16,
       0,
+      false,
       false};
-  set_thresholds(table);
+  table.zero = table.code_at(rank_of(0.0f, table));
   return table;
 }
 
 // Seventh parts, downwards, with a -0 that no element takes.
 constexpr NibbleTable make_int4() {
-  NibbleTable table{{}, {}, {15, 14, 13, 12, 11, 10, 9, 7, 6, 5, 4, 3, 2, 1, 0, 0}, 15, 0, false};
+  NibbleTable table{{},    {},   {15, 14, 13, 12, 11, 10, 9, 7, 6, 5, 4, 3, 2, 1, 0, 0}, 15, 0,
+                    false, false};
   for (int i = 0; i < 8; ++i) {
     table.value[i] = static_cast<float>(7 - i) / 7.0f;
     table.value[15 - i] = -table.value[i];
@@ -159,6 +193,7 @@ constexpr NibbleTable make_af4() {
                     {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
                     16,
                     0,
+                    false,
                     false};
   set_thresholds(table);
   return table;

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import planq
-from reference.codebook import FP4_ASCENDING, FP4_THRESHOLDS, Codebook, table, thresholds_of
+from reference.codebook import FP4_ASCENDING, Codebook, table
 from reference.formats import Array
 
 DEVICE = "cuda:0"
@@ -25,16 +25,9 @@ def around(middles: Array, each: int) -> torch.Tensor:
     return torch.where(values.abs() <= 2, values, torch.zeros_like(values))
 
 
-def thresholds(codebook: Codebook) -> Array:
-    """What quotients, or the magnitudes of fp4's, have to exceed."""
-    if codebook.name == "fp4":
-        return np.asarray(FP4_THRESHOLDS, np.float32)
-    return thresholds_of(codebook.values[codebook.order], codebook.ties)
-
-
 def expected(codebook: Codebook, values: torch.Tensor) -> torch.Tensor:
     """The code of each value: how many thresholds it exceeds, in the stored order."""
-    limits = torch.from_numpy(thresholds(codebook)).to(DEVICE)
+    limits = torch.from_numpy(codebook.thresholds).to(DEVICE)
     if codebook.name == "fp4":
         codes = torch.from_numpy(FP4_ASCENDING).to(DEVICE)[torch.bucketize(values.abs(), limits)]
         return (codes + 8 * (values < 0)).to(torch.uint8)
@@ -46,7 +39,7 @@ def expected(codebook: Codebook, values: torch.Tensor) -> torch.Tensor:
 def test_codes_around_every_threshold(name: str) -> None:
     """Quotients as they are, so that values around a threshold are what is searched."""
     codebook = Codebook(table(name), name, "even" if name == "dynamic" else "down")
-    middles = thresholds(codebook)
+    middles = codebook.thresholds
     if name == "fp4":
         middles = np.concatenate([-middles, np.zeros(1, np.float32), middles])
     values = around(middles, COUNT // len(middles) + 1)[:COUNT]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,7 @@ import torch
 from adapters.codebook_quantize import TESTS
 from reference import codebook_inputs, inputs
 from reference.cases import INPUT_DTYPES
-from reference.codebook import (
-    FP4_THRESHOLDS,
-    CodebookQuantizeProblem,
-    table,
-    thresholds_of,
-)
+from reference.codebook import CodebookQuantizeProblem, table
 from reference.codebook_cases import BOOKS, DATA, PARAMETERS
 from reference.formats import STORAGE, Array, bits, unpack_nibbles
 from support.memory import Host
@@ -34,11 +30,13 @@ GIVEN: dict[str, Array] = {
     "padded": np.sort(np.append(table("nf4"), np.zeros(240, F32))),
     "decades": np.sort(np.outer([-1, 1], 10.0 ** np.linspace(-37, 37, 128)).ravel()).astype(F32),
     "subnormal": (np.arange(-64, 64) * 2.0**-149).astype(F32),
+    "zeros": np.array([-1, -0.5, 0.0, -0.0, 0.0, -0.0, 0.25, 1], F32),
 }
 GIVEN_NIBBLES: dict[str, Array] = {
     "steps of 4 bits": np.linspace(-1, 1, 16).astype(F32),
     "two": np.array([-0.5, 0.5], F32),
     "equal": np.array([-1, -1, 0, 0, 0, 0.5, 0.5, 1], F32),
+    "zeros of 4 bits": np.array([-1, 0.0, -0.0, 1], F32),
 }
 EVERY = (*TABLES, *GIVEN, *GIVEN_NIBBLES)
 
@@ -73,10 +71,9 @@ def codes_of(name: str, x: Array, **fields: Any) -> Array:
 
 def thresholds(name: str) -> Array:
     """Where codes change, in float32."""
-    if name == "fp4":
-        return np.concatenate([-FP4_THRESHOLDS[::-1], FP4_THRESHOLDS])
-    eight = name == "dynamic" or name in GIVEN
-    return thresholds_of(np.sort(values_of(name)), "even" if eight else "down")
+    problem = problem_of(name, (1,), "float32")
+    limits = problem.searched({"codebook": values_of(name)}).thresholds
+    return np.concatenate([-limits[::-1], limits]) if name == "fp4" else limits
 
 
 def check_nearest(name: str, y: Array, codes: Array) -> None:
@@ -117,7 +114,7 @@ class TestEveryCode:
         assert (values[codes[wide == -INF]] == values.min()).all()
         reached = set(np.unique(codes).tolist())
         unused = {"int4": {8}}.get(name, set())
-        if name not in ("padded", "equal", "decades", "subnormal"):
+        if not name.startswith(("padded", "equal", "decades", "subnormal", "zeros")):
             assert set(range(len(values))) - unused == reached
 
     @pytest.mark.parametrize("name", EVERY)
@@ -222,6 +219,19 @@ class TestRules:
             torch.set_flush_denormal(False)
         bench.check(given, wanted, name)
 
+    @pytest.mark.parametrize("dtype", INPUT_DTYPES)
+    @pytest.mark.parametrize("codes", ["uint8", "uint4"])
+    def test_a_codebook_with_both_zeros(self, codes: str, dtype: str) -> None:
+        """-0 ranks before +0, wherever they lie: the first one below 0 and at 0, the last above."""
+        values = np.array([-1, 0.0, -0.0, 0.0, -0.0, 1], F32)
+        x = np.array([-0.6, -0.4, -0.0, 0.0, 0.4, 0.6]).astype(STORAGE[dtype])
+        problem = CodebookQuantizeProblem(
+            shape=(6,), input_dtype=dtype, output_dtype=codes, entries=6, normalized=True
+        )
+        stored = TESTS.run(problem, input=x, codebook=values)["output"]
+        found = stored if codes == "uint8" else unpack_nibbles(stored, 6, "high_first")
+        assert found.tolist() == [0, 2, 2, 2, 3, 5]
+
     @pytest.mark.parametrize("entries", [2, 3, 100, 255, 256])
     def test_a_codebook_without_order_stays_inside(self, entries: int) -> None:
         """Its codes mean nothing, but none is beyond its entries, on any path of the search."""
@@ -264,6 +274,41 @@ def test_the_whole_table(dtype: str, codes: str, book: str) -> None:
         )
         data, parameters = DATA[seed % len(DATA)], PARAMETERS[seed // 5 % len(PARAMETERS)]
         TESTS.check(problem, **codebook_inputs.make(problem, data, parameters, seed))
+
+
+def any_table(seed: int, most: int) -> Array:
+    """Ascending values: equal neighbours, zeros of both signs in any order, subnormal and huge."""
+    rng = np.random.default_rng(seed)
+    entries = int(rng.integers(2, most + 1))
+    spread = rng.normal(size=entries) * rng.choice([1.0, 1e-3, 1e-38, 1e-44, 3e37], entries)
+    grid = np.rint(rng.normal(size=entries) * most / 16) * rng.choice([0.25, 2.0**-149])
+    values = np.sort(np.where(rng.random(entries) < rng.random(), grid, spread).astype(F32))
+    values[values == 0] *= rng.choice([-1, 1], np.count_nonzero(values == 0)).astype(F32)
+    return values
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("codes", "most"), [("uint8", 256), ("uint4", 16)])
+def test_any_table_of_a_caller(codes: str, most: int, dtype: str) -> None:
+    """On, beside and between its thresholds and values; by few elements, by many and by draws."""
+    both, drawn = 0, {"seed": np.int64(3), "offset": np.int64(4)}
+    for seed in range(80):
+        values = any_table(seed, most)
+        zeros = np.signbit(values[values == 0])
+        both += (np.diff(zeros.astype(int)) > 0).any()
+        problem = CodebookQuantizeProblem(
+            shape=(1,), input_dtype=dtype, output_dtype=codes, entries=len(values), normalized=True
+        )
+        on = np.concatenate(
+            [problem.searched({"codebook": values}).thresholds, values, [0.0, -0.0]]
+        )
+        on = on.astype(dtype)
+        x = np.concatenate([on, *(np.nextafter(on, on.dtype.type(end)) for end in (-INF, INF))])
+        for y in (x[:40], np.resize(x, max(x.size, 4099))):
+            for rounding, keys in (("nearest_even", {}), ("stochastic", drawn)):
+                asked = replace(problem, shape=y.shape, rounding=rounding)
+                TESTS.check(asked, input=y, codebook=values, **keys)
+    assert both > 20
 
 
 class TestTensors:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, asdict, dataclass, fields
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,13 @@ from reference.philox import uniform
 F32 = np.float32
 LEAF = 1024
 NESTED_ENTRIES = 256
+
+
+def rounded_once(decimal: str) -> Any:
+    """The float32 nearest to a decimal; by way of float64 it may be the one beside it."""
+    near = F32(float(decimal))
+    beside = (near, np.nextafter(near, F32(-np.inf)), np.nextafter(near, F32(np.inf)))
+    return min(beside, key=lambda each: abs(Fraction(float(each)) - Fraction(decimal)))
 
 
 def dynamic_values() -> Array:
@@ -47,6 +55,14 @@ NF4 = [
     [0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224],
     [0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0],
 ]
+# bitsandbytes' decimals: the middles of neighbours, to sixteen digits.
+NF4_MIDDLES = [
+    ["-0.8480964004993439", "-0.6106329262256622", "-0.4599952697753906", "-0.33967943489551544"],
+    ["-0.23460740596055984", "-0.13791173323988914", "-0.045525018125772476"],
+    ["0.03979014977812767", "0.1202552504837513", "0.2035212516784668", "0.2920137718319893"],
+    ["0.3893125355243683", "0.5016634166240692", "0.6427869200706482", "0.8614784181118011"],
+]
+NF4_THRESHOLDS = np.array([rounded_once(each) for row in NF4_MIDDLES for each in row], F32)
 AF4 = [
     [1.0, 0.72424863, 0.55496234, 0.42563882, 0.31675666, 0.21961274, 0.12934483, 0.04273164],
     [0.0, -0.04934812, -0.14982478, -0.25607552, -0.3736951, -0.51243739, -0.69441008, -1.0],
@@ -109,13 +125,20 @@ class Codebook:
         """The indices of the values in ascending order; of two zeros the negative one is first."""
         return np.lexsort((~np.signbit(self.values), self.values))
 
+    @property
+    def thresholds(self) -> Array:
+        """What a quotient has to exceed to go beyond each value; of fp4 what a magnitude has to."""
+        own = {"nf4": NF4_THRESHOLDS, "fp4": FP4_THRESHOLDS}
+        if self.name in own:
+            return own[self.name]
+        return thresholds_of(self.values[self.order], self.ties)
+
     def nearest(self, y: Array) -> Array:
         """The index of each quotient, none of them NaN."""
         if self.name == "fp4":
-            magnitude = np.searchsorted(FP4_THRESHOLDS, np.abs(y), side="left")
+            magnitude = np.searchsorted(self.thresholds, np.abs(y), side="left")
             return FP4_ASCENDING[magnitude] + 8 * (y < 0)
-        thresholds = thresholds_of(self.values[self.order], self.ties)
-        return self.stored(np.searchsorted(thresholds, y, side="left"))
+        return self.stored(np.searchsorted(self.thresholds, y, side="left"))
 
     def drawn(self, y: Array, u: Array) -> Array:
         """The value below or the one above, which has the odds of how near it is."""

@@ -8,14 +8,7 @@ import numpy as np
 
 from reference import inputs
 from reference.affine import Arrays
-from reference.codebook import (
-    FP4_THRESHOLDS,
-    Operand,
-    Problem,
-    QuantizeProblem,
-    table,
-    thresholds_of,
-)
+from reference.codebook import Operand, Problem, QuantizeProblem, table
 from reference.formats import FLOATS, Array
 from reference.inputs import bell, field, hashed, rounded, unsigned
 
@@ -42,10 +35,10 @@ def magnitudes(parameters: str, words: Array, dtype: str) -> Array:
 
 def thresholds(problem: QuantizeProblem, given: Arrays) -> Array:
     """Where the codes of a problem change."""
+    limits = problem.searched(given).thresholds
     if problem.codebook == "fp4":
-        return np.concatenate([-FP4_THRESHOLDS, FP4_THRESHOLDS, np.zeros(1, np.float32)])
-    book = problem.searched(given)
-    return thresholds_of(book.values[book.order], book.ties)
+        return np.concatenate([-limits, limits, np.zeros(1, np.float32)])
+    return limits
 
 
 def scales(problem: QuantizeProblem, given: Arrays, block: Array) -> Array:

@@ -30,6 +30,7 @@ struct Waiting {
 struct Rows {
   using Fields = blockwise_quantize::Fields;
   static constexpr std::string_view kName = "blockwise_quantize", kMethod = "blocks";
+  static constexpr std::uint16_t kRevision = 2;
   static constexpr std::string_view kBasis =
       "exact integer maximum; IEEE division; comparisons with fixed thresholds; sums of absmax by "
       "a fixed tree; draws by seed and element index alone";

@@ -10,6 +10,7 @@ namespace {
 struct Rows {
   using Fields = codebook_dequantize::Fields;
   static constexpr std::string_view kName = "codebook_dequantize", kMethod = "elements";
+  static constexpr std::uint16_t kRevision = 1;
   static constexpr std::string_view kBasis = "element by element; one rounding for each product";
   static constexpr auto workspace = cuda::no_workspace;
 
