@@ -3,8 +3,9 @@
 ==============================  ====================================================================
 bitsandbytes' CPU backend       what is left of a difference
 ==============================  ====================================================================
-quantize_4bit, nf4              none under RECIPROCAL; it divides in a last block that is shorter,
-                                as DIVIDE does everywhere
+quantize_4bit, nf4              the codes of four floats under RECIPROCAL, which lie at thresholds:
+                                planq has those of its CUDA kernels; it divides in a last block that
+                                is shorter, as DIVIDE does everywhere
 quantize_4bit, fp4              which of the two zeros a small element has
 quantize_blockwise              it looks the code up by the first 16 bits of a fixed-point quotient:
                                 near a threshold it is not the nearest, and +0 has the code of 2e-5
@@ -31,7 +32,7 @@ import planq
 from adapters.blockwise_quantize import TESTS
 from reference import codebook_inputs, inputs
 from reference.cases import INPUT_DTYPES
-from reference.codebook import BlockwiseQuantizeProblem, table
+from reference.codebook import NF4_THRESHOLDS, BlockwiseQuantizeProblem, table
 from reference.codebook_cases import BOOKS, DATA, PARAMETERS
 from reference.formats import STORAGE, Array, bits, unpack_nibbles
 from support.bitsandbytes_host import bnb
@@ -328,13 +329,29 @@ class TestBitsandbytes:
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
     @pytest.mark.parametrize("size", [64, 128, 1024, 2048, 4096])
     def test_nf4_is_the_same(self, size: int, dtype: str) -> None:
-        """Byte for byte under RECIPROCAL."""
+        """Byte for byte under RECIPROCAL: no quotient here is one of the four that differ."""
         x = self.sample(dtype)
         tensor = torch.from_numpy(x.view(np.uint8).copy()).view(getattr(torch, dtype))
         packed, state = bnb.quantize_4bit(tensor, blocksize=size, quant_type="nf4")
         ours = TESTS.run(nf4(x.shape, size, dtype), input=x)
         assert np.array_equal(ours["output"], packed.numpy().ravel())
         assert np.array_equal(ours["absmax"], state.absmax.numpy())
+
+    def test_nf4_of_four_floats_differs(self) -> None:
+        """Its midpoints are rounded sums. 31 floats around each threshold."""
+        y = bits(NF4_THRESHOLDS)[:, None] + np.arange(-15, 16, dtype=np.int32)
+        x = np.ones((y.size, 64), F32)
+        x[:, 1] = y.astype(np.uint32).view(F32).ravel()
+        packed, _ = bnb.quantize_4bit(torch.from_numpy(x), blocksize=64, quant_type="nf4")
+        ours = nibbles(TESTS.run(nf4((x.size,), 64), input=x.ravel())["output"], x.size)
+        theirs = nibbles(packed.numpy().ravel(), x.size)
+        other = np.flatnonzero(ours != theirs)
+        assert other.size == 4
+        assert ours[other].tolist() == [1, 8, 13, 15]
+        assert theirs[other].tolist() == [0, 9, 12, 14]
+        # The second one equals a decimal that was rounded up, past the middle of 8 and 9.
+        distance = np.abs(table("nf4").astype(float)[:, None] - x.ravel()[other].astype(float))
+        assert distance.argmin(axis=0).tolist() == [1, 9, 13, 15]
 
     @pytest.mark.parametrize("count", [5, 100, 4097])
     def test_nf4_of_a_shorter_last_block_is_divided(self, count: int) -> None:

@@ -19,6 +19,7 @@ import sys
 import types
 import warnings
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -32,7 +33,7 @@ import planq
 from adapters.estimate_quantiles import TESTS as QUANTILES
 from planq import codebooks
 from reference import codebook as reference
-from reference.formats import Array, bits
+from reference.formats import Array, bits, unpack_nibbles
 from reference.quantiles import Problem
 from support.memory import Host
 from support.runner import Bench
@@ -307,14 +308,54 @@ def test_thresholds_lie_at_the_exact_middles(values: Array, ties: str) -> None:
         assert values[book.nearest(rounded[None])[0]] == (high if upper else low)
 
 
-def test_the_thresholds_of_nf4_are_those_of_bitsandbytes() -> None:
-    """Its CUDA kernel has them as decimals."""
-    listed = [-0.8480964004993439, -0.6106329262256622, -0.4599952697753906, -0.33967943489551544]
-    listed += [-0.23460740596055984, -0.13791173323988914, -0.045525018125772476]
-    listed += [0.03979014977812767, 0.1202552504837513, 0.2035212516784668, 0.2920137718319893]
-    listed += [0.3893125355243683, 0.5016634166240692, 0.6427869200706482, 0.8614784181118011]
-    found = reference.thresholds_of(codebooks.nf4(), "down")
-    assert np.array_equal(found, np.array(listed, F32))
+NF4_DECIMALS = [decimal for row in reference.NF4_MIDDLES for decimal in row]
+
+
+def test_four_thresholds_of_nf4_are_not_the_rounded_sums() -> None:
+    """The decimals lie at middles of floats but for what their digits leave out."""
+    sums = reference.thresholds_of(codebooks.nf4(), "down")
+    assert np.flatnonzero(sums != reference.NF4_THRESHOLDS).tolist() == [0, 8, 12, 14]
+    assert np.abs(bits(sums).astype(int) - bits(reference.NF4_THRESHOLDS).astype(int)).max() == 1
+    by_way_of_float64 = np.array([float(decimal) for decimal in NF4_DECIMALS], F32)
+    assert np.array_equal(by_way_of_float64, sums)
+
+
+def test_the_thresholds_of_nf4_are_in_the_library_of_bitsandbytes() -> None:
+    """Its CUDA kernels compare with these floats; the neighbours are in none of them."""
+    folder = Path(bnb.__file__).parent
+    stored = (folder / "libbitsandbytes_cuda128.so").read_bytes()
+    for decimal, threshold in zip(NF4_DECIMALS, reference.NF4_THRESHOLDS, strict=True):
+        assert stored.count(threshold.tobytes()) > 100
+        other = F32(float(decimal))
+        assert other == threshold or other.tobytes() not in stored
+
+
+def nf4_by_tree(y: Array, decimals: list[str]) -> Array:
+    """bitsandbytes' decision tree: `x > t` is right, and compilers round its literals once."""
+    if not decimals:
+        return np.zeros(y.shape, int)
+    middle = len(decimals) // 2
+    left, right = (nf4_by_tree(y, half) for half in (decimals[:middle], decimals[middle + 1 :]))
+    return np.where(y > reference.rounded_once(decimals[middle]), middle + 1 + right, left)
+
+
+@pytest.mark.parametrize("size", [None, 1024])
+def test_nf4_is_the_decision_tree_of_bitsandbytes(size: int | None) -> None:
+    """2001 floats around each threshold, and a million between -1 and 1: as they are, in blocks."""
+    around = bits(reference.NF4_THRESHOLDS)[:, None] + np.arange(-1000, 1001, dtype=np.int32)
+    even = np.linspace(-1, 1, 2**20 - around.size, dtype=F32)
+    y = np.concatenate([around.astype(np.uint32).view(F32).ravel(), even])
+    fields: dict[str, Any] = {"shape": y.shape, "output_dtype": "uint4", "codebook": "nf4"}
+    if size is None:
+        desc = planq.CodebookQuantizeDescriptor(input_dtype="float32", normalized=True, **fields)
+    else:
+        y.reshape(-1, size)[:, 0] = 1
+        desc = planq.BlockwiseQuantizeDescriptor(input_dtype="float32", block_size=size, **fields)
+    bench = Bench(Host(), desc)
+    bench.load({"input": y})
+    bench.run()
+    found = unpack_nibbles(bench.outputs()["output"], y.size, "high_first")
+    assert np.array_equal(found, nf4_by_tree(y, NF4_DECIMALS))
 
 
 GOLDEN = {

@@ -286,6 +286,22 @@ ALL: dict[str, tuple[Make, list[Any], int]] = {
 }
 
 
+# Whole vectors of elements, and blocks that cut vectors with an odd number of elements in all.
+THRESHOLD_PLACES: tuple[Place, ...] = (((2, 4096), 64), ((3, 333), 33))
+
+
+def threshold_cases(operator: str) -> Iterator[Case]:
+    """Each threshold of each table and the numbers beside it; callers' tables with both zeros."""
+    make, kinds, _ = ALL[operator]
+    if kinds is not TO_CODES:
+        return
+    seeds = itertools.count(6000)
+    for kind, place in itertools.product(kinds, THRESHOLD_PLACES):
+        seed = next(seeds)
+        problem = make(Choices(seed), place, kind)
+        yield Case(problem, "thresholds", "zeros", seed)
+
+
 @cache
 def sampled_cases(operator: str) -> tuple[Case, ...]:
     """Problems with elements."""
@@ -301,7 +317,7 @@ def sampled_cases(operator: str) -> tuple[Case, ...]:
         seed = 5000 + number
         problem = make(Choices(seed), place, kinds[number * 5 % len(kinds)])
         cases.append(Case(problem, "near", "ordinary", seed))
-    return tuple(cases)
+    return (*cases, *threshold_cases(operator))
 
 
 EMPTY_PLACES: tuple[Place, ...] = (((0,), 64), ((0, 5), 1), ((5, 0), 7), ((3, 0, 4), 4096))
