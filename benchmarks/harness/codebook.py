@@ -103,12 +103,11 @@ class Quantize(_Codes):
 
     def _table(self) -> tuple[Any, Any]:
         """Thresholds in ascending order, and the index behind each number of them."""
-        if self.by_magnitude:
-            return self.reference.FP4_THRESHOLDS, self.reference.FP4_ASCENDING.astype(np.uint8)
         values = self.reference.table(self.name)
         book = self.reference.Codebook(values, self.name, self.ties)
-        indices = book.stored(np.arange(len(values))).astype(np.uint8)
-        return self.reference.thresholds_of(values[book.order], self.ties), indices
+        if self.by_magnitude:
+            return book.thresholds, self.reference.FP4_ASCENDING.astype(np.uint8)
+        return book.thresholds, book.stored(np.arange(len(values))).astype(np.uint8)
 
     def codes(self, y: torch.Tensor, given: Operands) -> torch.Tensor:
         """The code of each quotient, a byte each."""

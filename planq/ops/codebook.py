@@ -45,8 +45,9 @@ class BlockwiseQuantizeDescriptor(Descriptor):
         ``y = fl(x * fl(1 / absmax))`` (RECIPROCAL; ``fl(x / absmax)`` where ``1 / absmax``
         overflows) or ``fl(x / absmax)`` (DIVIDE). The code is the index of the codebook's value
         nearest to ``y``: ``y`` is compared with ``fl(fl(v_i + v_(i+1)) / 2)`` in float32. A tie
-        goes to the even index (uint8) or to the lower value (uint4); FP4 has bitsandbytes' decimals
-        as thresholds, on magnitudes, and -0 for small negative elements. INT4 never uses its -0.
+        goes to the even index (uint8) or to the lower value (uint4). NF4 and FP4 have bitsandbytes'
+        decimals as thresholds, FP4 on magnitudes and with -0 for small negative elements. INT4
+        never uses its -0. A GIVEN codebook ranks -0 before +0.
 
         A block of zeros has absmax 0 and the code of +0 everywhere. A block with a NaN or an
         infinity has absmax NaN and the code of +0 everywhere (PROPAGATE); or absmax is that of its
