@@ -9,6 +9,8 @@ import torch
 import planq
 from reference.codebook import FP4_ASCENDING, Codebook, table
 from reference.formats import Array
+from support.codebook import check_any_tables
+from support.gpu import Cuda
 
 DEVICE = "cuda:0"
 COUNT = 2**28
@@ -63,6 +65,13 @@ def test_codes_around_every_threshold(name: str) -> None:
             codes = torch.stack((stored >> 4, stored & 15), dim=1).ravel()
         wrong = codes != expected(codebook, part)
         assert not wrong.any(), f"{int(wrong.sum())} codes, first of {part[wrong][0].item()!r}"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("codes", ["uint8", "uint4"])
+def test_any_table_of_a_caller(codes: str, dtype: str) -> None:
+    """With equal neighbours, both zeros in any order, subnormal and huge values."""
+    check_any_tables(Cuda(0), codes, dtype)
 
 
 def test_more_elements_than_31_bits_count() -> None:

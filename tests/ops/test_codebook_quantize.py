@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from reference.cases import INPUT_DTYPES
 from reference.codebook import CodebookQuantizeProblem, table
 from reference.codebook_cases import BOOKS, DATA, PARAMETERS
 from reference.formats import STORAGE, Array, bits, unpack_nibbles
+from support.codebook import check_any_tables
 from support.memory import Host
 from support.runner import Bench
 
@@ -276,39 +276,11 @@ def test_the_whole_table(dtype: str, codes: str, book: str) -> None:
         TESTS.check(problem, **codebook_inputs.make(problem, data, parameters, seed))
 
 
-def any_table(seed: int, most: int) -> Array:
-    """Ascending values: equal neighbours, zeros of both signs in any order, subnormal and huge."""
-    rng = np.random.default_rng(seed)
-    entries = int(rng.integers(2, most + 1))
-    spread = rng.normal(size=entries) * rng.choice([1.0, 1e-3, 1e-38, 1e-44, 3e37], entries)
-    grid = np.rint(rng.normal(size=entries) * most / 16) * rng.choice([0.25, 2.0**-149])
-    values = np.sort(np.where(rng.random(entries) < rng.random(), grid, spread).astype(F32))
-    values[values == 0] *= rng.choice([-1, 1], np.count_nonzero(values == 0)).astype(F32)
-    return values
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("codes", "most"), [("uint8", 256), ("uint4", 16)])
-def test_any_table_of_a_caller(codes: str, most: int, dtype: str) -> None:
+@pytest.mark.parametrize("codes", ["uint8", "uint4"])
+def test_any_table_of_a_caller(codes: str, dtype: str) -> None:
     """On, beside and between its thresholds and values; by few elements, by many and by draws."""
-    both, drawn = 0, {"seed": np.int64(3), "offset": np.int64(4)}
-    for seed in range(80):
-        values = any_table(seed, most)
-        zeros = np.signbit(values[values == 0])
-        both += (np.diff(zeros.astype(int)) > 0).any()
-        problem = CodebookQuantizeProblem(
-            shape=(1,), input_dtype=dtype, output_dtype=codes, entries=len(values), normalized=True
-        )
-        on = np.concatenate(
-            [problem.searched({"codebook": values}).thresholds, values, [0.0, -0.0]]
-        )
-        on = on.astype(dtype)
-        x = np.concatenate([on, *(np.nextafter(on, on.dtype.type(end)) for end in (-INF, INF))])
-        for y in (x[:40], np.resize(x, max(x.size, 4099))):
-            for rounding, keys in (("nearest_even", {}), ("stochastic", drawn)):
-                asked = replace(problem, shape=y.shape, rounding=rounding)
-                TESTS.check(asked, input=y, codebook=values, **keys)
-    assert both > 20
+    check_any_tables(Host(), codes, dtype)
 
 
 class TestTensors:
