@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include "core/elementwise.h"
@@ -70,17 +71,33 @@ struct GivenOperands {
 // Zero points up to this one leave sums with quotients and codes exact in float.
 inline constexpr std::int32_t kLargestVectorZeroPoint = 1 << 21;
 
+// Where the parameters of a row or a group are. Only equal places hold the same parameters: each
+// operand has strides of its own, so one may repeat where the other goes on.
+struct ParameterPlace {
+  std::int64_t scale, zero_point;
+
+  explicit ParameterPlace(const ElementOffsets& offsets)
+      : scale(offsets.at[kElementScale]), zero_point(offsets.at[kElementZeroPoint]) {}
+  ParameterPlace next(std::int64_t groups) const {
+    ParameterPlace place = *this;
+    place.scale += groups;
+    place.zero_point += groups;
+    return place;
+  }
+  bool operator==(const ParameterPlace&) const = default;
+};
+
 // Fills a stretch's parameters from `first` to `last` with those at one place.
 template <class C>
 void fill_parameters(Stretch<C>& s, std::int64_t first, std::int64_t last,
                      const GivenOperands& given, const math::AffineRecipe<C>& recipe,
-                     std::int64_t scale_at, std::int64_t zero_point_at) {
-  const C scale = math::load_scale<C>(given.scale, scale_at, given.scale_dtype);
+                     const ParameterPlace& at) {
+  const C scale = math::load_scale<C>(given.scale, at.scale, given.scale_dtype);
   const std::int32_t zero_point =
       given.zero_point
-          ? math::load_integer(given.zero_point, zero_point_at, given.zero_point_dtype, given.order)
+          ? math::load_integer(given.zero_point, at.zero_point, given.zero_point_dtype, given.order)
           : 0;
-  const C inverse = given.inverse ? static_cast<const C*>(given.inverse)[scale_at]
+  const C inverse = given.inverse ? static_cast<const C*>(given.inverse)[at.scale]
                                   : math::given_parameters(recipe, scale, zero_point).inverse;
   const C zero = static_cast<C>(zero_point);
   std::fill(s.scale + first, s.scale + last, scale);
@@ -112,27 +129,26 @@ void for_each_stretch(int threads, const Shape& shape, const Scope& scope,
   const auto body = [&](std::int64_t first, std::int64_t last) {
     const StrictFloat strict;
     Stretch<C> s;
-    std::int64_t held = -1, filled = 0;  // the scale that fills the first `filled` elements
+    std::optional<ParameterPlace> held;  // of the parameters that fill the stretch
     for (std::int64_t i = first; i < last; ++i) {
       const std::int64_t row = i / stretches, start = i % stretches * kStretch;
       const std::int64_t count = std::min<std::int64_t>(layout.length - start, kStretch);
       StretchPlace place{layout.rows.offsets(row), start, row * layout.length + start};
-      const std::int64_t scale = place.at.at[kElementScale];
-      const std::int64_t zero_point = place.at.at[kElementZeroPoint];
+      const ParameterPlace parameters(place.at);
       if (layout.step == 0) {
-        // One filling serves the stretches and rows that follow with the same parameter.
-        if (scale != held || count > filled) {
+        // One filling serves the stretches and rows that follow with the same parameters. It is as
+        // long as a stretch can be, and what runs on a stretch leaves its parameters alone.
+        if (held != parameters) {
           s.vector = true;
-          fill_parameters(s, 0, per_stretch, given, recipe, scale, zero_point);
-          held = scale;
-          filled = per_stretch;
+          fill_parameters(s, 0, per_stretch, given, recipe, parameters);
+          held = parameters;
         }
       } else {
         s.vector = true;
         for (std::int64_t j = 0; j < count;) {
           const std::int64_t group = (start + j) / layout.divisor;
           const std::int64_t end = std::min((group + 1) * layout.divisor - start, count);
-          fill_parameters(s, j, end, given, recipe, scale + group, zero_point + group);
+          fill_parameters(s, j, end, given, recipe, parameters.next(group));
           j = end;
         }
       }

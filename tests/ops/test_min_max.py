@@ -97,7 +97,7 @@ def test_every_rank_with_every_scope(rank: int) -> None:
             bench = Bench(Host(3), descriptor(problem), layouts=layouts)
             bench.load(case.inputs())
             bench.run()
-            bench.check(case.inputs(), case.expected(), case.id)
+            bench.check(case.inputs(), case.expected(case.inputs()), case.id)
 
 
 def row(*values: float, dtype: str = "float32") -> dict[str, Array]:

@@ -66,6 +66,12 @@ def test_strides_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
 
 
 @every_host_row
+def test_rows_that_share_elements_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
+    """Inputs with stride 0, overlapping and negative strides, one, some and all at a time."""
+    rows.check_shared(HOST, operator, kernel.sku)
+
+
+@every_host_row
 def test_empty_tensors_define_every_output(operator: str, kernel: planq.KernelInfo) -> None:
     """Scale 1 and the formula's zero point for each empty segment."""
     rows.check_empty(HOST, operator, kernel.sku)

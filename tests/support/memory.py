@@ -113,6 +113,54 @@ class Layout:
 CONTIGUOUS = Layout()
 
 
+@dataclass(frozen=True)
+class SharedLayout(Layout):
+    """An input whose rows share elements, or run backwards.
+
+    Axes of extent 1 have strides that nobody may look at.
+
+    Attributes:
+        repeated: Axes with stride 0: every index of them is the first.
+        slide: Rows begin this many elements after one another, if that makes them overlap, else
+            half a row; 0 leaves them apart. Planes overlap alike.
+        backwards: Whether all outer axes run towards lower addresses.
+    """
+
+    repeated: tuple[int, ...] = ()
+    slide: int = 0
+    backwards: bool = False
+
+    def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Strides in elements; the innermost is 1."""
+        strides, span = [1] * len(shape), max(shape[-1], 1)
+        if shape[-1] == 1:
+            strides[-1] = 7
+        for axis in range(len(shape) - 2, -1, -1):
+            step = 0 if axis in self.repeated else self._step(span)
+            strides[axis] = (-step if self.backwards else step) if shape[axis] > 1 else -5
+            span += (max(shape[axis], 1) - 1) * step
+        return tuple(strides)
+
+    def _step(self, span: int) -> int:
+        if not self.slide:
+            return span
+        return self.slide if self.slide < span else max(span // 2, 1)
+
+    def meant(self, values: Array) -> Array:
+        """What a tensor with these strides holds, in the memory of a dense one with `values`."""
+        strides = self.strides(values.shape)
+        first = -lowest_offset(values.shape, strides)
+        size = values.itemsize
+        in_bytes = tuple(stride * size for stride in strides)
+        dense = values.tobytes()
+        return np.ndarray(values.shape, values.dtype, dense, first * size, in_bytes).copy()
+
+
+def lowest_offset(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first one of a tensor to that at its lowest address; never above 0."""
+    return sum(min((n - 1) * s, 0) for n, s in zip(shape, strides, strict=True))
+
+
 class Operand:
     """A tensor inside a guarded allocation."""
 
@@ -129,10 +177,12 @@ class Operand:
         self.dtype, self.shape = STORAGE[dtype], shape
         self._device, self._name = device.name, dtype
         self._strides = layout.strides(shape)
-        reach = sum((n - 1) * s for n, s in zip(shape, self._strides, strict=True)) + 1
+        below = -lowest_offset(shape, self._strides)
+        reach = sum(abs((n - 1) * s) for n, s in zip(shape, self._strides, strict=True)) + 1
         extent = reach if math.prod(shape) else 0
-        self._start = guard + layout.offset * self.dtype.itemsize
-        self._blank = np.full(self._start + extent * self.dtype.itemsize + guard, poison, np.uint8)
+        first = guard + layout.offset * self.dtype.itemsize
+        self._start = first + below * self.dtype.itemsize
+        self._blank = np.full(first + extent * self.dtype.itemsize + guard, poison, np.uint8)
         self._memory = device.allocate(self._blank.size)
         self._memory.upload(self._blank)
 

@@ -7,12 +7,12 @@ failure, because nothing would then have tested its promises.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeVar
 
 import planq
 from reference.formats import Array
-from support.memory import Device, Layout
+from support.memory import Device, Layout, SharedLayout
 from support.operators import OPERATORS, PRIVATE, Case, expected, inputs_of
 from support.runner import Bench
 
@@ -120,6 +120,65 @@ def check_strided(device: Device, operator: str, sku: str) -> None:
             check_row(device, operator, sku, case, dict.fromkeys(names, Layout(pitch=pitch)))
         for name in names:
             check_row(device, operator, sku, case, {name: Layout(offset=3, pitch=5)})
+
+
+# Inputs by name, and how each of them lies.
+Sharing = tuple[tuple[str, SharedLayout], ...]
+
+
+@cache
+def outer_axes(operator: str, problem: Hashable) -> dict[str, tuple[int, ...]]:
+    """The axes along which inputs may have any stride, of the inputs that have such axes."""
+    specs = OPERATORS[operator].descriptor(problem).operands()
+    found = {
+        name: tuple(axis for axis, extent in enumerate(spec.shape[:-1]) if extent > 1)
+        for name, spec in specs.items()
+        if spec.role == "input"
+    }
+    return {name: axes for name, axes in found.items() if axes}
+
+
+def sharings(axes: dict[str, tuple[int, ...]]) -> Iterator[Sharing]:
+    """Each input alone along each of its axes, all others than one, and all at once."""
+    for name, own in axes.items():
+        for axis in own:
+            yield ((name, SharedLayout(repeated=(axis,))),)
+        yield ((name, SharedLayout(slide=16)),)
+        yield ((name, SharedLayout(slide=3, backwards=True)),)
+    if len(axes) > 1:
+        for alone in axes:
+            rest = {name: own for name, own in axes.items() if name != alone}
+            yield tuple((name, SharedLayout(repeated=own)) for name, own in rest.items())
+        yield tuple((name, SharedLayout(slide=1)) for name in axes)
+    yield tuple((name, SharedLayout(backwards=True)) for name in axes)
+
+
+@lru_cache(maxsize=4096)
+def shared(case: Case, sharing: Sharing) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The inputs that the strides mean, out of the case's own, and the reference's outputs."""
+    layouts = dict(sharing)
+    inputs = {
+        name: layouts[name].meant(values) if name in layouts else values
+        for name, values in inputs_of(case).items()
+    }
+    return inputs, case.expected(inputs)
+
+
+def check_shared(device: Device, operator: str, sku: str) -> None:
+    """Inputs whose rows repeat, overlap or run backwards are read as their strides say."""
+    cases = accepted(operator, sku, device.name)
+    count = {case: len(outer_axes(operator, case.problem)) for case in cases}
+    # Most operands first: what one of them repeats must not be taken to hold for the others.
+    several = [case for case in cases if count[case] == max(count.values())]
+    for case in dict.fromkeys((*spread(several, 2), *spread(cases, 1))):
+        desc = OPERATORS[operator].descriptor(case.problem)
+        for sharing in sharings(outer_axes(operator, case.problem)):
+            layouts: dict[str, Layout] = dict(sharing)
+            inputs, outputs = shared(case, sharing)
+            bench = Bench(device, desc, pref=pinned(sku), layouts=layouts)
+            bench.load(inputs)
+            bench.run()
+            bench.check(inputs, outputs, f"{sku} on {case.id} with {sharing}")
 
 
 def check_empty(device: Device, operator: str, sku: str) -> None:
