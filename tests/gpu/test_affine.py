@@ -24,8 +24,9 @@ from reference.formats import Array
 from reference.quantize import QuantizeProblem
 from reference.scopes import ScopeSpec
 from support.from_reference import descriptor_of
-from support.gpu import cuda, new_stream, on_gpu
+from support.gpu import Cuda, cuda, new_stream, on_gpu
 from support.runner import arguments
+from support.shared_parameters import KINDS, check_accumulators, check_kind
 
 DEVICE = "cuda:0"
 TILE = (1024, 2050)
@@ -202,6 +203,17 @@ def test_stacked_rows_of_accumulators(output_dtype: str, bias_dtype: str | None)
             bias_dtype=bias_dtype,
         )
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_row_has_its_own_scale_and_zero_point(kind: str) -> None:
+    """Where the scale repeats the zero point does not, and the other way round."""
+    check_kind(Cuda(0), kind)
+
+
+def test_each_row_of_accumulators_has_its_own_scale() -> None:
+    """Beside the scales and biases of the columns, in stacked rows and others."""
+    check_accumulators(Cuda(0))
 
 
 @SIZES

@@ -25,7 +25,7 @@ from reference.formats import FLOATS, STORAGE, Array, Float, bits
 from reference.quantize import QuantizeProblem
 from reference.scopes import ScopeSpec
 from support.affine import AffineTests
-from support.memory import Host, Layout
+from support.memory import Host, Layout, SharedLayout
 from support.runner import Bench
 
 ADAPTERS = {
@@ -112,16 +112,34 @@ def operands(draw: st.DrawFn, problem: Problem) -> Arrays:
     return made
 
 
+def layouts() -> st.SearchStrategy[Layout]:
+    """Somewhere, with gaps between rows."""
+    return st.builds(Layout, st.integers(0, 17), st.integers(0, 9))
+
+
+def input_layouts() -> st.SearchStrategy[Layout]:
+    """The same, or rows that repeat, overlap or run backwards."""
+    axes = st.sets(st.integers(0, 7)).map(lambda chosen: tuple(sorted(chosen)))
+    shared = st.builds(
+        SharedLayout,
+        st.integers(0, 17),
+        repeated=axes,
+        slide=st.sampled_from([0, 0, 1, 2, 16]),
+        backwards=st.booleans(),
+    )
+    return st.one_of(layouts(), shared)
+
+
 def check(data: st.DataObject, tests: AffineTests) -> None:
     """One problem on one set of operands, somewhere in memory, with some threads."""
     problem = data.draw(problems(tests.operator))
-    inputs = data.draw(operands(problem))
-    layouts = {
-        name: Layout(data.draw(st.integers(0, 17)), data.draw(st.integers(0, 9)))
-        for name in (*problem.inputs, *problem.outputs)
+    lies = {name: data.draw(input_layouts()) for name in problem.inputs}
+    lies |= {name: data.draw(layouts()) for name in problem.outputs}
+    inputs = {
+        name: lies[name].meant(values) for name, values in data.draw(operands(problem)).items()
     }
     host = Host(data.draw(st.integers(1, 4)))
-    bench = Bench(host, tests.descriptor(problem), layouts=layouts)
+    bench = Bench(host, tests.descriptor(problem), layouts=lies)
     bench.load(inputs)
     bench.run()
     bench.check(inputs, problem.expected(inputs), problem.id)

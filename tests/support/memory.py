@@ -109,6 +109,10 @@ class Layout:
             strides[axis - 1] = step
         return tuple(strides)
 
+    def meant(self, values: Array) -> Array:
+        """What a tensor of this layout holds that is given `values`."""
+        return values
+
 
 CONTIGUOUS = Layout()
 
@@ -132,8 +136,8 @@ class SharedLayout(Layout):
 
     def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Strides in elements; the innermost is 1."""
-        strides, span = [1] * len(shape), max(shape[-1], 1)
-        if shape[-1] == 1:
+        strides, span = [1] * len(shape), max(shape[-1], 1) if shape else 1
+        if shape and shape[-1] == 1:
             strides[-1] = 7
         for axis in range(len(shape) - 2, -1, -1):
             step = 0 if axis in self.repeated else self._step(span)
@@ -148,6 +152,8 @@ class SharedLayout(Layout):
 
     def meant(self, values: Array) -> Array:
         """What a tensor with these strides holds, in the memory of a dense one with `values`."""
+        if values.size == 0:
+            return values
         strides = self.strides(values.shape)
         first = -lowest_offset(values.shape, strides)
         size = values.itemsize
@@ -158,6 +164,8 @@ class SharedLayout(Layout):
 
 def lowest_offset(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Elements from the first one of a tensor to that at its lowest address; never above 0."""
+    if 0 in shape:
+        return 0
     return sum(min((n - 1) * s, 0) for n, s in zip(shape, strides, strict=True))
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import planq
 from reference.formats import Array
-from support.memory import Device, Layout, SharedLayout
+from support.memory import CONTIGUOUS, Device, Layout, SharedLayout
 from support.operators import OPERATORS, PRIVATE, Case, expected, inputs_of
 from support.runner import Bench
 
@@ -158,10 +158,23 @@ def shared(case: Case, sharing: Sharing) -> tuple[dict[str, Array], dict[str, Ar
     """The inputs that the strides mean, out of the case's own, and the reference's outputs."""
     layouts = dict(sharing)
     inputs = {
-        name: layouts[name].meant(values) if name in layouts else values
+        name: layouts.get(name, CONTIGUOUS).meant(values)
         for name, values in inputs_of(case).items()
     }
     return inputs, case.expected(inputs)
+
+
+def check_sharing(
+    device: Device, operator: str, case: Case, sharing: Sharing, pref: planq.PlanPreference
+) -> None:
+    """Runs a case with inputs that lie as told, and compares every byte."""
+    inputs, outputs = shared(case, sharing)
+    layouts: dict[str, Layout] = dict(sharing)
+    desc = OPERATORS[operator].descriptor(case.problem)
+    bench = Bench(device, desc, pref=pref, layouts=layouts)
+    bench.load(inputs)
+    bench.run()
+    bench.check(inputs, outputs, f"{bench.plan.sku} on {case.id} with {sharing}")
 
 
 def check_shared(device: Device, operator: str, sku: str) -> None:
@@ -171,14 +184,8 @@ def check_shared(device: Device, operator: str, sku: str) -> None:
     # Most operands first: what one of them repeats must not be taken to hold for the others.
     several = [case for case in cases if count[case] == max(count.values())]
     for case in dict.fromkeys((*spread(several, 2), *spread(cases, 1))):
-        desc = OPERATORS[operator].descriptor(case.problem)
         for sharing in sharings(outer_axes(operator, case.problem)):
-            layouts: dict[str, Layout] = dict(sharing)
-            inputs, outputs = shared(case, sharing)
-            bench = Bench(device, desc, pref=pinned(sku), layouts=layouts)
-            bench.load(inputs)
-            bench.run()
-            bench.check(inputs, outputs, f"{sku} on {case.id} with {sharing}")
+            check_sharing(device, operator, case, sharing, pinned(sku))
 
 
 def check_empty(device: Device, operator: str, sku: str) -> None:
