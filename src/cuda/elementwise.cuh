@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 
 #include "core/elementwise.h"
 #include "cuda/codes.cuh"
@@ -174,7 +175,9 @@ struct GivenParameters {
   }
 };
 
-// What a kernel gets: the operator's own arguments, and the layout.
+// What a kernel gets: the operator's own arguments, and the layout. Every row or vector reads the
+// parameters at its own place of each operand: rows that share a scale by their strides may have
+// zero points of their own.
 template <class Op>
 struct ElementArgs {
   typename Op::Args op;
@@ -408,7 +411,8 @@ __global__ void __launch_bounds__(kElementThreads)
 }
 
 // A parameter for each element of a row. Rows that follow one another with the same parameters are
-// a run; a thread goes down a share of a run, in its own columns.
+// a run: those of one group, or all of an axis along which neither scale nor zero point moves. A
+// thread goes down a share of a run, in its own columns, and so may keep what it has read.
 template <class Op>
 struct ColumnArgs {
   typename Op::Args op;
@@ -551,6 +555,10 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
     if (reinterpret_cast<std::uintptr_t>(operands[k].view->data) % kBytes[k] != 0) return false;
     for (int i = 0; i < layout.rows.rank; ++i)
       if (layout.rows.axes[i].stride[k] % Op::kVector != 0) return false;
+    // Threads of columns go from row to row by strides of 32 bits.
+    if (columns && layout.rows.rank > 0 &&
+        std::abs(layout.rows.axes[layout.rows.rank - 1].stride[k]) > kMaxIndex)
+      return false;
   }
   return true;
 }

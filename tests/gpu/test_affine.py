@@ -217,6 +217,28 @@ def test_each_row_of_accumulators_has_its_own_scale() -> None:
 
 
 @SIZES
+@pytest.mark.parametrize("scope", [("channel", -1), ("group", 2, 0), ("token",)], ids=str)
+def test_rows_that_lie_further_apart_than_32_bits_count(scope: ScopeSpec) -> None:
+    """Codes of which each row begins more than 2^31 after the one before, or before it."""
+    fields: dict[str, Any] = {"input_dtype": "int8", "output_dtype": "bfloat16"}
+    problem = DequantizeProblem((3, 256), scope, mode="asymmetric", **fields)
+    given = affine_inputs.make(problem, "near", "ordinary", 6)
+    wanted = problem.expected(given)["output"]
+    apart = 2**31 + 64
+    memory = torch.zeros(2 * apart + 256, dtype=torch.int8, device=DEVICE)
+    operands: dict[str, Any] = {name: on_gpu(values, DEVICE) for name, values in given.items()}
+    for stride in (apart, -apart):
+        first = memory.data_ptr() + (0 if stride > 0 else 2 * apart)
+        for row in range(3):
+            at = first - memory.data_ptr() + row * stride
+            memory[at : at + 256] = operands["input"][row]
+        output = filled(problem, ("output",))
+        far = (first, (3, 256), (stride, 1), "int8", DEVICE)
+        run(problem, {**operands, **output, "input": far})
+        assert np.array_equal(as_array(output["output"]), wanted.view(np.uint8).ravel())
+
+
+@SIZES
 def test_draws_beyond_two_to_the_thirty_one() -> None:
     """The last tile has the draws of its own indices: those of a tile with a larger offset."""
     tile = FakeQuantizeProblem(TILE, input_dtype="bfloat16", rounding="stochastic")
