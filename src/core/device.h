@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct Workspace {
 };
 
 inline constexpr std::size_t kWorkspaceAlignment = 256;
+// No operand and no workspace is larger: offsets are signed, and no memory comes near.
+inline constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 Device host_device();
 // Facts of a GPU model that need not be present ("sm_80", "sm_90"); false for an unknown name.

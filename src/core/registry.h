@@ -70,6 +70,9 @@ struct Operator {
   std::span<const std::span<const Kernel>* const> tables;
 };
 
+// Fills and checks the fields of a descriptor, and the sizes of the operands that follow from them.
+Fault resolve(Descriptor& descriptor);
+
 std::span<const Operator* const> operators();
 const Operator* find_operator(std::string_view name);
 

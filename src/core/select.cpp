@@ -54,13 +54,21 @@ Reason rejects_preference(const Kernel& kernel, const Preference& preference,
   return Reason::accept();
 }
 
+Reason rejects_workspace(std::size_t workspace) {
+  if (workspace <= static_cast<std::size_t>(kMostBytes)) return Reason::accept();
+  return Reason::refuse(ReasonKind::Shape, "needs more than 2^63 - 1 bytes of workspace");
+}
+
 Candidate examine(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
                   const Device& device) {
   Candidate candidate{&kernel, rejects_device(kernel, device), false, 0};
   if (!candidate.reason.accepted()) return candidate;
   candidate.reason = kernel.rejects(descriptor, device);
   if (!candidate.reason.accepted()) return candidate;
-  candidate.workspace = kernel.workspace(descriptor, device);
+  const std::size_t workspace = kernel.workspace(descriptor, device);
+  candidate.reason = rejects_workspace(workspace);
+  if (!candidate.reason.accepted()) return candidate;
+  candidate.workspace = workspace;
   candidate.reason = rejects_preference(kernel, preference, candidate.workspace);
   return candidate;
 }

@@ -33,7 +33,7 @@ Descriptor make_descriptor(const std::string& name, const py::dict& values) {
   descriptor.op = &operator_named(name);
   for (const Field& field : descriptor.op->fields)
     write_field(descriptor, field, values[py::str(text(field.name))]);
-  if (const Fault fault = descriptor.op->resolve(descriptor); !fault.ok()) {
+  if (const Fault fault = resolve(descriptor); !fault.ok()) {
     raise_descriptor_error(fault);
     throw py::error_already_set();
   }

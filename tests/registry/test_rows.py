@@ -72,6 +72,14 @@ def test_rows_that_share_elements_change_no_bit(operator: str, kernel: planq.Ker
 
 
 @every_host_row
+def test_groups_larger_than_the_tensor_are_the_tensor(
+    operator: str, kernel: planq.KernelInfo
+) -> None:
+    """Up to the largest number that a descriptor takes."""
+    rows.check_oversized(HOST, operator, kernel.sku)
+
+
+@every_host_row
 def test_empty_tensors_define_every_output(operator: str, kernel: planq.KernelInfo) -> None:
     """Scale 1 and the formula's zero point for each empty segment."""
     rows.check_empty(HOST, operator, kernel.sku)

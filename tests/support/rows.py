@@ -6,6 +6,8 @@ failure, because nothing would then have tested its promises.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import TypeVar
@@ -18,6 +20,7 @@ from support.runner import Bench
 
 C = TypeVar("C", bound=Case)
 RUNS = 10
+LARGEST = 2**63 - 1
 PROMISE = planq.PlanPreference(
     determinism=planq.Determinism.BIT_EXACT, batch_invariant=True, max_ulp=0
 )
@@ -120,6 +123,37 @@ def check_strided(device: Device, operator: str, sku: str) -> None:
             check_row(device, operator, sku, case, dict.fromkeys(names, Layout(pitch=pitch)))
         for name in names:
             check_row(device, operator, sku, case, {name: Layout(offset=3, pitch=5)})
+
+
+@cache
+def oversized(desc: planq.Descriptor) -> planq.Descriptor:
+    """The same with every group and block that holds all there is as large as numbers are."""
+    fields = json.loads(desc.to_json())
+    shape, scope = fields["shape"], fields.get("scope", {})
+    extents = {"rows": shape[-2:][0], "columns": shape[-1]}
+    if scope.get("kind") == "group":
+        extents["size"] = shape[scope["axis"]]
+    for name, extent in extents.items():
+        if scope.get(name, 0) >= max(extent, 2):
+            scope[name] = LARGEST
+    if (fields.get("block_size") or 0) >= math.prod(shape):
+        fields["block_size"] = LARGEST
+    return planq.Descriptor.from_json(json.dumps(fields))
+
+
+def check_oversized(device: Device, operator: str, sku: str) -> None:
+    """A group or a block may be larger than the tensor by any amount."""
+    descriptor = OPERATORS[operator].descriptor
+    cases = [
+        case
+        for case in accepted(operator, sku, device.name)
+        if oversized(descriptor(case.problem)) != descriptor(case.problem)
+    ]
+    for case in spread(cases, 3):
+        bench = Bench(device, oversized(descriptor(case.problem)), pref=pinned(sku))
+        bench.load(inputs_of(case))
+        bench.run()
+        bench.check(inputs_of(case), expected(case), f"{sku} on {case.id}, oversized")
 
 
 # Inputs by name, and how each of them lies.

@@ -32,7 +32,8 @@ constexpr int kVector = kPerVector<In>;
 
 using std::int64_t;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Sizes of groups and tiles may be as large as numbers are.
+int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 int64_t power_of_two(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<int64_t>(n, 1))));
 }

@@ -1,0 +1,113 @@
+"""Sizes that no memory has are refused with a sentence, and never wrap to small ones."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import planq
+from reference.formats import STORAGE
+from support.operators import OPERATORS
+
+MOST = 2**63 - 1  # bytes; offsets are signed
+# Two sizes that everything is linear between, and beyond; then sizes that may be too large.
+SMALL, DOUBLE = 2**40, 2**41
+LARGE = (2**50, 2**57, 2**58, 2**59, 2**60)
+EACH = 20  # problems of an operator
+DEVICES = ("host", "sm_90")  # the latter has rows in a build with CUDA
+Fields = dict[str, Any]
+
+
+def finest(fields: Fields) -> Fields:
+    """The same with as many parameters as there can be."""
+    own: Fields = {}
+    if "scope" in fields:
+        own["scope"] = {"kind": "group", "axis": len(fields["shape"]) - 1, "size": 1}
+    for size in ("block_size", "nested_block_size"):
+        if fields.get(size) is not None:
+            own[size] = 1
+    return {**fields, **own}
+
+
+def problems(operator: str) -> Iterator[Fields]:
+    """Problems of the operator as plain values, with the parameters that they have and more."""
+    tests = OPERATORS[operator]
+    cases = tests.cases()
+    for case in cases[:: -(-len(cases) // EACH)]:
+        fields = json.loads(tests.descriptor(case.problem).to_json())
+        yield fields
+        yield finest(fields)
+
+
+def sized(fields: Fields, count: int) -> planq.Descriptor:
+    """The problem on `count` elements, a multiple of 64 along both ends of a shape."""
+    rank = len(fields["shape"])
+    shape = [count] if rank == 1 else [64, *[1] * (rank - 2), count // 64]
+    return planq.Descriptor.from_json(json.dumps({**fields, "shape": shape}))
+
+
+def extrapolated(size: Callable[[int], int], count: int) -> int:
+    """A size that grows with the number of elements, from two numbers that wrap nothing."""
+    small, double = size(SMALL), size(DOUBLE)
+    return small + (double - small) * (count - SMALL) // SMALL
+
+
+def largest_operand(desc: planq.Descriptor) -> int:
+    """Bytes of the largest operand."""
+    specs = desc.operands().values()
+    return max(math.prod(spec.shape) * STORAGE[spec.storage].itemsize for spec in specs)
+
+
+def verdicts(desc: planq.Descriptor, device: str) -> dict[str, planq.Candidate]:
+    """What becomes of each row."""
+    return {row.sku: row for row in planq.explain(desc, device=device).candidates}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operands_larger_than_offsets_count_are_no_descriptor(operator: str) -> None:
+    """Nor are operands refused that offsets do count."""
+    for fields in problems(operator):
+        for count in LARGE:
+            wanted = extrapolated(lambda n, own=fields: largest_operand(sized(own, n)), count)
+            if wanted <= MOST:
+                assert math.isclose(largest_operand(sized(fields, count)), wanted, rel_tol=1e-3)
+                continue
+            with pytest.raises(planq.DescriptorError) as caught:
+                sized(fields, count)
+            assert caught.value.field == "shape"
+            assert "2^63 - 1 bytes" in str(caught.value)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_no_workspace_wraps(operator: str) -> None:
+    """A row's workspace goes on growing with the tensor, or the row says that it cannot."""
+    for fields in problems(operator):
+        for device in DEVICES:
+            small, double = (verdicts(sized(fields, n), device) for n in (SMALL, DOUBLE))
+            takes = [sku for sku, row in double.items() if not row.reason or row.chosen]
+            for count in LARGE:
+                try:
+                    found = verdicts(sized(fields, count), device)
+                except planq.DescriptorError:
+                    continue
+                for sku in takes:
+                    at = {SMALL: small[sku].workspace, DOUBLE: double[sku].workspace}
+                    wanted, row = extrapolated(at.__getitem__, count), found[sku]
+                    if wanted > MOST:
+                        assert row.reason_kind == "shape", (sku, count)
+                        assert "2^63 - 1 bytes of workspace" in row.reason
+                    elif not row.reason:
+                        assert math.isclose(row.workspace, wanted, rel_tol=1e-2), (sku, count)
+
+
+def test_a_workspace_that_cannot_be_leaves_no_kernel() -> None:
+    """2^60 groups of one element: sixteen bytes for each are none when they wrap."""
+    desc = planq.FakeQuantizeDescriptor(
+        shape=(2**60,), input_dtype="float16", scope=planq.Scope.group(1), dynamic=True
+    )
+    with pytest.raises(planq.NoKernelError, match=r"2\^63 - 1 bytes of workspace"):
+        planq.Plan.select(planq.HOST, desc)
