@@ -1,6 +1,6 @@
 // The rows of the gradients, for both backends. What a gradient says of itself is a struct Gradient
-// in its desc.h: its Fields, its name kName, a sentence kBasis, and which of its types the rows are
-// for, as the field kElement and as element().
+// in its desc.h: its Fields, its name kName, a sentence kBasis, which of its types the rows are
+// for, as the field kElement and as element(), and the revisions of its rows.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ constexpr Kernel gradient_row(decltype(Kernel::prepare) prepare, decltype(Kernel
   constexpr bool kWide = kType == DType::Float64;
   return {
       .sku = JoinedText<GradientSku<Gradient, kBackend, kType>>::view(),
-      .revision = 1,
+      .revision = kBackend == Backend::Host ? Gradient::kHostRevision : Gradient::kCudaRevision,
       .backend = kBackend,
       .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{80},
       .rank = 0,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 #include "core/elementwise.h"
@@ -30,6 +31,7 @@ template <class OwnFields>
 struct Gradient {
   using Fields = OwnFields;
   static constexpr std::string_view kElement = "input_dtype";
+  static constexpr std::uint16_t kHostRevision = 2, kCudaRevision = 1;
   static constexpr std::string_view kBasis =
       "element by element; the quotient of the forward pass; exact integer sums";
   static constexpr DType element(const Fields& f) { return f.input_dtype; }

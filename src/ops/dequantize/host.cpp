@@ -118,7 +118,7 @@ constexpr Kernel row() {
   constexpr bool kWide = kOut == DType::Float64;
   return {
       .sku = JoinedText<SkuParts<kIn, kOut>>::view(),
-      .revision = 1,
+      .revision = is_fp8(kIn) || kIn == DType::Int32 ? 1 : 2,
       .backend = Backend::Host,
       .arch = {},
       .rank = 0,

@@ -31,6 +31,7 @@ struct Gradient {
   using Fields = dequantize_backward::Fields;
   static constexpr std::string_view kName = "dequantize_backward", kElement = "output_dtype";
   static constexpr std::string_view kBasis = "element by element; one product";
+  static constexpr std::uint16_t kHostRevision = 1, kCudaRevision = 1;
   static constexpr DType element(const Fields& f) { return f.output_dtype; }
 };
 

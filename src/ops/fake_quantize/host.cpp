@@ -110,7 +110,7 @@ constexpr Kernel row() {
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
   return {
       .sku = JoinedText<SkuParts<kType, kRounding, kDynamic>>::view(),
-      .revision = 1,
+      .revision = kDynamic ? 1 : 2,
       .backend = Backend::Host,
       .arch = {},
       .rank = 0,

@@ -74,7 +74,7 @@ constexpr Kernel row() {
   constexpr bool kWide = kIn == DType::Float64;
   return {
       .sku = JoinedText<SkuParts<kIn, kOut>>::view(),
-      .revision = 1,
+      .revision = is_fp8(kOut) ? 1 : 2,
       .backend = Backend::Host,
       .arch = {},
       .rank = 0,
