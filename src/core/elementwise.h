@@ -49,6 +49,7 @@ inline std::int64_t parameter_stride(const ElementOperand& operand, const Shape&
 }
 
 // Makes a row of the innermost axis and the rows before it, as long as all operands go on evenly.
+// Of parameters that a row has one of, that is a stride of 0, in the scale and in the zero point.
 inline void absorb_rows(ElementLayout& layout, const std::array<ElementOperand, 5>& operands) {
   while (layout.rows.rank > 0) {
     const ElementAxis& inner = layout.rows.axes[layout.rows.rank - 1];

@@ -46,8 +46,9 @@ struct SpaceOf {
     return count;
   }
 
-  // Joins neighbours that every operand walks with one stride, so that the common contiguous case
-  // ends with rank 0 or 1 and an index needs no division.
+  // Joins neighbours that every operand walks with one stride, of any sign or 0, so that the common
+  // contiguous case ends with rank 0 or 1 and an index needs no division. An operand that repeats
+  // along one of them alone keeps them apart.
   void merge() {
     int kept = 0;
     for (int i = 1; i < rank; ++i) {
