@@ -119,7 +119,7 @@ CONTIGUOUS = Layout()
 
 @dataclass(frozen=True)
 class SharedLayout(Layout):
-    """An input whose rows share elements, or run backwards.
+    """An input whose rows share elements, or any operand whose rows run backwards.
 
     Axes of extent 1 have strides that nobody may look at.
 
