@@ -23,20 +23,17 @@ Status launch(const Plan& plan, const Operands& operands, Workspace workspace,
   return plan.kernel->launch(plan.state, operands, workspace, stream);
 }
 
-bool extent_of(const OperandSpec& spec, const OperandView& view, std::uintptr_t& first,
-               std::uintptr_t& last) {
+MemorySpan span_of(const OperandSpec& spec, const OperandView& view) {
   const std::int64_t size = storage_bytes(spec.dtype);
   std::int64_t below = 0, above = size;
   for (int axis = 0; axis < spec.shape.rank; ++axis) {
     const std::int64_t extent = spec.shape[axis];
-    if (extent == 0) return false;
+    if (extent == 0) return {};
     const std::int64_t reach = (extent - 1) * view.strides[axis] * size;
     (reach < 0 ? below : above) += reach;
   }
   const auto base = reinterpret_cast<std::uintptr_t>(view.data);
-  first = base + static_cast<std::uintptr_t>(below);
-  last = base + static_cast<std::uintptr_t>(above);
-  return true;
+  return {base + static_cast<std::uintptr_t>(below), base + static_cast<std::uintptr_t>(above)};
 }
 
 namespace {
@@ -66,15 +63,20 @@ Pitch pitch_of(const OperandSpec& spec, const OperandView& view) {
   return pitch;
 }
 
+// Whether the elements follow one another without a gap, as they do most of the time.
+bool is_dense(const OperandSpec& spec, const OperandView& view) {
+  std::int64_t dense = 1;
+  for (int axis = spec.shape.rank - 1; axis >= 0; --axis) {
+    if (spec.shape[axis] != 1 && view.strides[axis] != dense) return false;
+    dense *= spec.shape[axis];
+  }
+  return true;
+}
+
 }  // namespace
 
-bool disjoint(const OperandSpec& spec, const OperandView& view, const OperandSpec& other_spec,
-              const OperandView& other) {
-  std::uintptr_t first, last, other_first, other_last;
-  if (!extent_of(spec, view, first, last) ||
-      !extent_of(other_spec, other, other_first, other_last) || last <= other_first ||
-      other_last <= first)
-    return true;
+bool interleaved(const OperandSpec& spec, const OperandView& view, const OperandSpec& other_spec,
+                 const OperandView& other) {
   const Pitch a = pitch_of(spec, view), b = pitch_of(other_spec, other);
   if (a.stride == 0 || a.stride != b.stride) return false;
   // Both repeat every `stride` bytes; the first of b's bytes has to follow a's last, and b's last
@@ -95,6 +97,7 @@ bool is_same(const OperandSpec& spec, const OperandView& view, const OperandView
 }
 
 bool overlaps_itself(const OperandSpec& spec, const OperandView& view) {
+  if (is_dense(spec, view)) return false;
   // Axes by growing stride; insertion, because there are at most eight.
   std::array<std::pair<std::int64_t, std::int64_t>, kMaxRank> axes;  // |stride|, extent
   int count = 0;

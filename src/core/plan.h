@@ -27,13 +27,17 @@ Status prepare(const Selection& selection, const Stream& stream, Plan& plan);
 Status launch(const Plan& plan, const Operands& operands, Workspace workspace,
               const Stream& stream);
 
-// Where an operand starts and ends in memory, in bytes. False for an operand without elements.
-bool extent_of(const OperandSpec& spec, const OperandView& view, std::uintptr_t& first,
-               std::uintptr_t& last);
-// Whether two operands share no byte: their extents are apart, or they take different parts of the
-// same pitch, as codes and scales do that lie row by row in one page.
-bool disjoint(const OperandSpec& spec, const OperandView& view, const OperandSpec& other_spec,
-              const OperandView& other);
+// Where an operand starts and ends in memory, in bytes: nowhere if it has no elements.
+struct MemorySpan {
+  std::uintptr_t first = 0, last = 0;
+
+  bool meets(const MemorySpan& other) const { return first < other.last && other.first < last; }
+};
+MemorySpan span_of(const OperandSpec& spec, const OperandView& view);
+// Whether two operands whose spans meet share no byte all the same: they take different parts of
+// one pitch, as codes and scales do that lie row by row in one page.
+bool interleaved(const OperandSpec& spec, const OperandView& view, const OperandSpec& other_spec,
+                 const OperandView& other);
 // Whether two operands of one shape and type name the same memory, index by index.
 bool is_same(const OperandSpec& spec, const OperandView& view, const OperandView& other);
 // Whether two indices of the operand can name one element.

@@ -3,7 +3,6 @@
 #include <structmember.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "core/device.h"
 #include "python/errors.h"
@@ -28,18 +27,6 @@ const PlanBase& made(py::handle self) {
 
 // Called as verbose_hook(event, plan) before every launch when PLANQ_VERBOSE asks for it.
 PyObject* verbose_hook = nullptr;
-
-// Interned attribute names of an operator's operands, shared by all of its plans.
-const std::array<PyObject*, kMaxOperands>& operand_names(const Operator& op) {
-  static auto* cache =
-      new std::vector<std::pair<const Operator*, std::array<PyObject*, kMaxOperands>>>;
-  for (const auto& entry : *cache)
-    if (entry.first == &op) return entry.second;
-  std::array<PyObject*, kMaxOperands> interned{};
-  for (std::size_t i = 0; i < op.operands.size(); ++i)
-    interned[i] = PyUnicode_InternFromString(std::string(op.operands[i]).c_str());
-  return cache->emplace_back(&op, interned).second;
-}
 
 std::string device_text(const Device& device) {
   return device.backend == Backend::Host ? "host" : "cuda:" + std::to_string(device.index);
@@ -229,6 +216,9 @@ bool read_operand(const Plan& plan, int index, Keep keep, Call& call, bool& defe
 // of the input that its spec names.
 bool separate(const Plan& plan, const Operands& operands, ArgumentFailure& failure) {
   const auto name = [&](int i) { return std::string(plan.descriptor.op->operands[i]); };
+  std::array<MemorySpan, kMaxOperands> spans;
+  for (int i = 0; i < plan.operand_count; ++i)
+    if (operands[i].data) spans[i] = span_of(plan.specs[i], operands[i]);
   for (int i = 0; i < plan.operand_count; ++i) {
     const OperandSpec& spec = plan.specs[i];
     if (spec.role != OperandSpec::Role::Output || !operands[i].data) continue;
@@ -239,9 +229,9 @@ bool separate(const Plan& plan, const Operands& operands, ArgumentFailure& failu
     }
     for (int other = 0; other < plan.operand_count; ++other) {
       const bool seen = other < i && plan.specs[other].role == OperandSpec::Role::Output;
-      if (other == i || seen || !operands[other].data) continue;
+      if (other == i || seen || !spans[i].meets(spans[other])) continue;
       if (other == spec.same_as && is_same(spec, operands[i], operands[other])) continue;
-      if (!disjoint(spec, operands[i], plan.specs[other], operands[other])) {
+      if (!interleaved(spec, operands[i], plan.specs[other], operands[other])) {
         failure = {name(i), "memory of its own", "memory that overlaps " + name(other), ""};
         return false;
       }
@@ -260,10 +250,9 @@ bool read_operands(const PlanBase& base, PyObject* arguments, Keep keep, Call& c
                Py_TYPE(arguments)->tp_name, ""};
     return false;
   }
-  const auto& names = operand_names(*plan.descriptor.op);
   std::array<bool, kMaxOperands> deferred{};
   for (int i = 0; i < plan.operand_count; ++i) {
-    call.objects[i] = Ref(PyObject_GetAttr(arguments, names[i]));
+    call.objects[i] = base.operand(arguments, i);
     if (!call.objects[i]) return false;
     if (!read_operand(plan, i, keep, call, deferred[i], failure)) return false;
   }
@@ -343,14 +332,11 @@ bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace, Re
 bool workspace_apart(const Plan& plan, const Operands& operands, const Workspace& workspace) {
   if (plan.workspace == 0) return true;
   const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
-  const auto end = begin + plan.workspace;
+  const MemorySpan taken{begin, begin + plan.workspace};
   for (int i = 0; i < plan.operand_count; ++i) {
-    std::uintptr_t first, last;
-    if (!operands[i].data || !extent_of(plan.specs[i], operands[i], first, last)) continue;
-    if (begin < last && first < end) {
-      raise_workspace_error(plan.workspace, workspace.bytes, "it overlaps an operand");
-      return false;
-    }
+    if (!operands[i].data || !taken.meets(span_of(plan.specs[i], operands[i]))) continue;
+    raise_workspace_error(plan.workspace, workspace.bytes, "it overlaps an operand");
+    return false;
   }
   return true;
 }
@@ -501,6 +487,8 @@ PyTypeObject* launch_type() {
 PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, py::handle stream,
                    py::object arguments_type)
     : arguments_type_(std::move(arguments_type)) {
+  for (std::size_t i = 0; i < descriptor.op->operands.size(); ++i)
+    slots_[i] = arguments_type_.attr(std::string(descriptor.op->operands[i]).c_str());
   Stream target;
   if (!read_stream(stream.ptr(), target)) throw py::error_already_set();
   plan_.descriptor = descriptor;
@@ -519,6 +507,15 @@ PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, p
     throw py::error_already_set();
   }
   keeps_gil_ = target.backend == Backend::Cuda || operand_bytes(plan_) <= kSmallBytes;
+}
+
+Ref PlanBase::operand(PyObject* arguments, int index) const {
+  PyObject* slot = slots_[index].ptr();
+  if (Py_IS_TYPE(slot, &PyMemberDescr_Type))  // as the attribute itself does it, once it is found
+    return Ref(PyMember_GetOne(reinterpret_cast<const char*>(arguments),
+                               reinterpret_cast<PyMemberDescrObject*>(slot)->d_member));
+  return Ref(
+      PyObject_GetAttrString(arguments, std::string(plan_.descriptor.op->operands[index]).c_str()));
 }
 
 py::object PlanBase::check(py::handle arguments) const {

@@ -7,6 +7,7 @@
 
 #include "core/plan.h"
 #include "core/select.h"
+#include "python/ref.h"
 
 namespace planq::python {
 
@@ -26,6 +27,8 @@ class PlanBase {
   PyObject* arguments_type() const { return arguments_type_.ptr(); }
   // Whether a launch is over before another thread could want the GIL: on CUDA it only enqueues.
   bool keeps_gil() const { return keeps_gil_; }
+  // One operand of an instance of arguments_type(); null: the Python error is set.
+  Ref operand(PyObject* arguments, int index) const;
   pybind11::object check(pybind11::handle arguments) const;
   pybind11::object bind(pybind11::handle self, pybind11::handle workspace,
                         pybind11::handle arguments) const;
@@ -33,6 +36,7 @@ class PlanBase {
  private:
   Plan plan_;
   pybind11::object arguments_type_;
+  std::array<pybind11::object, kMaxOperands> slots_;  // descriptors of its attributes
   bool keeps_gil_ = false;
 };
 
