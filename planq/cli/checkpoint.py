@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
+from planq.cli.digests import FileDigest, TensorDigests
 from planq.cli.failure import CommandError
 
 if TYPE_CHECKING:
@@ -72,21 +73,26 @@ class CheckpointReader:
 
     Args:
         path: The file. The safetensors library checks its header against its size.
+        whole: Whether to take the digest of the file, all of whose tensors are read in their
+            order; else that of each tensor is taken when it is read.
 
     Attributes:
-        path: The file.
+        path: The file, as errors name it.
         size: Its size in bytes.
         metadata: The header's free-form strings.
         entries: The tensors, in the order of their payloads.
         by_name: The same, by name.
+        digests: The digests of tensors that were read, which may be compared with others.
 
     Raises:
         CommandError: The file is not a valid safetensors file.
         OSError: The file cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, whole: bool = False) -> None:
         self.path = path
+        self.digests = TensorDigests()
+        self._whole = FileDigest() if whole else None
         if not stat.S_ISREG(path.stat().st_mode):
             raise CommandError(f"{path}: not a regular file")
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -107,6 +113,12 @@ class CheckpointReader:
     def close(self) -> None:
         """Closes the file."""
         os.close(self._fd)
+
+    def sha256(self) -> str:
+        """Returns the digest of the file, which was opened for that and is read."""
+        if self._whole is None:
+            raise AssertionError(f"{self.path}: opened without a digest")
+        return self._whole.digest(self.size)
 
     def expect(self, part: TensorEntry) -> None:
         """Refuses a file that has not this tensor.
@@ -148,7 +160,9 @@ class CheckpointReader:
         except ValueError as error:
             raise self._changed() from error
         mapped.madvise(mmap.MADV_SEQUENTIAL)
-        return np.frombuffer(mapped, np.uint8, entry.nbytes, before)
+        payload = np.frombuffer(mapped, np.uint8, entry.nbytes, before)
+        self._pass(entry, payload, 0)
+        return payload
 
     def chunks(self, entry: TensorEntry) -> Iterator[bytes]:
         """Yields the payload of one tensor in pieces of bounded size."""
@@ -157,6 +171,7 @@ class CheckpointReader:
             piece = os.pread(self._fd, min(_COPY_BYTES, end - at), at)
             if not piece:
                 raise self._changed()
+            self._pass(entry, piece, at - entry.offset)
             yield piece
             at += len(piece)
 
@@ -170,6 +185,12 @@ class CheckpointReader:
         if (now.st_size, now.st_mtime_ns) != (self.size, self._opened.st_mtime_ns):
             raise self._changed()
 
+    def _pass(self, entry: TensorEntry, piece: bytes | Bytes, at: int) -> None:
+        if self._whole is None:
+            self.digests.update(entry, piece, at)
+        else:
+            self._whole.update(piece, entry.offset + at)
+
     def _read(self, entry: TensorEntry) -> Bytes:
         payload = np.empty(entry.nbytes, np.uint8)
         at = 0
@@ -179,8 +200,12 @@ class CheckpointReader:
         return payload
 
     def _read_entries(self) -> tuple[TensorEntry, ...]:
-        length = int.from_bytes(os.pread(self._fd, _LENGTH_BYTES, 0), "little")
-        header = json.loads(os.pread(self._fd, length, _LENGTH_BYTES))
+        prefix = os.pread(self._fd, _LENGTH_BYTES, 0)
+        length = int.from_bytes(prefix, "little")
+        text = os.pread(self._fd, length, _LENGTH_BYTES)
+        if self._whole is not None:
+            self._whole.update(prefix + text, 0)
+        header = json.loads(text)
         header.pop("__metadata__", None)
         payload = _LENGTH_BYTES + length
         entries = [
@@ -230,6 +255,7 @@ class CheckpointWriter:
         self._payload = len(header)
         self.size = self._payload + sum(entry.nbytes for entry in self._entries.values())
         self._missing = {name: entry.nbytes for name, entry in self._entries.items()}
+        self._digests = TensorDigests()
         check_target(path, overwrite=overwrite)
         self._partial = path.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")
         self._fd = -1
@@ -251,7 +277,7 @@ class CheckpointWriter:
         self._partial.unlink(missing_ok=True)
 
     def write(self, name: str, payload: bytes | memoryview, at: int = 0) -> None:
-        """Writes bytes of one tensor.
+        """Writes bytes of one tensor, from its first to its last.
 
         Args:
             name: The tensor.
@@ -262,8 +288,20 @@ class CheckpointWriter:
         data = memoryview(payload)
         if at + data.nbytes > entry.nbytes:
             raise AssertionError(f"{name}: {at + data.nbytes} bytes do not fit in {entry.nbytes}")
+        self._digests.update(entry, data, at)
         self._write_at(data, self._payload + entry.offset + at)
         self._missing[name] -= data.nbytes
+
+    def digests(self, entries: Iterable[TensorEntry]) -> dict[str, str]:
+        """Returns the digests of tensors that are written, by name."""
+        return self._digests.of(entries)
+
+    def write_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Writes other strings than those that were announced, of the same lengths."""
+        header = _header(self._entries.values(), metadata)
+        if len(header) != self._payload:
+            raise AssertionError(f"a header of {len(header)} bytes instead of {self._payload}")
+        self._write_at(header, 0)
 
     def reopen(self) -> CheckpointReader:
         """Returns a reader of the complete file that has no name yet, to be closed.
@@ -273,7 +311,9 @@ class CheckpointWriter:
         self._sync()
         with suppress(OSError):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return CheckpointReader(self._partial)
+        reader = CheckpointReader(self._partial)
+        reader.path = self._path
+        return reader
 
     def commit(self) -> None:
         """Makes the file durable, then gives it its name in one step."""

@@ -12,10 +12,13 @@ from rich.console import Console
 
 import planq
 from planq.cli.devices import open_device
-from planq.cli.reports import FileReport
-from planq.cli.restore import RestoreJob, restore_file
+from planq.cli.restore import RestoreJob, RestoreReport, restore_file
 from planq.cli.tables import Words, exit_status, progress_bar, report_dict, show_report
 from planq.cli.words import output_console
+
+
+_VERIFIED = "verified: every tensor of the input has the digest that its metadata tells"
+_NOT_COMPARED = "not compared: the input has no digests, as planq quantize did not write it"
 
 
 class Restored(StrEnum):
@@ -46,6 +49,9 @@ def dequantize(
     force: Annotated[
         bool, typer.Option("--force", help="Replace OUT.safetensors if it exists.")
     ] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="Show what became of each weight, too.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
     ] = False,
@@ -53,8 +59,8 @@ def dequantize(
     """Restore the weights of a file that is quantized; copy the rest unchanged.
 
     The file is one of planq quantize, or of bitsandbytes in 4 bits. Scales, zero points, states and
-    planq's metadata are left out. The output gets its name only when it is
-    complete. The exit status is 1 if a restored weight holds a NaN or an infinity (its row is
+    planq's metadata are left out. A file of planq quantize has digests of all that it holds, and is
+    refused where anything else stands in it. The output gets its name only when it is complete. The exit status is 1 if a restored weight holds a NaN or an infinity (its row is
     marked), and 2 if nothing was written.
     """
     job = RestoreJob(source, target, planq.DType(dtype.value) if dtype else None, force)
@@ -63,16 +69,17 @@ def dequantize(
     if as_json:
         print(json.dumps(as_dict(report), indent=2, allow_nan=False))
     else:
-        show(report, output_console())
+        show(report, output_console(), table=table)
     return exit_status(report)
 
 
-def show(report: FileReport, console: Console) -> None:
-    """Prints a report as a table and its totals.
+def show(report: RestoreReport, console: Console, *, table: bool) -> None:
+    """Prints a report.
 
     Args:
         report: What became of a file.
         console: Where to print.
+        table: Whether to show every weight.
     """
     columns = {
         "values": [
@@ -80,14 +87,21 @@ def show(report: FileReport, console: Console) -> None:
             for tensor in report.tensors
         ]
     }
-    marked = "n restored values are a NaN or an infinity"
-    words = Words(columns, digested="values", read="codes and scales", marked=marked)
-    show_report(report, words, console)
+    words = Words(
+        columns,
+        told=[_VERIFIED if report.verified else _NOT_COMPARED],
+        read="codes and scales",
+        marked="n restored values are a NaN or an infinity",
+        digests={"the input": report.input_digest, "the output": report.digest},
+    )
+    show_report(report, words, console, table=table)
 
 
-def as_dict(report: FileReport) -> dict[str, Any]:
+def as_dict(report: RestoreReport) -> dict[str, Any]:
     """Returns a report as JSON values."""
-    values = report_dict(report, {}, "values_sha256")
+    request = {"verified": report.verified, "input_sha256": report.input_digest}
+    values = report_dict(report, request)
     for row, tensor in zip(values["tensors"], report.tensors, strict=True):
+        row["sha256"] = tensor.sha256
         row["non_finite_values"] = tensor.non_finite
     return values

@@ -18,6 +18,7 @@ from planq.cli.checkpoint import (
     copy_tensor,
 )
 from planq.cli.devices import plan_selector
+from planq.cli.digests import CONTENT, SOURCE, UNKNOWN, content_digest, sealed
 from planq.cli.failure import CommandError
 from planq.cli.quality import (
     count_non_finite,
@@ -75,33 +76,37 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightReport(TensorReport):
-    """What became of one weight: its digest is that of the codes.
+    """What became of one weight: its digest is that of all tensors that are stored for it.
 
     Measured, `non_finite` counts the segments that dequantize to NaN, as they have a value that is
     not finite, or with nested statistics any other segment does; calibrated, it counts the values.
 
     Attributes:
+        parts: The digests of these tensors, by name.
         sqnr_db: Signal-to-quantization-noise ratio; infinite where the codes are exact, NaN where
             there is no signal or a value that is not finite.
         restored_sha256: Digest of the codes, dequantized; None without verification.
     """
 
+    parts: dict[str, str]
     sqnr_db: float
     restored_sha256: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport(FileReport):
-    """What became of a file.
+    """What became of a file: its digest is the one in its metadata.
 
     Attributes:
         job: The request.
+        source_digest: SHA-256 of the input file.
         tensors: The weights, in the order of the file.
         largest_errors: Verified: by name, the largest absolute error of what was read back from
             the file; not a finite number where a value is none.
     """
 
     job: Job
+    source_digest: str
     tensors: tuple[WeightReport, ...]
     largest_errors: dict[str, float]
 
@@ -124,21 +129,26 @@ def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport
     """
     start = time.perf_counter()
     check_paths(job.source, job.target, overwrite=job.overwrite)
-    with closing(CheckpointReader(job.source)) as reader:
+    with closing(CheckpointReader(job.source, whole=True)) as reader:
         weights = _select(job, reader, executor)
         entries = [made for entry in reader.entries for made in _made_from(entry, weights)]
-        metadata = _metadata(job, reader, weights)
+        unknown = {entry.name: UNKNOWN for entry in entries}
+        metadata = sealed(entries, unknown, _metadata(job, reader, weights), UNKNOWN)
         making = CheckpointWriter(job.target, entries, metadata, overwrite=job.overwrite)
         with closing(making) as writer:
             total = _bytes_to_read(job, reader, weights)
             run = _Run(job, weights, executor, progress, reader, writer, total)
             tensors = run.quantize()
+            metadata = sealed(entries, writer.digests(entries), metadata, reader.sha256())
+            writer.write_metadata(metadata)
             errors = run.verify(tensors) if job.verify else {}
             reader.check_unchanged()
             writer.commit()
     copied = [entry for entry in reader.entries if entry.name not in weights]
     return JobReport(
         job=job,
+        digest=metadata[CONTENT],
+        source_digest=metadata[SOURCE],
         source=job.source,
         target=job.target,
         device=executor.name,
@@ -276,8 +286,10 @@ class _Run:
         ran = self.executor.run(plan, {"input": values, **weight.given})
         made = {**ran.outputs, **weight.given}
         payloads = stored.payloads(made)
+        parts = list(stored.parts.values())
         for key, part in stored.parts.items():
             self.writer.write(part.name, payloads[key].data)
+        digests = self.writer.digests(parts)
         ratio = signal_to_noise_db(desc, values, made)
         if weight.given:
             non_finite = count_non_finite(values, FLOATING[entry.dtype])
@@ -294,7 +306,8 @@ class _Run:
             non_finite=non_finite,
             bytes_before=entry.nbytes,
             bytes_after=stored.nbytes,
-            sha256=_digest(made["output"]),
+            sha256=content_digest(parts, digests, {}),
+            parts=digests,
             restored_sha256=self._restored_digest(weight, payloads),
             seconds=ran.seconds,
         )

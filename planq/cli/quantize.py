@@ -5,6 +5,7 @@
 import json
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ from planq.cli.tables import (
     report_dict,
     show_report,
 )
-from planq.cli.words import output_console
+from planq.cli.words import output_console, printable
 
 _MEASURED = "n segments hold a NaN or an infinity, and dequantize to NaN"
 _NESTED = "n blocks dequantize to NaN: all of the weight, if one holds a NaN or an infinity"
@@ -94,6 +95,9 @@ def quantize(
     force: Annotated[
         bool, typer.Option("--force", help="Replace OUT.safetensors if it exists.")
     ] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="Show what became of each weight, too.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
     ] = False,
@@ -113,24 +117,29 @@ def quantize(
     if as_json:
         print(json.dumps(as_dict(report), indent=2, allow_nan=False))
     else:
-        show(report, output_console())
+        show(report, output_console(), table=table)
     return exit_status(report)
 
 
-def show(report: work.JobReport, console: Console) -> None:
-    """Prints a report as a table and its totals.
+def show(report: work.JobReport, console: Console, *, table: bool) -> None:
+    """Prints a report.
 
     Args:
         report: What became of a file.
         console: Where to print.
+        table: Whether to show every weight.
     """
     columns = {"SQNR dB": [_quality_words(tensor) for tensor in report.tensors]}
     if report.job.verify:
         columns["error"] = [f"{error:.3g}" for error in report.largest_errors.values()]
-    words = Words(columns, digested="codes", read="weights", marked=_marked_words(report.job))
-    show_report(report, words, console)
-    if report.job.verify:
-        console.print("verified: the file as read back dequantizes to the same bits")
+    words = Words(
+        columns,
+        told=list(_told(report)),
+        read="weights",
+        marked=_marked_words(report.job),
+        digests={"the input": report.source_digest, "the output": report.digest},
+    )
+    show_report(report, words, console, table=table)
 
 
 def as_dict(report: work.JobReport) -> dict[str, Any]:
@@ -142,9 +151,12 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
         "nested_block_size": blocks.nested_size if blocks else None,
         "calibrated": ranges.sha256 if ranges else None,
         "verified": report.job.verify,
+        "source_sha256": report.source_digest,
     }
-    values = report_dict(report, request, "codes_sha256")
+    values = report_dict(report, request)
     for row, tensor in zip(values["tensors"], report.tensors, strict=True):
+        row["stored_sha256"] = tensor.sha256
+        row["parts"] = tensor.parts
         row["sqnr_db"] = finite_or_none(tensor.sqnr_db)
         row["non_finite_values" if ranges else "non_finite_segments"] = tensor.non_finite
         if report.job.verify:
@@ -164,6 +176,22 @@ def _marked_words(job: work.Job) -> str:
     if job.ranges:
         return _CALIBRATED
     return _NESTED if job.blocks and job.blocks.nested_size else _MEASURED
+
+
+def _told(report: work.JobReport) -> Iterator[str]:
+    """Names the weights that lost most, of those where a number tells it."""
+    ratios = {
+        tensor.name: tensor.sqnr_db for tensor in report.tensors if math.isfinite(tensor.sqnr_db)
+    }
+    if ratios:
+        least = min(ratios, key=lambda name: ratios[name])
+        yield f"SQNR {ratios[least]:.2f} to {max(ratios.values()):.2f} dB, least {printable(least)}"
+    errors = {name: error for name, error in report.largest_errors.items() if math.isfinite(error)}
+    if errors:
+        largest = max(errors, key=lambda name: errors[name])
+        yield f"largest error {errors[largest]:.3g}, in {printable(largest)}"
+    if report.job.verify:
+        yield "verified: the file as read back dequantizes to the same bits"
 
 
 def _quality_words(tensor: work.WeightReport) -> str:

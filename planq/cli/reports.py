@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ class TensorReport:
         guarantee: What that kernel promises.
         bytes_before: Its size in the input: quantized weights with their scales.
         bytes_after: Its size in the output, likewise.
-        sha256: Digest of what was written under its name.
+        sha256: Digest of what was written for it; the command says of what.
         non_finite: How much of it is not finite; the command says what it counts.
         seconds: Time of the kernel.
     """
@@ -48,6 +47,7 @@ class FileReport:
     Attributes:
         source: The input file.
         target: The output file.
+        digest: One SHA-256 over all that was written, and the digest of the input.
         device: Where the plans ran.
         tensors: The weights, in the order of the file.
         copied_tensors: How many tensors went over unchanged.
@@ -59,6 +59,7 @@ class FileReport:
 
     source: Path
     target: Path
+    digest: str
     device: str
     tensors: tuple[TensorReport, ...]
     copied_tensors: int
@@ -76,9 +77,3 @@ class FileReport:
     def kernel_seconds(self) -> float:
         """The time of all kernels."""
         return sum(tensor.seconds for tensor in self.tensors)
-
-    @property
-    def digest(self) -> str:
-        """One SHA-256 over the names and digests of all weights."""
-        lines = "".join(f"{tensor.sha256}  {tensor.name}\n" for tensor in self.tensors)
-        return hashlib.sha256(lines.encode()).hexdigest()

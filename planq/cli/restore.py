@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,11 +16,12 @@ from planq.cli.checkpoint import (
     copy_tensor,
 )
 from planq.cli.devices import plan_selector
+from planq.cli.digests import INPUT, content_digest
 from planq.cli.failure import CommandError
 from planq.cli.quality import count_non_finite
 from planq.cli.reports import FileReport, TensorReport
 from planq.cli.schemes import FLOATING, FORMAT_NAME, operand_bytes
-from planq.cli.stored import METADATA_PREFIX, StoredWeight, read_weights, restore
+from planq.cli.stored import METADATA_PREFIX, StoredWeight, has_digests, read_weights, restore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,20 @@ class RestoreJob:
     overwrite: bool = False
 
 
-def restore_file(job: RestoreJob, executor: Executor, progress: Progress) -> FileReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport(FileReport):
+    """What became of a file: the digests of its weights are those of their values.
+
+    Attributes:
+        input_digest: Digest of the content of the input.
+        verified: Whether the input had digests, and all of it was compared with them.
+    """
+
+    input_digest: str
+    verified: bool
+
+
+def restore_file(job: RestoreJob, executor: Executor, progress: Progress) -> RestoreReport:
     """Dequantizes the weights of a file, copies the rest, and only then gives the output its name.
 
     Args:
@@ -58,8 +71,8 @@ def restore_file(job: RestoreJob, executor: Executor, progress: Progress) -> Fil
             all.
 
     Returns:
-        The report, whose digests are those of the restored values, and which counts the values
-        that are not finite; the output file is complete and durable.
+        The report, which counts the values that are not finite; the output file is complete and
+        durable.
 
     Raises:
         CommandError: The request cannot be carried out; nothing was written.
@@ -87,9 +100,15 @@ def restore_file(job: RestoreJob, executor: Executor, progress: Progress) -> Fil
                 else:
                     copy_tensor(reader.by_name[entry.name], reader, writer)
             reader.check_unchanged()
+            read = reader.digests.of(reader.entries)
+            stored = content_digest(reader.entries, read, reader.metadata)
+            made = content_digest(entries, writer.digests(entries), metadata | {INPUT: stored})
             writer.commit()
     copied = [entry for entry in entries if entry.name not in weights]
-    return FileReport(
+    return RestoreReport(
+        input_digest=stored,
+        verified=has_digests(reader),
+        digest=made,
         source=job.source,
         target=job.target,
         device=executor.name,
@@ -153,7 +172,7 @@ def _restore(
         guarantee=plan.precision_guarantee(),
         bytes_before=stored.nbytes,
         bytes_after=entry.nbytes,
-        sha256=hashlib.sha256(values.data).hexdigest(),
+        sha256=writer.digests([entry])[entry.name],
         non_finite=count_non_finite(values, FLOATING[entry.dtype]),
         seconds=ran.seconds,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import planq
 from planq.cli.checkpoint import TensorEntry
+from planq.cli.digests import expect_content
 from planq.cli.failure import CommandError
 from planq.cli.schemes import FLOATING, STORAGE, Quantizing, Scaling, operand_bytes
 from planq.cli.states import CodebookWeight, codebook_weight, read_states
@@ -105,7 +106,7 @@ def restore(
 
 def is_quantized(reader: CheckpointReader) -> bool:
     """Whether an open file has weights to restore: planq left its marks, or there are states."""
-    return _has_marks(reader) or bool(read_states(reader))
+    return has_digests(reader) or bool(read_states(reader))
 
 
 def describing(desc: Quantizing, weights: Iterable[StoredWeight]) -> dict[str, str]:
@@ -133,14 +134,19 @@ def describing(desc: Quantizing, weights: Iterable[StoredWeight]) -> dict[str, s
 def read_weights(reader: CheckpointReader) -> dict[str, StoredWeight]:
     """Finds the quantized weights of an open file, by name, and checks that all parts are there.
 
+    A file of ``planq quantize`` has digests: its header is compared with them now, and its tensors
+    whenever they are read from now on.
+
     Raises:
         CommandError: Neither ``planq quantize`` nor bitsandbytes wrote the file, or somebody
             changed it since.
     """
+    if has_digests(reader):
+        expect_content(reader)
     states = read_states(reader)
     if states:
         return dict(states)
-    if not _has_marks(reader):
+    if not has_digests(reader):
         raise CommandError(
             f"{reader.path}: not written by planq quantize or bitsandbytes, nothing to restore"
         )
@@ -153,7 +159,8 @@ def read_weights(reader: CheckpointReader) -> dict[str, StoredWeight]:
     return weights
 
 
-def _has_marks(reader: CheckpointReader) -> bool:
+def has_digests(reader: CheckpointReader) -> bool:
+    """Whether ``planq quantize`` wrote an open file, which then has digests of its own."""
     return any(key.startswith(METADATA_PREFIX) for key in reader.metadata)
 
 

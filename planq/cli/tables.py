@@ -1,9 +1,10 @@
-"""The words around a checkpoint file: a progress bar, a table of its weights, totals, JSON."""
+"""The words around a checkpoint file: a progress bar, a summary, a table of its weights, JSON."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 import planq
+from planq.cli.digests import short
 from planq.cli.failure import EXIT_MARKED, EXIT_OK
-from planq.cli.words import guarantee_words, printable, size_words, whole_width
+from planq.cli.words import guarantee_words, printable, size_words, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from planq.cli import job as work
     from planq.cli.reports import FileReport, TensorReport
 
-_SHORT_DIGEST = 12
+# Of the weights that are marked, these many stand in a summary.
+_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +37,17 @@ class Words:
 
     Attributes:
         columns: The columns between kernel and sizes, by header: a cell for each weight.
-        digested: What the digests are of.
+        told: What else is to be said of all weights.
         read: What the kernels read.
         marked: What a row that is marked means.
+        digests: The digests of the whole file, by what they are of.
     """
 
     columns: Mapping[str, Sequence[str]]
-    digested: str
+    told: Sequence[str]
     read: str
     marked: str
+    digests: Mapping[str, str]
 
 
 @contextmanager
@@ -68,36 +73,33 @@ def progress_bar(source: Path) -> Iterator[work.Progress]:
         yield advance
 
 
-def show_report(report: FileReport, words: Words, console: Console) -> None:
-    """Prints a report as a table and its totals.
+def show_report(report: FileReport, words: Words, console: Console, *, table: bool) -> None:
+    """Prints what became of a file in a few lines, and what became of each weight if wanted.
 
-    Where the whole table does not fit the console, the rows refer to a list of kernels below it and
-    digests are cut; every line of a table that goes to a file is whole.
+    The lines break at a width that people read, those of a table at the console's alone. Rows refer
+    to a list of kernels, and have the start of their digests.
 
     Args:
         report: What became of a file.
         words: How to speak of it.
         console: Where to print.
+        table: Whether to show all weights; else those that are marked, or the first of them.
     """
-    table = _full_table(report.tensors, words)
-    if whole_width(table) <= console.width:
-        console.print(table)
-    else:
-        kernels = _kernels(report.tensors)
-        console.print(_narrow_table(report.tensors, words, kernels))
-        for (sku, guarantee), number in kernels.items():
-            console.print(Text(f"[{number}] {sku}: {guarantee}"), soft_wrap=True)
-    for line in _totals(report, words):
-        console.print(Text(line), soft_wrap=True)
+    marked = [number for number, tensor in enumerate(report.tensors) if tensor.non_finite]
+    shown = range(len(report.tensors)) if table else marked[:_SHOWN]
+    kernels = _kernels(report.tensors)
+    if shown:
+        console.print(_table(report, shown, words, list(kernels)))
+    for line in _summary(report, words, kernels, len(shown)):
+        console.print(Text(line, overflow="fold"), width=text_width(console))
 
 
-def report_dict(report: FileReport, request: Mapping[str, Any], digest: str) -> dict[str, Any]:
+def report_dict(report: FileReport, request: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a report as JSON values.
 
     Args:
         report: What became of a file.
-        request: What else was asked for.
-        digest: The key of the digest of all digests.
+        request: What else is to be told of the whole file.
     """
     build = planq.build_info()
     return {
@@ -107,7 +109,7 @@ def report_dict(report: FileReport, request: Mapping[str, Any], digest: str) -> 
         "device": report.device,
         "planq": {"version": build.version, "build_id": build.build_id},
         "tensors": [_tensor_dict(tensor) for tensor in report.tensors],
-        digest: report.digest,
+        "sha256": report.digest,
         "copied": {"tensors": report.copied_tensors, "bytes": report.copied_bytes},
         "totals": _totals_dict(report),
     }
@@ -128,57 +130,48 @@ def finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _full_table(tensors: Sequence[TensorReport], words: Words) -> Table:
-    table = Table("tensor", "SKU", "guarantee", box=box.SIMPLE_HEAD, pad_edge=False)
-    _add_columns(table, *words.columns, "before", "after")
-    table.add_column(f"SHA-256 of the {words.digested}")
-    for number, tensor in enumerate(tensors):
-        kernel = (tensor.sku, guarantee_words(tensor.guarantee))
-        _add_row(table, tensor, (*kernel, *_cells(words, number)), tensor.sha256)
-    return table
-
-
-def _narrow_table(
-    tensors: Sequence[TensorReport], words: Words, kernels: dict[tuple[str, str], int]
+def _table(
+    report: FileReport, shown: Sequence[int], words: Words, kernels: list[tuple[str, str]]
 ) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("tensor", overflow="fold")
-    _add_columns(table, "kernel", *words.columns, "before", "after")
+    for header in ("kernel", *words.columns, "before", "after"):
+        table.add_column(header, justify="right", no_wrap=True)
     table.add_column("SHA-256", no_wrap=True)
-    for number, tensor in enumerate(tensors):
-        kernel = f"[{kernels[tensor.sku, guarantee_words(tensor.guarantee)]}]"
-        digest = f"{tensor.sha256[:_SHORT_DIGEST]}..."
-        _add_row(table, tensor, (kernel, *_cells(words, number)), digest)
+    for number in shown:
+        tensor = report.tensors[number]
+        kernel = f"[{kernels.index(_kernel(tensor)) + 1}]"
+        _add_row(table, tensor, (kernel, *(cells[number] for cells in words.columns.values())))
     return table
 
 
-def _cells(words: Words, number: int) -> Iterator[str]:
-    return (cells[number] for cells in words.columns.values())
+def _kernel(tensor: TensorReport) -> tuple[str, str]:
+    return tensor.sku, guarantee_words(tensor.guarantee)
 
 
-def _kernels(tensors: Sequence[TensorReport]) -> dict[tuple[str, str], int]:
-    """Numbers the kernels of a report, with what they promise, from 1."""
-    seen = [(tensor.sku, guarantee_words(tensor.guarantee)) for tensor in tensors]
-    return {kernel: number for number, kernel in enumerate(dict.fromkeys(seen), 1)}
+def _kernels(tensors: Sequence[TensorReport]) -> Counter[tuple[str, str]]:
+    """Counts the weights of each kernel, with what it promises, in the order of their rows."""
+    return Counter(map(_kernel, tensors))
 
 
-def _add_columns(table: Table, *headers: str) -> None:
-    for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
-
-
-def _add_row(table: Table, tensor: TensorReport, middle: tuple[str, ...], digest: str) -> None:
+def _add_row(table: Table, tensor: TensorReport, middle: tuple[str, ...]) -> None:
     cells = (
         printable(tensor.name),
         *middle,
         size_words(tensor.bytes_before),
         size_words(tensor.bytes_after),
-        digest,
+        short(tensor.sha256),
     )
     table.add_row(*(Text(cell) for cell in cells), style="bold red" if tensor.non_finite else "")
 
 
-def _totals(report: FileReport, words: Words) -> Iterator[str]:
+def _summary(
+    report: FileReport, words: Words, kernels: Counter[tuple[str, str]], shown: int
+) -> Iterator[str]:
+    if report.marked:
+        hidden = max(0, len(report.marked) - shown)
+        more = f"; {hidden} more weights, which --table shows" if hidden else ""
+        yield f"NOT FINITE (n): {words.marked}{more}"
     totals = _totals_dict(report)
     before, after = totals["weight_bytes_before"], totals["weight_bytes_after"]
     yield (
@@ -187,13 +180,15 @@ def _totals(report: FileReport, words: Words) -> Iterator[str]:
         f"({size_words(report.copied_bytes)}), "
         f"file {size_words(report.source_bytes)} -> {size_words(report.target_bytes)}"
     )
+    for number, ((sku, guarantee), count) in enumerate(kernels.items(), 1):
+        yield f"[{number}] {sku}: {guarantee} ({count} weights)"
+    yield from words.told
     yield (
         f"{report.device}: kernels {totals['kernel_gb_per_s']:.2f} GB/s of {words.read}, "
         f"all told {totals['gb_per_s']:.2f} GB/s of input in {report.seconds:.2f} s"
     )
-    yield f"SHA-256 of all digests: {report.digest}"
-    if report.marked:
-        yield f"NOT FINITE (n): {words.marked}"
+    for what, digest in words.digests.items():
+        yield f"SHA-256 of {what}: {digest}"
 
 
 def _tensor_dict(tensor: TensorReport) -> dict[str, Any]:
@@ -206,7 +201,6 @@ def _tensor_dict(tensor: TensorReport) -> dict[str, Any]:
         "guarantee": tensor.guarantee.to_dict(),
         "bytes_before": tensor.bytes_before,
         "bytes_after": tensor.bytes_after,
-        "sha256": tensor.sha256,
     }
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     import planq
 
-# Wide enough that no line breaks: what is not a terminal is read by programs, or searched.
+# Wide enough that no row breaks: what is not a terminal is read by programs, or searched.
 _UNBROKEN = 4096
+_READABLE = 100
 
 
 def output_console() -> Console:
@@ -21,9 +20,9 @@ def output_console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
 
 
-def whole_width(table: Table) -> int:
-    """Returns the width at which no cell of a table breaks."""
-    return Console(width=_UNBROKEN).measure(table).maximum
+def text_width(console: Console) -> int:
+    """Returns where a line of text breaks: at the console's end, or where one stops reading."""
+    return min(console.width, _READABLE)
 
 
 def printable(text: str) -> str:
