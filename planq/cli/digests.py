@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from planq.cli.checkpoint import Bytes, CheckpointReader, TensorEntry
+    from planq.cli.checkpoint import CheckpointReader, TensorEntry
 
-TENSORS = "planq.digests"
+TENSORS = "planq.tensor_sha256"
 SOURCE = "planq.source_sha256"
-CONTENT = "planq.sha256"
+CONTENT = "planq.digest"
 # What stands for the input in the digest of a restored file, which does not name it itself.
-INPUT = "planq.input_sha256"
+INPUT = "planq.input_digest"
 
 # As long as any, so that a header has its size before there is anything to hash.
 UNKNOWN = "0" * 64
@@ -47,7 +47,7 @@ class FileDigest:
         self._sha256 = hashlib.sha256()
         self._at = 0
 
-    def update(self, piece: bytes | memoryview | Bytes, at: int) -> None:
+    def update(self, piece: bytes | memoryview, at: int) -> None:
         """Takes some bytes in.
 
         Args:
@@ -88,7 +88,7 @@ class TensorDigests:
         """
         self._path, self._expected = path, digests
 
-    def update(self, entry: TensorEntry, piece: bytes | memoryview | Bytes, at: int) -> None:
+    def update(self, entry: TensorEntry, piece: bytes | memoryview, at: int) -> None:
         """Takes some bytes in.
 
         Args:

@@ -82,7 +82,7 @@ class WeightReport(TensorReport):
     not finite, or with nested statistics any other segment does; calibrated, it counts the values.
 
     Attributes:
-        parts: The digests of these tensors, by name.
+        parts: The SHA-256 of each of these tensors, by name.
         sqnr_db: Signal-to-quantization-noise ratio; infinite where the codes are exact, NaN where
             there is no signal or a value that is not finite.
         restored_sha256: Digest of the codes, dequantized; None without verification.
@@ -306,7 +306,7 @@ class _Run:
             non_finite=non_finite,
             bytes_before=entry.nbytes,
             bytes_after=stored.nbytes,
-            sha256=content_digest(parts, digests, {}),
+            digest=content_digest(parts, digests, {}),
             parts=digests,
             restored_sha256=self._restored_digest(weight, payloads),
             seconds=ran.seconds,

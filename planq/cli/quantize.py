@@ -137,7 +137,10 @@ def show(report: work.JobReport, console: Console, *, table: bool) -> None:
         told=list(_told(report)),
         read="weights",
         marked=_marked_words(report.job),
-        digests={"the input": report.source_digest, "the output": report.digest},
+        digests={
+            "SHA-256 of the input": report.source_digest,
+            "digest of the output": report.digest,
+        },
     )
     show_report(report, words, console, table=table)
 
@@ -155,8 +158,8 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
     }
     values = report_dict(report, request)
     for row, tensor in zip(values["tensors"], report.tensors, strict=True):
-        row["stored_sha256"] = tensor.sha256
-        row["parts"] = tensor.parts
+        row["digest"] = tensor.digest
+        row["tensor_sha256"] = tensor.parts
         row["sqnr_db"] = finite_or_none(tensor.sqnr_db)
         row["non_finite_values" if ranges else "non_finite_segments"] = tensor.non_finite
         if report.job.verify:

@@ -23,7 +23,7 @@ class TensorReport:
         guarantee: What that kernel promises.
         bytes_before: Its size in the input: quantized weights with their scales.
         bytes_after: Its size in the output, likewise.
-        sha256: Digest of what was written for it; the command says of what.
+        digest: Digest of what was written for it; the command says of what.
         non_finite: How much of it is not finite; the command says what it counts.
         seconds: Time of the kernel.
     """
@@ -35,7 +35,7 @@ class TensorReport:
     guarantee: planq.PrecisionGuarantee
     bytes_before: int
     bytes_after: int
-    sha256: str
+    digest: str
     non_finite: int
     seconds: float
 

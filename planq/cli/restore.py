@@ -172,7 +172,7 @@ def _restore(
         guarantee=plan.precision_guarantee(),
         bytes_before=stored.nbytes,
         bytes_after=entry.nbytes,
-        sha256=writer.digests([entry])[entry.name],
+        digest=writer.digests([entry])[entry.name],
         non_finite=count_non_finite(values, FLOATING[entry.dtype]),
         seconds=ran.seconds,
     )

@@ -109,7 +109,7 @@ def report_dict(report: FileReport, request: Mapping[str, Any]) -> dict[str, Any
         "device": report.device,
         "planq": {"version": build.version, "build_id": build.build_id},
         "tensors": [_tensor_dict(tensor) for tensor in report.tensors],
-        "sha256": report.digest,
+        "digest": report.digest,
         "copied": {"tensors": report.copied_tensors, "bytes": report.copied_bytes},
         "totals": _totals_dict(report),
     }
@@ -120,7 +120,7 @@ def exit_status(report: FileReport) -> int:
     if not report.marked:
         return EXIT_OK
     marked = len(report.marked)
-    which = "1 weight has" if marked == 1 else f"{marked} weights have"
+    which = f"{_weights(marked)} {'has' if marked == 1 else 'have'}"
     print(f"planq: warning: {which} values that are not finite", file=sys.stderr)
     return EXIT_MARKED
 
@@ -137,7 +137,7 @@ def _table(
     table.add_column("tensor", overflow="fold")
     for header in ("kernel", *words.columns, "before", "after"):
         table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("SHA-256", no_wrap=True)
+    table.add_column("digest", no_wrap=True)
     for number in shown:
         tensor = report.tensors[number]
         kernel = f"[{kernels.index(_kernel(tensor)) + 1}]"
@@ -160,7 +160,7 @@ def _add_row(table: Table, tensor: TensorReport, middle: tuple[str, ...]) -> Non
         *middle,
         size_words(tensor.bytes_before),
         size_words(tensor.bytes_after),
-        short(tensor.sha256),
+        short(tensor.digest),
     )
     table.add_row(*(Text(cell) for cell in cells), style="bold red" if tensor.non_finite else "")
 
@@ -170,25 +170,29 @@ def _summary(
 ) -> Iterator[str]:
     if report.marked:
         hidden = max(0, len(report.marked) - shown)
-        more = f"; {hidden} more weights, which --table shows" if hidden else ""
+        more = f"; --table shows {_weights(hidden)} more" if hidden else ""
         yield f"NOT FINITE (n): {words.marked}{more}"
     totals = _totals_dict(report)
     before, after = totals["weight_bytes_before"], totals["weight_bytes_after"]
     yield (
-        f"{len(report.tensors)} weights {size_words(before)} -> {size_words(after)} "
+        f"{_weights(len(report.tensors))} {size_words(before)} -> {size_words(after)} "
         f"({before / max(after, 1):.2f}x), {report.copied_tensors} tensors copied "
         f"({size_words(report.copied_bytes)}), "
         f"file {size_words(report.source_bytes)} -> {size_words(report.target_bytes)}"
     )
     for number, ((sku, guarantee), count) in enumerate(kernels.items(), 1):
-        yield f"[{number}] {sku}: {guarantee} ({count} weights)"
+        yield f"[{number}] {sku}: {guarantee} ({_weights(count)})"
     yield from words.told
     yield (
         f"{report.device}: kernels {totals['kernel_gb_per_s']:.2f} GB/s of {words.read}, "
         f"all told {totals['gb_per_s']:.2f} GB/s of input in {report.seconds:.2f} s"
     )
     for what, digest in words.digests.items():
-        yield f"SHA-256 of {what}: {digest}"
+        yield f"{what}: {digest}"
+
+
+def _weights(count: int) -> str:
+    return f"{count} weight{'' if count == 1 else 's'}"
 
 
 def _tensor_dict(tensor: TensorReport) -> dict[str, Any]:

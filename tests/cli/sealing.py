@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from cli.files import Array
 
-ALL, EACH = "planq.sha256", "planq.digests"
+ALL, EACH = "planq.digest", "planq.tensor_sha256"
 
 
 def sha256(values: Array) -> str:

@@ -155,7 +155,7 @@ def test_codes_and_states_are_those_of_the_numeric_contract(
         assert codes.dtype == np.uint8
         assert codes.shape == ((want["output"].size, 1) if quant_type else x.shape)
         assert codes.tobytes() == want["output"].tobytes()
-        assert row["sha256"] == hashlib.sha256(codes.tobytes()).hexdigest()
+        assert row["tensor_sha256"][row["name"]] == hashlib.sha256(codes.tobytes()).hexdigest()
         for name in want.keys() - {"output"}:
             assert getattr(state, name).dtype == want[name].dtype
             assert np.array_equal(bits(getattr(state, name)), bits(want[name])), name
@@ -492,7 +492,7 @@ def test_a_disk_that_gives_back_other_bytes_is_noticed(
     source = checkpoint(tmp_path / "in.st", {"w": weight(8, 64)})
     arguments = ("--scheme", "nf4", "--nested", "--verify")
     line = refuse(capsys, "quantize", source, tmp_path / "out.st", *arguments)
-    assert "'w'" in line
+    assert f"out.st: tensor {part!r}: expected bytes of SHA-256 " in line
     assert [path.name for path in tmp_path.iterdir()] == ["in.st"]
 
 

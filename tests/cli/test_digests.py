@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 Capture = pytest.CaptureFixture[str]
 
-def IGNORE(name: str, nbytes: int, total: int) -> None:
-    """Shows no progress."""
-
-
 SOURCE = "planq.source_sha256"
-OWN = {"format": "pt", "note": "ünïcode, \"quotes\" and \\"}
+OWN = {"format": "pt", "note": 'ünïcode, "quotes" and \\'}
 SCALES = ["int8-channel", "int8-tensor", "uint8-channel", "int4-group128", "fp8-channel"]
 CODEBOOKS = ["nf4", "fp4", "int4-af4", "dynamic8"]
 LAYOUTS = [*SCALES, *CODEBOOKS, *(f"{scheme} --nested" for scheme in CODEBOOKS)]
 over_layouts = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+def ignore(name: str, nbytes: int, total: int) -> None:
+    """Shows no progress."""
 
 
 def model() -> dict[str, Array]:
@@ -70,13 +70,13 @@ def test_digests_are_those_of_the_documented_text(
     assert made.metadata[SOURCE] == told["source_sha256"]
     each = json.loads(made.metadata[EACH])
     assert each == {name: sha256(values) for name, values in made.tensors.items()}
-    assert told["sha256"] == made.metadata[ALL] == content(made.tensors, made.metadata)
+    assert told["digest"] == made.metadata[ALL] == content(made.tensors, made.metadata)
     parts: dict[str, str] = {}
     for row in told["tensors"]:
-        own = {name: made.tensors[name] for name in row["parts"]}
-        assert row["parts"] == {name: each[name] for name in own}
-        assert row["stored_sha256"] == content(own, {})
-        parts |= row["parts"]
+        own = {name: made.tensors[name] for name in row["tensor_sha256"]}
+        assert row["tensor_sha256"] == {name: each[name] for name in own}
+        assert row["digest"] == content(own, {})
+        parts |= row["tensor_sha256"]
     assert set(parts) == set(made.tensors) - {"bias", "empty"}
 
 
@@ -84,25 +84,27 @@ def test_digests_are_those_of_the_documented_text(
 def test_the_report_of_the_way_back_covers_input_and_output(
     tmp_path: Path, capsys: Capture, layout: str
 ) -> None:
-    stored = quantized(tmp_path, capsys, layout)["sha256"]
+    stored = quantized(tmp_path, capsys, layout)["digest"]
     told = report(capsys, "dequantize", tmp_path / "q.st", tmp_path / "back.st")
     back = load(tmp_path / "back.st")
-    assert (told["verified"], told["input_sha256"]) == (True, stored)
+    assert (told["verified"], told["input_digest"]) == (True, stored)
     assert {row["name"]: row["sha256"] for row in told["tensors"]} == {
         name: sha256(back.tensors[name]) for name in ("a.wéight", "b.weight")
     }
-    strings = {**back.metadata, "planq.input_sha256": stored}
-    assert told["sha256"] == content(back.tensors, strings)
+    strings = {**back.metadata, "planq.input_digest": stored}
+    assert told["digest"] == content(back.tensors, strings)
     assert back.metadata == OWN
 
 
 def test_nested_statistics_have_other_digests(tmp_path: Path, capsys: Capture) -> None:
-    plain, nested = (quantized(tmp_path, capsys, f"nf4 {opt}", "--force") for opt in ("", "--nested"))
-    assert plain["sha256"] != nested["sha256"]
+    layouts = ("nf4", "nf4 --nested")
+    plain, nested = (quantized(tmp_path, capsys, layout, "--force") for layout in layouts)
+    assert plain["digest"] != nested["digest"]
     assert plain["source_sha256"] == nested["source_sha256"]
     for one, other in zip(plain["tensors"], nested["tensors"], strict=True):
-        assert one["stored_sha256"] != other["stored_sha256"]
-        assert one["parts"][one["name"]] == other["parts"][one["name"]]  # the same codes
+        assert one["digest"] != other["digest"]
+        codes = one["name"]
+        assert one["tensor_sha256"][codes] == other["tensor_sha256"][codes]
 
 
 @pytest.mark.parametrize("change", ["metadata", "bias", "name"])
@@ -115,15 +117,15 @@ def test_another_source_has_another_digest_though_its_weights_are_the_same(
         if changed and change == "metadata":
             metadata = {"format": "np"}
         elif changed:
-            del tensors["bias"]
-            tensors["bias" if change == "bias" else "bios"] = np.full(2, change == "bias", "float32")
+            old = tensors.pop("bias")
+            tensors |= {"bios": old} if change == "name" else {"bias": old + 1}
         source = checkpoint(tmp_path / "in.st", tensors, metadata)
         arguments = (source, tmp_path / "q.st", "--scheme", "nf4", "--force")
         told.append(report(capsys, "quantize", *arguments))
     rows = [answer["tensors"][0] for answer in told]
-    assert rows[0]["stored_sha256"] == rows[1]["stored_sha256"]
+    assert rows[0]["digest"] == rows[1]["digest"]
     assert told[0]["source_sha256"] != told[1]["source_sha256"]
-    assert told[0]["sha256"] != told[1]["sha256"]
+    assert told[0]["digest"] != told[1]["digest"]
 
 
 def flip(path: Path, at: int, bit: int = 0) -> None:
@@ -151,7 +153,7 @@ def why_not(path: Path) -> str:
     """
     there = sorted(path.parent.iterdir())
     with pytest.raises(CommandError) as refused:
-        restore_file(RestoreJob(path, path.with_name("back.st")), HostExecutor(), IGNORE)
+        restore_file(RestoreJob(path, path.with_name("back.st")), HostExecutor(), ignore)
     assert sorted(path.parent.iterdir()) == there
     return str(refused.value)
 
@@ -229,19 +231,21 @@ def test_bytes_that_are_sound_but_mean_something_else_are_refused(
     made = load(target)
     checkpoint(target, {**made.tensors, **CHANGES[change](made)}, made.metadata)
     line = refuse_restoring(target, capsys)
-    said = {"exchanged": "tensor 'v_scale': ", "another tensor": "metadata planq.digests is "}
+    said = {"exchanged": "tensor 'v_scale': ", "another tensor": "metadata planq.tensor_sha256 is "}
     assert said.get(change, "header: expected SHA-256 ") in line
     checkpoint(target, made.tensors, made.metadata)
     report(capsys, "dequantize", target, tmp_path / "back.st")
 
 
 DIGESTS: dict[str, tuple[str, str | None, str]] = {
-    "none": (ALL, None, "metadata planq.sha256 is missing or damaged"),
-    "none of the tensors": (EACH, None, "metadata planq.digests is missing or damaged"),
-    "no JSON": (EACH, "{", "metadata planq.digests is missing or damaged"),
-    "a list": (EACH, '["w"]', "metadata planq.digests is missing or damaged"),
-    "one too few": (EACH, '{"w": "0"}', "metadata planq.digests is missing or damaged"),
-    "a number": (EACH, '{"w": 0, "w_scale": 0}', "metadata planq.digests is missing or damaged"),
+    "none": (ALL, None, "metadata planq.digest is missing or damaged"),
+    "none of the tensors": (EACH, None, f"metadata {EACH} is missing or damaged"),
+    "no JSON": (EACH, "{", f"metadata {EACH} is missing or damaged"),
+    "too deep": (EACH, "[" * 100_000, f"metadata {EACH} is missing or damaged"),
+    "a list": (EACH, '["w"]', f"metadata {EACH} is missing or damaged"),
+    "one too few": (EACH, f'{{"w": "{"0" * 64}"}}', f"metadata {EACH} is missing or damaged"),
+    "no text": (EACH, '{"w": 0, "w_scale": 0}', f"metadata {EACH} is missing or damaged"),
+    "no digest": (ALL, "\x1b[31m", "metadata planq.digest is missing or damaged"),
     "another": (ALL, "0" * 64, "header: expected SHA-256 000000000000..., found "),
     "another source": (SOURCE, "0" * 64, "header: expected SHA-256 "),
 }
@@ -282,7 +286,7 @@ def test_a_file_of_bitsandbytes_has_no_digests_and_the_report_says_so(
     told = report(capsys, "dequantize", source, target)
     assert told["verified"] is False
     found = load(source)
-    assert told["input_sha256"] == content(found.tensors, found.metadata)
+    assert told["input_digest"] == content(found.tensors, found.metadata)
     assert main(["dequantize", str(source), str(target), "--force"]) == 0
     assert "not compared: the input has no digests" in capsys.readouterr().out
     quantized(tmp_path, capsys, "nf4")
@@ -304,7 +308,7 @@ def test_a_file_that_was_written_again_by_another_library_is_still_whole(
         report(capsys, "dequantize", path, tmp_path / f"back-{path.name}")
         for path in (target, again)
     ]
-    assert told[0]["sha256"] == told[1]["sha256"]
+    assert told[0]["digest"] == told[1]["digest"]
     made = [load(tmp_path / f"back-{path.name}").tensors for path in (target, again)]
     assert {n: v.tobytes() for n, v in made[0].items()} == {
         n: v.tobytes() for n, v in made[1].items()
@@ -324,6 +328,6 @@ def test_files_and_digests_do_not_depend_on_threads_or_time(tmp_path: Path, sche
     outputs, digests = set(), set()
     for threads in (1, 2, 5):
         job = Job(source, tmp_path / f"{threads}.st", scheme, blocks=blocks, verify=threads == 2)
-        digests.add(quantize_file(job, HostExecutor(threads), IGNORE).digest)
+        digests.add(quantize_file(job, HostExecutor(threads), ignore).digest)
         outputs.add(job.target.read_bytes())
     assert (len(outputs), len(digests)) == (1, 1)

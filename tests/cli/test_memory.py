@@ -37,11 +37,13 @@ def large_checkpoint(path: Path) -> Path:
 
 
 def peak_and_digests(*arguments: object) -> tuple[int, set[str]]:
-    """Runs a command that succeeds: the most memory that it held, and the digests it reports."""
+    """Runs a command that succeeds: the most memory that it held, and their digests."""
     child = planq_process(*arguments, "--json", before=REPORT_PEAK)
     out, err = child.communicate(timeout=120)
     assert child.returncode == 0
-    return int(err) * 1024, {row["sha256"] for row in json.loads(out)["tensors"]}
+    rows = json.loads(out)["tensors"]
+    own = [row.get("tensor_sha256") or {row["name"]: row["sha256"]} for row in rows]
+    return int(err) * 1024, {each[row["name"]] for row, each in zip(rows, own, strict=True)}
 
 
 @pytest.mark.parametrize("scheme", ["--scheme int8-channel", "--scheme nf4 --nested"])

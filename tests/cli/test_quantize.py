@@ -68,7 +68,7 @@ def test_codes_and_scales_are_those_of_the_numeric_contract(
         assert np.array_equal(bits(codes), bits(want.output)), name
         assert scale.dtype == want.scale.dtype
         assert np.array_equal(bits(scale.reshape(want.scale.shape)), bits(want.scale)), name
-        assert row["sha256"] == hashlib.sha256(want.output.tobytes()).hexdigest()
+        assert row["tensor_sha256"][name] == hashlib.sha256(want.output.tobytes()).hexdigest()
         assert row["bytes_before"] == tensors[name].nbytes
         stored = codes.nbytes + scale.nbytes
         if want.zero_point is not None:
@@ -128,7 +128,8 @@ def test_a_ratio_without_noise_or_without_signal_is_null_in_json_and_a_word_in_t
     source, target = checkpoint(tmp_path / "in.st", tensors), tmp_path / "out.st"
     told = quantize(capsys, source, target, "--scheme", "int8-channel")
     assert [row["sqnr_db"] for row in told["tensors"]] == [None, None, None]
-    assert main(["quantize", str(source), str(target), "--scheme", "int8-channel", "--force"]) == 0
+    arguments = [str(source), str(target), "--scheme", "int8-channel", "--force", "--table"]
+    assert main(["quantize", *arguments]) == 0
     table = capsys.readouterr().out
     words = {line.split()[0]: line for line in table.splitlines() if line.split()}
     assert "exact" in words["exact"].split()[1:]
@@ -236,8 +237,6 @@ def test_totals_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert totals["weight_bytes_after"] == sum(row["bytes_after"] for row in rows)
     assert totals["gb_per_s"] == pytest.approx(source.stat().st_size / totals["seconds"] / 1e9)
     assert 0 < totals["kernel_seconds"] < totals["seconds"]
-    lines = "".join(f"{row['sha256']}  {row['name']}\n" for row in rows)
-    assert told["codes_sha256"] == hashlib.sha256(lines.encode()).hexdigest()
 
 
 def test_the_table_has_a_whole_line_for_every_weight(
@@ -246,17 +245,58 @@ def test_the_table_has_a_whole_line_for_every_weight(
     names = ["[bold]markup[/bold]", "tab\tand\x1b[31mescape", "x" * 200]
     source = checkpoint(tmp_path / "in.st", {name: weight(2, 64) for name in names})
     told = quantize(capsys, source, tmp_path / "1.st", "--scheme", "int8-channel")
-    assert main(["quantize", str(source), str(tmp_path / "2.st"), "--scheme", "int8-channel"]) == 0
+    arguments = [str(source), str(tmp_path / "2.st"), "--scheme", "int8-channel", "--table"]
+    assert main(["quantize", *arguments]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "\x1b" not in printed.out
     shown = ("[bold]markup[/bold]", r"tab\tand\x1b[31mescape", "x" * 200)
     for name, row in zip(shown, told["tensors"], strict=True):
         (line,) = [line for line in printed.out.splitlines() if line.strip().startswith(name)]
-        for value in (row["sku"], "BIT_EXACT", f"{row['sqnr_db']:.2f}", "512 B", row["sha256"]):
+        for value in ("[1]", f"{row['sqnr_db']:.2f}", "512 B", row["digest"][:12]):
             assert value in line
-    assert told["codes_sha256"] in printed.out
+    assert f"[1] {row['sku']}: BIT_EXACT, batch-invariant (3 weights)\n" in printed.out
+    assert f"SHA-256 of the input: {told['source_sha256']}\n" in printed.out
+    assert f"digest of the output: {told['digest']}\n" in printed.out
     assert "GB/s" in printed.out
+
+
+def test_a_report_without_a_table_is_short_and_names_what_lost_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensors = {f"layer.{n}.{'x' * 60}": weight(4, 32, seed=n) for n in range(40)}
+    worst = "layer.7.\x1bcoarse"
+    tensors[worst] = np.array([[1e6, *([1.0] * 31)]], np.float32)
+    source, target = checkpoint(tmp_path / "in.st", tensors), tmp_path / "out.st"
+    told = quantize(capsys, source, target, "--scheme", "int8-tensor", "--verify")
+    ratios = {row["name"]: row["sqnr_db"] for row in told["tensors"]}
+    errors = {row["name"]: row["max_error"] for row in told["tensors"]}
+    least, largest = min(ratios, key=ratios.__getitem__), max(errors, key=errors.__getitem__)
+    assert largest == worst
+    options = ["--scheme", "int8-tensor", "--verify", "--force"]
+    assert main(["quantize", str(source), str(target), *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 12
+    assert max(map(len, lines)) <= 100
+    assert lines[0].startswith("41 weights ")
+    assert any(line.endswith("BIT_EXACT, batch-invariant (41 weights)") for line in lines)
+    span = f"SQNR {ratios[least]:.2f} to {max(ratios.values()):.2f} dB, least {least}"
+    assert span in " ".join(lines)
+    assert f"largest error {errors[worst]:.3g}, in layer.7.\\x1bcoarse" in lines
+
+
+@pytest.mark.parametrize(("options", "rows"), [((), 10), (("--table",), 13)])
+def test_weights_that_are_marked_are_always_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], rows: int
+) -> None:
+    tensors = {f"nan.{n}": np.full((2, 4), np.nan, np.float32) for n in range(12)}
+    source = checkpoint(tmp_path / "in.st", {"sound": weight(2, 4), **tensors})
+    arguments = [str(source), str(tmp_path / "out.st"), "--scheme", "nf4"]
+    assert main(["quantize", *arguments, *options]) == 1
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert len([line for line in lines if line.startswith(("nan.", "sound "))]) == rows
+    assert any(line.startswith("NOT FINITE (n): n segments hold") for line in lines)
+    assert ("; --table shows 2 weights more" in " ".join(lines)) == (not options)
 
 
 def test_force_replaces_the_output_and_the_new_file_has_the_usual_permissions(

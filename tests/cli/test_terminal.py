@@ -1,4 +1,4 @@
-"""`planq quantize` where a person looks: a progress bar, and a table that fits the window."""
+"""`planq quantize` where a person looks: a progress bar, and lines that fit the window."""
 
 from __future__ import annotations
 
@@ -58,9 +58,8 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("columns", [72, 80, 120])
 def test_a_narrow_table_breaks_names_only(source: Path, columns: int) -> None:
-    status, shown = in_terminal(
-        columns, "quantize", source, source.with_name("out.st"), "--scheme", "int8-channel"
-    )
+    arguments = (source, source.with_name("out.st"), "--scheme", "int8-channel", "--table")
+    status, shown = in_terminal(columns, "quantize", *arguments)
     assert status == 0
     assert "\x1b[?25l" in shown, "no progress bar hid the cursor"
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l"), "the cursor stays hidden"
@@ -71,12 +70,17 @@ def test_a_narrow_table_breaks_names_only(source: Path, columns: int) -> None:
     assert legend.startswith("[1] dynamic_range_quantize.channel/host/")
 
 
-def test_a_wide_table_is_whole(source: Path) -> None:
-    status, shown = in_terminal(
-        260, "quantize", source, source.with_name("out.st"), "--scheme", "int8-channel"
-    )
+@pytest.mark.parametrize("columns", [60, 80, 260])
+def test_a_summary_fits_the_window_and_the_eye(source: Path, columns: int) -> None:
+    arguments = (source, source.with_name("out.st"), "--scheme", "int8-channel", "--verify")
+    status, shown = in_terminal(columns, "quantize", *arguments)
     assert status == 0
-    assert re.search(r"BIT_EXACT, batch-invariant.*[0-9a-f]{64}", ESCAPES.sub("", shown))
+    after_the_bar = shown[shown.rindex("\x1b[?25h") :]
+    lines = [line.rstrip() for line in ESCAPES.sub("", after_the_bar).replace("\r", "").split("\n")]
+    assert "2 weights 131 kB" in "".join(lines)
+    assert 8 <= len(lines) <= 20
+    assert max(map(len, lines)) <= min(columns, 100)
+    assert re.search(r"digest of the output: *[0-9a-f]{64}$", "".join(lines)), lines
 
 
 def test_json_is_not_disturbed_by_the_bar(source: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,10 +12,14 @@ import pytest
 from cli.commands import marked, refuse, report
 from cli.expected import SCHEMES, measured, restored
 from cli.files import checkpoint, load, weight
+from planq.cli import job as job_module
 from planq.cli import main
+from planq.cli.stored import restore
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from planq.cli.devices import Ran
 
 Capture = pytest.CaptureFixture[str]
 
@@ -44,7 +48,7 @@ def test_the_largest_error_is_that_of_the_restored_weight(
         assert row["max_error"] == errors.max(initial=0.0)
     plain = report(capsys, *arguments, "--force")
     assert plain["verified"] is False
-    assert plain["codes_sha256"] == told["codes_sha256"]
+    assert plain["digest"] == told["digest"]
     assert {"max_error", "restored_sha256"}.isdisjoint(plain["tensors"][0])
 
 
@@ -63,12 +67,12 @@ def test_the_table_shows_the_errors_and_says_that_the_file_was_read(
 ) -> None:
     source = checkpoint(tmp_path / "in.st", {"w": np.array([[127.0, 0.25]], np.float32)})
     arguments = ["quantize", str(source), str(tmp_path / "out.st"), "--scheme", "int8-tensor"]
-    assert main([*arguments, "--verify"]) == 0
+    assert main([*arguments, "--verify", "--table"]) == 0
     shown = capsys.readouterr().out
     assert "SQNR dB   error   before" in shown
     assert "0.25" in next(line for line in shown.splitlines() if line.strip().startswith("w "))
     assert "verified: the file as read back dequantizes to the same bits" in shown
-    assert main([*arguments, "--force"]) == 0
+    assert main([*arguments, "--force", "--table"]) == 0
     plain = capsys.readouterr().out
     assert "error" not in plain
     assert "verified" not in plain
@@ -103,6 +107,23 @@ def test_a_disk_that_gives_back_other_bytes_is_noticed_and_leaves_nothing(
     monkeypatch.setattr(os, "posix_fadvise", spoil)
     target = tmp_path / "out.st"
     line = refuse(capsys, "quantize", source, target, *arguments, "--verify")
+    assert line.startswith(f"planq: error: {target}: tensor {part!r}: expected bytes of SHA-256 ")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.st"]
+
+
+def test_codes_that_give_other_values_when_they_are_read_back_are_noticed(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is sound, what computes with it is not."""
+
+    def spoil(*arguments: Any) -> Ran:
+        ran = restore(*arguments)
+        ran.outputs["output"][0] ^= 1
+        return ran
+
+    monkeypatch.setattr(job_module, "restore", spoil)
+    source, target = checkpoint(tmp_path / "in.st", {"w": weight(8, 16)}), tmp_path / "out.st"
+    line = refuse(capsys, "quantize", source, target, "--scheme", "nf4", "--verify")
     said = f"{target}: 'w' dequantizes to other bits when it is read back"
     assert line == f"planq: error: {said}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["in.st"]
