@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from rich.text import Text
 
 import planq
 from planq.cli.failure import EXIT_MARKED, EXIT_OK
-from planq.cli.words import guarantee_words, printable, size_words, whole_width
+from planq.cli.words import guarantee_words, printable, say, size_words, whole_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -119,7 +118,7 @@ def exit_status(report: FileReport) -> int:
         return EXIT_OK
     marked = len(report.marked)
     which = "1 weight has" if marked == 1 else f"{marked} weights have"
-    print(f"planq: warning: {which} values that are not finite", file=sys.stderr)
+    say("warning", f"{which} values that are not finite")
     return EXIT_MARKED
 
 
