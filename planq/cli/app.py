@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -76,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
         status, message = _run(list(argv))
     if message is None:
         return status
-    if message == _NOBODY_READS or not _flushed():
+    if sys.stdout is not None and (message == _NOBODY_READS or not _flushed(sys.stdout)):
         discard(sys.stdout)
     if written:
         complete = ", ".join(str(path) for path in written)
@@ -108,11 +108,10 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
         return EXIT_FAILED, _describe(error)
 
 
-def _flushed() -> bool:
-    """Whether stdout took everything; one that is closed has nothing to take."""
+def _flushed(stream: TextIO) -> bool:
+    """Whether a stream took everything."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        stream.flush()
     except (OSError, ValueError):
         return False
     return True

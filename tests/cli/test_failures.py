@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import planq
-from cli.commands import refuse
+from cli.commands import marked, refuse
 from cli.expected import SCHEMES
 from cli.files import checkpoint, describe, load, pack, planq_process, weight
 from planq.cli import checkpoint as checkpoint_module
@@ -270,6 +270,20 @@ def test_a_value_that_is_not_finite_marks_its_row(
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert "NOT FINITE (1)" in next(line for line in lines if line.startswith("broken"))
     assert "NOT FINITE" not in next(line for line in lines if line.startswith("sound"))
+
+
+@pytest.mark.parametrize("scheme", ["int8-channel", "int8-tensor", "int4-group128", "nf4"])
+@pytest.mark.parametrize(("dtype", "signalling"), [("float32", 0x7F800001), ("float16", 0x7C01)])
+def test_values_that_are_not_finite_are_warned_of_once(
+    tmp_path: Path, capsys: Capture, scheme: str, dtype: str, signalling: int
+) -> None:
+    """NumPy would warn of infinities that are subtracted and of NaNs that signal."""
+    values = weight(4, 256, dtype)
+    values[1, 3:5] = np.inf, -np.inf
+    values[2].view(f"uint{8 * values.itemsize}")[7] = signalling
+    source, target = checkpoint(tmp_path / "in.st", {"w": values}), tmp_path / "out.st"
+    marked(capsys, "quantize", source, target, "--scheme", scheme, "--verify")
+    marked(capsys, "dequantize", target, tmp_path / "back.st")
 
 
 def test_bad_data_never_leaves_its_channel(tmp_path: Path, capsys: Capture) -> None:

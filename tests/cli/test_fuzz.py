@@ -161,6 +161,48 @@ def test_no_command_line_is_an_internal_error(folder: Path, scaled: bytes, chaos
     run(folder, files, command_line(chaos), json.dumps(DESC))
 
 
+def header_of(content: bytes) -> dict[str, Any]:
+    """The header of a file."""
+    header: dict[str, Any] = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return header
+
+
+def sound(chaos: Chaos) -> bytes:
+    """A file of any types, shapes and values, among them those that are not finite."""
+    header, payload = {}, b""
+    for number in range(chaos.randint(1, 4)):
+        dtype = chaos.choice((*BITS, "F16", "BF16", "F32", "F64"))
+        shape = [chaos.choice((0, 1, 2, 7, 8, 64, 130)) for _ in range(chaos.choice((1, 2, 2, 3)))]
+        shape[-1] *= 4 if BITS[dtype] % 8 else 1
+        count = math.prod(shape) * BITS[dtype] // 8
+        values = chaos.choice((chaos.randbytes(count), bytes(count), b"\xff" * count))
+        header[f"w{number}"] = describe(dtype, shape, len(payload), len(payload) + count)
+        payload += values
+    return pack(header, payload)
+
+
+@fuzzing(60)
+def test_no_sound_file_is_an_internal_error(folder: Path, chaos: Chaos) -> None:
+    """And what becomes of it is restored, unless there is nothing to quantize."""
+    scheme = chaos.choice(SCHEMES + CODEBOOKS)
+    options = ["--verify"] if chaos.random() < 0.5 else []
+    if scheme in CODEBOOKS and chaos.random() < 0.7:
+        options += ["--block-size", str(chaos.choice((1, 3, 64, 4096, 2**40)))]
+        options += ["--nested"] if chaos.random() < 0.5 else []
+    files = {"in.st": sound(chaos)}
+    arguments = ["quantize", "in.st", "out.st", "--scheme", scheme, *options]
+    if run(folder, files, arguments) != 2:
+        made = {"q.st": (folder / "out.st").read_bytes()}
+        # float64 statistics restore float64 only.
+        run(folder, made, ["dequantize", "q.st", "back.st", "--dtype", "float16"])
+        assert run(folder, made, ["dequantize", "q.st", "back.st"]) != 2
+        shapes = [
+            {name: facts["shape"] for name, facts in header_of(content).items() if name[0] == "w"}
+            for content in (files["in.st"], (folder / "back.st").read_bytes())
+        ]
+        assert shapes[0] == shapes[1]
+
+
 @fuzzing(120)
 def test_no_file_of_ranges_is_an_internal_error(folder: Path, chaos: Chaos) -> None:
     text = json.dumps(chaos.tampered(RANGES)).encode()
@@ -176,7 +218,7 @@ def test_no_file_of_ranges_is_an_internal_error(folder: Path, chaos: Chaos) -> N
 def damaged(content: bytes, chaos: Chaos) -> bytes:
     """A file whose header, length or payload is not what it was."""
     end = 8 + int.from_bytes(content[:8], "little")
-    header, payload = json.loads(content[8:end]), content[end:]
+    header, payload = header_of(content), content[end:]
     match chaos.randint(0, 3):
         case 0:
             return chaos.spliced(content)
@@ -245,7 +287,7 @@ def test_a_header_that_the_library_takes_is_taken(folder: Path, chaos: Chaos) ->
 @fuzzing(150)
 def test_no_metadata_is_an_internal_error(folder: Path, scaled: bytes, chaos: Chaos) -> None:
     end = 8 + int.from_bytes(scaled[:8], "little")
-    header, payload = json.loads(scaled[8:end]), scaled[end:]
+    header, payload = header_of(scaled), scaled[end:]
     metadata = header["__metadata__"]
     key = chaos.choice(("planq.descriptor", "planq.tensors"))
     text = json.dumps(chaos.tampered(json.loads(metadata[key]))).encode()
