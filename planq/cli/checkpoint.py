@@ -152,13 +152,17 @@ class CheckpointReader:
             raise self._changed()
 
     def _read_header(self) -> tuple[dict[str, str], tuple[TensorEntry, ...]]:
-        length = int.from_bytes(os.pread(self._fd, LENGTH_BYTES, 0), "little")
+        if self.size < LENGTH_BYTES:
+            raise ValueError(f"a file of {self.size} bytes")
+        start = os.pread(self._fd, LENGTH_BYTES, 0)
+        length = int.from_bytes(start, "little")
         payload = LENGTH_BYTES + length
         if self.size < payload or length > LARGEST_HEADER:
             raise ValueError(f"{length} bytes of header in a file of {self.size}")
-        metadata, places = parse_header(
-            os.pread(self._fd, length, LENGTH_BYTES), self.size - payload
-        )
+        text = os.pread(self._fd, length, LENGTH_BYTES)
+        if len(start + text) < payload:
+            raise self._changed()
+        metadata, places = parse_header(text, self.size - payload)
         entries = (
             TensorEntry(at.name, at.dtype, at.shape, at.end - at.start, payload + at.start)
             for at in places

@@ -23,15 +23,19 @@ import {module} as module
 real, calls = {owner}.{function}, itertools.count(1)
 def meddle(*arguments, **named):
     if next(calls) == {call}:
-        os.truncate({path}, 2000)
+        os.truncate({path}, {size})
     return real(*arguments, **named)
 {owner}.{function} = meddle
 """
 
 
-def shrink(module: str, owner: str, function: str, path: str, call: int = 1) -> str:
+def shrink(
+    module: str, owner: str, function: str, path: str, call: int = 1, size: int = 2000
+) -> str:
     """Python that shrinks a file as a function of planq is called for the n-th time."""
-    return SHRINK.format(module=module, owner=owner, function=function, path=path, call=call)
+    return SHRINK.format(
+        module=module, owner=owner, function=function, path=path, call=call, size=size
+    )
 
 
 def fail(tmp_path: Path, before: str, *arguments: object) -> str:
@@ -46,18 +50,20 @@ def fail(tmp_path: Path, before: str, *arguments: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("module", "owner", "function"),
+    ("module", "owner", "function", "size"),
     [
-        ("planq.cli.devices", "module.HostExecutor", "run"),
-        ("planq.cli.job", "module", "signal_to_noise_db"),
-        ("planq.cli.checkpoint", "module.json", "loads"),
+        ("planq.cli.devices", "module.HostExecutor", "run", 2000),
+        ("planq.cli.job", "module", "signal_to_noise_db", 2000),
+        ("planq.cli.checkpoint", "module.os", "pread", 20),
+        ("planq.cli.checkpoint", "module.os", "pread", 0),
+        ("planq.cli.job", "module", "is_quantized", 1),
     ],
 )
 def test_an_input_that_shrinks_is_an_error(
-    tmp_path: Path, module: str, owner: str, function: str
+    tmp_path: Path, module: str, owner: str, function: str, size: int
 ) -> None:
     source = checkpoint(tmp_path / "in.st", {"w": weight(256, 1024), "v": weight(256, 1024)})
-    before = shrink(module, owner, function, repr(str(source)))
+    before = shrink(module, owner, function, repr(str(source)), size=size)
     said = fail(tmp_path, before, "quantize", source, tmp_path / "o", "--scheme", "nf4")
     assert said == f"planq: error: {source}: the file changed while it was read\n"
 
