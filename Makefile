@@ -4,10 +4,12 @@
 #   PLANQ_CUDA=OFF      the host backend alone
 #   CUDAARCHS=90        GPU code for these architectures instead of the default ones
 #   ARGS="..."          passed on to pytest, the demo or the benchmark
+#   FUZZ=5000           how many inputs each fuzzer makes
 
 PYTHON ?= python3
 PLANQ_CUDA ?= ON
 PLANQ_WERROR ?= OFF
+FUZZ ?= 20000
 export PLANQ_CUDA PLANQ_WERROR
 
 VENV := .venv
@@ -23,12 +25,13 @@ SOURCES := $(sort $(shell find src planq build_backend $(wildcard tests/operator
 INPUTS := $(PLANQ_CUDA) $(PLANQ_WERROR) $(CUDAARCHS) $(SOURCES)
 CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks -type f)))
 
-.PHONY: help demo test lint format gpu-test bench overhead gpu-install clean FORCE
+.PHONY: help demo test fuzz lint format gpu-test bench overhead gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan"
 	@echo "make test      every test that needs no GPU"
+	@echo "make fuzz      the fuzzers of the command line and of JSON, for an hour instead of seconds"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
@@ -39,6 +42,9 @@ demo: $(VENV)/planq-demo $(DEMO_DIR)/model
 
 test: $(VENV)/planq-test
 	PYTHONSAFEPATH=1 $(BIN)/pytest -m "not gpu" --ignore=tests/gpu $(ARGS)
+
+fuzz: $(VENV)/planq-test
+	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py $(ARGS)
 
 lint: $(VENV)/requirements-test
 	$(BIN)/ruff check .

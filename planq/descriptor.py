@@ -19,7 +19,7 @@ from planq.dtypes import (
     Rounding,
     parse_member,
 )
-from planq.errors import DescriptorError
+from planq.errors import DescriptorError, as_field, shown
 from planq.scope import Scope
 
 D = TypeVar("D", bound="Descriptor")
@@ -48,18 +48,20 @@ class OperandSpec:
 
 def _parse_shape(value: object) -> tuple[int, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise DescriptorError("shape", f"expected a sequence of integers, got {value!r}")
+        raise DescriptorError("shape", f"expected a sequence of integers, got {shown(value)}")
     try:
         return tuple(operator.index(extent) for extent in value)
     except TypeError:
-        raise DescriptorError("shape", f"expected a sequence of integers, got {value!r}") from None
+        raise DescriptorError(
+            "shape", f"expected a sequence of integers, got {shown(value)}"
+        ) from None
 
 
 def _parse_bound(name: str) -> Callable[[Any], float | None]:
     def parse(value: Any) -> float | None:
         if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             return value
-        raise DescriptorError(name, f"expected a number or None, got {value!r}")
+        raise DescriptorError(name, f"expected a number or None, got {shown(value)}")
 
     return parse
 
@@ -68,7 +70,7 @@ def _parse_flag(name: str) -> Callable[[Any], bool]:
     def parse(value: Any) -> bool:
         if isinstance(value, bool):
             return value
-        raise DescriptorError(name, f"expected True or False, got {value!r}")
+        raise DescriptorError(name, f"expected True or False, got {shown(value)}")
 
     return parse
 
@@ -78,7 +80,7 @@ def _parse_integer(name: str) -> Callable[[Any], int]:
         try:
             return operator.index(value)
         except TypeError:
-            raise DescriptorError(name, f"expected an integer, got {value!r}") from None
+            raise DescriptorError(name, f"expected an integer, got {shown(value)}") from None
 
     return parse
 
@@ -227,7 +229,7 @@ class Descriptor:
         known = {item.name for item in fields(found) if item.init}
         for name in given:
             if name not in known:
-                raise DescriptorError(name, f"{found.operator} has no such field")
+                raise DescriptorError(as_field(name), f"{found.operator} has no such field")
         try:
             return found(**given)
         except TypeError as error:
@@ -242,7 +244,7 @@ class Descriptor:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise DescriptorError("op", f"not JSON: {error}") from None
         return cls.from_dict(values)
 

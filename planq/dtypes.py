@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Any, Final, TypeAlias
 
-from planq.errors import DescriptorError
+from planq.errors import DescriptorError, shown
 
 
 class DType(enum.StrEnum):
@@ -45,7 +45,7 @@ class DType(enum.StrEnum):
             return value
         found = _BY_NAME.get(_dtype_name(value))
         if found is None:
-            raise DescriptorError(field, f"expected a dtype that planq knows, got {value!r}")
+            raise DescriptorError(field, f"expected a dtype that planq knows, got {shown(value)}")
         return found
 
 
@@ -65,7 +65,9 @@ def _dtype_name(value: object) -> str:
     name = getattr(value, "name", None)
     if isinstance(name, str):
         return name
-    return str(value).removeprefix("torch.")
+    if type(value).__module__ == "torch":
+        return str(value).removeprefix("torch.")
+    return ""
 
 
 class Mode(enum.StrEnum):
@@ -179,4 +181,4 @@ def parse_member(vocabulary: type[Any], value: object, field: str) -> Any:
             if member.name == value.upper():
                 return member
     names = ", ".join(member.name for member in vocabulary)
-    raise DescriptorError(field, f"expected {vocabulary.__name__} ({names}), got {value!r}")
+    raise DescriptorError(field, f"expected {vocabulary.__name__} ({names}), got {shown(value)}")

@@ -11,6 +11,26 @@ if TYPE_CHECKING:
     from planq.selection import Selection
 
 
+_LONGEST_SHOWN = 1000
+
+
+def shown(value: object) -> str:
+    """A value as a message has it: bounded, and always text, whatever somebody put there."""
+    try:
+        text = repr(value)
+    except Exception:  # more digits than Python prints, lists too deep, a class of anybody's
+        name = type(value).__name__
+        return f"{'an' if name[0] in 'aeiou' else 'a'} {name} that cannot be printed"
+    if len(text) > _LONGEST_SHOWN:
+        text = f"{text[:_LONGEST_SHOWN]}..."
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def as_field(key: object) -> str:
+    """The key of anybody's dictionary as the field of an error."""
+    return key if isinstance(key, str) and key.isprintable() else shown(key)
+
+
 class PlanqError(Exception):
     """Base of all errors of planq; ``code`` is stable and meant for programs."""
 

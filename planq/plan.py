@@ -8,7 +8,13 @@ from typing import Any, Self, final
 
 from planq import _core, _verbose
 from planq.descriptor import Descriptor
-from planq.errors import ArgumentError, DescriptorError, NoKernelError, PlanMismatchError
+from planq.errors import (
+    ArgumentError,
+    DescriptorError,
+    NoKernelError,
+    PlanMismatchError,
+    shown,
+)
 from planq.guarantee import PrecisionGuarantee
 from planq.preference import PlanPreference
 from planq.registry import build_info, classes_of
@@ -95,7 +101,7 @@ class Plan(_core.PlanBase):
             raise DescriptorError("desc", f"expected a descriptor, got {type(desc).__name__}")
         preference = pref if pref is not None else PlanPreference()
         if not isinstance(preference, PlanPreference):
-            raise DescriptorError("pref", f"expected a PlanPreference, got {preference!r}")
+            raise DescriptorError("pref", f"expected a PlanPreference, got {shown(preference)}")
         found = classes_of(desc.operator).plan
         plan = (found if issubclass(found, cls) else cls)(stream, desc, preference)
         _verbose.log_select(plan)
@@ -194,15 +200,15 @@ class Plan(_core.PlanBase):
             pref = PlanPreference.from_dict(stored["preference"])
         except DescriptorError:
             raise
-        except (ValueError, TypeError, KeyError) as error:
-            raise PlanMismatchError(f"not a stored plan: {error!r}") from None
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise PlanMismatchError(f"not a stored plan: {shown(error)}") from None
         try:
             plan = cls.select(stream, desc, pref)
         except NoKernelError as error:
             raise PlanMismatchError(f"this build selects no row: {error}") from None
         current = plan.to_dict()
         changed = [
-            f"{key}: stored {stored.get(key)!r}, now {current.get(key)!r}"
+            f"{key}: stored {shown(stored.get(key))}, now {shown(current.get(key))}"
             for key in sorted(stored.keys() | current.keys())
             if stored.get(key) != current.get(key)
         ]
@@ -215,5 +221,5 @@ def _no_kernel(stream: object, desc: Descriptor, pref: PlanPreference) -> NoKern
     selection = explain(desc, pref, stream)
     known = {row.sku for row in selection.candidates}
     if pref.sku is not None and pref.sku not in known:
-        return NoKernelError(selection, f"no row of {desc.operator} is called {pref.sku!r}")
+        return NoKernelError(selection, f"no row of {desc.operator} is called {shown(pref.sku)}")
     return NoKernelError(selection, f"no row of {desc.operator} takes this descriptor")

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from planq import _core
 from planq.dtypes import Backend, Determinism, parse_member
-from planq.errors import DescriptorError
+from planq.errors import DescriptorError, as_field, shown
+
+
+def _is_name(value: object) -> bool:
+    """Whether a value is text of at least one character; half a surrogate pair is none."""
+    try:
+        return isinstance(value, str) and bool(value.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +48,16 @@ class PlanPreference:
             object.__setattr__(self, "backend", parse_member(Backend, self.backend, "backend"))
         for field in ("max_ulp", "max_workspace_bytes"):
             limit = getattr(self, field)
-            if limit is not None and (not isinstance(limit, int) or not 0 <= limit < 2**63):
-                raise DescriptorError(field, f"expected an integer of at least 0, got {limit!r}")
+            if limit is not None and not (type(limit) is int and 0 <= limit < 2**63):
+                expected = "an integer of at least 0 and at most 63 bits"
+                raise DescriptorError(field, f"expected {expected}, got {shown(limit)}")
         if not isinstance(self.batch_invariant, bool):
             raise DescriptorError(
-                "batch_invariant", f"expected True or False, got {self.batch_invariant!r}"
+                "batch_invariant", f"expected True or False, got {shown(self.batch_invariant)}"
             )
-        if self.sku is not None and not isinstance(self.sku, str):
-            raise DescriptorError("sku", f"expected the name of a row, got {self.sku!r}")
+        if self.sku is not None and not _is_name(self.sku):
+            expected = "the name of a row, or None for any"
+            raise DescriptorError("sku", f"expected {expected}, got {shown(self.sku)}")
 
     def to_dict(self) -> dict[str, Any]:
         """The preference as plain JSON values."""
@@ -62,7 +72,17 @@ class PlanPreference:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PlanPreference:
-        """Reads what :meth:`to_dict` writes."""
+        """Reads what :meth:`to_dict` writes.
+
+        Raises:
+            DescriptorError: An unknown field, or one that holds what it cannot mean.
+        """
+        if not isinstance(values, dict):
+            raise DescriptorError("preference", f"expected an object, got {shown(values)}")
+        known = {item.name for item in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise DescriptorError(as_field(name), "a preference has no such field")
         return cls(**values)
 
     def _native(self) -> _core.Preference:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from planq.dtypes import DType, DTypeLike
-from planq.errors import ArgumentError, DescriptorError
+from planq.errors import ArgumentError, DescriptorError, shown
 
 _PACKED_KEY: Final = "quant_state.bitsandbytes__"
 _QUANT_TYPES: Final = ("nf4", "fp4", "int4", "af4")
+_JSON: Final = "JSON in a uint8 tensor"
 _FLOATS: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
 _STATISTICS: Final = ("float32", "float64")
 # In bitsandbytes' order, which makes the packed form the same bytes.
@@ -61,6 +63,9 @@ class QuantState:
         nested_block_size: Elements of ``absmax`` that share a ``nested_absmax``.
         nested_offset: The mean, in a tensor of one element.
 
+        LARGEST_JSON: The most bytes that the JSON of a packed state may have; a tensor that is
+            larger is refused before it is read.
+
     Raises:
         ArgumentError: ``dtype`` is no floating type. :meth:`to_dict` and :meth:`from_dict` check
             the rest.
@@ -68,6 +73,8 @@ class QuantState:
     Source:
         bitsandbytes ``QuantState``.
     """
+
+    LARGEST_JSON: ClassVar[int] = 1 << 16
 
     absmax: Any
     codebook: Any
@@ -162,6 +169,8 @@ class QuantState:
 
 def _flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The values by plain key, those of the packed form among them."""
+    if not isinstance(mapping, Mapping):
+        raise ArgumentError("mapping", "a mapping", type(mapping).__name__)
     values: dict[str, Any] = {}
     first: tuple[str, str] | None = None
     for key, value in mapping.items():
@@ -177,8 +186,10 @@ def _flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _split(key: str) -> tuple[str, str]:
+def _split(key: object) -> tuple[str, str]:
     """The prefix of a key, and the rest."""
+    if not isinstance(key, str):
+        raise ArgumentError(shown(key), "a key of a quantization state", "another")
     start = key.rfind(_PACKED_KEY)
     if start < 0:
         start = key.rfind(".") + 1
@@ -191,18 +202,33 @@ def _split(key: str) -> tuple[str, str]:
 
 def _unpacked(key: str, name: str, value: Any) -> dict[str, Any]:
     """What the JSON in a uint8 tensor says."""
+    content = _bytes_of(key, value)
     try:
-        found = json.loads(bytes(value.tolist()).decode())
-    except (AttributeError, TypeError, ValueError, RecursionError):
+        found = json.loads(content.decode())
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ArgumentError(key, "JSON in a uint8 tensor", type(value).__name__)
+        raise ArgumentError(key, _JSON, type(value).__name__)
     for inner in found:
         if inner not in _KEYS + _NESTED_KEYS or inner in _TENSOR_KEYS:
-            raise ArgumentError(key, "names of values that are no tensors", repr(inner))
-    if "quant_type" in found and name != _PACKED_KEY + (found["quant_type"] or ""):
-        raise ArgumentError(key, "its quant_type as its ending", repr(found["quant_type"]))
+            raise ArgumentError(key, "names of values that are no tensors", shown(inner))
+    kind = name.removeprefix(_PACKED_KEY)
+    if "quant_type" in found and found["quant_type"] not in ([kind] if kind else [None, ""]):
+        raise ArgumentError(key, "its quant_type as its ending", shown(found["quant_type"]))
     return found
+
+
+def _bytes_of(key: str, value: Any) -> bytes:
+    """The bytes in a uint8 tensor, which is looked at before it is read."""
+    shape = tuple(getattr(value, "shape", ()))
+    if len(shape) != 1 or _dtype_of(key, value) != "uint8":
+        raise ArgumentError(key, _JSON, type(value).__name__)
+    if shape[0] > QuantState.LARGEST_JSON:
+        expected = f"JSON of at most {QuantState.LARGEST_JSON} bytes"
+        raise ArgumentError(key, expected, str(shape[0]))
+    array = value.cpu().numpy() if _is_torch(value) else value
+    content: bytes = array.tobytes()
+    return content
 
 
 def _check(values: Mapping[str, Any]) -> None:
@@ -212,9 +238,10 @@ def _check(values: Mapping[str, Any]) -> None:
         if key not in values or (values[key] is None and key not in ("quant_type", "shape")):
             advice = f"{nested[0]} is there" if key in _NESTED_KEYS else ""
             raise ArgumentError(key, "a value", "none", advice)
-    if values["quant_type"] not in (None, *_QUANT_TYPES):
+    kind = values["quant_type"]
+    if kind is not None and not (isinstance(kind, str) and kind in _QUANT_TYPES):
         expected = ", ".join(_QUANT_TYPES) + " or None"
-        raise ArgumentError("quant_type", expected, repr(values["quant_type"]))
+        raise ArgumentError("quant_type", expected, shown(kind))
     _float_dtype(values["dtype"])
     _check_size("blocksize", values["blocksize"])
     _check_codebook(values)
@@ -241,11 +268,12 @@ def _check_shape(values: Mapping[str, Any]) -> int | None:
     shape = values["shape"]
     if shape is None and values["quant_type"] is None:
         return None
-    extents = isinstance(shape, list | tuple)
-    if not extents or not all(isinstance(n, int) and n >= 0 for n in shape):
-        raise ArgumentError("shape", "a list of extents", repr(shape))
-    blocks: int = -(-prod(shape) // values["blocksize"])
-    return blocks
+    if not isinstance(shape, list | tuple) or not all(_is_count(n) for n in shape):
+        raise ArgumentError("shape", "a list of extents", shown(shape))
+    elements: int = prod(shape)
+    if not _is_count(elements):
+        raise ArgumentError("shape", "a list of extents", shown(shape), "they overflow 63 bits")
+    return -(-elements // int(values["blocksize"]))
 
 
 def _check_nested(values: Mapping[str, Any]) -> None:
@@ -254,16 +282,32 @@ def _check_nested(values: Mapping[str, Any]) -> None:
     blocks = -(-values["absmax"].shape[0] // int(values["nested_blocksize"]))
     _check_tensor("nested_absmax", values["nested_absmax"], _STATISTICS, blocks)
     stored = _dtype_of("nested_absmax", values["nested_absmax"])
-    if values["nested_dtype"] != stored:
+    named = values["nested_dtype"]
+    if not isinstance(named, str) or named != stored:
         expected = f"{stored}, the dtype of nested_absmax"
-        raise ArgumentError("nested_dtype", expected, repr(values["nested_dtype"]))
-    if not isinstance(values["nested_offset"], float | int):
-        raise ArgumentError("nested_offset", "a number", repr(values["nested_offset"]))
+        raise ArgumentError("nested_dtype", expected, shown(named))
+    _check_offset(values["nested_offset"], stored)
+
+
+def _check_offset(offset: Any, dtype: str) -> None:
+    if not isinstance(offset, float | int) or isinstance(offset, bool):
+        raise ArgumentError("nested_offset", "a number", shown(offset))
+    try:
+        struct.pack("<d" if dtype == "float64" else "<f", offset)
+    except (OverflowError, struct.error):
+        raise ArgumentError(
+            "nested_offset", f"a number that {dtype} holds", shown(offset)
+        ) from None
 
 
 def _check_size(key: str, size: Any) -> None:
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ArgumentError(key, "an integer of at least 1", repr(size))
+    if not _is_count(size) or size < 1:
+        raise ArgumentError(key, "an integer of at least 1", shown(size))
+
+
+def _is_count(value: Any) -> bool:
+    """Whether it is an integer that a kernel can count to."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _check_tensor(key: str, tensor: Any, dtypes: tuple[str, ...], count: int | None) -> None:
@@ -287,7 +331,7 @@ def _float_dtype(value: Any) -> DType:
     except DescriptorError:
         dtype = None
     if dtype not in _FLOATS:
-        raise ArgumentError("dtype", ", ".join(_FLOATS), repr(value))
+        raise ArgumentError("dtype", ", ".join(_FLOATS), shown(value))
     return dtype
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from planq import _core
-from planq.errors import DescriptorError
+from planq.errors import DescriptorError, shown
 from planq.guarantee import PrecisionGuarantee
 from planq.selection import DeviceFacts
 
@@ -101,7 +101,7 @@ def classes_of(operator: str) -> _Classes:
     """
     if operator not in _CLASSES:
         names = ", ".join(sorted(_CLASSES))
-        raise DescriptorError("op", f"no operator is called {operator!r}; there are {names}")
+        raise DescriptorError("op", f"no operator is called {shown(operator)}; there are {names}")
     return _CLASSES[operator]
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from planq.errors import DescriptorError
+from planq.errors import DescriptorError, shown
 
 
 def _integer(value: Any, what: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise DescriptorError("scope", f"expected an integer {what}, got {value!r}") from None
+        raise DescriptorError("scope", f"expected an integer {what}, got {shown(value)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +96,17 @@ class Scope:
         Raises:
             DescriptorError: The value is neither.
         """
-        if isinstance(value, cls) and value.kind in _CONSTRUCTORS:
+        kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+        known = isinstance(kind, str) and kind in _CONSTRUCTORS
+        if known and isinstance(value, cls):
             return value
-        if isinstance(value, dict) and value.get("kind") in _CONSTRUCTORS:
+        if known and isinstance(value, dict):
             arguments = {key: item for key, item in value.items() if key != "kind"}
             try:
                 return _CONSTRUCTORS[value["kind"]](**arguments)
             except TypeError as error:
                 raise DescriptorError("scope", str(error)) from None
-        raise DescriptorError("scope", f"expected a planq.Scope, got {value!r}")
+        raise DescriptorError("scope", f"expected a planq.Scope, got {shown(value)}")
 
 
 _CONSTRUCTORS: Final[dict[str, Callable[..., Scope]]] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from planq import _core
-from planq.errors import DescriptorError
+from planq.errors import DescriptorError, shown
 from planq.guarantee import PrecisionGuarantee
 from planq.preference import PlanPreference
 
@@ -134,19 +134,25 @@ class Selection:
 def _device(device: DeviceFacts | str | object) -> _core.Device:
     """The facts behind a name, a DeviceFacts or a stream."""
     if isinstance(device, DeviceFacts):
-        return device._to_native()
+        try:
+            return device._to_native()
+        except TypeError:
+            expected = "text and integers that a device can have"
+            raise DescriptorError("device", f"expected {expected}, got {shown(device)}") from None
     if not isinstance(device, str):
         return _core.stream_device(device)
     if device == "host":
         return _core.host_device()
-    modelled = _core.modelled_device(device)
+    modelled = _core.modelled_device(device) if device.isascii() else None
     if modelled is not None:
         return modelled
     present: _core.Device
     for present in _core.devices():
         if device == f"cuda:{present.index}":
             return present
-    raise DescriptorError("device", f"expected host, sm_80, sm_90 or a CUDA device, got {device!r}")
+    raise DescriptorError(
+        "device", f"expected host, sm_80, sm_90 or a CUDA device, got {shown(device)}"
+    )
 
 
 def explain(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from planq import _core
+from planq.errors import StreamError, shown
 
 
 def host_stream(threads: int) -> _core.HostStream:
@@ -15,12 +16,23 @@ def host_stream(threads: int) -> _core.HostStream:
     Raises:
         StreamError: ``threads`` is not between 1 and 1024.
     """
-    return _core.HostStream(threads)
+    try:
+        return _core.HostStream(threads)
+    except TypeError:
+        raise StreamError(f"expected 1 to 1024 threads, got {shown(threads)}") from None
 
 
 def cuda_stream(handle: int, device: int) -> _core.CudaStream:
-    """A CUDA stream by its raw handle (``cudaStream_t`` as an integer) and device ordinal."""
-    return _core.CudaStream(handle, device)
+    """A CUDA stream by its raw handle (``cudaStream_t`` as an integer) and device ordinal.
+
+    Raises:
+        StreamError: They are not integers of 64 and 32 bits.
+    """
+    try:
+        return _core.CudaStream(handle, device)
+    except TypeError:
+        expected = "(handle, device), integers of 64 and 32 bits"
+        raise StreamError(f"expected {expected}, got ({shown(handle)}, {shown(device)})") from None
 
 
 HOST: Final = host_stream(threads=_core.hardware_threads())

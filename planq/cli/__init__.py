@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EXTRA = frozenset({"typer", "rich", "safetensors"})
+_EXTRA = frozenset({"typer", "rich"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,8 +18,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; None takes those of the process.
 
     Returns:
-        The exit status: 0 done, 1 done but something is marked in the output, 2 failed and
-        nothing was written.
+        The exit status: 0 done, 1 done but something is marked in the output (for ``explain``:
+        no kernel qualifies), 2 failed and nothing was written, 3 the output is complete, but its
+        report could not be printed.
     """
     try:
         from planq.cli.app import run

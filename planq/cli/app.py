@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import logging
 import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 import planq
 from planq.cli.dequantize import dequantize
 from planq.cli.explain import explain
-from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, Interrupted, describe_os_error
+from planq.cli.failure import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_UNREPORTED,
+    CommandError,
+    Interrupted,
+    describe_os_error,
+    outputs,
+)
 from planq.cli.info import info
 from planq.cli.ops import ops
 from planq.cli.quantize import quantize
+from planq.cli.words import discard, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType
 
 _LOGGER = logging.getLogger("planq.cli")
+_NOBODY_READS = os.strerror(errno.EPIPE)
 _STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = typer.Typer(
@@ -60,22 +72,60 @@ for _command in (quantize, dequantize, info, ops, explain):
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command line and returns its exit status; never raises and never exits."""
-    arguments = list(argv)
+    with outputs() as written:
+        status, message = _run(list(argv))
+    if message is None:
+        return status
+    if sys.stdout is not None and (message == _NOBODY_READS or not _flushed(sys.stdout)):
+        discard(sys.stdout)
+    if written:
+        complete = ", ".join(str(path) for path in written)
+        say("warning", f"{complete} is complete, but its report could not be printed: {message}")
+        return EXIT_UNREPORTED
+    if message != _NOBODY_READS:  # who stops reading knows
+        say("error", message)
+    return EXIT_FAILED
+
+
+def _run(arguments: list[str]) -> tuple[int, str | None]:
+    """Runs one command line: its status, or what stopped it."""
     try:
         with _stoppable():
+            _check_text(arguments)
+            if isinstance(sys.stdout, io.TextIOWrapper):  # any name can be printed
+                sys.stdout.reconfigure(errors="backslashreplace")
             status = app(args=arguments or ["--help"], prog_name="planq", standalone_mode=False)
+            if sys.stdout is None or sys.stdout.closed:
+                raise CommandError("stdout is closed")
             sys.stdout.flush()
-        return (int(status or 0)) if arguments else EXIT_FAILED
+        return (int(status or 0) if arguments else EXIT_FAILED), None
     except (BrokenPipeError, SystemExit):  # Typer makes an exit of a broken pipe
-        _discard_stdout()
-        return EXIT_FAILED
+        return EXIT_FAILED, _NOBODY_READS
     except Interrupted:
-        message = "interrupted"
+        return EXIT_FAILED, "interrupted"
     except Exception as error:
         _LOGGER.debug("command failed", exc_info=True)
-        message = _describe(error)
-    print(f"planq: error: {message}", file=sys.stderr)
-    return EXIT_FAILED
+        return EXIT_FAILED, _describe(error)
+
+
+def _flushed(stream: TextIO) -> bool:
+    """Whether a stream took everything."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _check_text(arguments: list[str]) -> None:
+    """Refuses what no argument of a process can be, and so no name of a file."""
+    for argument in arguments:
+        try:
+            text = os.fsencode(argument)
+        except UnicodeEncodeError as error:
+            raise CommandError(f"an argument is no text: {argument!r}") from error
+        if b"\0" in text:
+            raise CommandError(f"an argument holds a NUL: {argument!r}")
 
 
 def _describe(error: Exception) -> str:
@@ -85,7 +135,9 @@ def _describe(error: Exception) -> str:
         return " ".join(str(usage()).split())
     if isinstance(error, OSError):
         return describe_os_error(error)
-    if isinstance(error, CommandError | planq.PlanqError):
+    if isinstance(error, CommandError):
+        return str(error)
+    if isinstance(error, planq.PlanqError):  # its first line: a table may follow
         return (str(error).splitlines() or [type(error).__name__])[0]
     if isinstance(error, MemoryError):
         return "out of memory"
@@ -114,10 +166,3 @@ def _stoppable() -> Iterator[None]:
     finally:
         for number, handler in heeded.items():
             signal.signal(number, handler)
-
-
-def _discard_stdout() -> None:
-    """Points stdout at nothing, so that the interpreter's last flush cannot fail again."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)

@@ -8,15 +8,15 @@ one number for the whole weight, or nested lists in the shape of the scheme's sc
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 import planq
 from planq.cli.failure import CommandError
+from planq.cli.strict_json import parse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from planq.cli.schemes import Scaling
 
 Float64 = npt.NDArray[np.float64]
+
+# No scales of a weight have more axes.
+_DEEPEST = 2
 
 _FORMS = '{"low": ..., "high": ...} or {"absmax": ...}'
 
@@ -111,36 +114,32 @@ def read_ranges(path: Path) -> Ranges:
     """
     content = path.read_bytes()
     try:
-        values = json.loads(content, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        values = parse(content)
+    except ValueError as error:
         raise CommandError(f"{path}: not a JSON file of ranges: {error}") from error
     if not isinstance(values, dict):
         raise CommandError(f"{path}: expected a JSON object with {_FORMS} for each weight")
     return Ranges(path, values, hashlib.sha256(content).hexdigest())
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} appears twice")
-    return values
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
-
-
 def _numbers(where: str, key: str, values: object) -> Float64:
     """Returns one number, or lists of numbers that have a shape."""
     try:
-        array = np.asarray(values, dtype=object)
+        array = np.asarray(values if _depth(values) <= _DEEPEST else None, dtype=object)
         if all(type(value) in (int, float) for value in array.flat):
             return array.astype(np.float64)
     except (ValueError, OverflowError):  # lists that differ in depth; a number beyond float64
         pass
     raise CommandError(f"{where}: {key}: expected a number, or lists of numbers of one length")
+
+
+def _depth(values: object) -> int:
+    """How many lists stand around the first number."""
+    depth = 0
+    while isinstance(values, list):
+        depth += 1
+        values = values[0] if values else None
+    return depth
 
 
 def _checked(where: str, end: Float64, shape: tuple[int, ...], dtype: planq.DType) -> Float64:

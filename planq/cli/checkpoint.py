@@ -1,15 +1,15 @@
 """Reading and writing safetensors files one tensor at a time.
 
-The reader maps one tensor at once and drops it again. The writer is told every size before it
-starts, so that it writes the header first and each payload where it belongs, in any order. Neither
-ever holds the whole file.
+The reader holds one tensor at once and drops it again. It copies and never maps: a file that
+shrinks under a mapping kills the process. The writer is told every size before it starts, so that
+it writes the header first and each payload where it belongs, in any order. Neither ever holds the
+whole file.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-import mmap
 import os
 import stat
 from contextlib import contextmanager, suppress
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
 
 from planq.cli.digests import FileDigest, TensorDigests
-from planq.cli.failure import CommandError
+from planq.cli.failure import CommandError, note_output
+from planq.cli.header import BITS, LARGEST_HEADER, LENGTH_BYTES, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,23 +29,9 @@ if TYPE_CHECKING:
 
 Bytes = npt.NDArray[np.uint8]
 
-# What a loader may view the payload as; sub-byte and single-byte types need no alignment.
-ITEM_BYTES = {
-    "F64": 8,
-    "I64": 8,
-    "U64": 8,
-    "C64": 8,
-    "F32": 4,
-    "I32": 4,
-    "U32": 4,
-    "F16": 2,
-    "BF16": 2,
-    "I16": 2,
-    "U16": 2,
-}
-_LENGTH_BYTES = 8
-_LARGEST_HEADER = 100_000_000
 _COPY_BYTES = 8 << 20
+# A request to stop is heeded between two pieces.
+_READ_BYTES = 64 << 20
 _CANNOT_RESERVE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -72,7 +58,7 @@ class CheckpointReader:
     """An open safetensors file, to be closed.
 
     Args:
-        path: The file. The safetensors library checks its header against its size.
+        path: The file. Its header is checked against its size.
         whole: Whether to take the digest of the file, all of whose tensors are read in their
             order; else that of each tensor is taken when it is read.
 
@@ -99,11 +85,10 @@ class CheckpointReader:
         self._opened = os.fstat(self._fd)
         self.size = self._opened.st_size
         try:
-            with safe_open(path, framework="numpy") as checked:
-                self.metadata: dict[str, str] = dict(checked.metadata() or {})
-            self.entries = self._read_entries()
+            with _blamed(path):
+                self.metadata, self.entries = self._read_header()
             self.by_name = {entry.name: entry for entry in self.entries}
-        except SafetensorError as error:
+        except ValueError as error:
             os.close(self._fd)
             raise CommandError(f"{path}: not a valid safetensors file: {error}") from error
         except BaseException:
@@ -139,36 +124,31 @@ class CheckpointReader:
             raise CommandError(f"{where}: expected {expected}, found {has}")
 
     def tensor(self, entry: TensorEntry) -> Bytes:
-        """Returns the payload of one tensor, aligned to its item size.
-
-        Its pages are mapped as long as the array lives, so the resident memory is that of the
-        tensors held. The format does not promise alignment: an odd payload is read into memory.
+        """Returns the payload of one tensor in memory of its own, aligned to any item size.
 
         Args:
             entry: One of `entries`.
+
+        Raises:
+            CommandError: The file has become shorter.
         """
-        if entry.nbytes == 0 or entry.offset % ITEM_BYTES.get(entry.dtype, 1):
-            return self._read(entry)
-        before = entry.offset % mmap.ALLOCATIONGRANULARITY
-        try:
-            mapped = mmap.mmap(
-                self._fd,
-                before + entry.nbytes,
-                access=mmap.ACCESS_READ,
-                offset=entry.offset - before,
-            )
-        except ValueError as error:
-            raise self._changed() from error
-        mapped.madvise(mmap.MADV_SEQUENTIAL)
-        payload = np.frombuffer(mapped, np.uint8, entry.nbytes, before)
-        self._pass(entry, payload.data, 0)
+        payload = np.empty(entry.nbytes, np.uint8)
+        rest, at = payload.data, entry.offset
+        while rest.nbytes:
+            with _blamed(self.path):
+                read = os.preadv(self._fd, [rest[:_READ_BYTES]], at)
+            if not read:
+                raise self._changed()
+            self._pass(entry, rest[:read], at - entry.offset)
+            rest, at = rest[read:], at + read
         return payload
 
     def chunks(self, entry: TensorEntry) -> Iterator[bytes]:
         """Yields the payload of one tensor in pieces of bounded size."""
         at, end = entry.offset, entry.offset + entry.nbytes
         while at < end:
-            piece = os.pread(self._fd, min(_COPY_BYTES, end - at), at)
+            with _blamed(self.path):
+                piece = os.pread(self._fd, min(_COPY_BYTES, end - at), at)
             if not piece:
                 raise self._changed()
             self._pass(entry, piece, at - entry.offset)
@@ -191,34 +171,25 @@ class CheckpointReader:
         else:
             self._whole.update(piece, entry.offset + at)
 
-    def _read(self, entry: TensorEntry) -> Bytes:
-        payload = np.empty(entry.nbytes, np.uint8)
-        at = 0
-        for piece in self.chunks(entry):
-            payload[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
-            at += len(piece)
-        return payload
-
-    def _read_entries(self) -> tuple[TensorEntry, ...]:
-        prefix = os.pread(self._fd, _LENGTH_BYTES, 0)
-        length = int.from_bytes(prefix, "little")
-        text = os.pread(self._fd, length, _LENGTH_BYTES)
+    def _read_header(self) -> tuple[dict[str, str], tuple[TensorEntry, ...]]:
+        if self.size < LENGTH_BYTES:
+            raise ValueError(f"a file of {self.size} bytes")
+        start = os.pread(self._fd, LENGTH_BYTES, 0)
+        length = int.from_bytes(start, "little")
+        payload = LENGTH_BYTES + length
+        if self.size < payload or length > LARGEST_HEADER:
+            raise ValueError(f"{length} bytes of header in a file of {self.size}")
+        text = os.pread(self._fd, length, LENGTH_BYTES)
+        if len(start + text) < payload:
+            raise self._changed()
         if self._whole is not None:
-            self._whole.update(prefix + text, 0)
-        header = json.loads(text)
-        header.pop("__metadata__", None)
-        payload = _LENGTH_BYTES + length
-        entries = [
-            TensorEntry(
-                name=name,
-                dtype=facts["dtype"],
-                shape=tuple(facts["shape"]),
-                nbytes=facts["data_offsets"][1] - facts["data_offsets"][0],
-                offset=payload + facts["data_offsets"][0],
-            )
-            for name, facts in header.items()
-        ]
-        return tuple(sorted(entries, key=lambda entry: entry.offset))
+            self._whole.update(start + text, 0)
+        metadata, places = parse_header(text, self.size - payload)
+        entries = (
+            TensorEntry(at.name, at.dtype, at.shape, at.end - at.start, payload + at.start)
+            for at in places
+        )
+        return metadata, tuple(sorted(entries, key=lambda entry: entry.offset))
 
     def _changed(self) -> CommandError:
         return CommandError(f"{self.path}: the file changed while it was read")
@@ -260,7 +231,7 @@ class CheckpointWriter:
         self._partial = path.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")
         self._fd = -1
         try:
-            with self._blamed():
+            with _blamed(self._path):
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 self._fd = os.open(self._partial, flags, 0o666)
                 _reserve(self._fd, self.size)
@@ -318,33 +289,45 @@ class CheckpointWriter:
     def commit(self) -> None:
         """Makes the file durable, then gives it its name in one step."""
         self._sync()
-        with self._blamed():
-            check_target(self._path, overwrite=self._overwrite)
-            self._partial.replace(self._path)
+        check_target(self._path, overwrite=self._overwrite)
+        self._give_name()
         _sync_folder(self._path.parent)
+
+    def _give_name(self) -> None:
+        refused = False
+        try:
+            with _blamed(self._path):
+                self._partial.replace(self._path)
+        except OSError:
+            refused = True
+            raise
+        finally:  # also if a signal came in between: the file has its name, or has not
+            if not refused and not os.path.lexists(self._partial):
+                note_output(self._path)
 
     def _sync(self) -> None:
         short = [name for name, missing in self._missing.items() if missing]
         if short:
             raise AssertionError(f"payload incomplete: {', '.join(short)}")
-        with self._blamed():
+        with _blamed(self._path):
             os.fsync(self._fd)
 
     def _write_at(self, data: bytes | memoryview, offset: int) -> None:
         rest = memoryview(data)
-        with self._blamed():
+        with _blamed(self._path):
             while rest.nbytes:
                 written = os.pwrite(self._fd, rest, offset)
                 rest = rest[written:]
                 offset += written
 
-    @contextmanager
-    def _blamed(self) -> Iterator[None]:
-        """Names the output in errors that the system reports without a file, or of the partial."""
-        try:
-            yield
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self._path)) from error
+
+@contextmanager
+def _blamed(path: Path) -> Iterator[None]:
+    """Names a file in errors that the system reports without one, or of the partial output."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def copy_tensor(entry: TensorEntry, reader: CheckpointReader, writer: CheckpointWriter) -> None:
@@ -397,12 +380,17 @@ def _layout(entries: Sequence[TensorEntry]) -> dict[str, TensorEntry]:
     """
     placed: dict[str, TensorEntry] = {}
     at = 0
-    for entry in sorted(entries, key=lambda entry: -ITEM_BYTES.get(entry.dtype, 1)):
+    for entry in sorted(entries, key=lambda entry: -_alignment(entry.dtype)):
         if entry.name in placed:
             raise CommandError(f"two tensors of the output would be named {entry.name!r}")
         placed[entry.name] = replace(entry, offset=at)
         at += entry.nbytes
     return placed
+
+
+def _alignment(dtype: str) -> int:
+    """What a loader may view a payload as; types of a byte and less need no alignment."""
+    return max(BITS[dtype] // 8, 1)
 
 
 def _header(placed: Iterable[TensorEntry], metadata: Mapping[str, str]) -> bytes:
@@ -414,10 +402,10 @@ def _header(placed: Iterable[TensorEntry], metadata: Mapping[str, str]) -> bytes
             "data_offsets": (entry.offset, entry.offset + entry.nbytes),
         }
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _LENGTH_BYTES)
-    if len(text) > _LARGEST_HEADER:
+    text += b" " * (-len(text) % LENGTH_BYTES)
+    if len(text) > LARGEST_HEADER:
         raise CommandError(f"the output's header would have {len(text)} bytes, too many to load")
-    return len(text).to_bytes(_LENGTH_BYTES, "little") + text
+    return len(text).to_bytes(LENGTH_BYTES, "little") + text
 
 
 def _reserve(fd: int, size: int) -> None:

@@ -60,17 +60,20 @@ def dequantize(
     The file is one of planq quantize, or of bitsandbytes in 4 bits. Scales, zero points, states and
     planq's metadata are left out. A file of planq quantize has digests of all that it holds, and is
     refused where anything else stands in it. The output gets its name only when it is complete. The
-    exit status is 1 if a restored weight holds a NaN or an infinity (its row is marked), and 2 if
-    nothing was written.
+    exit status is 1 if a restored weight holds a NaN or an infinity (its row is marked), 2 if
+    nothing was written, and 3 if the output is complete, but its report could not be printed.
     """
     job = RestoreJob(source, target, planq.DType(dtype.value) if dtype else None, force)
     with progress_bar(source) as progress:
         report = restore_file(job, open_device(device), progress)
-    if as_json:
-        print(json.dumps(as_dict(report), indent=2, allow_nan=False))
-    else:
-        show(report, output_console(), table=table)
-    return exit_status(report)
+    try:
+        if as_json:
+            print(json.dumps(as_dict(report), indent=2, allow_nan=False))
+        else:
+            show(report, output_console(), table=table)
+    finally:
+        status = exit_status(report)
+    return status
 
 
 def show(report: RestoreReport, console: Console, *, table: bool) -> None:

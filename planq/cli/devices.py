@@ -56,7 +56,7 @@ class Executor(Protocol):
 
 
 class HostExecutor:
-    """Runs plans in place, on the memory that the file is mapped to.
+    """Runs plans on the host, on the memory that the file was read into.
 
     Args:
         threads: Threads to use; None leaves it to planq.
@@ -167,7 +167,7 @@ def open_device(name: str) -> Executor:
     """
     if name == "host":
         return HostExecutor()
-    matched = re.fullmatch(r"cuda:(\d+)", name)
+    matched = re.fullmatch(r"cuda:([0-9]{1,9})", name)
     if matched is None:
         raise CommandError(f"--device: expected host or cuda:N, got {name!r}")
     return CudaExecutor(int(matched[1]))

@@ -42,7 +42,7 @@ def explain(
 ) -> int:
     """Show which kernel a descriptor selects, and why each other one is not it.
 
-    The exit status is 1 if no kernel qualifies.
+    The exit status is 1 if no kernel qualifies, and 2 if there is no answer.
     """
     preference = planq.PlanPreference(
         determinism=_rung(determinism),
@@ -67,6 +67,8 @@ def _rung(name: str) -> planq.Determinism:
 
 
 def _read(source: str) -> str:
+    if source == "-" and sys.stdin is None:  # as Python starts where it is closed
+        raise CommandError("stdin is closed")
     try:
         return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Float64 = npt.NDArray[np.float64]
 
+# A weight may hold anything, also NaNs that signal: what it becomes is counted, not warned of.
+_quietly = np.errstate(all="ignore")
+
 # A block's float64 copies stay in the processor's cache; columns are cut at whole groups and bytes.
 _BLOCK_ELEMENTS = 1 << 16
 _BLOCK_COLUMNS = 1 << 14
@@ -37,6 +40,7 @@ _VIEWS = {
 }
 
 
+@_quietly
 def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes]) -> float:
     """Returns ``10 log10(sum x^2 / sum (x - y)^2)`` of a quantization, in dB.
 
@@ -71,6 +75,7 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes
     return 10.0 * math.log10(signal / noise)
 
 
+@_quietly
 def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
     """Counts the segments that dequantize to NaN, as a value was not finite.
 
@@ -87,11 +92,13 @@ def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
     return sum(int(np.isnan(piece).sum()) for piece in pieces)
 
 
+@_quietly
 def count_non_finite(values: Bytes, dtype: planq.DType) -> int:
     """Counts the values that are a NaN or an infinity."""
     return sum(int((~np.isfinite(piece)).sum()) for (piece,) in _pieces(dtype, values))
 
 
+@_quietly
 def largest_error(dtype: planq.DType, weight: Bytes, restored: Bytes) -> float:
     """Returns the largest ``|x - y|``, in float64.
 
@@ -105,8 +112,7 @@ def largest_error(dtype: planq.DType, weight: Bytes, restored: Bytes) -> float:
     """
     errors = [0.0]
     for wanted, got in _pieces(dtype, weight, restored):
-        with np.errstate(invalid="ignore"):  # an infinity less itself
-            errors.append(float(np.abs(wanted - got).max()))
+        errors.append(float(np.abs(wanted - got).max()))
     return float(np.max(errors))
 
 

@@ -5,6 +5,7 @@
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -107,18 +108,22 @@ def quantize(
     Each weight NAME becomes its codes under the same NAME, and NAME_scale (and NAME_zero_point
     where the scheme has one), or with a codebook NAME.absmax, NAME.quant_map and the rest of a
     state of bitsandbytes. The output gets its name only when it is complete. The exit status
-    is 1 if a weight holds a NaN or an infinity (its row is marked), and 2 if nothing was written.
+    is 1 if a weight holds a NaN or an infinity (its row is marked), 2 if nothing was written,
+    and 3 if the output is complete, but its report could not be printed.
     """
     blocks = choose_blocks(scheme, block_size, nested=nested, calibrated=calibrate is not None)
     ranges = None if calibrate is None else read_ranges(calibrate)
     job = work.Job(source, target, scheme, _compile(include), force, ranges, verify, blocks)
     with progress_bar(source) as progress:
         report = work.quantize_file(job, open_device(device), progress)
-    if as_json:
-        print(json.dumps(as_dict(report), indent=2, allow_nan=False))
-    else:
-        show(report, output_console(), table=table)
-    return exit_status(report)
+    try:
+        if as_json:
+            print(json.dumps(as_dict(report), indent=2, allow_nan=False))
+        else:
+            show(report, output_console(), table=table)
+    finally:
+        status = exit_status(report)
+    return status
 
 
 def show(report: work.JobReport, console: Console, *, table: bool) -> None:
@@ -169,9 +174,15 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
 
 
 def _compile(include: str | None) -> re.Pattern[str] | None:
+    if include is None:
+        return None
     try:
-        return None if include is None else re.compile(include)
-    except re.error as error:
+        with warnings.catch_warnings():  # of what a later Python may read otherwise
+            warnings.simplefilter("ignore")
+            return re.compile(include)
+    except RecursionError as error:
+        raise CommandError("--include: not a regular expression: it is too deep") from error
+    except (re.error, OverflowError, ValueError) as error:  # the latter of too large counts
         raise CommandError(f"--include: not a regular expression: {error}") from error
 
 

@@ -154,9 +154,7 @@ def _read_state(
     values = {
         key: _without_values(_numpy(reader, entry), entry.shape) for key, entry in tensors.items()
     }
-    values |= {
-        key: reader.tensor(entry).view(_numpy(reader, entry)) for key, entry in packed.items()
-    }
+    values |= {key: _json(reader, entry) for key, entry in packed.items()}
     codes = reader.by_name.get(name)
     if codes is None:
         raise CommandError(f"{reader.path}: no tensor {name!r}, but a state of it")
@@ -169,6 +167,14 @@ def _read_state(
         raise CommandError(f"{reader.path}: state of {name!r}: {error}") from error
     _check_codes(reader, weight, operands)
     return replace(weight, original=replace(original, nbytes=operand_bytes(operands["output"])))
+
+
+def _json(reader: CheckpointReader, entry: TensorEntry) -> Array:
+    """The tensor that has a state's JSON; one that is too large for that is not read."""
+    dtype = _numpy(reader, entry)
+    if entry.nbytes > planq.QuantState.LARGEST_JSON:
+        return _without_values(dtype, (entry.nbytes // dtype.itemsize,))
+    return reader.tensor(entry).view(dtype)
 
 
 def _original(codes: TensorEntry, state: planq.QuantState) -> TensorEntry:

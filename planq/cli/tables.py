@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from rich.text import Text
 import planq
 from planq.cli.digests import short
 from planq.cli.failure import EXIT_MARKED, EXIT_OK
-from planq.cli.words import guarantee_words, printable, size_words, text_width
+from planq.cli.words import guarantee_words, printable, say, size_words, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,7 +120,7 @@ def exit_status(report: FileReport) -> int:
         return EXIT_OK
     marked = len(report.marked)
     which = f"{_weights(marked)} {'has' if marked == 1 else 'have'}"
-    print(f"planq: warning: {which} values that are not finite", file=sys.stderr)
+    say("warning", f"{which} values that are not finite")
     return EXIT_MARKED
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 
@@ -17,7 +19,8 @@ _READABLE = 100
 
 def output_console() -> Console:
     """Returns the console for results: the terminal's width, or unbroken lines into a file."""
-    return Console(width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Console(width=None if terminal else _UNBROKEN, highlight=False)
 
 
 def text_width(console: Console) -> int:
@@ -28,6 +31,25 @@ def text_width(console: Console) -> int:
 def printable(text: str) -> str:
     """Escapes what would steer a terminal: names in a file are anybody's text."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(kind: str, message: str) -> None:
+    """Prints one line on stderr. What nobody can be told changes nothing of what was done."""
+    if sys.stderr is None:  # as Python starts where it is closed
+        return
+    try:
+        print(f"planq: {kind}: {printable(message)}", file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Points a stream at nothing, so that the interpreter's last flush cannot fail again."""
+    with contextlib.suppress(OSError, ValueError):  # it is closed, or has no file
+        number = stream.fileno()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, number)
+        os.close(null)
 
 
 def size_words(nbytes: int) -> str:

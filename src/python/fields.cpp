@@ -15,7 +15,10 @@ namespace {
   throw py::error_already_set();
 }
 
-std::string text_of(py::handle value) { return py::cast<std::string>(py::repr(value)); }
+// In Python's words, which are bounded and never raise: values are anybody's.
+std::string text_of(py::handle value) {
+  return py::cast<std::string>(py::module_::import("planq.errors").attr("shown")(value));
+}
 
 std::int64_t integer(std::string_view field, py::handle value) {
   const long long number = PyLong_Check(value.ptr()) ? PyLong_AsLongLong(value.ptr()) : -1;
@@ -83,6 +86,7 @@ py::object shape_object(const Shape& shape) {
 template <class E>
 E enumerator(std::string_view field, py::handle value) {
   const char* text = PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8(value.ptr()) : nullptr;
+  if (!text) PyErr_Clear();  // half a surrogate pair is no UTF-8, and no name
   for (std::size_t i = 0; text && i < kNames<E>.size(); ++i)
     if (kNames<E>[i] == text) return static_cast<E>(i);
   fault(field, "unknown value " + text_of(value));

@@ -77,7 +77,11 @@ def test_a_missing_key_is_a_mismatch(key: str) -> None:
         planq.Plan.from_json(planq.HOST, json.dumps(content))
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"descriptor": 3}', "not json"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", '{"descriptor": 3}', "not json", "[" * 100_000, "9" * 5000, "\ud800"],
+    ids=["nothing", "{}", "[]", "null", "a number", "no json", "deep", "digits", "no text"],
+)
 def test_text_that_is_no_plan_is_refused(text: str) -> None:
     """With a typed error."""
     with pytest.raises((planq.PlanMismatchError, planq.DescriptorError)):
@@ -98,3 +102,25 @@ def test_a_preference_that_no_row_meets_is_a_mismatch() -> None:
     content["preference"]["backend"] = "cuda"
     with pytest.raises(planq.PlanMismatchError):
         planq.Plan.from_json(planq.HOST, json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("sku", "\ud800"), ("sku", ""), ("max_ulp", 10**400), ("speed", 9)],
+    ids=["no text", "no name", "many digits", "unknown"],
+)
+def test_a_preference_that_means_nothing_is_refused(field: str, value: Any) -> None:
+    """By name."""
+    content = stored()
+    content["preference"][field] = value
+    with pytest.raises(planq.DescriptorError) as caught:
+        planq.Plan.from_json(planq.HOST, json.dumps(content))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("key", ["preference", "descriptor", "guarantee", "sku"])
+@pytest.mark.parametrize("value", [None, [], 7, "x", {"a": 1}, 10**400, [["\ud800"]]], ids=str)
+def test_a_part_of_another_type_is_refused(key: str, value: Any) -> None:
+    """With a typed error."""
+    with pytest.raises((planq.PlanMismatchError, planq.DescriptorError)):
+        planq.Plan.from_json(planq.HOST, json.dumps(stored() | {key: value}))

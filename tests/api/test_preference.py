@@ -130,8 +130,18 @@ def test_a_pin_does_not_lift_the_other_filters() -> None:
         ("max_workspace_bytes", "4K"),
         ("backend", "abacus"),
         ("sku", 7),
+        ("sku", ""),
+        ("sku", "\ud800"),
         ("batch_invariant", "yes"),
+        ("max_ulp", True),
+        ("max_ulp", 2**63),
+        ("max_ulp", 10**5000),
+        ("determinism", 10**5000),
+        ("determinism", []),
+        ("backend", 10**5000),
+        ("batch_invariant", 10**5000),
     ],
+    ids=lambda value: str(value) if isinstance(value, str) else type(value).__name__,
 )
 def test_a_preference_of_the_wrong_type_is_refused(field: str, value: Any) -> None:
     """At construction, by name."""

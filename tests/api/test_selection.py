@@ -98,7 +98,14 @@ def test_a_gpu_that_is_too_old_has_no_row() -> None:
     assert all("sm_70" in c.reason for c in cuda)
 
 
-@pytest.mark.parametrize("device", ["sm_90x", "gpu", "", "cuda:99", "cuda:", 7, None])
+NO_DEVICES: list[object] = [
+    *("sm_90x", "gpu", "", "cuda:99", "cuda:", 7, None, "grün", "\ud800", "sm_90\0"),
+    *(planq.DeviceFacts("\ud800"), planq.DeviceFacts("x", l2_bytes=2**64)),
+    planq.DeviceFacts("x", backend="abacus"),
+]
+
+
+@pytest.mark.parametrize("device", NO_DEVICES, ids=range(len(NO_DEVICES)))
 def test_an_unknown_device_is_refused(device: object) -> None:
     """Not guessed."""
     with pytest.raises((planq.DescriptorError, planq.StreamError)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import planq
@@ -78,8 +80,29 @@ def test_host_streams_of_any_number_of_threads_run_the_plan(threads: int) -> Non
     assert sample.right()
 
 
-@pytest.mark.parametrize("threads", [0, -1, 100_000])
-def test_a_host_stream_needs_a_sensible_number_of_threads(threads: int) -> None:
+THREADS: list[Any] = [0, -1, 100_000, 2**63, 2**64, -(2**70), 10**5000, 1.5, "4", None]
+
+
+@pytest.mark.parametrize("threads", THREADS, ids=range(len(THREADS)))
+def test_a_host_stream_needs_a_sensible_number_of_threads(threads: Any) -> None:
     """At least one."""
-    with pytest.raises(planq.StreamError):
+    with pytest.raises(planq.StreamError, match="1 to 1024 threads, got"):
         planq.host_stream(threads=threads)
+
+
+HANDLES: list[Any] = [
+    (2**64, 0),
+    (-1, 0),
+    (0, 2**31),
+    (10**5000, 0),
+    ("0", 0),
+    (0, None),
+    (None, 0),
+]
+
+
+@pytest.mark.parametrize("named", HANDLES, ids=range(len(HANDLES)))
+def test_a_cuda_stream_needs_a_handle_and_a_device(named: Any) -> None:
+    """Integers of 64 and 32 bits."""
+    with pytest.raises(planq.StreamError, match="integers of 64 and 32 bits"):
+        planq.cuda_stream(*named)

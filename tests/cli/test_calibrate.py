@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,6 +179,7 @@ def test_values_that_are_not_finite_are_counted_and_keep_the_given_scale(
 
 
 GOOD = {"absmax": 1}
+DEEP: Any = json.loads("[" * 60 + "1" + "]" * 60)
 BAD: dict[str, tuple[Any, str]] = {
     "no JSON": ("{", "ranges.json: not a JSON file of ranges: "),
     "no object": ([1], "expected a JSON object"),
@@ -198,6 +200,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "ragged lists": ({"a": {"low": 0, "high": [[1], 2]}, "b": GOOD}, "'a': high: expected a num"),
     "a truth in a list": ({"a": {"absmax": [1, True]}, "b": GOOD}, "'a': absmax: expected a num"),
     "another shape": ({"a": {"absmax": [1, 2, 3]}, "b": GOOD}, "or the shape [2], got the shape"),
+    "three lists deep": ({"a": {"absmax": [[[1]]]}, "b": GOOD}, "'a': absmax: expected a number"),
+    "60 lists deep": ({"a": {"absmax": DEEP}, "b": GOOD}, "'a': absmax: expected a number"),
+    "60 in a list": ({"a": {"absmax": [1, DEEP]}, "b": GOOD}, "'a': absmax: expected a number"),
     "one in a list": ({"a": {"absmax": [1]}, "b": GOOD}, "or the shape [2], got the shape [1]"),
     "a negative absmax": ({"a": {"absmax": [1, -1]}, "b": GOOD}, "'a': absmax is negative"),
     "crossed": ({"a": {"low": [0, 2], "high": 1}, "b": GOOD}, "'a': low is above high"),
@@ -227,3 +232,13 @@ def test_ranges_that_are_no_text_or_not_there_are_refused(source: Path, capsys: 
     assert line == f"planq: error: {path}: No such file or directory\n"
     path.write_bytes(b"\xff\xfe{}")
     assert "not a JSON file of ranges" in refuse(capsys, *arguments, "--calibrate", path)
+
+
+def test_a_name_that_is_there_twice_is_found_at_once(source: Path, capsys: Capture) -> None:
+    names = ",".join(f'"n{i}": 1' for i in range(60_000))
+    path = write(source, f'{{{names}, "z": 1, "z": 2}}')
+    arguments = ("--scheme", "int8-channel", "--calibrate", path)
+    start = time.process_time()
+    line = refuse(capsys, "quantize", source, source.with_name("out.st"), *arguments)
+    assert "the name 'z' appears twice" in line
+    assert time.process_time() - start < 5

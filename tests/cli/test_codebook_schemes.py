@@ -575,7 +575,7 @@ DAMAGED: dict[str, tuple[dict[str, Array | None], str]] = {
         f"tensor '{NF4}': expected one of U8, F32, F64, found I8",
     ),
     "too deep": (
-        {NF4: as_json("[" * 100_000)},
+        {NF4: as_json("[" * 60_000)},
         f"state of 'w': {PACKED}nf4: expected JSON in a uint8 tensor, got ndarray",
     ),
     "another shape": (

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import planq
-from cli.commands import refuse
+from cli.commands import marked, refuse
 from cli.expected import SCHEMES
 from cli.files import checkpoint, describe, load, pack, planq_process, weight
 from planq.cli import checkpoint as checkpoint_module
@@ -273,6 +273,20 @@ def test_a_value_that_is_not_finite_marks_its_row(
     assert "NOT FINITE" not in next(line for line in lines if line.startswith("sound"))
 
 
+@pytest.mark.parametrize("scheme", ["int8-channel", "int8-tensor", "int4-group128", "nf4"])
+@pytest.mark.parametrize(("dtype", "signalling"), [("float32", 0x7F800001), ("float16", 0x7C01)])
+def test_values_that_are_not_finite_are_warned_of_once(
+    tmp_path: Path, capsys: Capture, scheme: str, dtype: str, signalling: int
+) -> None:
+    """NumPy would warn of infinities that are subtracted and of NaNs that signal."""
+    values = weight(4, 256, dtype)
+    values[1, 3:5] = np.inf, -np.inf
+    values[2].view(f"uint{8 * values.itemsize}")[7] = signalling
+    source, target = checkpoint(tmp_path / "in.st", {"w": values}), tmp_path / "out.st"
+    marked(capsys, "quantize", source, target, "--scheme", scheme, "--verify")
+    marked(capsys, "dequantize", target, tmp_path / "back.st")
+
+
 def test_bad_data_never_leaves_its_channel(tmp_path: Path, capsys: Capture) -> None:
     values = weight(4, 256)
     values[2, 200] = np.nan
@@ -290,10 +304,22 @@ def test_bad_data_never_leaves_its_channel(tmp_path: Path, capsys: Capture) -> N
         (("--scheme", "int3"), "'int3' is not one of 'int8-channel'"),
         ((), "Missing option '--scheme'"),
         (("--scheme", "int8-channel", "--include", "a("), "--include: not a regular expression"),
+        (("--scheme", "int8-channel", "--include", "(" * 5000), "not a regular expression: "),
+        (("--scheme", "int8-channel", "--include", "a{99999999999}"), "not a regular expression: "),
+        (
+            ("--scheme", "int8-channel", "--include", "a{" + "9" * 5000 + "}"),
+            "not a regular expression: ",
+        ),
+        (("--scheme", "int8-channel", "--include", "[[a]"), "whose name matches '[[a]'"),
+        (("--scheme", "int8-channel", "--include", "\0"), "an argument holds a NUL"),
+        (("--scheme", "int8-channel", "--include", "\ud800"), "an argument is no text"),
+        (("--scheme", "nf4", "--block-size", "9" * 5000), "Invalid value for '--block-size'"),
+        (("--scheme", "nf4", "--block-size", "9" * 30), "block_size: "),
         (("--scheme", "int8-channel", "--include", "none"), "whose name matches 'none'"),
         (("--scheme", "int8-channel", "--device", "tpu"), "expected host or cuda:N, got 'tpu'"),
         (("--scheme", "int8-channel", "--device", "cuda"), "expected host or cuda:N, got 'cuda'"),
         (("--scheme", "int8-channel", "--device", "cuda:99"), "--device cuda:99: "),
+        (("--scheme", "int8-channel", "--device", "cuda:" + "9" * 5000), "expected host or cuda:N"),
         (("--scheme", "int8-channel", "--speed", "9"), "No such option: --speed"),
         (("--scheme", "int8-channel", "more"), "unexpected extra argument"),
     ],
@@ -304,6 +330,39 @@ def test_wrong_usage_is_said_in_one_line(
     line = refuse(capsys, "quantize", source, source.with_name("out.st"), *arguments)
     assert said in line
     assert_alone(source)
+
+
+@pytest.mark.parametrize("option", ["IN", "OUT", "--calibrate"])
+def test_a_path_that_the_system_cannot_have_is_refused(
+    source: Path, capsys: Capture, option: str
+) -> None:
+    paths = {"IN": source, "OUT": source.with_name("o"), "--calibrate": source.with_name("r")}
+    paths[option] = Path("a\0b")
+    arguments = ["quantize", paths["IN"], paths["OUT"], "--calibrate", paths["--calibrate"]]
+    assert "a NUL" in refuse(capsys, *arguments, "--scheme", "int8-channel")
+    assert_alone(source)
+
+
+def test_a_name_in_a_message_cannot_steer_a_terminal(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "a\n\x1b[31mb"
+    line = refuse(capsys, "quantize", path, tmp_path / "o", "--scheme", "int8-channel")
+    assert line == f"planq: error: {tmp_path}/a\\n\\x1b[31mb: No such file or directory\n"
+
+
+def test_a_standard_error_that_is_full_or_closed_changes_nothing(source: Path) -> None:
+    for redirection in ("2>/dev/full", "2>&-"):
+        target = source.with_name("out.st")
+        script = f'exec "$@" {redirection}'
+        command = [sys.executable, "-m", "planq.cli", "quantize", source, target]
+        for scheme, status in (("int8-channel", 0), ("int8-channel", 2)):
+            done = subprocess.run(
+                ["/bin/sh", "-c", script, "-", *command, "--scheme", scheme],
+                capture_output=True,
+                check=False,
+            )
+            assert done.returncode == status
+            assert bool(done.stdout) == (status == 0)
+        target.unlink()
 
 
 def test_a_file_without_weights_is_refused(tmp_path: Path, capsys: Capture) -> None:
@@ -332,7 +391,7 @@ def test_a_name_that_the_output_needs_twice_is_refused(tmp_path: Path, capsys: C
 def test_a_header_that_no_loader_takes_is_refused(
     source: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_module, "_LARGEST_HEADER", 200)
+    monkeypatch.setattr(checkpoint_module, "LARGEST_HEADER", 300)
     line = refuse(capsys, "quantize", source, source.with_name("o"), "--scheme", "int8-channel")
     assert "too many to load" in line
     assert_alone(source)

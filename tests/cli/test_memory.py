@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cli.files import describe, planq_process
+from cli.files import describe, pack, planq_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,3 +61,22 @@ def test_the_peak_is_below_twice_the_largest_tensor_and_200_mb(tmp_path: Path, s
     source.unlink()
     quantized.unlink()
     assert max(peaks) < 2 * LARGEST + 200e6, peaks
+
+
+@pytest.mark.parametrize("command", ["quantize --scheme nf4", "dequantize"])
+def test_a_state_that_is_no_state_is_refused_by_its_size(tmp_path: Path, command: str) -> None:
+    key, size = "x.quant_state.bitsandbytes__nf4", 100_000_000
+    header = {"x": describe("U8", [8], 0, 8), key: describe("U8", [size], 8, 8 + size)}
+    with (tmp_path / "in.st").open("wb") as file:
+        file.write(pack(header, b""))
+        file.truncate(file.tell() + 8 + size)
+    name, *options = command.split()
+    arguments = (name, tmp_path / "in.st", tmp_path / "out.st", *options)
+    child = planq_process(*arguments, before=REPORT_PEAK)
+    _, err = child.communicate(timeout=120)
+    said, peak = err.splitlines()
+    assert child.returncode == 2
+    assert (
+        f"quant_state.bitsandbytes__nf4: expected JSON of at most 65536 bytes, got {size}" in said
+    )
+    assert int(peak) * 1024 < size + 50e6, "an interpreter with NumPy takes this much without it"

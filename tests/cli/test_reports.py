@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,8 +130,29 @@ def test_explain_takes_every_preference(
         (DESC.to_json(), ("--determinism", "lucky"), "--determinism: expected one of"),
         (DESC.to_json(), ("--backend", "abacus"), "'abacus' is not one of"),
         (DESC.to_json(), ("--max-ulp", "-1"), "--max-ulp"),
+        (DESC.to_json(), ("--max-ulp", "9" * 5000), "--max-ulp"),
+        (DESC.to_json(), ("--max-ulp", "9" * 30), "max_ulp: expected an integer"),
+        (DESC.to_json(), ("--sku", ""), "sku: expected the name of a row"),
+        (DESC.to_json(), ("--sku", "\ud800"), "an argument"),
+        (DESC.to_json(), ("--device", "\ud800"), "an argument"),
+        (DESC.to_json(), ("--device", "gr\u00fcn"), "gr\u00fcn"),
+        ("[" * 100_000, (), "op: not JSON"),
+        ('{"op": "a\\n\\u001b[31m\\ud800"}', (), r"no operator is called 'a\n\x1b[31m\ud800'"),
+        ('{"op": "pack_int4", "a\\n\\ud800": 1}', (), r"'a\n\ud800': pack_int4 has no such field"),
     ],
-    ids=["json", "list", "op", "dtype", "device", "determinism", "backend", "ulp"],
+    ids=[
+        *("json", "list", "op", "dtype", "device", "determinism", "backend", "ulp", "many digits"),
+        *(
+            "64 bits",
+            "no sku",
+            "sku",
+            "device no text",
+            "device no name",
+            "deep",
+            "steers",
+            "field",
+        ),
+    ],
 )
 def test_explain_refuses_in_one_line(
     capsys: Capture, tmp_path: Path, text: str, options: tuple[str, ...], said: str
@@ -152,6 +174,14 @@ def test_explain_refuses_files_that_are_no_text(capsys: Capture, tmp_path: Path)
     assert "not UTF-8 text" in capsys.readouterr().err
     assert main(["explain", str(tmp_path / "none")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_explain_without_standard_input_is_an_error(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)  # as Python starts where it is closed
+    assert main(["explain"]) == 2
+    assert capsys.readouterr().err == "planq: error: stdin is closed\n"
 
 
 def test_version_and_help(capsys: Capture) -> None:
