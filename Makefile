@@ -31,7 +31,7 @@ CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests bench
 help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan"
 	@echo "make test      every test that needs no GPU"
-	@echo "make fuzz      the fuzzers of the command line and of JSON, for an hour instead of seconds"
+	@echo "make fuzz      the fuzzers of the command line and of JSON, for half an hour instead of seconds"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
