@@ -192,8 +192,11 @@ def test_a_write_error_that_shows_at_the_end_leaves_nothing(
     assert sorted(path.name for path in source.parent.iterdir()) == ["in.st", "out.st"]
 
 
-def test_a_limit_on_file_size_is_an_error_in_one_line(source: Path) -> None:
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+def test_a_limit_on_file_size_is_an_error_in_one_line(tmp_path: Path) -> None:
+    """The scales of a column take more than its elements did, so the output is the larger file."""
+    column = weight(4096, 1).astype(np.float16)
+    source = checkpoint(tmp_path / "in.st", {"w": column})
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384))"
     target = source.with_name("out.st")
     child = planq_process("quantize", source, target, "--scheme", "int8-channel", before=limit)
     out, err = child.communicate(timeout=60)
