@@ -18,7 +18,7 @@ from planq.errors import (
 from planq.guarantee import PrecisionGuarantee
 from planq.preference import PlanPreference
 from planq.registry import build_info, classes_of
-from planq.selection import Candidate, DeviceFacts, Selection, explain
+from planq.selection import Candidate, DeviceFacts, Selection, checked_preference, explain
 
 
 @final
@@ -97,11 +97,7 @@ class Plan(_core.PlanBase):
             StreamError: The stream is none.
             DescriptorError: The descriptor is another operator's than this class plans.
         """
-        if not isinstance(desc, Descriptor):
-            raise DescriptorError("desc", f"expected a descriptor, got {type(desc).__name__}")
-        preference = pref if pref is not None else PlanPreference()
-        if not isinstance(preference, PlanPreference):
-            raise DescriptorError("pref", f"expected a PlanPreference, got {shown(preference)}")
+        preference = checked_preference(desc, pref)
         found = classes_of(desc.operator).plan
         plan = (found if issubclass(found, cls) else cls)(stream, desc, preference)
         _verbose.log_select(plan)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from planq import _core
+from planq.descriptor import Descriptor
 from planq.errors import DescriptorError, shown
 from planq.guarantee import PrecisionGuarantee
 from planq.preference import PlanPreference
-
-if TYPE_CHECKING:
-    from planq.descriptor import Descriptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +153,20 @@ def _device(device: DeviceFacts | str | object) -> _core.Device:
     )
 
 
+def checked_preference(desc: object, pref: object) -> PlanPreference:
+    """The preference of a request, or the default one.
+
+    Raises:
+        DescriptorError: The one is no descriptor, or the other no preference.
+    """
+    if not isinstance(desc, Descriptor):
+        raise DescriptorError("desc", f"expected a descriptor, got {type(desc).__name__}")
+    preference = pref if pref is not None else PlanPreference()
+    if not isinstance(preference, PlanPreference):
+        raise DescriptorError("pref", f"expected a PlanPreference, got {shown(preference)}")
+    return preference
+
+
 def explain(
     desc: Descriptor,
     pref: PlanPreference | None = None,
@@ -169,9 +181,9 @@ def explain(
             stream.
 
     Raises:
-        DescriptorError: The device is unknown.
+        DescriptorError: The device is unknown; or there is no descriptor, or no preference.
     """
-    preference = pref if pref is not None else PlanPreference()
+    preference = checked_preference(desc, pref)
     rows = _core.select(desc._native, preference._native(), _device(device))
     return Selection(
         tuple(

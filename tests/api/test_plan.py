@@ -205,13 +205,15 @@ def test_other_args_than_the_operators_are_refused() -> None:
             plan.run(planq.HOST, None, wrong)
 
 
-def test_select_refuses_what_is_no_descriptor_or_preference() -> None:
-    """With typed errors."""
+def test_what_is_no_descriptor_or_preference_is_refused() -> None:
+    """With typed errors, where a plan is selected and where one is explained."""
     select: Any = planq.Plan.select
-    with pytest.raises(planq.DescriptorError):
-        select(planq.HOST, "int8")
-    with pytest.raises(planq.DescriptorError):
-        select(planq.HOST, make_descriptor(), {"sku": "x"})
+    explain: Any = planq.explain
+    for call in (lambda *request: select(planq.HOST, *request), explain):
+        with pytest.raises(planq.DescriptorError, match="desc: expected a descriptor, got str"):
+            call("int8")
+        with pytest.raises(planq.DescriptorError, match="pref: expected a PlanPreference"):
+            call(make_descriptor(), {"sku": "x"})
 
 
 def test_operators_are_listed_with_their_classes() -> None:
