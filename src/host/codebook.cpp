@@ -53,9 +53,8 @@ namespace {
 
 using math::Compute;
 
-// Elements of a chunk, whose blocks are measured and coded while they are in a first-level cache.
-// Even, so that two codes of one byte stay together; pairs of blocks may be twice as long.
-constexpr std::int64_t kChunk = 2048, kMostChunk = 2 * kChunk;
+// Elements of a chunk of codes.
+constexpr std::int64_t kChunk = 2048;
 // Elements that are worth waking a thread for.
 constexpr std::int64_t kGrain = 1 << 15;
 // Blocks up to this size stay in a second-level cache between measuring and coding.
@@ -88,6 +87,11 @@ class Encoder {
  public:
   using C = Compute<T>;
   static constexpr bool kFourBit = std::is_same_v<Search, NibbleSearch>;
+  // Elements of a chunk, whose blocks are measured and coded while they are in a first-level cache,
+  // and on the stack: bytes are searched for with tables that may take up as much. Even, so that
+  // two codes of one byte stay together; pairs of blocks may be twice as long.
+  static constexpr std::int64_t kMostChunk = (kFourBit ? 16 << 10 : 8 << 10) / sizeof(C);
+  static constexpr std::int64_t kNearChunk = kMostChunk / 2;
 
   Encoder(const CodebookEncoding& encoding, const EncodingOperands<C>& operands,
           const Search& search, int threads)
@@ -107,18 +111,24 @@ class Encoder {
   void run() const {
     if (elements_ == 0) return;
     if (!operands_.measured) return known_blocks();
-    if (size_ <= kChunk) return near_blocks(std::max(kChunk / size_ / step_ * step_, step_));
+    if (size_ <= kNearChunk)
+      return near_blocks(std::max(kNearChunk / size_ / step_ * step_, step_));
     if (size_ <= kNearBlock || blocks_ >= 4 * threads_) return near_blocks(step_);
     shared_blocks();
     known_blocks();
   }
 
  private:
-  struct Buffers {
-    T stage[kMostChunk];
-    C y[kMostChunk];
+  struct Drawn {
     C draw[kStretch];
     std::uint8_t code[kMostChunk + 1];
+  };
+  struct Buffers {
+    C y[kMostChunk];
+    union {
+      T stage[kMostChunk];  // elements, until they are quotients
+      Drawn found;          // codes, from then on
+    };
   };
 
   const T* data() const { return static_cast<const T*>(operands_.input.data); }
@@ -204,16 +214,17 @@ class Encoder {
                   (block + 1) * size_ - first, size_, absmax, encoding_.quotient, buffers.y);
     auto* output = static_cast<std::uint8_t*>(operands_.output.data);
     if constexpr (kFourBit) {
-      find(first, count, buffers, buffers.code);
-      buffers.code[count] = 0;
-      loops_.pack(buffers.code, (count + 1) / 2, encoding_.nibble_order, output + first / 2);
+      std::uint8_t* const codes = buffers.found.code;
+      find(first, count, buffers, codes);
+      codes[count] = 0;
+      loops_.pack(codes, (count + 1) / 2, encoding_.nibble_order, output + first / 2);
     } else {
       const FlatRuns::Run run = output_.run_at(first);
       if (run.count >= count) return find(first, count, buffers, output + run.offset);
-      find(first, count, buffers, buffers.code);
+      find(first, count, buffers, buffers.found.code);
       output_.each_run(first, count,
                        [&](std::int64_t offset, std::int64_t done, std::int64_t taken) {
-                         std::copy_n(buffers.code + done, taken, output + offset);
+                         std::copy_n(buffers.found.code + done, taken, output + offset);
                        });
     }
   }
@@ -231,9 +242,9 @@ class Encoder {
   void draw(std::int64_t first, std::int64_t count, Buffers& buffers, std::uint8_t* codes) const {
     for (std::int64_t i = 0; i < count; i += kStretch) {
       const std::int64_t last = std::min<std::int64_t>(i + kStretch, count);
-      fill_draws(buffers.draw, first + i, last - i, operands_.seed, operands_.offset);
+      fill_draws(buffers.found.draw, first + i, last - i, operands_.seed, operands_.offset);
       for (std::int64_t j = i; j < last; ++j)
-        codes[j] = math::drawn_code(buffers.y[j], *search_.table, buffers.draw[j - i]);
+        codes[j] = math::drawn_code(buffers.y[j], *search_.table, buffers.found.draw[j - i]);
     }
     if (operands_.absmax != nullptr) clear_empty(first, first + count, codes);
   }
@@ -257,6 +268,19 @@ class Encoder {
   const std::int64_t elements_, size_, blocks_, step_;
 };
 
+// Not inlined: other tables are no reason to have room for this one.
+template <class T>
+[[gnu::noinline]] void encode_given_bytes(const CodebookEncoding& encoding,
+                                          const EncodingOperands<Compute<T>>& operands,
+                                          int threads) {
+  ByteTable table;
+  math::set_given(table, operands.codebook, static_cast<int>(encoding.entries));
+  std::optional<Buckets> buckets;
+  if (encoding.shape.elements() >= kWorthBuckets) buckets.emplace(table, kGivenMantissa);
+  const ByteSearch search{&table, buckets ? &*buckets : nullptr};
+  Encoder<T, ByteSearch>(encoding, operands, search, threads).run();
+}
+
 }  // namespace
 
 template <class T>
@@ -270,15 +294,8 @@ void encode(const CodebookEncoding& encoding, const EncodingOperands<Compute<T>>
     const NibbleSearch search(table);
     return Encoder<T, NibbleSearch>(encoding, operands, search, threads).run();
   }
-  if (!given) {
-    const ByteSearch search{&math::kDynamicTable, &kDynamicBuckets};
-    return Encoder<T, ByteSearch>(encoding, operands, search, threads).run();
-  }
-  ByteTable table;
-  math::set_given(table, operands.codebook, static_cast<int>(encoding.entries));
-  std::optional<Buckets> buckets;
-  if (encoding.shape.elements() >= kWorthBuckets) buckets.emplace(table, kGivenMantissa);
-  const ByteSearch search{&table, buckets ? &*buckets : nullptr};
+  if (given) return encode_given_bytes<T>(encoding, operands, threads);
+  const ByteSearch search{&math::kDynamicTable, &kDynamicBuckets};
   Encoder<T, ByteSearch>(encoding, operands, search, threads).run();
 }
 
@@ -318,8 +335,11 @@ class Decoder {
  private:
   struct Buffers {
     std::uint8_t stage[kChunk];
-    C value[kChunk], absmax[kChunk];
-    T element[kChunk];
+    C value[kChunk];
+    union {
+      C absmax[kChunk];   // until values are scaled
+      T element[kChunk];  // from then on
+    };
   };
 
   void decode_chunk(std::int64_t first, std::int64_t count, Buffers& buffers) const {

@@ -20,18 +20,20 @@ using LoopBody = void (*)(const void* context, std::int64_t first, std::int64_t 
 void parallel_loop(int threads, std::int64_t count, std::int64_t grain, LoopBody body,
                    const void* context);
 
+// Not inlined: what a body keeps on the stack is there once, and only while it runs, however many
+// loops the caller has.
+template <class Body>
+[[gnu::noinline]] void run_body(const void* context, std::int64_t first, std::int64_t last) {
+  (*static_cast<const Body*>(context))(first, last);
+}
+
 template <class Body>
 void parallel_for(int threads, std::int64_t count, std::int64_t grain, const Body& body) {
   if (threads <= 1 || count <= grain) {
-    if (count > 0) body(std::int64_t{0}, count);
+    if (count > 0) run_body<Body>(&body, 0, count);
     return;
   }
-  parallel_loop(
-      threads, count, grain,
-      [](const void* context, std::int64_t first, std::int64_t last) {
-        (*static_cast<const Body*>(context))(first, last);
-      },
-      &body);
+  parallel_loop(threads, count, grain, run_body<Body>, &body);
 }
 
 }  // namespace planq::host

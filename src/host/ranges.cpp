@@ -23,16 +23,16 @@ using math::Compute;
 
 // Elements that are worth waking a thread for.
 constexpr std::int64_t kGrain = 1 << 16;
-// Rows that are measured by one call, and columns of a tile.
-constexpr std::int64_t kBatch = 256, kTile = 512;
+// Rows that are measured by one call.
+constexpr std::int64_t kBatch = 256;
 // Long rows are dealt out by blocks of as many elements.
 constexpr std::int64_t kBlockElements = 1 << 15;
 // Shorter runs are better read as columns.
 constexpr std::int64_t kShortRun = 64;
 // How far in front of a loop its input is requested; of columns, in rows.
 constexpr std::int64_t kAheadBytes = 8 << 10, kAheadRows = 4;
-// Partial results of threads that share a segment or a tile of columns.
-constexpr std::int64_t kMaxPieces = 256, kPartials = 4096;
+// Partial results of threads that share a segment.
+constexpr std::int64_t kMaxPieces = 256;
 
 template <class T>
 RangeLoops<T> loops_of(bool signs, bool finite) {
@@ -61,6 +61,9 @@ class Measurement {
  public:
   using K = Key<T>;
   using C = Compute<T>;
+  // Columns of a tile, and partial results of threads that share one: 32 KB of stack at most.
+  static constexpr std::int64_t kTile = std::min<std::int64_t>(512, 2048 / sizeof(K));
+  static constexpr std::int64_t kPartials = 8 * kTile;
 
   Measurement(const RangeProblem& problem, const RangeOperands& operands, const Stream& stream)
       : signs_(!problem.symmetric()),

@@ -178,23 +178,24 @@ inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
 }
 
 template <class T, bool kSigns, class C>
-inline void put_range(Segments<C>& segments, std::int64_t at, Keys<Key<T>> keys) {
-  segments.low[at] = kSigns ? value_of<T, kSigns, C>(keys.low) : C{0};
-  segments.high[at] = value_of<T, kSigns, C>(keys.high);
-  segments.special[at] =
+inline void put_range(SegmentRanges<C>& ranges, std::int64_t at, Keys<Key<T>> keys) {
+  ranges.low[at] = kSigns ? value_of<T, kSigns, C>(keys.low) : C{0};
+  ranges.high[at] = value_of<T, kSigns, C>(keys.high);
+  ranges.special[at] =
       keys.high >= kInfinityKey<T> || (kSigns && keys.low <= static_cast<Key<T>>(~kInfinityKey<T>));
 }
 
 template <class T, bool kSigns, class C>
-void measure_rows(const T* x, Rows rows, Owner owner, std::int64_t ahead, Segments<C>& segments) {
+void measure_rows(const T* x, Rows rows, Owner owner, std::int64_t ahead,
+                  SegmentRanges<C>& ranges) {
   auto all = no_keys<T, kSigns>();
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const auto keys = row_keys<T, kSigns>(x + i * rows.stride, rows.length, ahead);
     all.low = keys.low < all.low ? keys.low : all.low;
     all.high = keys.high > all.high ? keys.high : all.high;
-    if (owner.step) put_range<T, kSigns, C>(segments, owner.first + i * owner.step, keys);
+    if (owner.step) put_range<T, kSigns, C>(ranges, owner.first + i * owner.step, keys);
   }
-  if (!owner.step) put_range<T, kSigns, C>(segments, owner.first, all);
+  if (!owner.step) put_range<T, kSigns, C>(ranges, owner.first, all);
 }
 
 template <class T, bool kSigns>
@@ -208,8 +209,8 @@ inline void include_keys(const T* __restrict x, std::int64_t count, Key<T>* __re
 }
 
 template <class T, bool kSigns, class C>
-void measure_columns(const T* x, Rows rows, std::int64_t ahead, Segments<C>& segments) {
-  Key<T> low[kSegments], high[kSegments];
+void measure_columns(const T* x, Rows rows, std::int64_t ahead, SegmentRanges<C>& ranges) {
+  Key<T> low[kSegments<C>], high[kSegments<C>];
   const auto none = no_keys<T, kSigns>();
   const std::int64_t n = rows.length;
   for (std::int64_t j = 0; j < n; ++j) low[j] = none.low, high[j] = none.high;
@@ -223,7 +224,7 @@ void measure_columns(const T* x, Rows rows, std::int64_t ahead, Segments<C>& seg
       include_keys<T, kSigns>(row + j, kSmallBlock, low + j, high + j);
     include_keys<T, kSigns>(row + j, n - j, low + j, high + j);
   }
-  for (std::int64_t j = 0; j < n; ++j) put_range<T, kSigns, C>(segments, j, {low[j], high[j]});
+  for (std::int64_t j = 0; j < n; ++j) put_range<T, kSigns, C>(ranges, j, {low[j], high[j]});
 }
 
 // fl(x / scale) or fl(x * inverse). With FMA and inverse = fl(1 / scale), one correction makes the
@@ -429,16 +430,16 @@ struct Range {
   using C = math::Compute<T>;
 
   static void rows(const void* input, Rows rows, Owner owner, std::int64_t ahead, bool signs,
-                   Segments<C>& segments) {
+                   SegmentRanges<C>& ranges) {
     const T* x = static_cast<const T*>(input);
-    signs ? measure_rows<T, true>(x, rows, owner, ahead, segments)
-          : measure_rows<T, false>(x, rows, owner, ahead, segments);
+    signs ? measure_rows<T, true>(x, rows, owner, ahead, ranges)
+          : measure_rows<T, false>(x, rows, owner, ahead, ranges);
   }
   static void columns(const void* input, Rows rows, std::int64_t ahead, bool signs,
-                      Segments<C>& segments) {
+                      SegmentRanges<C>& ranges) {
     const T* x = static_cast<const T*>(input);
-    signs ? measure_columns<T, true>(x, rows, ahead, segments)
-          : measure_columns<T, false>(x, rows, ahead, segments);
+    signs ? measure_columns<T, true>(x, rows, ahead, ranges)
+          : measure_columns<T, false>(x, rows, ahead, ranges);
   }
 };
 

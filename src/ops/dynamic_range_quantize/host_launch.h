@@ -36,9 +36,10 @@ inline constexpr std::int64_t kLongRowBytes = 8 << 10, kStepBytes = 8 << 10;
 // The most tiles of one row, or groups whose codes share bytes, that are taken together; even, and
 // at most kSegments.
 inline constexpr std::int64_t kGroupBatch = 64;
+static_assert(kGroupBatch <= kSegments<double>);
 // Codes that wait to be packed.
 inline constexpr std::int64_t kStage = 4096;
-static_assert(kStage >= kSegments, "a row of a tile is delivered at once");
+static_assert(kStage >= kSegments<float>, "a row of a tile is delivered at once");
 // Long rows are measured and quantized by blocks of as many elements.
 inline constexpr std::int64_t kBlockElements = 1 << 15;
 // How far in front of a pass over memory its input is requested, and how much further than the next
@@ -46,11 +47,18 @@ inline constexpr std::int64_t kBlockElements = 1 << 15;
 inline constexpr std::int64_t kAheadBytes = 8 << 10, kFurtherBytes = 6 << 10;
 // The same for columns, in rows; and tiles that a second-level cache holds.
 inline constexpr std::int64_t kAheadRows = 4, kTileRowBytes = 1 << 10, kTileBytes = 256 << 10;
-static_assert(kTileRowBytes / 2 <= kSegments);
+static_assert(kTileRowBytes / 2 <= kSegments<float>);
+static_assert(kTileRowBytes / 8 <= kSegments<double>);
 // Operands that do not fit a cache together are written past it, in stretches of at least so many.
 inline constexpr std::int64_t kStreamBytes = 32 << 20, kStreamStretch = 1024;
-// Partial ranges that one launch keeps on its stack.
-inline constexpr std::int64_t kPartials = 2048, kMaxPieces = 256;
+// Partial ranges that one launch keeps on its stack: of a segment; of columns, for up to 32 pieces
+// of as many as fill four cache lines with what they have in C. Those are whole bytes of 4-bit
+// codes.
+inline constexpr std::int64_t kMaxPieces = 256;
+template <class C>
+inline constexpr std::int64_t kFewestColumns = 256 / sizeof(C);
+template <class C>
+inline constexpr std::int64_t kPartials = 32 * kFewestColumns<C>;
 // Zero points beyond this leave the range in which bounds of quotients are exact floats.
 inline constexpr std::int32_t kLargestVectorZeroPoint = 1 << 21;
 
@@ -193,30 +201,30 @@ class Launch {
 
   // Ranges of rows; those with a NaN or an infinity once more, where the descriptor asks for it.
   void measure_rows(std::int64_t at, Rows rows, Owner owner, std::int64_t ahead,
-                    Segments<C>& segments) const {
-    plan_.range.rows(input(at), rows, owner, ahead, signs(), segments);
+                    SegmentRanges<C>& ranges) const {
+    plan_.range.rows(input(at), rows, owner, ahead, signs(), ranges);
     if (plan_.recipe.nonfinite == NonFinite::Propagate) return;
     const std::int64_t owners = owner.step ? rows.count : 1;
     const Rows own = {rows.length, owner.step ? 1 : rows.count, rows.stride};
     for (std::int64_t i = 0; i < owners; ++i)
-      if (segments.special[owner.first + i])
-        measure_finite(at + i * rows.stride, own, owner.first + i, segments);
+      if (ranges.special[owner.first + i])
+        measure_finite(at + i * rows.stride, own, owner.first + i, ranges);
   }
 
   std::int64_t ahead_of(Rows rows) const { return kAheadRows * rows.stride * plan_.element_bytes; }
 
-  void measure_columns(std::int64_t at, Rows rows, Segments<C>& segments) const {
-    plan_.range.columns(input(at), rows, ahead_of(rows), signs(), segments);
+  void measure_columns(std::int64_t at, Rows rows, SegmentRanges<C>& ranges) const {
+    plan_.range.columns(input(at), rows, ahead_of(rows), signs(), ranges);
     if (plan_.recipe.nonfinite == NonFinite::Propagate) return;
     for (std::int64_t j = 0; j < rows.length; ++j)
-      if (segments.special[j]) measure_finite(at + j, {1, rows.count, rows.stride}, j, segments);
+      if (ranges.special[j]) measure_finite(at + j, {1, rows.count, rows.stride}, j, ranges);
   }
 
   void measure_finite(std::int64_t at, Rows rows, std::int64_t segment,
-                      Segments<C>& segments) const {
+                      SegmentRanges<C>& ranges) const {
     const auto range = plan_.scalar.finite_range(input(at), rows, signs());
-    segments.low[segment] = range.low;
-    segments.high[segment] = range.high;
+    ranges.low[segment] = range.low;
+    ranges.high[segment] = range.high;
   }
 
   // From ranges to parameters. True if all of the segments are for the vector loops.
@@ -348,7 +356,7 @@ class Launch {
   void row_batches(const Layout& layout) const {
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / layout.length);
     const std::int64_t row_bytes = layout.length * plan_.element_bytes;
-    const std::int64_t batch = std::clamp<std::int64_t>(kBatchBytes / row_bytes, 1, kSegments);
+    const std::int64_t batch = std::clamp<std::int64_t>(kBatchBytes / row_bytes, 1, kSegments<C>);
     parallel_for(threads_, layout.points.size(), grain, [&](std::int64_t first, std::int64_t last) {
       walk(layout.points, first, last,
            [&](const Offsets& at, std::int64_t count, const Axis& axis) {
@@ -433,19 +441,17 @@ class Launch {
 
   math::Range<C> measure_units(const Layout& layout, const Offsets& origin, std::int64_t first,
                                std::int64_t last) const {
-    Segments<C> segments;
+    SegmentRanges<C> ranges;
     auto range = no_range<C>(signs());
     visit_units(layout, origin, first, last, [&](const Offsets& at, Rows rows, std::int64_t) {
-      measure_rows(at.at[kInput], rows, {0, 0}, kAheadBytes, segments);
-      include(range, {segments.low[0], segments.high[0], segments.special[0]});
+      measure_rows(at.at[kInput], rows, {0, 0}, kAheadBytes, ranges);
+      include(range, range_at(ranges, 0));
     });
     return range;
   }
 
   bool settle_segment(const math::Range<C>& range, const Offsets& at, Segments<C>& segments) const {
-    segments.low[0] = range.low;
-    segments.high[0] = range.high;
-    segments.special[0] = range.special;
+    put_column(segments, 0, range);
     const bool vector = settle(segments, 1);
     write_parameters(segments, 1, at, 0, 0);
     return vector;
@@ -524,27 +530,31 @@ class Launch {
 
   // The ranges of some rows of a tile.
   void measure_tile(const Layout& layout, const Offsets& origin, std::int64_t width,
-                    std::int64_t first, std::int64_t last, Segments<C>& segments) const {
+                    std::int64_t first, std::int64_t last, SegmentRanges<C>& ranges) const {
     bool begun = false;
     walk(layout.members, first, last, [&](const Offsets& at, std::int64_t count, const Axis& axis) {
       const Rows rows = {width, count, axis.stride[kInput]};
       const std::int64_t from = origin.at[kInput] + at.at[kInput];
-      if (!begun) return begun = true, measure_columns(from, rows, segments);
-      Segments<C> more;
+      if (!begun) return begun = true, measure_columns(from, rows, ranges);
+      SegmentRanges<C> more;
       measure_columns(from, rows, more);
-      for (std::int64_t j = 0; j < width; ++j) include_column(segments, j, range_at(more, j));
+      for (std::int64_t j = 0; j < width; ++j) include_column(ranges, j, range_at(more, j));
     });
   }
 
-  static math::Range<C> range_at(const Segments<C>& segments, std::int64_t j) {
-    return {segments.low[j], segments.high[j], segments.special[j]};
+  static math::Range<C> range_at(const SegmentRanges<C>& ranges, std::int64_t j) {
+    return {ranges.low[j], ranges.high[j], ranges.special[j]};
   }
-  static void include_column(Segments<C>& segments, std::int64_t j, const math::Range<C>& other) {
-    auto range = range_at(segments, j);
+  static void put_column(SegmentRanges<C>& ranges, std::int64_t j, const math::Range<C>& range) {
+    ranges.low[j] = range.low;
+    ranges.high[j] = range.high;
+    ranges.special[j] = range.special;
+  }
+  static void include_column(SegmentRanges<C>& ranges, std::int64_t j,
+                             const math::Range<C>& other) {
+    auto range = range_at(ranges, j);
     include(range, other);
-    segments.low[j] = range.low;
-    segments.high[j] = range.high;
-    segments.special[j] = range.special;
+    put_column(ranges, j, range);
   }
 
   void quantize_tile(const Layout& layout, const Offsets& origin, std::int64_t width,
@@ -572,10 +582,11 @@ class Launch {
 
   // Tiles one after another, the rows of each by all threads.
   void divided_columns(const Layout& layout) const {
+    constexpr std::int64_t kUnit = kFewestColumns<C>;
     const std::int64_t pieces =
-        std::min<std::int64_t>({layout.members.size(), 2 * threads_, kPartials / 64});
-    // Whole cache lines, and so whole bytes of 4-bit codes.
-    const std::int64_t widest = std::min<std::int64_t>(kPartials / pieces / 64 * 64, kSegments);
+        std::min<std::int64_t>({layout.members.size(), 2 * threads_, kPartials<C> / kUnit});
+    const std::int64_t widest =
+        std::min<std::int64_t>(kPartials<C> / pieces / kUnit * kUnit, kSegments<C>);
     for (std::int64_t point = 0; point < layout.points.size(); ++point)
       for (std::int64_t j = 0; j < layout.columns; j += widest)
         divided_tile(layout, tile_origin(layout, point, j), std::min(widest, layout.columns - j),
@@ -586,12 +597,12 @@ class Launch {
                     std::int64_t pieces) const {
     const std::int64_t rows = layout.members.size();
     const auto begin = [&](std::int64_t piece) { return piece * rows / pieces; };
-    std::array<math::Range<C>, kPartials> partial;
+    std::array<math::Range<C>, kPartials<C>> partial;
     parallel_for(threads_, pieces, 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t piece = first; piece < last; ++piece) {
-        Segments<C> segments;
-        measure_tile(layout, at, width, begin(piece), begin(piece + 1), segments);
-        for (std::int64_t j = 0; j < width; ++j) partial[piece * width + j] = range_at(segments, j);
+        SegmentRanges<C> ranges;
+        measure_tile(layout, at, width, begin(piece), begin(piece + 1), ranges);
+        for (std::int64_t j = 0; j < width; ++j) partial[piece * width + j] = range_at(ranges, j);
       }
     });
     Segments<C> segments;
@@ -599,9 +610,7 @@ class Launch {
       auto range = no_range<C>(signs());
       for (std::int64_t piece = 0; piece < pieces; ++piece)
         include(range, partial[piece * width + j]);
-      segments.low[j] = range.low;
-      segments.high[j] = range.high;
-      segments.special[j] = range.special;
+      put_column(segments, j, range);
     }
     const bool vector = settle(segments, width);
     write_parameters(segments, width, at, 1, 1);
@@ -652,7 +661,7 @@ class Launch {
         tiles ? kAheadRows * rows.axes[0].stride[kInput] * plan_.element_bytes : kAheadBytes;
     measure_groups(at.at[kInput], length, size, ahead, segments);
     for (std::int64_t row = 1; row < rows.size(); ++row) {
-      Segments<C> more;
+      SegmentRanges<C> more;
       measure_groups(at.at[kInput] + rows.offsets(row).at[kInput], length, size, ahead, more);
       for (std::int64_t j = 0; j < count; ++j) include_column(segments, j, range_at(more, j));
     }
@@ -666,11 +675,11 @@ class Launch {
 
   // The ranges of the groups of a row, of which the last may be shorter.
   void measure_groups(std::int64_t at, std::int64_t length, std::int64_t size, std::int64_t ahead,
-                      Segments<C>& segments) const {
+                      SegmentRanges<C>& ranges) const {
     const std::int64_t whole = length / size, rest = length % size;
-    measure_rows(at, {size, whole, size}, {0, 1}, ahead, segments);
+    measure_rows(at, {size, whole, size}, {0, 1}, ahead, ranges);
     if (rest > 0)
-      measure_rows(at + whole * size, {rest, 1, 0}, {static_cast<int>(whole), 1}, ahead, segments);
+      measure_rows(at + whole * size, {rest, 1, 0}, {static_cast<int>(whole), 1}, ahead, ranges);
   }
 
   void quantize_groups(Offsets at, std::int64_t length, std::int64_t size, std::int64_t ahead,

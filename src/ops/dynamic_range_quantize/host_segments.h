@@ -8,7 +8,8 @@
 namespace planq::dynamic_range_quantize {
 
 // Segments that are measured and quantized together: a batch of rows, or a tile of columns.
-inline constexpr int kSegments = 512;
+template <class C>
+inline constexpr int kSegments = 2048 / sizeof(C);
 
 // How the elements of a segment become codes.
 enum class Path : std::uint8_t {
@@ -17,16 +18,21 @@ enum class Path : std::uint8_t {
   Poisoned,  // one code for all
 };
 
-// Segments side by side, so that loops over them are vector loops too.
+// What is measured of segments side by side, so that loops over them are vector loops too.
 template <class C>
-struct Segments {
+struct SegmentRanges {
   // The range of the finite elements; later the bounds of the rounded quotient.
-  C low[kSegments], high[kSegments];
-  C scale[kSegments], inverse[kSegments];
-  std::int32_t zero_point[kSegments];
-  std::uint8_t zero_code[kSegments];  // low byte of zero_point, added to codes modulo 256
-  bool special[kSegments];            // a NaN or an infinity was seen
-  Path path[kSegments];
+  C low[kSegments<C>], high[kSegments<C>];
+  bool special[kSegments<C>];  // a NaN or an infinity was seen
+};
+
+// The same with what follows from it.
+template <class C>
+struct Segments : SegmentRanges<C> {
+  C scale[kSegments<C>], inverse[kSegments<C>];
+  std::int32_t zero_point[kSegments<C>];
+  std::uint8_t zero_code[kSegments<C>];  // low byte of zero_point, added to codes modulo 256
+  Path path[kSegments<C>];
 
   math::SegmentParameters<C> parameters(std::int64_t i) const {
     return {scale[i], inverse[i], zero_point[i], path[i] == Path::Poisoned};
@@ -62,10 +68,10 @@ struct Memory {
 template <class C>
 struct RangeKernels {
   void (*rows)(const void* input, Rows rows, Owner owner, std::int64_t ahead, bool signs,
-               Segments<C>& segments);
-  // Column j of all rows is segment j; rows.length <= kSegments.
+               SegmentRanges<C>& ranges);
+  // Column j of all rows is segment j; rows.length <= kSegments<C>.
   void (*columns)(const void* input, Rows rows, std::int64_t ahead, bool signs,
-                  Segments<C>& segments);
+                  SegmentRanges<C>& ranges);
 };
 
 // Codes, for one input type and one class of codes: a byte each, those of consecutive rows

@@ -1,5 +1,5 @@
-// estimate_quantiles on the host: threads count pieces of the tensor on their own stacks and add
-// the counts up. Integers, so the number of threads changes no bit.
+// estimate_quantiles on the host: threads count pieces of the tensor on their own stacks, in 16
+// bits, and add the counts up. Integers, so the number of threads changes no bit.
 
 #include <algorithm>
 #include <array>
@@ -18,11 +18,14 @@ namespace planq::estimate_quantiles {
 namespace {
 
 using std::int64_t;
+using std::uint16_t;
 using std::uint32_t;
 using std::uint64_t;
 
-// Elements that are worth counters of their own, and as many as 32 bits surely count.
-constexpr int64_t kGrain = 1 << 18, kMostCounted = int64_t{1} << 31;
+// Elements that are worth counters of their own.
+constexpr int64_t kGrain = 1 << 18;
+// Counters below this one may count as many elements more before they are looked at again.
+constexpr uint32_t kHalfFull = 1 << 15;
 
 uint64_t* book(Scratch& scratch) { return scratch.take<uint64_t>(kCounters); }
 
@@ -63,14 +66,25 @@ class Selection {
   void count(const Digit& digit) {
     std::fill_n(counts_, kCounters, 0);
     host::parallel_for(threads_, layout_.elements(), kGrain, [&](int64_t first, int64_t last) {
-      for (int64_t at = first; at < last; at += kMostCounted)
-        count_piece<kFirst>(digit, at, std::min(at + kMostCounted, last));
+      count_piece<kFirst>(digit, first, last);
     });
   }
 
   template <bool kFirst>
   void count_piece(const Digit& digit, int64_t first, int64_t last) {
-    uint32_t own[kCounters] = {};
+    uint16_t own[kCounters] = {};
+    for (int64_t at = first, length; at < last; at += length) {
+      length = std::min<int64_t>(kHalfFull, last - at);
+      count_elements<kFirst>(digit, at, at + length, own);
+      uint16_t any = 0;
+      for (const uint16_t counter : own) any |= counter;
+      if (any >= kHalfFull) hand_over(own, kHalfFull);
+    }
+    hand_over(own, 1);
+  }
+
+  template <bool kFirst>
+  void count_elements(const Digit& digit, int64_t first, int64_t last, uint16_t* own) {
     for (int64_t at = first, length; at < last; at += length) {
       const int64_t row = at / layout_.length, column = at - row * layout_.length;
       length = std::min(layout_.length - column, last - at);
@@ -82,8 +96,15 @@ class Selection {
         if (run != Prefixes<Key>::kNone) ++own[run << digit.bits | digit.of(key)];
       }
     }
-    for (int i = 0; i < kCounters; ++i)
-      if (own[i] != 0) __atomic_fetch_add(counts_ + i, own[i], __ATOMIC_RELAXED);
+  }
+
+  // Adds counters from `least` on to those of all threads, and begins them anew.
+  void hand_over(uint16_t* own, uint32_t least) {
+    for (int i = 0; i < kCounters; ++i) {
+      if (own[i] < least) continue;
+      __atomic_fetch_add(counts_ + i, own[i], __ATOMIC_RELAXED);
+      own[i] = 0;
+    }
   }
 
   // Which elements are wanted, by their ranks among those that count; false if the result is NaN.

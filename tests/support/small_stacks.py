@@ -1,0 +1,47 @@
+"""Runs every host row with helpers whose stacks have a given size: a program of test_stack.py.
+
+An overrun ends the process in a wide guard below the stack, and the last line names the row.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import planq
+from support import rows
+from support.memory import Host
+from support.operators import OPERATORS, inputs_of
+from support.runner import Bench
+
+GUARD = 1 << 20
+ATTRIBUTES = 64  # bytes; more than a pthread_attr_t has
+
+
+def set_stacks_of_new_threads(nbytes: int) -> None:
+    """The C library's own part of a thread's stack included."""
+    library = ctypes.CDLL(None)
+    attributes = ctypes.create_string_buffer(ATTRIBUTES)
+    assert library.pthread_attr_init(attributes) == 0
+    assert library.pthread_attr_setstacksize(attributes, ctypes.c_size_t(nbytes)) == 0
+    assert library.pthread_attr_setguardsize(attributes, ctypes.c_size_t(GUARD)) == 0
+    assert library.pthread_setattr_default_np(attributes) == 0
+
+
+def main(nbytes: int, threads: int) -> None:
+    """The largest case of each row: helpers are for large ones."""
+    set_stacks_of_new_threads(nbytes)
+    for operator, kernel in rows.rows(planq.Backend.HOST):
+        sys.stdout.write(f"{kernel.sku}\n")
+        sys.stdout.flush()
+        cases = rows.accepted(operator, kernel.sku, "host")
+        case = max(cases, key=lambda case: case.size)
+        desc = OPERATORS[operator].descriptor(case.problem)
+        bench = Bench(Host(threads), desc, pref=rows.pinned(kernel.sku))
+        bench.load(inputs_of(case))
+        bench.run()
+    sys.stdout.write("all rows ran\n")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
