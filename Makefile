@@ -33,6 +33,8 @@ SANITIZERS_thread := thread
 PRELOADED_address := libasan.so libstdc++.so
 PRELOADED_thread := libtsan.so libstdc++.so
 WATCHED := tests/registry/test_rows.py tests/api/test_threads.py
+# Of the registry's tests the one of thread counts: the others share memory in no other way.
+CHOSEN_thread := -k threads
 
 .PHONY: help demo test fuzz lint format sanitize gpu-test bench overhead gpu-install clean FORCE
 .NOTPARALLEL:
@@ -69,14 +71,13 @@ format: $(VENV)/requirements-test
 
 sanitize: sanitize-address sanitize-thread
 
-# Of the registry's tests the one of thread counts: the others share memory in no other way.
-sanitize-thread: ARGS += -k threads
 sanitize-%: build/sanitize-%/ready
 	LD_PRELOAD="$(foreach file,$(PRELOADED_$*),$(shell $(CXX) -print-file-name=$(file)))" \
 	ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_init_order=1 \
 	UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
 	PLANQ_TIGHT_OPERANDS=1 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(@:%=build/%)/site \
-	  $(BIN)/python -m pytest -p no:cacheprovider -p no:faulthandler --capture=sys $(WATCHED) $(ARGS)
+	  $(BIN)/python -m pytest -p no:cacheprovider -p no:faulthandler --capture=sys $(WATCHED) \
+	  $(CHOSEN_$*) $(ARGS)
 
 gpu-test: gpu-install
 	PYTHONSAFEPATH=1 $(PYTHON) -m pytest tests/gpu -p no:benchmark $(ARGS)
@@ -130,7 +131,7 @@ $(VENV)/planq-%: build/env/ready $(VENV)/requirements-% build/inputs $(SOURCES)
 
 .PRECIOUS: build/sanitize-%/ready
 build/sanitize-%/ready: build/env/ready $(VENV)/requirements-test $(SOURCES)
-	rm -rf build/sanitize-$*/site
+	rm -rf build/sanitize-$*/site build/sanitize-$*/dist
 	$(BUILD_PYTHON) build_backend/requirements.py --build > build/requirements.txt
 	$(BUILD_PIP) install --quiet --requirement build/requirements.txt
 	SKBUILD_BUILD_DIR=build/sanitize-$* SKBUILD_INSTALL_STRIP=false PLANQ_SANITIZE=$(SANITIZERS_$*) \

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import weakref
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from reference.formats import STORAGE, Array, bits
 
 GUARD = 0 if os.environ.get("PLANQ_TIGHT_OPERANDS") == "1" else 512
 ALIGNMENT = 256
+LIBRARY = ctypes.CDLL(None)
 OUTPUT_POISON = 0xA5
 INPUT_POISON = 0xFF
 TensorTuple = tuple[int, tuple[int, ...], tuple[int, ...] | None, str, str]
@@ -56,20 +56,34 @@ class Device(Protocol):
         """Waits for everything that was enqueued."""
 
 
-class HostMemory:
-    """Host bytes, aligned to 256; an allocation of the C library's, and nothing beside them."""
+class Allocation:
+    """An aligned allocation of the C library's with nothing beside it, for NumPy to own."""
 
     def __init__(self, nbytes: int) -> None:
         """Allocates without writing."""
-        library, memory = ctypes.CDLL(None), ctypes.c_void_p()
-        size = ctypes.c_size_t(max(nbytes, 1))
-        alignment = ctypes.c_size_t(ALIGNMENT)
-        if library.posix_memalign(ctypes.byref(memory), alignment, size) or not memory.value:
+        self._memory = ctypes.c_void_p()
+        alignment, size = ctypes.c_size_t(ALIGNMENT), ctypes.c_size_t(nbytes)
+        if LIBRARY.posix_memalign(ctypes.byref(self._memory), alignment, size):
             raise MemoryError(f"no {nbytes} bytes")
-        weakref.finalize(self, library.free, memory)
-        self.pointer = memory.value
-        held = (ctypes.c_uint8 * nbytes).from_address(self.pointer)
-        self.bytes = np.frombuffer(held, np.uint8) if nbytes else np.empty(0, np.uint8)
+        data = (self._memory.value or 0, False)
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": data,
+        }
+
+    def __del__(self) -> None:
+        LIBRARY.free(self._memory)
+
+
+class HostMemory:
+    """Host bytes, aligned to 256."""
+
+    def __init__(self, nbytes: int) -> None:
+        """Allocates without writing."""
+        self.bytes = np.asarray(Allocation(nbytes))
+        self.pointer = self.bytes.ctypes.data
 
     def upload(self, image: Array) -> None:
         """Overwrites the bytes."""

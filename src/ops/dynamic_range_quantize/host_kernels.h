@@ -210,7 +210,7 @@ inline void include_keys(const T* __restrict x, std::int64_t count, Key<T>* __re
 
 template <class T, bool kSigns, class C>
 void measure_columns(const T* x, Rows rows, std::int64_t ahead, SegmentRanges<C>& ranges) {
-  Key<T> low[kSegments<C>], high[kSegments<C>];
+  alignas(64) Key<T> low[kSegments<C>], high[kSegments<C>];
   const auto none = no_keys<T, kSigns>();
   const std::int64_t n = rows.length;
   for (std::int64_t j = 0; j < n; ++j) low[j] = none.low, high[j] = none.high;

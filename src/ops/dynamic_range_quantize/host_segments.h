@@ -18,9 +18,10 @@ enum class Path : std::uint8_t {
   Poisoned,  // one code for all
 };
 
-// What is measured of segments side by side, so that loops over them are vector loops too.
+// What is measured of segments side by side, so that loops over them are vector loops too; aligned,
+// so that no vector lies in two cache lines.
 template <class C>
-struct SegmentRanges {
+struct alignas(64) SegmentRanges {
   // The range of the finite elements; later the bounds of the rounded quotient.
   C low[kSegments<C>], high[kSegments<C>];
   bool special[kSegments<C>];  // a NaN or an infinity was seen

@@ -72,7 +72,7 @@ class Selection {
 
   template <bool kFirst>
   void count_piece(const Digit& digit, int64_t first, int64_t last) {
-    uint16_t own[kCounters] = {};
+    alignas(64) uint16_t own[kCounters] = {};
     for (int64_t at = first, length; at < last; at += length) {
       length = std::min<int64_t>(kHalfFull, last - at);
       count_elements<kFirst>(digit, at, at + length, own);
@@ -89,11 +89,13 @@ class Selection {
       const int64_t row = at / layout_.length, column = at - row * layout_.length;
       length = std::min(layout_.length - column, last - at);
       const T* const x = input_ + layout_.rows.offsets(row).at[0] + column;
+      // A copy, which stays in registers.
+      const Digit by = digit;
       for (int64_t i = 0; i < length; ++i) {
         const Key key = math::order_key(x[i]);
         uint32_t run = 0;
-        if constexpr (!kFirst) run = prefixes_.find(key >> digit.shift >> digit.bits);
-        if (run != Prefixes<Key>::kNone) ++own[run << digit.bits | digit.of(key)];
+        if constexpr (!kFirst) run = prefixes_.find(key >> by.shift >> by.bits);
+        if (run != Prefixes<Key>::kNone) ++own[run << by.bits | by.of(key)];
       }
     }
   }
