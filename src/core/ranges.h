@@ -160,9 +160,10 @@ void for_each_box(const RangeProblem& problem, const RangeOperands& operands, Vi
   }
 }
 
-// The same segments as columns; false where their elements are not side by side.
+// The same segments as columns; false where their elements are not side by side, or where there are
+// none: segments without elements lie side by side only by strides of 0.
 inline bool columns_of(const Segments& box, Columns& columns) {
-  if (box.starts.rank == 0) return false;
+  if (box.starts.rank == 0 || box.length == 0) return false;
   columns = {};
   const Axis& side = box.starts.axes[box.starts.rank - 1];
   const std::int64_t stride = side.stride[Segments::kElements];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -300,4 +301,9 @@ def empty_cases() -> tuple[Case, ...]:
                 seed = len(cases)
                 dtype = INPUT_DTYPES[(seed + seed // 4) % 4]
                 cases.append(Case(drawn(seed, shape, dtype, scope, mode), "finite", seed))
+    # Segments of several lines, all of them without elements.
+    for dtype, mode in itertools.product(INPUT_DTYPES, ENDS):
+        seed = len(cases)
+        problem = drawn(seed, (3, 4, 2, 0), dtype, ("channel", 2), mode)
+        cases.append(Case(problem, "finite", seed))
     return tuple(cases)
