@@ -27,6 +27,12 @@ struct CodebookSource {
   std::uint32_t entry_bytes = 4;
 };
 
+// Not inlined: hardly any table needs it, and every block would fetch past its instructions.
+template <int kCapacity>
+__device__ __noinline__ void rank_zeros_aside(math::CodebookTable<kCapacity>& table) {
+  math::rank_zeros(table);
+}
+
 // math::set_given() by all threads of a block, which wait for each other here.
 template <int kCapacity>
 __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& table,
@@ -64,7 +70,7 @@ __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& tabl
     table.ranks = source.entries;
     table.mirrored = false;
     table.zeros_swapped = swapped;
-    if (swapped) math::rank_zeros(table);
+    if (swapped) rank_zeros_aside(table);
     table.zero = table.code_at(zero);
   }
   __syncthreads();
