@@ -2,7 +2,6 @@
 
 # Typer reads the annotations of a command when the program runs, so none here is postponed.
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,7 @@ from rich.console import Console
 import planq
 from planq.cli.devices import open_device
 from planq.cli.restore import RestoreJob, RestoreReport, restore_file
-from planq.cli.tables import Words, exit_status, progress_bar, report_dict, show_report
-from planq.cli.words import output_console
+from planq.cli.tables import Words, progress_bar, report_dict, show_report, tell
 
 _VERIFIED = "verified: every tensor of the input has the digest that its metadata tells"
 _NOT_COMPARED = "not compared: the input has no digests, as planq quantize did not write it"
@@ -66,14 +64,8 @@ def dequantize(
     job = RestoreJob(source, target, planq.DType(dtype.value) if dtype else None, force)
     with progress_bar(source) as progress:
         report = restore_file(job, open_device(device), progress)
-    try:
-        if as_json:
-            print(json.dumps(as_dict(report), indent=2, allow_nan=False))
-        else:
-            show(report, output_console(), table=table)
-    finally:
-        status = exit_status(report)
-    return status
+    values = as_dict(report) if as_json else None
+    return tell(report, values, lambda console: show(report, console, table=table))
 
 
 def show(report: RestoreReport, console: Console, *, table: bool) -> None:

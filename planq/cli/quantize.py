@@ -2,7 +2,6 @@
 
 # Typer reads the annotations of a command when the program runs, so none here is postponed.
 
-import json
 import math
 import re
 import warnings
@@ -20,13 +19,13 @@ from planq.cli.failure import CommandError
 from planq.cli.schemes import Scheme, choose_blocks
 from planq.cli.tables import (
     Words,
-    exit_status,
     finite_or_none,
     progress_bar,
     report_dict,
     show_report,
+    tell,
 )
-from planq.cli.words import output_console, printable
+from planq.cli.words import printable
 
 _MEASURED = "n segments hold a NaN or an infinity, and dequantize to NaN"
 _NESTED = "n blocks dequantize to NaN: all of the weight, if one holds a NaN or an infinity"
@@ -116,14 +115,8 @@ def quantize(
     job = work.Job(source, target, scheme, _compile(include), force, ranges, verify, blocks)
     with progress_bar(source) as progress:
         report = work.quantize_file(job, open_device(device), progress)
-    try:
-        if as_json:
-            print(json.dumps(as_dict(report), indent=2, allow_nan=False))
-        else:
-            show(report, output_console(), table=table)
-    finally:
-        status = exit_status(report)
-    return status
+    values = as_dict(report) if as_json else None
+    return tell(report, values, lambda console: show(report, console, table=table))
 
 
 def show(report: work.JobReport, console: Console, *, table: bool) -> None:

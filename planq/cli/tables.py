@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from contextlib import contextmanager
@@ -17,10 +18,10 @@ from rich.text import Text
 import planq
 from planq.cli.digests import short
 from planq.cli.failure import EXIT_MARKED, EXIT_OK
-from planq.cli.words import guarantee_words, printable, say, size_words, text_width
+from planq.cli.words import guarantee_words, output_console, printable, say, size_words, text_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from planq.cli import job as work
@@ -114,7 +115,27 @@ def report_dict(report: FileReport, request: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def exit_status(report: FileReport) -> int:
+def tell(
+    report: FileReport, values: Mapping[str, Any] | None, show: Callable[[Console], None]
+) -> int:
+    """Prints a report and returns the exit status; warns also where the report cannot be printed.
+
+    Args:
+        report: What became of a file.
+        values: The report as JSON values, where that is what to print.
+        show: Prints it otherwise.
+    """
+    try:
+        if values is not None:
+            print(json.dumps(values, indent=2, allow_nan=False))
+        else:
+            show(output_console())
+    finally:
+        status = _exit_status(report)
+    return status
+
+
+def _exit_status(report: FileReport) -> int:
     """Warns of weights that are marked; returns the exit status of a command that is done."""
     if not report.marked:
         return EXIT_OK

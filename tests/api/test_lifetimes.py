@@ -89,7 +89,7 @@ class CapsuleExporter(Exporter):
 class OldCapsuleExporter(CapsuleExporter):
     """Knows no keywords."""
 
-    def __dlpack__(self) -> Any:  # type: ignore[override]
+    def __dlpack__(self) -> Any:
         """A capsule over the copy."""
         return self.copy().__dlpack__()
 
@@ -186,7 +186,7 @@ def watched_tensor(shape: tuple[int, int], value: float) -> tuple[torch.Tensor, 
 
 EXCHANGES: dict[str, Callable[[torch.Tensor], object]] = {
     "data": lambda t: setattr(t, "data", torch.zeros(1)),
-    "set_": lambda t: t.set_(torch.zeros(1)),  # type: ignore[call-overload]
+    "set_": lambda t: t.set_(torch.zeros(1)),
 }
 every_exchange = pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES.keys())
 

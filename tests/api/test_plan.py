@@ -244,7 +244,7 @@ def test_a_plan_is_made_once() -> None:
     launch = plan.bind(None, sample.args())
     other = make_descriptor(shape=(3, 5), output_dtype="uint8", mode=planq.Mode.ASYMMETRIC)
     with pytest.raises(TypeError, match="a plan is made once"):
-        plan.__init__(planq.HOST, other, planq.PlanPreference())  # type: ignore[misc]
+        plan.__init__(planq.HOST, other, planq.PlanPreference())
     assert plan.descriptor == make_descriptor()
     assert plan.sku == make_plan().sku
     launch(planq.HOST)

@@ -385,11 +385,11 @@ def imaginary(array: Array) -> torch.Tensor:
 def test_memory_of_the_other_sign_is_refused() -> None:
     """torch negates and conjugates by a bit; whoever reads the memory misses it."""
     sample = make_sample()
-    negated: Any = torch._neg_view(torch.from_numpy(sample.x))  # type: ignore[attr-defined]
+    negated: Any = torch._neg_view(torch.from_numpy(sample.x))
     assert negated.is_neg()
     assert torch.equal(negated, -torch.from_numpy(sample.x))
     refused(sample, "input", negated, "negative bit", "resolve_neg()")
-    codes: Any = torch._neg_view(torch.from_numpy(sample.q))  # type: ignore[attr-defined]
+    codes: Any = torch._neg_view(torch.from_numpy(sample.q))
     refused(make_sample(), "output", codes, "negative bit")
     column = np.arange(1, 7, dtype=np.float32)
     desc = planq.DynamicRangeQuantizeDescriptor(
@@ -417,9 +417,9 @@ def test_the_state_of_a_tensor_is_asked_anew_each_time() -> None:
         x.requires_grad_()
         assert not plan.can_implement(args)
         x.requires_grad_(False)
-        x.data = torch._neg_view(x.data)  # type: ignore[attr-defined]
+        x.data = torch._neg_view(x.data)
         assert not plan.can_implement(args)
-        x.data = torch._neg_view(x.data)  # type: ignore[attr-defined]
+        x.data = torch._neg_view(x.data)
 
 
 def test_masked_arrays_are_refused() -> None:

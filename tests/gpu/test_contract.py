@@ -154,7 +154,7 @@ def test_a_bound_launch_keeps_the_memory_of_a_tensor_not_the_tensor() -> None:
     x = operands.x
     launch = planq.Plan.select(stream, DESC).bind(None, operands.args())
     held = torch.cuda.memory_allocated()
-    operands.x = None  # type: ignore[assignment]
+    operands.x = None
     x.data = torch.zeros(1, device="cuda:0")
     others = [torch.full(PROBLEM.shape, 7.0, device="cuda:0") for _ in range(8)]
     torch.cuda.synchronize()
@@ -172,7 +172,7 @@ def test_what_the_memory_on_the_gpu_does_not_say_is_refused() -> None:
     args = operands.args()
     for x, word in (
         (operands.x.detach().requires_grad_(), "gradient"),
-        (torch._neg_view(operands.x), "negative bit"),  # type: ignore[attr-defined]
+        (torch._neg_view(operands.x), "negative bit"),
     ):
         args.input = x
         assert word in plan.can_implement(args).reason
