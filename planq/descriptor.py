@@ -141,7 +141,7 @@ _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _to_native(value: Any) -> Any:
-    """The plain form that crosses into the native layer (src/python/fields.h)."""
+    """The plain form that crosses into the native layer (src/bindings/python/fields.h)."""
     if isinstance(value, Scope):
         return (value.kind, value.axis, value.size, value.rows)
     return getattr(value, "value", value)

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "core/codebook.h"
+#include "ops/codebook/codebook.h"
 
 namespace planq::checks {
 namespace {

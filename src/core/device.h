@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/api.h"
 #include "core/dtype.h"
 #include "core/status.h"
 
@@ -39,19 +40,19 @@ inline constexpr std::size_t kWorkspaceAlignment = 256;
 // No operand and no workspace is larger: offsets are signed, and no memory comes near.
 inline constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
-Device host_device();
+PLANQ_API Device host_device();
 // Facts of a GPU model that need not be present ("sm_80", "sm_90"); false for an unknown name.
-bool modelled_device(const std::string& name, Device& device);
+PLANQ_API bool modelled_device(const std::string& name, Device& device);
 
 // The functions below need a driver; without one they report a CUDA status and no devices.
-int cuda_device_count();
-Status cuda_device(int index, Device& device);
-Status cuda_stream_device(void* handle, int& device);
-const char* cuda_error_name(int error);
-const char* cuda_error_text(int error);
+PLANQ_API int cuda_device_count();
+PLANQ_API Status cuda_device(int index, Device& device);
+PLANQ_API Status cuda_stream_device(void* handle, int& device);
+PLANQ_API const char* cuda_error_name(int error);
+PLANQ_API const char* cuda_error_text(int error);
 
 // Makes a device current for a scope and restores the caller's afterwards.
-class DeviceGuard {
+class PLANQ_API DeviceGuard {
  public:
   explicit DeviceGuard(const Stream& stream);
   ~DeviceGuard();

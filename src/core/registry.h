@@ -9,6 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/api.h"
 #include "core/descriptor.h"
 #include "core/device.h"
 #include "core/guarantee.h"
@@ -71,14 +72,14 @@ struct Operator {
 };
 
 // Fills and checks the fields of a descriptor, and the sizes of the operands that follow from them.
-Fault resolve(Descriptor& descriptor);
+PLANQ_API Fault resolve(Descriptor& descriptor);
 
-std::span<const Operator* const> operators();
-const Operator* find_operator(std::string_view name);
+PLANQ_API std::span<const Operator* const> operators();
+PLANQ_API const Operator* find_operator(std::string_view name);
 
 struct BuildInfo {
   std::string_view version, build_id, cuda_version, architectures, compiler;
 };
-const BuildInfo& build_info();
+PLANQ_API const BuildInfo& build_info();
 
 }  // namespace planq

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/api.h"
 #include "core/registry.h"
 
 namespace planq {
@@ -32,6 +33,7 @@ struct Selection {
   const Kernel* chosen = nullptr;
 };
 
-Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device);
+PLANQ_API Selection select(const Descriptor& descriptor, const Preference& preference,
+                           const Device& device);
 
 }  // namespace planq

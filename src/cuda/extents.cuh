@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "cuda/reduce.cuh"
-#include "math/scale.h"
+#include "ops/affine/scale.h"
 
 namespace planq::cuda {
 

@@ -2,7 +2,7 @@
 // PLANQ_LEVEL (a namespace), PLANQ_VECTOR_BYTES and PLANQ_FMA (0 or 1) defined for it. So neither
 // has an include guard, and everything else that the loops use is included before.
 //
-//     #define PLANQ_LOOPS "host/affine_loops.h"
+//     #define PLANQ_LOOPS "ops/affine/affine_loops.h"
 //     #include "host/each_level.h"
 
 #define PLANQ_LEVEL baseline

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "ops/dynamic_range_quantize/codes.cuh"
+#include "ops/affine/dynamic_range_quantize/codes.cuh"
 
 namespace {
 

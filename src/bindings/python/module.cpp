@@ -1,0 +1,237 @@
+// The extension module: descriptors, selection, devices and streams. Nothing here knows an
+// operator; what differs between them comes from their tables.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "bindings/python/errors.h"
+#include "bindings/python/fields.h"
+#include "bindings/python/plan.h"
+#include "bindings/python/stream.h"
+#include "core/plan.h"
+#include "core/registry.h"
+#include "core/select.h"
+
+namespace py = pybind11;
+
+namespace planq::python {
+namespace {
+
+std::string text(std::string_view view) { return std::string(view); }
+
+const Operator& operator_named(const std::string& name) {
+  if (const Operator* op = find_operator(name)) return *op;
+  raise_descriptor_error({"op", "no operator is called " + name});
+  throw py::error_already_set();
+}
+
+Descriptor make_descriptor(const std::string& name, const py::dict& values) {
+  Descriptor descriptor;
+  descriptor.op = &operator_named(name);
+  for (const Field& field : descriptor.op->fields)
+    write_field(descriptor, field, values[py::str(text(field.name))]);
+  if (const Fault fault = resolve(descriptor); !fault.ok()) {
+    raise_descriptor_error(fault);
+    throw py::error_already_set();
+  }
+  return descriptor;
+}
+
+py::dict descriptor_values(const Descriptor& descriptor) {
+  py::dict values;
+  for (const Field& field : descriptor.op->fields)
+    values[py::str(text(field.name))] = read_field(descriptor, field);
+  return values;
+}
+
+// One tuple per operand that exists: (name, role, dtype, shape, storage).
+py::list descriptor_operands(const Descriptor& descriptor) {
+  std::array<OperandSpec, kMaxOperands> specs;
+  const auto names = descriptor.op->operands;
+  descriptor.op->specify(descriptor, std::span(specs).first(names.size()));
+  py::list operands;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const OperandSpec& spec = specs[i];
+    if (!spec.present) continue;
+    py::tuple shape(spec.shape.rank);
+    for (int axis = 0; axis < spec.shape.rank; ++axis) shape[axis] = py::int_(spec.shape[axis]);
+    operands.append(py::make_tuple(
+        text(names[i]), spec.role == OperandSpec::Role::Input ? "input" : "output",
+        text(name_of(spec.dtype)), shape, text(name_of(storage_of(spec.dtype))), spec.optional));
+  }
+  return operands;
+}
+
+py::dict guarantee_values(const Guarantee& guarantee) {
+  using namespace py::literals;
+  const py::object ulp = guarantee.max_ulp == kUlpUnknown
+                             ? py::object(py::none())
+                             : py::object(py::int_(guarantee.max_ulp.value));
+  return py::dict("determinism"_a = text(name_of(guarantee.determinism.value)),
+                  "math"_a = text(name_of(guarantee.math.value)),
+                  "accumulator"_a = text(name_of(guarantee.accumulator.value)),
+                  "rounding"_a = text(name_of(guarantee.rounding.value)), "max_ulp"_a = ulp,
+                  "batch_invariant"_a = guarantee.batch_invariant.value,
+                  "basis"_a = text(guarantee.basis.value));
+}
+
+py::dict kernel_values(const Kernel& kernel) {
+  using namespace py::literals;
+  return py::dict("sku"_a = text(kernel.sku), "revision"_a = kernel.revision,
+                  "backend"_a = text(name_of(kernel.backend)), "min_arch"_a = kernel.arch.first,
+                  "rank"_a = kernel.rank, "guarantee"_a = guarantee_values(kernel.guarantee));
+}
+
+py::list operator_values() {
+  using namespace py::literals;
+  py::list result;
+  for (const Operator* op : operators()) {
+    py::list fields, operands, kernels;
+    for (const Field& field : op->fields) fields.append(text(field.name));
+    for (const std::string_view name : op->operands) operands.append(text(name));
+    for (const auto* table : op->tables)
+      for (const Kernel& kernel : *table) kernels.append(kernel_values(kernel));
+    result.append(py::dict("name"_a = text(op->name), "fields"_a = py::tuple(fields),
+                           "operands"_a = py::tuple(operands), "kernels"_a = py::tuple(kernels)));
+  }
+  return result;
+}
+
+Preference make_preference(const std::string& determinism, bool batch_invariant,
+                           std::optional<std::int64_t> max_ulp,
+                           std::optional<std::uint64_t> max_workspace_bytes,
+                           std::optional<std::string> backend, std::optional<std::string> sku) {
+  Preference preference;
+  preference.determinism = enumerator<Determinism>("determinism", py::str(determinism));
+  preference.batch_invariant = batch_invariant;
+  preference.max_ulp = max_ulp;
+  preference.max_workspace_bytes = max_workspace_bytes;
+  if (backend) preference.backend = enumerator<Backend>("backend", py::str(*backend));
+  preference.sku = sku.value_or("");
+  return preference;
+}
+
+// Names of Reason's kinds, for the table that Python prints.
+const char* kind_name(ReasonKind kind) {
+  static constexpr const char* names[] = {"accepted", "backend", "dtype",   "scope",
+                                          "device",   "shape",   "feature", "preference"};
+  return names[static_cast<int>(kind)];
+}
+
+// One tuple per row in order of preference: (kernel, chosen, kind, reason, workspace).
+py::list selection_values(const Descriptor& descriptor, const Preference& preference,
+                          const Device& device) {
+  py::list rows;
+  for (const Candidate& candidate : select(descriptor, preference, device).candidates)
+    rows.append(py::make_tuple(kernel_values(*candidate.kernel), candidate.chosen,
+                               kind_name(candidate.reason.kind), candidate.reason.text,
+                               candidate.workspace));
+  return rows;
+}
+
+py::list device_list() {
+  py::list devices;
+  for (int index = 0; index < cuda_device_count(); ++index) {
+    Device device;
+    if (cuda_device(index, device).ok()) devices.append(device);
+  }
+  return devices;
+}
+
+std::optional<Device> model(const std::string& name) {
+  Device device;
+  if (modelled_device(name, device)) return device;
+  return std::nullopt;
+}
+
+void define_streams(py::module_& module) {
+  py::class_<HostStream> host(module, "HostStream", py::is_final());
+  host.def(py::init([](std::int64_t threads) {
+             if (threads < 1 || threads > 1024) {
+               raise_stream_error("expected 1 to 1024 threads, got " + std::to_string(threads));
+               throw py::error_already_set();
+             }
+             return HostStream{static_cast<std::int32_t>(threads)};
+           }),
+           py::arg("threads"))
+      .def_readonly("threads", &HostStream::threads)
+      .def("__repr__", [](const HostStream& stream) {
+        return "planq.host_stream(threads=" + std::to_string(stream.threads) + ")";
+      });
+  py::class_<CudaStream> cuda(module, "CudaStream", py::is_final());
+  cuda.def(py::init<std::uintptr_t, std::int32_t>(), py::arg("handle"), py::arg("device"))
+      .def_readonly("handle", &CudaStream::handle)
+      .def_readonly("device", &CudaStream::device)
+      .def("__repr__", [](const CudaStream& stream) {
+        return "planq.cuda_stream(" + std::to_string(stream.handle) +
+               ", device=" + std::to_string(stream.device) + ")";
+      });
+  set_stream_types(reinterpret_cast<PyTypeObject*>(host.ptr()),
+                   reinterpret_cast<PyTypeObject*>(cuda.ptr()));
+  module.def("stream_device", [](py::handle object) {
+    Stream stream;
+    if (!read_stream(object.ptr(), stream)) throw py::error_already_set();
+    Device device = host_device();
+    if (stream.backend == Backend::Host) return device;
+    if (const Status status = cuda_device(stream.device, device); !status.ok()) {
+      raise_cuda_error(status.cuda_error, "reading the device of the stream");
+      throw py::error_already_set();
+    }
+    return device;
+  });
+}
+
+void define_devices(py::module_& module) {
+  py::class_<Device>(module, "Device")
+      .def(py::init([](const std::string& backend, int index, int arch, int multiprocessors,
+                       std::size_t shared_memory_per_block, std::size_t l2_bytes,
+                       const std::string& name) {
+        return Device{enumerator<Backend>("backend", py::str(backend)),
+                      index,
+                      arch,
+                      multiprocessors,
+                      shared_memory_per_block,
+                      l2_bytes,
+                      name};
+      }))
+      .def_property_readonly("backend",
+                             [](const Device& device) { return text(name_of(device.backend)); })
+      .def_readonly("index", &Device::index)
+      .def_readonly("arch", &Device::arch)
+      .def_readonly("multiprocessors", &Device::multiprocessors)
+      .def_readonly("shared_memory_per_block", &Device::shared_memory_per_block)
+      .def_readonly("l2_bytes", &Device::l2_bytes)
+      .def_readonly("name", &Device::name);
+  module.def("devices", device_list);
+  module.def("host_device", host_device);
+  module.def("modelled_device", model);
+}
+
+}  // namespace
+}  // namespace planq::python
+
+PYBIND11_MODULE(_core, module) {
+  using namespace planq;
+  using namespace planq::python;
+  module.attr("WORKSPACE_ALIGNMENT") = kWorkspaceAlignment;
+  py::class_<Descriptor>(module, "Descriptor")
+      .def(py::init(&make_descriptor))
+      .def("values", &descriptor_values)
+      .def("operands", &descriptor_operands);
+  py::class_<Preference>(module, "Preference").def(py::init(&make_preference));
+  py::register_exception<NoKernel>(module, "NoKernel");
+  define_devices(module);
+  define_streams(module);
+  define_plan(module);
+  module.def("operators", operator_values);
+  module.def("select", selection_values);
+  module.def("build_info", [] {
+    const BuildInfo& info = build_info();
+    return py::make_tuple(text(info.version), text(info.build_id), text(info.cuda_version),
+                          text(info.architectures), text(info.compiler));
+  });
+  module.def("hardware_threads", [] { return std::max(1u, std::thread::hardware_concurrency()); });
+}

@@ -1,0 +1,46 @@
+// Plans as Python sees them: operand checks, run, can_implement, bind.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <exception>
+
+#include "bindings/python/ref.h"
+#include "core/plan.h"
+#include "core/select.h"
+
+namespace planq::python {
+
+// No row accepts the descriptor under the preference; planq/plan.py turns it into NoKernelError
+// with the selection table.
+struct NoKernel : std::exception {
+  const char* what() const noexcept override { return "no row was chosen"; }
+};
+
+// The native half of planq.Plan.
+class PlanBase {
+ public:
+  PlanBase(const Descriptor& descriptor, const Preference& preference, pybind11::handle stream,
+           pybind11::object arguments_type);
+
+  const Plan& plan() const { return plan_; }
+  PyObject* arguments_type() const { return arguments_type_.ptr(); }
+  // Whether a launch is over before another thread could want the GIL: on CUDA it only enqueues.
+  bool keeps_gil() const { return keeps_gil_; }
+  // One operand of an instance of arguments_type(); null: the Python error is set.
+  Ref operand(PyObject* arguments, int index) const;
+  pybind11::object check(pybind11::handle arguments) const;
+  pybind11::object bind(pybind11::handle self, pybind11::handle workspace,
+                        pybind11::handle arguments) const;
+
+ private:
+  Plan plan_;
+  pybind11::object arguments_type_;
+  std::array<pybind11::object, kMaxOperands> slots_;  // descriptors of its attributes
+  bool keeps_gil_ = false;
+};
+
+// Adds _core.PlanBase and _core.Launch.
+void define_plan(pybind11::module_& module);
+
+}  // namespace planq::python

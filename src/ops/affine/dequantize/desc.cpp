@@ -1,0 +1,73 @@
+#include "ops/affine/dequantize/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::dequantize {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+constexpr DType kInputs[] = {DType::Int8,  DType::UInt8,        DType::Int4,      DType::UInt4,
+                             DType::Int32, DType::Float8E4M3FN, DType::Float8E5M2};
+
+Fault resolve_accumulator(const Fields& f) {
+  const bool accumulator = f.input_dtype == DType::Int32;
+  if (f.scope.kind == ScopeKind::Pair && !accumulator)
+    return {"scope", "row and column scales are for int32 accumulators, got " +
+                         std::string(name_of(f.input_dtype))};
+  if (accumulator && f.mode == Mode::Asymmetric)
+    return {"mode", "int32 accumulators have no zero point; use Mode.SYMMETRIC"};
+  if (f.bias_dtype == DType::Unset) return {};
+  if (!accumulator)
+    return {"bias_dtype",
+            "a bias is for int32 accumulators, got " + std::string(name_of(f.input_dtype))};
+  return checks::dtype("bias_dtype", f.bias_dtype, checks::kFloats);
+}
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kInputs); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  if (Fault fault = checks::scope(f.scope, f.shape, true); !fault.ok()) return fault;
+  if (Fault fault = resolve_accumulator(f); !fault.ok()) return fault;
+  if (f.mode == Mode::Asymmetric && is_fp8(f.input_dtype))
+    return {"mode", "fp8 codes have no zero point; use Mode.SYMMETRIC"};
+  if (Fault fault = checks::zero_point_dtype(f.input_dtype, f.mode, f.zero_point_dtype);
+      !fault.ok())
+    return fault;
+  return checks::scale_dtype(f.output_dtype, f.scale_dtype);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape parameters = parameter_shape(f.shape, f.scope);
+  const Shape columns = {1, {f.shape.last()}};
+  using Role = OperandSpec::Role;
+  specs[kInput] = {Role::Input, true, f.input_dtype, packed_shape(f.shape, f.input_dtype)};
+  specs[kOutput] = {Role::Output, true, f.output_dtype, f.shape};
+  specs[kScale] = {Role::Input, true, f.scale_dtype, parameters};
+  specs[kZeroPoint] = {Role::Input, f.mode == Mode::Asymmetric, f.zero_point_dtype,
+                       packed_shape(parameters, f.zero_point_dtype)};
+  specs[kColumnScale] = {Role::Input, f.scope.kind == ScopeKind::Pair, f.scale_dtype, columns};
+  specs[kBias] = {Role::Input, f.bias_dtype != DType::Unset, f.bias_dtype, columns};
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"dequantize", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::dequantize

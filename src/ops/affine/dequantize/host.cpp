@@ -1,0 +1,156 @@
+// dequantize on the host.
+#include <array>
+#include <cstdint>
+
+#include "core/rejects.h"
+#include "core/sku.h"
+#include "host/rows.h"
+#include "ops/affine/affine_host.h"
+#include "ops/affine/dequantize/desc.h"
+
+namespace planq::dequantize {
+namespace {
+
+using host::Stored;
+using math::Compute;
+
+// The integers behind a stretch of codes.
+void take_codes(const void* input, std::int64_t offset, std::int64_t count, DType dtype,
+                NibbleOrder order, std::int32_t* codes) {
+  switch (dtype) {
+    case DType::Int8:
+      std::copy_n(static_cast<const std::int8_t*>(input) + offset, count, codes);
+      return;
+    case DType::UInt8:
+      std::copy_n(static_cast<const std::uint8_t*>(input) + offset, count, codes);
+      return;
+    case DType::Int32:
+      std::copy_n(static_cast<const std::int32_t*>(input) + offset, count, codes);
+      return;
+    default:
+      for (std::int64_t i = 0; i < count; ++i)
+        codes[i] = math::load_integer(input, offset + i, dtype, order);
+  }
+}
+
+// The values of all fp8 codes.
+template <class C>
+std::array<C, 256> float8_table(DType dtype) {
+  std::array<C, 256> table{};
+  if (!is_fp8(dtype)) return table;
+  for (int code = 0; code < 256; ++code)
+    table[code] = math::float8_value<C>(static_cast<std::uint8_t>(code), dtype);
+  return table;
+}
+
+// A scale and a bias for each column, as they are stored.
+struct Columns {
+  const void* scale = nullptr;
+  const void* bias = nullptr;
+  DType scale_dtype = DType::Float32, bias_dtype = DType::Float32;
+};
+
+template <class C>
+void apply_columns(host::Stretch<C>& s, std::int64_t column, std::int64_t count,
+                   const Columns& columns) {
+  if (columns.scale)
+    for (std::int64_t i = 0; i < count; ++i)
+      s.value[i] *= math::load_scale<C>(columns.scale, column + i, columns.scale_dtype);
+  if (columns.bias)
+    for (std::int64_t i = 0; i < count; ++i)
+      s.value[i] += math::load_scale<C>(columns.bias, column + i, columns.bias_dtype);
+}
+
+template <class T>
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  using C = Compute<T>;
+  const Fields& f = state.as<Fields>();
+  const auto& loops = host::affine_loops<T>();
+  const void* input = operands[kInput].data;
+  T* output = static_cast<T*>(operands[kOutput].data);
+  const bool asymmetric = f.mode == Mode::Asymmetric, fp8 = is_fp8(f.input_dtype);
+  const auto table = float8_table<C>(f.input_dtype);
+  const Columns columns = {f.scope.kind == ScopeKind::Pair ? operands[kColumnScale].data : nullptr,
+                           f.bias_dtype != DType::Unset ? operands[kBias].data : nullptr,
+                           f.scale_dtype, f.bias_dtype};
+  const host::GivenOperands given = {operands[kScale].data,
+                                     asymmetric ? operands[kZeroPoint].data : nullptr,
+                                     f.scale_dtype, f.zero_point_dtype, f.nibble_order};
+  const std::array<ElementOperand, 5> layout = {
+      ElementOperand{&operands[kInput], is_four_bit(f.input_dtype)},
+      {&operands[kOutput]},
+      {},
+      {&operands[kScale]},
+      {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
+  host::for_each_stretch<C>(
+      stream.threads, f.shape, f.scope, layout, given, math::AffineRecipe<C>{},
+      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+        if (fp8) {
+          const auto* codes = static_cast<const std::uint8_t*>(input) + place.at.at[0];
+          for (std::int64_t i = 0; i < count; ++i) s.value[i] = s.scale[i] * table[codes[i]];
+        } else {
+          take_codes(input, place.at.at[0], count, f.input_dtype, f.nibble_order, s.code);
+          loops.dequantize(s, count);
+          apply_columns(s, place.column, count, columns);
+        }
+        loops.narrow(s.value, count, output + place.at.at[1]);
+      },
+      columns.scale || columns.bias);
+  return Status::success();
+}
+
+template <DType kIn, DType kOut>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  Reason reason = expect(ReasonKind::DType, "input_dtype", kIn, f.input_dtype);
+  return reason.accepted() ? expect(ReasonKind::DType, "output_dtype", kOut, f.output_dtype)
+                           : reason;
+}
+
+template <DType kIn, DType kOut>
+struct SkuParts {
+  static constexpr std::array<std::string_view, 4> kParts = {
+      "dequantize/host/elements/", short_name(kIn), "_", short_name(kOut)};
+};
+
+template <DType kIn, DType kOut>
+constexpr Kernel row() {
+  constexpr bool kWide = kOut == DType::Float64;
+  return {
+      .sku = JoinedText<SkuParts<kIn, kOut>>::view(),
+      .revision = is_fp8(kIn) || kIn == DType::Int32 ? 1 : 2,
+      .backend = Backend::Host,
+      .arch = {},
+      .rank = 0,
+      .guarantee = {.determinism = Determinism::BitExact,
+                    .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
+                    .accumulator = kWide ? DType::Float64 : DType::Float32,
+                    .rounding = Rounding::NearestEven,
+                    .max_ulp = 0,
+                    .batch_invariant = true,
+                    .basis = std::string_view("element by element; exact integer difference; one "
+                                              "rounding for each product and sum")},
+      .rejects = rejects<kIn, kOut>,
+      .workspace = host::no_workspace,
+      .prepare = host::keep_fields<Fields>,
+      .launch = launch<Stored<kOut>>,
+  };
+}
+
+template <DType kOut>
+constexpr std::array<Kernel, 7> rows_of() {
+  return {row<DType::Int8, kOut>(),      row<DType::UInt8, kOut>(),
+          row<DType::Int4, kOut>(),      row<DType::UInt4, kOut>(),
+          row<DType::Int32, kOut>(),     row<DType::Float8E4M3FN, kOut>(),
+          row<DType::Float8E5M2, kOut>()};
+}
+
+constexpr auto kRows = joined(rows_of<DType::Float16>(), rows_of<DType::BFloat16>(),
+                              rows_of<DType::Float32>(), rows_of<DType::Float64>());
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::dequantize

@@ -1,0 +1,44 @@
+#include "ops/affine/dequantize_backward/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::dequantize_backward {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  if (Fault fault = checks::scope(f.scope, f.shape); !fault.ok()) return fault;
+  return checks::scale_dtype(f.output_dtype, f.scale_dtype);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  using Role = OperandSpec::Role;
+  specs[kGradOutput] = {Role::Input, true, f.output_dtype, f.shape};
+  specs[kGradInput] = {Role::Output, true, f.output_dtype, f.shape};
+  specs[kGradInput].same_as = kGradOutput;
+  specs[kScale] = {Role::Input, true, f.scale_dtype, parameter_shape(f.shape, f.scope)};
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"dequantize_backward", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::dequantize_backward

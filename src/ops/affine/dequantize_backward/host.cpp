@@ -1,0 +1,50 @@
+// dequantize_backward on the host.
+#include <array>
+#include <cstdint>
+
+#include "host/rows.h"
+#include "ops/affine/affine_host.h"
+#include "ops/affine/dequantize_backward/desc.h"
+#include "ops/affine/gradient_kernels.h"
+
+namespace planq::dequantize_backward {
+namespace {
+
+using host::Stored;
+using math::Compute;
+
+template <class T>
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  using C = Compute<T>;
+  const Fields& f = state.as<Fields>();
+  const auto& loops = host::affine_loops<T>();
+  const T* grad_output = static_cast<const T*>(operands[kGradOutput].data);
+  T* grad_input = static_cast<T*>(operands[kGradInput].data);
+  const host::GivenOperands given = {operands[kScale].data, nullptr, f.scale_dtype};
+  const std::array<ElementOperand, 5> layout = {
+      ElementOperand{&operands[kGradOutput]}, {&operands[kGradInput]}, {}, {&operands[kScale]}, {}};
+  host::for_each_stretch<C>(
+      stream.threads, f.shape, f.scope, layout, given, math::AffineRecipe<C>{},
+      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+        loops.widen(grad_output + place.at.at[0], count, s.value);
+        for (std::int64_t i = 0; i < count; ++i) s.value[i] *= s.scale[i];
+        loops.narrow(s.value, count, grad_input + place.at.at[1]);
+      });
+  return Status::success();
+}
+
+template <DType kType>
+constexpr Kernel row() {
+  return gradient_row<Gradient, Backend::Host, kType>(host::keep_fields<Fields>,
+                                                      launch<Stored<kType>>);
+}
+
+constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
+                            row<DType::Float64>()};
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::dequantize_backward

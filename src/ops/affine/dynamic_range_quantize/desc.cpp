@@ -1,0 +1,60 @@
+#include "ops/affine/dynamic_range_quantize/desc.h"
+
+#include <cmath>
+#include <string>
+
+#include "core/checks.h"
+
+namespace planq::dynamic_range_quantize {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kCodes); !fault.ok())
+    return fault;
+  if (Fault fault = checks::scope(f.scope, f.shape); !fault.ok()) return fault;
+  if (f.mode == Mode::Symmetric && is_unsigned(f.output_dtype))
+    return {"mode", "a symmetric range needs a signed output_dtype, got " +
+                        std::string(name_of(f.output_dtype)) + "; use Mode.ASYMMETRIC"};
+  if (Fault fault = checks::integers(f.mode, f.output_dtype); !fault.ok()) return fault;
+  if (Fault fault = checks::ratio(f.mode, f.quotient); !fault.ok()) return fault;
+  if (Fault fault = checks::bounds(f.output_dtype, f.mode, f.q_min, f.q_max); !fault.ok())
+    return fault;
+  return checks::scale_dtype(f.input_dtype, f.scale_dtype);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape parameters = parameter_shape(f);
+  Shape codes = f.shape;
+  if (is_four_bit(f.output_dtype)) codes[codes.rank - 1] = (codes.last() + 1) / 2;
+  using Role = OperandSpec::Role;
+  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
+  specs[kOutput] = {Role::Output, true, f.output_dtype, codes};
+  specs[kScale] = {Role::Output, true, f.scale_dtype, parameters};
+  specs[kZeroPoint] = {Role::Output, f.mode == Mode::Asymmetric, DType::Int32, parameters};
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {
+    "dynamic_range_quantize", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::dynamic_range_quantize

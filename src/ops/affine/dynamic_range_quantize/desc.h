@@ -1,0 +1,74 @@
+// dynamic_range_quantize: measure the range of every segment, derive scale and zero point, and
+// quantize, in one operation. This header is the operator's contract: its fields, its operands and
+// what a descriptor may say. The arithmetic is in math/scale.h.
+#pragma once
+
+#include <algorithm>
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+#include "core/scope.h"
+#include "ops/affine/scale.h"
+
+namespace planq::dynamic_range_quantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Scope scope;
+  Mode mode = Mode::Symmetric;
+  double q_min = kUnsetBound;
+  double q_max = kUnsetBound;
+  DType scale_dtype = DType::Unset;
+  Quotient quotient = Quotient::Divide;
+  NonFinite nonfinite = NonFinite::Propagate;
+  bool include_zero = true;
+  NibbleOrder nibble_order = NibbleOrder::LowFirst;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, output_dtype), PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, mode),         PLANQ_FIELD(Fields, q_min),
+    PLANQ_FIELD(Fields, q_max),        PLANQ_FIELD(Fields, scale_dtype),
+    PLANQ_FIELD(Fields, quotient),     PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, include_zero), PLANQ_FIELD(Fields, nibble_order),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
+inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "zero_point"};
+
+inline Shape parameter_shape(const Fields& fields) {
+  return planq::parameter_shape(fields.shape, fields.scope);
+}
+
+// The same descriptor with groups in the place of tiles of one row or one column. Their parameters
+// have the same shape and order.
+inline Fields with_groups(Fields f) {
+  if (f.scope.kind != ScopeKind::Block) return f;
+  const int last = f.shape.rank - 1;
+  if (std::min(f.scope.rows, f.shape[last - 1]) == 1)
+    f.scope = {ScopeKind::Group, last, f.scope.size};
+  else if (std::min(f.scope.size, f.shape[last]) == 1)
+    f.scope = {ScopeKind::Group, last - 1, f.scope.rows};
+  return f;
+}
+
+// Whether a byte may hold codes of two segments, neighbours along the last axis.
+inline bool shares_bytes(const Fields& f) {
+  const int last = f.shape.rank - 1;
+  const bool cuts_rows = f.scope.kind == ScopeKind::Block ||
+                         (f.scope.kind == ScopeKind::Group && f.scope.axis == last);
+  return is_four_bit(f.output_dtype) && cuts_rows && f.scope.size % 2 == 1 &&
+         f.scope.size < f.shape[last];
+}
+
+template <class C>
+math::AffineRecipe<C> recipe_of(const Fields& f) {
+  return math::affine_recipe<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
+                                f.include_zero, f.q_min, f.q_max);
+}
+
+}  // namespace planq::dynamic_range_quantize

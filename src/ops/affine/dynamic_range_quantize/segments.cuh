@@ -1,0 +1,169 @@
+// What a kernel knows of its segments, and the walk: element by element, whatever the alignment and
+// the numbers. The vector bodies hand over to it what they do not cover.
+#pragma once
+
+#include "cuda/index.cuh"
+#include "ops/affine/dynamic_range_quantize/codes.cuh"
+
+namespace planq::dynamic_range_quantize {
+
+// The last of `pieces` segments along an axis, which are `divisor` segments apart, has another
+// size.
+struct Tail {
+  std::int64_t pieces = 1, divisor = 1, size = 0;
+
+  __device__ __forceinline__ bool holds(std::int64_t segment) const {
+    return pieces > 1 && segment / divisor % pieces == pieces - 1;
+  }
+};
+
+// Segments of consecutive elements. The order of operands in `segments` is that of Operands.
+template <class In>
+struct SegmentArgs {
+  const In* input;
+  std::uint8_t* output;
+  void* scale;
+  std::int32_t* zero_point;
+  cuda::Lines segments;  // one index per segment, in the order of the parameters
+  std::uint32_t count;
+  // The last of `groups` segments along a row has `tail` elements.
+  cuda::Divider groups;
+  std::int64_t length, tail;
+  math::AffineRecipe<Compute<In>> recipe;
+  NibbleOrder order;
+};
+
+template <class In>
+struct Segment {
+  const In* input;
+  std::uint8_t* output;
+  std::int64_t length;
+  std::int64_t scale, zero_point;  // element offsets
+
+  __device__ __forceinline__ Segment(const SegmentArgs<In>& args, std::uint32_t index) {
+    const Offsets at = args.segments.offsets(index);
+    input = args.input + at.at[kInput];
+    output = args.output + at.at[kOutput];
+    scale = at.at[kScale];
+    zero_point = at.at[kZeroPoint];
+    length = args.length;
+    if (args.tail != args.length) {
+      const std::uint32_t groups = args.groups.divisor;
+      if (index - args.groups.quotient(index) * groups == groups - 1) length = args.tail;
+    }
+  }
+};
+
+// math::store_scale as streamed traffic.
+template <class C>
+__device__ __forceinline__ void store_scale(void* scales, std::int64_t index, C scale,
+                                            DType dtype) {
+  math::put_scale(scale, dtype, [&](auto stored) {
+    cuda::store_single(static_cast<decltype(stored)*>(scales) + index, stored);
+  });
+}
+
+template <class In>
+__device__ __forceinline__ void store_parameters(
+    const SegmentArgs<In>& args, const Segment<In>& segment,
+    const math::SegmentParameters<Compute<In>>& parameters) {
+  store_scale(args.scale, segment.scale, parameters.scale, args.recipe.scale_dtype);
+  if (args.recipe.mode == Mode::Asymmetric)
+    cuda::store_once(args.zero_point + segment.zero_point, parameters.zero_point);
+}
+
+// Range of the finite elements rank, rank + team, ... of a run.
+template <class In>
+__device__ __forceinline__ Extent<In> walk_finite(const In* input, std::int64_t length, int rank,
+                                                  int team, bool symmetric) {
+  Extent<In> extent;
+#pragma unroll 1
+  for (std::int64_t i = rank; i < length; i += team) {
+    const KeyOf<In> key = key_of(input[i], symmetric);
+    if (!is_special<In>(key)) extent.add(key);
+  }
+  return extent;
+}
+
+// The byte of codes that begins with element `first` of a run.
+template <class In, Codes kCodes>
+__device__ __forceinline__ std::uint8_t byte_of_codes(
+    const In* input, std::int64_t first, std::int64_t length,
+    const math::AffineRecipe<Compute<In>>& recipe,
+    const math::SegmentParameters<Compute<In>>& parameters, NibbleOrder order) {
+  std::uint8_t codes[2] = {0, 0};
+  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
+#pragma unroll 1
+  for (int j = 0; j < kPerByte; ++j) {
+    if (first + j >= length) break;
+    const std::uint8_t code = math::code_of(math::widen(input[first + j]), recipe, parameters);
+    (j == 0 ? codes[0] : codes[1]) = code;
+  }
+  return kCodes == Codes::Nibble ? math::pack_nibbles(codes[0], codes[1], order) : codes[0];
+}
+
+// The bytes rank, rank + team, ... of a run's codes.
+template <class In, Codes kCodes>
+__device__ __forceinline__ void walk_codes(const In* input, std::uint8_t* output,
+                                           std::int64_t length,
+                                           const math::AffineRecipe<Compute<In>>& recipe,
+                                           const math::SegmentParameters<Compute<In>>& parameters,
+                                           NibbleOrder order, int rank, int team) {
+  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
+#pragma unroll 1
+  for (std::int64_t i = rank; i * kPerByte < length; i += team)
+    output[i] = byte_of_codes<In, kCodes>(input, i * kPerByte, length, recipe, parameters, order);
+}
+
+// --- Runs of consecutive elements --------------------------------------------------------------
+
+// A run cut at the 16-byte boundaries of its input: `head` single elements, whole vectors, `tail`
+// single elements. Only bytes of the run are ever touched.
+template <class In, Codes kCodes>
+struct Run {
+  const In* input;       // where the vectors begin
+  std::uint8_t* output;  // where their codes begin
+  std::int64_t vectors;
+  int head, tail;
+  int shift;   // bytes by which `output` is past the alignment of a word
+  bool whole;  // the vectors begin on a byte of the output
+
+  __device__ __forceinline__ Run(const In* from, std::uint8_t* to, std::int64_t length) {
+    constexpr unsigned kCount = kPerVector<In>;
+    const unsigned past = cuda::misalignment<cuda::kVectorBytes>(from) / sizeof(In);
+    const unsigned before = (kCount - past) % kCount;
+    head = static_cast<int>(before < length ? before : length);
+    vectors = static_cast<std::int64_t>(static_cast<std::uint64_t>(length - head) / kCount);
+    tail = static_cast<int>(length - head) & (kCount - 1);
+    input = from + head;
+    output = to + (kCodes == Codes::Nibble ? head / 2 : head);
+    whole = kCodes != Codes::Nibble || head % 2 == 0;
+    shift = cuda::misalignment<kWordBytes<In, kCodes>>(output);
+  }
+
+  // The single elements, dealt to the first 2 * kPerVector ranks of a team.
+  __device__ __forceinline__ bool has_edge(int rank) const {
+    return rank < kPerVector<In> ? rank < head : rank - kPerVector<In> < tail;
+  }
+  __device__ __forceinline__ const In* edge_input(int rank) const {
+    return rank < kPerVector<In> ? input - head + rank
+                                 : input + vectors * kPerVector<In> + (rank - kPerVector<In>);
+  }
+  // All lanes of the warp call this; `code` is 0 where there is no edge.
+  __device__ __forceinline__ void store_edge(int rank, bool edge, std::uint8_t code,
+                                             NibbleOrder order) const {
+    std::uint8_t* first =
+        rank < kPerVector<In> ? output : output + vectors * kWordBytes<In, kCodes>;
+    int at = rank < kPerVector<In> ? rank - head : rank - kPerVector<In>;
+    if constexpr (kCodes == Codes::Nibble) {
+      const auto next = static_cast<std::uint8_t>(
+          __shfl_down_sync(cuda::kAllLanes, static_cast<unsigned>(code), 1));
+      code = math::pack_nibbles(code, next, order);
+      edge = edge && rank % 2 == 0;
+      at /= 2;
+    }
+    if (edge) first[at] = code;
+  }
+};
+
+}  // namespace planq::dynamic_range_quantize

@@ -1,0 +1,132 @@
+// Tiles of rows and columns that stay in a block's registers: read once, reduced, quantized and
+// written, in aligned vectors. elements.cuh has the kernel for any alignment.
+#pragma once
+
+#include "ops/affine/dynamic_range_quantize/rows.cuh"
+
+namespace planq::dynamic_range_quantize {
+
+inline constexpr int kTileVectors = 8;  // of a thread
+
+// Every row of every tile consists of whole vectors, aligned in the input and in the output.
+template <class In>
+struct TileArgs {
+  const In* input;
+  std::uint8_t* output;
+  void* scale;
+  std::int32_t* zero_point;
+  cuda::Lines tiles;                       // in the order of the parameters
+  std::int64_t input_pitch, output_pitch;  // from row to row
+  // Tiles beside and below each other; the last ones may be smaller.
+  cuda::Divider across, down;
+  cuda::Divider width, last_width;  // vectors of a row
+  std::uint32_t rows, last_rows;
+  math::AffineRecipe<Compute<In>> recipe;
+  NibbleOrder order;
+};
+
+template <class In, Codes kCodes>
+struct Tile {
+  const In* input;
+  std::uint8_t* output;
+  std::int64_t scale, zero_point;  // element offsets
+  std::int64_t input_pitch, output_pitch;
+  cuda::Divider width;
+  std::uint32_t vectors;
+
+  __device__ __forceinline__ Tile(const TileArgs<In>& args, std::uint32_t index)
+      : input_pitch(args.input_pitch), output_pitch(args.output_pitch) {
+    const Offsets at = args.tiles.offsets(index);
+    input = args.input + at.at[kInput];
+    output = args.output + at.at[kOutput];
+    scale = at.at[kScale];
+    zero_point = at.at[kZeroPoint];
+    const std::uint32_t row = args.across.quotient(index);
+    const bool last = index - row * args.across.divisor == args.across.divisor - 1;
+    const bool lowest = row - args.down.quotient(row) * args.down.divisor == args.down.divisor - 1;
+    width = last ? args.last_width : args.width;
+    vectors = width.divisor * (lowest ? args.last_rows : args.rows);
+  }
+
+  // Where vector i begins, and the word of its codes.
+  __device__ __forceinline__ const In* vector(std::uint32_t i) const {
+    const std::uint32_t row = width.quotient(i);
+    return input + row * input_pitch + (i - row * width.divisor) * kPerVector<In>;
+  }
+  __device__ __forceinline__ std::uint8_t* word(std::uint32_t i) const {
+    const std::uint32_t row = width.quotient(i);
+    return output + row * output_pitch + (i - row * width.divisor) * kWordBytes<In, kCodes>;
+  }
+};
+
+template <class In, Codes kCodes>
+__device__ __forceinline__ Extent<In> finite_tile(const TileArgs<In>& args) {
+  const Tile<In, kCodes> tile(args, blockIdx.x);
+  const bool symmetric = args.recipe.mode == Mode::Symmetric;
+  Extent<In> extent;
+#pragma unroll 1
+  for (std::uint32_t i = threadIdx.x; i < tile.vectors; i += blockDim.x)
+    extent.add(walk_finite(tile.vector(i), kPerVector<In>, 0, 1, symmetric));
+  return extent;
+}
+
+template <class In, Codes kCodes>
+__device__ __forceinline__ void walk_tile(const TileArgs<In>& args,
+                                          const math::SegmentParameters<Compute<In>> parameters) {
+  const Tile<In, kCodes> tile(args, blockIdx.x);
+#pragma unroll 1
+  for (std::uint32_t i = threadIdx.x; i < tile.vectors; i += blockDim.x)
+    walk_codes<In, kCodes>(tile.vector(i), tile.word(i), kPerVector<In>, args.recipe, parameters,
+                           args.order, 0, 1);
+}
+
+// A block per tile.
+template <class In, Codes kCodes>
+__global__ void __launch_bounds__(kRowThreads, 2)
+    quantize_tiles(const __grid_constant__ TileArgs<In> args) {
+  using C = Compute<In>;
+  const bool symmetric = args.recipe.mode == Mode::Symmetric;
+  uint4 v[kTileVectors];
+  Extent<In> extent;
+  {
+    const Tile<In, kCodes> tile(args, blockIdx.x);
+    bool active[kTileVectors];
+#pragma unroll
+    for (int k = 0; k < kTileVectors; ++k) {
+      const std::uint32_t i = threadIdx.x + k * blockDim.x;
+      active[k] = i < tile.vectors;
+      v[k] = make_uint4(0, 0, 0, 0);
+      if (active[k]) v[k] = cuda::load_once(tile.vector(i));
+    }
+    extent = extent_of<In>(v, active, symmetric);
+  }
+  extent = team_extent<Team::Block>(0, extent, 1, symmetric);
+  const bool special = extent.special();
+  if (special && args.recipe.nonfinite == NonFinite::Saturate)
+    extent = team_extent<Team::Block>(1, finite_tile<In, kCodes>(args), 1, symmetric);
+
+  const math::Range<C> range = range_of(extent, symmetric, special);
+  const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
+  const Tile<In, kCodes> tile(args, again(blockIdx.x));
+  if (threadIdx.x == 0) {
+    store_scale(args.scale, tile.scale, parameters.scale, args.recipe.scale_dtype);
+    if (!symmetric) cuda::store_once(args.zero_point + tile.zero_point, parameters.zero_point);
+  }
+  if (!is_fast(args.recipe, parameters, range)) {
+    walk_tile<In, kCodes>(args, parameters);
+    return;
+  }
+  const Numbers<C> numbers(parameters, args.recipe);
+  by_rule(args.recipe.quotient, [&](auto divide) {
+#pragma unroll
+    for (int k = 0; k < kTileVectors; ++k) {
+      const std::uint32_t i = threadIdx.x + k * blockDim.x;
+      if (i >= tile.vectors) break;
+      const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
+          v[k], numbers, args.recipe, args.order);
+      cuda::store_word<kWordBytes<In, kCodes>>(tile.word(i), word);
+    }
+  });
+}
+
+}  // namespace planq::dynamic_range_quantize

@@ -1,0 +1,55 @@
+#include "ops/affine/fake_quantize/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::fake_quantize {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  if (Fault fault = checks::rounding(f.rounding); !fault.ok()) return fault;
+  if (f.dynamic && f.zero_point_dtype != DType::Unset && f.zero_point_dtype != DType::Int32)
+    return {"zero_point_dtype",
+            "a dynamic zero point is int32, got " + std::string(name_of(f.zero_point_dtype))};
+  return checks::fake_codes(f);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape parameters = parameter_shape(f.shape, f.scope);
+  const bool stochastic = f.rounding == Rounding::Stochastic;
+  using Role = OperandSpec::Role;
+  const Role role = f.dynamic ? Role::Output : Role::Input;
+  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
+  specs[kOutput] = {Role::Output, true, f.input_dtype, f.shape};
+  specs[kOutput].same_as = kInput;
+  specs[kScale] = {role, true, f.scale_dtype, parameters};
+  specs[kZeroPoint] = {role, f.mode == Mode::Asymmetric, f.zero_point_dtype, parameters};
+  specs[kScale].optional = specs[kZeroPoint].optional = f.dynamic;
+  specs[kSeed] = {Role::Input, stochastic, DType::Int64, {}};
+  specs[kOffset] = {Role::Input, stochastic, DType::Int64, {}};
+  specs[kSeed].scalar = specs[kOffset].scalar = true;
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"fake_quantize", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::fake_quantize

@@ -1,0 +1,119 @@
+// fake_quantize: quantize and dequantize in one pass, with parameters that are given or those of
+// the range of each segment. The arithmetic is in math/affine.h.
+#pragma once
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+#include "core/scratch.h"
+#include "ops/affine/ranges.h"
+#include "ops/affine/scale.h"
+
+namespace planq::fake_quantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  Scope scope;
+  Mode mode = Mode::Symmetric;
+  double q_min = kUnsetBound;
+  double q_max = kUnsetBound;
+  DType scale_dtype = DType::Unset;
+  DType zero_point_dtype = DType::Unset;
+  Quotient quotient = Quotient::Divide;
+  NonFinite nonfinite = NonFinite::Propagate;
+  bool include_zero = true;
+  Rounding rounding = Rounding::NearestEven;
+  bool dynamic = false;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, scope),        PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, q_min),        PLANQ_FIELD(Fields, q_max),
+    PLANQ_FIELD(Fields, scale_dtype),  PLANQ_FIELD(Fields, zero_point_dtype),
+    PLANQ_FIELD(Fields, quotient),     PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, include_zero), PLANQ_FIELD(Fields, rounding),
+    PLANQ_FIELD(Fields, dynamic),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kSeed, kOffset };
+inline constexpr std::string_view kOperands[] = {"input",      "output", "scale",
+                                                 "zero_point", "seed",   "offset"};
+
+template <class C>
+math::AffineRecipe<C> recipe_of(const Fields& f) {
+  return math::affine_recipe<C>(DType::Int32, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
+                                f.include_zero, f.q_min, f.q_max);
+}
+
+// The last part but one of a SKU.
+constexpr std::string_view method_of(Rounding rounding, bool dynamic) {
+  if (rounding == Rounding::Stochastic) return dynamic ? "dynamic_stochastic" : "stochastic";
+  return dynamic ? "dynamic" : "elements";
+}
+inline std::string parameters_of(bool dynamic) { return dynamic ? "dynamic" : "given"; }
+
+inline RangeProblem range_problem(const Fields& f) {
+  return {f.shape, f.input_dtype, f.scope, f.mode, f.nonfinite};
+}
+
+// What a dynamic row keeps of each segment in the workspace, in the order of the parameters.
+template <class C>
+struct SegmentArrays {
+  C *low, *high, *scale, *inverse;
+  std::int32_t* zero_point;
+  std::int64_t count;
+
+  SegmentArrays(const Fields& f, Scratch& scratch)
+      : count(parameter_shape(f.shape, f.scope).elements()) {
+    const auto size = static_cast<std::size_t>(count);
+    low = f.mode == Mode::Asymmetric ? scratch.take<C>(size) : nullptr;
+    high = scratch.take<C>(size);
+    scale = scratch.take<C>(size);
+    inverse = scratch.take<C>(size);
+    zero_point = scratch.take<std::int32_t>(size);
+  }
+
+  RangeOperands ranges(const Fields& f, const OperandView& input) const {
+    const Shape parameters = parameter_shape(f.shape, f.scope);
+    RangeOperands operands{input, {}};
+    operands.ends[kLow] = contiguous_view(parameters, low);
+    operands.ends[kHigh] = contiguous_view(parameters, high);
+    return operands;
+  }
+  PLANQ_HD math::SegmentParameters<C> parameters(const math::AffineRecipe<C>& recipe,
+                                                 std::int64_t segment) const {
+    const C bottom = low ? low[segment] : C{0}, top = high[segment];
+    const bool special = !(math::is_finite(bottom) && math::is_finite(top));
+    return math::segment_parameters(recipe, math::Range<C>{bottom, top, special});
+  }
+};
+
+// Where the caller wants scale and zero point, if at all: offsets by the number of a segment.
+struct Wanted {
+  void* scale;
+  std::int32_t* zero_point;
+  SpaceOf<2> at;
+
+  Wanted(const Fields& f, const Operands& operands)
+      : scale(operands[kScale].data),
+        zero_point(f.mode == Mode::Asymmetric
+                       ? static_cast<std::int32_t*>(operands[kZeroPoint].data)
+                       : nullptr) {
+    const Shape shape = parameter_shape(f.shape, f.scope);
+    for (int i = 0; i < shape.rank; ++i)
+      at.append({shape[i], 1, 0, {operands[kScale].strides[i], operands[kZeroPoint].strides[i]}});
+    at.merge();
+  }
+  template <class C>
+  PLANQ_HD void put(const math::SegmentParameters<C>& parameters, DType scale_dtype,
+                    std::int64_t segment) const {
+    if (!scale && !zero_point) return;
+    const OffsetsOf<2> offsets = at.offsets(segment);
+    if (scale) math::store_scale(scale, offsets.at[0], parameters.scale, scale_dtype);
+    if (zero_point) zero_point[offsets.at[1]] = parameters.zero_point;
+  }
+};
+
+}  // namespace planq::fake_quantize

@@ -1,0 +1,148 @@
+// fake_quantize on the host.
+#include <array>
+#include <cstdint>
+
+#include "core/rejects.h"
+#include "core/sku.h"
+#include "host/draws.h"
+#include "host/rows.h"
+#include "ops/affine/affine_host.h"
+#include "ops/affine/fake_quantize/desc.h"
+#include "ops/affine/ranges_host.h"
+
+namespace planq::fake_quantize {
+namespace {
+
+using host::Stored;
+using math::Compute;
+
+template <class T, bool kStochastic>
+void run(const Fields& f, const Operands& operands, const host::GivenOperands& given,
+         const OperandView* scale, const OperandView* zero_point, int threads) {
+  using C = Compute<T>;
+  const auto recipe = recipe_of<C>(f);
+  const auto& loops = host::affine_loops<T>();
+  const T* input = static_cast<const T*>(operands[kInput].data);
+  T* output = static_cast<T*>(operands[kOutput].data);
+  const std::uint64_t seed = kStochastic ? host::scalar_of(operands[kSeed]) : 0;
+  const std::uint64_t offset = kStochastic ? host::scalar_of(operands[kOffset]) : 0;
+  const std::array<ElementOperand, 5> layout = {
+      ElementOperand{&operands[kInput]}, {&operands[kOutput]}, {}, {scale}, {zero_point}};
+  host::for_each_stretch<C>(
+      threads, f.shape, f.scope, layout, given, recipe,
+      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+        loops.widen(input + place.at.at[0], count, s.value);
+        if constexpr (kStochastic) host::fill_draws(s.draw, place.index, count, seed, offset);
+        loops.fake(s, count, recipe, kStochastic);
+        loops.narrow(s.value, count, output + place.at.at[1]);
+      });
+}
+
+template <class T, bool kStochastic>
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  const Fields& f = state.as<Fields>();
+  const bool asymmetric = f.mode == Mode::Asymmetric;
+  const OperandView* zero_point = asymmetric ? &operands[kZeroPoint] : nullptr;
+  const host::GivenOperands given = {operands[kScale].data, asymmetric ? zero_point->data : nullptr,
+                                     f.scale_dtype, f.zero_point_dtype};
+  run<T, kStochastic>(f, operands, given, &operands[kScale], zero_point, stream.threads);
+  return Status::success();
+}
+
+// Ranges, then parameters, then values: all read from the workspace by the same loops.
+template <class T, bool kStochastic>
+Status launch_dynamic(const State& state, const Operands& operands, Workspace workspace,
+                      const Stream& stream) {
+  using C = Compute<T>;
+  const Fields& f = state.as<Fields>();
+  Scratch scratch(workspace);
+  const SegmentArrays<C> segments(f, scratch);
+  host::measure_ranges(range_problem(f), segments.ranges(f, operands[kInput]), stream);
+  {
+    const host::StrictFloat strict;
+    const auto recipe = recipe_of<C>(f);
+    const Wanted wanted(f, operands);
+    for (std::int64_t i = 0; i < segments.count; ++i) {
+      const auto parameters = segments.parameters(recipe, i);
+      segments.scale[i] = parameters.scale;
+      segments.inverse[i] = parameters.inverse;
+      segments.zero_point[i] = parameters.zero_point;
+      wanted.put(parameters, f.scale_dtype, i);
+    }
+  }
+  const OperandView view = contiguous_view(parameter_shape(f.shape, f.scope));
+  const host::GivenOperands given = {
+      segments.scale, segments.zero_point,   sizeof(C) == 8 ? DType::Float64 : DType::Float32,
+      DType::Int32,   NibbleOrder::LowFirst, segments.inverse};
+  run<T, kStochastic>(f, operands, given, &view, &view, stream.threads);
+  return Status::success();
+}
+
+template <class C>
+std::size_t dynamic_workspace(const Descriptor& descriptor, const Device&) {
+  Scratch scratch;
+  SegmentArrays<C>(descriptor.as<Fields>(), scratch);
+  return scratch.bytes();
+}
+
+template <DType kType, Rounding kRounding, bool kDynamic>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  if (f.dynamic != kDynamic)
+    return Reason::refuse(ReasonKind::Feature, std::string("computes with ") +
+                                                   parameters_of(kDynamic) + " parameters, not " +
+                                                   parameters_of(f.dynamic));
+  Reason reason = expect(ReasonKind::DType, "input_dtype", kType, f.input_dtype);
+  return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
+                           : reason;
+}
+
+template <DType kType, Rounding kRounding, bool kDynamic>
+struct SkuParts {
+  static constexpr std::array<std::string_view, 6> kParts = {
+      "fake_quantize/host/", method_of(kRounding, kDynamic), "/", short_name(kType), "_",
+      short_name(kType)};
+};
+
+template <DType kType, Rounding kRounding, bool kDynamic>
+constexpr Kernel row() {
+  constexpr bool kWide = kType == DType::Float64;
+  constexpr bool kStochastic = kRounding == Rounding::Stochastic;
+  return {
+      .sku = JoinedText<SkuParts<kType, kRounding, kDynamic>>::view(),
+      .revision = kDynamic ? 1 : 2,
+      .backend = Backend::Host,
+      .arch = {},
+      .rank = 0,
+      .guarantee = {.determinism = Determinism::BitExact,
+                    .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
+                    .accumulator = kWide ? DType::Float64 : DType::Float32,
+                    .rounding = kRounding,
+                    .max_ulp = 0,
+                    .batch_invariant = true,
+                    .basis = std::string_view("element by element; IEEE division; exact integer "
+                                              "sums; draws by seed and element index alone")},
+      .rejects = rejects<kType, kRounding, kDynamic>,
+      .workspace = kDynamic ? dynamic_workspace<Compute<Stored<kType>>> : host::no_workspace,
+      .prepare = host::keep_fields<Fields>,
+      .launch = kDynamic ? launch_dynamic<Stored<kType>, kStochastic>
+                         : launch<Stored<kType>, kStochastic>,
+  };
+}
+
+template <Rounding kRounding, bool kDynamic>
+constexpr std::array<Kernel, 4> rows_of() {
+  return {row<DType::Float16, kRounding, kDynamic>(), row<DType::BFloat16, kRounding, kDynamic>(),
+          row<DType::Float32, kRounding, kDynamic>(), row<DType::Float64, kRounding, kDynamic>()};
+}
+
+constexpr auto kRows =
+    joined(rows_of<Rounding::NearestEven, false>(), rows_of<Rounding::Stochastic, false>(),
+           rows_of<Rounding::NearestEven, true>(), rows_of<Rounding::Stochastic, true>());
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::fake_quantize

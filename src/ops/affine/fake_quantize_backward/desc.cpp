@@ -1,0 +1,47 @@
+#include "ops/affine/fake_quantize_backward/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::fake_quantize_backward {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  return checks::fake_codes(f);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape parameters = parameter_shape(f.shape, f.scope);
+  using Role = OperandSpec::Role;
+  specs[kGradOutput] = {Role::Input, true, f.input_dtype, f.shape};
+  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
+  specs[kGradInput] = {Role::Output, true, f.input_dtype, f.shape};
+  specs[kGradInput].same_as = kGradOutput;
+  specs[kScale] = {Role::Input, true, f.scale_dtype, parameters};
+  specs[kZeroPoint] = {Role::Input, f.mode == Mode::Asymmetric, f.zero_point_dtype, parameters};
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {
+    "fake_quantize_backward", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::fake_quantize_backward

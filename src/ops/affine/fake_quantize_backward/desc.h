@@ -1,0 +1,46 @@
+// fake_quantize_backward: the straight-through gradient of fake_quantize. The arithmetic is in
+// math/affine.h.
+#pragma once
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+#include "core/scope.h"
+#include "ops/affine/scale.h"
+#include "ops/affine/straight_through.h"
+
+namespace planq::fake_quantize_backward {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  Scope scope;
+  Mode mode = Mode::Symmetric;
+  double q_min = kUnsetBound;
+  double q_max = kUnsetBound;
+  DType scale_dtype = DType::Unset;
+  DType zero_point_dtype = DType::Unset;
+  Quotient quotient = Quotient::Divide;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),       PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, scope),       PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, q_min),       PLANQ_FIELD(Fields, q_max),
+    PLANQ_FIELD(Fields, scale_dtype), PLANQ_FIELD(Fields, zero_point_dtype),
+    PLANQ_FIELD(Fields, quotient),
+};
+
+using enum straight_through::Operand;
+using straight_through::kOperands;
+
+template <class C>
+math::AffineRecipe<C> recipe_of(const Fields& f) {
+  return math::affine_recipe<C>(DType::Int32, f.scale_dtype, f.mode, f.quotient,
+                                NonFinite::Propagate, true, f.q_min, f.q_max);
+}
+
+struct Gradient : straight_through::Gradient<Fields> {
+  static constexpr std::string_view kName = "fake_quantize_backward";
+};
+
+}  // namespace planq::fake_quantize_backward

@@ -1,0 +1,40 @@
+// fake_quantize_backward on the host.
+#include <cstdint>
+
+#include "host/rows.h"
+#include "ops/affine/fake_quantize_backward/desc.h"
+#include "ops/affine/gradient_kernels.h"
+#include "ops/affine/straight_through_host.h"
+
+namespace planq::fake_quantize_backward {
+namespace {
+
+using host::Stored;
+
+template <class T>
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  using C = math::Compute<T>;
+  return host::pass_straight_through<T>(
+      state.as<Fields>(), operands, stream,
+      [](const host::Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>&,
+         const T* grad_output, T* grad_input) {
+        // Passing gradients keep their bits.
+        for (std::int64_t i = 0; i < count; ++i) grad_input[i] = s.byte[i] ? grad_output[i] : T{};
+      });
+}
+
+template <DType kType>
+constexpr Kernel row() {
+  return gradient_row<Gradient, Backend::Host, kType>(host::keep_fields<Fields>,
+                                                      launch<Stored<kType>>);
+}
+
+constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
+                            row<DType::Float64>()};
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::fake_quantize_backward

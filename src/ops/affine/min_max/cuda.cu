@@ -1,0 +1,134 @@
+// min_max on CUDA: one row for each way to read a tensor, all of them cuda/ranges.h, whose kernels
+// are instantiated here for every operator. Compiled once per input type, chosen by PLANQ_SLICE.
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/checks.h"
+#include "core/sku.h"
+#include "ops/affine/min_max/desc.h"
+#include "ops/affine/ranges_launch.cuh"
+
+namespace planq::cuda {
+
+#if PLANQ_SLICE == 0
+using RangeInput = Half;
+#elif PLANQ_SLICE == 1
+using RangeInput = Bfloat16;
+#elif PLANQ_SLICE == 2
+using RangeInput = float;
+#else
+using RangeInput = double;
+#endif
+
+template Status preload_ranges<RangeInput>();
+template Status launch_ranges<RangeInput>(const RangePlan&, const RangeOperands&,
+                                          const RangePartials&, void*);
+
+}  // namespace planq::cuda
+
+namespace planq::min_max {
+namespace {
+
+using cuda::RangeMethod;
+using cuda::RangePlan;
+using In = cuda::RangeInput;
+constexpr DType kIn = checks::kFloats[PLANQ_SLICE];
+
+struct MethodInfo {
+  std::string_view name;
+  std::int16_t rank;
+};
+constexpr MethodInfo kMethods[] = {{"columns", 10}, {"split", 20}, {"rows", 30}};
+constexpr const MethodInfo& info(RangeMethod method) {
+  return kMethods[static_cast<std::size_t>(method)];
+}
+
+struct Prepared {
+  Fields fields;
+  RangePlan plan;
+};
+
+Reason refuse_shape(std::string text) { return Reason::refuse(ReasonKind::Shape, std::move(text)); }
+
+template <RangeMethod kMethod>
+Reason rejects(const Descriptor& descriptor, const Device& device) {
+  const Fields& f = descriptor.as<Fields>();
+  if (f.input_dtype != kIn)
+    return Reason::refuse(ReasonKind::DType, "measures input_dtype " + std::string(name_of(kIn)) +
+                                                 ", not " + std::string(name_of(f.input_dtype)));
+  const RangeProblem problem = problem_of(f);
+  std::int64_t inner = 1;
+  const bool columns = kMethod != RangeMethod::Rows && cuda::reads_columns(problem, inner);
+  if (kMethod == RangeMethod::Columns && !columns)
+    return refuse_shape("segments do not lie side by side");
+  if (kMethod == RangeMethod::Split && columns)
+    return refuse_shape("segments lie side by side, as columns");
+  if (kMethod == RangeMethod::Split &&
+      !cuda::shares_segments(cuda::plan_ranges(problem, device, kMethod)))
+    return refuse_shape("segments are as many or as short as a block each takes");
+  return Reason::accept();
+}
+
+template <RangeMethod kMethod>
+std::size_t workspace(const Descriptor& descriptor, const Device& device) {
+  Scratch scratch;
+  book_ranges(cuda::plan_ranges(problem_of(descriptor.as<Fields>()), device, kMethod), scratch);
+  return scratch.bytes();
+}
+
+template <RangeMethod kMethod>
+Status prepare(const Descriptor& descriptor, const Device& device, State& state) {
+  auto& prepared = state.emplace<Prepared>();
+  prepared.fields = descriptor.as<Fields>();
+  prepared.plan = cuda::plan_ranges(problem_of(prepared.fields), device, kMethod);
+  return cuda::preload_ranges<In>();
+}
+
+Status launch(const State& state, const Operands& operands, Workspace workspace,
+              const Stream& stream) {
+  const auto& prepared = state.as<Prepared>();
+  Scratch scratch(workspace);
+  return cuda::launch_ranges<In>(prepared.plan, ranges_of(prepared.fields, operands),
+                                 book_ranges(prepared.plan, scratch), stream.handle);
+}
+
+template <RangeMethod kMethod>
+struct SkuParts {
+  static constexpr std::array<std::string_view, 6> kParts = {"min_max/cuda/",
+                                                             info(kMethod).name,
+                                                             "/",
+                                                             short_name(kIn),
+                                                             "_",
+                                                             short_name(compute_dtype(kIn))};
+};
+
+template <RangeMethod kMethod>
+constexpr Kernel row() {
+  return {
+      .sku = JoinedText<SkuParts<kMethod>>::view(),
+      .revision = 1,
+      .backend = Backend::Cuda,
+      .arch = {80, 9999},
+      .rank = info(kMethod).rank,
+      .guarantee = guarantee<cuda::Compute<In>>(),
+      .rejects = rejects<kMethod>,
+      .workspace = workspace<kMethod>,
+      .prepare = prepare<kMethod>,
+      .launch = launch,
+  };
+}
+
+constexpr Kernel kRows[] = {row<RangeMethod::Columns>(), row<RangeMethod::Split>(),
+                            row<RangeMethod::Rows>()};
+
+}  // namespace
+
+#define PLANQ_JOIN_NAMES(a, b) a##b
+#define PLANQ_TABLE(slice) PLANQ_JOIN_NAMES(kCudaRows, slice)
+extern const std::span<const Kernel> PLANQ_TABLE(PLANQ_SLICE);
+const std::span<const Kernel> PLANQ_TABLE(PLANQ_SLICE) = kRows;
+
+}  // namespace planq::min_max

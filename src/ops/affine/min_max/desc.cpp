@@ -1,0 +1,51 @@
+#include "ops/affine/min_max/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::min_max {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  return checks::scope(f.scope, f.shape);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape parameters = parameter_shape(f.shape, f.scope);
+  const DType results = compute_dtype(f.input_dtype);
+  using Role = OperandSpec::Role;
+  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
+  const auto range_end = [&](Operand output, Operand previous, bool present) {
+    specs[output] = {Role::Output, present, results, parameters};
+    specs[previous] = {Role::Input, present && f.update, results, parameters};
+    if (f.update) specs[output].same_as = previous;
+  };
+  const bool symmetric = f.mode == Mode::Symmetric;
+  range_end(kAbsmax, kPreviousAbsmax, symmetric);
+  range_end(kMinimum, kPreviousMinimum, !symmetric);
+  range_end(kMaximum, kPreviousMaximum, !symmetric);
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"min_max", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::min_max

@@ -1,0 +1,68 @@
+// min_max on the host: one row for each input type, all of them host/ranges.h.
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "core/sku.h"
+#include "host/simd.h"
+#include "ops/affine/min_max/desc.h"
+#include "ops/affine/ranges_host.h"
+
+namespace planq::min_max {
+namespace {
+
+Status prepare(const Descriptor& descriptor, const Device&, State& state) {
+  state.emplace<Fields>() = descriptor.as<Fields>();
+  return Status::success();
+}
+
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  const host::StrictFloat strict;
+  const Fields& fields = state.as<Fields>();
+  host::measure_ranges(problem_of(fields), ranges_of(fields, operands), stream);
+  return Status::success();
+}
+
+std::size_t workspace(const Descriptor&, const Device&) { return 0; }
+
+template <DType kInput>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const Fields& fields = descriptor.as<Fields>();
+  if (fields.input_dtype == kInput) return Reason::accept();
+  return Reason::refuse(ReasonKind::DType, "measures input_dtype " + std::string(name_of(kInput)) +
+                                               ", not " + std::string(name_of(fields.input_dtype)));
+}
+
+template <DType kInput>
+struct SkuParts {
+  static constexpr std::array<std::string_view, 4> kParts = {
+      "min_max/host/rows/", short_name(kInput), "_", short_name(compute_dtype(kInput))};
+};
+
+template <DType kInput>
+constexpr Kernel row() {
+  using C = std::conditional_t<kInput == DType::Float64, double, float>;
+  return {
+      .sku = JoinedText<SkuParts<kInput>>::view(),
+      .revision = 1,
+      .backend = Backend::Host,
+      .arch = {},
+      .rank = 0,
+      .guarantee = guarantee<C>(),
+      .rejects = rejects<kInput>,
+      .workspace = workspace,
+      .prepare = prepare,
+      .launch = launch,
+  };
+}
+
+constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
+                            row<DType::Float64>()};
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::min_max

@@ -1,0 +1,52 @@
+// quantize: codes of elements under a scale and a zero point that are given. The arithmetic is in
+// math/affine.h.
+#pragma once
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+#include "core/scope.h"
+#include "ops/affine/scale.h"
+
+namespace planq::quantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Scope scope;
+  Mode mode = Mode::Symmetric;
+  double q_min = kUnsetBound;
+  double q_max = kUnsetBound;
+  DType scale_dtype = DType::Unset;
+  DType zero_point_dtype = DType::Unset;
+  Quotient quotient = Quotient::Divide;
+  NonFinite nonfinite = NonFinite::Propagate;
+  NibbleOrder nibble_order = NibbleOrder::LowFirst;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, q_min),
+    PLANQ_FIELD(Fields, q_max),
+    PLANQ_FIELD(Fields, scale_dtype),
+    PLANQ_FIELD(Fields, zero_point_dtype),
+    PLANQ_FIELD(Fields, quotient),
+    PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, nibble_order),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
+inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "zero_point"};
+
+template <class C>
+math::AffineRecipe<C> recipe_of(const Fields& f) {
+  return math::affine_recipe<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
+                                true, f.q_min, f.q_max);
+}
+
+}  // namespace planq::quantize

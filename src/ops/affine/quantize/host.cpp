@@ -1,0 +1,110 @@
+// quantize on the host.
+#include <array>
+#include <cstdint>
+
+#include "core/rejects.h"
+#include "core/sku.h"
+#include "host/rows.h"
+#include "ops/affine/affine_host.h"
+#include "ops/affine/quantize/desc.h"
+
+namespace planq::quantize {
+namespace {
+
+using host::Stored;
+using math::Compute;
+
+// Codes of a stretch, each in a byte, as they lie in memory.
+void put_codes(const std::uint8_t* codes, std::int64_t count, std::uint8_t* output,
+               std::int64_t offset, bool four_bit, NibbleOrder order) {
+  if (!four_bit) {
+    std::copy_n(codes, count, output + offset);
+    return;
+  }
+  for (std::int64_t i = 0; i < count; i += 2)
+    output[(offset + i) / 2] =
+        math::pack_nibbles(codes[i], i + 1 < count ? codes[i + 1] : std::uint8_t{0}, order);
+}
+
+template <class T>
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  using C = Compute<T>;
+  const Fields& f = state.as<Fields>();
+  const auto recipe = recipe_of<C>(f);
+  const auto& loops = host::affine_loops<T>();
+  const bool four_bit = is_four_bit(f.output_dtype);
+  const T* input = static_cast<const T*>(operands[kInput].data);
+  auto* output = static_cast<std::uint8_t*>(operands[kOutput].data);
+  const bool asymmetric = f.mode == Mode::Asymmetric;
+  const host::GivenOperands given = {operands[kScale].data,
+                                     asymmetric ? operands[kZeroPoint].data : nullptr,
+                                     f.scale_dtype, f.zero_point_dtype, f.nibble_order};
+  const std::array<ElementOperand, 5> layout = {
+      ElementOperand{&operands[kInput]},
+      {&operands[kOutput], four_bit},
+      {},
+      {&operands[kScale]},
+      {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
+  host::for_each_stretch<C>(
+      stream.threads, f.shape, f.scope, layout, given, recipe,
+      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+        loops.widen(input + place.at.at[0], count, s.value);
+        loops.quantize(s, count, recipe);
+        put_codes(s.byte, count, output, place.at.at[1], four_bit, f.nibble_order);
+      });
+  return Status::success();
+}
+
+template <DType kIn, DType kOut>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  Reason reason = expect(ReasonKind::DType, "input_dtype", kIn, f.input_dtype);
+  return reason.accepted() ? expect(ReasonKind::DType, "output_dtype", kOut, f.output_dtype)
+                           : reason;
+}
+
+template <DType kIn, DType kOut>
+struct SkuParts {
+  static constexpr std::array<std::string_view, 4> kParts = {
+      "quantize/host/elements/", short_name(kIn), "_", short_name(kOut)};
+};
+
+template <DType kIn, DType kOut>
+constexpr Kernel row() {
+  constexpr bool kWide = kIn == DType::Float64;
+  return {
+      .sku = JoinedText<SkuParts<kIn, kOut>>::view(),
+      .revision = is_fp8(kOut) ? 1 : 2,
+      .backend = Backend::Host,
+      .arch = {},
+      .rank = 0,
+      .guarantee = {.determinism = Determinism::BitExact,
+                    .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
+                    .accumulator = kWide ? DType::Float64 : DType::Float32,
+                    .rounding = Rounding::NearestEven,
+                    .max_ulp = 0,
+                    .batch_invariant = true,
+                    .basis = std::string_view("element by element; IEEE division; round to nearest "
+                                              "even; exact integer sums")},
+      .rejects = rejects<kIn, kOut>,
+      .workspace = host::no_workspace,
+      .prepare = host::keep_fields<Fields>,
+      .launch = launch<Stored<kIn>>,
+  };
+}
+
+template <DType kIn>
+constexpr std::array<Kernel, 6> rows_of() {
+  return {row<kIn, DType::Int8>(),  row<kIn, DType::UInt8>(),        row<kIn, DType::Int4>(),
+          row<kIn, DType::UInt4>(), row<kIn, DType::Float8E4M3FN>(), row<kIn, DType::Float8E5M2>()};
+}
+
+constexpr auto kRows = joined(rows_of<DType::Float16>(), rows_of<DType::BFloat16>(),
+                              rows_of<DType::Float32>(), rows_of<DType::Float64>());
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::quantize

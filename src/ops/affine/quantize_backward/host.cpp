@@ -1,0 +1,46 @@
+// quantize_backward on the host.
+#include <cstdint>
+
+#include "host/rows.h"
+#include "ops/affine/gradient_kernels.h"
+#include "ops/affine/quantize_backward/desc.h"
+#include "ops/affine/straight_through_host.h"
+
+namespace planq::quantize_backward {
+namespace {
+
+using host::Stored;
+
+template <class T>
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  using C = math::Compute<T>;
+  const auto& loops = host::affine_loops<T>();
+  return host::pass_straight_through<T>(
+      state.as<Fields>(), operands, stream,
+      [&loops](host::Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe,
+               const T* grad_output, T* grad_input) {
+        loops.widen(grad_output, count, s.other);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const C g =
+              math::quotient_of(s.other[i], s.segment(static_cast<int>(i)), recipe.quotient);
+          s.value[i] = s.byte[i] ? g : C{0};
+        }
+        loops.narrow(s.value, count, grad_input);
+      });
+}
+
+template <DType kType>
+constexpr Kernel row() {
+  return gradient_row<Gradient, Backend::Host, kType>(host::keep_fields<Fields>,
+                                                      launch<Stored<kType>>);
+}
+
+constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
+                            row<DType::Float64>()};
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::quantize_backward

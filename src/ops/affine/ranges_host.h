@@ -1,0 +1,14 @@
+// Ranges of segments on the host; see core/ranges.h. Exact integer maxima, so the number of threads
+// and the instruction set change no bit.
+#pragma once
+
+#include "core/device.h"
+#include "ops/affine/ranges.h"
+
+namespace planq::host {
+
+// Writes the ends of every segment, those without elements included. Allocates nothing.
+void measure_ranges(const RangeProblem& problem, const RangeOperands& operands,
+                    const Stream& stream);
+
+}  // namespace planq::host

@@ -1,0 +1,51 @@
+// blockwise_dequantize on CUDA, and the decoding kernels of every operator.
+#include "ops/codebook/blockwise_dequantize/desc.h"
+#include "ops/codebook/codebook_kernels.cuh"
+#include "ops/codebook/decode_launch.cuh"
+
+namespace planq::cuda {
+
+template Status preload_decoding<Slice>(const CodebookDecoding&);
+template Status launch_decoding<Slice>(const CodebookDecoding&, const CodebookDecodingOperands&,
+                                       int, void*);
+
+}  // namespace planq::cuda
+
+namespace planq::blockwise_dequantize {
+namespace {
+
+struct Rows {
+  using Fields = blockwise_dequantize::Fields;
+  static constexpr std::string_view kName = "blockwise_dequantize", kMethod = "blocks";
+  static constexpr std::uint16_t kRevision = 1;
+  static constexpr std::string_view kBasis =
+      "element by element; one rounding for each product and sum";
+  static constexpr auto workspace = cuda::no_workspace;
+
+  static CodebookDecoding decoding_of(const Fields& f) {
+    return {f.shape,      f.input_dtype,  f.codebook,          f.entries,
+            f.block_size, f.absmax_dtype, f.nested_block_size, f.nibble_order};
+  }
+  static Status preload(const Fields& f) {
+    return cuda::preload_decoding<cuda::Slice>(decoding_of(f));
+  }
+  static Status launch(const Fields& f, const Operands& operands, Workspace, int multiprocessors,
+                       void* stream) {
+    cuda::CodebookDecodingOperands places{operands[kInput], operands[kOutput]};
+    places.codebook = operands[kCodebook].data;
+    places.absmax = operands[kAbsmax].data;
+    places.nested_absmax = operands[kNestedAbsmax].data;
+    places.nested_offset = operands[kNestedOffset].data;
+    places.nested_codebook = operands[kNestedCodebook].data;
+    return cuda::launch_decoding<cuda::Slice>(decoding_of(f), places, multiprocessors, stream);
+  }
+};
+
+constexpr auto kRows = cuda::decoding_rows<Rows>();
+
+}  // namespace
+
+extern const std::span<const Kernel> PLANQ_CUDA_ROWS;
+const std::span<const Kernel> PLANQ_CUDA_ROWS = kRows;
+
+}  // namespace planq::blockwise_dequantize

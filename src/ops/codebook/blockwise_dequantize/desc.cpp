@@ -1,0 +1,47 @@
+#include "ops/codebook/blockwise_dequantize/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::blockwise_dequantize {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::codebook_values(f); !fault.ok()) return fault;
+  if (Fault fault = checks::block_size("block_size", f.block_size); !fault.ok()) return fault;
+  return checks::nested_block_size(f.nested_block_size);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  using Role = OperandSpec::Role;
+  const StatisticsSpecs statistics(Role::Input, counts_of(f), f.absmax_dtype, f.nested_block_size);
+  specs[kInput] = {Role::Input, true, f.input_dtype, codes_shape(f.shape, f.input_dtype)};
+  specs[kOutput] = {Role::Output, true, f.output_dtype, f.shape};
+  specs[kAbsmax] = statistics.absmax;
+  specs[kCodebook] = codebook_spec(f.codebook, f.entries);
+  specs[kNestedAbsmax] = statistics.nested_absmax;
+  specs[kNestedOffset] = statistics.nested_offset;
+  specs[kNestedCodebook] = {
+      Role::Input, f.nested_block_size > 0, DType::Float32, {1, {kNestedEntries}}};
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"blockwise_dequantize", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::blockwise_dequantize

@@ -1,0 +1,47 @@
+// blockwise_dequantize: elements from the codes of flat blocks and the absmax of each block, which
+// may be nested statistics themselves. The arithmetic is in math/codebook.h.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/codebook/codebook.h"
+
+namespace planq::blockwise_dequantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Codebook codebook = Codebook::Given;
+  std::int64_t entries = 0;
+  std::int64_t block_size = 0;
+  DType absmax_dtype = DType::Unset;
+  std::int64_t nested_block_size = 0;
+  NibbleOrder nibble_order = NibbleOrder::HighFirst;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, output_dtype), PLANQ_FIELD(Fields, codebook),
+    PLANQ_FIELD(Fields, entries),      PLANQ_FIELD(Fields, block_size),
+    PLANQ_FIELD(Fields, absmax_dtype), PLANQ_FIELD(Fields, nested_block_size),
+    PLANQ_FIELD(Fields, nibble_order),
+};
+
+// Positions in Operands.
+enum Operand : int {
+  kInput,
+  kOutput,
+  kAbsmax,
+  kCodebook,
+  kNestedAbsmax,
+  kNestedOffset,
+  kNestedCodebook
+};
+inline constexpr std::string_view kOperands[] = {
+    "input", "output", "absmax", "codebook", "nested_absmax", "nested_offset", "nested_codebook"};
+
+inline BlockCounts counts_of(const Fields& f) {
+  return {f.shape, f.block_size, f.nested_block_size};
+}
+
+}  // namespace planq::blockwise_dequantize

@@ -1,0 +1,42 @@
+// blockwise_dequantize on the host. Nested statistics are decoded block by block on the way.
+#include "ops/codebook/blockwise_dequantize/desc.h"
+#include "ops/codebook/codebook_host.h"
+#include "ops/codebook/codebook_kernels_host.h"
+
+namespace planq::blockwise_dequantize {
+namespace {
+
+struct Rows {
+  using Fields = blockwise_dequantize::Fields;
+  static constexpr std::string_view kName = "blockwise_dequantize", kMethod = "blocks";
+  static constexpr std::uint16_t kRevision = 1;
+  static constexpr std::string_view kBasis =
+      "element by element; one rounding for each product and sum";
+  static constexpr auto workspace = host::no_workspace;
+
+  template <class T>
+  static Status launch(const State& state, const Operands& operands, Workspace,
+                       const Stream& stream) {
+    const Fields& f = state.as<Fields>();
+    const CodebookDecoding decoding{
+        f.shape,      f.input_dtype,  f.codebook,          f.entries,
+        f.block_size, f.absmax_dtype, f.nested_block_size, f.nibble_order};
+    host::DecodingOperands places{operands[kInput], operands[kOutput]};
+    places.codebook = static_cast<const float*>(operands[kCodebook].data);
+    places.absmax = operands[kAbsmax].data;
+    places.nested_absmax = operands[kNestedAbsmax].data;
+    places.nested_offset = operands[kNestedOffset].data;
+    places.nested_codebook = static_cast<const float*>(operands[kNestedCodebook].data);
+    host::decode<T>(decoding, places, stream.threads);
+    return Status::success();
+  }
+};
+
+constexpr auto kRows = host::decoding_rows<Rows>();
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::blockwise_dequantize

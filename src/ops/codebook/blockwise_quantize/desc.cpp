@@ -1,0 +1,49 @@
+#include "ops/codebook/blockwise_quantize/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::blockwise_quantize {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::codebook_codes(f); !fault.ok()) return fault;
+  if (Fault fault = checks::block_size("block_size", f.block_size); !fault.ok()) return fault;
+  if (f.absmax_given && f.nested_block_size != 0)
+    return {"nested_block_size", "nested statistics are of absmax that are measured, not given"};
+  return checks::nested_block_size(f.nested_block_size);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  using Role = OperandSpec::Role;
+  const StatisticsSpecs statistics(f.absmax_given ? Role::Input : Role::Output, counts_of(f),
+                                   compute_dtype(f.input_dtype), f.nested_block_size);
+  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
+  specs[kOutput] = {Role::Output, true, f.output_dtype, codes_shape(f.shape, f.output_dtype)};
+  specs[kAbsmax] = statistics.absmax;
+  specs[kCodebook] = codebook_spec(f.codebook, f.entries);
+  specs[kNestedAbsmax] = statistics.nested_absmax;
+  specs[kNestedOffset] = statistics.nested_offset;
+  specs[kSeed] = specs[kOffset] = draw_spec(f.rounding);
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"blockwise_quantize", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::blockwise_quantize

@@ -1,0 +1,52 @@
+// blockwise_quantize: codes of the elements of flat blocks, over the largest magnitude of each
+// block, which is measured or given. The arithmetic is in math/codebook.h.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/codebook/codebook.h"
+
+namespace planq::blockwise_quantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Codebook codebook = Codebook::Given;
+  std::int64_t entries = 0;
+  std::int64_t block_size = 0;
+  bool absmax_given = false;
+  std::int64_t nested_block_size = 0;
+  Quotient quotient = Quotient::Reciprocal;
+  NonFinite nonfinite = NonFinite::Propagate;
+  Rounding rounding = Rounding::NearestEven;
+  NibbleOrder nibble_order = NibbleOrder::HighFirst;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, output_dtype), PLANQ_FIELD(Fields, codebook),
+    PLANQ_FIELD(Fields, entries),      PLANQ_FIELD(Fields, block_size),
+    PLANQ_FIELD(Fields, absmax_given), PLANQ_FIELD(Fields, nested_block_size),
+    PLANQ_FIELD(Fields, quotient),     PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, rounding),     PLANQ_FIELD(Fields, nibble_order),
+};
+
+// Positions in Operands.
+enum Operand : int {
+  kInput,
+  kOutput,
+  kAbsmax,
+  kCodebook,
+  kNestedAbsmax,
+  kNestedOffset,
+  kSeed,
+  kOffset
+};
+inline constexpr std::string_view kOperands[] = {
+    "input", "output", "absmax", "codebook", "nested_absmax", "nested_offset", "seed", "offset"};
+
+inline BlockCounts counts_of(const Fields& f) {
+  return {f.shape, f.block_size, f.nested_block_size};
+}
+
+}  // namespace planq::blockwise_quantize

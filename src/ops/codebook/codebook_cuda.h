@@ -1,0 +1,70 @@
+// Codes by a codebook on CUDA, and back, for any operator. ops/blockwise_quantize/cuda.cu and
+// ops/blockwise_dequantize/cuda.cu instantiate the templates, once for each float type.
+#pragma once
+
+#include "core/device.h"
+#include "core/status.h"
+#include "ops/codebook/arithmetic.h"
+#include "ops/codebook/codebook.h"
+
+namespace planq::cuda {
+
+struct CodebookEncodingOperands {
+  OperandView input, output;
+  const void* codebook = nullptr;
+  void* absmax = nullptr;  // of the compute type, one a block; null: elements are quotients
+  bool measured = false;   // absmax are to be measured
+  OperandView seed{}, offset{};
+};
+
+template <class In>
+Status preload_encoding(const CodebookEncoding& encoding);
+template <class In>
+Status launch_encoding(const CodebookEncoding& encoding, const CodebookEncodingOperands& operands,
+                       int multiprocessors, void* stream);
+
+// Nested statistics of `count` absmax: their mean, and codes of what they differ from it.
+struct NestingOperands {
+  const void* absmax;
+  void* sums;  // room for the sums of all levels, see nesting_sums()
+  void *mean, *codes, *nested_absmax;
+};
+// What a block of threads sums by itself.
+inline constexpr std::int64_t kLastSums = std::int64_t{16} * math::kSumLeaf;
+
+// A level of the tree that sums so many values, where it lies in memory: its sums, and room for
+// them that leaves the next level aligned.
+struct SumLevel {
+  std::int64_t sums, room;
+
+  explicit SumLevel(std::int64_t count)
+      : sums(groups_of(count, math::kSumLeaf)), room(groups_of(sums, 4) * 4) {}
+};
+inline std::int64_t nesting_sums(std::int64_t count) {
+  std::int64_t room = 0;
+  while (count > kLastSums) {
+    const SumLevel level(count);
+    room += level.room;
+    count = level.sums;
+  }
+  return room;
+}
+template <class In>
+Status preload_nesting();
+template <class In>
+Status launch_nesting(const NestingOperands& operands, std::int64_t count,
+                      std::int64_t nested_block_size, int multiprocessors, void* stream);
+
+struct CodebookDecodingOperands {
+  OperandView input, output;
+  const void *codebook = nullptr, *absmax = nullptr, *nested_absmax = nullptr,
+             *nested_offset = nullptr, *nested_codebook = nullptr;
+};
+
+template <class Out>
+Status preload_decoding(const CodebookDecoding& decoding);
+template <class Out>
+Status launch_decoding(const CodebookDecoding& decoding, const CodebookDecodingOperands& operands,
+                       int multiprocessors, void* stream);
+
+}  // namespace planq::cuda

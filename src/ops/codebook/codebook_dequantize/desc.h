@@ -1,0 +1,32 @@
+// codebook_dequantize: elements from codes and one absmax for the whole tensor, or none. The
+// arithmetic is in math/codebook.h.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/codebook/codebook.h"
+
+namespace planq::codebook_dequantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Codebook codebook = Codebook::Given;
+  std::int64_t entries = 0;
+  bool normalized = false;
+  DType absmax_dtype = DType::Unset;
+  NibbleOrder nibble_order = NibbleOrder::HighFirst;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, output_dtype), PLANQ_FIELD(Fields, codebook),
+    PLANQ_FIELD(Fields, entries),      PLANQ_FIELD(Fields, normalized),
+    PLANQ_FIELD(Fields, absmax_dtype), PLANQ_FIELD(Fields, nibble_order),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput, kAbsmax, kCodebook };
+inline constexpr std::string_view kOperands[] = {"input", "output", "absmax", "codebook"};
+
+}  // namespace planq::codebook_dequantize

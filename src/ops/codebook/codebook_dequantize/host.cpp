@@ -1,0 +1,40 @@
+// codebook_dequantize on the host: a tensor is one block.
+#include <algorithm>
+
+#include "ops/codebook/codebook_dequantize/desc.h"
+#include "ops/codebook/codebook_host.h"
+#include "ops/codebook/codebook_kernels_host.h"
+
+namespace planq::codebook_dequantize {
+namespace {
+
+struct Rows {
+  using Fields = codebook_dequantize::Fields;
+  static constexpr std::string_view kName = "codebook_dequantize", kMethod = "elements";
+  static constexpr std::uint16_t kRevision = 1;
+  static constexpr std::string_view kBasis = "element by element; one rounding for each product";
+  static constexpr auto workspace = host::no_workspace;
+
+  template <class T>
+  static Status launch(const State& state, const Operands& operands, Workspace,
+                       const Stream& stream) {
+    const Fields& f = state.as<Fields>();
+    const std::int64_t whole = std::max<std::int64_t>(f.shape.elements(), 1);
+    const CodebookDecoding decoding{f.shape, f.input_dtype,  f.codebook, f.entries,
+                                    whole,   f.absmax_dtype, 0,          f.nibble_order};
+    host::DecodingOperands places{operands[kInput], operands[kOutput]};
+    places.codebook = static_cast<const float*>(operands[kCodebook].data);
+    places.absmax = f.normalized ? nullptr : operands[kAbsmax].data;
+    host::decode<T>(decoding, places, stream.threads);
+    return Status::success();
+  }
+};
+
+constexpr auto kRows = host::decoding_rows<Rows>();
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::codebook_dequantize

@@ -1,0 +1,50 @@
+// Codes by a codebook on the host, and back: what the rows of the codebook operators share. Tensors
+// go through the caches in chunks of consecutive elements.
+#pragma once
+
+#include <cstdint>
+
+#include "host/draws.h"
+#include "ops/codebook/arithmetic.h"
+#include "ops/codebook/codebook.h"
+
+namespace planq::host {
+
+template <class C>
+struct EncodingOperands {
+  OperandView input, output;
+  const float* codebook = nullptr;
+  C* absmax = nullptr;    // one a block; null: elements are quotients as they are
+  bool measured = false;  // absmax are to be measured
+  std::uint64_t seed = 0, offset = 0;
+
+  void set_draws(Rounding rounding, const OperandView& seed_view, const OperandView& offset_view) {
+    if (rounding != Rounding::Stochastic) return;
+    seed = scalar_of(seed_view);
+    offset = scalar_of(offset_view);
+  }
+};
+
+// Makes the codes of elements of type T, and measures their absmax. Allocates nothing.
+template <class T>
+void encode(const CodebookEncoding& encoding, const EncodingOperands<math::Compute<T>>& operands,
+            int threads);
+
+struct DecodingOperands {
+  OperandView input, output;
+  const float* codebook = nullptr;
+  const void* absmax = nullptr;  // one a block, or its code; null: there are none
+  const void *nested_absmax = nullptr, *nested_offset = nullptr;
+  const float* nested_codebook = nullptr;
+};
+
+// Gives codes their values as elements of type T. Allocates nothing.
+template <class T>
+void decode(const CodebookDecoding& decoding, const DecodingOperands& operands, int threads);
+
+// The mean of `count` numbers by the tree of docs/numerics.md; `sums` has room for the sum of each
+// leaf of math::kSumLeaf of them.
+template <class C>
+C tree_mean(const C* values, std::int64_t count, C* sums, int threads);
+
+}  // namespace planq::host

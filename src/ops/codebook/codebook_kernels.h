@@ -1,0 +1,65 @@
+// The rows of the codebook operators, for both backends. An operator's rows of one backend are a
+// struct with its Fields, what its SKUs are made of (kName, kBackend, kMethod), a sentence kBasis,
+// the revision of its bits kRevision, and workspace().
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "core/registry.h"
+#include "core/rejects.h"
+#include "core/sku.h"
+#include "ops/codebook/codebook.h"
+
+namespace planq {
+
+template <class Op, DType kIn, DType kOut, Rounding kRounding>
+struct CodebookSku {
+  static constexpr std::array<std::string_view, 7> kParts = {
+      Op::kName,
+      Op::kBackend == Backend::Host ? "/host/" : "/cuda/",
+      kRounding == Rounding::Stochastic ? "stochastic" : Op::kMethod,
+      "/",
+      short_name(kIn),
+      "_",
+      short_name(kOut)};
+};
+
+template <class Op, DType kIn, DType kOut, Rounding kRounding>
+Reason rejects_codebook(const Descriptor& descriptor, const Device&) {
+  const auto& f = descriptor.as<typename Op::Fields>();
+  Reason reason = expect(ReasonKind::DType, "input_dtype", kIn, f.input_dtype);
+  if (reason.accepted()) reason = expect(ReasonKind::DType, "output_dtype", kOut, f.output_dtype);
+  if constexpr (requires { f.rounding; }) {
+    if (reason.accepted()) return expect(ReasonKind::Feature, "rounding", kRounding, f.rounding);
+  }
+  return reason;
+}
+
+// kElements: the type of the elements, on whichever side of the codes they are.
+template <class Op, DType kElements, DType kIn, DType kOut,
+          Rounding kRounding = Rounding::NearestEven>
+constexpr Kernel codebook_row(decltype(Kernel::prepare) prepare, decltype(Kernel::launch) launch) {
+  constexpr bool kWide = kElements == DType::Float64;
+  constexpr bool kHost = Op::kBackend == Backend::Host;
+  return {
+      .sku = JoinedText<CodebookSku<Op, kIn, kOut, kRounding>>::view(),
+      .revision = Op::kRevision,
+      .backend = Op::kBackend,
+      .arch = kHost ? ArchRange{} : ArchRange{80},
+      .rank = 0,
+      .guarantee = {.determinism = Determinism::BitExact,
+                    .math = kWide ? MathPrecision::F64 : MathPrecision::F32,
+                    .accumulator = compute_dtype(kElements),
+                    .rounding = kRounding,
+                    .max_ulp = 0,
+                    .batch_invariant = true,
+                    .basis = Op::kBasis},
+      .rejects = rejects_codebook<Op, kIn, kOut, kRounding>,
+      .workspace = Op::workspace,
+      .prepare = prepare,
+      .launch = launch,
+  };
+}
+
+}  // namespace planq

@@ -1,0 +1,46 @@
+#include "ops/codebook/codebook_quantize/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::codebook_quantize {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::codebook_codes(f); !fault.ok()) return fault;
+  if (f.normalized && f.absmax_given) return {"absmax_given", "normalized elements have no absmax"};
+  return {};
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  using Role = OperandSpec::Role;
+  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
+  specs[kOutput] = {Role::Output, true, f.output_dtype, codes_shape(f.shape, f.output_dtype)};
+  specs[kAbsmax] = {f.absmax_given ? Role::Input : Role::Output,
+                    !f.normalized,
+                    compute_dtype(f.input_dtype),
+                    {1, {1}}};
+  specs[kCodebook] = codebook_spec(f.codebook, f.entries);
+  specs[kSeed] = specs[kOffset] = draw_spec(f.rounding);
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"codebook_quantize", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::codebook_quantize

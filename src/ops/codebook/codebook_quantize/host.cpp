@@ -1,0 +1,45 @@
+// codebook_quantize on the host: a tensor is one block.
+#include <algorithm>
+
+#include "ops/codebook/codebook_host.h"
+#include "ops/codebook/codebook_kernels_host.h"
+#include "ops/codebook/codebook_quantize/desc.h"
+
+namespace planq::codebook_quantize {
+namespace {
+
+struct Rows {
+  using Fields = codebook_quantize::Fields;
+  static constexpr std::string_view kName = "codebook_quantize", kMethod = "elements";
+  static constexpr std::uint16_t kRevision = 2;
+  static constexpr std::string_view kBasis =
+      "exact integer maximum; IEEE division; comparisons with fixed thresholds; draws by seed and "
+      "element index alone";
+  static constexpr auto workspace = host::no_workspace;
+
+  template <class T>
+  static Status launch(const State& state, const Operands& operands, Workspace,
+                       const Stream& stream) {
+    using C = math::Compute<T>;
+    const Fields& f = state.as<Fields>();
+    host::EncodingOperands<C> places{operands[kInput], operands[kOutput]};
+    places.codebook = static_cast<const float*>(operands[kCodebook].data);
+    places.absmax = f.normalized ? nullptr : static_cast<C*>(operands[kAbsmax].data);
+    places.measured = !f.normalized && !f.absmax_given;
+    places.set_draws(f.rounding, operands[kSeed], operands[kOffset]);
+    const std::int64_t elements = f.shape.elements();
+    if (places.measured && elements == 0) *places.absmax = C{0};
+    const std::int64_t whole = std::max<std::int64_t>(elements, 1);
+    host::encode<T>(CodebookEncoding::of(f, whole), places, stream.threads);
+    return Status::success();
+  }
+};
+
+constexpr auto kRows = host::encoding_rows<Rows>();
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::codebook_quantize

@@ -1,0 +1,196 @@
+// Kernels over core/nibble_pairs.h: what packing and unpacking share. A Work says what is done with
+// a vector and with a byte; a body here walks either. Vectors need operands that begin where
+// vectors do, and the bodies for bytes take everything else.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/index.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/load_store.cuh"
+#include "ops/packing/nibble_pairs.h"
+
+namespace planq::cuda {
+
+inline constexpr int kPairThreads = 256;
+
+// What a Work needs to know of operands.
+struct PairOperands {
+  const std::uint8_t* input;
+  std::uint8_t* output;
+  std::int64_t second;  // from a first code to its second
+  NibbleOrder order;
+};
+
+// Where a vector, or a packed byte, and its first code are; `two` says that it has second codes.
+struct PairPlace {
+  std::int64_t codes, packed;
+  bool two;
+};
+
+// Runs of packed bytes cut into vectors; the first `full` of a run are whole.
+struct PairVectorArgs {
+  PairOperands operands;
+  Lines runs;
+  Divider vectors;  // in a run
+  std::uint32_t count, full;
+  std::int64_t pairs;                 // runs from this position on have first codes only
+  std::int64_t run_bytes, run_pairs;  // bytes of a run, and those that may have two codes
+};
+
+template <class Work>
+__device__ __forceinline__ PairPlace place_of(const PairVectorArgs& args, std::uint32_t run,
+                                              std::uint32_t vector) {
+  const Offsets at = args.runs.offsets(run);
+  const std::int64_t byte = std::int64_t{vector} * Work::kBytes;
+  return {at.at[NibblePairs::kCodes] + byte * Work::kCodeStep, at.at[NibblePairs::kPacked] + byte,
+          at.at[NibblePairs::kPosition] < args.pairs};
+}
+
+// Work::kVectors vectors a thread, all of them loaded before the first is stored. The vector that
+// the end of a run cuts, or the end of its second codes, is done byte by byte.
+template <class Work>
+__global__ void __launch_bounds__(kPairThreads)
+    pair_vectors(const __grid_constant__ PairVectorArgs args) {
+  const std::uint32_t first = blockIdx.x * (kPairThreads * Work::kVectors) + threadIdx.x;
+  typename Work::Vector vectors[Work::kVectors];
+  PairPlace places[Work::kVectors];
+  bool full[Work::kVectors], cut = false;
+#pragma unroll
+  for (int i = 0; i < Work::kVectors; ++i) {
+    const std::uint32_t index = first + i * kPairThreads;
+    const std::uint32_t run = args.vectors.quotient(index);
+    const std::uint32_t vector = index - run * args.vectors.divisor;
+    full[i] = index < args.count && vector < args.full;
+    cut |= index < args.count && vector >= args.full;
+    if (!full[i]) continue;
+    places[i] = place_of<Work>(args, run, vector);
+    Work::load(args.operands, places[i], vectors[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < Work::kVectors; ++i)
+    if (full[i]) Work::store(args.operands, places[i], vectors[i]);
+  if (!cut) return;
+#pragma unroll 1
+  for (std::uint32_t i = 0; i < Work::kVectors; ++i) {
+    const std::uint32_t index = first + i * kPairThreads, run = args.vectors.quotient(index);
+    const std::uint32_t vector = index - run * args.vectors.divisor;
+    if (index >= args.count || vector < args.full) continue;
+    const PairPlace place = place_of<Work>(args, run, vector);
+    const std::int64_t from = std::int64_t{vector} * Work::kBytes;
+    const std::int64_t to = min(from + Work::kBytes, args.run_bytes);
+#pragma unroll 1
+    for (std::int64_t at = from; at < to; ++at)
+      Work::byte(args.operands, {place.codes + (at - from) * Work::kCodeStep,
+                                 place.packed + (at - from), place.two && at < args.run_pairs});
+  }
+}
+
+// Places is Lines or, for more bytes than they count, Space.
+template <class Places>
+struct PairByteArgs {
+  PairOperands operands;
+  Places places;
+  std::int64_t count, pairs;
+};
+
+// A thread per packed byte.
+template <class Work, class Places>
+__global__ void __launch_bounds__(kPairThreads)
+    pair_bytes(const __grid_constant__ PairByteArgs<Places> args) {
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kPairThreads + threadIdx.x;
+  if (index >= args.count) return;
+  const Offsets at = args.places.offsets(index);
+  Work::byte(args.operands, {at.at[NibblePairs::kCodes], at.at[NibblePairs::kPacked],
+                             at.at[NibblePairs::kPosition] < args.pairs});
+}
+
+// One launch of the body that fits: Adjacent and Planes are the Works for vectors.
+template <class Adjacent, class Planes>
+class PairLaunch {
+ public:
+  static Status preload() {
+    PLANQ_TRY(cuda::preload(pair_vectors<Adjacent>));
+    PLANQ_TRY(cuda::preload(pair_vectors<Planes>));
+    PLANQ_TRY((cuda::preload(pair_bytes<Adjacent, Lines>)));
+    return cuda::preload(pair_bytes<Adjacent, Space>);
+  }
+
+  PairLaunch(const NibblePairs& pairs, const void* input, void* output, NibbleOrder order,
+             void* stream)
+      : pairs_(pairs), input_(input), output_(output), order_(order), stream_(stream) {}
+
+  // `codes` and `packed` are input and output, or output and input.
+  Status run(const void* codes, const void* packed) const {
+    if (pairs_.bytes.size() == 0) return Status::success();
+    // Runs that have first codes only, as the last one of an odd axis, are for planes.
+    const bool adjacent = pairs_.adjacent() && (pairs_.moves() || !pairs_.odd);
+    if (adjacent && fits<Adjacent>(codes, packed)) return vectors<Adjacent>();
+    const bool planes = pairs_.planes() && !pairs_.moves() && pairs_.second % kVectorBytes == 0;
+    if (planes && fits<Planes>(codes, packed)) return vectors<Planes>();
+    return pairs_.bytes.size() <= kMaxIndex ? bytes<Lines>() : bytes<Space>();
+  }
+
+ private:
+  static constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+  Space runs() const {
+    Space space = pairs_.bytes;
+    --space.rank;
+    return space;
+  }
+  template <class Work>
+  std::int64_t vectors_of_run() const {
+    return ceil_div(pairs_.run().extent, Work::kBytes);
+  }
+  // Whether every run begins where vectors of codes and of packed bytes begin.
+  template <class Work>
+  bool fits(const void* codes, const void* packed) const {
+    const auto begins = [](const void* address, int bytes) {
+      return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+    };
+    const Space lines = runs();
+    bool result = begins(codes, kVectorBytes) && begins(packed, Work::kBytes) &&
+                  lines.size() * vectors_of_run<Work>() <= kMaxIndex;
+    for (int i = 0; i < lines.rank; ++i) {
+      const auto& stride = lines.axes[i].stride;
+      result = result && stride[NibblePairs::kCodes] % kVectorBytes == 0 &&
+               stride[NibblePairs::kPacked] % Work::kBytes == 0;
+    }
+    return result;
+  }
+  PairOperands operands() const {
+    return {static_cast<const std::uint8_t*>(input_), static_cast<std::uint8_t*>(output_),
+            pairs_.second, order_};
+  }
+  template <class Work>
+  Status vectors() const {
+    PairVectorArgs args{};
+    args.operands = operands();
+    args.runs = Lines(runs());
+    args.vectors = Divider(static_cast<std::uint32_t>(vectors_of_run<Work>()));
+    args.count = static_cast<std::uint32_t>(runs().size()) * args.vectors.divisor;
+    args.pairs = pairs_.pairs;
+    args.run_bytes = pairs_.run().extent;
+    args.run_pairs = pairs_.moves() ? pairs_.pairs : args.run_bytes;
+    args.full = static_cast<std::uint32_t>(args.run_pairs / Work::kBytes);
+    return launch(pair_vectors<Work>,
+                  {ceil_div(args.count, kPairThreads * Work::kVectors), kPairThreads}, args,
+                  stream_);
+  }
+  template <class Places>
+  Status bytes() const {
+    const PairByteArgs<Places> args{operands(), Places(pairs_.bytes), pairs_.bytes.size(),
+                                    pairs_.pairs};
+    return launch(pair_bytes<Adjacent, Places>, {ceil_div(args.count, kPairThreads), kPairThreads},
+                  args, stream_);
+  }
+
+  const NibblePairs& pairs_;
+  const void* input_;
+  void* output_;
+  NibbleOrder order_;
+  void* stream_;
+};
+
+}  // namespace planq::cuda

@@ -1,0 +1,46 @@
+#include "ops/packing/pack_int4/desc.h"
+
+#include "core/checks.h"
+#include "ops/packing/nibble_pairs.h"
+
+namespace planq::pack_int4 {
+
+extern const std::span<const Kernel> kHostRows;
+#if defined(PLANQ_WITH_CUDA)
+extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
+#endif
+
+namespace {
+
+constexpr DType kPackable[] = {DType::Int4, DType::UInt4};
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, kPackable); !fault.ok())
+    return fault;
+  return checks::axis("axis", f.axis, f.shape);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  using Role = OperandSpec::Role;
+  const DType codes = is_unsigned(f.output_dtype) ? DType::UInt8 : DType::Int8;
+  specs[kInput] = {Role::Input, true, codes, f.shape};
+  specs[kOutput] = {Role::Output, true, packed_dtype(f.output_dtype, f.shape, f.axis),
+                    packed_shape(f.shape, f.axis)};
+}
+
+constexpr const std::span<const Kernel>* kTables[] = {
+    &kHostRows,
+#if defined(PLANQ_WITH_CUDA)
+    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
+#endif
+};
+
+}  // namespace
+
+extern const Operator kOperator;
+const Operator kOperator = {"pack_int4", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::pack_int4

@@ -1,0 +1,108 @@
+// pack_int4 on the host: runs of packed bytes, in loops that compilers vectorise.
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "host/parallel.h"
+#include "math/nibbles.h"
+#include "ops/affine/scale.h"
+#include "ops/packing/nibble_pairs.h"
+#include "ops/packing/pack_int4/desc.h"
+
+namespace planq::pack_int4 {
+namespace {
+
+using std::int64_t;
+using std::uint8_t;
+
+// Packed bytes that are worth waking a thread for.
+constexpr int64_t kGrain = 1 << 16;
+
+template <NibbleOrder kOrder>
+void pack_adjacent(const uint8_t* codes, uint8_t* packed, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::uint16_t both;
+    std::memcpy(&both, codes + 2 * i, sizeof both);
+    packed[i] = static_cast<uint8_t>(math::neighbours_joined(both, kOrder));
+  }
+}
+
+void pack_planes(const uint8_t* low, const uint8_t* high, uint8_t* packed, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) packed[i] = math::nibbles_joined(low[i], high[i]);
+}
+
+struct Run {
+  const NibblePairs& pairs;
+  NibbleOrder order;
+  const uint8_t* codes;
+  uint8_t* packed;
+  int64_t count, whole;
+
+  void pack() const {
+    const bool low_first = order == NibbleOrder::LowFirst;
+    if (pairs.adjacent()) {
+      (low_first ? pack_adjacent<NibbleOrder::LowFirst>
+                 : pack_adjacent<NibbleOrder::HighFirst>)(codes, packed, whole);
+    } else if (pairs.planes()) {
+      const uint8_t* second = codes + pairs.second;
+      pack_planes(low_first ? codes : second, low_first ? second : codes, packed, whole);
+    } else {
+      for (int64_t i = 0; i < whole; ++i) pack_one(i, code(i)[pairs.second]);
+    }
+    for (int64_t i = whole; i < count; ++i) pack_one(i, 0);
+  }
+
+ private:
+  const uint8_t* code(int64_t i) const {
+    return codes + i * pairs.run().stride[NibblePairs::kCodes];
+  }
+  void pack_one(int64_t i, uint8_t second) const {
+    packed[i * pairs.run().stride[NibblePairs::kPacked]] =
+        math::pack_nibbles(*code(i), second, order);
+  }
+};
+
+Status prepare(const Descriptor& descriptor, const Device&, State& state) {
+  state.emplace<Fields>() = descriptor.as<Fields>();
+  return Status::success();
+}
+
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  const Fields& f = state.as<Fields>();
+  const NibblePairs pairs(f.shape, f.axis, operands[kInput], operands[kOutput]);
+  const auto* codes = static_cast<const uint8_t*>(operands[kInput].data);
+  auto* packed = static_cast<uint8_t*>(operands[kOutput].data);
+  host::parallel_for(stream.threads, pairs.bytes.size(), kGrain, [&](int64_t first, int64_t last) {
+    pairs.each_run(first, last, [&](int64_t from, int64_t to, int64_t count, int64_t whole) {
+      Run{pairs, f.nibble_order, codes + from, packed + to, count, whole}.pack();
+    });
+  });
+  return Status::success();
+}
+
+template <DType kOutput>
+constexpr Kernel row(std::string_view sku) {
+  return {.sku = sku,
+          .revision = 1,
+          .backend = Backend::Host,
+          .arch = {},
+          .rank = 0,
+          .guarantee = kGuarantee,
+          .rejects = rejects<kOutput>,
+          .workspace = no_workspace,
+          .prepare = prepare,
+          .launch = launch};
+}
+
+constexpr Kernel kRows[] = {
+    row<DType::Int4>("pack_int4/host/bytes/s8_s4"),
+    row<DType::UInt4>("pack_int4/host/bytes/u8_u4"),
+};
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows{kRows};
+
+}  // namespace planq::pack_int4

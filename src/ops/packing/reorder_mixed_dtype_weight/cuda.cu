@@ -1,0 +1,122 @@
+// reorder_mixed_dtype_weight on CUDA. The rows stand in one slice, since no float type tells them
+// apart.
+
+#include "ops/packing/reorder_mixed_dtype_weight/desc.h"
+
+#if PLANQ_SLICE == 1
+#include "cuda/launch.cuh"
+#include "ops/packing/reorder_mixed_dtype_weight/tiles.cuh"
+#endif
+
+namespace planq::reorder_mixed_dtype_weight {
+
+#define PLANQ_JOIN_(a, b) a##b
+#define PLANQ_JOIN(a, b) PLANQ_JOIN_(a, b)
+
+#if PLANQ_SLICE == 1
+namespace {
+
+using std::int64_t;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+template <class L>
+class Launch {
+ public:
+  Launch(const Fields& fields, const Operands& operands, const Stream& stream)
+      : weight_(fields, operands), inverse_(fields.inverse), stream_(stream.handle) {
+    args_.input = static_cast<const std::uint8_t*>(operands[kInput].data);
+    args_.output = static_cast<std::uint8_t*>(operands[kOutput].data);
+    args_.rows = weight_.rows;
+    args_.columns = weight_.columns;
+    args_.chunks = weight_.rows / kChunk;
+    args_.matrix_stride = weight_.matrix.strides[0];
+    args_.layout_stride = weight_.reordered.strides[0];
+    args_.row_bytes = weight_.columns / L::kPerByte;
+    args_.bytes = weight_.rows * args_.row_bytes;
+    args_.transposed = weight_.transposed;
+  }
+
+  Status run() {
+    if (weight_.empty()) return Status::success();
+    if (!aligned() || args_.bytes / 16 > cuda::kMaxIndex)
+      return start(inverse_ ? reorder_bytes<L, true> : reorder_bytes<L, false>,
+                   ceil_div(args_.bytes, kThreads));
+    set_vectors();
+    if (weight_.transposed)
+      return start(inverse_ ? reorder_vectors<L, true> : reorder_vectors<L, false>,
+                   ceil_div(args_.vectors, kThreads * kVectorsAThread));
+    const int64_t across = ceil_div(args_.columns, Tile<L>::kColumns);
+    args_.tiles_across = static_cast<std::uint32_t>(across);
+    return start(inverse_ ? restore_tiles<L> : reorder_tiles<L>,
+                 across * ceil_div(args_.chunks, Tile<L>::kChunks));
+  }
+
+ private:
+  Status start(void (*kernel)(Args), int64_t blocks) const {
+    return cuda::launch(kernel, {blocks, kThreads}, args_, stream_);
+  }
+  // Whether every row of both operands begins where a vector does.
+  bool aligned() const {
+    return reinterpret_cast<std::uintptr_t>(args_.input) % 16 == 0 &&
+           reinterpret_cast<std::uintptr_t>(args_.output) % 16 == 0 &&
+           args_.matrix_stride % 16 == 0 && args_.layout_stride % 16 == 0;
+  }
+  // Rows that follow one another are one row.
+  void set_vectors() {
+    const bool joined = args_.layout_stride == args_.row_bytes;
+    args_.vectors = static_cast<std::uint32_t>(args_.bytes / 16);
+    args_.row_vectors =
+        cuda::Divider(joined ? args_.vectors : static_cast<std::uint32_t>(args_.row_bytes / 16));
+    args_.chunk_count = cuda::Divider(static_cast<std::uint32_t>(args_.chunks));
+  }
+
+  Weight weight_;
+  bool inverse_;
+  void* stream_;
+  Args args_{};
+};
+
+template <class L>
+Status prepare(const Descriptor& descriptor, const Device&, State& state) {
+  const Fields& f = descriptor.as<Fields>();
+  state.emplace<Fields>() = f;
+  PLANQ_TRY(cuda::preload(f.inverse ? reorder_bytes<L, true> : reorder_bytes<L, false>));
+  if (f.transpose)
+    return cuda::preload(f.inverse ? reorder_vectors<L, true> : reorder_vectors<L, false>);
+  return cuda::preload(f.inverse ? restore_tiles<L> : reorder_tiles<L>);
+}
+
+template <class L>
+Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+  return Launch<L>(state.as<Fields>(), operands, stream).run();
+}
+
+template <DType kDType>
+constexpr Kernel row(std::string_view sku) {
+  return {.sku = sku,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {80},
+          .rank = 0,
+          .guarantee = kGuarantee,
+          .rejects = rejects<kDType>,
+          .workspace = no_workspace,
+          .prepare = prepare<Layout<kDType>>,
+          .launch = launch<Layout<kDType>>};
+}
+
+constexpr Kernel kRows[] = {
+    row<DType::Int8>("reorder_mixed_dtype_weight/cuda/tiles/s8_u8"),
+    row<DType::Int4>("reorder_mixed_dtype_weight/cuda/tiles/s4_u8"),
+};
+
+}  // namespace
+#else
+constexpr std::span<const Kernel> kRows;
+#endif
+
+extern const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE);
+const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE){kRows};
+
+}  // namespace planq::reorder_mixed_dtype_weight

@@ -1,0 +1,212 @@
+// estimate_quantiles on the host: threads count pieces of the tensor on their own stacks, in 16
+// bits, and add the counts up. Integers, so the number of threads changes no bit.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/elementwise.h"
+#include "core/scratch.h"
+#include "core/sku.h"
+#include "host/parallel.h"
+#include "host/rows.h"
+#include "host/simd.h"
+#include "ops/statistics/estimate_quantiles/prefixes.h"
+#include "ops/statistics/quantiles.h"
+
+namespace planq::estimate_quantiles {
+namespace {
+
+using std::int64_t;
+using std::uint16_t;
+using std::uint32_t;
+using std::uint64_t;
+
+// Elements that are worth counters of their own.
+constexpr int64_t kGrain = 1 << 18;
+// Counters below this one may count as many elements more before they are looked at again.
+constexpr uint32_t kHalfFull = 1 << 15;
+
+uint64_t* book(Scratch& scratch) { return scratch.take<uint64_t>(kCounters); }
+
+template <class T>
+class Selection {
+ public:
+  using Key = math::OrderKey<T>;
+  using C = math::Compute<T>;
+
+  Selection(const Fields& f, const Operands& operands, uint64_t* counts, const Stream& stream)
+      : fields_(f),
+        layout_(element_layout(f.shape, Scope{}, {ElementOperand{&operands[kInput]}})),
+        input_(static_cast<const T*>(operands[kInput].data)),
+        output_(static_cast<C*>(operands[kOutput].data)),
+        counts_(counts),
+        threads_(stream.threads) {}
+
+  void run() {
+    Digit digit = first_digit(fields_.input_dtype);
+    count<true>(digit);
+    if (!choose()) {
+      std::fill_n(output_, fields_.quantiles, math::canonical_nan<C>());
+      return;
+    }
+    narrow(digit);
+    while (!digit.is_last()) {
+      digit = next_digit(digit, fields_.quantiles);
+      enter_prefixes();
+      count<false>(digit);
+      narrow(digit);
+    }
+    for (int64_t j = 0; j < fields_.quantiles; ++j)
+      output_[j] = math::value_of_order<T>(prefixes_.keys[runs_[j]]);
+  }
+
+ private:
+  template <bool kFirst>
+  void count(const Digit& digit) {
+    std::fill_n(counts_, kCounters, 0);
+    host::parallel_for(threads_, layout_.elements(), kGrain, [&](int64_t first, int64_t last) {
+      count_piece<kFirst>(digit, first, last);
+    });
+  }
+
+  template <bool kFirst>
+  void count_piece(const Digit& digit, int64_t first, int64_t last) {
+    alignas(64) uint16_t own[kCounters] = {};
+    for (int64_t at = first, length; at < last; at += length) {
+      length = std::min<int64_t>(kHalfFull, last - at);
+      count_elements<kFirst>(digit, at, at + length, own);
+      uint16_t any = 0;
+      for (const uint16_t counter : own) any |= counter;
+      if (any >= kHalfFull) hand_over(own, kHalfFull);
+    }
+    hand_over(own, 1);
+  }
+
+  template <bool kFirst>
+  void count_elements(const Digit& digit, int64_t first, int64_t last, uint16_t* own) {
+    for (int64_t at = first, length; at < last; at += length) {
+      const int64_t row = at / layout_.length, column = at - row * layout_.length;
+      length = std::min(layout_.length - column, last - at);
+      const T* const x = input_ + layout_.rows.offsets(row).at[0] + column;
+      // A copy, which stays in registers.
+      const Digit by = digit;
+      for (int64_t i = 0; i < length; ++i) {
+        const Key key = math::order_key(x[i]);
+        uint32_t run = 0;
+        if constexpr (!kFirst) run = prefixes_.find(key >> by.shift >> by.bits);
+        if (run != Prefixes<Key>::kNone) ++own[run << by.bits | by.of(key)];
+      }
+    }
+  }
+
+  // Adds counters from `least` on to those of all threads, and begins them anew.
+  void hand_over(uint16_t* own, uint32_t least) {
+    for (int i = 0; i < kCounters; ++i) {
+      if (own[i] < least) continue;
+      __atomic_fetch_add(counts_ + i, own[i], __ATOMIC_RELAXED);
+      own[i] = 0;
+    }
+  }
+
+  // Which elements are wanted, by their ranks among those that count; false if the result is NaN.
+  bool choose() {
+    const auto nans = static_cast<int64_t>(counts_[kCounters - 1]);
+    const int64_t counted = layout_.elements() - nans;
+    if (counted == 0 || (nans > 0 && fields_.nonfinite == NonFinite::Propagate)) return false;
+    for (int64_t j = 0; j < fields_.quantiles; ++j)
+      ranks_[j] = static_cast<uint64_t>(
+          math::quantile_position(j, fields_.quantiles, fields_.tail, counted));
+    prefixes_.keys[0] = 0;
+    return true;
+  }
+
+  // Finds the counter of every wanted element. Those counters become the runs of the next pass, and
+  // ranks become those among the elements of these runs.
+  void narrow(const Digit& digit) {
+    std::array<Key, kMaxQuantiles> keys;
+    uint64_t before = 0, rank_of_run = 0, runs_end = 0;
+    uint32_t counter = 0, previous = ~uint32_t{0}, run = ~uint32_t{0};
+    for (int64_t j = 0; j < fields_.quantiles; ++j) {
+      while (counter < kCounters - 1 && before + counts_[counter] <= ranks_[j])
+        before += counts_[counter++];
+      if (counter != previous) {
+        keys[++run] = prefixes_.keys[counter >> digit.bits] << digit.bits |
+                      (counter & ((1u << digit.bits) - 1));
+        rank_of_run = runs_end;
+        runs_end += counts_[counter];
+        previous = counter;
+      }
+      ranks_[j] += rank_of_run - before;
+      runs_[j] = run;
+    }
+    std::copy_n(keys.begin(), run + 1, prefixes_.keys);
+  }
+
+  void enter_prefixes() {
+    std::fill_n(prefixes_.places, Prefixes<Key>::kPlaces, Prefixes<Key>::kNone);
+    for (uint32_t run = 0; run <= runs_[fields_.quantiles - 1]; ++run) {
+      uint32_t place = Prefixes<Key>::first_place(prefixes_.keys[run]);
+      while (prefixes_.places[place] != Prefixes<Key>::kNone)
+        place = Prefixes<Key>::next_place(place);
+      prefixes_.places[place] = run;
+    }
+  }
+
+  const Fields& fields_;
+  const ElementLayout layout_;
+  const T* const input_;
+  C* const output_;
+  uint64_t* const counts_;
+  const int threads_;
+  Prefixes<Key> prefixes_;
+  uint64_t ranks_[kMaxQuantiles];  // of wanted elements
+  uint32_t runs_[kMaxQuantiles];   // the numbers of their prefixes
+};
+
+template <DType kInput>
+Status launch(const State& state, const Operands& operands, Workspace workspace,
+              const Stream& stream) {
+  const host::StrictFloat strict;
+  Scratch scratch(workspace);
+  Selection<host::Stored<kInput>>(state.as<Fields>(), operands, book(scratch), stream).run();
+  return Status::success();
+}
+
+std::size_t workspace(const Descriptor&, const Device&) {
+  Scratch scratch;
+  book(scratch);
+  return scratch.bytes();
+}
+
+template <DType kInput>
+struct SkuParts {
+  static constexpr std::array<std::string_view, 4> kParts = {
+      "estimate_quantiles/host/radix/", short_name(kInput), "_", short_name(compute_dtype(kInput))};
+};
+
+template <DType kInput>
+constexpr Kernel row() {
+  return {
+      .sku = JoinedText<SkuParts<kInput>>::view(),
+      .revision = 1,
+      .backend = Backend::Host,
+      .arch = {},
+      .rank = 0,
+      .guarantee = guarantee<kInput>(),
+      .rejects = rejects<kInput>,
+      .workspace = workspace,
+      .prepare = host::keep_fields<Fields>,
+      .launch = launch<kInput>,
+  };
+}
+
+constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
+                            row<DType::Float64>()};
+
+}  // namespace
+
+extern const std::span<const Kernel> kHostRows;
+const std::span<const Kernel> kHostRows = kRows;
+
+}  // namespace planq::estimate_quantiles
