@@ -4,7 +4,8 @@
 
 Needs a build with PLANQ_TEST_OPERATORS=ON (``make bench`` makes one). Without a GPU it measures the
 no-op row of the host backend, which is the whole of planq's share; with one, also how an empty
-kernel launched through planq compares with the same launch from a C++ loop.
+kernel launched through planq compares with the same launch from a C++ loop. Then, for either, what
+comes before a run: a descriptor, a warm ``Plan.select``, a plan's first ``precision_guarantee``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ SHAPE: Final = (64, 64)
 HOST_CALLS, HOST_BLOCKS = 20_000, 41
 # Fewer launches than the driver queues, so that none waits for the GPU; then the queue is emptied.
 GPU_CALLS, GPU_BLOCKS = 200, 301
+SELECT_CALLS, SELECT_BLOCKS = 50, 21
+GUARANTEE_CALLS = 5
 VALIDATED_US, BOUND_US, GPU_RATIO = 0.6, 0.15, 1.25
+DESCRIPTOR_US, SELECT_US, GUARANTEE_US = 8.0, 20.0, 1.0
 
 Block = Callable[[], float]
 
@@ -189,6 +193,82 @@ def measure_cuda(module: Any) -> list[Figure]:
     ]
 
 
+def make_descriptor() -> planq.DynamicRangeQuantizeDescriptor:
+    """A descriptor with all of its twelve fields given."""
+    return planq.DynamicRangeQuantizeDescriptor(
+        shape=(4096, 8192),
+        input_dtype="bfloat16",
+        output_dtype="int8",
+        scope=planq.Scope.token(),
+        mode=planq.Mode.SYMMETRIC,
+        q_min=-127,
+        q_max=127,
+        scale_dtype="float32",
+        quotient=planq.Quotient.DIVIDE,
+        nonfinite=planq.NonFinite.PROPAGATE,
+        include_zero=True,
+        nibble_order=planq.NibbleOrder.LOW_FIRST,
+    )
+
+
+def selected_descriptors() -> dict[str, planq.Descriptor]:
+    """What plans are selected for, by name."""
+    types: dict[str, Any] = {"shape": (4096, 8192), "input_dtype": "bfloat16"}
+    codes: dict[str, Any] = {**types, "output_dtype": "uint8", "codebook": planq.Codebook.DYNAMIC}
+    return {
+        "dynamic_range_quantize.token": make_descriptor(),
+        "quantize": planq.QuantizeDescriptor(**types, output_dtype="int8"),
+        "codebook_quantize": planq.CodebookQuantizeDescriptor(**codes),
+        "blockwise_quantize": planq.BlockwiseQuantizeDescriptor(**codes, block_size=256),
+    }
+
+
+def time_descriptors(calls: int) -> float:
+    """Seconds for each of some descriptors."""
+    begin = time.perf_counter()
+    for _ in repeat(None, calls):
+        make_descriptor()
+    return (time.perf_counter() - begin) / calls
+
+
+def time_selects(stream: object, desc: planq.Descriptor, calls: int) -> float:
+    """Seconds for each of some selections."""
+    select = planq.Plan.select
+    begin = time.perf_counter()
+    for _ in repeat(None, calls):
+        select(stream, desc)
+    return (time.perf_counter() - begin) / calls
+
+
+def time_guarantees(stream: object, desc: planq.Descriptor, calls: int) -> float:
+    """Seconds for each of some guarantees, of new plans: a plan may keep its own."""
+    plans = [planq.Plan.select(stream, desc) for _ in range(calls)]
+    begin = time.perf_counter()
+    for plan in plans:
+        plan.precision_guarantee()
+    return (time.perf_counter() - begin) / calls
+
+
+def measure_planning(where: str, stream: object) -> list[Figure]:
+    """What comes before a run; nothing of it touches the device's memory."""
+    blocks: dict[str, Block] = {}
+    limits: dict[str, float] = {}
+    name = f"{where}: descriptor of twelve fields"
+    blocks[name] = partial(time_descriptors, SELECT_CALLS)
+    limits[name] = DESCRIPTOR_US
+    for operator, desc in selected_descriptors().items():
+        name = f"{where}: select {operator}"
+        blocks[name] = partial(time_selects, stream, desc, SELECT_CALLS)
+        limits[name] = SELECT_US
+        name = f"{where}: guarantee {operator}"
+        blocks[name] = partial(time_guarantees, stream, desc, GUARANTEE_CALLS)
+        limits[name] = GUARANTEE_US
+    figures = sample(blocks, SELECT_BLOCKS, lambda: None)
+    return [
+        replace(figure, value=figure.us, at_most=limits[name]) for name, figure in figures.items()
+    ]
+
+
 def pin() -> int:
     """Keeps this thread on one processor, whose number is returned."""
     chosen = max(os.sched_getaffinity(0))
@@ -206,7 +286,10 @@ def main() -> int:
         torch.zeros(1, device="cuda")  # first, so that the driver's own threads are not pinned
     processor = pin()
     gc.disable()
-    figures = [*measure_host(module), *(measure_cuda(module) if on_gpu else ())]
+    figures = [*measure_host(module), *measure_planning("host", planq.HOST)]
+    if on_gpu:
+        stream = torch.cuda.current_stream()
+        figures += [*measure_cuda(module), *measure_planning("gpu", stream)]
     print(f"{'':<50} {'median':>8} {'fastest':>8}  us a call, the loop included")
     print("\n".join(figure.line() for figure in figures))
     if arguments.json:
