@@ -31,11 +31,13 @@ class OperandSpec:
 
     Attributes:
         name: The field of the operator's args.
-        role: ``"input"`` or ``"output"``.
+        role: ``"input"``, ``"output"``, or ``"inout"``: read, and updated in place.
         dtype: The logical element type.
         shape: The shape in storage elements (two 4-bit codes share a byte of the last axis).
         storage: The element type that memory holds, by name.
         optional: Whether it may be None.
+        kind: ``"tensor"``, ``"list"`` (of tensors, whose shapes ``shape`` lists) or ``"scalar"``: a
+            number, or an element in memory.
     """
 
     name: str
@@ -44,6 +46,7 @@ class OperandSpec:
     shape: tuple[int, ...]
     storage: str
     optional: bool = False
+    kind: str = "tensor"
 
 
 def _parse_shape(value: object) -> tuple[int, ...]:
@@ -195,8 +198,8 @@ class Descriptor:
     def operands(self) -> dict[str, OperandSpec]:
         """What each operand has to be, in the order of the args; absent operands are left out."""
         return {
-            name: OperandSpec(name, role, DType(dtype), shape, storage, optional)
-            for name, role, dtype, shape, storage, optional in self._native.operands()
+            name: OperandSpec(name, role, DType(dtype), shape, storage, optional, kind)
+            for name, role, dtype, shape, storage, optional, kind in self._native.operands()
         }
 
     def to_dict(self) -> dict[str, Any]:

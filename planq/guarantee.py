@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
+from planq._core import PlanBase
 from planq.dtypes import Determinism, DType, MathPrecision, Rounding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorBound:
+    """The error of sums that are added in another order than the host backend's.
+
+    ``|y - exact| <= (constant + per_term * terms) * epsilon * sum(|a| |b|)``, and one more rounding
+    of the result where ``output_rounding``.
+
+    Attributes:
+        constant: Roundings that every sum has, in units of ``epsilon``.
+        per_term: Roundings that each term adds.
+        terms: How many terms a sum of this plan has; None where no descriptor is given, as in a
+            list of kernels.
+        epsilon: The distance of 1 to the next number of the accumulator.
+        output_rounding: Whether the result is rounded to a narrower type at the end.
+    """
+
+    constant: float
+    per_term: float
+    terms: int | None
+    epsilon: float
+    output_rounding: bool
+
+    @property
+    def relative(self) -> float:
+        """The bound as a multiple of ``sum(|a| |b|)``, without the rounding of the output.
+
+        Raises:
+            ValueError: There is no descriptor that would tell the number of terms.
+        """
+        if self.terms is None:
+            raise ValueError("the number of terms follows from a descriptor; ask a plan")
+        return (self.constant + self.per_term * self.terms) * self.epsilon
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +53,9 @@ class PrecisionGuarantee:
         accumulator: What sums and ranges are kept in.
         rounding: How a real value becomes a code.
         max_ulp: Largest error against the host backend in units in the last place; 0 when
-            ``BIT_EXACT``, None when only ``basis`` can say.
+            ``BIT_EXACT``, None where a unit in the last place says nothing.
+        error_bound: How far sums in another order can be from the exact ones; None when ``max_ulp``
+            is 0.
         batch_invariant: A row's result does not depend on the rows beside it.
         basis: The mechanism behind the promise, in a line.
     """
@@ -28,6 +65,7 @@ class PrecisionGuarantee:
     accumulator: DType
     rounding: Rounding
     max_ulp: int | None
+    error_bound: ErrorBound | None
     batch_invariant: bool
     basis: str
 
@@ -52,12 +90,34 @@ class PrecisionGuarantee:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PrecisionGuarantee:
         """Reads what :meth:`to_dict` and the native registry write."""
+        bound = values["error_bound"]
         return cls(
             determinism=Determinism[values["determinism"].upper()],
             math=MathPrecision(values["math"]),
             accumulator=DType(values["accumulator"]),
             rounding=Rounding(values["rounding"]),
             max_ulp=values["max_ulp"],
+            error_bound=None if bound is None else ErrorBound(**bound),
             batch_invariant=values["batch_invariant"],
             basis=values["basis"],
         )
+
+
+_OF_KERNEL: Final[dict[str, PrecisionGuarantee]] = {}
+
+
+def guarantee_of(kernel: dict[str, Any]) -> PrecisionGuarantee:
+    """The promise of a kernel that the native registry describes; made once for each."""
+    sku: str = kernel["sku"]
+    if sku not in _OF_KERNEL:
+        _OF_KERNEL[sku] = PrecisionGuarantee.from_dict(kernel["guarantee"])
+    return _OF_KERNEL[sku]
+
+
+def guarantee_of_plan(plan: PlanBase) -> PrecisionGuarantee:
+    """The promise of a plan's kernel, with the number of terms that its descriptor says."""
+    known = _OF_KERNEL.get(plan.sku)
+    promise = guarantee_of(plan._kernel()) if known is None else known
+    if promise.error_bound is None:
+        return promise
+    return replace(promise, error_bound=replace(promise.error_bound, terms=plan._terms))

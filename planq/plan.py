@@ -15,10 +15,10 @@ from planq.errors import (
     PlanMismatchError,
     shown,
 )
-from planq.guarantee import PrecisionGuarantee
+from planq.guarantee import PrecisionGuarantee, guarantee_of_plan
 from planq.preference import PlanPreference
 from planq.registry import build_info, classes_of
-from planq.selection import Candidate, DeviceFacts, Selection, checked_preference, explain
+from planq.selection import DeviceFacts, Selection, checked_preference, explain
 
 
 @final
@@ -55,9 +55,9 @@ class Plan(_core.PlanBase):
         CudaError: The launch failed.
     """
 
-    __slots__ = ("_candidate", "_descriptor", "_preference")
+    __slots__ = ("_descriptor", "_preference", "_promise")
 
-    _candidate: Candidate
+    _promise: PrecisionGuarantee
     _descriptor: Descriptor
     _preference: PlanPreference
 
@@ -75,6 +75,7 @@ class Plan(_core.PlanBase):
             raise _no_kernel(stream, desc, pref) from None
         object.__setattr__(self, "_descriptor", desc)
         object.__setattr__(self, "_preference", pref)
+        object.__setattr__(self, "_promise", guarantee_of_plan(self))
 
     @classmethod
     def select(cls, stream: object, desc: Descriptor, pref: PlanPreference | None = None) -> Self:
@@ -141,7 +142,7 @@ class Plan(_core.PlanBase):
 
     def precision_guarantee(self) -> PrecisionGuarantee:
         """What the chosen kernel promises about its bits."""
-        return self._chosen().guarantee
+        return self._promise
 
     def bind(self, workspace: object, args: object) -> _core.Launch:
         """Validates operands and workspace once and keeps them; ``launch(stream)`` is one call.
@@ -156,15 +157,6 @@ class Plan(_core.PlanBase):
     def explain(self) -> Selection:
         """Every row of the operator with the reason why it was or was not chosen."""
         return explain(self._descriptor, self._preference, self.device)
-
-    def _chosen(self) -> Candidate:
-        try:
-            return self._candidate
-        except AttributeError:
-            chosen = self.explain().chosen
-            assert chosen is not None
-            object.__setattr__(self, "_candidate", chosen)
-            return chosen
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values: what :meth:`from_json` compares."""

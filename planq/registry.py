@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planq import _core
 from planq.errors import DescriptorError, shown
-from planq.guarantee import PrecisionGuarantee
+from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.selection import DeviceFacts
 
 if TYPE_CHECKING:
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """A row of the registry: one kernel and what it promises."""
+    """A row of the registry: one kernel and what it promises.
+
+    Attributes:
+        max_arch: The last architecture that it runs on; None where there is no last one.
+        constraints: What it asks of operands beyond their shapes and types.
+    """
 
     sku: str
     revision: int
@@ -26,6 +31,8 @@ class KernelInfo:
     min_arch: int
     rank: int
     guarantee: PrecisionGuarantee
+    max_arch: int | None = None
+    constraints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,9 @@ def _operator_info(name: str, native: dict[str, Any], classes: _Classes) -> Oper
                 row["backend"],
                 row["min_arch"],
                 row["rank"],
-                PrecisionGuarantee.from_dict(row["guarantee"]),
+                guarantee_of(row),
+                row["max_arch"],
+                row["constraints"],
             )
             for row in native["kernels"]
         ),

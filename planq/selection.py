@@ -9,7 +9,7 @@ from typing import Any, Final
 from planq import _core
 from planq.descriptor import Descriptor
 from planq.errors import DescriptorError, shown
-from planq.guarantee import PrecisionGuarantee
+from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.preference import PlanPreference
 
 
@@ -64,6 +64,7 @@ class Candidate:
             better-ranked one beat.
         reason_kind: What kind of reason: ``"dtype"``, ``"scope"``, ``"shape"``, ``"preference"`` …
         workspace: Bytes that the row would need, where it takes the descriptor.
+        constraints: What the row asks of operands beyond their shapes and types.
     """
 
     sku: str
@@ -75,6 +76,7 @@ class Candidate:
     reason_kind: str
     guarantee: PrecisionGuarantee
     workspace: int
+    constraints: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -95,6 +97,7 @@ class Candidate:
             "reason_kind": self.reason_kind,
             "guarantee": self.guarantee.to_dict(),
             "workspace": self.workspace,
+            "constraints": list(self.constraints),
         }
 
 
@@ -123,6 +126,7 @@ class Selection:
         lines = [f"{'sku':<{width}}  rank  workspace  verdict"]
         for row in listed:
             lines.append(f"{row.sku:<{width}}  {row.rank:>4}  {row.workspace:>9}  {row.verdict}")
+            lines.extend(f"{'':<{width}}  asks {asked}" for asked in row.constraints)
         counts = Counter(row.reason_kind for row in self.candidates if row not in listed)
         for kind, count in sorted(counts.items()):
             lines.append(f"... and {count} rows for another {kind}")
@@ -195,8 +199,9 @@ def explain(
                 chosen=chosen,
                 reason=reason,
                 reason_kind=kind,
-                guarantee=PrecisionGuarantee.from_dict(kernel["guarantee"]),
+                guarantee=guarantee_of(kernel),
                 workspace=workspace,
+                constraints=kernel["constraints"],
             )
             for kernel, chosen, kind, reason, workspace in rows
         )

@@ -7,16 +7,17 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "core/dtype.h"
 
 namespace planq {
 
 inline constexpr int kMaxRank = 8;
-inline constexpr int kMaxOperands = 8;
 // A q_min or q_max that the caller left to the operator.
 inline constexpr double kUnsetBound = std::numeric_limits<double>::quiet_NaN();
 
@@ -90,10 +91,32 @@ constexpr FieldKind field_kind() {
 
 struct Operator;
 
+// A list of shapes, in storage that the copies of a descriptor share.
+struct ShapeList {
+  const Shape* data = nullptr;
+  std::int64_t count = 0;
+};
+
+// An extent that is known at run, and where in a descriptor's storage it stands.
+struct DimInfo {
+  std::array<char, 32> name{};
+  std::int64_t max = 0;
+};
+struct DimUse {
+  std::uint16_t offset;
+  std::uint8_t dim;
+};
+struct DescriptorExtras {
+  std::vector<DimInfo> dims;
+  std::vector<DimUse> uses;
+  std::vector<std::vector<Shape>> lists;
+};
+
 struct Descriptor {
   static constexpr std::size_t kCapacity = 256;
   const Operator* op = nullptr;
   alignas(16) std::array<std::byte, kCapacity> storage{};
+  std::shared_ptr<const DescriptorExtras> extras;  // null: neither dims nor lists
 
   template <class D>
   const D& as() const {
@@ -112,25 +135,5 @@ struct Descriptor {
     static_assert(sizeof(D) <= kCapacity && std::is_trivially_copyable_v<D>);
   }
 };
-
-// What an operand has to be, known from the descriptor alone.
-struct OperandSpec {
-  enum class Role : std::uint8_t { Input, Output };
-  Role role = Role::Input;
-  bool present = true;         // false: the descriptor says that there is no such operand
-  DType dtype = DType::Unset;  // logical; memory holds storage_of(dtype)
-  Shape shape;                 // of the storage
-  bool optional = false;       // the caller may leave it out: its view then has no data
-  bool scalar = false;         // one integer: the caller's own, or in memory as shape () or (1,)
-  int same_as = -1;            // an output that may take the place of this input, exactly
-};
-
-// Where an operand is, known at run. Strides count storage elements; the innermost is 1.
-struct OperandView {
-  void* data = nullptr;
-  std::array<std::int64_t, kMaxRank> strides{};
-  std::int64_t value = 0;  // of a scalar that is not in memory; data is then null
-};
-using Operands = std::array<OperandView, kMaxOperands>;
 
 }  // namespace planq

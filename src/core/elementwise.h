@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/operands.h"
 #include "core/scope.h"
 #include "core/space.h"
 

@@ -21,12 +21,27 @@ struct Required {
 
 inline constexpr std::int32_t kUlpUnknown = -1;
 
+struct Descriptor;
+
+// The error of sums that are added in another order than the host backend's:
+// |y - exact| <= (constant + per_term * K) * epsilon * sum |a||b|, plus one rounding of the output
+// where it has fewer bits. None where `terms` is null.
+struct ErrorBound {
+  double constant = 0, per_term = 0;
+  double epsilon = 0;  // unit roundoff of the accumulator, twice the relative error of a rounding
+  bool output_rounding = false;
+  std::int64_t (*terms)(const Descriptor&) = nullptr;  // K
+};
+// Of kernels whose error is 0, or that only `basis` can speak of.
+inline constexpr ErrorBound kNoErrorBound{};
+
 struct Guarantee {
   Required<Determinism> determinism;
   Required<MathPrecision> math;
   Required<DType> accumulator;
   Required<Rounding> rounding;
   Required<std::int32_t> max_ulp;  // against the host backend; kUlpUnknown = see basis
+  Required<ErrorBound> error_bound;
   Required<bool> batch_invariant;
   Required<std::string_view> basis;
 };

@@ -1,120 +1,124 @@
 #include "core/plan.h"
 
-#include <cstdlib>
-#include <utility>
+#include <algorithm>
 
 namespace planq {
-
-Status prepare(const Selection& selection, const Stream& stream, Plan& plan) {
-  const Operator& op = *plan.descriptor.op;
-  plan.kernel = selection.chosen;
-  plan.workspace = plan.kernel->workspace(plan.descriptor, plan.device);
-  plan.operand_count = static_cast<int>(op.operands.size());
-  op.specify(plan.descriptor, std::span(plan.specs).first(op.operands.size()));
-  const DeviceGuard guard(stream);
-  if (!guard.status().ok()) return guard.status();
-  return plan.kernel->prepare(plan.descriptor, plan.device, plan.state);
-}
-
-Status launch(const Plan& plan, const Operands& operands, Workspace workspace,
-              const Stream& stream) {
-  const DeviceGuard guard(stream);
-  if (!guard.status().ok()) return guard.status();
-  return plan.kernel->launch(plan.state, operands, workspace, stream);
-}
-
-MemorySpan span_of(const OperandSpec& spec, const OperandView& view) {
-  const std::int64_t size = storage_bytes(spec.dtype);
-  std::int64_t below = 0, above = size;
-  for (int axis = 0; axis < spec.shape.rank; ++axis) {
-    const std::int64_t extent = spec.shape[axis];
-    if (extent == 0) return {};
-    const std::int64_t reach = (extent - 1) * view.strides[axis] * size;
-    (reach < 0 ? below : above) += reach;
-  }
-  const auto base = reinterpret_cast<std::uintptr_t>(view.data);
-  return {base + static_cast<std::uintptr_t>(below), base + static_cast<std::uintptr_t>(above)};
-}
-
 namespace {
 
-// The slowest axis in bytes, and the bytes that the other axes span before and after the base.
-struct Pitch {
-  std::int64_t stride = 0, below = 0, above = 0;
-};
-
-Pitch pitch_of(const OperandSpec& spec, const OperandView& view) {
-  const std::int64_t size = storage_bytes(spec.dtype);
-  Pitch pitch{0, 0, size};
-  int slowest = -1;
-  for (int axis = 0; axis < spec.shape.rank; ++axis) {
-    if (spec.shape[axis] <= 1) continue;
-    const std::int64_t stride = std::abs(view.strides[axis]) * size;
-    if (stride > pitch.stride) {
-      pitch.stride = stride;
-      slowest = axis;
-    }
-  }
-  for (int axis = 0; axis < spec.shape.rank; ++axis) {
-    if (axis == slowest) continue;
-    const std::int64_t reach = (spec.shape[axis] - 1) * view.strides[axis] * size;
-    (reach < 0 ? pitch.below : pitch.above) += reach;
-  }
-  return pitch;
+void set_extents(Descriptor& descriptor, const DescriptorExtras& extras,
+                 const std::array<std::int64_t, kMaxDims>& extents) {
+  for (const DimUse& use : extras.uses)
+    std::memcpy(descriptor.storage.data() + use.offset, &extents[use.dim], sizeof(std::int64_t));
 }
 
-// Whether the elements follow one another without a gap, as they do most of the time.
-bool is_dense(const OperandSpec& spec, const OperandView& view) {
-  std::int64_t dense = 1;
-  for (int axis = spec.shape.rank - 1; axis >= 0; --axis) {
-    if (spec.shape[axis] != 1 && view.strides[axis] != dense) return false;
-    dense *= spec.shape[axis];
+std::size_t bound_of(const Kernel& kernel, const Plan& plan) {
+  const auto size =
+      plan.dims > 0 && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
+  return size(plan.descriptor, plan.device);
+}
+
+// Whether selection would prefer a kernel at some extent below the largest.
+bool takes_some(const Kernel& kernel, const Plan& plan) {
+  Descriptor smaller = plan.descriptor;
+  const DescriptorExtras& extras = *plan.descriptor.extras;
+  for (std::int64_t power = 1;; power *= 2) {
+    std::array<std::int64_t, kMaxDims> extents{};
+    bool largest = true;
+    for (std::size_t dim = 0; dim < extras.dims.size(); ++dim) {
+      extents[dim] = std::min(power, extras.dims[dim].max);
+      largest = largest && power >= extras.dims[dim].max;
+    }
+    set_extents(smaller, extras, extents);
+    if (kernel.rejects(smaller, plan.device).accepted()) return true;
+    if (largest || power > (std::int64_t{1} << 61)) return false;
   }
-  return true;
+}
+
+// Kernels that may run in the place of the chosen one: all of the same bits, which the preference
+// admits. A pin names one.
+bool may_stand_in(const Kernel& kernel, const Plan& plan) {
+  if (&kernel == plan.kernel) return true;
+  if (plan.dims == 0 || !plan.preference.sku.empty()) return false;
+  if (plan.kernel->guarantee.determinism != Determinism::BitExact ||
+      kernel.guarantee.determinism != Determinism::BitExact || !kernel.constraints.empty())
+    return false;
+  if (!admits(kernel, plan.preference, plan.device)) return false;
+  const auto& limit = plan.preference.max_workspace_bytes;
+  if (limit && bound_of(kernel, plan) > *limit) return false;
+  const Reason reason = kernel.rejects(plan.descriptor, plan.device);
+  return (reason.accepted() || reason.kind == ReasonKind::Shape) && takes_some(kernel, plan);
+}
+
+Status add_body(const Kernel& kernel, Plan& plan) {
+  Body& body = plan.bodies.emplace_back();
+  body.kernel = &kernel;
+  const std::size_t bytes = bound_of(kernel, plan);
+  body.needs_workspace = bytes > 0;
+  plan.workspace = std::max(plan.workspace, bytes);
+  return kernel.prepare(plan.descriptor, plan.device, body.state);
 }
 
 }  // namespace
 
-bool interleaved(const OperandSpec& spec, const OperandView& view, const OperandSpec& other_spec,
-                 const OperandView& other) {
-  const Pitch a = pitch_of(spec, view), b = pitch_of(other_spec, other);
-  if (a.stride == 0 || a.stride != b.stride) return false;
-  // Both repeat every `stride` bytes; the first of b's bytes has to follow a's last, and b's last
-  // has to come before a begins again.
-  const auto start =
-      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data)) + a.below;
-  const auto other_start =
-      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(other.data)) + b.below;
-  const std::int64_t gap = ((other_start - start) % a.stride + a.stride) % a.stride;
-  return gap >= a.above - a.below && gap + b.above - b.below <= a.stride;
+bool make_plan(const Stream& stream, Plan& plan, Status& status) {
+  plan.kernel = choose(plan.descriptor, plan.preference, plan.device);
+  if (!plan.kernel) return false;
+  const Operator& op = *plan.descriptor.op;
+  plan.specs.resize(op.operands.size());
+  specify(plan.descriptor, plan.specs);
+  plan.dims = plan.descriptor.extras ? static_cast<int>(plan.descriptor.extras->dims.size()) : 0;
+  plan.has_lists = std::any_of(plan.specs.begin(), plan.specs.end(), [](const OperandSpec& spec) {
+    return spec.kind == OperandKind::List;
+  });
+  const DeviceGuard guard(stream);
+  status = guard.status();
+  if (plan.dims == 0) {
+    if (status.ok()) status = add_body(*plan.kernel, plan);
+    return true;
+  }
+  for (const Kernel* kernel : ordered_kernels(op))
+    if (status.ok() && may_stand_in(*kernel, plan)) status = add_body(*kernel, plan);
+  return true;
 }
 
-bool is_same(const OperandSpec& spec, const OperandView& view, const OperandView& other) {
-  bool same = view.data == other.data;
-  for (int axis = 0; same && axis < spec.shape.rank; ++axis)
-    same = spec.shape[axis] == 1 || view.strides[axis] == other.strides[axis];
-  return same;
+namespace {
+
+// The body that a plan of these very extents would have chosen.
+const Body& body_of(const Plan& plan, const Descriptor& descriptor) {
+  if (plan.bodies.size() == 1) return plan.bodies.front();
+  const Body* chosen = &plan.bodies.front();
+  for (const Body& body : plan.bodies) {
+    if (body.kernel->rejects(descriptor, plan.device).accepted()) return body;
+    if (body.kernel == plan.kernel) chosen = &body;
+  }
+  return *chosen;
 }
 
-bool overlaps_itself(const OperandSpec& spec, const OperandView& view) {
-  if (is_dense(spec, view)) return false;
-  // Axes by growing stride; insertion, because there are at most eight.
-  std::array<std::pair<std::int64_t, std::int64_t>, kMaxRank> axes;  // |stride|, extent
-  int count = 0;
-  for (int axis = 0; axis < spec.shape.rank; ++axis) {
-    if (spec.shape[axis] == 0) return false;
-    if (spec.shape[axis] == 1) continue;
-    const std::int64_t stride = std::abs(view.strides[axis]);
-    int place = count++;
-    for (; place > 0 && axes[place - 1].first > stride; --place) axes[place] = axes[place - 1];
-    axes[place] = {stride, spec.shape[axis]};
-  }
-  std::int64_t covered = 1;  // one past the farthest element that the smaller axes reach
-  for (int i = 0; i < count; ++i) {
-    if (axes[i].first < covered) return true;
-    covered += (axes[i].second - 1) * axes[i].first;
-  }
-  return false;
+}  // namespace
+
+Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage) {
+  if (plan.dims == 0) return {&plan.descriptor, &plan.bodies.front(), plan.workspace};
+  storage.op = plan.descriptor.op;
+  storage.storage = plan.descriptor.storage;
+  set_extents(storage, *plan.descriptor.extras, extents.at);
+  const Body& body = body_of(plan, storage);
+  const std::size_t workspace =
+      body.needs_workspace ? body.kernel->workspace(storage, plan.device) : 0;
+  return {&storage, &body, workspace};
+}
+
+Status bind(const Plan& plan, const Actual& actual, Operands operands, Workspace workspace,
+            const Stream& stream, Bound& bound) {
+  const DeviceGuard guard(stream);
+  if (!guard.status().ok()) return guard.status();
+  return actual.body->kernel->bind(
+      {*actual.descriptor, plan.device, actual.body->state, operands, workspace}, bound);
+}
+
+Status launch(const Bound& bound, const Stream& stream) {
+  const DeviceGuard guard(stream);
+  if (!guard.status().ok()) return guard.status();
+  return bound.launch(stream);
 }
 
 }  // namespace planq

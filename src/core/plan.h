@@ -1,47 +1,61 @@
-// A selected and prepared row: everything that run needs, immutable after construction, so that
+// A selected and prepared kernel: everything that run needs, immutable after construction, so that
 // threads may share it.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/api.h"
 #include "core/select.h"
 
 namespace planq {
 
+// A kernel that was prepared for a plan.
+struct Body {
+  const Kernel* kernel = nullptr;
+  bool needs_workspace = false;  // for some extents
+  State state;
+};
+
 struct Plan {
   Descriptor descriptor;
   Preference preference;
   Device device;
-  const Kernel* kernel = nullptr;
-  std::size_t workspace = 0;
-  int operand_count = 0;
-  std::array<OperandSpec, kMaxOperands> specs{};
-  State state;
+  const Kernel* kernel = nullptr;  // the chosen one
+  std::size_t workspace = 0;       // enough for all extents
+  std::vector<OperandSpec> specs;
+  bool has_lists = false;
+  int dims = 0;
+  // What runs: the chosen kernel; with dims also those that give the same bits and that selection
+  // prefers at smaller extents, in order of preference.
+  std::vector<Body> bodies;
+
+  // The guarantee's error bound covers this many terms.
+  std::int64_t terms() const {
+    const ErrorBound& bound = kernel->guarantee.error_bound.value;
+    return bound.terms ? bound.terms(descriptor) : 0;
+  }
 };
 
-// Fills the rest of a plan whose descriptor, preference and device are set, from its selection.
-PLANQ_API Status prepare(const Selection& selection, const Stream& stream, Plan& plan);
+// Fills the rest of a plan whose descriptor, preference and device are set. False: nothing was
+// chosen, and `status` is that of the device.
+PLANQ_API bool make_plan(const Stream& stream, Plan& plan, Status& status);
 
-// Enqueues on the stream, with its device current for the duration of the call.
-PLANQ_API Status launch(const Plan& plan, const Operands& operands, Workspace workspace,
-                        const Stream& stream);
-
-// Where an operand starts and ends in memory, in bytes: nowhere if it has no elements.
-struct MemorySpan {
-  std::uintptr_t first = 0, last = 0;
-
-  bool meets(const MemorySpan& other) const { return first < other.last && other.first < last; }
+// What one call has in the place of the plan's dims.
+struct Actual {
+  const Descriptor* descriptor;
+  const Body* body;
+  std::size_t workspace;
 };
-PLANQ_API MemorySpan span_of(const OperandSpec& spec, const OperandView& view);
-// Whether two operands whose spans meet share no byte all the same: they take different parts of
-// one pitch, as codes and scales do that lie row by row in one page.
-PLANQ_API bool interleaved(const OperandSpec& spec, const OperandView& view,
-                           const OperandSpec& other_spec, const OperandView& other);
-// Whether two operands of one shape and type name the same memory, index by index.
-PLANQ_API bool is_same(const OperandSpec& spec, const OperandView& view, const OperandView& other);
-// Whether two indices of the operand can name one element.
-PLANQ_API bool overlaps_itself(const OperandSpec& spec, const OperandView& view);
+// `storage` is where the descriptor goes that has the extents of the call; it is not used where the
+// plan has no dims.
+PLANQ_API Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage);
+
+// Everything but the launches, which it adds to the bound, with the plan's device current.
+PLANQ_API Status bind(const Plan& plan, const Actual& actual, Operands operands,
+                      Workspace workspace, const Stream& stream, Bound& bound);
+// A bound launch, with the stream's device current.
+PLANQ_API Status launch(const Bound& bound, const Stream& stream);
 
 }  // namespace planq

@@ -6,18 +6,21 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
 #include "core/api.h"
-#include "core/descriptor.h"
+#include "core/bound.h"
+#include "core/operands.h"
 #include "core/device.h"
 #include "core/guarantee.h"
+#include "core/operands.h"
 #include "core/status.h"
 
 namespace planq {
 
-// What prepare leaves for launch: the row's own trivially copyable struct, stored by value.
+// What prepare leaves for bind: the row's own trivially copyable struct, stored by value.
 class State {
  public:
   template <class T>
@@ -40,9 +43,42 @@ class State {
   alignas(16) std::byte storage_[kCapacity];
 };
 
+// Compute capabilities, times ten. A range without an end goes on to kLastArch.
+inline constexpr std::int32_t kLastArch = 9999;
 struct ArchRange {
   std::int32_t first = 0;
-  std::int32_t last = 9999;
+  std::int32_t last = kLastArch;
+};
+
+// What a kernel asks of operands beyond their specs. Data, so that a selection can show it.
+struct Constraint {
+  enum class Kind : std::uint8_t {
+    Alignment,   // of the address, in bytes
+    Divisible,   // the extent of an axis, by `value`
+    Contiguous,  // the elements follow one another without a gap
+  };
+  Kind kind;
+  std::int16_t operand;
+  std::int16_t axis = -1;
+  std::int64_t value = 1;
+};
+
+// "an address divisible by 16"
+PLANQ_API std::string constraint_text(const Constraint& constraint);
+
+// One call of a kernel: what is bound. The descriptor has the extents of this call in the place of
+// dims.
+struct Call {
+  const Descriptor& descriptor;
+  const Device& device;
+  const State& state;
+  Operands operands;
+  Workspace workspace;
+
+  template <class Fields>
+  const Fields& fields() const {
+    return descriptor.as<Fields>();
+  }
 };
 
 struct Kernel {
@@ -52,19 +88,28 @@ struct Kernel {
   ArchRange arch;
   std::int16_t rank;  // smaller is preferred; ties go by sku, never by link order
   Guarantee guarantee;
+  // Judges the largest extents of dims: a kernel that takes them takes every smaller one.
   Reason (*rejects)(const Descriptor&, const Device&);
+  // Bytes for exactly the extents of the descriptor.
   std::size_t (*workspace)(const Descriptor&, const Device&);
+  // Whatever costs time, once in select; independent of dims.
   Status (*prepare)(const Descriptor&, const Device&, State&);
-  Status (*launch)(const State&, const Operands&, Workspace, const Stream&);
+  // Everything but the launches, which it adds to the bound.
+  Status (*bind)(const Call&, Bound&);
+  // Bytes for every extent up to those of the descriptor, where a smaller one may need more than
+  // the largest; null: none does.
+  std::size_t (*largest_workspace)(const Descriptor&, const Device&) = nullptr;
+  std::span<const Constraint> constraints = {};
 };
 
 struct Operator {
   std::string_view name;
   std::span<const Field> fields;
-  std::span<const std::string_view> operands;  // names, in the order of Operands
+  std::span<const OperandInfo> operands;  // in the order of Operands
   // Fills the fields that were left unset and checks all of them.
   Fault (*resolve)(Descriptor&);
-  // Writes one spec per operand name.
+  // Writes what the descriptor asks of every operand. The specs come with the roles and presences
+  // that the operator declares.
   void (*specify)(const Descriptor&, std::span<OperandSpec>);
   // Tables of rows, one per translation unit that defines some. Addresses, because the spans
   // themselves are defined in those units.
@@ -73,6 +118,9 @@ struct Operator {
 
 // Fills and checks the fields of a descriptor, and the sizes of the operands that follow from them.
 PLANQ_API Fault resolve(Descriptor& descriptor);
+
+// What a descriptor asks of its operands, as many as its operator declares.
+PLANQ_API void specify(const Descriptor& descriptor, std::span<OperandSpec> specs);
 
 PLANQ_API std::span<const Operator* const> operators();
 PLANQ_API const Operator* find_operator(std::string_view name);

@@ -13,8 +13,7 @@ namespace planq {
 template <class E>
 Reason expect(ReasonKind kind, std::string_view field, E own, E asked) {
   if (own == asked) return Reason::accept();
-  return Reason::refuse(kind, "computes " + std::string(field) + " " + std::string(name_of(own)) +
-                                  ", not " + std::string(name_of(asked)));
+  return Reason::refuse(kind, "computes ", field, " ", name_of(own), ", not ", name_of(asked));
 }
 
 }  // namespace planq

@@ -1,56 +1,74 @@
 #include "core/select.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace planq {
 namespace {
 
-std::vector<const Kernel*> ordered_rows(const Operator& op) {
-  std::vector<const Kernel*> rows;
-  for (const auto* table : op.tables)
-    for (const Kernel& kernel : *table) rows.push_back(&kernel);
-  std::sort(rows.begin(), rows.end(), [](const Kernel* a, const Kernel* b) {
-    return a->rank != b->rank ? a->rank < b->rank : a->sku < b->sku;
-  });
-  return rows;
+// The kernels of every operator in order, once.
+using Order = std::unordered_map<const Operator*, std::vector<const Kernel*>>;
+
+Order order_all() {
+  Order orders;
+  for (const Operator* op : operators()) {
+    std::vector<const Kernel*>& kernels = orders[op];
+    for (const auto* table : op->tables)
+      for (const Kernel& kernel : *table) kernels.push_back(&kernel);
+    std::sort(kernels.begin(), kernels.end(), [](const Kernel* a, const Kernel* b) {
+      return a->rank != b->rank ? a->rank < b->rank : a->sku < b->sku;
+    });
+  }
+  return orders;
+}
+
+Reason rejects_arch(const ArchRange& range, std::int32_t arch) {
+  if (range.last >= kLastArch)
+    return Reason::refuse(ReasonKind::Device, "needs architecture sm_", range.first,
+                          " or later, the device is sm_", arch);
+  if (range.first == range.last)
+    return Reason::refuse(ReasonKind::Device, "needs architecture sm_", range.first,
+                          ", the device is sm_", arch);
+  return Reason::refuse(ReasonKind::Device, "needs architecture sm_", range.first, " to sm_",
+                        range.last, ", the device is sm_", arch);
 }
 
 Reason rejects_device(const Kernel& kernel, const Device& device) {
   if (kernel.backend != device.backend)
-    return Reason::refuse(ReasonKind::Backend, "runs on " + std::string(name_of(kernel.backend)) +
-                                                   " streams, the stream is on " +
-                                                   std::string(name_of(device.backend)));
+    return Reason::refuse(ReasonKind::Backend, "runs on ", name_of(kernel.backend),
+                          " streams, the stream is on ", name_of(device.backend));
   if (device.arch < kernel.arch.first || device.arch > kernel.arch.last)
-    return Reason::refuse(ReasonKind::Device,
-                          "needs architecture sm_" + std::to_string(kernel.arch.first) +
-                              " or later, the device is sm_" + std::to_string(device.arch));
+    return rejects_arch(kernel.arch, device.arch);
   return Reason::accept();
 }
 
 // One condition, one sentence; the order is the order of the fields.
-Reason rejects_preference(const Kernel& kernel, const Preference& preference,
-                          std::size_t workspace) {
-  const auto refuse = [](std::string text) {
-    return Reason::refuse(ReasonKind::Preference, std::move(text));
-  };
+Reason rejects_promise(const Kernel& kernel, const Preference& preference) {
   const Guarantee& promise = kernel.guarantee;
+  constexpr ReasonKind kKind = ReasonKind::Preference;
   if (promise.determinism < preference.determinism)
-    return refuse("guarantees " + std::string(name_of(promise.determinism.value)) +
-                  ", the preference asks for " + std::string(name_of(preference.determinism)));
+    return Reason::refuse(kKind, "guarantees ", name_of(promise.determinism.value),
+                          ", the preference asks for ", name_of(preference.determinism));
   if (preference.batch_invariant && !promise.batch_invariant)
-    return refuse("is not batch invariant");
+    return Reason::refuse(kKind, "is not batch invariant");
   if (preference.max_ulp &&
       (promise.max_ulp == kUlpUnknown || promise.max_ulp > *preference.max_ulp))
-    return refuse("guarantees no error of at most " + std::to_string(*preference.max_ulp) + " ulp");
+    return Reason::refuse(kKind, "guarantees no error of at most ", *preference.max_ulp, " ulp");
+  return Reason::accept();
+}
+
+Reason rejects_preference(const Kernel& kernel, const Preference& preference,
+                          std::size_t workspace) {
+  constexpr ReasonKind kKind = ReasonKind::Preference;
+  if (Reason reason = rejects_promise(kernel, preference); !reason.accepted()) return reason;
   if (preference.max_workspace_bytes && workspace > *preference.max_workspace_bytes)
-    return refuse("needs " + std::to_string(workspace) +
-                  " bytes of workspace, the preference allows " +
-                  std::to_string(*preference.max_workspace_bytes));
+    return Reason::refuse(kKind, "needs ", workspace, " bytes of workspace, the preference allows ",
+                          *preference.max_workspace_bytes);
   if (preference.backend && kernel.backend != *preference.backend)
-    return refuse("runs on " + std::string(name_of(kernel.backend)) + ", the preference asks for " +
-                  std::string(name_of(*preference.backend)));
+    return Reason::refuse(kKind, "runs on ", name_of(kernel.backend), ", the preference asks for ",
+                          name_of(*preference.backend));
   if (!preference.sku.empty() && kernel.sku != preference.sku)
-    return refuse("the preference pins " + preference.sku);
+    return Reason::refuse(kKind, "the preference pins ", std::string_view(preference.sku));
   return Reason::accept();
 }
 
@@ -59,31 +77,63 @@ Reason rejects_workspace(std::size_t workspace) {
   return Reason::refuse(ReasonKind::Shape, "needs more than 2^63 - 1 bytes of workspace");
 }
 
-Candidate examine(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
-                  const Device& device) {
-  Candidate candidate{&kernel, rejects_device(kernel, device), false, 0};
-  if (!candidate.reason.accepted()) return candidate;
+std::size_t workspace_of(const Kernel& kernel, const Descriptor& descriptor, const Device& device) {
+  const bool varies = descriptor.extras && !descriptor.extras->dims.empty();
+  const auto size =
+      varies && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
+  return size(descriptor, device);
+}
+
+// Sets the reason, and the workspace where the kernel itself takes the descriptor.
+void examine(const Descriptor& descriptor, const Preference& preference, const Device& device,
+             Candidate& candidate) {
+  const Kernel& kernel = *candidate.kernel;
+  candidate.reason = rejects_device(kernel, device);
+  if (!candidate.reason.accepted()) return;
   candidate.reason = kernel.rejects(descriptor, device);
-  if (!candidate.reason.accepted()) return candidate;
-  const std::size_t workspace = kernel.workspace(descriptor, device);
+  if (!candidate.reason.accepted()) return;
+  const std::size_t workspace = workspace_of(kernel, descriptor, device);
   candidate.reason = rejects_workspace(workspace);
-  if (!candidate.reason.accepted()) return candidate;
+  if (!candidate.reason.accepted()) return;
   candidate.workspace = workspace;
-  candidate.reason = rejects_preference(kernel, preference, candidate.workspace);
-  return candidate;
+  candidate.reason = rejects_preference(kernel, preference, workspace);
 }
 
 }  // namespace
 
+std::span<const Kernel* const> ordered_kernels(const Operator& op) {
+  static const Order orders = order_all();
+  return orders.at(&op);
+}
+
+bool admits(const Kernel& kernel, const Preference& preference, const Device& device) {
+  return kernel.backend == device.backend && device.arch >= kernel.arch.first &&
+         device.arch <= kernel.arch.last && rejects_promise(kernel, preference).accepted() &&
+         (!preference.backend || kernel.backend == *preference.backend);
+}
+
+const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
+                     const Device& device) {
+  for (const Kernel* kernel : ordered_kernels(*descriptor.op)) {
+    if (kernel->backend != device.backend) continue;
+    Candidate candidate;
+    candidate.kernel = kernel;
+    examine(descriptor, preference, device, candidate);
+    if (candidate.reason.accepted()) return kernel;
+  }
+  return nullptr;
+}
+
 Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device) {
   Selection selection;
-  for (const Kernel* kernel : ordered_rows(*descriptor.op)) {
-    Candidate candidate = examine(*kernel, descriptor, preference, device);
+  for (const Kernel* kernel : ordered_kernels(*descriptor.op)) {
+    Candidate& candidate = selection.candidates.emplace_back();
+    candidate.kernel = kernel;
+    examine(descriptor, preference, device, candidate);
     if (candidate.reason.accepted() && !selection.chosen) {
       candidate.chosen = true;
       selection.chosen = kernel;
     }
-    selection.candidates.push_back(std::move(candidate));
   }
   return selection;
 }

@@ -23,7 +23,7 @@ struct Preference {
 
 struct Candidate {
   const Kernel* kernel = nullptr;
-  Reason reason;  // empty for the chosen row and for rows that only came later in rank
+  Reason reason;  // accepted of the chosen kernel and of those that only came later in rank
   bool chosen = false;
   std::size_t workspace = 0;  // meant where the row itself accepts the descriptor
 };
@@ -32,6 +32,14 @@ struct Selection {
   std::vector<Candidate> candidates;  // in order of preference: (rank, sku)
   const Kernel* chosen = nullptr;
 };
+
+// The kernel that runs a descriptor, or null: that of select(), without the reasons.
+PLANQ_API const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
+                               const Device& device);
+// The kernels of an operator in order of preference.
+PLANQ_API std::span<const Kernel* const> ordered_kernels(const Operator& op);
+// Whether backend, architecture and promises are what is asked for; sku and workspace apart.
+bool admits(const Kernel& kernel, const Preference& preference, const Device& device);
 
 PLANQ_API Selection select(const Descriptor& descriptor, const Preference& preference,
                            const Device& device);

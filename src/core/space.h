@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/host_device.h"
 
 namespace planq {

@@ -2,13 +2,17 @@
 // exits on user input: a function that can refuse returns one of these.
 #pragma once
 
+#include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <type_traits>
 
 namespace planq {
 
-// Why a row does not take a descriptor. Empty means accepted.
+// What kind of reason a kernel has not to take a descriptor.
 enum class ReasonKind : std::uint8_t {
   Accepted,
   Backend,     // the stream is another backend's
@@ -20,13 +24,54 @@ enum class ReasonKind : std::uint8_t {
   Preference,  // a field of PlanPreference filtered it
 };
 
-struct Reason {
+// A refusal is kept in pieces and becomes a sentence when somebody reads it: of the hundreds of
+// reasons in a selection, mostly nobody does. Pieces of text belong to the program, or to the
+// descriptor and the preference that were refused.
+class Reason {
+ public:
   ReasonKind kind = ReasonKind::Accepted;
-  std::string text;
 
   static Reason accept() { return {}; }
-  static Reason refuse(ReasonKind kind, std::string text) { return {kind, std::move(text)}; }
+  template <class... Pieces>
+  static Reason refuse(ReasonKind kind, const Pieces&... pieces) {
+    static_assert(sizeof...(pieces) <= kPieces);
+    static_assert(!(std::is_same_v<Pieces, std::string> || ...), "nobody would keep the text");
+    Reason reason;
+    reason.kind = kind;
+    (reason.append(pieces), ...);
+    return reason;
+  }
   bool accepted() const { return kind == ReasonKind::Accepted; }
+
+  std::string text() const {
+    std::string words;
+    for (int i = 0; i < count_; ++i) {
+      if (pieces_[i].text)
+        words.append(pieces_[i].text, static_cast<std::size_t>(pieces_[i].number));
+      else
+        words += std::to_string(pieces_[i].number);
+    }
+    return words;
+  }
+
+ private:
+  static constexpr int kPieces = 10;
+  // A text with its length, or a number.
+  struct Piece {
+    const char* text;
+    std::int64_t number;
+  };
+
+  void append(std::string_view text) {
+    pieces_[count_++] = {text.data(), static_cast<std::int64_t>(text.size())};
+  }
+  template <std::integral N>
+  void append(N number) {
+    pieces_[count_++] = {nullptr, static_cast<std::int64_t>(number)};
+  }
+
+  int count_ = 0;
+  std::array<Piece, kPieces> pieces_;
 };
 
 // A fault in a descriptor: the field and the sentence. An empty field means no fault.
@@ -36,18 +81,19 @@ struct Fault {
   bool ok() const { return field.empty(); }
 };
 
-// The outcome of prepare and launch. `cuda_error` is a cudaError_t kept as an integer so that this
-// header needs no CUDA. `operand` is the index of the operand the row cannot take.
+// The outcome of prepare, bind and launch. `cuda_error` is a cudaError_t kept as an integer so that
+// this header needs no CUDA.
 struct Status {
-  enum class Code : std::uint8_t { Ok, Operand, Cuda };
+  enum class Code : std::uint8_t { Ok, Cuda, Refused };
   Code code = Code::Ok;
-  std::int16_t operand = -1;
   int cuda_error = 0;
-  const char* text = "";
 
   static constexpr Status success() { return {}; }
-  static constexpr Status cuda(int error) { return {Code::Cuda, -1, error, "CUDA"}; }
+  static constexpr Status refuse(int error) { return {Code::Refused, error}; }
+  static constexpr Status cuda(int error) { return {Code::Cuda, error}; }
   constexpr bool ok() const { return code == Code::Ok; }
+  // The stream cannot run the launch at all, and nothing of it was done.
+  constexpr bool refused() const { return code == Code::Refused; }
 };
 
 }  // namespace planq

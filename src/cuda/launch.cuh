@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/status.h"
+#include "core/bound.h"
 
 namespace planq::cuda {
 
@@ -23,13 +23,13 @@ struct Grid {
 };
 
 template <class Args>
-Status launch(void (*kernel)(Args), const Grid& grid, const Args& args, void* stream) {
+Status launch_now(void (*kernel)(Args), const Grid& grid, const Args& args, const Stream& stream) {
   cudaLaunchAttribute attributes[3];
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
   config.blockDim = grid.threads;
   config.dynamicSmemBytes = static_cast<std::size_t>(grid.shared_bytes);
-  config.stream = static_cast<cudaStream_t>(stream);
+  config.stream = static_cast<cudaStream_t>(stream.handle);
   config.attrs = attributes;
   if (grid.cluster > 1) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
@@ -50,7 +50,34 @@ Status launch(void (*kernel)(Args), const Grid& grid, const Args& args, void* st
   void* parameters[] = {const_cast<Args*>(&args)};
   const cudaError_t error =
       cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), parameters);
-  return error == cudaSuccess ? Status::success() : Status::cuda(error);
+  if (error == cudaSuccess) return Status::success();
+  if (error != cudaErrorCooperativeLaunchTooLarge) return Status::cuda(error);
+  (void)cudaGetLastError();  // an answer here, and no error of a later launch
+  return Status::refuse(error);
+}
+
+// One launch, as a bound keeps it.
+template <class Args>
+struct KernelStep {
+  void (*kernel)(Args);
+  Grid grid;
+  Args args;
+
+  Status launch(const Stream& stream) const { return launch_now(kernel, grid, args, stream); }
+};
+
+template <class Args>
+Status launch(void (*kernel)(Args), const Grid& grid, const Args& args, Bound& bound) {
+  if (const Stream* stream = bound.now()) return launch_now(kernel, grid, args, *stream);
+  return bound.add(KernelStep<Args>{kernel, grid, args});
+}
+
+// The same for a kernel that a stream with a share of the multiprocessors may refuse;
+// `otherwise(bound)` adds what gives the same bits on such a stream.
+template <class Args, class Otherwise>
+Status launch_or(void (*kernel)(Args), const Grid& grid, const Args& args, Bound& bound,
+                 const Otherwise& otherwise) {
+  return bound.add_or(KernelStep<Args>{kernel, grid, args}, otherwise);
 }
 
 // Forces the module in, so that the first launch only launches, and allows the shared memory that
@@ -67,9 +94,18 @@ Status preload(void (*kernel)(Args), int shared_bytes = 0) {
 }
 
 // Bytes of 0, in the order of the stream.
-inline Status clear(void* data, std::size_t bytes, void* stream) {
-  const cudaError_t error = cudaMemsetAsync(data, 0, bytes, static_cast<cudaStream_t>(stream));
-  return error == cudaSuccess ? Status::success() : Status::cuda(error);
+struct ClearStep {
+  void* data;
+  std::size_t bytes;
+
+  Status launch(const Stream& stream) const {
+    const auto handle = static_cast<cudaStream_t>(stream.handle);
+    const cudaError_t error = cudaMemsetAsync(data, 0, bytes, handle);
+    return error == cudaSuccess ? Status::success() : Status::cuda(error);
+  }
+};
+inline Status clear(void* data, std::size_t bytes, Bound& bound) {
+  return bound.add(ClearStep{data, bytes});
 }
 
 // Blocks that share `tiles` evenly, in as few rounds as a GPU with room for `slots` of them takes.

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "math/philox.h"
 
 namespace planq::host {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/registry.h"
+#include "host/bind.h"
 #include "math/codec.h"
 
 namespace planq::host {
@@ -32,10 +33,7 @@ using Stored = typename StoredType<kDType>::type;
 
 inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
 
-// A launch that needs nothing but the operator's fields.
-template <class Fields>
-Status keep_fields(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
+inline Status nothing_to_prepare(const Descriptor&, const Device&, State&) {
   return Status::success();
 }
 

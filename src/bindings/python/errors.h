@@ -7,14 +7,10 @@
 #include <cstdint>
 #include <string>
 
+#include "core/operands.h"
 #include "core/status.h"
 
 namespace planq::python {
-
-// A refused operand, kept as text until somebody asks for the exception.
-struct ArgumentFailure {
-  std::string operand, expected, actual, advice;
-};
 
 // Each sets the Python error and returns null, so that a caller can `return raise_...`.
 PyObject* raise_descriptor_error(const Fault& fault);

@@ -9,6 +9,7 @@
 
 #include "bindings/python/errors.h"
 #include "bindings/python/fields.h"
+#include "bindings/python/kernels.h"
 #include "bindings/python/plan.h"
 #include "bindings/python/stream.h"
 #include "core/plan.h"
@@ -47,42 +48,50 @@ py::dict descriptor_values(const Descriptor& descriptor) {
   return values;
 }
 
-// One tuple per operand that exists: (name, role, dtype, shape, storage).
+const char* role_name(Role role) {
+  static constexpr const char* names[] = {"input", "output", "inout"};
+  return names[static_cast<int>(role)];
+}
+const char* kind_name(OperandKind kind) {
+  static constexpr const char* names[] = {"tensor", "list", "scalar"};
+  return names[static_cast<int>(kind)];
+}
+
+// Extents; an axis that is a dim by its name.
+py::tuple shape_values(const Descriptor& descriptor, const OperandSpec& spec, const Shape& shape) {
+  py::tuple extents(shape.rank);
+  for (int axis = 0; axis < shape.rank; ++axis) {
+    const int dim = spec.dims[static_cast<std::size_t>(axis)];
+    if (dim < 0)
+      extents[axis] = py::int_(shape[axis]);
+    else
+      extents[axis] = py::str(descriptor.extras->dims[static_cast<std::size_t>(dim)].name.data());
+  }
+  return extents;
+}
+
+// One tuple per operand that exists: (name, role, dtype, shape, storage, optional, kind). The shape
+// of a list is a tuple of shapes.
 py::list descriptor_operands(const Descriptor& descriptor) {
-  std::array<OperandSpec, kMaxOperands> specs;
-  const auto names = descriptor.op->operands;
-  descriptor.op->specify(descriptor, std::span(specs).first(names.size()));
+  const auto declared = descriptor.op->operands;
+  std::vector<OperandSpec> specs(declared.size());
+  specify(descriptor, specs);
   py::list operands;
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < declared.size(); ++i) {
     const OperandSpec& spec = specs[i];
     if (!spec.present) continue;
-    py::tuple shape(spec.shape.rank);
-    for (int axis = 0; axis < spec.shape.rank; ++axis) shape[axis] = py::int_(spec.shape[axis]);
+    py::tuple shape = shape_values(descriptor, spec, spec.shape);
+    if (spec.kind == OperandKind::List) {
+      shape = py::tuple(spec.shapes.count);
+      for (std::int64_t member = 0; member < spec.shapes.count; ++member)
+        shape[static_cast<std::size_t>(member)] =
+            shape_values(descriptor, spec, spec.shapes.data[member]);
+    }
     operands.append(py::make_tuple(
-        text(names[i]), spec.role == OperandSpec::Role::Input ? "input" : "output",
-        text(name_of(spec.dtype)), shape, text(name_of(storage_of(spec.dtype))), spec.optional));
+        text(declared[i].name), role_name(spec.role), text(name_of(spec.dtype)), shape,
+        text(name_of(storage_of(spec.dtype))), spec.optional, kind_name(spec.kind)));
   }
   return operands;
-}
-
-py::dict guarantee_values(const Guarantee& guarantee) {
-  using namespace py::literals;
-  const py::object ulp = guarantee.max_ulp == kUlpUnknown
-                             ? py::object(py::none())
-                             : py::object(py::int_(guarantee.max_ulp.value));
-  return py::dict("determinism"_a = text(name_of(guarantee.determinism.value)),
-                  "math"_a = text(name_of(guarantee.math.value)),
-                  "accumulator"_a = text(name_of(guarantee.accumulator.value)),
-                  "rounding"_a = text(name_of(guarantee.rounding.value)), "max_ulp"_a = ulp,
-                  "batch_invariant"_a = guarantee.batch_invariant.value,
-                  "basis"_a = text(guarantee.basis.value));
-}
-
-py::dict kernel_values(const Kernel& kernel) {
-  using namespace py::literals;
-  return py::dict("sku"_a = text(kernel.sku), "revision"_a = kernel.revision,
-                  "backend"_a = text(name_of(kernel.backend)), "min_arch"_a = kernel.arch.first,
-                  "rank"_a = kernel.rank, "guarantee"_a = guarantee_values(kernel.guarantee));
 }
 
 py::list operator_values() {
@@ -91,9 +100,9 @@ py::list operator_values() {
   for (const Operator* op : operators()) {
     py::list fields, operands, kernels;
     for (const Field& field : op->fields) fields.append(text(field.name));
-    for (const std::string_view name : op->operands) operands.append(text(name));
+    for (const OperandInfo& operand : op->operands) operands.append(text(operand.name));
     for (const auto* table : op->tables)
-      for (const Kernel& kernel : *table) kernels.append(kernel_values(kernel));
+      for (const Kernel& kernel : *table) kernels.append(kernel_values(*op, kernel));
     result.append(py::dict("name"_a = text(op->name), "fields"_a = py::tuple(fields),
                            "operands"_a = py::tuple(operands), "kernels"_a = py::tuple(kernels)));
   }
@@ -126,8 +135,8 @@ py::list selection_values(const Descriptor& descriptor, const Preference& prefer
                           const Device& device) {
   py::list rows;
   for (const Candidate& candidate : select(descriptor, preference, device).candidates)
-    rows.append(py::make_tuple(kernel_values(*candidate.kernel), candidate.chosen,
-                               kind_name(candidate.reason.kind), candidate.reason.text,
+    rows.append(py::make_tuple(kernel_values(*descriptor.op, *candidate.kernel), candidate.chosen,
+                               kind_name(candidate.reason.kind), candidate.reason.text(),
                                candidate.workspace));
   return rows;
 }

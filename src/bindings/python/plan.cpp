@@ -3,8 +3,12 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <memory>
+#include <new>
+#include <vector>
 
 #include "bindings/python/errors.h"
+#include "bindings/python/kernels.h"
 #include "bindings/python/native.h"
 #include "bindings/python/stream.h"
 #include "bindings/python/tensor.h"
@@ -27,78 +31,6 @@ const PlanBase& made(py::handle self) {
 
 // Called as verbose_hook(event, plan) before every launch when PLANQ_VERBOSE asks for it.
 PyObject* verbose_hook = nullptr;
-
-std::string device_text(const Device& device) {
-  return device.backend == Backend::Host ? "host" : "cuda:" + std::to_string(device.index);
-}
-
-// What an operand has to be, in words: "shape (4096,) float32 on cuda:0".
-std::string expected_text(const Plan& plan, const OperandSpec& spec) {
-  std::string text = "shape " + shape_text(spec.shape.dims.data(), spec.shape.rank) + " ";
-  text += name_of(storage_of(spec.dtype));
-  if (is_four_bit(spec.dtype))
-    text += " (two " + std::string(name_of(spec.dtype)) + " codes a byte)";
-  if (is_fp8(spec.dtype)) text += " (or uint8)";
-  if (spec.scalar) return "an integer, or " + text + " on " + device_text(plan.device);
-  if (spec.optional) text += " or None";
-  return text + " on " + device_text(plan.device);
-}
-
-ArgumentFailure mismatch(const Plan& plan, int operand, const TensorView& view,
-                         const char* advice = "") {
-  return {std::string(plan.descriptor.op->operands[operand]),
-          expected_text(plan, plan.specs[operand]), describe(view, false), advice};
-}
-
-bool same_dtype(const OperandSpec& spec, DType dtype) {
-  return dtype == storage_of(spec.dtype) || (is_fp8(spec.dtype) && dtype == DType::UInt8);
-}
-
-// Whether the object is the operand that the plan expects; fills `operand` or `failure`.
-bool accept(const Plan& plan, int index, const TensorView& view, OperandView& operand,
-            ArgumentFailure& failure) {
-  const OperandSpec& spec = plan.specs[index];
-  const bool single = spec.scalar && view.ndim == 1 && view.shape[0] == 1;
-  bool same = (view.ndim == spec.shape.rank || single) && same_dtype(spec, view.dtype);
-  same = same && view.on_cuda == (plan.device.backend == Backend::Cuda);
-  same = same && (!view.on_cuda || view.device == plan.device.index);
-  std::int64_t elements = 1;
-  for (int axis = 0; same && axis < view.ndim; ++axis) {
-    same = single || view.shape[axis] == spec.shape[axis];
-    elements *= view.shape[axis];
-  }
-  if (!same) {
-    failure = mismatch(plan, index, view);
-    return false;
-  }
-  const int last = view.ndim - 1;
-  if (last >= 0 && view.shape[last] > 1 && elements > 0 && view.strides[last] != 1) {
-    failure = {std::string(plan.descriptor.op->operands[index]), "an innermost stride of 1",
-               describe(view, true), "pass a tensor whose last axis is contiguous"};
-    return false;
-  }
-  const bool output = spec.role == OperandSpec::Role::Output;
-  if (output && view.readonly) {
-    failure = mismatch(plan, index, view, "the tensor is read-only, and planq writes it");
-    return false;
-  }
-  if (view.copied && (output || view.on_cuda)) {
-    failure = mismatch(plan, index, view,
-                       output ? "it exports a copy, which would take what planq writes along"
-                              : "it exports a copy, which would be freed before the kernel ran");
-    return false;
-  }
-  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-  if (elements > 0 && (!view.data || address % storage_bytes(spec.dtype) != 0)) {
-    failure = mismatch(plan, index, view,
-                       view.data ? "the address is not aligned to the element"
-                                 : "the address is null: the tensor holds no memory");
-    return false;
-  }
-  operand.data = view.data;
-  operand.strides = view.strides;
-  return true;
-}
 
 // Takes the sentence of the Python error, and drops the error. False where it is not an Exception
 // but, for example, a KeyboardInterrupt: then it stays set, and is nobody's fault.
@@ -139,137 +71,221 @@ const char* intake_advice(Intake intake) {
   }
 }
 
-// Fills `failure` for an operand that cannot be read. Always false; `failure` stays empty where a
-// Python error is to go on.
-bool refuse(const Plan& plan, int index, PyObject* object, Intake intake,
-            ArgumentFailure& failure) {
-  std::string advice;
-  if (intake != Intake::Refused)
-    advice = intake_advice(intake);
-  else if (!take_error(advice))
-    return false;
-  failure = {std::string(plan.descriptor.op->operands[index]),
-             expected_text(plan, plan.specs[index]),
-             object == Py_None ? "None" : Py_TYPE(object)->tp_name, std::move(advice)};
-  return false;
-}
-
-// A caller's own integer: 64 bits, with or without a sign.
-bool read_integer(const Plan& plan, int index, PyObject* object, OperandView& operand,
-                  ArgumentFailure& failure) {
-  const Ref number(PyNumber_Index(object));
-  if (!number) return refuse(plan, index, object, Intake::Refused, failure);
-  int overflow = 0;
-  operand = {};
-  operand.value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
-  if (overflow > 0) {
-    operand.value = static_cast<std::int64_t>(PyLong_AsUnsignedLongLong(number.get()));
-    overflow = PyErr_Occurred() != nullptr;
-    PyErr_Clear();
+// Elements in place as long as there are few of them.
+template <class T, std::size_t kFew>
+class Few {
+ public:
+  explicit Few(std::size_t count) : count_(count) {
+    if (count > kFew) many_ = std::make_unique<T[]>(count);
+    for (std::size_t i = 0; count <= kFew && i < count; ++i) new (place(i)) T{};
   }
-  if (overflow == 0) return true;
-  failure = {std::string(plan.descriptor.op->operands[index]),
-             expected_text(plan, plan.specs[index]), "an integer of more than 64 bits", ""};
-  return false;
-}
+  ~Few() {
+    for (std::size_t i = 0; !many_ && i < count_; ++i) place(i)->~T();
+  }
+  Few(const Few&) = delete;
+  Few& operator=(const Few&) = delete;
 
-// The operands of a call, and what keeps their memory until it is done: the objects, and what each
-// of them exported. `gradients` is one that requires a gradient while none are recorded.
-struct Call {
-  Operands operands;
-  std::array<Ref, kMaxOperands> objects, exports;
+  T& operator[](int i) { return data()[i]; }
+  T* data() { return many_ ? many_.get() : std::launder(place(0)); }
+  std::size_t size() const { return count_; }
+
+ private:
+  T* place(std::size_t i) { return reinterpret_cast<T*>(storage_) + i; }
+
+  std::size_t count_;
+  std::unique_ptr<T[]> many_;
+  alignas(T) std::byte storage_[kFew * sizeof(T)];
+};
+
+// Of an operand, or of a member of a list: the object, and what it exported.
+struct Held {
+  Ref object, exported;
+};
+
+// A list among the operands.
+struct ListGiven {
+  std::vector<OperandView> views;
+  std::vector<Held> held;
+};
+
+// The operands of a call, and what keeps their memory until it is done. `gradients` is one that
+// requires a gradient while none are recorded.
+struct Given {
+  explicit Given(const Plan& plan) : views(plan.specs.size()), held(plan.specs.size()) {
+    if (plan.has_lists) lists.resize(plan.specs.size());
+  }
+  Operands operands() { return {views.data(), views.size()}; }
+
+  Few<OperandView, 8> views;
+  Few<Held, 8> held;
+  std::vector<ListGiven> lists;
+  Extents extents;
   PyObject* gradients = nullptr;
 };
 
-// Reads the memory behind an operand that was examined.
-bool read_memory(const Plan& plan, int index, Keep keep, Call& call, ArgumentFailure& failure) {
-  TensorView view;
-  PyObject* object = call.objects[index].get();
-  const Intake intake = read_tensor(object, keep, view, call.exports[index]);
-  if (intake != Intake::Ok) return refuse(plan, index, object, intake, failure);
-  return accept(plan, index, view, call.operands[index], failure);
-}
+// Reads the operands of a call. What refuses one fills `failure`, or leaves it empty where a Python
+// error is to go on.
+class Reader {
+ public:
+  Reader(const PlanBase& base, Keep keep, Given& given, ArgumentFailure& failure)
+      : base_(base), plan_(base.plan()), keep_(keep), given_(given), failure_(failure) {}
 
-// Reads an operand, or, if that would only borrow its memory, leaves it `deferred`.
-bool read_operand(const Plan& plan, int index, Keep keep, Call& call, bool& deferred,
-                  ArgumentFailure& failure) {
-  const OperandSpec& spec = plan.specs[index];
-  PyObject* object = call.objects[index].get();
-  if (!spec.present) {
-    if (object == Py_None) return true;
-    failure = {std::string(plan.descriptor.op->operands[index]), "None", Py_TYPE(object)->tp_name,
-               "the descriptor's mode has no such operand"};
-    return false;
-  }
-  if (object == Py_None && spec.optional) return true;
-  if (object == Py_None) return refuse(plan, index, object, Intake::NotATensor, failure);
-  if (spec.scalar && is_index(object))
-    return read_integer(plan, index, object, call.operands[index], failure);
-  const Examined found = examine(object);
-  if (found.intake != Intake::Ok) return refuse(plan, index, object, found.intake, failure);
-  if (found.requires_grad) call.gradients = object;
-  deferred = found.borrows && keep == Keep::Call;
-  return deferred || read_memory(plan, index, keep, call, failure);
-}
-
-// Outputs share memory with nothing, not even with themselves, except that one may take the place
-// of the input that its spec names.
-bool separate(const Plan& plan, const Operands& operands, ArgumentFailure& failure) {
-  const auto name = [&](int i) { return std::string(plan.descriptor.op->operands[i]); };
-  std::array<MemorySpan, kMaxOperands> spans;
-  for (int i = 0; i < plan.operand_count; ++i)
-    if (operands[i].data) spans[i] = span_of(plan.specs[i], operands[i]);
-  for (int i = 0; i < plan.operand_count; ++i) {
-    const OperandSpec& spec = plan.specs[i];
-    if (spec.role != OperandSpec::Role::Output || !operands[i].data) continue;
-    if (overlaps_itself(spec, operands[i])) {
-      failure = {name(i), "strides under which no two elements share memory", "overlapping strides",
-                 ""};
+  // Operands that are only borrowed are read last: no Python code runs after that.
+  bool read(PyObject* arguments) {
+    const int count = static_cast<int>(plan_.specs.size());
+    if (reinterpret_cast<PyObject*>(Py_TYPE(arguments)) != base_.arguments_type()) {
+      failure_ = {"args", reinterpret_cast<PyTypeObject*>(base_.arguments_type())->tp_name,
+                  Py_TYPE(arguments)->tp_name, ""};
       return false;
     }
-    for (int other = 0; other < plan.operand_count; ++other) {
-      const bool seen = other < i && plan.specs[other].role == OperandSpec::Role::Output;
-      if (other == i || seen || !spans[i].meets(spans[other])) continue;
-      if (other == spec.same_as && is_same(spec, operands[i], operands[other])) continue;
-      if (!interleaved(spec, operands[i], plan.specs[other], operands[other])) {
-        failure = {name(i), "memory of its own", "memory that overlaps " + name(other), ""};
-        return false;
-      }
+    Few<bool, 8> deferred(plan_.specs.size());
+    for (int i = 0; i < count; ++i) {
+      given_.held[i].object = base_.operand(arguments, i);
+      if (!given_.held[i].object || !read_operand(i, deferred[i])) return false;
     }
+    for (int i = 0; i < count; ++i)
+      if (deferred[i] && !read_deferred(i)) return false;
+    return accept_together(plan_, given_.operands(), failure_);
   }
-  return true;
-}
 
-// Reads and checks every operand. False: `failure` says which and why, or, with an empty operand,
-// a Python error is set. What is only borrowed is read last: no Python code runs after that.
-bool read_operands(const PlanBase& base, PyObject* arguments, Keep keep, Call& call,
-                   ArgumentFailure& failure) {
-  const Plan& plan = base.plan();
-  if (reinterpret_cast<PyObject*>(Py_TYPE(arguments)) != base.arguments_type()) {
-    failure = {"args", reinterpret_cast<PyTypeObject*>(base.arguments_type())->tp_name,
-               Py_TYPE(arguments)->tp_name, ""};
+ private:
+  const OperandSpec& spec(int index) const { return plan_.specs[static_cast<std::size_t>(index)]; }
+  ListGiven& list(int index) { return given_.lists[static_cast<std::size_t>(index)]; }
+
+  bool fail(int index, int member, const char* actual, std::string advice) {
+    failure_ = {operand_name(plan_, index, member), expected_text(plan_, index, member), actual,
+                std::move(advice)};
     return false;
   }
-  std::array<bool, kMaxOperands> deferred{};
-  for (int i = 0; i < plan.operand_count; ++i) {
-    call.objects[i] = base.operand(arguments, i);
-    if (!call.objects[i]) return false;
-    if (!read_operand(plan, i, keep, call, deferred[i], failure)) return false;
+  // Of an object that cannot be read.
+  bool refuse(int index, int member, PyObject* object, Intake intake) {
+    std::string advice;
+    if (intake != Intake::Refused)
+      advice = intake_advice(intake);
+    else if (!take_error(advice))
+      return false;
+    return fail(index, member, object == Py_None ? "None" : Py_TYPE(object)->tp_name,
+                std::move(advice));
   }
-  for (int i = 0; i < plan.operand_count; ++i)
-    if (deferred[i] && !read_memory(plan, i, keep, call, failure)) return false;
-  return separate(plan, call.operands, failure);
-}
+
+  bool read_operand(int index, bool& deferred) {
+    PyObject* object = given_.held[index].object.get();
+    if (!spec(index).present) {
+      if (object == Py_None) return true;
+      failure_ = {operand_name(plan_, index), "None", Py_TYPE(object)->tp_name,
+                  "the descriptor's mode has no such operand"};
+      return false;
+    }
+    if (object == Py_None && spec(index).optional) return true;
+    if (object == Py_None) return refuse(index, -1, object, Intake::NotATensor);
+    if (spec(index).kind == OperandKind::List) return read_list(index, object, deferred);
+    if (spec(index).kind == OperandKind::Scalar && !is_written(spec(index).role)) {
+      const bool real = spec(index).dtype == DType::Float64;
+      if (real && is_real(object)) return read_real(index, object);
+      if (!real && is_index(object)) return read_integer(index, object);
+    }
+    if (!examine_one(index, -1, object, deferred)) return false;
+    return deferred || read_memory(index, -1);
+  }
+
+  // What has to be known before memory is read. Memory that would only be borrowed is `deferred`.
+  bool examine_one(int index, int member, PyObject* object, bool& deferred) {
+    const Examined found = examine(object);
+    if (found.intake != Intake::Ok) return refuse(index, member, object, found.intake);
+    if (found.requires_grad) given_.gradients = object;
+    deferred = deferred || (found.borrows && keep_ == Keep::Call);
+    return true;
+  }
+
+  bool read_memory(int index, int member) {
+    Held& held =
+        member < 0 ? given_.held[index] : list(index).held[static_cast<std::size_t>(member)];
+    OperandView& operand =
+        member < 0 ? given_.views[index] : list(index).views[static_cast<std::size_t>(member)];
+    TensorView view;
+    const Intake intake = read_tensor(held.object.get(), keep_, view, held.exported);
+    if (intake != Intake::Ok) return refuse(index, member, held.object.get(), intake);
+    return accept(plan_, index, view, operand, given_.extents, failure_, member);
+  }
+
+  bool read_deferred(int index) {
+    if (spec(index).kind != OperandKind::List) return read_memory(index, -1);
+    return read_members(index);
+  }
+  bool read_members(int index) {
+    for (int member = 0; member < spec(index).shapes.count; ++member)
+      if (!read_memory(index, member)) return false;
+    return true;
+  }
+
+  // The members stay as they are from here on, whatever becomes of the sequence.
+  bool read_list(int index, PyObject* object, bool& deferred) {
+    const Ref sequence(PySequence_Fast(object, "expected a sequence of tensors"));
+    if (!sequence) return refuse(index, -1, object, Intake::Refused);
+    const std::int64_t count = PySequence_Fast_GET_SIZE(sequence.get());
+    if (count != spec(index).shapes.count)
+      return fail(index, -1, (std::to_string(count) + " of them").c_str(), "");
+    ListGiven& members = list(index);
+    members.views.resize(static_cast<std::size_t>(count));
+    members.held.resize(static_cast<std::size_t>(count));
+    given_.views[index].members = members.views.data();
+    for (std::int64_t i = 0; i < count; ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), i);
+      Py_INCREF(item);
+      members.held[static_cast<std::size_t>(i)].object = Ref(item);
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      PyObject* item = members.held[static_cast<std::size_t>(i)].object.get();
+      if (!examine_one(index, static_cast<int>(i), item, deferred)) return false;
+    }
+    return deferred || read_members(index);
+  }
+
+  // A caller's own integer: 64 bits, with or without a sign.
+  bool read_integer(int index, PyObject* object) {
+    const Ref number(PyNumber_Index(object));
+    if (!number) return refuse(index, -1, object, Intake::Refused);
+    OperandView& operand = given_.views[index];
+    operand.dtype = spec(index).dtype;
+    int overflow = 0;
+    operand.value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
+    if (overflow > 0) {
+      operand.value = static_cast<std::int64_t>(PyLong_AsUnsignedLongLong(number.get()));
+      overflow = PyErr_Occurred() != nullptr;
+      PyErr_Clear();
+    }
+    return overflow == 0 || fail(index, -1, "an integer of more than 64 bits", "");
+  }
+
+  bool read_real(int index, PyObject* object) {
+    const Ref number(PyNumber_Float(object));
+    if (!number) return refuse(index, -1, object, Intake::Refused);
+    given_.views[index].dtype = DType::Float64;
+    given_.views[index].real = PyFloat_AS_DOUBLE(number.get());
+    return true;
+  }
+
+  const PlanBase& base_;
+  const Plan& plan_;
+  Keep keep_;
+  Given& given_;
+  ArgumentFailure& failure_;
+};
 
 // A host launch over as many bytes of operands takes some microseconds.
 constexpr std::int64_t kSmallBytes = 1 << 16;
 
 std::int64_t operand_bytes(const Plan& plan) {
   std::int64_t bytes = 0;
-  for (int i = 0; i < plan.operand_count && bytes <= kSmallBytes; ++i)
-    if (plan.specs[i].present)
-      bytes += std::min(plan.specs[i].shape.elements(), kSmallBytes + 1) *
-               storage_bytes(plan.specs[i].dtype);
+  const auto add = [&](const Shape& shape, DType dtype) {
+    if (bytes <= kSmallBytes)
+      bytes += std::min(shape.elements(), kSmallBytes + 1) * storage_bytes(dtype);
+  };
+  for (const OperandSpec& spec : plan.specs) {
+    if (!spec.present) continue;
+    if (spec.kind != OperandKind::List) add(spec.shape, spec.dtype);
+    for (std::int64_t i = 0; i < spec.shapes.count; ++i) add(spec.shapes.data[i], spec.dtype);
+  }
   return bytes;
 }
 
@@ -277,13 +293,16 @@ PyObject* raise_failure(const ArgumentFailure& failure) {
   return failure.operand.empty() ? nullptr : raise_argument_error(failure);
 }
 
+// Whether the operands are what the kernel asks beyond their specs.
+bool meet_constraints(const Plan& plan, const Actual& actual, Given& given,
+                      ArgumentFailure& failure) {
+  const auto& constraints = actual.body->kernel->constraints;
+  return constraints.empty() || accept_constraints(plan, constraints, given.operands(), failure);
+}
+
 // The workspace is a byte tensor on the plan's device or (pointer, bytes).
 bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace, Ref& exported) {
-  if (object == Py_None) {
-    if (plan.workspace == 0) return true;
-    raise_workspace_error(plan.workspace, 0, "none was given");
-    return false;
-  }
+  if (object == Py_None) return true;
   if (PyTuple_Check(object) && PyTuple_GET_SIZE(object) == 2) {
     PyObject *pointer = PyTuple_GET_ITEM(object, 0), *bytes = PyTuple_GET_ITEM(object, 1);
     const bool integers = PyLong_Check(pointer) && PyLong_Check(bytes);
@@ -291,54 +310,38 @@ bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace, Re
       workspace.data = static_cast<std::byte*>(PyLong_AsVoidPtr(pointer));
       if (!PyErr_Occurred()) workspace.bytes = PyLong_AsSize_t(bytes);
     }
-    if (!integers || PyErr_Occurred()) {
-      PyErr_Clear();
-      raise_workspace_error(plan.workspace, 0, "(pointer, bytes) are two unsigned integers");
-      return false;
-    }
-  } else {
-    TensorView view;
-    Intake intake = examine(object).intake;
-    if (intake == Intake::Ok) intake = read_tensor(object, Keep::Export, view, exported);
-    if (!drop_exception()) return false;
-    const bool bytes = intake == Intake::Ok && view.ndim == 1 && view.dtype != DType::Unset &&
-                       storage_bytes(view.dtype) == 1 &&
-                       (view.shape[0] <= 1 || view.strides[0] == 1) && !view.readonly &&
-                       !view.copied;
-    const bool here = bytes && view.on_cuda == (plan.device.backend == Backend::Cuda) &&
-                      (!view.on_cuda || view.device == plan.device.index);
-    if (!here) {
-      raise_workspace_error(
-          plan.workspace, 0,
-          bytes ? "it is on another device"
-                : "expected a writable one-dimensional byte tensor or (pointer, bytes)");
-      return false;
-    }
-    workspace = {static_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
-  }
-  const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
-  const char* problem = nullptr;
-  if (workspace.bytes < plan.workspace)
-    problem = "it is too small";
-  else if (plan.workspace > 0 && !workspace.data)
-    problem = "its address is null";
-  else if (plan.workspace > 0 && address % kWorkspaceAlignment)
-    problem = "it is misaligned";
-  if (problem) raise_workspace_error(plan.workspace, workspace.bytes, problem);
-  return !problem;
-}
-
-// A workspace that shares memory with an operand would be overwritten by it.
-bool workspace_apart(const Plan& plan, const Operands& operands, const Workspace& workspace) {
-  if (plan.workspace == 0) return true;
-  const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
-  const MemorySpan taken{begin, begin + plan.workspace};
-  for (int i = 0; i < plan.operand_count; ++i) {
-    if (!operands[i].data || !taken.meets(span_of(plan.specs[i], operands[i]))) continue;
-    raise_workspace_error(plan.workspace, workspace.bytes, "it overlaps an operand");
+    if (integers && !PyErr_Occurred()) return true;
+    PyErr_Clear();
+    raise_workspace_error(plan.workspace, 0, "(pointer, bytes) are two unsigned integers");
     return false;
   }
-  return true;
+  TensorView view;
+  Intake intake = examine(object).intake;
+  if (intake == Intake::Ok) intake = read_tensor(object, Keep::Export, view, exported);
+  if (!drop_exception()) return false;
+  const bool bytes = intake == Intake::Ok && view.ndim == 1 && view.dtype != DType::Unset &&
+                     storage_bytes(view.dtype) == 1 &&
+                     (view.shape[0] <= 1 || view.strides[0] == 1) && !view.readonly && !view.copied;
+  if (bytes && is_on(view, plan.device)) {
+    workspace = {static_cast<std::byte*>(view.data), static_cast<std::size_t>(view.shape[0])};
+    return true;
+  }
+  raise_workspace_error(
+      plan.workspace, 0,
+      bytes ? "it is on another device"
+            : "expected a writable one-dimensional byte tensor or (pointer, bytes)");
+  return false;
+}
+
+// Whether the workspace will do for a call. None was given, where one is needed, is a case of its
+// own.
+bool meet_workspace(const Plan& plan, const Actual& actual, Given& given, PyObject* object,
+                    const Workspace& workspace) {
+  const char* problem = workspace_problem(actual.workspace, workspace, plan, given.operands());
+  if (!problem) return true;
+  raise_workspace_error(actual.workspace, workspace.bytes,
+                        object == Py_None ? "none was given" : problem);
+  return false;
 }
 
 bool read_run_stream(const Plan& plan, PyObject* object, Stream& stream) {
@@ -356,23 +359,19 @@ bool read_run_stream(const Plan& plan, PyObject* object, Stream& stream) {
 
 PyObject* finish(const Plan& plan, const Status& status) {
   if (status.ok()) Py_RETURN_NONE;
-  if (status.code == Status::Code::Cuda)
-    return raise_cuda_error(status.cuda_error, std::string(plan.kernel->sku).c_str());
-  return raise_argument_error({std::string(plan.descriptor.op->operands[status.operand]),
-                               "an operand that the row can take", status.text, ""});
+  return raise_cuda_error(status.cuda_error, std::string(plan.kernel->sku).c_str());
 }
 
 // Host launches compute here and now. Other Python threads may run meanwhile, unless the launch is
 // so small that its operands were borrowed.
-PyObject* launch_now(const PlanBase& base, const Operands& operands, Workspace workspace,
-                     const Stream& stream) {
-  const Plan& plan = base.plan();
-  if (base.keeps_gil()) return finish(plan, launch(plan, operands, workspace, stream));
+template <class Launch>
+PyObject* launch_now(const PlanBase& base, const Launch& launch) {
+  if (base.keeps_gil()) return finish(base.plan(), launch());
   Status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = launch(plan, operands, workspace, stream);
+  status = launch();
   Py_END_ALLOW_THREADS;
-  return finish(plan, status);
+  return finish(base.plan(), status);
 }
 
 bool announce(PyObject* plan) {
@@ -398,13 +397,20 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
   Stream stream;
   Workspace workspace;
   Ref workspace_export;
-  Call call;
+  Given given(plan);
   ArgumentFailure failure;
   if (!read_run_stream(plan, arguments[0], stream)) return nullptr;
   if (!read_workspace(plan, arguments[1], workspace, workspace_export)) return nullptr;
-  if (!read_operands(*base, arguments[2], keep, call, failure)) return raise_failure(failure);
-  if (!workspace_apart(plan, call.operands, workspace) || !announce(self)) return nullptr;
-  return launch_now(*base, call.operands, workspace, stream);
+  if (!Reader(*base, keep, given, failure).read(arguments[2])) return raise_failure(failure);
+  Descriptor storage;
+  const Actual actual = actual_of(plan, given.extents, storage);
+  if (!meet_constraints(plan, actual, given, failure)) return raise_failure(failure);
+  if (!meet_workspace(plan, actual, given, arguments[1], workspace) || !announce(self))
+    return nullptr;
+  return launch_now(*base, [&] {
+    Bound bound(stream);
+    return planq::bind(plan, actual, given.operands(), workspace, stream, bound);
+  });
 }
 
 // A bound launch: operands and workspace validated once. `kept` has the objects and what they
@@ -415,8 +421,7 @@ struct Launch {
   PyObject* kept;
   PyObject* gradients;  // in `kept`: an operand that requires a gradient; null: there is none
   const PlanBase* base;
-  Operands operands;
-  Workspace workspace;
+  Bound bound;
 };
 
 // An operand that was bound while no gradients were recorded may not be used while they are.
@@ -440,7 +445,7 @@ PyObject* call_launch(PyObject* self, PyObject* const* arguments, std::size_t fl
   if (!read_run_stream(bound->base->plan(), arguments[0], stream) || loses_gradient(*bound) ||
       !announce(bound->plan))
     return nullptr;
-  return launch_now(*bound->base, bound->operands, bound->workspace, stream);
+  return launch_now(*bound->base, [&] { return launch(bound->bound, stream); });
 }
 
 int traverse_launch(PyObject* self, visitproc visit, void* arg) {
@@ -457,6 +462,7 @@ void free_launch(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Py_XDECREF(bound->plan);
   Py_XDECREF(bound->kept);
+  bound->bound.~Bound();
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -487,8 +493,8 @@ PyTypeObject* launch_type() {
 PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, py::handle stream,
                    py::object arguments_type)
     : arguments_type_(std::move(arguments_type)) {
-  for (std::size_t i = 0; i < descriptor.op->operands.size(); ++i)
-    slots_[i] = arguments_type_.attr(std::string(descriptor.op->operands[i]).c_str());
+  for (const OperandInfo& operand : descriptor.op->operands)
+    slots_.push_back(arguments_type_.attr(std::string(operand.name).c_str()));
   Stream target;
   if (!read_stream(stream.ptr(), target)) throw py::error_already_set();
   plan_.descriptor = descriptor;
@@ -500,9 +506,9 @@ PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, p
       throw py::error_already_set();
     }
   }
-  const Selection selection = select(descriptor, preference, plan_.device);
-  if (!selection.chosen) throw NoKernel();
-  if (const Status status = prepare(selection, target, plan_); !status.ok()) {
+  Status status;
+  if (!make_plan(target, plan_, status)) throw NoKernel();
+  if (!status.ok()) {
     raise_cuda_error(status.cuda_error, "preparing a kernel");
     throw py::error_already_set();
   }
@@ -510,57 +516,117 @@ PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, p
 }
 
 Ref PlanBase::operand(PyObject* arguments, int index) const {
-  PyObject* slot = slots_[index].ptr();
+  PyObject* slot = slots_[static_cast<std::size_t>(index)].ptr();
   if (Py_IS_TYPE(slot, &PyMemberDescr_Type))  // as the attribute itself does it, once it is found
     return Ref(PyMember_GetOne(reinterpret_cast<const char*>(arguments),
                                reinterpret_cast<PyMemberDescrObject*>(slot)->d_member));
-  return Ref(
-      PyObject_GetAttrString(arguments, std::string(plan_.descriptor.op->operands[index]).c_str()));
+  return Ref(PyObject_GetAttrString(arguments, operand_name(plan_, index).c_str()));
 }
 
 py::object PlanBase::check(py::handle arguments) const {
-  Call call;
+  Given given(plan_);
   ArgumentFailure failure;
-  if (read_operands(*this, arguments.ptr(), Keep::Call, call, failure)) return py::none();
+  bool taken = Reader(*this, Keep::Call, given, failure).read(arguments.ptr());
+  if (taken) {
+    Descriptor storage;
+    taken = meet_constraints(plan_, actual_of(plan_, given.extents, storage), given, failure);
+  }
+  if (taken) return py::none();
   if (failure.operand.empty()) throw py::error_already_set();
   PyObject* error = make_argument_error(failure);
   if (!error) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(error);
 }
 
-py::object PlanBase::bind(py::handle self, py::handle workspace, py::handle arguments) const {
-  Workspace memory;
-  Call call;
-  ArgumentFailure failure;
+namespace {
+
+// What a bound launch holds: the workspace, the operands and what they exported.
+py::list kept_of(py::handle workspace, const Ref& exported, Given& given) {
   py::list kept;
-  Ref exported;
-  if (!read_workspace(plan_, workspace.ptr(), memory, exported)) throw py::error_already_set();
-  if (!read_operands(*this, arguments.ptr(), Keep::Export, call, failure)) {
-    raise_failure(failure);
-    throw py::error_already_set();
-  }
-  if (!workspace_apart(plan_, call.operands, memory)) throw py::error_already_set();
-  // A snapshot of the operands: the argument object stays the caller's to change.
-  kept.append(workspace);
   const auto keep = [&](const Ref& object) {
     if (object) kept.append(py::handle(object.get()));
   };
+  kept.append(workspace);
   keep(exported);
-  for (int i = 0; i < plan_.operand_count; ++i) {
-    keep(call.objects[i]);
-    keep(call.exports[i]);
+  for (int i = 0; i < static_cast<int>(given.held.size()); ++i) {
+    keep(given.held[i].object);
+    keep(given.held[i].exported);
   }
+  for (const ListGiven& list : given.lists) {
+    for (const Held& held : list.held) {
+      keep(held.object);
+      keep(held.exported);
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+Bound PlanBase::bind_operands(py::handle workspace, py::handle arguments, py::list& kept,
+                              PyObject*& gradients) const {
+  Workspace memory;
+  Given given(plan_);
+  ArgumentFailure failure;
+  Ref exported;
+  if (!read_workspace(plan_, workspace.ptr(), memory, exported)) throw py::error_already_set();
+  bool taken = Reader(*this, Keep::Export, given, failure).read(arguments.ptr());
+  Descriptor storage;
+  const Actual actual =
+      taken ? actual_of(plan_, given.extents, storage) : Actual{nullptr, nullptr, 0};
+  if (!taken || !meet_constraints(plan_, actual, given, failure)) {
+    raise_failure(failure);
+    throw py::error_already_set();
+  }
+  if (!meet_workspace(plan_, actual, given, workspace.ptr(), memory)) throw py::error_already_set();
+  Bound bound;
+  Stream stream;
+  stream.backend = plan_.device.backend;
+  stream.device = plan_.device.index;
+  const Status status = planq::bind(plan_, actual, given.operands(), memory, stream, bound);
+  if (!finish(plan_, status)) throw py::error_already_set();
+  kept = kept_of(workspace, exported, given);
+  gradients = given.gradients;
+  return bound;
+}
+
+py::object PlanBase::bind(py::handle self, py::handle workspace, py::handle arguments) const {
+  // A snapshot of the operands: the argument object stays the caller's to change.
+  py::list kept;
+  PyObject* gradients = nullptr;
+  Bound steps = bind_operands(workspace, arguments, kept, gradients);
   auto* bound = PyObject_GC_New(Launch, launch_type());
   if (!bound) throw py::error_already_set();
   bound->vectorcall = call_launch;
   bound->plan = self.inc_ref().ptr();
   bound->kept = kept.release().ptr();
-  bound->gradients = call.gradients;
+  bound->gradients = gradients;
   bound->base = this;
-  bound->operands = call.operands;
-  bound->workspace = memory;
+  new (&bound->bound) Bound(std::move(steps));
   PyObject_GC_Track(reinterpret_cast<PyObject*>(bound));
   return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(bound));
+}
+
+std::size_t PlanBase::workspace_size(const py::kwargs& extents) const {
+  if (extents.size() == 0) return plan_.workspace;
+  Extents given;
+  std::size_t known = 0;
+  for (int dim = 0; dim < plan_.dims; ++dim) {
+    const DimInfo& info = plan_.descriptor.extras->dims[static_cast<std::size_t>(dim)];
+    const py::str name(info.name.data());
+    if (!extents.contains(name)) throw py::type_error("workspace_size needs all dims or none");
+    const std::int64_t extent = py::cast<std::int64_t>(extents[name]);
+    if (extent < 0 || extent > info.max) {
+      raise_descriptor_error({info.name.data(), "expected 0 to " + std::to_string(info.max) +
+                                                    ", got " + std::to_string(extent)});
+      throw py::error_already_set();
+    }
+    given.at[static_cast<std::size_t>(dim)] = extent;
+    ++known;
+  }
+  if (known != extents.size()) throw py::type_error("workspace_size takes the plan's dims alone");
+  Descriptor storage;
+  return actual_of(plan_, given, storage).workspace;
 }
 
 void define_plan(py::module_& module) {
@@ -576,9 +642,19 @@ void define_plan(py::module_& module) {
       .def_property_readonly("revision",
                              [](py::handle self) { return made(self).plan().kernel->revision; })
       .def_property_readonly("_device", [](py::handle self) { return made(self).plan().device; })
+      .def("_kernel",
+           [](py::handle self) {
+             const Plan& plan = made(self).plan();
+             return kernel_values(*plan.descriptor.op, *plan.kernel);
+           })
+      .def_property_readonly("_terms", [](py::handle self) { return made(self).plan().terms(); })
       .def(
-          "workspace_size", [](py::handle self) { return made(self).plan().workspace; },
-          "Bytes of workspace that run needs; 0 means that it takes None.");
+          "workspace_size",
+          [](py::handle self, const py::kwargs& extents) {
+            return made(self).workspace_size(extents);
+          },
+          "Bytes of workspace that run needs; 0 means that it takes None. Of a plan with dims: for "
+          "every extent, or for those that are given by name, as in ``workspace_size(m=7)``.");
   // run is a plain C method: the dispatcher that pybind11 puts in front of a function costs as much
   // as everything that run itself does.
   static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),

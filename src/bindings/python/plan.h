@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <exception>
+#include <vector>
 
 #include "bindings/python/ref.h"
 #include "core/plan.h"
@@ -32,11 +33,15 @@ class PlanBase {
   pybind11::object check(pybind11::handle arguments) const;
   pybind11::object bind(pybind11::handle self, pybind11::handle workspace,
                         pybind11::handle arguments) const;
+  std::size_t workspace_size(const pybind11::kwargs& extents) const;
 
  private:
+  Bound bind_operands(pybind11::handle workspace, pybind11::handle arguments, pybind11::list& kept,
+                      PyObject*& gradients) const;
+
   Plan plan_;
   pybind11::object arguments_type_;
-  std::array<pybind11::object, kMaxOperands> slots_;  // descriptors of its attributes
+  std::vector<pybind11::object> slots_;  // descriptors of its attributes
   bool keeps_gil_ = false;
 };
 

@@ -81,17 +81,27 @@ void contiguous_strides(TensorView& view) {
   }
 }
 
+Memory memory_of(std::int32_t device_type) {
+  switch (device_type) {
+    case dlpack::kCpu:
+      return Memory::Host;
+    case dlpack::kCuda:
+      return Memory::Cuda;
+    case dlpack::kCudaManaged:
+      return Memory::Managed;
+    default:
+      return Memory::Other;
+  }
+}
+
 Intake from_dlpack(const dlpack::Tensor& tensor, std::uint64_t flags, TensorView& view) {
   if (tensor.ndim > kMaxRank) return Intake::TooManyAxes;
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   view.ndim = tensor.ndim;
   view.dtype = dtype_of(tensor.dtype);
   if (view.dtype == DType::Unset) name_unknown(tensor.dtype, view);
-  view.on_cuda = tensor.device.type != dlpack::kCpu;
-  // Memory kinds other than plain host and device memory get no device that could match.
-  const bool plain = tensor.device.type == dlpack::kCpu || tensor.device.type == dlpack::kCuda ||
-                     tensor.device.type == dlpack::kCudaManaged;
-  view.device = plain ? tensor.device.index : -1;
+  view.memory = memory_of(tensor.device.type);
+  view.device = tensor.device.index;
   view.readonly = flags & dlpack::kReadOnly;
   view.copied = flags & dlpack::kIsCopied;
   for (int axis = 0; axis < tensor.ndim; ++axis) view.shape[axis] = tensor.shape[axis];
@@ -223,7 +233,7 @@ Intake read_dictionary(PyObject* object, PyObject* interface, bool cuda, TensorV
   view.readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1)) == 1;
   if (PyErr_Occurred()) return Intake::Refused;
   view.dtype = interface_dtype(object, interface, view);
-  view.on_cuda = cuda;
+  view.memory = cuda ? Memory::Cuda : Memory::Host;
   view.device = cuda && !PyErr_Occurred() ? interface_device(object) : 0;
   if (!drop_exception()) return Intake::Refused;
   PyObject* strides = PyDict_GetItemString(interface, "strides");
@@ -323,7 +333,7 @@ bool read_device(PyObject* object, TensorView& view) {
   if (text && std::strcmp(text, "host") == 0) return true;
   int index = 0, used = 0;
   if (text && std::sscanf(text, "cuda:%d%n", &index, &used) == 1 && text[used] == '\0') {
-    view.on_cuda = true;
+    view.memory = Memory::Cuda;
     view.device = index;
     return true;
   }
@@ -503,6 +513,11 @@ int records_gradients(PyObject* object) {
   return entry.torch ? entry.torch->records_gradients() : 0;
 }
 
+bool is_real(PyObject* object) {
+  return PyFloat_Check(object) || (PyNumber_Check(object) && entry_of(object).number) ||
+         is_index(object);
+}
+
 bool is_index(PyObject* object) {
   return PyLong_Check(object) || (PyIndex_Check(object) && entry_of(object).route == Route::None);
 }
@@ -528,23 +543,6 @@ Intake read_tensor(PyObject* object, Keep keep, TensorView& view, Ref& exported)
     default:
       return read_interfaces(object, entry.number, view, exported);
   }
-}
-
-std::string shape_text(const std::int64_t* dims, int rank) {
-  std::string text = "(";
-  for (int axis = 0; axis < rank; ++axis) text += (axis ? ", " : "") + std::to_string(dims[axis]);
-  return text + (rank == 1 ? ",)" : ")");
-}
-
-std::string describe(const TensorView& view, bool with_strides) {
-  std::string text = shape_text(view.shape.data(), view.ndim) + " ";
-  text +=
-      view.dtype == DType::Unset ? std::string(view.type_text) : std::string(name_of(view.dtype));
-  if (!view.on_cuda) text += " on host";
-  if (view.on_cuda)
-    text += view.device < 0 ? " on other memory" : " on cuda:" + std::to_string(view.device);
-  if (with_strides) text += " with strides " + shape_text(view.strides.data(), view.ndim);
-  return text;
 }
 
 }  // namespace planq::python

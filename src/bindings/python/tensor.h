@@ -7,22 +7,9 @@
 #include <string>
 
 #include "bindings/python/ref.h"
-#include "core/descriptor.h"
+#include "core/operands.h"
 
 namespace planq::python {
-
-struct TensorView {
-  void* data = nullptr;
-  int ndim = 0;
-  DType dtype = DType::Unset;  // Unset: a type that planq has no name for (see type_text)
-  bool on_cuda = false;
-  int device = 0;
-  bool readonly = false;
-  bool copied = false;  // the producer made a copy for this export
-  std::array<std::int64_t, kMaxRank> shape{};
-  std::array<std::int64_t, kMaxRank> strides{};  // in elements
-  char type_text[24] = "";
-};
 
 // Whether and how an object's memory could be read.
 enum class Intake {
@@ -59,9 +46,7 @@ int records_gradients(PyObject* object);
 
 // Whether an object is a number by its `__index__`, and no tensor.
 bool is_index(PyObject* object);
-
-// "(4096, 8192) bfloat16 on cuda:0, strides (8192, 1)"
-std::string describe(const TensorView& view, bool with_strides);
-std::string shape_text(const std::int64_t* dims, int rank);
+// Whether an object is a real number, and no tensor.
+bool is_real(PyObject* object);
 
 }  // namespace planq::python

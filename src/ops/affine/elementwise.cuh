@@ -567,7 +567,7 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
 // rows.
 template <class Op>
 Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
-                      const ElementLayout& layout, void* stream) {
+                      const ElementLayout& layout, Bound& bound) {
   ColumnArgs<Op> args;
   args.op = op;
   args.given = given;
@@ -597,12 +597,12 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
   Grid grid;
   grid.threads = dim3(kColumnThreads);
   grid.blocks = (args.count + kColumnThreads - 1) / kColumnThreads;
-  return launch(column_vectors<Op>, grid, args, stream);
+  return launch(column_vectors<Op>, grid, args, bound);
 }
 
 // Tiles of equal size, as few as fit a row.
 template <class Op, int kVectors, bool kGrouped>
-Status launch_tiles_of(ElementArgs<Op>& args, Grid& grid, void* stream) {
+Status launch_tiles_of(ElementArgs<Op>& args, Grid& grid, Bound& bound) {
   constexpr int kThreads = shape_of<Op, kVectors, kGrouped>().threads;
   const std::int64_t row = args.row_vectors.divisor, most = kThreads * kVectors;
   const std::int64_t tiles = (row + most - 1) / most;
@@ -610,15 +610,15 @@ Status launch_tiles_of(ElementArgs<Op>& args, Grid& grid, void* stream) {
   grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
   grid.blocks = std::int64_t{args.row_count} * tiles;
   args.tiles = Divider(static_cast<std::uint32_t>(tiles));
-  return launch(row_tiles<Op, kVectors, kGrouped>, grid, args, stream);
+  return launch(row_tiles<Op, kVectors, kGrouped>, grid, args, bound);
 }
 
 template <class Op, bool kGrouped>
-Status launch_tiles(ElementArgs<Op>& args, Grid& grid, void* stream) {
+Status launch_tiles(ElementArgs<Op>& args, Grid& grid, Bound& bound) {
   constexpr int kMost = kTileOf<Op, kGrouped>.vectors, kFewer = std::min(kMost, kMediumVectors);
-  if (args.count < kSmallTensor) return launch_tiles_of<Op, 1, kGrouped>(args, grid, stream);
-  return args.count < kMediumTensor ? launch_tiles_of<Op, kFewer, kGrouped>(args, grid, stream)
-                                    : launch_tiles_of<Op, kMost, kGrouped>(args, grid, stream);
+  if (args.count < kSmallTensor) return launch_tiles_of<Op, 1, kGrouped>(args, grid, bound);
+  return args.count < kMediumTensor ? launch_tiles_of<Op, kFewer, kGrouped>(args, grid, bound)
+                                    : launch_tiles_of<Op, kMost, kGrouped>(args, grid, bound);
 }
 
 // Whether an operator may have values that belong to columns.
@@ -626,19 +626,19 @@ template <class Op>
 inline constexpr bool kHasColumns = requires { requires Op::kHasColumns; };
 
 template <class Op>
-Status launch_stacks(ElementArgs<Op>& args, Grid& grid, void* stream) {
+Status launch_stacks(ElementArgs<Op>& args, Grid& grid, Bound& bound) {
   const std::int64_t tiles = (args.vectors + kStackThreads - 1) / kStackThreads;
   const std::int64_t threads = (args.vectors + tiles - 1) / tiles;
   grid.threads = dim3(static_cast<unsigned>((threads + kWarp - 1) / kWarp * kWarp));
   grid.blocks = tiles * ((std::int64_t{args.row_count} + kStackRows - 1) / kStackRows);
   args.tiles = Divider(static_cast<std::uint32_t>(tiles));
-  return launch(row_stacks<Op>, grid, args, stream);
+  return launch(row_stacks<Op>, grid, args, bound);
 }
 
 template <class Op>
 Status launch_elements(const typename Op::Args& op, const GivenParameters& given,
                        const Shape& shape, const Scope& scope,
-                       const std::array<ElementOperand, 5>& operands, void* stream,
+                       const std::array<ElementOperand, 5>& operands, Bound& bound,
                        bool whole = false) {
   const ElementLayout layout = element_layout(shape, scope, operands, whole);
   if (layout.elements() == 0) return Status::success();
@@ -657,9 +657,9 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
     args.stretches = (layout.length + kStretch - 1) / kStretch;
     args.stretch_count = layout.rows.size() * args.stretches;
     grid.blocks = std::min<std::int64_t>((args.stretch_count + 7) / 8, 1 << 30);
-    return launch(single_elements<Op>, grid, args, stream);
+    return launch(single_elements<Op>, grid, args, bound);
   }
-  if (layout.step != 0 && layout.divisor == 1) return launch_columns<Op>(op, given, layout, stream);
+  if (layout.step != 0 && layout.divisor == 1) return launch_columns<Op>(op, given, layout, bound);
   ElementArgs<Op> args;
   args.op = op;
   args.given = given;
@@ -675,16 +675,16 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
       std::min(std::max<std::int64_t>(layout.divisor / Op::kVector, 1), kMaxIndex)));
   if constexpr (kHasColumns<Op>) {
     if (!args.grouped && row_vectors >= kLongRow && args.count >= kSmallTensor && rows > 1)
-      return launch_stacks(args, grid, stream);
+      return launch_stacks(args, grid, bound);
   }
   if (row_vectors >= kLongRow || rows == 1) {
     args.tail = static_cast<int>(layout.length % Op::kVector);
-    return args.grouped ? launch_tiles<Op, true>(args, grid, stream)
-                        : launch_tiles<Op, false>(args, grid, stream);
+    return args.grouped ? launch_tiles<Op, true>(args, grid, bound)
+                        : launch_tiles<Op, false>(args, grid, bound);
   }
   constexpr int kPerBlock = kElementThreads * kShortVectors;
   grid.blocks = (std::int64_t{args.count} + kPerBlock - 1) / kPerBlock;
-  return launch(short_rows<Op>, grid, args, stream);
+  return launch(short_rows<Op>, grid, args, bound);
 }
 
 template <class Op, bool kGrouped>

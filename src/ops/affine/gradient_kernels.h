@@ -26,7 +26,7 @@ Reason rejects_gradient(const Descriptor& descriptor, const Device&) {
 }
 
 template <class Gradient, Backend kBackend, DType kType>
-constexpr Kernel gradient_row(decltype(Kernel::prepare) prepare, decltype(Kernel::launch) launch) {
+constexpr Kernel gradient_row(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
   constexpr bool kWide = kType == DType::Float64;
   return {
       .sku = JoinedText<GradientSku<Gradient, kBackend, kType>>::view(),
@@ -39,12 +39,13 @@ constexpr Kernel gradient_row(decltype(Kernel::prepare) prepare, decltype(Kernel
                     .accumulator = compute_dtype(kType),
                     .rounding = Rounding::NearestEven,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = Gradient::kBasis},
       .rejects = rejects_gradient<Gradient, kType>,
       .workspace = [](const Descriptor&, const Device&) -> std::size_t { return 0; },
       .prepare = prepare,
-      .launch = launch,
+      .bind = bind,
   };
 }
 

@@ -3,7 +3,7 @@
 //
 //   prepare     plan = plan_ranges(problem, device); preload_ranges<In>();
 //   workspace   book_ranges(plan, scratch);
-//   launch      launch_ranges<In>(plan, operands, book_ranges(plan, scratch), stream.handle);
+//   launch      launch_ranges<In>(plan, operands, book_ranges(plan, scratch), bound);
 //
 // ops/min_max/cuda.cu instantiates the templates, once for each input type.
 #pragma once
@@ -47,7 +47,7 @@ Status preload_ranges();
 // finite. The kernel after this one may be launched as a dependent one.
 template <class In>
 Status launch_ranges(const RangePlan& plan, const RangeOperands& operands,
-                     const RangePartials& partials, void* stream);
+                     const RangePartials& partials, Bound& bound);
 
 // --- Plans -------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ struct Box {
   const Segments& segments;
   RangeKeys<In> keys;
   int64_t pieces;
-  void* stream;
+  Bound& bound;
   bool& first;
 
   // Slices of as many blocks as a grid numbers.
@@ -29,7 +29,7 @@ struct Box {
   Status run(void (*kernel)(Args), int64_t blocks, dim3 threads, Args args) const {
     for (args.first_block = 0; args.first_block < blocks; args.first_block += kMaxIndex) {
       const int64_t count = std::min(blocks - args.first_block, kMaxIndex);
-      PLANQ_TRY(launch(kernel, {count, threads, 1, !first && plan.arch >= 90}, args, stream));
+      PLANQ_TRY(launch(kernel, {count, threads, 1, !first && plan.arch >= 90}, args, bound));
       first = false;
     }
     return Status::success();
@@ -156,7 +156,7 @@ Status preload_ranges() {
 
 template <class In>
 Status launch_ranges(const RangePlan& plan, const RangeOperands& operands,
-                     const RangePartials& partials, void* stream) {
+                     const RangePartials& partials, Bound& bound) {
   using namespace ranges;
   bool first = true;
   Status status = Status::success();
@@ -164,7 +164,7 @@ Status launch_ranges(const RangePlan& plan, const RangeOperands& operands,
     if (!status.ok()) return;
     const RangeKeys<In> keys{static_cast<KeyOf<In>*>(partials.low[number]),
                              static_cast<KeyOf<In>*>(partials.high[number])};
-    const Box<In> box{plan, operands, segments, keys, plan.pieces[number], stream, first};
+    const Box<In> box{plan, operands, segments, keys, plan.pieces[number], bound, first};
     Columns columns;
     const bool beside = plan.method == RangeMethod::Columns && columns_of(segments, columns) &&
                         columns.inner == plan.inner;

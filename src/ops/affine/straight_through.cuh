@@ -110,14 +110,11 @@ template <class T, bool kDivided, class Fields>
 struct StraightThroughRow {
   using Op = StraightThrough<T, kDivided>;
 
-  static Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-    state.emplace<Fields>() = descriptor.as<Fields>();
-    return preload_elements<Op>();
-  }
-  static Status launch(const State& state, const Operands& operands, Workspace,
-                       const Stream& stream) {
+  static Status prepare(const Descriptor&, const Device&, State&) { return preload_elements<Op>(); }
+  static Status bind(const Call& call, Bound& bound) {
     using namespace straight_through;
-    const Fields& f = state.as<Fields>();
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
     const bool asymmetric = f.mode == Mode::Asymmetric;
     const typename Op::Args args = {static_cast<const T*>(operands[kGradOutput].data),
                                     static_cast<const T*>(operands[kInput].data),
@@ -126,8 +123,7 @@ struct StraightThroughRow {
     const GivenParameters given = {operands[kScale].data,
                                    asymmetric ? operands[kZeroPoint].data : nullptr, f.scale_dtype,
                                    f.zero_point_dtype};
-    return launch_elements<Op>(args, given, f.shape, f.scope, layout_of(f, operands),
-                               stream.handle);
+    return launch_elements<Op>(args, given, f.shape, f.scope, layout_of(f, operands), bound);
   }
 };
 

@@ -13,8 +13,13 @@ namespace planq::straight_through {
 
 // Positions in Operands.
 enum Operand : int { kGradOutput, kInput, kGradInput, kScale, kZeroPoint };
-inline constexpr std::string_view kOperands[] = {"grad_output", "input", "grad_input", "scale",
-                                                 "zero_point"};
+inline constexpr OperandInfo kOperands[] = {
+    {"grad_output", Role::Input},
+    {"input", Role::Input},
+    {"grad_input", Role::Output},
+    {"scale", Role::Input},
+    {"zero_point", Role::Input, Presence::ByField},
+};
 
 template <class Fields>
 std::array<ElementOperand, 5> layout_of(const Fields& f, const Operands& operands) {

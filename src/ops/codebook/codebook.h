@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/scope.h"
 
 namespace planq {
@@ -44,29 +44,24 @@ constexpr BlockSpan block_span(std::int64_t block, std::int64_t size, std::int64
 
 // What the statistics of blocks are as operands: absmax itself, or the codes of nested statistics
 // with the absmax and the mean that belong to them.
-struct StatisticsSpecs {
-  OperandSpec absmax, nested_absmax, nested_offset;
-
-  StatisticsSpecs(OperandSpec::Role role, const BlockCounts& counts, DType dtype,
-                  std::int64_t nested_block_size) {
-    const bool nested = nested_block_size > 0;
-    absmax = OperandSpec{role, true, nested ? DType::UInt8 : dtype, Shape{1, {counts.blocks}}};
-    nested_absmax = OperandSpec{role, nested, dtype, Shape{1, {counts.nested}}};
-    nested_offset = OperandSpec{role, nested, dtype, Shape{1, {1}}};
-  }
-};
-
-// The codebook as an operand.
-inline OperandSpec codebook_spec(Codebook codebook, std::int64_t entries) {
-  return OperandSpec{OperandSpec::Role::Input, codebook == Codebook::Given, DType::Float32,
-                     Shape{1, {entries}}};
+inline void expect_statistics(const BlockCounts& counts, DType dtype,
+                              std::int64_t nested_block_size, OperandSpec& absmax,
+                              OperandSpec& nested_absmax, OperandSpec& nested_offset) {
+  const bool nested = nested_block_size > 0;
+  absmax.expect(nested ? DType::UInt8 : dtype, Shape{1, {counts.blocks}});
+  nested_absmax.expect(dtype, Shape{1, {counts.nested}}, nested);
+  nested_offset.expect(dtype, Shape{1, {1}}, nested);
 }
 
-// Seed or offset of stochastic rounding as an operand.
-inline OperandSpec draw_spec(Rounding rounding) {
-  OperandSpec spec{OperandSpec::Role::Input, rounding == Rounding::Stochastic, DType::Int64, {}};
-  spec.scalar = true;
-  return spec;
+// The codebook as an operand.
+inline void expect_codebook(Codebook codebook, std::int64_t entries, OperandSpec& spec) {
+  spec.expect(DType::Float32, Shape{1, {entries}}, codebook == Codebook::Given);
+}
+
+// Seed and offset of stochastic rounding as operands.
+inline void expect_draws(Rounding rounding, OperandSpec& seed, OperandSpec& offset) {
+  for (OperandSpec* spec : {&seed, &offset})
+    spec->expect(DType::Int64, {}, rounding == Rounding::Stochastic);
 }
 
 // What is asked for of an encoder and of a decoder, whichever operator asks.

@@ -21,7 +21,7 @@ template <class In>
 Status preload_encoding(const CodebookEncoding& encoding);
 template <class In>
 Status launch_encoding(const CodebookEncoding& encoding, const CodebookEncodingOperands& operands,
-                       int multiprocessors, void* stream);
+                       int multiprocessors, Bound& bound);
 
 // Nested statistics of `count` absmax: their mean, and codes of what they differ from it.
 struct NestingOperands {
@@ -53,7 +53,7 @@ template <class In>
 Status preload_nesting();
 template <class In>
 Status launch_nesting(const NestingOperands& operands, std::int64_t count,
-                      std::int64_t nested_block_size, int multiprocessors, void* stream);
+                      std::int64_t nested_block_size, int multiprocessors, Bound& bound);
 
 struct CodebookDecodingOperands {
   OperandView input, output;
@@ -65,6 +65,6 @@ template <class Out>
 Status preload_decoding(const CodebookDecoding& decoding);
 template <class Out>
 Status launch_decoding(const CodebookDecoding& decoding, const CodebookDecodingOperands& operands,
-                       int multiprocessors, void* stream);
+                       int multiprocessors, Bound& bound);
 
 }  // namespace planq::cuda

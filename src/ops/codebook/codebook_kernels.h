@@ -39,7 +39,7 @@ Reason rejects_codebook(const Descriptor& descriptor, const Device&) {
 // kElements: the type of the elements, on whichever side of the codes they are.
 template <class Op, DType kElements, DType kIn, DType kOut,
           Rounding kRounding = Rounding::NearestEven>
-constexpr Kernel codebook_row(decltype(Kernel::prepare) prepare, decltype(Kernel::launch) launch) {
+constexpr Kernel codebook_row(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
   constexpr bool kWide = kElements == DType::Float64;
   constexpr bool kHost = Op::kBackend == Backend::Host;
   return {
@@ -53,12 +53,13 @@ constexpr Kernel codebook_row(decltype(Kernel::prepare) prepare, decltype(Kernel
                     .accumulator = compute_dtype(kElements),
                     .rounding = kRounding,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = Op::kBasis},
       .rejects = rejects_codebook<Op, kIn, kOut, kRounding>,
       .workspace = Op::workspace,
       .prepare = prepare,
-      .launch = launch,
+      .bind = bind,
   };
 }
 

@@ -1,5 +1,5 @@
 // The host rows of the codebook operators; see core/codebook_rows.h. A struct of rows also has
-// launch<T>() for elements of type T.
+// compute<T>() for elements of type T.
 #pragma once
 
 #include "host/rows.h"
@@ -16,7 +16,7 @@ template <class Op, DType kElements, DType kIn, DType kOut,
           Rounding kRounding = Rounding::NearestEven>
 constexpr Kernel host_codebook_row() {
   return codebook_row<HostCodebook<Op>, kElements, kIn, kOut, kRounding>(
-      keep_fields<typename Op::Fields>, Op::template launch<Stored<kElements>>);
+      nothing_to_prepare, host::bind<Op::template compute<Stored<kElements>>>);
 }
 
 template <class Op, DType kIn, Rounding kRounding>

@@ -50,7 +50,7 @@ DecodeArgs<Out> decode_args(const CodebookDecoding& decoding,
 template <class Out, bool kNibble>
 Status launch_decoding_of(const CodebookDecoding& decoding,
                           const CodebookDecodingOperands& operands, int multiprocessors,
-                          void* stream) {
+                          Bound& bound) {
   constexpr int kPer = kPerVector<Out>;
   const ElementPlaces places(decoding.shape, operands.output);
   const ElementPlaces code_places =
@@ -67,7 +67,7 @@ Status launch_decoding_of(const CodebookDecoding& decoding,
                                            std::int64_t{multiprocessors} * 8),
                     dim3(kCodebookThreads)};
     return launch(decode_elements<Out, kNibble>, grid,
-                  ElementDecodeArgs<Out>{args, places, code_places}, stream);
+                  ElementDecodeArgs<Out>{args, places, code_places}, bound);
   }
   args.vectors = static_cast<std::uint32_t>(args.count / kPer);
   args.tail = static_cast<std::uint32_t>(args.count % kPer);
@@ -77,7 +77,7 @@ Status launch_decoding_of(const CodebookDecoding& decoding,
       Divider(static_cast<std::uint32_t>(std::min<std::int64_t>(args.nested_size, kMaxIndex)));
   const Grid grid{groups_of(std::max<std::int64_t>(args.vectors, 1), kDecodeTile<Out>),
                   dim3(kDecodeThreads<Out>)};
-  return launch(decode_vectors<Out, kNibble>, grid, args, stream);
+  return launch(decode_vectors<Out, kNibble>, grid, args, bound);
 }
 
 template <class Out>
@@ -92,10 +92,10 @@ Status preload_decoding(const CodebookDecoding& decoding) {
 
 template <class Out>
 Status launch_decoding(const CodebookDecoding& decoding, const CodebookDecodingOperands& operands,
-                       int multiprocessors, void* stream) {
+                       int multiprocessors, Bound& bound) {
   return is_four_bit(decoding.input_dtype)
-             ? launch_decoding_of<Out, true>(decoding, operands, multiprocessors, stream)
-             : launch_decoding_of<Out, false>(decoding, operands, multiprocessors, stream);
+             ? launch_decoding_of<Out, true>(decoding, operands, multiprocessors, bound)
+             : launch_decoding_of<Out, false>(decoding, operands, multiprocessors, bound);
 }
 
 }  // namespace planq::cuda

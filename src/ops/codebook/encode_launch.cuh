@@ -42,11 +42,11 @@ class EncodeLaunch {
   using C = math::Compute<In>;
 
   EncodeLaunch(const CodebookEncoding& encoding, const CodebookEncodingOperands& operands,
-               int multiprocessors, void* stream)
+               int multiprocessors, Bound& bound)
       : encoding_(encoding),
         operands_(operands),
         multiprocessors_(multiprocessors),
-        stream_(stream),
+        bound_(bound),
         places_(encoding.shape, operands.input),
         code_places_(kNibble ? ElementPlaces() : ElementPlaces(encoding.shape, operands.output)) {
     args_.input = static_cast<const In*>(operands.input.data);
@@ -134,12 +134,12 @@ class EncodeLaunch {
     args.lanes = static_cast<int>(
         std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>(loads, kWarp))));
     if (args.pieces > 1)
-      PLANQ_TRY(clear(args.absmax, static_cast<std::size_t>(blocks) * sizeof(C), stream_));
+      PLANQ_TRY(clear(args.absmax, static_cast<std::size_t>(blocks) * sizeof(C), bound_));
     Grid grid{groups_of(args.total * args.lanes, kCodebookThreads), dim3(kCodebookThreads)};
-    PLANQ_TRY(launch(measure_blocks<In>, grid, args, stream_));
+    PLANQ_TRY(launch(measure_blocks<In>, grid, args, bound_));
     if (args.pieces == 1) return Status::success();
     grid.blocks = groups_of(blocks, kCodebookThreads);
-    return launch(finish_absmax<C>, grid, FinishArgs<C>{args.absmax, blocks}, stream_);
+    return launch(finish_absmax<C>, grid, FinishArgs<C>{args.absmax, blocks}, bound_);
   }
 
   Status encode_by_tiles() {
@@ -176,7 +176,7 @@ class EncodeLaunch {
     const Grid grid{encode_blocks(measured), dim3(kEncodeThreads)};
     const auto start = [&](auto kernel, auto dividing_kernel) {
       return launch(args_.quotient == Quotient::Divide ? dividing_kernel : kernel, grid, args_,
-                    stream_);
+                    bound_);
     };
     return measured
                ? start(encode_tiles<In, Search, true, false>, encode_tiles<In, Search, true, true>)
@@ -195,13 +195,13 @@ class EncodeLaunch {
     const Grid grid{std::min<std::int64_t>(groups_of(args.bytes, kCodebookThreads),
                                            std::int64_t{multiprocessors_} * 8),
                     dim3(kCodebookThreads)};
-    return launch(encode_elements<In, kNibble>, grid, args, stream_);
+    return launch(encode_elements<In, kNibble>, grid, args, bound_);
   }
 
   const CodebookEncoding& encoding_;
   const CodebookEncodingOperands& operands_;
   int multiprocessors_;
-  void* stream_;
+  Bound& bound_;
   ElementPlaces places_, code_places_;
   EncodeArgs<In> args_{};
 };
@@ -215,10 +215,10 @@ Status preload_encoding(const CodebookEncoding& encoding) {
 
 template <class In>
 Status launch_encoding(const CodebookEncoding& encoding, const CodebookEncodingOperands& operands,
-                       int multiprocessors, void* stream) {
+                       int multiprocessors, Bound& bound) {
   return is_four_bit(encoding.output_dtype)
-             ? EncodeLaunch<In, true>(encoding, operands, multiprocessors, stream).run()
-             : EncodeLaunch<In, false>(encoding, operands, multiprocessors, stream).run();
+             ? EncodeLaunch<In, true>(encoding, operands, multiprocessors, bound).run()
+             : EncodeLaunch<In, false>(encoding, operands, multiprocessors, bound).run();
 }
 
 template <class In>
@@ -230,7 +230,7 @@ Status preload_nesting() {
 
 template <class In>
 Status launch_nesting(const NestingOperands& operands, std::int64_t count,
-                      std::int64_t nested_block_size, int multiprocessors, void* stream) {
+                      std::int64_t nested_block_size, int multiprocessors, Bound& bound) {
   using C = math::Compute<In>;
   auto* sums = static_cast<C*>(operands.sums);
   const auto* values = static_cast<const C*>(operands.absmax);
@@ -239,7 +239,7 @@ Status launch_nesting(const NestingOperands& operands, std::int64_t count,
     const SumLevel level(left);
     Grid grid{groups_of(level.sums, kCodebookThreads / kWarp), dim3(kCodebookThreads)};
     grid.dependent = true;
-    PLANQ_TRY(launch(sum_leaves<C>, grid, SumArgs<C>{values, sums, left, level.sums}, stream));
+    PLANQ_TRY(launch(sum_leaves<C>, grid, SumArgs<C>{values, sums, left, level.sums}, bound));
     values = sums;
     sums += level.room;
     left = level.sums;
@@ -260,7 +260,7 @@ Status launch_nesting(const NestingOperands& operands, std::int64_t count,
   Grid grid{even_blocks(blocks, std::int64_t{multiprocessors} * kNestBlocks<C>),
             dim3(kCodebookThreads)};
   grid.dependent = count > 0;  // or there is no kernel before it
-  return launch(nest_blocks<C>, grid, args, stream);
+  return launch(nest_blocks<C>, grid, args, bound);
 }
 
 }  // namespace planq::cuda

@@ -117,8 +117,8 @@ class PairLaunch {
   }
 
   PairLaunch(const NibblePairs& pairs, const void* input, void* output, NibbleOrder order,
-             void* stream)
-      : pairs_(pairs), input_(input), output_(output), order_(order), stream_(stream) {}
+             Bound& bound)
+      : pairs_(pairs), input_(input), output_(output), order_(order), bound_(bound) {}
 
   // `codes` and `packed` are input and output, or output and input.
   Status run(const void* codes, const void* packed) const {
@@ -176,21 +176,21 @@ class PairLaunch {
     args.full = static_cast<std::uint32_t>(args.run_pairs / Work::kBytes);
     return launch(pair_vectors<Work>,
                   {ceil_div(args.count, kPairThreads * Work::kVectors), kPairThreads}, args,
-                  stream_);
+                  bound_);
   }
   template <class Places>
   Status bytes() const {
     const PairByteArgs<Places> args{operands(), Places(pairs_.bytes), pairs_.bytes.size(),
                                     pairs_.pairs};
     return launch(pair_bytes<Adjacent, Places>, {ceil_div(args.count, kPairThreads), kPairThreads},
-                  args, stream_);
+                  args, bound_);
   }
 
   const NibblePairs& pairs_;
   const void* input_;
   void* output_;
   NibbleOrder order_;
-  void* stream_;
+  Bound& bound_;
 };
 
 }  // namespace planq::cuda

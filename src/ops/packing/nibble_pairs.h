@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/space.h"
 
 namespace planq {

@@ -1,5 +1,4 @@
-#include <cuda_runtime.h>
-
+#include "cuda/launch.cuh"
 #include "desc.h"
 
 namespace planq::noop {
@@ -10,24 +9,18 @@ namespace planq::noop {
 #if PLANQ_SLICE == 0
 namespace {
 
-__global__ void noop_kernel(const void*, void*, void*, void*) {}
+struct NoopArgs {
+  const void *input, *output, *scale, *zero_point;
+};
+__global__ void noop_kernel(NoopArgs) {}
 
-Status load(const Descriptor&, const Device&, State&) {
-  cudaFuncAttributes attributes;
-  const cudaError_t error =
-      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(noop_kernel));
-  return error == cudaSuccess ? Status::success() : Status::cuda(error);
-}
+Status load(const Descriptor&, const Device&, State&) { return cuda::preload(noop_kernel); }
 
 // The launch that benchmarks/overhead.py compares with a bare one: operands in, nothing done.
-Status launch(const State&, const Operands& operands, Workspace, const Stream& stream) {
-  void* arguments[] = {const_cast<void**>(&operands[0].data), const_cast<void**>(&operands[1].data),
-                       const_cast<void**>(&operands[2].data),
-                       const_cast<void**>(&operands[3].data)};
-  const cudaError_t error =
-      cudaLaunchKernel(reinterpret_cast<const void*>(noop_kernel), dim3(1), dim3(32), arguments, 0,
-                       static_cast<cudaStream_t>(stream.handle));
-  return error == cudaSuccess ? Status::success() : Status::cuda(error);
+Status bind(const Call& call, Bound& bound) {
+  const NoopArgs args = {call.operands[0].data, call.operands[1].data, call.operands[2].data,
+                         call.operands[3].data};
+  return cuda::launch(noop_kernel, {1, dim3(32)}, args, bound);
 }
 
 constexpr Kernel kRows[] = {
@@ -41,12 +34,13 @@ constexpr Kernel kRows[] = {
                    .accumulator = DType::Float32,
                    .rounding = Rounding::None,
                    .max_ulp = 0,
+                   .error_bound = kNoErrorBound,
                    .batch_invariant = true,
                    .basis = "does nothing"},
      .rejects = accept,
      .workspace = no_workspace,
      .prepare = load,
-     .launch = launch},
+     .bind = bind},
 };
 
 }  // namespace

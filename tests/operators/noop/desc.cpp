@@ -21,11 +21,10 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
-  specs[0] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[1] = {Role::Output, true, f.output_dtype, f.shape};
-  specs[2] = {Role::Output, true, DType::Float32, {1, {1}}};
-  specs[3] = {Role::Output, true, DType::Int32, {1, {1}}};
+  specs[0].expect(f.input_dtype, f.shape);
+  specs[1].expect(f.output_dtype, f.shape);
+  specs[2].expect(DType::Float32, {1, {1}});
+  specs[3].expect(DType::Int32, {1, {1}});
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

@@ -19,7 +19,12 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, output_dtype),
 };
 
-inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "zero_point"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"scale", Role::Output},
+    {"zero_point", Role::Output},
+};
 
 inline Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }

@@ -1,9 +1,10 @@
 #include "desc.h"
+#include "host/bind.h"
 
 namespace planq::noop {
 namespace {
 
-Status launch(const State&, const Operands&, Workspace, const Stream&) { return Status::success(); }
+Status compute(const Call&, const Stream&) { return Status::success(); }
 
 // Rows that promise less and less, so that the tests can watch preferences remove them.
 constexpr Kernel kRows[] = {
@@ -17,12 +18,13 @@ constexpr Kernel kRows[] = {
                    .accumulator = DType::Float32,
                    .rounding = Rounding::None,
                    .max_ulp = 0,
+                   .error_bound = kNoErrorBound,
                    .batch_invariant = true,
                    .basis = "does nothing"},
      .rejects = accept,
      .workspace = no_workspace,
      .prepare = nothing,
-     .launch = launch},
+     .bind = host::bind<compute>},
     {.sku = "noop/host/exact_workspace",
      .revision = 1,
      .backend = Backend::Host,
@@ -33,12 +35,13 @@ constexpr Kernel kRows[] = {
                    .accumulator = DType::Float32,
                    .rounding = Rounding::None,
                    .max_ulp = 0,
+                   .error_bound = kNoErrorBound,
                    .batch_invariant = true,
                    .basis = "does nothing"},
      .rejects = accept,
      .workspace = some_workspace,
      .prepare = nothing,
-     .launch = launch},
+     .bind = host::bind<compute>},
     {.sku = "noop/host/gpu_to_gpu",
      .revision = 1,
      .backend = Backend::Host,
@@ -49,12 +52,13 @@ constexpr Kernel kRows[] = {
                    .accumulator = DType::Float32,
                    .rounding = Rounding::None,
                    .max_ulp = 1,
+                   .error_bound = kNoErrorBound,
                    .batch_invariant = true,
                    .basis = "does nothing"},
      .rejects = accept,
      .workspace = no_workspace,
      .prepare = nothing,
-     .launch = launch},
+     .bind = host::bind<compute>},
     {.sku = "noop/host/run_to_run",
      .revision = 1,
      .backend = Backend::Host,
@@ -65,12 +69,13 @@ constexpr Kernel kRows[] = {
                    .accumulator = DType::Float32,
                    .rounding = Rounding::None,
                    .max_ulp = kUlpUnknown,
+                   .error_bound = kNoErrorBound,
                    .batch_invariant = false,
                    .basis = "does nothing"},
      .rejects = accept,
      .workspace = no_workspace,
      .prepare = nothing,
-     .launch = launch},
+     .bind = host::bind<compute>},
     {.sku = "noop/host/not_guaranteed",
      .revision = 1,
      .backend = Backend::Host,
@@ -81,12 +86,13 @@ constexpr Kernel kRows[] = {
                    .accumulator = DType::Float32,
                    .rounding = Rounding::None,
                    .max_ulp = kUlpUnknown,
+                   .error_bound = kNoErrorBound,
                    .batch_invariant = false,
                    .basis = "does nothing"},
      .rejects = accept,
      .workspace = no_workspace,
      .prepare = nothing,
-     .launch = launch},
+     .bind = host::bind<compute>},
 };
 
 }  // namespace

@@ -278,14 +278,14 @@ struct Dequantize {
 };
 
 template <Form kForm>
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
+Status prepare(const Descriptor&, const Device&, State&) {
   return cuda::preload_elements<Dequantize<kForm>>();
 }
 
 template <Form kForm>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const bool asymmetric = f.mode == Mode::Asymmetric;
   const bool pair = f.scope.kind == ScopeKind::Pair, bias = f.bias_dtype != DType::Unset;
   const DequantizeArgs args = {operands[kInput].data,
@@ -305,8 +305,8 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
       {},
       {&operands[kScale]},
       {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
-  return cuda::launch_elements<Dequantize<kForm>>(args, given, f.shape, f.scope, layout,
-                                                  stream.handle, pair || bias);
+  return cuda::launch_elements<Dequantize<kForm>>(args, given, f.shape, f.scope, layout, bound,
+                                                  pair || bias);
 }
 
 template <DType kIn>
@@ -337,13 +337,14 @@ constexpr Kernel row() {
                     .accumulator = kWide ? DType::Float64 : DType::Float32,
                     .rounding = Rounding::NearestEven,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = std::string_view("element by element; exact integer difference; one "
                                               "rounding for each product and sum")},
       .rejects = rejects<kIn>,
       .workspace = cuda::no_workspace,
       .prepare = prepare<form_of(kIn)>,
-      .launch = launch<form_of(kIn)>,
+      .bind = bind<form_of(kIn)>,
   };
 }
 

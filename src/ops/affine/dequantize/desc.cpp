@@ -48,14 +48,13 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   const Shape parameters = parameter_shape(f.shape, f.scope);
   const Shape columns = {1, {f.shape.last()}};
-  using Role = OperandSpec::Role;
-  specs[kInput] = {Role::Input, true, f.input_dtype, packed_shape(f.shape, f.input_dtype)};
-  specs[kOutput] = {Role::Output, true, f.output_dtype, f.shape};
-  specs[kScale] = {Role::Input, true, f.scale_dtype, parameters};
-  specs[kZeroPoint] = {Role::Input, f.mode == Mode::Asymmetric, f.zero_point_dtype,
-                       packed_shape(parameters, f.zero_point_dtype)};
-  specs[kColumnScale] = {Role::Input, f.scope.kind == ScopeKind::Pair, f.scale_dtype, columns};
-  specs[kBias] = {Role::Input, f.bias_dtype != DType::Unset, f.bias_dtype, columns};
+  specs[kInput].expect(f.input_dtype, packed_shape(f.shape, f.input_dtype));
+  specs[kOutput].expect(f.output_dtype, f.shape);
+  specs[kScale].expect(f.scale_dtype, parameters);
+  specs[kZeroPoint].expect(f.zero_point_dtype, packed_shape(parameters, f.zero_point_dtype),
+                           f.mode == Mode::Asymmetric);
+  specs[kColumnScale].expect(f.scale_dtype, columns, f.scope.kind == ScopeKind::Pair);
+  specs[kBias].expect(f.bias_dtype, columns, f.bias_dtype != DType::Unset);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

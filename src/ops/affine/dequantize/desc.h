@@ -2,7 +2,7 @@
 // arithmetic is in math/affine.h.
 #pragma once
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 #include "core/scope.h"
 #include "ops/affine/scale.h"
@@ -35,7 +35,13 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kColumnScale, kBias };
-inline constexpr std::string_view kOperands[] = {"input",      "output",       "scale",
-                                                 "zero_point", "column_scale", "bias"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"scale", Role::Input},
+    {"zero_point", Role::Input, Presence::ByField},
+    {"column_scale", Role::Input, Presence::ByField},
+    {"bias", Role::Input, Presence::ByField},
+};
 
 }  // namespace planq::dequantize

@@ -62,9 +62,10 @@ void apply_columns(host::Stretch<C>& s, std::int64_t column, std::int64_t count,
 }
 
 template <class T>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+Status compute(const Call& call, const Stream& stream) {
   using C = Compute<T>;
-  const Fields& f = state.as<Fields>();
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const auto& loops = host::affine_loops<T>();
   const void* input = operands[kInput].data;
   T* output = static_cast<T*>(operands[kOutput].data);
@@ -127,13 +128,14 @@ constexpr Kernel row() {
                     .accumulator = kWide ? DType::Float64 : DType::Float32,
                     .rounding = Rounding::NearestEven,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = std::string_view("element by element; exact integer difference; one "
                                               "rounding for each product and sum")},
       .rejects = rejects<kIn, kOut>,
       .workspace = host::no_workspace,
-      .prepare = host::keep_fields<Fields>,
-      .launch = launch<Stored<kOut>>,
+      .prepare = host::nothing_to_prepare,
+      .bind = host::bind<compute<Stored<kOut>>>,
   };
 }
 

@@ -72,22 +72,20 @@ struct Product {
 
 using Op = Product;
 
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
-  return cuda::preload_elements<Op>();
-}
+Status prepare(const Descriptor&, const Device&, State&) { return cuda::preload_elements<Op>(); }
 
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const Op::Args args = {static_cast<const T*>(operands[kGradOutput].data),
                          static_cast<T*>(operands[kGradInput].data)};
   const cuda::GivenParameters given = {operands[kScale].data, nullptr, f.scale_dtype};
   const std::array<ElementOperand, 5> layout = {
       ElementOperand{&operands[kGradOutput]}, {&operands[kGradInput]}, {}, {&operands[kScale]}, {}};
-  return cuda::launch_elements<Op>(args, given, f.shape, f.scope, layout, stream.handle);
+  return cuda::launch_elements<Op>(args, given, f.shape, f.scope, layout, bound);
 }
 
-constexpr Kernel kRows[] = {gradient_row<Gradient, Backend::Cuda, cuda::kSlice>(prepare, launch)};
+constexpr Kernel kRows[] = {gradient_row<Gradient, Backend::Cuda, cuda::kSlice>(prepare, bind)};
 
 }  // namespace
 

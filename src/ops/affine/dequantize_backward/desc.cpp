@@ -22,11 +22,10 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
-  specs[kGradOutput] = {Role::Input, true, f.output_dtype, f.shape};
-  specs[kGradInput] = {Role::Output, true, f.output_dtype, f.shape};
+  specs[kGradOutput].expect(f.output_dtype, f.shape);
+  specs[kGradInput].expect(f.output_dtype, f.shape);
   specs[kGradInput].same_as = kGradOutput;
-  specs[kScale] = {Role::Input, true, f.scale_dtype, parameter_shape(f.shape, f.scope)};
+  specs[kScale].expect(f.scale_dtype, parameter_shape(f.shape, f.scope));
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

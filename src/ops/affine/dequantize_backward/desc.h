@@ -1,7 +1,7 @@
 // dequantize_backward: the gradient of dequantize with respect to its codes, taken as real numbers.
 #pragma once
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 #include "core/scope.h"
 #include "ops/affine/scale.h"
@@ -24,7 +24,11 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kGradOutput, kGradInput, kScale };
-inline constexpr std::string_view kOperands[] = {"grad_output", "grad_input", "scale"};
+inline constexpr OperandInfo kOperands[] = {
+    {"grad_output", Role::Input},
+    {"grad_input", Role::Output},
+    {"scale", Role::Input},
+};
 
 // What the rows of both backends are made of.
 struct Gradient {

@@ -14,9 +14,10 @@ using host::Stored;
 using math::Compute;
 
 template <class T>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+Status compute(const Call& call, const Stream& stream) {
   using C = Compute<T>;
-  const Fields& f = state.as<Fields>();
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const auto& loops = host::affine_loops<T>();
   const T* grad_output = static_cast<const T*>(operands[kGradOutput].data);
   T* grad_input = static_cast<T*>(operands[kGradInput].data);
@@ -35,8 +36,8 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
 
 template <DType kType>
 constexpr Kernel row() {
-  return gradient_row<Gradient, Backend::Host, kType>(host::keep_fields<Fields>,
-                                                      launch<Stored<kType>>);
+  return gradient_row<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
+                                                      host::bind<compute<Stored<kType>>>);
 }
 
 constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),

@@ -44,47 +44,50 @@ constexpr const MethodInfo& info(Method method) {
   return kMethods[static_cast<std::size_t>(method)];
 }
 
-Reason refuse_shape(std::string text) { return Reason::refuse(ReasonKind::Shape, std::move(text)); }
+template <class... Pieces>
+Reason refuse_shape(const Pieces&... pieces) {
+  return Reason::refuse(ReasonKind::Shape, pieces...);
+}
 
 Reason refuse_segments(const Outline& o) {
-  return refuse_shape(std::to_string(o.segments) + " segments are more than a grid numbers");
+  return refuse_shape(o.segments, " segments are more than a grid numbers");
 }
 
 Reason rejects_consecutive(const Fields& f, const Outline& o) {
   if (o.consecutive) return Reason::accept();
   if (f.scope.kind == ScopeKind::Group && f.scope.axis == f.shape.rank - 1)
-    return refuse_shape("groups of " + std::to_string(f.scope.size) +
-                        " four-bit codes begin inside a byte");
-  return refuse_shape("the elements of a " + std::string(name_of(f.scope.kind)) + " along axis " +
-                      std::to_string(f.scope.axis) + " are not consecutive");
+    return refuse_shape("groups of ", f.scope.size, " four-bit codes begin inside a byte");
+  return refuse_shape("the elements of a ", name_of(f.scope.kind), " along axis ", f.scope.axis,
+                      " are not consecutive");
 }
 
 Reason rejects_size(Method method, const Outline& o, const Device& device) {
   const int64_t vectors = vectors_of(o.elements);
-  const std::string segment = "a segment of " + std::to_string(o.elements) + " elements ";
+  const auto refuse_size = [&](const auto&... pieces) {
+    return refuse_shape("a segment of ", o.elements, " elements ", pieces...);
+  };
   const int64_t most = method == Method::Lanes       ? cuda::kWarp
                        : method == Method::Registers ? kBlockVectors
                                                      : kBlockVectors * kMaxCluster;
   constexpr std::string_view kWhere[] = {"a warp's lanes", "a block's registers",
                                          "a cluster's registers"};
   if (vectors > most)
-    return refuse_shape(segment + "does not fit " +
-                        std::string(kWhere[static_cast<std::size_t>(method)]) + " (" +
-                        std::to_string(most * kVector) + ")");
+    return refuse_size("does not fit ", kWhere[static_cast<std::size_t>(method)], " (",
+                       most * kVector, ")");
   if (o.segments > cuda::kMaxIndex / kMaxCluster) return refuse_segments(o);
   if (method == Method::Registers && vectors <= cuda::kWarp)
-    return refuse_shape(segment + "leaves most threads of a block idle");
+    return refuse_size("leaves most threads of a block idle");
   if (method == Method::Registers && spreads(o, device))
-    return refuse_shape(std::to_string(o.segments) + " long segments leave multiprocessors idle");
+    return refuse_shape(o.segments, " long segments leave multiprocessors idle");
   if (method == Method::Cluster && vectors <= kBlockVectors && !spreads(o, device))
-    return refuse_shape(segment + "fits one block");
+    return refuse_size("fits one block");
   return Reason::accept();
 }
 
 Reason rejects_columns(const Fields& f, const Outline& o) {
   const bool last = f.scope.axis == f.shape.rank - 1;
   if (last || (o.outer != 1 && o.inner < kShortRun)) return Reason::accept();
-  return refuse_shape("a channel has runs of " + std::to_string(o.inner) + " consecutive elements");
+  return refuse_shape("a channel has runs of ", o.inner, " consecutive elements");
 }
 
 Reason rejects_tiles(const Fields& f, const Outline& o) {
@@ -92,15 +95,13 @@ Reason rejects_tiles(const Fields& f, const Outline& o) {
   const int last = f.shape.rank - 1;
   if (f.scope.kind == ScopeKind::Group && f.scope.axis != last) return Reason::accept();
   if (shares_bytes(f))
-    return refuse_shape("tiles of " + std::to_string(f.scope.size) +
-                        " four-bit columns begin inside a byte");
+    return refuse_shape("tiles of ", f.scope.size, " four-bit columns begin inside a byte");
   const bool block = f.scope.kind == ScopeKind::Block;
   const int64_t rows = block ? std::min(f.scope.rows, f.shape[last - 1]) : 1;
   const int64_t columns = std::min(f.scope.size, f.shape[last]);
   if (rows * vectors_of(columns) <= kBlockVectors) return Reason::accept();
-  return refuse_shape("a tile of " + std::to_string(rows) + " x " + std::to_string(columns) +
-                      " elements does not fit a block's registers (" +
-                      std::to_string(kBlockVectors * kVector) + ")");
+  return refuse_shape("a tile of ", rows, " x ", columns,
+                      " elements does not fit a block's registers (", kBlockVectors * kVector, ")");
 }
 
 Reason rejects_shape(Method method, const Fields& f, const Device& device) {
@@ -124,7 +125,7 @@ Reason rejects_shape(Method method, const Fields& f, const Device& device) {
     case Method::Resident:
       return o.elements * static_cast<int64_t>(sizeof(In)) <= kResidentInputBytes
                  ? Reason::accept()
-                 : refuse_shape("a tensor of " + std::to_string(o.elements) +
+                 : refuse_shape("a tensor of ", o.elements,
                                 " elements leaves too much to be read twice");
     case Method::Split:
       if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
@@ -142,8 +143,7 @@ Reason rejects(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
   const auto refuse = [](ReasonKind kind, std::string_view what, std::string_view own,
                          std::string_view asked) {
-    return Reason::refuse(kind, "computes " + std::string(what) + " " + std::string(own) +
-                                    ", not " + std::string(asked));
+    return Reason::refuse(kind, "computes ", what, " ", own, ", not ", asked);
   };
   if (f.input_dtype != kIn)
     return refuse(ReasonKind::DType, "input_dtype", name_of(kIn), name_of(f.input_dtype));
@@ -228,23 +228,22 @@ Status preload_method([[maybe_unused]] const Fields& f) {
 }
 
 template <Method kMethod, Codes kCodes>
-Status prepare(const Descriptor& descriptor, const Device& device, State& state) {
-  auto& plan = state.emplace<Prepared>();
-  plan.fields = with_groups(descriptor.as<Fields>());
-  plan.multiprocessors = device.multiprocessors;
-  plan.arch = device.arch;
-  return preload_method<kMethod, kCodes>(plan.fields);
+Status prepare(const Descriptor& descriptor, const Device&, State&) {
+  return preload_method<kMethod, kCodes>(with_groups(descriptor.as<Fields>()));
 }
 
 template <Method kMethod, Codes kCodes>
-Status launch(const State& state, const Operands& operands, Workspace workspace,
-              const Stream& stream) {
-  const auto& plan = state.as<Prepared>();
-  const Launch launch{plan, operands, workspace, stream};
+Status bind(const Call& call, Bound& bound) {
+  const Launch launch{with_groups(call.fields<Fields>()),
+                      call.device.multiprocessors,
+                      call.device.arch,
+                      call.operands,
+                      call.workspace,
+                      bound};
   if constexpr (kMethod == Method::Lanes) return launch_lanes<kCodes>(launch);
   if constexpr (kMethod == Method::Registers) return launch_rows<kCodes>(launch, 1);
   if constexpr (kMethod == Method::Cluster)
-    return launch_rows<kCodes>(launch, cluster_of(plan.fields, plan.multiprocessors));
+    return launch_rows<kCodes>(launch, cluster_of(launch.fields(), launch.multiprocessors));
   if constexpr (kMethod == Method::Columns) return launch_columns<kCodes>(launch);
   if constexpr (kMethod == Method::ColumnGroups) return launch_column_groups<kCodes>(launch);
   if constexpr (kMethod == Method::Resident) return launch_resident<kCodes>(launch);
@@ -279,6 +278,7 @@ constexpr Kernel row() {
                     .accumulator = kDouble ? DType::Float64 : DType::Float32,
                     .rounding = Rounding::NearestEven,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = std::string_view("exact integer maximum of magnitudes; correctly "
                                               "rounded quotients; round to nearest even; no "
@@ -286,7 +286,7 @@ constexpr Kernel row() {
       .rejects = rejects<kMethod, kScope, kOut>,
       .workspace = workspace<kMethod>,
       .prepare = prepare<kMethod, codes_of(kOut)>,
-      .launch = launch<kMethod, codes_of(kOut)>,
+      .bind = bind<kMethod, codes_of(kOut)>,
   };
 }
 

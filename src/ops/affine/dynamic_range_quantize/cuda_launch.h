@@ -21,27 +21,23 @@
 namespace planq::dynamic_range_quantize {
 namespace {
 
-// --- What a plan keeps, and what a launch works from -------------------------------------------
-
-struct Prepared {
-  Fields fields;
-  std::int32_t multiprocessors, arch;
-};
+// --- What a launch works from ------------------------------------------------------------------
 
 struct Launch {
-  const Prepared& plan;
+  Fields given;
+  std::int32_t multiprocessors, arch;
   const Operands& operands;
   Workspace workspace;
-  const Stream& stream;
+  Bound& bound;
 
-  const Fields& fields() const { return plan.fields; }
+  const Fields& fields() const { return given; }
   // Launches that wait for the one before them need the hardware for it.
   cuda::Grid grid(int64_t blocks, dim3 threads, bool dependent = false) const {
-    return {blocks, threads, 1, dependent && plan.arch >= 90};
+    return {blocks, threads, 1, dependent && arch >= 90};
   }
   template <class Args>
   Status run(void (*kernel)(Args), const cuda::Grid& grid, const Args& args) const {
-    return grid.blocks == 0 ? Status::success() : cuda::launch(kernel, grid, args, stream.handle);
+    return grid.blocks == 0 ? Status::success() : cuda::launch(kernel, grid, args, bound);
   }
   // The members that all argument structs share.
   template <class Args>
@@ -302,7 +298,7 @@ bool launches_tight_lanes(const Launch& launch, const Geometry& g, Status& statu
   args.lanes_log2 = std::countr_zero(static_cast<unsigned>(lanes));
   TightShape shape{recipe_kind(launch.fields()), std::min(lanes, 8)};
   // Few warps: as many as there can be. Many: each with more loads under way.
-  if (ceil_div(g.count * lanes, cuda::kWarp) <= launch.plan.multiprocessors * 8) shape.vectors = 1;
+  if (ceil_div(g.count * lanes, cuda::kWarp) <= launch.multiprocessors * 8) shape.vectors = 1;
   if (shape.recipe == Recipe::Any) shape.vectors = shape.vectors >= 4 ? 4 : 1;
   if (!aligned) shape.vectors = kShiftedSets;
   const int64_t per_block = shape.vectors * kLaneThreads / lanes;
@@ -373,7 +369,7 @@ Status launch_rows(const Launch& launch, int cluster) {
   const Fields& f = launch.fields();
   const bool is_tight = tight<kCodes>(launch, g);
   const Recipe recipe = recipe_kind(f);
-  const bool few = g.count * cluster <= launch.plan.multiprocessors;
+  const bool few = g.count * cluster <= launch.multiprocessors;
   const BlockShape shape = block_shape(ceil_div(vectors, cluster),
                                        few && cluster == 1 && is_tight && recipe == Recipe::Usual);
   cuda::Grid grid = launch.grid(g.count * cluster, shape.threads);
@@ -460,7 +456,7 @@ template <Codes kCodes>
 Status launch_split(const Launch& launch) {
   const Fields& f = launch.fields();
   const Geometry g = geometry_of(f, launch.operands);
-  const std::int32_t multiprocessors = launch.plan.multiprocessors;
+  const std::int32_t multiprocessors = launch.multiprocessors;
   Scratch scratch(launch.workspace);
   const SplitShape shape = book_split(f, multiprocessors, scratch);
   auto args = split_args(launch, g);
@@ -506,17 +502,18 @@ Status launch_resident(const Launch& launch) {
   if (!fits) return launch_split<kCodes>(launch);
   Scratch scratch(launch.workspace);
   auto args = split_args(launch, g);
-  args.partials = book_resident(launch.plan.multiprocessors, scratch);
-  const int64_t blocks = std::min<int64_t>(launch.plan.multiprocessors,
-                                           ceil_div(g.length / kVector, kResidentThreads));
+  args.partials = book_resident(launch.multiprocessors, scratch);
+  const int64_t blocks =
+      std::min<int64_t>(launch.multiprocessors, ceil_div(g.length / kVector, kResidentThreads));
   cuda::Grid grid = launch.grid(blocks, kResidentThreads);
   grid.cooperative = true;
   grid.shared_bytes = kHeldBytes;
-  const Status status = launch.run(resident_kernel<kCodes>(f), grid, args);
-  if (status.cuda_error != cudaErrorCooperativeLaunchTooLarge) return status;
-  // The stream has a share of the multiprocessors. The same bits in two passes.
-  (void)cudaGetLastError();
-  return launch_split<kCodes>(launch);
+  // A stream with a share of the multiprocessors gets the same bits in two passes.
+  return cuda::launch_or(
+      resident_kernel<kCodes>(f), grid, args, launch.bound, [&](Bound& otherwise) {
+        return launch_split<kCodes>({launch.given, launch.multiprocessors, launch.arch,
+                                     launch.operands, launch.workspace, otherwise});
+      });
 }
 
 // --- Columns -----------------------------------------------------------------------------------
@@ -604,9 +601,9 @@ template <Codes kCodes>
 Status launch_columns(const Launch& launch) {
   const Fields& f = launch.fields();
   const Outline o = outline(f);
-  const int64_t multiprocessors = launch.plan.multiprocessors;
+  const int64_t multiprocessors = launch.multiprocessors;
   Scratch scratch(launch.workspace);
-  const ColumnShape shape = book_columns(f, launch.plan.multiprocessors, scratch);
+  const ColumnShape shape = book_columns(f, launch.multiprocessors, scratch);
   auto args = launch.args<ColumnArgs<In>>();
   if (!column_rows(f, launch.operands, shape.columns, args.lines))
     return launch_elements<kCodes>(launch);
@@ -709,7 +706,7 @@ Status launch_tiles(const Launch& launch) {
     return launch_lines<kCodes>(launch, g);
   // Few tiles have a multiprocessor each: little work for each thread.
   const int64_t vectors = g.line_count * (g.length / kVector);
-  const int per_thread = g.count <= launch.plan.multiprocessors ? 1 : kTileVectors;
+  const int per_thread = g.count <= launch.multiprocessors ? 1 : kTileVectors;
   const int64_t warps = ceil_div(vectors, int64_t{per_thread} * cuda::kWarp);
   const auto threads = static_cast<unsigned>(std::min<int64_t>(warps * cuda::kWarp, kRowThreads));
   return launch.run(quantize_tiles<In, kCodes>, launch.grid(g.count, threads),

@@ -37,11 +37,10 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Shape parameters = parameter_shape(f);
   Shape codes = f.shape;
   if (is_four_bit(f.output_dtype)) codes[codes.rank - 1] = (codes.last() + 1) / 2;
-  using Role = OperandSpec::Role;
-  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[kOutput] = {Role::Output, true, f.output_dtype, codes};
-  specs[kScale] = {Role::Output, true, f.scale_dtype, parameters};
-  specs[kZeroPoint] = {Role::Output, f.mode == Mode::Asymmetric, DType::Int32, parameters};
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kOutput].expect(f.output_dtype, codes);
+  specs[kScale].expect(f.scale_dtype, parameters);
+  specs[kZeroPoint].expect(DType::Int32, parameters, f.mode == Mode::Asymmetric);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

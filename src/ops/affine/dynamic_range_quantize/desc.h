@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 #include "core/scope.h"
 #include "ops/affine/scale.h"
@@ -38,7 +38,12 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
-inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "zero_point"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"scale", Role::Output},
+    {"zero_point", Role::Output, Presence::ByField},
+};
 
 inline Shape parameter_shape(const Fields& fields) {
   return planq::parameter_shape(fields.shape, fields.scope);

@@ -15,6 +15,7 @@
 
 #include "core/sku.h"
 #include "host/codes.h"
+#include "host/rows.h"
 #include "host/simd.h"
 #include "ops/affine/dynamic_range_quantize/desc.h"
 #include "ops/affine/dynamic_range_quantize/host_launch.h"
@@ -79,22 +80,22 @@ template <DType kInput, DType kOutput>
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   using T = typename TypeOf<kInput>::type;
   auto& plan = state.emplace<Prepared<Compute<T>>>();
-  plan.fields = with_groups(descriptor.as<Fields>());
-  plan.recipe = recipe_of<Compute<T>>(plan.fields);
+  const Fields fields = with_groups(descriptor.as<Fields>());
+  plan.recipe = recipe_of<Compute<T>>(fields);
   plan.scalar = {finite_range<T>, scalar_codes<T>};
   plan.element_bytes = sizeof(T);
   plan.four_bit = is_four_bit(kOutput);
-  plan.plain =
-      plan.fields.mode == Mode::Symmetric && plan.fields.quotient != Quotient::Ratio &&
-      plan.fields.scale_dtype == (sizeof(Compute<T>) == 4 ? DType::Float32 : DType::Float64);
+  plan.plain = fields.mode == Mode::Symmetric && fields.quotient != Quotient::Ratio &&
+               fields.scale_dtype == (sizeof(Compute<T>) == 4 ? DType::Float32 : DType::Float64);
   choose_kernels<T, kOutput>(plan);
   return Status::success();
 }
 
 template <class C>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+Status compute(const Call& call, const Stream& stream) {
   const host::StrictFloat strict;
-  Launch<C>(state.as<Prepared<C>>(), operands, stream).run();
+  Launch<C>(call.state.as<Prepared<C>>(), with_groups(call.fields<Fields>()), call.operands, stream)
+      .run();
   return Status::success();
 }
 
@@ -105,8 +106,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
   const Fields& fields = descriptor.as<Fields>();
   const auto refuse = [](ReasonKind kind, std::string_view what, std::string_view own,
                          std::string_view asked) {
-    return Reason::refuse(kind, "computes " + std::string(what) + " " + std::string(own) +
-                                    ", not " + std::string(asked));
+    return Reason::refuse(kind, "computes ", what, " ", own, ", not ", asked);
   };
   if (fields.input_dtype != kInput)
     return refuse(ReasonKind::DType, "input_dtype", name_of(kInput), name_of(fields.input_dtype));
@@ -140,13 +140,14 @@ constexpr Kernel row() {
                     .accumulator = kDouble ? DType::Float64 : DType::Float32,
                     .rounding = Rounding::NearestEven,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = std::string_view("exact integer maximum of magnitudes; IEEE division; "
                                               "round to nearest even; no reassociation")},
       .rejects = rejects<kScope, kInput, kOutput>,
       .workspace = workspace,
       .prepare = prepare<kInput, kOutput>,
-      .launch = launch<C>,
+      .bind = host::bind<compute<C>>,
   };
 }
 

@@ -70,10 +70,9 @@ struct ScalarKernels {
                 const AffineRecipe<C>& recipe, const SegmentParameters<C>& parameters);
 };
 
-// What prepare() leaves for launch().
+// What prepare() leaves for every call.
 template <class C>
 struct Prepared {
-  Fields fields;
   AffineRecipe<C> recipe;
   RangeKernels<C> range;
   QuantizeKernels<C> quantize;
@@ -137,14 +136,15 @@ void scalar_codes(const void* input, Rows rows, std::uint8_t* codes, std::int64_
 template <class C>
 class Launch {
  public:
-  Launch(const Prepared<C>& plan, const Operands& operands, const Stream& stream)
-      : plan_(plan), operands_(operands), threads_(std::max(stream.threads, 1)) {
-    const std::int64_t elements = plan.fields.shape.elements();
+  Launch(const Prepared<C>& plan, const Fields& fields, const Operands& operands,
+         const Stream& stream)
+      : plan_(plan), fields_(fields), operands_(operands), threads_(std::max(stream.threads, 1)) {
+    const std::int64_t elements = fields.shape.elements();
     streaming_ = elements * (plan.element_bytes + 1) > kStreamBytes;
   }
 
   void run() const {
-    const Fields& fields = plan_.fields;
+    const Fields& fields = fields_;
     if (fields.shape.elements() == 0) return write_empty();
     const int last = fields.shape.rank - 1;
     if (fields.scope.kind == ScopeKind::Group) return run_groups(fields.scope.axis, {});
@@ -156,14 +156,14 @@ class Launch {
   // Calls visit(part) for the whole groups of an axis and for its smaller last one.
   template <class Visit>
   void for_parts(int axis, std::int64_t group_size, Visit&& visit) const {
-    const std::int64_t extent = plan_.fields.shape[axis];
+    const std::int64_t extent = fields_.shape[axis];
     const std::int64_t size = std::min(group_size, extent), whole = extent / size;
     visit(GroupPart{0, whole, 0, size});
     if (extent % size != 0) visit(GroupPart{whole, 1, whole * size, extent % size});
   }
 
   void run_groups(int axis, const GroupPart& rows) const {
-    const Fields& fields = plan_.fields;
+    const Fields& fields = fields_;
     const std::int64_t extent = fields.shape[axis], size = fields.scope.size;
     const LayoutBuilder builder(fields, operands_);
     const bool many = fields.scope.kind == ScopeKind::Block && size < extent &&
@@ -190,7 +190,7 @@ class Launch {
   // ---- pieces of work ----------------------------------------------------------------------
 
   bool signs() const { return plan_.recipe.mode == Mode::Asymmetric; }
-  bool low_first() const { return plan_.fields.nibble_order == NibbleOrder::LowFirst; }
+  bool low_first() const { return fields_.nibble_order == NibbleOrder::LowFirst; }
   bool divides() const { return plan_.recipe.quotient == Quotient::Divide; }
   const void* input(std::int64_t element) const {
     return static_cast<const std::byte*>(operands_[kInput].data) + element * plan_.element_bytes;
@@ -649,7 +649,7 @@ class Launch {
   }
 
   std::int64_t group_stride(Operand operand) const {
-    return operands_[operand].strides[plan_.fields.shape.rank - 1];
+    return operands_[operand].strides[fields_.shape.rank - 1];
   }
 
   void group_batch(const Space& rows, const Offsets& at, std::int64_t length,
@@ -684,7 +684,7 @@ class Launch {
 
   void quantize_groups(Offsets at, std::int64_t length, std::int64_t size, std::int64_t ahead,
                        bool vector, const Segments<C>& segments) const {
-    if (shares_bytes(plan_.fields))
+    if (shares_bytes(fields_))
       return quantize_within_bytes(at, length, size, ahead, vector, segments);
     const std::int64_t whole = length / size, rest = length % size;
     quantize_rows(at, {size, whole, size}, {0, 1}, size, ahead, vector, segments);
@@ -712,7 +712,7 @@ class Launch {
   // ---- nothing to quantize -------------------------------------------------------------------
 
   void write_empty() const {
-    const Shape shape = parameter_shape(plan_.fields);
+    const Shape shape = parameter_shape(fields_);
     Space points;
     for (int i = 0; i < shape.rank; ++i) {
       Axis axis;
@@ -729,6 +729,7 @@ class Launch {
   }
 
   const Prepared<C>& plan_;
+  const Fields fields_;
   const Operands& operands_;
   const int threads_;
   bool streaming_;

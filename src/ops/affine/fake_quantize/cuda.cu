@@ -152,7 +152,7 @@ Scalar scalar_of(const OperandView& view) {
 
 template <bool kStochastic>
 Status run(const Fields& f, const Operands& operands, const cuda::GivenParameters& given,
-           const OperandView* scale, const OperandView* zero_point, void* stream) {
+           const OperandView* scale, const OperandView* zero_point, Bound& bound) {
   FakeArgs args = {static_cast<const T*>(operands[kInput].data),
                    static_cast<T*>(operands[kOutput].data),
                    recipe_of<C>(f),
@@ -167,7 +167,7 @@ Status run(const Fields& f, const Operands& operands, const cuda::GivenParameter
   const std::array<ElementOperand, 5> layout = {
       ElementOperand{&operands[kInput]}, {&operands[kOutput]}, {}, {scale}, {zero_point}};
   const auto launch_as = [&](auto op) {
-    return cuda::launch_elements<decltype(op)>(args, given, f.shape, f.scope, layout, stream);
+    return cuda::launch_elements<decltype(op)>(args, given, f.shape, f.scope, layout, bound);
   };
   if constexpr (!kStochastic)
     return launch_as(FakeQuantize<Draw::None>{});
@@ -186,28 +186,23 @@ Status preload() {
 // --- Given parameters --------------------------------------------------------------------------
 
 template <bool kStochastic>
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
+Status prepare(const Descriptor&, const Device&, State&) {
   return preload<kStochastic>();
 }
 
 template <bool kStochastic>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const bool asymmetric = f.mode == Mode::Asymmetric;
   const OperandView* zero_point = asymmetric ? &operands[kZeroPoint] : nullptr;
   const cuda::GivenParameters given = {operands[kScale].data,
                                        asymmetric ? zero_point->data : nullptr, f.scale_dtype,
                                        f.zero_point_dtype};
-  return run<kStochastic>(f, operands, given, &operands[kScale], zero_point, stream.handle);
+  return run<kStochastic>(f, operands, given, &operands[kScale], zero_point, bound);
 }
 
 // --- Dynamic parameters ------------------------------------------------------------------------
-
-struct Dynamic {
-  Fields fields;
-  cuda::RangePlan ranges;
-};
 
 struct ParameterArgs {
   SegmentArrays<C> segments;
@@ -230,10 +225,7 @@ __global__ void __launch_bounds__(kParameterThreads)
 }
 
 template <bool kStochastic>
-Status prepare_dynamic(const Descriptor& descriptor, const Device& device, State& state) {
-  auto& dynamic = state.emplace<Dynamic>();
-  dynamic.fields = descriptor.as<Fields>();
-  dynamic.ranges = cuda::plan_ranges(range_problem(dynamic.fields), device);
+Status prepare_dynamic(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(cuda::preload_ranges<T>());
   PLANQ_TRY(cuda::preload(segment_parameters));
   return preload<kStochastic>();
@@ -248,26 +240,25 @@ std::size_t dynamic_workspace(const Descriptor& descriptor, const Device& device
 }
 
 template <bool kStochastic>
-Status launch_dynamic(const State& state, const Operands& operands, Workspace workspace,
-                      const Stream& stream) {
-  const auto& dynamic = state.as<Dynamic>();
-  const Fields& f = dynamic.fields;
-  Scratch scratch(workspace);
+Status bind_dynamic(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
+  const cuda::RangePlan ranges = cuda::plan_ranges(range_problem(f), call.device);
+  Scratch scratch(call.workspace);
   const SegmentArrays<C> segments(f, scratch);
-  const cuda::RangePartials partials = cuda::book_ranges(dynamic.ranges, scratch);
+  const cuda::RangePartials partials = cuda::book_ranges(ranges, scratch);
   if (segments.count == 0) return Status::success();
-  PLANQ_TRY(cuda::launch_ranges<T>(dynamic.ranges, segments.ranges(f, operands[kInput]), partials,
-                                   stream.handle));
+  PLANQ_TRY(cuda::launch_ranges<T>(ranges, segments.ranges(f, operands[kInput]), partials, bound));
   cuda::Grid grid;
   grid.blocks = (segments.count + kParameterThreads - 1) / kParameterThreads;
   grid.threads = dim3(kParameterThreads);
   const ParameterArgs args = {segments, Wanted(f, operands), recipe_of<C>(f)};
-  PLANQ_TRY(cuda::launch(segment_parameters, grid, args, stream.handle));
+  PLANQ_TRY(cuda::launch(segment_parameters, grid, args, bound));
   const OperandView view = contiguous_view(parameter_shape(f.shape, f.scope));
   const cuda::GivenParameters given = {
       segments.scale, segments.zero_point,   sizeof(C) == 8 ? DType::Float64 : DType::Float32,
       DType::Int32,   NibbleOrder::LowFirst, segments.inverse};
-  return run<kStochastic>(f, operands, given, &view, &view, stream.handle);
+  return run<kStochastic>(f, operands, given, &view, &view, bound);
 }
 
 // --- Rows --------------------------------------------------------------------------------------
@@ -276,9 +267,8 @@ template <Rounding kRounding, bool kDynamic>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
   if (f.dynamic != kDynamic)
-    return Reason::refuse(ReasonKind::Feature, std::string("computes with ") +
-                                                   parameters_of(kDynamic) + " parameters, not " +
-                                                   parameters_of(f.dynamic));
+    return Reason::refuse(ReasonKind::Feature, "computes with ", parameters_of(kDynamic),
+                          " parameters, not ", parameters_of(f.dynamic));
   Reason reason = expect(ReasonKind::DType, "input_dtype", cuda::kSlice, f.input_dtype);
   return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
                            : reason;
@@ -306,6 +296,7 @@ constexpr Kernel row() {
                     .accumulator = kWide ? DType::Float64 : DType::Float32,
                     .rounding = kRounding,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = std::string_view("element by element; correctly rounded quotients; "
                                               "exact integer sums; draws by seed and element index "

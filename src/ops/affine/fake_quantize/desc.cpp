@@ -27,17 +27,18 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   const Shape parameters = parameter_shape(f.shape, f.scope);
   const bool stochastic = f.rounding == Rounding::Stochastic;
-  using Role = OperandSpec::Role;
-  const Role role = f.dynamic ? Role::Output : Role::Input;
-  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[kOutput] = {Role::Output, true, f.input_dtype, f.shape};
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kOutput].expect(f.input_dtype, f.shape);
   specs[kOutput].same_as = kInput;
-  specs[kScale] = {role, true, f.scale_dtype, parameters};
-  specs[kZeroPoint] = {role, f.mode == Mode::Asymmetric, f.zero_point_dtype, parameters};
-  specs[kScale].optional = specs[kZeroPoint].optional = f.dynamic;
-  specs[kSeed] = {Role::Input, stochastic, DType::Int64, {}};
-  specs[kOffset] = {Role::Input, stochastic, DType::Int64, {}};
-  specs[kSeed].scalar = specs[kOffset].scalar = true;
+  specs[kScale].expect(f.scale_dtype, parameters);
+  specs[kZeroPoint].expect(f.zero_point_dtype, parameters, f.mode == Mode::Asymmetric);
+  // Parameters that are measured go to the caller if wanted.
+  for (const Operand parameter : {kScale, kZeroPoint}) {
+    if (f.dynamic) specs[parameter].role = Role::Output;
+    specs[parameter].optional = f.dynamic;
+  }
+  specs[kSeed].expect(DType::Int64, {}, stochastic);
+  specs[kOffset].expect(DType::Int64, {}, stochastic);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

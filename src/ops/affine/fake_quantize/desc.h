@@ -2,7 +2,7 @@
 // the range of each segment. The arithmetic is in math/affine.h.
 #pragma once
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 #include "core/scratch.h"
 #include "ops/affine/ranges.h"
@@ -38,8 +38,14 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kSeed, kOffset };
-inline constexpr std::string_view kOperands[] = {"input",      "output", "scale",
-                                                 "zero_point", "seed",   "offset"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"scale", Role::Input},
+    {"zero_point", Role::Input, Presence::ByField},
+    {"seed", Role::Input, Presence::ByField, OperandKind::Scalar},
+    {"offset", Role::Input, Presence::ByField, OperandKind::Scalar},
+};
 
 template <class C>
 math::AffineRecipe<C> recipe_of(const Fields& f) {
@@ -52,7 +58,7 @@ constexpr std::string_view method_of(Rounding rounding, bool dynamic) {
   if (rounding == Rounding::Stochastic) return dynamic ? "dynamic_stochastic" : "stochastic";
   return dynamic ? "dynamic" : "elements";
 }
-inline std::string parameters_of(bool dynamic) { return dynamic ? "dynamic" : "given"; }
+constexpr std::string_view parameters_of(bool dynamic) { return dynamic ? "dynamic" : "given"; }
 
 inline RangeProblem range_problem(const Fields& f) {
   return {f.shape, f.input_dtype, f.scope, f.mode, f.nonfinite};

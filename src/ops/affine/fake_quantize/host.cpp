@@ -39,8 +39,9 @@ void run(const Fields& f, const Operands& operands, const host::GivenOperands& g
 }
 
 template <class T, bool kStochastic>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status compute(const Call& call, const Stream& stream) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const bool asymmetric = f.mode == Mode::Asymmetric;
   const OperandView* zero_point = asymmetric ? &operands[kZeroPoint] : nullptr;
   const host::GivenOperands given = {operands[kScale].data, asymmetric ? zero_point->data : nullptr,
@@ -51,11 +52,11 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
 
 // Ranges, then parameters, then values: all read from the workspace by the same loops.
 template <class T, bool kStochastic>
-Status launch_dynamic(const State& state, const Operands& operands, Workspace workspace,
-                      const Stream& stream) {
+Status compute_dynamic(const Call& call, const Stream& stream) {
   using C = Compute<T>;
-  const Fields& f = state.as<Fields>();
-  Scratch scratch(workspace);
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
+  Scratch scratch(call.workspace);
   const SegmentArrays<C> segments(f, scratch);
   host::measure_ranges(range_problem(f), segments.ranges(f, operands[kInput]), stream);
   {
@@ -89,9 +90,8 @@ template <DType kType, Rounding kRounding, bool kDynamic>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
   if (f.dynamic != kDynamic)
-    return Reason::refuse(ReasonKind::Feature, std::string("computes with ") +
-                                                   parameters_of(kDynamic) + " parameters, not " +
-                                                   parameters_of(f.dynamic));
+    return Reason::refuse(ReasonKind::Feature, "computes with ", parameters_of(kDynamic),
+                          " parameters, not ", parameters_of(f.dynamic));
   Reason reason = expect(ReasonKind::DType, "input_dtype", kType, f.input_dtype);
   return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
                            : reason;
@@ -119,14 +119,17 @@ constexpr Kernel row() {
                     .accumulator = kWide ? DType::Float64 : DType::Float32,
                     .rounding = kRounding,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = std::string_view("element by element; IEEE division; exact integer "
                                               "sums; draws by seed and element index alone")},
       .rejects = rejects<kType, kRounding, kDynamic>,
       .workspace = kDynamic ? dynamic_workspace<Compute<Stored<kType>>> : host::no_workspace,
-      .prepare = host::keep_fields<Fields>,
-      .launch = kDynamic ? launch_dynamic<Stored<kType>, kStochastic>
-                         : launch<Stored<kType>, kStochastic>,
+      .prepare = host::nothing_to_prepare,
+      .bind = host::bind < kDynamic ? compute_dynamic<Stored<kType>, kStochastic>
+                                    : compute < Stored<kType>,
+      kStochastic >>
+      ,
   };
 }
 

@@ -2,7 +2,7 @@
 // math/affine.h.
 #pragma once
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 #include "core/scope.h"
 #include "ops/affine/scale.h"

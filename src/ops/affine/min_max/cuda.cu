@@ -46,19 +46,17 @@ constexpr const MethodInfo& info(RangeMethod method) {
   return kMethods[static_cast<std::size_t>(method)];
 }
 
-struct Prepared {
-  Fields fields;
-  RangePlan plan;
-};
-
-Reason refuse_shape(std::string text) { return Reason::refuse(ReasonKind::Shape, std::move(text)); }
+template <class... Pieces>
+Reason refuse_shape(const Pieces&... pieces) {
+  return Reason::refuse(ReasonKind::Shape, pieces...);
+}
 
 template <RangeMethod kMethod>
 Reason rejects(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
   if (f.input_dtype != kIn)
-    return Reason::refuse(ReasonKind::DType, "measures input_dtype " + std::string(name_of(kIn)) +
-                                                 ", not " + std::string(name_of(f.input_dtype)));
+    return Reason::refuse(ReasonKind::DType, "measures input_dtype ", name_of(kIn), ", not ",
+                          name_of(f.input_dtype));
   const RangeProblem problem = problem_of(f);
   std::int64_t inner = 1;
   const bool columns = kMethod != RangeMethod::Rows && cuda::reads_columns(problem, inner);
@@ -79,20 +77,15 @@ std::size_t workspace(const Descriptor& descriptor, const Device& device) {
   return scratch.bytes();
 }
 
-template <RangeMethod kMethod>
-Status prepare(const Descriptor& descriptor, const Device& device, State& state) {
-  auto& prepared = state.emplace<Prepared>();
-  prepared.fields = descriptor.as<Fields>();
-  prepared.plan = cuda::plan_ranges(problem_of(prepared.fields), device, kMethod);
-  return cuda::preload_ranges<In>();
-}
+Status prepare(const Descriptor&, const Device&, State&) { return cuda::preload_ranges<In>(); }
 
-Status launch(const State& state, const Operands& operands, Workspace workspace,
-              const Stream& stream) {
-  const auto& prepared = state.as<Prepared>();
-  Scratch scratch(workspace);
-  return cuda::launch_ranges<In>(prepared.plan, ranges_of(prepared.fields, operands),
-                                 book_ranges(prepared.plan, scratch), stream.handle);
+template <RangeMethod kMethod>
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const RangePlan plan = cuda::plan_ranges(problem_of(f), call.device, kMethod);
+  Scratch scratch(call.workspace);
+  return cuda::launch_ranges<In>(plan, ranges_of(f, call.operands), book_ranges(plan, scratch),
+                                 bound);
 }
 
 template <RangeMethod kMethod>
@@ -116,8 +109,8 @@ constexpr Kernel row() {
       .guarantee = guarantee<cuda::Compute<In>>(),
       .rejects = rejects<kMethod>,
       .workspace = workspace<kMethod>,
-      .prepare = prepare<kMethod>,
-      .launch = launch,
+      .prepare = prepare,
+      .bind = bind<kMethod>,
   };
 }
 

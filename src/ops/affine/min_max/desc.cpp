@@ -23,11 +23,10 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   const Shape parameters = parameter_shape(f.shape, f.scope);
   const DType results = compute_dtype(f.input_dtype);
-  using Role = OperandSpec::Role;
-  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
+  specs[kInput].expect(f.input_dtype, f.shape);
   const auto range_end = [&](Operand output, Operand previous, bool present) {
-    specs[output] = {Role::Output, present, results, parameters};
-    specs[previous] = {Role::Input, present && f.update, results, parameters};
+    specs[output].expect(results, parameters, present);
+    specs[previous].expect(results, parameters, present && f.update);
     if (f.update) specs[output].same_as = previous;
   };
   const bool symmetric = f.mode == Mode::Symmetric;

@@ -2,7 +2,7 @@
 // that of core/ranges.h.
 #pragma once
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 #include "ops/affine/ranges.h"
 
@@ -32,9 +32,15 @@ enum Operand : int {
   kPreviousMinimum,
   kPreviousMaximum,
 };
-inline constexpr std::string_view kOperands[] = {
-    "input",           "absmax",           "minimum",         "maximum",
-    "previous_absmax", "previous_minimum", "previous_maximum"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"absmax", Role::Output, Presence::ByField},
+    {"minimum", Role::Output, Presence::ByField},
+    {"maximum", Role::Output, Presence::ByField},
+    {"previous_absmax", Role::Input, Presence::ByField},
+    {"previous_minimum", Role::Input, Presence::ByField},
+    {"previous_maximum", Role::Input, Presence::ByField},
+};
 
 inline RangeProblem problem_of(const Fields& f) {
   return {f.shape, f.input_dtype, f.scope, f.mode, f.nonfinite};
@@ -58,6 +64,7 @@ constexpr Guarantee guarantee() {
           .accumulator = sizeof(C) == 8 ? DType::Float64 : DType::Float32,
           .rounding = Rounding::None,
           .max_ulp = 0,
+          .error_bound = kNoErrorBound,
           .batch_invariant = true,
           .basis = std::string_view("exact integer maximum of keys; nothing is rounded")};
 }

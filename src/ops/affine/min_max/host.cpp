@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/sku.h"
+#include "host/rows.h"
 #include "host/simd.h"
 #include "ops/affine/min_max/desc.h"
 #include "ops/affine/ranges_host.h"
@@ -12,14 +13,10 @@
 namespace planq::min_max {
 namespace {
 
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
-  return Status::success();
-}
-
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+Status compute(const Call& call, const Stream& stream) {
   const host::StrictFloat strict;
-  const Fields& fields = state.as<Fields>();
+  const Fields& fields = call.fields<Fields>();
+  const Operands& operands = call.operands;
   host::measure_ranges(problem_of(fields), ranges_of(fields, operands), stream);
   return Status::success();
 }
@@ -30,8 +27,8 @@ template <DType kInput>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const Fields& fields = descriptor.as<Fields>();
   if (fields.input_dtype == kInput) return Reason::accept();
-  return Reason::refuse(ReasonKind::DType, "measures input_dtype " + std::string(name_of(kInput)) +
-                                               ", not " + std::string(name_of(fields.input_dtype)));
+  return Reason::refuse(ReasonKind::DType, "measures input_dtype ", name_of(kInput), ", not ",
+                        name_of(fields.input_dtype));
 }
 
 template <DType kInput>
@@ -52,8 +49,8 @@ constexpr Kernel row() {
       .guarantee = guarantee<C>(),
       .rejects = rejects<kInput>,
       .workspace = workspace,
-      .prepare = prepare,
-      .launch = launch,
+      .prepare = host::nothing_to_prepare,
+      .bind = host::bind<compute>,
   };
 }
 

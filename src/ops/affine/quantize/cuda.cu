@@ -140,14 +140,14 @@ struct Quantize {
 };
 
 template <Codes kCodes>
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
+Status prepare(const Descriptor&, const Device&, State&) {
   return cuda::preload_elements<Quantize<kCodes>>();
 }
 
 template <Codes kCodes>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const bool asymmetric = f.mode == Mode::Asymmetric;
   const double widest = f.output_dtype == DType::Float8E4M3FN ? 448 : 57344;
   const QuantizeArgs args = {static_cast<const In*>(operands[kInput].data),
@@ -163,8 +163,7 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
       {},
       {&operands[kScale]},
       {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
-  return cuda::launch_elements<Quantize<kCodes>>(args, given, f.shape, f.scope, layout,
-                                                 stream.handle);
+  return cuda::launch_elements<Quantize<kCodes>>(args, given, f.shape, f.scope, layout, bound);
 }
 
 template <DType kOut>
@@ -195,13 +194,14 @@ constexpr Kernel row() {
                     .accumulator = kWide ? DType::Float64 : DType::Float32,
                     .rounding = Rounding::NearestEven,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = std::string_view("element by element; correctly rounded quotients; "
                                               "round to nearest even; exact integer sums")},
       .rejects = rejects<kOut>,
       .workspace = cuda::no_workspace,
       .prepare = prepare<cuda::codes_of(kOut)>,
-      .launch = launch<cuda::codes_of(kOut)>,
+      .bind = bind<cuda::codes_of(kOut)>,
   };
 }
 

@@ -22,12 +22,11 @@ Fault resolve(Descriptor& descriptor) {
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   const Shape parameters = parameter_shape(f.shape, f.scope);
-  using Role = OperandSpec::Role;
-  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[kOutput] = {Role::Output, true, f.output_dtype, packed_shape(f.shape, f.output_dtype)};
-  specs[kScale] = {Role::Input, true, f.scale_dtype, parameters};
-  specs[kZeroPoint] = {Role::Input, f.mode == Mode::Asymmetric, f.zero_point_dtype,
-                       packed_shape(parameters, f.zero_point_dtype)};
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kOutput].expect(f.output_dtype, packed_shape(f.shape, f.output_dtype));
+  specs[kScale].expect(f.scale_dtype, parameters);
+  specs[kZeroPoint].expect(f.zero_point_dtype, packed_shape(parameters, f.zero_point_dtype),
+                           f.mode == Mode::Asymmetric);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

@@ -2,7 +2,7 @@
 // math/affine.h.
 #pragma once
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 #include "core/scope.h"
 #include "ops/affine/scale.h"
@@ -41,7 +41,12 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
-inline constexpr std::string_view kOperands[] = {"input", "output", "scale", "zero_point"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"scale", Role::Input},
+    {"zero_point", Role::Input, Presence::ByField},
+};
 
 template <class C>
 math::AffineRecipe<C> recipe_of(const Fields& f) {

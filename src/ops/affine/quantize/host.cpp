@@ -27,9 +27,10 @@ void put_codes(const std::uint8_t* codes, std::int64_t count, std::uint8_t* outp
 }
 
 template <class T>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+Status compute(const Call& call, const Stream& stream) {
   using C = Compute<T>;
-  const Fields& f = state.as<Fields>();
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const auto recipe = recipe_of<C>(f);
   const auto& loops = host::affine_loops<T>();
   const bool four_bit = is_four_bit(f.output_dtype);
@@ -83,13 +84,14 @@ constexpr Kernel row() {
                     .accumulator = kWide ? DType::Float64 : DType::Float32,
                     .rounding = Rounding::NearestEven,
                     .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
                     .batch_invariant = true,
                     .basis = std::string_view("element by element; IEEE division; round to nearest "
                                               "even; exact integer sums")},
       .rejects = rejects<kIn, kOut>,
       .workspace = host::no_workspace,
-      .prepare = host::keep_fields<Fields>,
-      .launch = launch<Stored<kIn>>,
+      .prepare = host::nothing_to_prepare,
+      .bind = host::bind<compute<Stored<kIn>>>,
   };
 }
 

@@ -22,14 +22,13 @@ Fault resolve(Descriptor& descriptor) {
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   const Shape parameters = parameter_shape(f.shape, f.scope);
-  using Role = OperandSpec::Role;
-  specs[kGradOutput] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[kGradInput] = {Role::Output, true, f.input_dtype, f.shape};
+  specs[kGradOutput].expect(f.input_dtype, f.shape);
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kGradInput].expect(f.input_dtype, f.shape);
   specs[kGradInput].same_as = kGradOutput;
-  specs[kScale] = {Role::Input, true, f.scale_dtype, parameters};
-  specs[kZeroPoint] = {Role::Input, f.mode == Mode::Asymmetric, f.zero_point_dtype,
-                       packed_shape(parameters, f.zero_point_dtype)};
+  specs[kScale].expect(f.scale_dtype, parameters);
+  specs[kZeroPoint].expect(f.zero_point_dtype, packed_shape(parameters, f.zero_point_dtype),
+                           f.mode == Mode::Asymmetric);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

@@ -1,7 +1,7 @@
 // quantize_backward: the straight-through gradient of quantize. The arithmetic is in math/affine.h.
 #pragma once
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 #include "core/scope.h"
 #include "ops/affine/scale.h"

@@ -12,11 +12,11 @@ namespace {
 using host::Stored;
 
 template <class T>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
+Status compute(const Call& call, const Stream& stream) {
   using C = math::Compute<T>;
   const auto& loops = host::affine_loops<T>();
   return host::pass_straight_through<T>(
-      state.as<Fields>(), operands, stream,
+      call.fields<Fields>(), call.operands, stream,
       [&loops](host::Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe,
                const T* grad_output, T* grad_input) {
         loops.widen(grad_output, count, s.other);
@@ -31,8 +31,8 @@ Status launch(const State& state, const Operands& operands, Workspace, const Str
 
 template <DType kType>
 constexpr Kernel row() {
-  return gradient_row<Gradient, Backend::Host, kType>(host::keep_fields<Fields>,
-                                                      launch<Stored<kType>>);
+  return gradient_row<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
+                                                      host::bind<compute<Stored<kType>>>);
 }
 
 constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),

@@ -20,16 +20,12 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
-  const StatisticsSpecs statistics(Role::Input, counts_of(f), f.absmax_dtype, f.nested_block_size);
-  specs[kInput] = {Role::Input, true, f.input_dtype, codes_shape(f.shape, f.input_dtype)};
-  specs[kOutput] = {Role::Output, true, f.output_dtype, f.shape};
-  specs[kAbsmax] = statistics.absmax;
-  specs[kCodebook] = codebook_spec(f.codebook, f.entries);
-  specs[kNestedAbsmax] = statistics.nested_absmax;
-  specs[kNestedOffset] = statistics.nested_offset;
-  specs[kNestedCodebook] = {
-      Role::Input, f.nested_block_size > 0, DType::Float32, {1, {kNestedEntries}}};
+  specs[kInput].expect(f.input_dtype, codes_shape(f.shape, f.input_dtype));
+  specs[kOutput].expect(f.output_dtype, f.shape);
+  expect_statistics(counts_of(f), f.absmax_dtype, f.nested_block_size, specs[kAbsmax],
+                    specs[kNestedAbsmax], specs[kNestedOffset]);
+  expect_codebook(f.codebook, f.entries, specs[kCodebook]);
+  specs[kNestedCodebook].expect(DType::Float32, {1, {kNestedEntries}}, f.nested_block_size > 0);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

@@ -37,8 +37,15 @@ enum Operand : int {
   kNestedOffset,
   kNestedCodebook
 };
-inline constexpr std::string_view kOperands[] = {
-    "input", "output", "absmax", "codebook", "nested_absmax", "nested_offset", "nested_codebook"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"absmax", Role::Input},
+    {"codebook", Role::Input, Presence::ByField},
+    {"nested_absmax", Role::Input, Presence::ByField},
+    {"nested_offset", Role::Input, Presence::ByField},
+    {"nested_codebook", Role::Input, Presence::ByField},
+};
 
 inline BlockCounts counts_of(const Fields& f) {
   return {f.shape, f.block_size, f.nested_block_size};

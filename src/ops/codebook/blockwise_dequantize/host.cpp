@@ -15,9 +15,9 @@ struct Rows {
   static constexpr auto workspace = host::no_workspace;
 
   template <class T>
-  static Status launch(const State& state, const Operands& operands, Workspace,
-                       const Stream& stream) {
-    const Fields& f = state.as<Fields>();
+  static Status compute(const Call& call, const Stream& stream) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
     const CodebookDecoding decoding{
         f.shape,      f.input_dtype,  f.codebook,          f.entries,
         f.block_size, f.absmax_dtype, f.nested_block_size, f.nibble_order};

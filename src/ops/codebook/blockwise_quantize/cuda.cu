@@ -46,8 +46,9 @@ struct Rows {
     PLANQ_TRY(cuda::preload_encoding<cuda::Slice>(CodebookEncoding::of(f, f.block_size)));
     return f.nested_block_size > 0 ? cuda::preload_nesting<cuda::Slice>() : Status::success();
   }
-  static Status launch(const Fields& f, const Operands& operands, Workspace workspace,
-                       int multiprocessors, void* stream) {
+  static Status bind(const Call& call, Bound& bound) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
     cuda::CodebookEncodingOperands places{operands[kInput], operands[kOutput]};
     places.codebook = operands[kCodebook].data;
     places.absmax = operands[kAbsmax].data;
@@ -56,16 +57,18 @@ struct Rows {
     places.offset = operands[kOffset];
     const auto encoding = CodebookEncoding::of(f, f.block_size);
     if (f.nested_block_size == 0)
-      return cuda::launch_encoding<cuda::Slice>(encoding, places, multiprocessors, stream);
-    Scratch scratch(workspace);
+      return cuda::launch_encoding<cuda::Slice>(encoding, places, call.device.multiprocessors,
+                                                bound);
+    Scratch scratch(call.workspace);
     const BlockCounts counts = counts_of(f);
     const Waiting waiting(counts, scratch);
     places.absmax = waiting.absmax;
-    PLANQ_TRY(cuda::launch_encoding<cuda::Slice>(encoding, places, multiprocessors, stream));
+    PLANQ_TRY(
+        cuda::launch_encoding<cuda::Slice>(encoding, places, call.device.multiprocessors, bound));
     return cuda::launch_nesting<cuda::Slice>(
         {waiting.absmax, waiting.sums, operands[kNestedOffset].data, operands[kAbsmax].data,
          operands[kNestedAbsmax].data},
-        counts.blocks, f.nested_block_size, multiprocessors, stream);
+        counts.blocks, f.nested_block_size, call.device.multiprocessors, bound);
   }
 };
 

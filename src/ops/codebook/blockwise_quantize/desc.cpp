@@ -22,16 +22,13 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
-  const StatisticsSpecs statistics(f.absmax_given ? Role::Input : Role::Output, counts_of(f),
-                                   compute_dtype(f.input_dtype), f.nested_block_size);
-  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[kOutput] = {Role::Output, true, f.output_dtype, codes_shape(f.shape, f.output_dtype)};
-  specs[kAbsmax] = statistics.absmax;
-  specs[kCodebook] = codebook_spec(f.codebook, f.entries);
-  specs[kNestedAbsmax] = statistics.nested_absmax;
-  specs[kNestedOffset] = statistics.nested_offset;
-  specs[kSeed] = specs[kOffset] = draw_spec(f.rounding);
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kOutput].expect(f.output_dtype, codes_shape(f.shape, f.output_dtype));
+  expect_statistics(counts_of(f), compute_dtype(f.input_dtype), f.nested_block_size, specs[kAbsmax],
+                    specs[kNestedAbsmax], specs[kNestedOffset]);
+  if (f.absmax_given) specs[kAbsmax].role = Role::Input;
+  expect_codebook(f.codebook, f.entries, specs[kCodebook]);
+  expect_draws(f.rounding, specs[kSeed], specs[kOffset]);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

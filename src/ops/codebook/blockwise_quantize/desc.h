@@ -42,8 +42,16 @@ enum Operand : int {
   kSeed,
   kOffset
 };
-inline constexpr std::string_view kOperands[] = {
-    "input", "output", "absmax", "codebook", "nested_absmax", "nested_offset", "seed", "offset"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"absmax", Role::Output},
+    {"codebook", Role::Input, Presence::ByField},
+    {"nested_absmax", Role::Output, Presence::ByField},
+    {"nested_offset", Role::Output, Presence::ByField},
+    {"seed", Role::Input, Presence::ByField, OperandKind::Scalar},
+    {"offset", Role::Input, Presence::ByField, OperandKind::Scalar},
+};
 
 inline BlockCounts counts_of(const Fields& f) {
   return {f.shape, f.block_size, f.nested_block_size};

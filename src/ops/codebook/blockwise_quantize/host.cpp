@@ -65,12 +65,12 @@ struct Rows {
   }
 
   template <class T>
-  static Status launch(const State& state, const Operands& operands, Workspace workspace,
-                       const Stream& stream) {
+  static Status compute(const Call& call, const Stream& stream) {
     using C = math::Compute<T>;
-    const Fields& f = state.as<Fields>();
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
     const bool nested = f.nested_block_size > 0;
-    Scratch scratch(workspace);
+    Scratch scratch(call.workspace);
     host::EncodingOperands<C> places{operands[kInput], operands[kOutput]};
     places.codebook = static_cast<const float*>(operands[kCodebook].data);
     places.absmax = static_cast<C*>(operands[kAbsmax].data);

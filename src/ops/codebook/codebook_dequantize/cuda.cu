@@ -22,12 +22,14 @@ struct Rows {
   static Status preload(const Fields& f) {
     return cuda::preload_decoding<cuda::Slice>(decoding_of(f));
   }
-  static Status launch(const Fields& f, const Operands& operands, Workspace, int multiprocessors,
-                       void* stream) {
+  static Status bind(const Call& call, Bound& bound) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
     cuda::CodebookDecodingOperands places{operands[kInput], operands[kOutput]};
     places.codebook = operands[kCodebook].data;
     places.absmax = f.normalized ? nullptr : operands[kAbsmax].data;
-    return cuda::launch_decoding<cuda::Slice>(decoding_of(f), places, multiprocessors, stream);
+    return cuda::launch_decoding<cuda::Slice>(decoding_of(f), places, call.device.multiprocessors,
+                                              bound);
   }
 };
 

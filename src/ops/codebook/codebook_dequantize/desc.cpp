@@ -15,11 +15,10 @@ Fault resolve(Descriptor& descriptor) { return checks::codebook_values(descripto
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
-  specs[kInput] = {Role::Input, true, f.input_dtype, codes_shape(f.shape, f.input_dtype)};
-  specs[kOutput] = {Role::Output, true, f.output_dtype, f.shape};
-  specs[kAbsmax] = {Role::Input, !f.normalized, f.absmax_dtype, {1, {1}}};
-  specs[kCodebook] = codebook_spec(f.codebook, f.entries);
+  specs[kInput].expect(f.input_dtype, codes_shape(f.shape, f.input_dtype));
+  specs[kOutput].expect(f.output_dtype, f.shape);
+  specs[kAbsmax].expect(f.absmax_dtype, {1, {1}}, !f.normalized);
+  expect_codebook(f.codebook, f.entries, specs[kCodebook]);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

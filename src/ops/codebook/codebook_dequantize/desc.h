@@ -27,6 +27,11 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kAbsmax, kCodebook };
-inline constexpr std::string_view kOperands[] = {"input", "output", "absmax", "codebook"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"absmax", Role::Input, Presence::ByField},
+    {"codebook", Role::Input, Presence::ByField},
+};
 
 }  // namespace planq::codebook_dequantize

@@ -16,9 +16,9 @@ struct Rows {
   static constexpr auto workspace = host::no_workspace;
 
   template <class T>
-  static Status launch(const State& state, const Operands& operands, Workspace,
-                       const Stream& stream) {
-    const Fields& f = state.as<Fields>();
+  static Status compute(const Call& call, const Stream& stream) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
     const std::int64_t whole = std::max<std::int64_t>(f.shape.elements(), 1);
     const CodebookDecoding decoding{f.shape, f.input_dtype,  f.codebook, f.entries,
                                     whole,   f.absmax_dtype, 0,          f.nibble_order};

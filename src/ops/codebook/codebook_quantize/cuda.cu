@@ -23,8 +23,9 @@ struct Rows {
   static Status preload(const Fields& f) {
     return cuda::preload_encoding<cuda::Slice>(encoding_of(f));
   }
-  static Status launch(const Fields& f, const Operands& operands, Workspace, int multiprocessors,
-                       void* stream) {
+  static Status bind(const Call& call, Bound& bound) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
     cuda::CodebookEncodingOperands places{operands[kInput], operands[kOutput]};
     places.codebook = operands[kCodebook].data;
     places.absmax = f.normalized ? nullptr : operands[kAbsmax].data;
@@ -32,8 +33,9 @@ struct Rows {
     places.seed = operands[kSeed];
     places.offset = operands[kOffset];
     if (places.measured && f.shape.elements() == 0)
-      return cuda::clear(places.absmax, sizeof(math::Compute<cuda::Slice>), stream);
-    return cuda::launch_encoding<cuda::Slice>(encoding_of(f), places, multiprocessors, stream);
+      return cuda::clear(places.absmax, sizeof(math::Compute<cuda::Slice>), bound);
+    return cuda::launch_encoding<cuda::Slice>(encoding_of(f), places, call.device.multiprocessors,
+                                              bound);
   }
 };
 

@@ -20,15 +20,12 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
-  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[kOutput] = {Role::Output, true, f.output_dtype, codes_shape(f.shape, f.output_dtype)};
-  specs[kAbsmax] = {f.absmax_given ? Role::Input : Role::Output,
-                    !f.normalized,
-                    compute_dtype(f.input_dtype),
-                    {1, {1}}};
-  specs[kCodebook] = codebook_spec(f.codebook, f.entries);
-  specs[kSeed] = specs[kOffset] = draw_spec(f.rounding);
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kOutput].expect(f.output_dtype, codes_shape(f.shape, f.output_dtype));
+  specs[kAbsmax].expect(compute_dtype(f.input_dtype), {1, {1}}, !f.normalized);
+  if (f.absmax_given) specs[kAbsmax].role = Role::Input;
+  expect_codebook(f.codebook, f.entries, specs[kCodebook]);
+  expect_draws(f.rounding, specs[kSeed], specs[kOffset]);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

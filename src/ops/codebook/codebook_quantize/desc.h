@@ -32,7 +32,13 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kAbsmax, kCodebook, kSeed, kOffset };
-inline constexpr std::string_view kOperands[] = {"input",    "output", "absmax",
-                                                 "codebook", "seed",   "offset"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"absmax", Role::Output, Presence::ByField},
+    {"codebook", Role::Input, Presence::ByField},
+    {"seed", Role::Input, Presence::ByField, OperandKind::Scalar},
+    {"offset", Role::Input, Presence::ByField, OperandKind::Scalar},
+};
 
 }  // namespace planq::codebook_quantize

@@ -18,10 +18,10 @@ struct Rows {
   static constexpr auto workspace = host::no_workspace;
 
   template <class T>
-  static Status launch(const State& state, const Operands& operands, Workspace,
-                       const Stream& stream) {
+  static Status compute(const Call& call, const Stream& stream) {
     using C = math::Compute<T>;
-    const Fields& f = state.as<Fields>();
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
     host::EncodingOperands<C> places{operands[kInput], operands[kOutput]};
     places.codebook = static_cast<const float*>(operands[kCodebook].data);
     places.absmax = f.normalized ? nullptr : static_cast<C*>(operands[kAbsmax].data);

@@ -76,17 +76,14 @@ struct Planes : Byte {
 
 using Launch = cuda::PairLaunch<Adjacent, Planes>;
 
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
-  return Launch::preload();
-}
+Status prepare(const Descriptor&, const Device&, State&) { return Launch::preload(); }
 
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const OperandView &input = operands[kInput], &output = operands[kOutput];
   const NibblePairs pairs(f.shape, f.axis, input, output);
-  return Launch(pairs, input.data, output.data, f.nibble_order, stream.handle)
-      .run(input.data, output.data);
+  return Launch(pairs, input.data, output.data, f.nibble_order, bound).run(input.data, output.data);
 }
 
 template <DType kOutput>
@@ -100,7 +97,7 @@ constexpr Kernel row(std::string_view sku) {
           .rejects = rejects<kOutput>,
           .workspace = no_workspace,
           .prepare = prepare,
-          .launch = launch};
+          .bind = bind};
 }
 
 constexpr Kernel kRows[] = {

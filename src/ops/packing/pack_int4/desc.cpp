@@ -24,11 +24,10 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
   const DType codes = is_unsigned(f.output_dtype) ? DType::UInt8 : DType::Int8;
-  specs[kInput] = {Role::Input, true, codes, f.shape};
-  specs[kOutput] = {Role::Output, true, packed_dtype(f.output_dtype, f.shape, f.axis),
-                    packed_shape(f.shape, f.axis)};
+  specs[kInput].expect(codes, f.shape);
+  specs[kOutput].expect(packed_dtype(f.output_dtype, f.shape, f.axis),
+                        packed_shape(f.shape, f.axis));
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/registry.h"
 
 namespace planq::pack_int4 {
@@ -25,7 +25,10 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr std::string_view kOperands[] = {"input", "output"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+};
 
 // Both backends promise the same: nothing is computed.
 inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
@@ -33,6 +36,7 @@ inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
                                          .accumulator = DType::UInt8,
                                          .rounding = Rounding::None,
                                          .max_ulp = 0,
+                                         .error_bound = kNoErrorBound,
                                          .batch_invariant = true,
                                          .basis = "moves bits; no arithmetic"};
 
@@ -40,9 +44,8 @@ template <DType kOutput>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const DType asked = descriptor.as<Fields>().output_dtype;
   if (asked == kOutput) return Reason::accept();
-  return Reason::refuse(ReasonKind::DType, "computes output_dtype " +
-                                               std::string(name_of(kOutput)) + ", not " +
-                                               std::string(name_of(asked)));
+  return Reason::refuse(ReasonKind::DType, "computes output_dtype ", name_of(kOutput), ", not ",
+                        name_of(asked));
 }
 
 inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }

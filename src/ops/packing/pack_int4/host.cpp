@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "host/parallel.h"
+#include "host/rows.h"
 #include "math/nibbles.h"
 #include "ops/affine/scale.h"
 #include "ops/packing/nibble_pairs.h"
@@ -63,13 +64,9 @@ struct Run {
   }
 };
 
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
-  return Status::success();
-}
-
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status compute(const Call& call, const Stream& stream) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const NibblePairs pairs(f.shape, f.axis, operands[kInput], operands[kOutput]);
   const auto* codes = static_cast<const uint8_t*>(operands[kInput].data);
   auto* packed = static_cast<uint8_t*>(operands[kOutput].data);
@@ -91,8 +88,8 @@ constexpr Kernel row(std::string_view sku) {
           .guarantee = kGuarantee,
           .rejects = rejects<kOutput>,
           .workspace = no_workspace,
-          .prepare = prepare,
-          .launch = launch};
+          .prepare = host::nothing_to_prepare,
+          .bind = host::bind<compute>};
 }
 
 constexpr Kernel kRows[] = {

@@ -23,8 +23,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 template <class L>
 class Launch {
  public:
-  Launch(const Fields& fields, const Operands& operands, const Stream& stream)
-      : weight_(fields, operands), inverse_(fields.inverse), stream_(stream.handle) {
+  Launch(const Fields& fields, const Operands& operands, const Stream& bound)
+      : weight_(fields, operands), inverse_(fields.inverse), bound_(bound) {
     args_.input = static_cast<const std::uint8_t*>(operands[kInput].data);
     args_.output = static_cast<std::uint8_t*>(operands[kOutput].data);
     args_.rows = weight_.rows;
@@ -54,7 +54,7 @@ class Launch {
 
  private:
   Status start(void (*kernel)(Args), int64_t blocks) const {
-    return cuda::launch(kernel, {blocks, kThreads}, args_, stream_);
+    return cuda::launch(kernel, {blocks, kThreads}, args_, bound_);
   }
   // Whether every row of both operands begins where a vector does.
   bool aligned() const {
@@ -73,14 +73,13 @@ class Launch {
 
   Weight weight_;
   bool inverse_;
-  void* stream_;
+  Bound& bound_;
   Args args_{};
 };
 
 template <class L>
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
+Status prepare(const Descriptor& descriptor, const Device&, State&) {
   const Fields& f = descriptor.as<Fields>();
-  state.emplace<Fields>() = f;
   PLANQ_TRY(cuda::preload(f.inverse ? reorder_bytes<L, true> : reorder_bytes<L, false>));
   if (f.transpose)
     return cuda::preload(f.inverse ? reorder_vectors<L, true> : reorder_vectors<L, false>);
@@ -88,8 +87,8 @@ Status prepare(const Descriptor& descriptor, const Device&, State& state) {
 }
 
 template <class L>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  return Launch<L>(state.as<Fields>(), operands, stream).run();
+Status bind(const Call& call, Bound& bound) {
+  return Launch<L>(call.fields<Fields>(), call.operands, bound).run();
 }
 
 template <DType kDType>
@@ -103,7 +102,7 @@ constexpr Kernel row(std::string_view sku) {
           .rejects = rejects<kDType>,
           .workspace = no_workspace,
           .prepare = prepare<Layout<kDType>>,
-          .launch = launch<Layout<kDType>>};
+          .bind = bind<Layout<kDType>>};
 }
 
 constexpr Kernel kRows[] = {

@@ -34,10 +34,8 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
     reordered[1] /= 2;
     matrix[1] /= 2;
   }
-  using Role = OperandSpec::Role;
-  specs[f.inverse ? kOutput : kInput] = {Role::Input, true, f.input_dtype, matrix};
-  specs[f.inverse ? kInput : kOutput] = {Role::Input, true, DType::UInt8, reordered};
-  specs[kOutput].role = Role::Output;
+  specs[f.inverse ? kOutput : kInput].expect(f.input_dtype, matrix);
+  specs[f.inverse ? kInput : kOutput].expect(DType::UInt8, reordered);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "host/parallel.h"
+#include "host/rows.h"
 #include "ops/packing/reorder_mixed_dtype_weight/desc.h"
 #include "ops/packing/reorder_mixed_dtype_weight/layout.h"
 
@@ -221,14 +222,9 @@ class Launch {
   int64_t chunks_, across_, row_bytes_;
 };
 
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
-  return Status::success();
-}
-
 template <DType kDType>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  Launch<kDType>(state.as<Fields>(), operands).run(stream.threads);
+Status compute(const Call& call, const Stream& stream) {
+  Launch<kDType>(call.fields<Fields>(), call.operands).run(stream.threads);
   return Status::success();
 }
 
@@ -242,8 +238,8 @@ constexpr Kernel row(std::string_view sku) {
           .guarantee = kGuarantee,
           .rejects = rejects<kDType>,
           .workspace = no_workspace,
-          .prepare = prepare,
-          .launch = launch<kDType>};
+          .prepare = host::nothing_to_prepare,
+          .bind = host::bind<compute<kDType>>};
 }
 
 constexpr Kernel kRows[] = {

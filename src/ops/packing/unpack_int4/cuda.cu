@@ -93,17 +93,17 @@ template <bool kSigned>
 using Launch = cuda::PairLaunch<Adjacent<kSigned>, Planes<kSigned>>;
 
 template <bool kSigned>
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
+Status prepare(const Descriptor&, const Device&, State&) {
   return Launch<kSigned>::preload();
 }
 
 template <bool kSigned>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const OperandView &input = operands[kInput], &output = operands[kOutput];
   const NibblePairs pairs(f.shape, f.axis, output, input);
-  return Launch<kSigned>(pairs, input.data, output.data, f.nibble_order, stream.handle)
+  return Launch<kSigned>(pairs, input.data, output.data, f.nibble_order, bound)
       .run(output.data, input.data);
 }
 
@@ -118,7 +118,7 @@ constexpr Kernel row(std::string_view sku) {
           .rejects = rejects<kCodes>,
           .workspace = no_workspace,
           .prepare = prepare<kCodes == DType::Int4>,
-          .launch = launch<kCodes == DType::Int4>};
+          .bind = bind<kCodes == DType::Int4>};
 }
 
 constexpr Kernel kRows[] = {

@@ -24,11 +24,9 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
-  specs[kInput] = {Role::Input, true, packed_dtype(f.input_dtype, f.shape, f.axis),
-                   packed_shape(f.shape, f.axis)};
+  specs[kInput].expect(packed_dtype(f.input_dtype, f.shape, f.axis), packed_shape(f.shape, f.axis));
   const DType codes = is_unsigned(f.input_dtype) ? DType::UInt8 : DType::Int8;
-  specs[kOutput] = {Role::Output, true, codes, f.shape};
+  specs[kOutput].expect(codes, f.shape);
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "host/parallel.h"
+#include "host/rows.h"
 #include "math/nibbles.h"
 #include "ops/packing/nibble_pairs.h"
 #include "ops/packing/unpack_int4/desc.h"
@@ -72,14 +73,10 @@ struct Run {
   }
 };
 
-Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  state.emplace<Fields>() = descriptor.as<Fields>();
-  return Status::success();
-}
-
 template <bool kSigned>
-Status launch(const State& state, const Operands& operands, Workspace, const Stream& stream) {
-  const Fields& f = state.as<Fields>();
+Status compute(const Call& call, const Stream& stream) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   const NibblePairs pairs(f.shape, f.axis, operands[kOutput], operands[kInput]);
   const auto* packed = static_cast<const uint8_t*>(operands[kInput].data);
   auto* codes = static_cast<uint8_t*>(operands[kOutput].data);
@@ -101,8 +98,8 @@ constexpr Kernel row(std::string_view sku) {
           .guarantee = kGuarantee,
           .rejects = rejects<kCodes>,
           .workspace = no_workspace,
-          .prepare = prepare,
-          .launch = launch<kCodes == DType::Int4>};
+          .prepare = host::nothing_to_prepare,
+          .bind = host::bind<compute<kCodes == DType::Int4>>};
 }
 
 constexpr Kernel kRows[] = {

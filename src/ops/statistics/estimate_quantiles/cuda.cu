@@ -261,15 +261,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 // --- The row -----------------------------------------------------------------------------------
 
-struct Prepared {
+struct Problem {
   Fields fields;
   std::int64_t multiprocessors;
 };
 
-Status prepare(const Descriptor& descriptor, const Device& device, State& state) {
-  auto& prepared = state.emplace<Prepared>();
-  prepared.fields = descriptor.as<Fields>();
-  prepared.multiprocessors = device.multiprocessors;
+Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(cuda::preload(clear));
   PLANQ_TRY(cuda::preload(count_digits<true>, kSharedBytes));
   return cuda::preload(count_digits<false>, kSharedBytes);
@@ -277,17 +274,17 @@ Status prepare(const Descriptor& descriptor, const Device& device, State& state)
 
 // As many blocks as fit beside each other, if there is a batch for each; more only where their
 // counters would overflow.
-std::int64_t blocks_of(const Prepared& prepared) {
+std::int64_t blocks_of(const Problem& problem) {
   constexpr std::int64_t kElements = std::int64_t{kThreads} * kBatch * kPerVector<In>;
-  const std::int64_t elements = prepared.fields.shape.elements();
+  const std::int64_t elements = problem.fields.shape.elements();
   const std::int64_t batches = std::max<std::int64_t>(1, elements / kElements);
-  return std::max(std::min(prepared.multiprocessors * kBlocks, batches),
+  return std::max(std::min(problem.multiprocessors * kBlocks, batches),
                   elements / kMostOfBlock + 1);
 }
 
-PassArgs arguments(const Prepared& prepared, const Operands& operands, const Memory& memory,
+PassArgs arguments(const Problem& problem, const Operands& operands, const Memory& memory,
                    std::int64_t blocks) {
-  const Fields& f = prepared.fields;
+  const Fields& f = problem.fields;
   PassArgs args{};
   args.input = static_cast<const In*>(operands[kInput].data);
   args.output = static_cast<C*>(operands[kOutput].data);
@@ -307,24 +304,23 @@ PassArgs arguments(const Prepared& prepared, const Operands& operands, const Mem
   return args;
 }
 
-Status launch(const State& state, const Operands& operands, Workspace workspace,
-              const Stream& stream) {
-  const auto& prepared = state.as<Prepared>();
-  Scratch scratch(workspace);
+Status bind(const Call& call, Bound& bound) {
+  const Problem problem = {call.fields<Fields>(), call.device.multiprocessors};
+  Scratch scratch(call.workspace);
   const Memory memory = book(scratch);
   cuda::Grid grid{};
   grid.blocks = kCounters / kThreads;
   grid.threads = dim3(kThreads);
-  PLANQ_TRY(cuda::launch(clear, grid, memory, stream.handle));
-  grid.blocks = blocks_of(prepared);
+  PLANQ_TRY(cuda::launch(clear, grid, memory, bound));
+  grid.blocks = blocks_of(problem);
   grid.shared_bytes = kSharedBytes;
-  PassArgs args = arguments(prepared, operands, memory, grid.blocks);
+  PassArgs args = arguments(problem, call.operands, memory, grid.blocks);
   args.digit = first_digit(cuda::kSlice);
-  PLANQ_TRY(cuda::launch(count_digits<true>, grid, args, stream.handle));
+  PLANQ_TRY(cuda::launch(count_digits<true>, grid, args, bound));
   while (!args.digit.is_last()) {
     args.digit = next_digit(args.digit, args.quantiles);
     args.is_last = args.digit.is_last();
-    PLANQ_TRY(cuda::launch(count_digits<false>, grid, args, stream.handle));
+    PLANQ_TRY(cuda::launch(count_digits<false>, grid, args, bound));
   }
   return Status::success();
 }
@@ -351,7 +347,7 @@ constexpr Kernel kRows[] = {{
     .rejects = rejects<cuda::kSlice>,
     .workspace = workspace,
     .prepare = prepare,
-    .launch = launch,
+    .bind = bind,
 }};
 
 }  // namespace

@@ -34,9 +34,8 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  using Role = OperandSpec::Role;
-  specs[kInput] = {Role::Input, true, f.input_dtype, f.shape};
-  specs[kOutput] = {Role::Output, true, compute_dtype(f.input_dtype), {1, {f.quantiles}}};
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kOutput].expect(compute_dtype(f.input_dtype), {1, {f.quantiles}});
 }
 
 constexpr const std::span<const Kernel>* kTables[] = {

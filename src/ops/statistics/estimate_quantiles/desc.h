@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/descriptor.h"
+#include "core/operands.h"
 #include "core/host_device.h"
 #include "core/registry.h"
 
@@ -34,7 +34,10 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr std::string_view kOperands[] = {"input", "output"};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+};
 
 // Counters of a pass: 64 KiB of 32 bits each, which every GPU has room for in a block.
 inline constexpr int kCounterBits = 14, kCounters = 1 << kCounterBits;
@@ -65,8 +68,8 @@ template <DType kInput>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const DType input = descriptor.as<Fields>().input_dtype;
   if (input == kInput) return Reason::accept();
-  return Reason::refuse(ReasonKind::DType, "orders input_dtype " + std::string(name_of(kInput)) +
-                                               ", not " + std::string(name_of(input)));
+  return Reason::refuse(ReasonKind::DType, "orders input_dtype ", name_of(kInput), ", not ",
+                        name_of(input));
 }
 
 // What the rows of both backends promise; a quantile is copied, never computed.
@@ -77,6 +80,7 @@ constexpr Guarantee guarantee() {
           .accumulator = compute_dtype(kInput),
           .rounding = Rounding::None,
           .max_ulp = 0,
+          .error_bound = kNoErrorBound,
           .batch_invariant = true,
           .basis = std::string_view("exact selection by integer counts; nothing is rounded")};
 }

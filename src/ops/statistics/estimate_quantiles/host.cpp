@@ -165,11 +165,11 @@ class Selection {
 };
 
 template <DType kInput>
-Status launch(const State& state, const Operands& operands, Workspace workspace,
-              const Stream& stream) {
+Status compute(const Call& call, const Stream& stream) {
   const host::StrictFloat strict;
-  Scratch scratch(workspace);
-  Selection<host::Stored<kInput>>(state.as<Fields>(), operands, book(scratch), stream).run();
+  Scratch scratch(call.workspace);
+  Selection<host::Stored<kInput>>(call.fields<Fields>(), call.operands, book(scratch), stream)
+      .run();
   return Status::success();
 }
 
@@ -196,8 +196,8 @@ constexpr Kernel row() {
       .guarantee = guarantee<kInput>(),
       .rejects = rejects<kInput>,
       .workspace = workspace,
-      .prepare = host::keep_fields<Fields>,
-      .launch = launch<kInput>,
+      .prepare = host::nothing_to_prepare,
+      .bind = host::bind<compute<kInput>>,
   };
 }
 

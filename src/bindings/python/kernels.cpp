@@ -1,0 +1,53 @@
+#include "bindings/python/kernels.h"
+
+#include <string>
+
+namespace planq::python {
+
+namespace py = pybind11;
+
+namespace {
+
+std::string text(std::string_view view) { return std::string(view); }
+
+// The coefficients; how many terms there are depends on the descriptor.
+py::object bound_values(const ErrorBound& bound) {
+  using namespace py::literals;
+  if (!bound.terms) return py::none();
+  return py::dict("constant"_a = bound.constant, "per_term"_a = bound.per_term,
+                  "terms"_a = py::none(), "epsilon"_a = bound.epsilon,
+                  "output_rounding"_a = bound.output_rounding);
+}
+
+py::dict guarantee_values(const Guarantee& guarantee) {
+  using namespace py::literals;
+  const py::object ulp = guarantee.max_ulp == kUlpUnknown
+                             ? py::object(py::none())
+                             : py::object(py::int_(guarantee.max_ulp.value));
+  return py::dict("determinism"_a = text(name_of(guarantee.determinism.value)),
+                  "math"_a = text(name_of(guarantee.math.value)),
+                  "accumulator"_a = text(name_of(guarantee.accumulator.value)),
+                  "rounding"_a = text(name_of(guarantee.rounding.value)), "max_ulp"_a = ulp,
+                  "error_bound"_a = bound_values(guarantee.error_bound),
+                  "batch_invariant"_a = guarantee.batch_invariant.value,
+                  "basis"_a = text(guarantee.basis.value));
+}
+
+}  // namespace
+
+py::dict kernel_values(const Operator& op, const Kernel& kernel) {
+  using namespace py::literals;
+  py::list asked;
+  for (const Constraint& constraint : kernel.constraints)
+    asked.append(text(op.operands[static_cast<std::size_t>(constraint.operand)].name) + ": " +
+                 constraint_text(constraint));
+  const py::tuple constraints(asked);
+  const py::object max_arch =
+      kernel.arch.last >= kLastArch ? py::object(py::none()) : py::int_(kernel.arch.last);
+  return py::dict("sku"_a = text(kernel.sku), "revision"_a = kernel.revision,
+                  "backend"_a = text(name_of(kernel.backend)), "min_arch"_a = kernel.arch.first,
+                  "max_arch"_a = max_arch, "constraints"_a = constraints, "rank"_a = kernel.rank,
+                  "guarantee"_a = guarantee_values(kernel.guarantee));
+}
+
+}  // namespace planq::python

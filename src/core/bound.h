@@ -1,0 +1,82 @@
+// What bind leaves for launch: a chain of steps, each with everything but the stream. `run` wants
+// no more of a step than its launch, so a bound that has a stream launches each as it is added and
+// keeps none; `plan.bind` keeps them all.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/device.h"
+#include "core/status.h"
+
+namespace planq {
+
+class Bound {
+ public:
+  // Keeps what is added, for launch().
+  Bound() = default;
+  // Launches what is added at once.
+  explicit Bound(const Stream& stream) : stream_(&stream) {}
+
+  // The stream that steps are launched on as they are added; null: they are kept.
+  const Stream* now() const { return stream_; }
+
+  // A step has `Status launch(const Stream&) const`. What it refers to, beside itself, is the
+  // plan's or the caller's memory.
+  template <class Step>
+  Status add(const Step& step) {
+    if (stream_) return step.launch(*stream_);
+    steps_.push_back(std::make_unique<Kept<Step>>(step));
+    return Status::success();
+  }
+
+  // A step that a stream may refuse without having done anything; `fill(bound)` adds what gives the
+  // same bits on such a stream.
+  template <class Step, class Fill>
+  Status add_or(const Step& step, const Fill& fill) {
+    if (stream_) {
+      const Status status = step.launch(*stream_);
+      return status.refused() ? fill(*this) : status;
+    }
+    auto otherwise = std::make_unique<Bound>();
+    const Status status = fill(*otherwise);
+    steps_.push_back(
+        std::make_unique<Kept<Either<Step>>>(Either<Step>{step, std::move(otherwise)}));
+    return status;
+  }
+
+  Status launch(const Stream& stream) const {
+    for (const auto& step : steps_)
+      if (const Status status = step->launch(stream); !status.ok()) return status;
+    return Status::success();
+  }
+
+ private:
+  struct AnyStep {
+    virtual ~AnyStep() = default;
+    virtual Status launch(const Stream& stream) const = 0;
+  };
+  // Aligned for the tensor maps that a kernel may have among its arguments.
+  template <class Step>
+  struct alignas(64) Kept final : AnyStep {
+    explicit Kept(Step given) : step(std::move(given)) {}
+    Status launch(const Stream& stream) const override { return step.launch(stream); }
+    Step step;
+  };
+  template <class Step>
+  struct Either {
+    Step step;
+    std::unique_ptr<Bound> otherwise;
+    Status launch(const Stream& stream) const {
+      const Status status = step.launch(stream);
+      return status.refused() ? otherwise->launch(stream) : status;
+    }
+  };
+
+  const Stream* stream_ = nullptr;
+  std::vector<std::unique_ptr<AnyStep>> steps_;
+};
+
+}  // namespace planq

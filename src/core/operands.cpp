@@ -1,0 +1,527 @@
+#include "core/operands.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "core/plan.h"
+
+namespace planq {
+namespace {
+
+// --- Where operands are
+// ----------------------------------------------------------------------------
+
+// Where an operand starts and ends in memory, in bytes: nowhere if it has no elements.
+struct MemorySpan {
+  std::uintptr_t first = 0, last = 0;
+
+  bool meets(const MemorySpan& other) const { return first < other.last && other.first < last; }
+};
+
+MemorySpan span_of(const OperandView& view) {
+  if (!view.data) return {};
+  const std::int64_t size = storage_bytes(view.dtype);
+  std::int64_t below = 0, above = size;
+  for (int axis = 0; axis < view.rank; ++axis) {
+    const std::int64_t extent = view.extents[axis];
+    if (extent == 0) return {};
+    const std::int64_t reach = (extent - 1) * view.strides[axis] * size;
+    (reach < 0 ? below : above) += reach;
+  }
+  const auto base = reinterpret_cast<std::uintptr_t>(view.data);
+  return {base + static_cast<std::uintptr_t>(below), base + static_cast<std::uintptr_t>(above)};
+}
+
+// The slowest axis in bytes, and the bytes that the other axes span before and after the base.
+struct Pitch {
+  std::int64_t stride = 0, below = 0, above = 0;
+};
+
+Pitch pitch_of(const OperandView& view) {
+  const std::int64_t size = storage_bytes(view.dtype);
+  Pitch pitch{0, 0, size};
+  int slowest = -1;
+  for (int axis = 0; axis < view.rank; ++axis) {
+    if (view.extents[axis] <= 1) continue;
+    const std::int64_t stride = std::abs(view.strides[axis]) * size;
+    if (stride > pitch.stride) {
+      pitch.stride = stride;
+      slowest = axis;
+    }
+  }
+  for (int axis = 0; axis < view.rank; ++axis) {
+    if (axis == slowest) continue;
+    const std::int64_t reach = (view.extents[axis] - 1) * view.strides[axis] * size;
+    (reach < 0 ? pitch.below : pitch.above) += reach;
+  }
+  return pitch;
+}
+
+// Whether two operands whose spans meet share no byte all the same: they take different parts of
+// one pitch, as codes and scales do that lie row by row in one page.
+bool interleaved(const OperandView& view, const OperandView& other) {
+  const Pitch a = pitch_of(view), b = pitch_of(other);
+  if (a.stride == 0 || a.stride != b.stride) return false;
+  // Both repeat every `stride` bytes; the first of b's bytes has to follow a's last, and b's last
+  // has to come before a begins again.
+  const auto start =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data)) + a.below;
+  const auto other_start =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(other.data)) + b.below;
+  const std::int64_t gap = ((other_start - start) % a.stride + a.stride) % a.stride;
+  return gap >= a.above - a.below && gap + b.above - b.below <= a.stride;
+}
+
+// Whether two operands of one shape and type name the same memory, index by index.
+bool is_same(const OperandView& view, const OperandView& other) {
+  bool same = view.data == other.data;
+  for (int axis = 0; same && axis < view.rank; ++axis)
+    same = view.extents[axis] == 1 || view.strides[axis] == other.strides[axis];
+  return same;
+}
+
+// Whether the elements follow one another without a gap, as they do most of the time.
+bool is_dense(const std::int64_t* extents, const std::int64_t* strides, int rank) {
+  std::int64_t dense = 1;
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    if (extents[axis] != 1 && strides[axis] != dense) return false;
+    dense *= extents[axis];
+  }
+  return true;
+}
+bool is_dense(const OperandView& view) {
+  return is_dense(view.extents.data(), view.strides.data(), view.rank);
+}
+
+// Whether two indices of the operand can name one element.
+bool overlaps_itself(const OperandView& view) {
+  if (is_dense(view)) return false;
+  // Axes by growing stride; insertion, because there are at most eight.
+  std::array<std::pair<std::int64_t, std::int64_t>, kMaxRank> axes;  // |stride|, extent
+  int count = 0;
+  for (int axis = 0; axis < view.rank; ++axis) {
+    if (view.extents[axis] == 0) return false;
+    if (view.extents[axis] == 1) continue;
+    const std::int64_t stride = std::abs(view.strides[axis]);
+    int place = count++;
+    for (; place > 0 && axes[place - 1].first > stride; --place) axes[place] = axes[place - 1];
+    axes[place] = {stride, view.extents[axis]};
+  }
+  std::int64_t covered = 1;  // one past the farthest element that the smaller axes reach
+  for (int i = 0; i < count; ++i) {
+    if (axes[i].first < covered) return true;
+    covered += (axes[i].second - 1) * axes[i].first;
+  }
+  return false;
+}
+
+// --- Words
+// -----------------------------------------------------------------------------------------
+
+const Shape& shape_of(const OperandSpec& spec, int member) {
+  return member < 0 ? spec.shape : spec.shapes.data[member];
+}
+
+std::string dim_name(const Plan& plan, int dim) {
+  return plan.descriptor.extras->dims[static_cast<std::size_t>(dim)].name.data();
+}
+
+// As Python spells a tuple; dims by their names and bounds: "(m <= 16384, 4096)".
+std::string expected_shape(const Plan& plan, const OperandSpec& spec, int member) {
+  const Shape& shape = shape_of(spec, member);
+  std::string text = "(";
+  for (int axis = 0; axis < shape.rank; ++axis) {
+    if (axis > 0) text += ", ";
+    const int dim = member < 0 ? spec.dims[axis] : -1;
+    if (dim >= 0) text += dim_name(plan, dim) + " <= ";
+    text += std::to_string(shape[axis]);
+  }
+  return text + (shape.rank == 1 ? ",)" : ")");
+}
+
+// What may stand in the place of a scalar in memory.
+std::string by_value(const OperandSpec& spec) {
+  if (is_written(spec.role)) return "";
+  return spec.dtype == DType::Float64 ? "a number, or " : "an integer, or ";
+}
+
+ArgumentFailure mismatch(const Plan& plan, int index, int member, const TensorView& view,
+                         std::string advice = "") {
+  return {operand_name(plan, index, member), expected_text(plan, index, member),
+          describe(view, false), std::move(advice)};
+}
+
+// --- One operand
+// -------------------------------------------------------------------------------------
+
+bool same_dtype(const OperandSpec& spec, DType dtype) {
+  if (spec.kind == OperandKind::Scalar && spec.dtype == DType::Float64 && dtype == DType::Float32)
+    return true;
+  return dtype == storage_of(spec.dtype) || (is_fp8(spec.dtype) && dtype == DType::UInt8);
+}
+
+// Compares an axis that is a dim with what other operands have; the first to come tells.
+bool accept_dim(const Plan& plan, int index, int dim, const TensorView& view, std::int64_t extent,
+                Extents& extents, ArgumentFailure& failure) {
+  const auto at = static_cast<std::size_t>(dim);
+  if (extent > plan.descriptor.extras->dims[at].max) {
+    failure = mismatch(plan, index, -1, view);
+    return false;
+  }
+  if (extents.operand[at] < 0) {
+    extents.at[at] = extent;
+    extents.operand[at] = static_cast<std::int16_t>(index);
+    return true;
+  }
+  if (extents.at[at] == extent) return true;
+  failure = mismatch(plan, index, -1, view,
+                     dim_name(plan, dim) + " is " + std::to_string(extents.at[at]) + " in " +
+                         operand_name(plan, extents.operand[at]));
+  return false;
+}
+
+// Whether rank and extents are the spec's.
+bool accept_shape(const Plan& plan, int index, int member, const TensorView& view, Extents& extents,
+                  ArgumentFailure& failure) {
+  const OperandSpec& spec = plan.specs[static_cast<std::size_t>(index)];
+  const Shape& shape = shape_of(spec, member);
+  const bool single = spec.kind == OperandKind::Scalar && view.ndim == 1 && view.shape[0] == 1;
+  bool same = view.ndim == shape.rank || single;
+  for (int axis = 0; same && axis < view.ndim; ++axis) {
+    const int dim = single || member >= 0 ? -1 : spec.dims[axis];
+    if (dim < 0) {
+      same = single || view.shape[axis] == shape[axis];
+    } else if (!accept_dim(plan, index, dim, view, view.shape[axis], extents, failure)) {
+      return false;
+    }
+  }
+  if (!same) failure = mismatch(plan, index, member, view);
+  return same;
+}
+
+bool accept_strides(const Plan& plan, int index, int member, const TensorView& view,
+                    std::int64_t elements, ArgumentFailure& failure) {
+  const int last = view.ndim - 1;
+  if (elements == 0) return true;
+  const bool innermost = last < 0 || view.shape[last] <= 1 || view.strides[last] == 1;
+  const bool listed = member < 0 || is_dense(view.shape.data(), view.strides.data(), view.ndim);
+  if (innermost && listed) return true;
+  failure = {operand_name(plan, index, member),
+             innermost ? "elements that follow one another" : "an innermost stride of 1",
+             describe(view, true),
+             innermost ? "members of a list are contiguous"
+                       : "pass a tensor whose last axis is contiguous"};
+  return false;
+}
+
+// Whether planq may do with the memory what the operand's role says.
+bool accept_access(const Plan& plan, int index, int member, const TensorView& view,
+                   ArgumentFailure& failure) {
+  const bool written = is_written(plan.specs[static_cast<std::size_t>(index)].role);
+  const bool on_host = view.memory == Memory::Host;
+  std::string advice;
+  if (written && view.readonly)
+    advice = "the tensor is read-only, and planq writes it";
+  else if (view.copied && written)
+    advice = "it exports a copy, which would take what planq writes along";
+  else if (view.copied && !on_host)
+    advice = "it exports a copy, which would be freed before the kernel ran";
+  if (advice.empty()) return true;
+  failure = mismatch(plan, index, member, view, std::move(advice));
+  return false;
+}
+
+bool accept_address(const Plan& plan, int index, int member, const TensorView& view,
+                    std::int64_t elements, ArgumentFailure& failure) {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  const auto size = static_cast<std::uintptr_t>(storage_bytes(view.dtype));
+  if (elements == 0 || (view.data && address % size == 0)) return true;
+  failure = mismatch(plan, index, member, view,
+                     view.data ? "the address is not aligned to the element"
+                               : "the address is null: the tensor holds no memory");
+  return false;
+}
+
+}  // namespace
+
+bool accept(const Plan& plan, int index, const TensorView& view, OperandView& operand,
+            Extents& extents, ArgumentFailure& failure, int member) {
+  const OperandSpec& spec = plan.specs[static_cast<std::size_t>(index)];
+  if (!same_dtype(spec, view.dtype) || !is_on(view, plan.device)) {
+    failure = mismatch(plan, index, member, view);
+    return false;
+  }
+  std::int64_t elements = 1;
+  for (int axis = 0; axis < view.ndim; ++axis) elements *= view.shape[axis];
+  if (!accept_shape(plan, index, member, view, extents, failure) ||
+      !accept_strides(plan, index, member, view, elements, failure) ||
+      !accept_access(plan, index, member, view, failure) ||
+      !accept_address(plan, index, member, view, elements, failure))
+    return false;
+  operand.data = view.data;
+  operand.strides = view.strides;
+  operand.extents = view.shape;
+  operand.rank = view.ndim;
+  operand.dtype = view.dtype;
+  return true;
+}
+
+// --- Operands together
+// -------------------------------------------------------------------------------
+
+namespace {
+
+// A tensor among the operands: an operand, or a member of a list.
+struct Entry {
+  MemorySpan span;
+  const OperandView* view;
+  int index, member;
+  bool written;
+};
+
+// Whether two that meet in memory may do so.
+bool may_meet(const Plan& plan, const Entry& a, const Entry& b) {
+  const auto replaces = [&](const Entry& output, const Entry& input) {
+    return plan.specs[static_cast<std::size_t>(output.index)].same_as == input.index &&
+           output.member == input.member && is_same(*output.view, *input.view);
+  };
+  return replaces(a, b) || replaces(b, a) || interleaved(*a.view, *b.view);
+}
+
+// The one that is written, or the first of two, is the one that is named.
+ArgumentFailure overlap(const Plan& plan, const Entry& a, const Entry& b) {
+  const bool first = a.written && (!b.written || a.index <= b.index);
+  const Entry& blamed = first ? a : b;
+  const Entry& other = first ? b : a;
+  return {operand_name(plan, blamed.index, blamed.member), "memory of its own",
+          "memory that overlaps " + operand_name(plan, other.index, other.member), ""};
+}
+
+bool accept_pair(const Plan& plan, const Entry& a, const Entry& b, ArgumentFailure& failure) {
+  if (!(a.written || b.written) || !a.span.meets(b.span) || may_meet(plan, a, b)) return true;
+  failure = overlap(plan, a, b);
+  return false;
+}
+
+bool accept_alone(const Plan& plan, const Entry& entry, ArgumentFailure& failure) {
+  if (!entry.written || !overlaps_itself(*entry.view)) return true;
+  failure = {operand_name(plan, entry.index, entry.member),
+             "strides under which no two elements share memory", "overlapping strides", ""};
+  return false;
+}
+
+// Few: every pair.
+bool accept_pairs(const Plan& plan, std::span<const Entry> entries, ArgumentFailure& failure) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!accept_alone(plan, entries[i], failure)) return false;
+    for (std::size_t j = 0; j < i; ++j)
+      if (!accept_pair(plan, entries[j], entries[i], failure)) return false;
+  }
+  return true;
+}
+
+// Many: in the order of memory, each against those that have not ended where it begins.
+bool accept_sorted(const Plan& plan, std::vector<Entry>& entries, ArgumentFailure& failure) {
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.span.first < b.span.first; });
+  std::vector<const Entry*> open;
+  for (const Entry& entry : entries) {
+    if (!accept_alone(plan, entry, failure)) return false;
+    std::erase_if(open, [&](const Entry* e) { return e->span.last <= entry.span.first; });
+    for (const Entry* other : open)
+      if (!accept_pair(plan, *other, entry, failure)) return false;
+    open.push_back(&entry);
+  }
+  return true;
+}
+
+Entry entry_of(const Plan& plan, const OperandView& view, int index, int member) {
+  const bool written = is_written(plan.specs[static_cast<std::size_t>(index)].role);
+  return {span_of(view), &view, index, member, written};
+}
+
+bool accept_many(const Plan& plan, Operands operands, ArgumentFailure& failure) {
+  std::vector<Entry> entries;
+  for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
+    const OperandView& view = operands[static_cast<std::size_t>(i)];
+    if (view.data) entries.push_back(entry_of(plan, view, i, -1));
+    const std::int64_t members =
+        view.members ? plan.specs[static_cast<std::size_t>(i)].shapes.count : 0;
+    for (int member = 0; member < members; ++member)
+      if (view.members[member].data)
+        entries.push_back(entry_of(plan, view.members[member], i, member));
+  }
+  return accept_sorted(plan, entries, failure);
+}
+
+}  // namespace
+
+bool accept_together(const Plan& plan, Operands operands, ArgumentFailure& failure) {
+  constexpr std::size_t kFew = 16;
+  if (plan.has_lists || operands.size() > kFew) return accept_many(plan, operands, failure);
+  std::array<Entry, kFew> entries;
+  std::size_t count = 0;
+  for (int i = 0; i < static_cast<int>(operands.size()); ++i)
+    if (operands[static_cast<std::size_t>(i)].data)
+      entries[count++] = entry_of(plan, operands[static_cast<std::size_t>(i)], i, -1);
+  return accept_pairs(plan, std::span(entries).first(count), failure);
+}
+
+// --- Constraints
+// -----------------------------------------------------------------------------------
+
+namespace {
+
+bool holds(const Constraint& constraint, const OperandView& view) {
+  switch (constraint.kind) {
+    case Constraint::Kind::Alignment:
+      return reinterpret_cast<std::uintptr_t>(view.data) %
+                 static_cast<std::uintptr_t>(constraint.value) ==
+             0;
+    case Constraint::Kind::Divisible:
+      return view.extents[static_cast<std::size_t>(constraint.axis)] % constraint.value == 0;
+    case Constraint::Kind::Contiguous:
+      return is_dense(view);
+  }
+  return true;
+}
+
+std::string actual_text(const Constraint& constraint, const OperandView& view) {
+  switch (constraint.kind) {
+    case Constraint::Kind::Alignment:
+      return "one that leaves " + std::to_string(reinterpret_cast<std::uintptr_t>(view.data) %
+                                                 static_cast<std::uintptr_t>(constraint.value));
+    case Constraint::Kind::Divisible:
+      return std::to_string(view.extents[static_cast<std::size_t>(constraint.axis)]);
+    case Constraint::Kind::Contiguous:
+      return "strides " + shape_text(view.strides.data(), view.rank);
+  }
+  return "";
+}
+
+// A kernel that takes the descriptor and asks nothing that these operands are not.
+std::string pin_advice(const Plan& plan, Operands operands) {
+  Preference preference = plan.preference;
+  preference.sku.clear();
+  for (const Candidate& candidate : select(plan.descriptor, preference, plan.device).candidates) {
+    const auto& asked = candidate.kernel->constraints;
+    const bool takes =
+        candidate.reason.accepted() &&
+        std::all_of(asked.begin(), asked.end(), [&](const Constraint& constraint) {
+          return holds(constraint, operands[static_cast<std::size_t>(constraint.operand)]);
+        });
+    if (takes) return "pin sku " + std::string(candidate.kernel->sku) + ", which takes it";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string constraint_text(const Constraint& constraint) {
+  switch (constraint.kind) {
+    case Constraint::Kind::Alignment:
+      return "an address divisible by " + std::to_string(constraint.value);
+    case Constraint::Kind::Divisible:
+      return "an extent of axis " + std::to_string(constraint.axis) + " divisible by " +
+             std::to_string(constraint.value);
+    case Constraint::Kind::Contiguous:
+      return "elements that follow one another";
+  }
+  return "";
+}
+
+bool accept_constraints(const Plan& plan, std::span<const Constraint> constraints,
+                        Operands operands, ArgumentFailure& failure) {
+  for (const Constraint& constraint : constraints) {
+    const OperandView& view = operands[static_cast<std::size_t>(constraint.operand)];
+    if (!view.data || holds(constraint, view)) continue;
+    failure = {operand_name(plan, constraint.operand), constraint_text(constraint),
+               actual_text(constraint, view), pin_advice(plan, operands)};
+    return false;
+  }
+  return true;
+}
+
+// --- Words for messages
+// ------------------------------------------------------------------------------
+
+std::string operand_name(const Plan& plan, int index, int member) {
+  std::string name(plan.descriptor.op->operands[static_cast<std::size_t>(index)].name);
+  return member < 0 ? name : name + "[" + std::to_string(member) + "]";
+}
+
+std::string expected_text(const Plan& plan, int index, int member) {
+  const OperandSpec& spec = plan.specs[static_cast<std::size_t>(index)];
+  if (spec.kind == OperandKind::List && member < 0)
+    return "a sequence of " + std::to_string(spec.shapes.count) + " tensors";
+  std::string text = "shape " + expected_shape(plan, spec, member) + " ";
+  text += name_of(storage_of(spec.dtype));
+  if (is_four_bit(spec.dtype))
+    text += " (two " + std::string(name_of(spec.dtype)) + " codes a byte)";
+  if (is_fp8(spec.dtype)) text += " (or uint8)";
+  if (spec.kind == OperandKind::Scalar) {
+    if (spec.dtype == DType::Float64) text += " (or float32)";
+    return by_value(spec) + text + " on " + device_text(plan.device);
+  }
+  if (spec.optional) text += " or None";
+  return text + " on " + device_text(plan.device);
+}
+
+std::string device_text(const Device& device) {
+  return device.backend == Backend::Host ? "host" : "cuda:" + std::to_string(device.index);
+}
+
+std::string shape_text(const std::int64_t* dims, int rank) {
+  std::string text = "(";
+  for (int axis = 0; axis < rank; ++axis) text += (axis ? ", " : "") + std::to_string(dims[axis]);
+  return text + (rank == 1 ? ",)" : ")");
+}
+
+std::string describe(const TensorView& view, bool with_strides) {
+  std::string text = shape_text(view.shape.data(), view.ndim) + " ";
+  text +=
+      view.dtype == DType::Unset ? std::string(view.type_text) : std::string(name_of(view.dtype));
+  switch (view.memory) {
+    case Memory::Host:
+      text += " on host";
+      break;
+    case Memory::Cuda:
+      text += " on cuda:" + std::to_string(view.device);
+      break;
+    case Memory::Managed:
+      text += " in managed memory";
+      break;
+    case Memory::Other:
+      text += " on other memory";
+      break;
+  }
+  if (with_strides) text += " with strides " + shape_text(view.strides.data(), view.ndim);
+  return text;
+}
+
+bool is_on(const TensorView& view, const Device& device) {
+  if (view.memory == Memory::Managed) return true;
+  if (device.backend == Backend::Host) return view.memory == Memory::Host;
+  return view.memory == Memory::Cuda && view.device == device.index;
+}
+
+// --- The workspace
+// -----------------------------------------------------------------------------------
+
+const char* workspace_problem(std::size_t needed, const Workspace& workspace, const Plan&,
+                              Operands operands) {
+  if (workspace.bytes < needed) return "it is too small";
+  if (needed == 0) return nullptr;
+  if (!workspace.data) return "its address is null";
+  const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
+  if (begin % kWorkspaceAlignment != 0) return "it is misaligned";
+  // Memory that it shared with an operand would be overwritten.
+  const MemorySpan taken{begin, begin + needed};
+  for (const OperandView& view : operands)
+    if (view.data && taken.meets(span_of(view))) return "it overlaps an operand";
+  return nullptr;
+}
+
+}  // namespace planq

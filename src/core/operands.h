@@ -1,0 +1,144 @@
+// Operands: what an operator declares of them, what a descriptor asks of them, and where they are
+// in a call. The checks between the three are here, for Python, C and torch alike.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/api.h"
+#include "core/descriptor.h"
+#include "core/device.h"
+
+namespace planq {
+
+struct Constraint;
+struct Plan;
+
+// --- Declared by the operator --------------------------------------------------------------------
+
+// InOut: read, and updated in place.
+enum class Role : std::uint8_t { Input, Output, InOut };
+constexpr bool is_written(Role role) { return role != Role::Input; }
+
+// A list is any number of tensors, of which the descriptor says the shapes. A scalar is one number:
+// the caller's own, or an element in memory.
+enum class OperandKind : std::uint8_t { Tensor, List, Scalar };
+
+// ByField: the descriptor says whether there is such an operand. Optional: the caller does.
+enum class Presence : std::uint8_t { Always, ByField, Optional };
+
+struct OperandInfo {
+  std::string_view name;
+  Role role = Role::Input;
+  Presence presence = Presence::Always;
+  OperandKind kind = OperandKind::Tensor;
+};
+
+// --- Asked by a descriptor -----------------------------------------------------------------------
+
+struct OperandSpec {
+  // As the operator declares them, unless the descriptor makes exceptions.
+  Role role = Role::Input;
+  OperandKind kind = OperandKind::Tensor;
+  bool optional = false;       // the caller may leave it out: its view then has no data
+  bool present = true;         // false: the descriptor says that there is no such operand
+  DType dtype = DType::Unset;  // logical; memory holds storage_of(dtype)
+  Shape shape;                 // of the storage; of a scalar ()
+  ShapeList shapes;            // of the members of a list
+  int same_as = -1;            // an output that may take the place of this input, exactly
+  // Which dim each axis is, by its place in the descriptor's extras; -1: an extent that is known.
+  std::array<std::int8_t, kMaxRank> dims{-1, -1, -1, -1, -1, -1, -1, -1};
+
+  void expect(DType expected, const Shape& extents = {}, bool exists = true) {
+    dtype = expected;
+    shape = extents;
+    present = exists;
+  }
+  void expect_list(DType expected, const ShapeList& extents, bool exists = true) {
+    dtype = expected;
+    shapes = extents;
+    present = exists;
+  }
+};
+
+// --- Given in a call -----------------------------------------------------------------------------
+
+enum class Memory : std::uint8_t { Host, Cuda, Managed, Other };
+
+// Memory as its owner describes it, before it is compared with anything.
+struct TensorView {
+  void* data = nullptr;
+  int ndim = 0;
+  DType dtype = DType::Unset;  // Unset: a type that planq has no name for (see type_text)
+  Memory memory = Memory::Host;
+  int device = 0;
+  bool readonly = false;
+  bool copied = false;  // the producer made a copy for this export
+  std::array<std::int64_t, kMaxRank> shape{};
+  std::array<std::int64_t, kMaxRank> strides{};  // in elements
+  char type_text[24] = "";
+};
+
+// Where an operand is, as kernels see it. Strides count storage elements; the innermost is 1.
+struct OperandView {
+  void* data = nullptr;
+  std::array<std::int64_t, kMaxRank> strides{};
+  std::array<std::int64_t, kMaxRank> extents{};
+  // Of a scalar that is not in memory; data is then null.
+  union {
+    std::int64_t value = 0;  // int64 and bool
+    double real;             // float64
+  };
+  std::int32_t rank = 0;
+  DType dtype = DType::Unset;            // what memory holds: a float64 scalar may be a float32
+  const OperandView* members = nullptr;  // of a list, as many as its spec has shapes
+};
+using Operands = std::span<const OperandView>;
+
+// The most that an operator may have.
+inline constexpr int kMaxOperands = 48;
+// The dims that a descriptor may have.
+inline constexpr int kMaxDims = 4;
+
+// What the dims of a plan are in one call, and which operand told; -1: not known yet.
+struct Extents {
+  std::array<std::int64_t, kMaxDims> at{-1, -1, -1, -1};
+  std::array<std::int16_t, kMaxDims> operand{-1, -1, -1, -1};
+};
+
+// What is wrong with an operand, in the words of ArgumentError. An empty operand: nothing is.
+struct ArgumentFailure {
+  std::string operand, expected, actual, advice;
+};
+
+// Whether the memory is what the plan expects of an operand, or of a member of a list; fills
+// `operand` and `extents`, or `failure`.
+PLANQ_API bool accept(const Plan& plan, int index, const TensorView& view, OperandView& operand,
+                      Extents& extents, ArgumentFailure& failure, int member = -1);
+// Whether the operands go together: outputs share memory with nothing, not even with themselves,
+// except that one may take the place of the input that its spec names.
+PLANQ_API bool accept_together(const Plan& plan, Operands operands, ArgumentFailure& failure);
+// Whether operands are what a kernel asks beyond their specs.
+PLANQ_API bool accept_constraints(const Plan& plan, std::span<const Constraint> constraints,
+                                  Operands operands, ArgumentFailure& failure);
+
+// What an operand has to be, in words: "shape (4096,) float32 on cuda:0".
+PLANQ_API std::string expected_text(const Plan& plan, int index, int member = -1);
+// The name of an operand, or of a member of a list: "gradient[3]".
+PLANQ_API std::string operand_name(const Plan& plan, int index, int member = -1);
+// "(4096, 8192) bfloat16 on cuda:0, strides (8192, 1)"
+PLANQ_API std::string describe(const TensorView& view, bool with_strides);
+PLANQ_API std::string shape_text(const std::int64_t* dims, int rank);
+PLANQ_API std::string device_text(const Device& device);
+// Whether memory of this kind can be an operand on the device.
+PLANQ_API bool is_on(const TensorView& view, const Device& device);
+
+// Why a workspace cannot be used; null: it can.
+PLANQ_API const char* workspace_problem(std::size_t needed, const Workspace& workspace,
+                                        const Plan& plan, Operands operands);
+
+}  // namespace planq

@@ -1,0 +1,58 @@
+// How host kernels are bound: they lay out and compute in one go where they are launched, so what
+// is kept of a call is the call itself.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace planq::host {
+
+// A call with operands of its own; device and state are the plan's.
+class KeptCall {
+ public:
+  explicit KeptCall(const Call& call)
+      : descriptor_(call.descriptor),
+        device_(call.device),
+        state_(call.state),
+        operands_(call.operands.begin(), call.operands.end()),
+        workspace_(call.workspace) {
+    std::vector<OperandSpec> specs(operands_.size());
+    descriptor_.op->specify(descriptor_, specs);
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!operands_[i].members) continue;
+      members_.emplace_back(operands_[i].members, operands_[i].members + specs[i].shapes.count);
+      operands_[i].members = members_.back().data();
+    }
+  }
+  KeptCall(const KeptCall&) = delete;
+  KeptCall& operator=(const KeptCall&) = delete;
+
+  Call call() const { return {descriptor_, device_, state_, operands_, workspace_}; }
+
+ private:
+  Descriptor descriptor_;
+  const Device& device_;
+  const State& state_;
+  std::vector<OperandView> operands_;
+  std::vector<std::vector<OperandView>> members_;
+  Workspace workspace_;
+};
+
+using Compute = Status (*)(const Call&, const Stream&);
+
+template <Compute kCompute>
+struct ComputeStep {
+  std::shared_ptr<const KeptCall> kept;
+
+  Status launch(const Stream& stream) const { return kCompute(kept->call(), stream); }
+};
+
+template <Compute kCompute>
+Status bind(const Call& call, Bound& bound) {
+  if (const Stream* stream = bound.now()) return kCompute(call, *stream);
+  return bound.add(ComputeStep<kCompute>{std::make_shared<const KeptCall>(call)});
+}
+
+}  // namespace planq::host
