@@ -304,7 +304,7 @@ constexpr Kernel row() {
       .rejects = rejects<kRounding, kDynamic>,
       .workspace = kDynamic ? dynamic_workspace : cuda::no_workspace,
       .prepare = kDynamic ? prepare_dynamic<kStochastic> : prepare<kStochastic>,
-      .launch = kDynamic ? launch_dynamic<kStochastic> : launch<kStochastic>,
+      .bind = kDynamic ? bind_dynamic<kStochastic> : bind<kStochastic>,
   };
 }
 

@@ -10,7 +10,7 @@ namespace {
 using Row = cuda::StraightThroughRow<cuda::Slice, false, Fields>;
 
 constexpr Kernel kRows[] = {
-    gradient_row<Gradient, Backend::Cuda, cuda::kSlice>(Row::prepare, Row::launch)};
+    gradient_row<Gradient, Backend::Cuda, cuda::kSlice>(Row::prepare, Row::bind)};
 
 }  // namespace
 

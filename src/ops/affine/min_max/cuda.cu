@@ -25,7 +25,7 @@ using RangeInput = double;
 
 template Status preload_ranges<RangeInput>();
 template Status launch_ranges<RangeInput>(const RangePlan&, const RangeOperands&,
-                                          const RangePartials&, void*);
+                                          const RangePartials&, Bound&);
 
 }  // namespace planq::cuda
 

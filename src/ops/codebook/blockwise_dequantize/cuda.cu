@@ -7,7 +7,7 @@ namespace planq::cuda {
 
 template Status preload_decoding<Slice>(const CodebookDecoding&);
 template Status launch_decoding<Slice>(const CodebookDecoding&, const CodebookDecodingOperands&,
-                                       int, void*);
+                                       int, Bound&);
 
 }  // namespace planq::cuda
 

@@ -9,7 +9,7 @@ namespace planq::cuda {
 
 template Status preload_encoding<Slice>(const CodebookEncoding&);
 template Status launch_encoding<Slice>(const CodebookEncoding&, const CodebookEncodingOperands&,
-                                       int, void*);
+                                       int, Bound&);
 
 }  // namespace planq::cuda
 
