@@ -32,10 +32,11 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import PrecisionGuarantee
-from planq.ops import affine, codebook, packing
+from planq.ops import affine, codebook, packing, statistics
 from planq.ops.affine import *
 from planq.ops.codebook import *
 from planq.ops.packing import *
+from planq.ops.statistics import *
 from planq.plan import Plan, Status
 from planq.preference import PlanPreference
 from planq.qparams import QParams, qparams
@@ -111,5 +112,6 @@ __all__ = [
 __all__ += affine.__all__
 __all__ += codebook.__all__
 __all__ += packing.__all__
+__all__ += statistics.__all__
 
 _verbose.install()

@@ -1,1 +1,1 @@
-"""Descriptors and args of the operators, one module per family."""
+"""Descriptors and args of the operators, one package per family, one module per operator."""

@@ -6,6 +6,7 @@ The tests' own operator shows it: it is complete without a line about it anywher
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import planq
+from support.operators import PRIVATE
 
 ROOT = Path(__file__).parent.parent.parent
 NOOP: Any = importlib.import_module("operators.noop")
@@ -59,6 +61,25 @@ def test_the_operator_is_whole() -> None:
     plan.run(planq.HOST, None, args)
     plan.bind(None, args)(planq.HOST)
     assert (args.output == 7).all()
+
+
+def test_every_operators_file_is_named_by_its_family_and_by_planq() -> None:
+    """A family lists the classes of its files, where type checkers and editors find them."""
+    found = set()
+    for family in pkgutil.iter_modules(planq.ops.__path__, "planq.ops."):
+        package = importlib.import_module(family.name)
+        classes = []
+        for module in pkgutil.iter_modules(package.__path__, f"{family.name}."):
+            operator = module.name.rpartition(".")[2]
+            found.add(operator)
+            title = operator.title().replace("_", "")
+            classes += [f"{title}{kind}" for kind in ("Args", "Descriptor", "Plan")]
+            descriptor = getattr(importlib.import_module(module.name), f"{title}Descriptor")
+            assert descriptor.operator == operator
+        assert sorted(package.__all__) == sorted(classes)
+        assert set(classes) <= set(planq.__all__)
+        assert all(getattr(planq, name) is getattr(package, name) for name in classes)
+    assert found == {info.name for info in planq.operators()} - PRIVATE
 
 
 def test_its_operands_are_checked_like_any_other() -> None:

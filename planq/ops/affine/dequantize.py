@@ -1,0 +1,110 @@
+"""The classes of `dequantize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.dtypes import DTypeLike, Mode, NibbleOrder
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DequantizeDescriptor(Descriptor):
+    """Give codes, or the int32 accumulators of a quantized product, back their scale.
+
+    When to use:
+        The inverse of :class:`QuantizeDescriptor` and :class:`DynamicRangeQuantizeDescriptor`, and
+        the step after an integer matrix product.
+
+    Formula:
+        ``fl`` is one IEEE operation in the compute type C (float64 for float64 output, else
+        float32), ``s`` the scale in C, ``z`` the zero point, 0 when symmetric.
+
+        ``y = round(fl(s * fl(q - z)))``: an exact integer difference, one product, one rounding to
+        the output's type. fp8 codes are exact values.
+
+        ``pair()``: ``y = round(fl(fl(fl(q) * s_row) * s_column))``. With a bias, one more sum
+        before the rounding: ``round(fl(... + b))``.
+
+        A NaN result is the canonical NaN of the output's type.
+
+    Dtypes:
+        input int8, uint8, int4, uint4 (two codes a byte along the last axis), float8_e4m3fn,
+        float8_e5m2, int32; output and bias float16, bfloat16, float32, float64; scale likewise;
+        zero_point int32 or the input's type.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``input`` has the output's shape (4-bit: the last axis
+        halved, rounded up); ``scale`` and ``zero_point`` have the scope's parameter shape;
+        ``column_scale`` and ``bias`` are ``(shape[-1],)``.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every row is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Logical shape of ``output``.
+        input_dtype: Element type of the codes.
+        output_dtype: Element type of ``output``.
+        scope: Which elements share a scale; ``pair()`` for int32 only: ``scale`` holds the rows'.
+        mode: SYMMETRIC has no ``zero_point`` operand.
+        scale_dtype: Element type of the scales. Default: float32, float64 for float64 output.
+        zero_point_dtype: Element type of ``zero_point``: int32 (default) or ``input_dtype``.
+        nibble_order: 4-bit only: which nibble holds the first of two codes.
+        bias_dtype: int32 only: element type of ``bias``; None: there is none.
+
+    Raises:
+        DescriptorError: A zero point for fp8 or int32, ``pair()`` or a bias for other codes, a zero
+            point of another type, an axis outside of the shape, blocks of a vector.
+
+    Source:
+        baracuda ``dequantize_per_*``; ONNX ``DequantizeLinear``; bitsandbytes ``int8_mm_dequant``.
+    """
+
+    operator: ClassVar[str] = "dequantize"
+
+    shape: tuple[int, ...]
+    input_dtype: DTypeLike
+    output_dtype: DTypeLike
+    scope: Scope = Scope.tensor()
+    mode: Mode = Mode.SYMMETRIC
+    scale_dtype: DTypeLike = None
+    zero_point_dtype: DTypeLike = None
+    nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
+    bias_dtype: DTypeLike = None
+
+
+@dataclass(slots=True, kw_only=True)
+class DequantizeArgs:
+    """Operands of :class:`DequantizeDescriptor`.
+
+    Attributes:
+        input: The codes or accumulators; any outer strides, innermost stride 1.
+        output: Where the values go; likewise.
+        scale: The scales, one per segment; ``pair()``: one per row.
+        zero_point: The zero points, one per segment; None when symmetric.
+        column_scale: ``pair()``: the scales of the columns; else None.
+        bias: What is added to each column; None without ``bias_dtype``.
+    """
+
+    input: Any
+    output: Any
+    scale: Any
+    zero_point: Any = None
+    column_scale: Any = None
+    bias: Any = None
+
+
+class DequantizePlan(Plan):
+    """A plan for :class:`DequantizeDescriptor`."""
+
+    __slots__ = ()
+
+
+register(DequantizeDescriptor, DequantizeArgs, DequantizePlan)

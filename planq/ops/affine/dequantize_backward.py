@@ -1,0 +1,79 @@
+"""The classes of `dequantize_backward`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.dtypes import DTypeLike
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DequantizeBackwardDescriptor(Descriptor):
+    """The gradient of :class:`DequantizeDescriptor` with respect to its codes, as real numbers.
+
+    When to use:
+        Training through a dequantizer.
+
+    Formula:
+        ``dq = round(fl(dy * s))``; a NaN result is canonical.
+
+    Dtypes:
+        Gradients and scale float16, bfloat16, float32, float64.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``scale`` has the scope's parameter shape.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every row is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Logical shape of both gradients.
+        output_dtype: Element type of both; the forward's output.
+        scope: Which elements share a scale; any but ``pair()``.
+        scale_dtype: Element type of ``scale``. Default: float32, float64 for float64 gradients.
+
+    Raises:
+        DescriptorError: An axis outside of the shape, blocks of a vector, ``pair()``.
+
+    Source:
+        baracuda ``dequantize_per_*_backward``.
+    """
+
+    operator: ClassVar[str] = "dequantize_backward"
+
+    shape: tuple[int, ...]
+    output_dtype: DTypeLike
+    scope: Scope = Scope.tensor()
+    scale_dtype: DTypeLike = None
+
+
+@dataclass(slots=True, kw_only=True)
+class DequantizeBackwardArgs:
+    """Operands of :class:`DequantizeBackwardDescriptor`.
+
+    Attributes:
+        grad_output: The gradient of the values; any outer strides, innermost stride 1.
+        grad_input: Where the gradient of the codes goes; may be exactly ``grad_output``.
+        scale: The forward's scales.
+    """
+
+    grad_output: Any
+    grad_input: Any
+    scale: Any
+
+
+class DequantizeBackwardPlan(Plan):
+    """A plan for :class:`DequantizeBackwardDescriptor`."""
+
+    __slots__ = ()
+
+
+register(DequantizeBackwardDescriptor, DequantizeBackwardArgs, DequantizeBackwardPlan)

@@ -1,0 +1,124 @@
+"""The classes of `dynamic_range_quantize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.dtypes import DTypeLike, Mode, NibbleOrder, NonFinite, Quotient
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicRangeQuantizeDescriptor(Descriptor):
+    """Measure the range of every segment, derive scale and zero point, and quantize, in one run.
+
+    When to use:
+        Activations on their way into a quantized product (``Scope.token()``), weights
+        (``Scope.channel(0)``, ``Scope.group(128)``, ``Scope.block(128, 128)``), whole tensors;
+        whenever the range is not known beforehand.
+
+    Formula:
+        ``fl`` is one IEEE operation in the compute type C (float64 for float64 input, else
+        float32), ``rne`` rounds half to even, ``M = max|x|``, ``lo = min x``, ``hi = max x`` over
+        the segment.
+
+        Symmetric: ``scale = max(fl(M / q_max), smallest normal)``, 1 where ``M = 0``;
+        ``q = clamp(rne(fl(x / scale)), q_min, q_max)``.
+
+        Asymmetric: ``lo``, ``hi`` are widened to hold 0 under ``include_zero``;
+        ``scale = max(fl(fl(hi - lo) / (q_max - q_min)), smallest normal)`` (by halves where
+        ``hi - lo`` overflows), 1 where ``lo = hi = 0``;
+        ``zero_point = q_min - rne(fl(lo / scale))``, clamped to ``[q_min, q_max]`` under
+        ``include_zero`` and to ``+-2^30`` without;
+        ``q = clamp(rne(fl(x / scale)) + zero_point, q_min, q_max)``. Without ``include_zero`` a
+        constant segment ``c != 0`` takes ``scale = |c|``, ``zero_point = q_min - sign(c)``.
+
+        The scale is rounded to ``scale_dtype`` and kept in its normal range before it is used. fp8
+        codes round to nearest even with saturation and keep subnormals and the sign of zero.
+        docs/numerics.md holds the whole contract.
+
+    Dtypes:
+        input float16, bfloat16, float32, float64; output int8, uint8, int4, uint4 (two codes a byte
+        along the last axis), float8_e4m3fn, float8_e5m2; scale float16, bfloat16, float32, float64;
+        zero_point int32.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``output`` has the input's shape (4-bit: the last axis
+        halved, rounded up); ``scale`` and ``zero_point`` have the scope's parameter shape (see
+        :class:`planq.Scope`).
+
+    Workspace:
+        None for most rows; ``plan.workspace_size()`` says, where a segment spans several blocks.
+
+    Guarantee:
+        Every row is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Logical shape of ``input``.
+        input_dtype: Element type of ``input``.
+        output_dtype: Element type of the codes.
+        scope: Which elements share a scale.
+        mode: SYMMETRIC has no ``zero_point`` operand.
+        q_min: Lowest code. Default: symmetric -127 (int8), -7 (int4); asymmetric the dtype's
+            lowest; fp8 the lowest finite value.
+        q_max: Highest code. Default: the dtype's highest.
+        scale_dtype: Element type of ``scale``. Default: float32, float64 for float64 input.
+        quotient: How an element is divided by its scale.
+        nonfinite: What a segment with a NaN or an infinity becomes.
+        include_zero: Asymmetric only: the range always holds 0, so that 0 has a code of its own.
+        nibble_order: 4-bit only: which nibble the first of two codes takes.
+
+    Raises:
+        DescriptorError: Symmetric into an unsigned dtype, asymmetric into fp8, RATIO without
+            symmetry, bounds that are no codes of the dtype, ``q_max <= 0`` (symmetric),
+            ``q_min >= q_max``, an axis outside of the shape, blocks of a tensor of one axis.
+
+    Source:
+        baracuda ``DynamicRangeQuantizePlan``; ONNX ``DynamicQuantizeLinear``; bitsandbytes
+        ``int8_vectorwise_quant``.
+    """
+
+    operator: ClassVar[str] = "dynamic_range_quantize"
+
+    shape: tuple[int, ...]
+    input_dtype: DTypeLike
+    output_dtype: DTypeLike
+    scope: Scope = Scope.token()
+    mode: Mode = Mode.SYMMETRIC
+    q_min: float | None = None
+    q_max: float | None = None
+    scale_dtype: DTypeLike = None
+    quotient: Quotient = Quotient.DIVIDE
+    nonfinite: NonFinite = NonFinite.PROPAGATE
+    include_zero: bool = True
+    nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
+
+
+@dataclass(slots=True, kw_only=True)
+class DynamicRangeQuantizeArgs:
+    """Operands of :class:`DynamicRangeQuantizeDescriptor`.
+
+    Attributes:
+        input: What to quantize; any outer strides, innermost stride 1.
+        output: Where the codes go; likewise.
+        scale: Where the scales go, one per segment.
+        zero_point: Where the zero points go (int32), one per segment; None when symmetric.
+    """
+
+    input: Any
+    output: Any
+    scale: Any
+    zero_point: Any = None
+
+
+class DynamicRangeQuantizePlan(Plan):
+    """A plan for :class:`DynamicRangeQuantizeDescriptor`."""
+
+    __slots__ = ()
+
+
+register(DynamicRangeQuantizeDescriptor, DynamicRangeQuantizeArgs, DynamicRangeQuantizePlan)

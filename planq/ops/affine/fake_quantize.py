@@ -1,0 +1,120 @@
+"""The classes of `fake_quantize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.dtypes import DTypeLike, Mode, NonFinite, Quotient, Rounding
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeQuantizeDescriptor(Descriptor):
+    """Quantize and dequantize in one pass: what a model will compute with, in its own type.
+
+    When to use:
+        Quantization-aware training, and measuring what codes of 2 to 8 bits would lose. In place if
+        wanted: ``output`` may be exactly ``input``.
+
+    Formula:
+        ``y = round(fl(s * (q - z)))`` with ``q`` of :class:`QuantizeDescriptor` (integers): the
+        bits of dequantize(quantize(x)). An element that is NaN stays NaN (PROPAGATE), or takes the
+        zero point (SATURATE).
+
+        STOCHASTIC: ``q = clamp(floor(fl(t + u)) + z, q_min, q_max)``, ``u = (w >> 8) * 2^-24``,
+        ``w`` = word ``i mod 4`` of Philox4x32-10 with key ``seed`` and counter
+        ``offset + i div 4``, ``i`` = the element's index in the logical tensor. So the result
+        depends on seed, offset and index only.
+
+        ``dynamic``: scale and zero point are those of :class:`DynamicRangeQuantizeDescriptor` for
+        the segment, with its rules for NaN and infinities.
+
+    Dtypes:
+        input and output float16, bfloat16, float32, float64; scale likewise; zero_point int32, int8
+        or uint8; seed and offset integers of 64 bits.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``scale`` and ``zero_point`` have the scope's
+        parameter shape; ``seed`` and ``offset`` are one number.
+
+    Workspace:
+        None for given parameters; ``plan.workspace_size()`` says for dynamic ones.
+
+    Guarantee:
+        Every row is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Logical shape of ``input`` and ``output``.
+        input_dtype: Element type of both.
+        scope: Which elements share a scale; any but ``pair()``.
+        mode: SYMMETRIC has no ``zero_point`` operand.
+        q_min: Lowest code, an integer from -128. Default: -127 (symmetric), -128.
+        q_max: Highest code, an integer to 255, at most ``q_min + 255``. Default: 127.
+        scale_dtype: Element type of ``scale``. Default: float32, float64 for float64 input.
+        zero_point_dtype: Element type of ``zero_point``. Default: int32; dynamic: always.
+        quotient: How an element is divided by its scale.
+        nonfinite: What a NaN becomes; dynamic: what a segment with a NaN or an infinity becomes.
+        include_zero: Dynamic, asymmetric only: the range always holds 0.
+        rounding: NEAREST_EVEN, or STOCHASTIC with a seed and an offset.
+        dynamic: Whether the range of each segment is measured; ``scale`` and ``zero_point`` are
+            then outputs, and None if they are not wanted.
+
+    Raises:
+        DescriptorError: RATIO without symmetry, bounds that are no integers in [-128, 255] or hold
+            more than 256 codes, ``q_max <= 0`` (symmetric), ``q_min >= q_max``, an axis outside of
+            the shape, blocks of a vector.
+
+    Source:
+        baracuda ``fake_quantize``; torch ``fake_quantize_per_channel_affine``; DeepSpeed
+        ``ds_sr_quantize``.
+    """
+
+    operator: ClassVar[str] = "fake_quantize"
+
+    shape: tuple[int, ...]
+    input_dtype: DTypeLike
+    scope: Scope = Scope.tensor()
+    mode: Mode = Mode.SYMMETRIC
+    q_min: float | None = None
+    q_max: float | None = None
+    scale_dtype: DTypeLike = None
+    zero_point_dtype: DTypeLike = None
+    quotient: Quotient = Quotient.DIVIDE
+    nonfinite: NonFinite = NonFinite.PROPAGATE
+    include_zero: bool = True
+    rounding: Rounding = Rounding.NEAREST_EVEN
+    dynamic: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeQuantizeArgs:
+    """Operands of :class:`FakeQuantizeDescriptor`.
+
+    Attributes:
+        input: What to quantize; any outer strides, innermost stride 1.
+        output: Where the values go; likewise; may be exactly ``input``.
+        scale: The scales, one per segment; dynamic: where they go, or None.
+        zero_point: The zero points, likewise; None when symmetric.
+        seed: STOCHASTIC: an integer, or an int64 scalar on the plan's device; else None.
+        offset: Likewise, in units of four elements; what a captured graph advances.
+    """
+
+    input: Any
+    output: Any
+    scale: Any = None
+    zero_point: Any = None
+    seed: Any = None
+    offset: Any = None
+
+
+class FakeQuantizePlan(Plan):
+    """A plan for :class:`FakeQuantizeDescriptor`."""
+
+    __slots__ = ()
+
+
+register(FakeQuantizeDescriptor, FakeQuantizeArgs, FakeQuantizePlan)

@@ -1,0 +1,98 @@
+"""The classes of `fake_quantize_backward`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.dtypes import DTypeLike, Mode, Quotient
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeQuantizeBackwardDescriptor(Descriptor):
+    """The straight-through gradient of :class:`FakeQuantizeDescriptor`.
+
+    When to use:
+        Quantization-aware training. After a dynamic forward, pass the scale and zero point that it
+        wrote.
+
+    Formula:
+        ``dx = dy``, bit for bit, where the element's code before clamping, ``rne(t) + z``, lies in
+        ``[q_min, q_max]``, both ends included; +0 elsewhere, and where ``t`` is NaN or infinite.
+        ``t`` is the forward's quotient, recomputed from the saved input.
+
+    Dtypes:
+        Gradients, input and scale float16, bfloat16, float32, float64; zero_point int32, int8 or
+        uint8.
+
+    Shapes:
+        Those of the forward; gradients have the input's shape.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every row is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Logical shape of ``input`` and of both gradients.
+        input_dtype: Element type of the three.
+        scope: The forward's; so are the fields that follow.
+        mode: SYMMETRIC has no ``zero_point`` operand.
+        q_min: Lowest code.
+        q_max: Highest code.
+        scale_dtype: Element type of ``scale``.
+        zero_point_dtype: Element type of ``zero_point``.
+        quotient: How an element is divided by its scale.
+
+    Raises:
+        DescriptorError: As the forward.
+
+    Source:
+        baracuda ``fake_quantize_backward``; torch ``fake_quantize_per_channel_affine`` under
+        autograd.
+    """
+
+    operator: ClassVar[str] = "fake_quantize_backward"
+
+    shape: tuple[int, ...]
+    input_dtype: DTypeLike
+    scope: Scope = Scope.tensor()
+    mode: Mode = Mode.SYMMETRIC
+    q_min: float | None = None
+    q_max: float | None = None
+    scale_dtype: DTypeLike = None
+    zero_point_dtype: DTypeLike = None
+    quotient: Quotient = Quotient.DIVIDE
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeQuantizeBackwardArgs:
+    """Operands of :class:`FakeQuantizeBackwardDescriptor`.
+
+    Attributes:
+        grad_output: The gradient of the forward's output; any outer strides, innermost stride 1.
+        input: What the forward quantized; likewise.
+        grad_input: Where the gradient of the input goes; may be exactly ``grad_output``.
+        scale: The forward's scales.
+        zero_point: The forward's zero points; None when symmetric.
+    """
+
+    grad_output: Any
+    input: Any
+    grad_input: Any
+    scale: Any
+    zero_point: Any = None
+
+
+class FakeQuantizeBackwardPlan(Plan):
+    """A plan for :class:`FakeQuantizeBackwardDescriptor`."""
+
+    __slots__ = ()
+
+
+register(FakeQuantizeBackwardDescriptor, FakeQuantizeBackwardArgs, FakeQuantizeBackwardPlan)

@@ -1,0 +1,110 @@
+"""The classes of `codebook_quantize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.dtypes import Codebook, DTypeLike, NibbleOrder, NonFinite, Quotient, Rounding
+from planq.plan import Plan
+from planq.registry import register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodebookQuantizeDescriptor(Descriptor):
+    """Give each element the nearest place in a codebook, over one absmax for the whole tensor.
+
+    When to use:
+        Small tensors, values that are normalized already, and a range that must be the same
+        everywhere.
+
+    Formula:
+        That of :class:`BlockwiseQuantizeDescriptor` with the tensor as one block. A tensor without
+        elements has absmax 0.
+
+        ``normalized``: there is no absmax, ``y`` is the element itself; a NaN counts as +0 and an
+        infinity takes the value at its end, whatever ``nonfinite`` says.
+
+    Dtypes:
+        input float16, bfloat16, float32, float64; output uint8, uint4 (two codes a byte); absmax
+        C (float64 for float64 input, else float32); codebook float32; seed and offset integers of
+        64 bits.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``output`` has the input's shape; uint4 is flat,
+        ``(ceil(n / 2),)``. ``absmax`` is ``(1,)``, ``codebook`` ``(entries,)``; ``seed`` and
+        ``offset`` are one number.
+
+    Workspace:
+        ``plan.workspace_size()`` says; host rows need none.
+
+    Guarantee:
+        Every row is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Shape of ``input``.
+        input_dtype: Element type of ``input``.
+        output_dtype: uint8 or uint4.
+        codebook: GIVEN is an operand of ascending, finite values; equal neighbours are allowed.
+            DYNAMIC goes with uint8, NF4, FP4, INT4 and AF4 with uint4.
+        entries: Values of a GIVEN codebook: 2 to 256, for uint4 to 16. Default: all of them.
+        normalized: The elements are used as they are, without an absmax.
+        absmax_given: Whether ``absmax`` is an input.
+        quotient: How an element is divided by absmax: RECIPROCAL or DIVIDE.
+        nonfinite: What a tensor with a NaN or an infinity becomes.
+        rounding: NEAREST_EVEN or STOCHASTIC.
+        nibble_order: uint4 only: which nibble the first of two codes takes.
+
+    Raises:
+        DescriptorError: A codebook of other codes, too few or too many entries, absmax given for
+            normalized elements, RATIO, the rounding NONE.
+
+    Source:
+        bitsandbytes ``quantize`` and ``quantize_no_absmax``.
+    """
+
+    operator: ClassVar[str] = "codebook_quantize"
+
+    shape: tuple[int, ...]
+    input_dtype: DTypeLike
+    output_dtype: DTypeLike
+    codebook: Codebook = Codebook.GIVEN
+    entries: int | None = None
+    normalized: bool = False
+    absmax_given: bool = False
+    quotient: Quotient = Quotient.RECIPROCAL
+    nonfinite: NonFinite = NonFinite.PROPAGATE
+    rounding: Rounding = Rounding.NEAREST_EVEN
+    nibble_order: NibbleOrder = NibbleOrder.HIGH_FIRST
+
+
+@dataclass(slots=True, kw_only=True)
+class CodebookQuantizeArgs:
+    """Operands of :class:`CodebookQuantizeDescriptor`.
+
+    Attributes:
+        input: What to quantize; any outer strides, innermost stride 1.
+        output: Where the codes go; likewise.
+        absmax: Where the largest magnitude goes, or with ``absmax_given`` what it is; None for
+            normalized elements.
+        codebook: The values; None unless ``codebook`` is GIVEN.
+        seed: Key of the draws: an integer or an int64 in memory; None unless STOCHASTIC.
+        offset: First counter of the draws; likewise.
+    """
+
+    input: Any
+    output: Any
+    absmax: Any = None
+    codebook: Any = None
+    seed: Any = None
+    offset: Any = None
+
+
+class CodebookQuantizePlan(Plan):
+    """A plan for :class:`CodebookQuantizeDescriptor`."""
+
+    __slots__ = ()
+
+
+register(CodebookQuantizeDescriptor, CodebookQuantizeArgs, CodebookQuantizePlan)

@@ -1,0 +1,80 @@
+"""The classes of `pack_int4`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.dtypes import DTypeLike, NibbleOrder
+from planq.plan import Plan
+from planq.registry import register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackInt4Descriptor(Descriptor):
+    """Pack 4-bit codes that have a byte each two a byte, along any axis.
+
+    When to use:
+        Codes that were made, edited or loaded one a byte, on their way to a 4-bit kernel.
+
+    Formula:
+        Along ``axis``, byte ``j`` holds the low four bits of the codes ``2 j`` and ``2 j + 1``:
+        LOW_FIRST ``output[j] = input[2 j] mod 16 + 16 (input[2 j + 1] mod 16)``, HIGH_FIRST the
+        other way round. Codes outside of 4 bits are taken modulo 16. Where the axis is odd, the
+        spare nibble is 0.
+
+    Dtypes:
+        input int8 for int4 and uint8 for uint4; output uint8.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``output`` has the input's shape with ``axis`` halved,
+        rounded up.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every row is BIT_EXACT and batch-invariant; no arithmetic is done.
+
+    Attributes:
+        shape: Shape of ``input``.
+        output_dtype: int4 or uint4: what the codes are.
+        axis: Along which axis codes share a byte.
+        nibble_order: Which nibble the first of two codes takes.
+
+    Raises:
+        DescriptorError: Another dtype, an axis outside of the shape.
+
+    Source:
+        torch ``pack_int4_to_int8``; bitsandbytes packs high first.
+    """
+
+    operator: ClassVar[str] = "pack_int4"
+
+    shape: tuple[int, ...]
+    output_dtype: DTypeLike = "int4"
+    axis: int = -1
+    nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
+
+
+@dataclass(slots=True, kw_only=True)
+class PackInt4Args:
+    """Operands of :class:`PackInt4Descriptor`.
+
+    Attributes:
+        input: The codes, one a byte; any outer strides, innermost stride 1.
+        output: Where the packed bytes go; likewise.
+    """
+
+    input: Any
+    output: Any
+
+
+class PackInt4Plan(Plan):
+    """A plan for :class:`PackInt4Descriptor`."""
+
+    __slots__ = ()
+
+
+register(PackInt4Descriptor, PackInt4Args, PackInt4Plan)
