@@ -17,8 +17,8 @@ import safetensors.torch
 import torch
 
 import planq
+from ops.codebook.reference import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem
 from planq import codebooks
-from reference.codebook import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem
 from reference.formats import STORAGE, Array
 from support.bitsandbytes_host import bnb
 from support.tensors import as_torch, from_torch

@@ -8,8 +8,8 @@ import json
 import pytest
 
 import planq
-from adapters.dynamic_range_quantize import descriptor
-from reference.cases import sampled_cases
+from ops.affine.dynamic_range_quantize.adapter import descriptor
+from ops.affine.dynamic_range_quantize.cases import sampled_cases
 from support.samples import assign, make_descriptor
 
 SAMPLE = sampled_cases()[::37]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reference.dequantize import DequantizeProblem
-from reference.dynamic_range_quantize import Problem, Quantized, dynamic_range_quantize
+from ops.affine.dequantize.reference import DequantizeProblem
+from ops.affine.dynamic_range_quantize.reference import Problem, Quantized, dynamic_range_quantize
+from ops.affine.quantize.reference import QuantizeProblem
 from reference.formats import FLOATS, unpack_nibbles
-from reference.quantize import QuantizeProblem
 
 if TYPE_CHECKING:
     from cli.files import Array

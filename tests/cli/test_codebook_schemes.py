@@ -17,9 +17,9 @@ import torch
 import planq
 from cli.commands import marked, refuse, report
 from cli.files import FORMAT, Array, checkpoint, load, weight
+from ops.codebook.reference import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem
 from planq import codebooks
 from planq.cli import main
-from reference.codebook import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem
 from reference.formats import bits
 from support.bitsandbytes_host import Params4bit, bnb
 from support.tensors import as_torch, from_torch

@@ -18,11 +18,11 @@ import planq
 from cli.commands import marked, refuse
 from cli.expected import SCHEMES
 from cli.files import checkpoint, describe, load, pack, planq_process, weight
+from ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
 from planq.cli import checkpoint as checkpoint_module
 from planq.cli import devices as devices_module
 from planq.cli import job as job_module
 from planq.cli import main
-from reference.dynamic_range_quantize import Problem, dynamic_range_quantize
 from reference.formats import bits
 
 Capture = pytest.CaptureFixture[str]

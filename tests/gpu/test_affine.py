@@ -11,22 +11,22 @@ import pytest
 import torch
 
 import planq
-from reference import affine_inputs
-from reference.affine import Arrays, Problem
-from reference.backward import (
+from ops.affine import inputs as affine_inputs
+from ops.affine.dequantize.reference import DequantizeProblem
+from ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from ops.affine.quantize.reference import QuantizeProblem
+from ops.affine.quantize_backward.reference import (
     DequantizeBackwardProblem,
     FakeQuantizeBackwardProblem,
     QuantizeBackwardProblem,
 )
-from reference.dequantize import DequantizeProblem
-from reference.fake_quantize import FakeQuantizeProblem
+from ops.affine.reference import Arrays, Problem
+from ops.affine.scopes import ScopeSpec
+from ops.affine.shared_parameters import KINDS, check_accumulators, check_kind
 from reference.formats import Array
-from reference.quantize import QuantizeProblem
-from reference.scopes import ScopeSpec
 from support.from_reference import descriptor_of
 from support.gpu import Cuda, cuda, new_stream, on_gpu
 from support.runner import arguments
-from support.shared_parameters import KINDS, check_accumulators, check_kind
 
 DEVICE = "cuda:0"
 TILE = (1024, 2050)

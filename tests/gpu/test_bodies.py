@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import planq
-from reference.bodies import ONE_A_CLASS, BodyCase, body_cases
-from reference.cases import Case, sampled_cases
+from ops.affine.dynamic_range_quantize.bodies import ONE_A_CLASS, BodyCase, body_cases
+from ops.affine.dynamic_range_quantize.cases import Case, sampled_cases
 from support import rows
 from support.gpu import Cuda
 from support.memory import Layout

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import planq
-from reference.codebook import FP4_ASCENDING, Codebook, table
+from ops.codebook.adapter import check_any_tables
+from ops.codebook.reference import FP4_ASCENDING, Codebook, table
 from reference.formats import Array
-from support.codebook import check_any_tables
 from support.gpu import Cuda
 
 DEVICE = "cuda:0"

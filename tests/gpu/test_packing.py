@@ -16,8 +16,8 @@ from torch.quantization._quantized_conversions import (
 )
 
 import planq
-from reference.int4 import random_bytes
-from reference.reorder_mixed_dtype_weight import Problem
+from ops.packing.int4 import random_bytes
+from ops.packing.reorder_mixed_dtype_weight.reference import Problem
 from support import rows
 from support.gpu import Cuda, cuda
 from support.memory import Layout

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import planq
-from adapters.dynamic_range_quantize import descriptor
+from ops.affine.dynamic_range_quantize.adapter import descriptor
+from ops.affine.dynamic_range_quantize.cases import outputs
+from ops.affine.dynamic_range_quantize.reference import Problem
+from ops.affine.scopes import ScopeSpec
 from reference import inputs
-from reference.cases import outputs
-from reference.dynamic_range_quantize import Problem
 from reference.formats import Array
-from reference.scopes import ScopeSpec
 from support.gpu import cuda, on_gpu
 
 DEVICE = "cuda:0"

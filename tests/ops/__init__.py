@@ -1,1 +1,1 @@
-"""One file per operator: its table, its edges, its peers."""
+"""A folder for each operator in the one of its family: its reference, cases, adapter and tests."""

@@ -30,11 +30,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planq
-from adapters.estimate_quantiles import TESTS as QUANTILES
+from ops.codebook import reference
+from ops.statistics.estimate_quantiles.adapter import TESTS as QUANTILES
+from ops.statistics.estimate_quantiles.reference import Problem
 from planq import codebooks
-from reference import codebook as reference
 from reference.formats import Array, bits, unpack_nibbles
-from reference.quantiles import Problem
 from support.memory import Host
 from support.runner import Bench
 

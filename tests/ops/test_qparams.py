@@ -10,7 +10,7 @@ import torch
 from torch.ao.quantization.observer import MinMaxObserver
 
 import planq
-from reference import dynamic_range_quantize as reference
+from ops.affine.dynamic_range_quantize import reference
 
 EDGES = np.array(
     [

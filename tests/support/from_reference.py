@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import planq
+from ops.affine.scopes import ScopeSpec
 from reference.formats import Array
-from reference.scopes import ScopeSpec
 from support.memory import Device, Host
 from support.runner import Bench
 

@@ -1,14 +1,13 @@
 """What the tests generated from the registry know of operators.
 
-An operator joins them by one module in `tests/adapters`, named as the operator and with a `TESTS`:
-its cases, and how one of their problems becomes a descriptor. Everything else follows from the
-registry and from the descriptor's own operands.
+An operator joins them by its folder, `tests/ops/<family>/<operator>`, with an `adapter.py` that has
+a `TESTS`: its cases, and how one of their problems becomes a descriptor. Everything else follows
+from the registry and from the descriptor's own operands.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Hashable, Iterator
 from functools import cache
 from pathlib import Path
@@ -89,9 +88,10 @@ class OperatorTests(Protocol):
 
 
 def _adapters() -> dict[str, OperatorTests]:
-    folder = Path(__file__).parent.parent / "adapters"
-    names = [module.name for module in pkgutil.iter_modules([str(folder)])]
-    return {name: importlib.import_module(f"adapters.{name}").TESTS for name in names}
+    folder = Path(__file__).parent.parent / "ops"
+    found = sorted((path.parent.name, path) for path in folder.glob("*/*/adapter.py"))
+    names = {name: f"ops.{path.parent.parent.name}.{name}.adapter" for name, path in found}
+    return {name: importlib.import_module(module).TESTS for name, module in names.items()}
 
 
 OPERATORS = _adapters()

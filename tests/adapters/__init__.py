@@ -1,1 +1,0 @@
-"""One module for each operator, found by its name: see support/operators.py."""

@@ -1,7 +1,0 @@
-"""`blockwise_dequantize` for the tests that are generated from the registry."""
-
-from __future__ import annotations
-
-from support.codebook import CodebookTests
-
-TESTS = CodebookTests("blockwise_dequantize")

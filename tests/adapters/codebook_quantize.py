@@ -1,7 +1,0 @@
-"""`codebook_quantize` for the tests that are generated from the registry."""
-
-from __future__ import annotations
-
-from support.codebook import CodebookTests
-
-TESTS = CodebookTests("codebook_quantize")

@@ -1,7 +1,0 @@
-"""`fake_quantize` for the tests that are generated from the registry."""
-
-from __future__ import annotations
-
-from support.affine import AffineTests
-
-TESTS = AffineTests("fake_quantize")

@@ -1,7 +1,0 @@
-"""`quantize` for the tests that are generated from the registry."""
-
-from __future__ import annotations
-
-from support.affine import AffineTests
-
-TESTS = AffineTests("quantize")

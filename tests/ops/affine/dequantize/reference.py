@@ -1,0 +1,64 @@
+"""`dequantize` in NumPy, written from the numeric contract alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ops.affine.reference import Arrays, Problem, Tensor, dequantized, narrowed
+from reference.formats import FLOATS, Array
+
+
+@dataclass(frozen=True)
+class DequantizeProblem(Problem):
+    """One dequantization of codes or of int32 accumulators."""
+
+    input_dtype: str = "int8"
+    output_dtype: str = "float32"
+    mode: str = "symmetric"
+    zero_point_dtype: str | None = None
+    nibble_order: str = "low_first"
+    bias_dtype: str | None = None
+
+    @property
+    def float_dtype(self) -> str:
+        """The type of the results."""
+        return self.output_dtype
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """Codes, scales, and what else the fields ask for."""
+        given = {
+            "input": Tensor(self.input_dtype),
+            "scale": Tensor(self.stored_scale, "parameters"),
+        }
+        if self.mode == "asymmetric":
+            given["zero_point"] = Tensor(self.zero_point_dtype or "int32", "parameters")
+        if self.scope[0] == "pair":
+            given["column_scale"] = Tensor(self.stored_scale, "columns")
+        if self.bias_dtype:
+            given["bias"] = Tensor(self.bias_dtype, "columns")
+        return given
+
+    @property
+    def outputs(self) -> dict[str, Tensor]:
+        """The elements."""
+        return {"output": Tensor(self.output_dtype)}
+
+    def expected(self, given: Arrays) -> Arrays:
+        """`round_T(fl(s * fl(q - z)))`, with a second scale or a bias where there is one."""
+        C = self.compute
+        with np.errstate(all="ignore"):
+            codes = self.logical(self.inputs["input"], given["input"])
+            codes = codes.astype(C) if self.input_dtype in FLOATS else codes
+            z: Array | int = 0
+            if self.mode == "asymmetric":
+                tensor = self.inputs["zero_point"]
+                z = self.spread(self.logical(tensor, given["zero_point"]))
+            y = dequantized(codes, z, self.spread(self.scale(given)))
+            if "column_scale" in given:
+                y = y * self.scale(given, "column_scale")
+            if "bias" in given:
+                y = y + given["bias"].astype(C)
+            return {"output": narrowed(y, self.output_dtype)}

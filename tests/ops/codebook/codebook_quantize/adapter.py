@@ -1,0 +1,7 @@
+"""`codebook_quantize` for the tests that are generated from the registry."""
+
+from __future__ import annotations
+
+from ops.codebook.adapter import CodebookTests
+
+TESTS = CodebookTests("codebook_quantize")

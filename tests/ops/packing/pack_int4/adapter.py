@@ -1,0 +1,71 @@
+"""From the reference's plain values of `pack_int4` to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cache
+
+import planq
+from ops.packing import int4
+from ops.packing.int4 import Problem
+from reference.formats import Array
+from support.memory import Device, Host
+from support.runner import Bench
+
+
+@cache
+def descriptor(problem: Problem) -> planq.PackInt4Descriptor:
+    """The problem as a descriptor."""
+    return planq.PackInt4Descriptor(
+        shape=problem.shape,
+        output_dtype=problem.dtype,
+        axis=problem.axis,
+        nibble_order=planq.NibbleOrder(problem.nibble_order),
+    )
+
+
+def as_problem(problem: Hashable) -> Problem:
+    """A problem of this operator."""
+    assert isinstance(problem, Problem)
+    return problem
+
+
+@dataclass(frozen=True)
+class PackInt4Tests:
+    """`pack_int4` against its NumPy reference."""
+
+    def cases(self) -> tuple[int4.Case, ...]:
+        """Problems with elements."""
+        return int4.cases(unpacks=False)
+
+    def empty_cases(self) -> tuple[int4.Case, ...]:
+        """Problems without elements."""
+        return int4.empty_cases(unpacks=False)
+
+    def descriptor(self, problem: Hashable) -> planq.Descriptor:
+        """The library's descriptor of a problem."""
+        return descriptor(as_problem(problem))
+
+    def math(self, problem: Hashable) -> planq.MathPrecision:
+        """Nothing is computed."""
+        return planq.MathPrecision.NONE
+
+    def rounding(self, problem: Hashable) -> planq.Rounding:
+        """Nothing is rounded."""
+        return planq.Rounding.NONE
+
+    def variety(self, problem: Hashable) -> str:
+        """Which codes share a byte, and whether one is left over."""
+        return int4.variety(as_problem(problem))
+
+
+TESTS = PackInt4Tests()
+
+
+def pack(problem: Problem, values: Array, device: Device | None = None) -> Array:
+    """The output of a run on `values`."""
+    bench = Bench(device or Host(), descriptor(problem))
+    bench.load({"input": values})
+    bench.run()
+    return bench.outputs()["output"]

@@ -1,0 +1,72 @@
+"""From the reference's plain values of `reorder_mixed_dtype_weight` to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cache
+
+import planq
+from ops.packing.reorder_mixed_dtype_weight import reference
+from ops.packing.reorder_mixed_dtype_weight.reference import Problem
+from reference.formats import Array
+from support.memory import Device, Host
+from support.runner import Bench
+
+
+@cache
+def descriptor(problem: Problem) -> planq.ReorderMixedDtypeWeightDescriptor:
+    """The problem as a descriptor."""
+    return planq.ReorderMixedDtypeWeightDescriptor(
+        shape=problem.shape,
+        input_dtype=problem.dtype,
+        transpose=problem.transpose,
+        inverse=problem.inverse,
+    )
+
+
+def as_problem(problem: Hashable) -> Problem:
+    """A problem of this operator."""
+    assert isinstance(problem, Problem)
+    return problem
+
+
+@dataclass(frozen=True)
+class ReorderMixedDtypeWeightTests:
+    """`reorder_mixed_dtype_weight` against its NumPy reference."""
+
+    def cases(self) -> tuple[reference.Case, ...]:
+        """Problems with elements."""
+        return reference.cases()
+
+    def empty_cases(self) -> tuple[reference.Case, ...]:
+        """Problems without elements."""
+        return reference.empty_cases()
+
+    def descriptor(self, problem: Hashable) -> planq.Descriptor:
+        """The library's descriptor of a problem."""
+        return descriptor(as_problem(problem))
+
+    def math(self, problem: Hashable) -> planq.MathPrecision:
+        """Nothing is computed."""
+        return planq.MathPrecision.NONE
+
+    def rounding(self, problem: Hashable) -> planq.Rounding:
+        """Nothing is rounded."""
+        return planq.Rounding.NONE
+
+    def variety(self, problem: Hashable) -> str:
+        """Which way, and whether through a transposition."""
+        fields = as_problem(problem)
+        return f"{'back' if fields.inverse else 'there'}{', transposed' * fields.transpose}"
+
+
+TESTS = ReorderMixedDtypeWeightTests()
+
+
+def reorder(problem: Problem, values: Array, device: Device | None = None) -> Array:
+    """The output of a run on `values`."""
+    bench = Bench(device or Host(), descriptor(problem))
+    bench.load({"input": values})
+    bench.run()
+    return bench.outputs()["output"]
