@@ -17,7 +17,8 @@ import safetensors.torch
 import torch
 
 import planq
-from ops.codebook.reference import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem
+from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
 from planq import codebooks
 from reference.formats import STORAGE, Array
 from support.bitsandbytes_host import bnb

@@ -17,7 +17,8 @@ import torch
 import planq
 from cli.commands import marked, refuse, report
 from cli.files import FORMAT, Array, checkpoint, load, weight
-from ops.codebook.reference import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem
+from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
 from planq import codebooks
 from planq.cli import main
 from reference.formats import bits

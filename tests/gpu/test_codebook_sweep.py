@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import planq
-from ops.codebook.adapter import check_any_tables
+from ops.codebook.codebook_quantize.any_tables import check_any_tables
 from ops.codebook.reference import FP4_ASCENDING, Codebook, table
 from reference.formats import Array
 from support.gpu import Cuda

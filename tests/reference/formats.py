@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Arrays = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ FLOATS = {
     "float8_e5m2": Float(np.dtype(ml_dtypes.float8_e5m2), 3, -14, 57344.0),
 }
 
+INPUT_DTYPES = ("float16", "bfloat16", "float32", "float64")
+VECTOR = {"float16": 8, "bfloat16": 8, "float32": 4, "float64": 2}  # elements of 16 bytes
 INTEGER_RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7), "uint4": (0, 15)}
 
 STORAGE = {
@@ -93,3 +96,21 @@ def unpack_nibbles(packed: Array, columns: int, order: str) -> Array:
     pair = (low, high) if order == "low_first" else (high, low)
     codes = np.stack(pair, axis=-1).reshape(*packed.shape[:-1], packed.shape[-1] * 2)
     return codes[..., :columns]
+
+
+def narrowed(values: Array, dtype: str) -> Array:
+    """`round_T`: one rounding to a float type, with overflow to infinity and the canonical NaN."""
+    fmt = FLOATS[dtype]
+    finite = np.isfinite(values)
+    near = round_to(np.where(finite, values, values.dtype.type(0)), fmt)
+    near = np.where(np.abs(near) > fmt.largest, np.copysign(np.inf, near), near)
+    stored = np.where(finite, near, values).astype(fmt.dtype)
+    return canonical(stored, dtype)
+
+
+def canonical(stored: Array, dtype: str) -> Array:
+    """The same with every NaN in its canonical form."""
+    unsigned = np.dtype(f"u{stored.dtype.itemsize}")
+    raw = np.ascontiguousarray(stored).view(unsigned).reshape(stored.shape)
+    nan = unsigned.type(CANONICAL_NAN[dtype])
+    return np.asarray(np.where(np.isnan(stored), nan, raw)).view(FLOATS[dtype].dtype)

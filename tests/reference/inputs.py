@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from reference.formats import FLOATS, Array, Float, bits, round_to
+
+T = TypeVar("T")
 
 MIXED_RUN = 24
 TILE = 10007  # prime, so that a tile begins anywhere within a vector
@@ -162,3 +165,15 @@ def make(kind: str, shape: tuple[int, ...], dtype: str, seed: int = 0) -> Array:
     if kind == "tiled":
         return np.resize(make("finite", (min(count, TILE),), dtype, seed), shape)
     return KINDS[kind](hashed(seed, count), FLOATS[dtype]).reshape(shape)
+
+
+class Chooser:
+    """Draws choices from the integer hash, one after another."""
+
+    def __init__(self, seed: int, count: int = 64) -> None:
+        """Starts the sequence named by `seed`."""
+        self._words = iter(hashed(seed, count).tolist())
+
+    def pick(self, options: tuple[T, ...]) -> T:
+        """One of `options`."""
+        return options[int(next(self._words)) % len(options)]

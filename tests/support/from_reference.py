@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import planq
-from ops.affine.scopes import ScopeSpec
 from reference.formats import Array
 from support.memory import Device, Host
 from support.runner import Bench
@@ -15,7 +14,7 @@ from support.runner import Bench
 HOST_DEVICE = Host()
 
 
-def scope(spec: ScopeSpec) -> planq.Scope:
+def scope(spec: tuple[Any, ...]) -> planq.Scope:
     """`("group", 128, -1)` and its like as a Scope."""
     kind, *parameters = spec
     made: planq.Scope = getattr(planq.Scope, kind)(*parameters)

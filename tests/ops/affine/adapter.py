@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ops.affine.cases import Case, empty_cases, sampled_cases
+from ops.affine.cases import Case, Sample
 from ops.affine.reference import Problem
 from support.from_reference import ReferenceTests
 
@@ -15,13 +15,15 @@ VECTOR = 16  # elements; a multiple for every type, packed codes among them
 class AffineTests(ReferenceTests):
     """An elementwise affine operator against its NumPy reference."""
 
+    sample: Sample
+
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""
-        return sampled_cases(self.operator)
+        return self.sample.cases
 
     def empty_cases(self) -> tuple[Case, ...]:
         """Problems without elements."""
-        return empty_cases(self.operator)
+        return self.sample.empty_cases
 
     def variety(self, problem: Problem) -> str:
         """Whether rows are whole vectors."""

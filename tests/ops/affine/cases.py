@@ -10,28 +10,41 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ops.affine import inputs as affine_inputs
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.dynamic_range_quantize.cases import BOUNDS, FLOAT8, INPUT_DTYPES, OUTPUTS, Chooser
-from ops.affine.fake_quantize.reference import FakeQuantizeProblem
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.reference import (
-    DequantizeBackwardProblem,
-    FakeQuantizeBackwardProblem,
-    QuantizeBackwardProblem,
-)
-from ops.affine.reference import NIBBLES, Arrays, Problem, Tensor
+from ops.affine.reference import NIBBLES, Problem, Tensor
 from ops.affine.scopes import ScopeSpec, divisors
-from reference.formats import Array
+from reference.formats import INPUT_DTYPES, Array, Arrays
+from reference.inputs import Chooser
 
 Shapes = tuple[tuple[int, ...], ...]
 Place = tuple[ScopeSpec, tuple[int, ...]]
 PARTS = 5
+OUTPUTS = (
+    ("int8", "low_first"),
+    ("uint8", "low_first"),
+    ("int4", "low_first"),
+    ("int4", "high_first"),
+    ("uint4", "low_first"),
+    ("uint4", "high_first"),
+    ("float8_e4m3fn", "low_first"),
+    ("float8_e5m2", "low_first"),
+)
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+BOUNDS: dict[tuple[str, str], tuple[tuple[float | None, float | None], ...]] = {
+    ("int8", "symmetric"): ((-128, 127), (-100, 63), (-1, 1), (None, 7)),
+    ("int4", "symmetric"): ((-8, 7), (-3, 5), (None, 1)),
+    ("float8_e4m3fn", "symmetric"): ((-240.0, 240.0), (0.0, 448.0), (None, 0.015625)),
+    ("float8_e5m2", "symmetric"): ((-448.0, 448.0), (-1.5, 3.5), (None, 2.0**-14)),
+    ("int8", "asymmetric"): ((-127, 127), (-5, 90), (0, 1)),
+    ("uint8", "asymmetric"): ((1, 255), (3, 200), (0, 127), (0, 1)),
+    ("int4", "asymmetric"): ((-7, 7), (-2, 3)),
+    ("uint4", "asymmetric"): ((1, 14), (0, 1)),
+}
 SCOPES: tuple[tuple[ScopeSpec, Shapes], ...] = (
     (("tensor",), ((1000,), (3, 50, 37), (1, 1), (5, 320), (2, 3, 4, 5, 6))),
     (("token",), ((7, 48), (3, 5, 130), (33, 64), (5, 1), (300,), (1, 1, 1, 1, 1, 2, 3, 17))),
@@ -51,9 +64,6 @@ SCOPES: tuple[tuple[ScopeSpec, Shapes], ...] = (
     (("group", 5000, -1), ((2, 6000), (3, 70))),
     (("group", 64, -2), ((200, 48), (2, 65, 33), (64, 1))),
 )
-PAIRS: tuple[tuple[ScopeSpec, Shapes], ...] = (
-    (("pair",), ((7, 48), (3, 5, 130), (33,), (1, 1), (2, 1, 3, 17), (64, 1))),
-)
 WIDE: tuple[Place, ...] = (
     (("tensor",), (2**20,)),
     (("token",), (1, 2**20)),
@@ -65,7 +75,16 @@ WIDE: tuple[Place, ...] = (
     (("channel", -1), (700, 512)),
     (("group", 64, 0), (1300, 257)),
 )
-WIDE_PAIRS: tuple[Place, ...] = ((("pair",), (700, 512)), (("pair",), (3, 33001)))
+EMPTY_SCOPES: tuple[ScopeSpec, ...] = (
+    ("tensor",),
+    ("token",),
+    ("channel", 0),
+    ("channel", -1),
+    ("group", 4, -1),
+    ("group", 2, 0),
+    ("block", 2, 3),
+)
+EMPTY_SHAPES: Shapes = ((0,), (0, 5), (5, 0), (3, 0, 4), (0, 0), (2, 3, 0))
 SCALE_DTYPES = (None, None, None, None, "float16", "bfloat16", "float32", "float64")
 DATA = ("near", "near", "near", "mixed", "patterns", "huge", "nonfinite", "subnormal")
 PARAMETERS = ("ordinary", "ordinary", "powers", "special", "far")
@@ -73,6 +92,7 @@ RANGES: dict[str, tuple[tuple[float | None, float | None], ...]] = {
     "symmetric": ((-128, 127), (-7, 7), (-1, 1), (0, 255), (-100, 63), (-2, 1)),
     "asymmetric": ((0, 255), (-8, 7), (0, 15), (-5, 90), (0, 1), (-128, -3), (100, 255)),
 }
+FLOATS_TO_CODES: list[Any] = list(itertools.product(INPUT_DTYPES, OUTPUTS))
 
 
 @dataclass(frozen=True)
@@ -246,152 +266,40 @@ def wide(make: Make, kinds: list[Any], places: tuple[Place, ...] = WIDE) -> list
     return cases
 
 
-def quantize_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """`quantize` from one type to another."""
-    input_dtype, (output_dtype, order) = kind
-    mode = chooser.code_mode(output_dtype)
-    return QuantizeProblem(
-        place[1],
-        place[0],
-        chooser.scale_dtype(),
-        input_dtype,
-        mode,
-        **chooser.code_bounds(output_dtype, mode),
-        zero_point_dtype=chooser.zero_point_dtype(mode, output_dtype),
-        quotient=chooser.quotient(mode),
-        output_dtype=output_dtype,
-        nonfinite=chooser.pick(("propagate", "saturate")),
-        nibble_order=order,
-    )
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The cases of an operator.
 
+    Attributes:
+        make: Makes a problem of a kind in a place.
+        kinds: The types that the operator goes from and to.
+        each: How many places each of them meets.
+    """
 
-def quantize_backward_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """The gradient of the same."""
-    input_dtype, (output_dtype, _) = kind
-    mode = chooser.code_mode(output_dtype)
-    return QuantizeBackwardProblem(
-        place[1],
-        place[0],
-        chooser.scale_dtype(),
-        input_dtype,
-        mode,
-        **chooser.code_bounds(output_dtype, mode),
-        zero_point_dtype=chooser.zero_point_dtype(mode, output_dtype),
-        quotient=chooser.quotient(mode),
-        output_dtype=output_dtype,
-    )
+    make: Make
+    kinds: list[Any]
+    each: int
 
+    def others(self) -> list[Case]:
+        """Cases that only this operator has."""
+        return []
 
-def dequantize_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """`dequantize` from one type to another."""
-    (input_dtype, order), output_dtype = kind
-    wide_codes = input_dtype == "int32"
-    mode = "symmetric" if wide_codes else chooser.code_mode(input_dtype)
-    return DequantizeProblem(
-        place[1],
-        place[0],
-        chooser.scale_dtype(),
-        input_dtype,
-        output_dtype,
-        mode,
-        chooser.zero_point_dtype(mode, input_dtype),
-        order,
-        chooser.pick((None, None, *INPUT_DTYPES)) if wide_codes else None,
-    )
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """Problems with elements."""
+        cases = listed(self.make, self.kinds, self.each)
+        return (*cases, *self.others(), *wide(self.make, self.kinds))
 
-
-def dequantize_backward_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """The gradient of the same."""
-    return DequantizeBackwardProblem(place[1], place[0], chooser.scale_dtype(), kind)
-
-
-def fake_quantize_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """`fake_quantize` with given or computed parameters."""
-    input_dtype, dynamic, rounding = kind
-    mode = chooser.pick(("symmetric", "asymmetric"))
-    narrow = () if dynamic else ("int8", "uint8")
-    return FakeQuantizeProblem(
-        place[1],
-        place[0],
-        chooser.scale_dtype(),
-        input_dtype,
-        mode,
-        **chooser.integer_bounds(mode),
-        zero_point_dtype=chooser.zero_point_dtype(mode, *narrow),
-        quotient=chooser.quotient(mode),
-        nonfinite=chooser.pick(("propagate", "saturate")),
-        include_zero=not dynamic or mode == "symmetric" or chooser.pick((True, False)),
-        rounding=rounding,
-        dynamic=dynamic,
-    )
-
-
-def fake_quantize_backward_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """The gradient of the same with given parameters."""
-    mode = chooser.pick(("symmetric", "asymmetric"))
-    return FakeQuantizeBackwardProblem(
-        place[1],
-        place[0],
-        chooser.scale_dtype(),
-        kind,
-        mode,
-        **chooser.integer_bounds(mode),
-        zero_point_dtype=chooser.zero_point_dtype(mode, "int8", "uint8"),
-        quotient=chooser.quotient(mode),
-    )
-
-
-FLOATS_TO_CODES: list[Any] = list(itertools.product(INPUT_DTYPES, OUTPUTS))
-INT32 = ("int32", "low_first")
-CODES_TO_FLOATS: list[Any] = list(itertools.product((*OUTPUTS, INT32), INPUT_DTYPES))
-SUMS_TO_FLOATS: list[Any] = list(itertools.product((INT32,), INPUT_DTYPES))
-FAKES: list[Any] = list(
-    itertools.product(INPUT_DTYPES, (False, True), ("nearest_even", "stochastic"))
-)
-BOTH: dict[str, tuple[Make, list[Any], int]] = {
-    "quantize": (quantize_problem, FLOATS_TO_CODES, 9),
-    "dequantize": (dequantize_problem, CODES_TO_FLOATS, 6),
-    "fake_quantize": (fake_quantize_problem, FAKES, 17),
-    "quantize_backward": (quantize_backward_problem, FLOATS_TO_CODES, 6),
-    "dequantize_backward": (dequantize_backward_problem, list(INPUT_DTYPES), 34),
-    "fake_quantize_backward": (fake_quantize_backward_problem, list(INPUT_DTYPES), 34),
-}
-
-
-@cache
-def sampled_cases(operator: str) -> tuple[Case, ...]:
-    """Problems with elements."""
-    make, kinds, each = BOTH[operator]
-    cases = listed(make, kinds, each)
-    if operator == "dequantize":
-        cases += listed(make, SUMS_TO_FLOATS, 12, PAIRS)
-        cases += wide(make, SUMS_TO_FLOATS, WIDE_PAIRS)
-    return (*cases, *wide(make, kinds))
-
-
-EMPTY_SCOPES: tuple[ScopeSpec, ...] = (
-    ("tensor",),
-    ("token",),
-    ("channel", 0),
-    ("channel", -1),
-    ("group", 4, -1),
-    ("group", 2, 0),
-    ("block", 2, 3),
-)
-EMPTY_SHAPES: Shapes = ((0,), (0, 5), (5, 0), (3, 0, 4), (0, 0), (2, 3, 0))
-
-
-@cache
-def empty_cases(operator: str) -> tuple[Case, ...]:
-    """Tensors without elements, of every scope, some with segments and some without."""
-    make, kinds, _ = BOTH[operator]
-    cases: list[Case] = []
-    for kind in kinds:
-        for scope in EMPTY_SCOPES:
-            shape = EMPTY_SHAPES[(len(cases) * 5 + len(cases) // 7) % len(EMPTY_SHAPES)]
-            if scope[0] == "block" and len(shape) < 2:
-                shape = (0, 5)
-            seed = len(cases)
-            problem = make(Choices(seed), (scope, shape), kind)
-            cases.append(Case(problem, "mixed", "ordinary", seed))
-    return tuple(cases)
+    @cached_property
+    def empty_cases(self) -> tuple[Case, ...]:
+        """Tensors without elements, of every scope, some with segments and some without."""
+        cases: list[Case] = []
+        for kind in self.kinds:
+            for scope in EMPTY_SCOPES:
+                shape = EMPTY_SHAPES[(len(cases) * 5 + len(cases) // 7) % len(EMPTY_SHAPES)]
+                if scope[0] == "block" and len(shape) < 2:
+                    shape = (0, 5)
+                seed = len(cases)
+                problem = self.make(Choices(seed), (scope, shape), kind)
+                cases.append(Case(problem, "mixed", "ordinary", seed))
+        return tuple(cases)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ops.affine.reference import NIBBLES, Arrays, Forward, Problem, Tensor
+from ops.affine.reference import NIBBLES, Forward, Problem, Tensor
 from reference import inputs
-from reference.formats import FLOATS, INTEGER_RANGES, STORAGE, Array, Float, bits
+from reference.formats import FLOATS, INTEGER_RANGES, STORAGE, Array, Arrays, Float, bits
 from reference.inputs import field, hashed, rounded
 
 INT32 = (-(2**31), 2**31 - 1)

@@ -18,6 +18,7 @@ from reference.formats import (
     INTEGER_RANGES,
     STORAGE,
     Array,
+    Arrays,
     pack_nibbles,
     round_to,
     unpack_nibbles,
@@ -26,7 +27,6 @@ from reference.formats import (
 QUOTIENT_LIMIT = 2**30
 BEYOND = 2**40  # no quotient this large has a sum with an int32 zero point in any range of codes
 NIBBLES = ("int4", "uint4")
-Arrays = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -233,24 +233,6 @@ def within(t: Array, z: Array, bounds: tuple[float, float]) -> Array:
     return (code >= int(bounds[0])) & (code <= int(bounds[1]))
 
 
-def narrowed(values: Array, dtype: str) -> Array:
-    """`round_T`: one rounding to a float type, with overflow to infinity and the canonical NaN."""
-    fmt = FLOATS[dtype]
-    finite = np.isfinite(values)
-    near = round_to(np.where(finite, values, values.dtype.type(0)), fmt)
-    near = np.where(np.abs(near) > fmt.largest, np.copysign(np.inf, near), near)
-    stored = np.where(finite, near, values).astype(fmt.dtype)
-    return canonical(stored, dtype)
-
-
-def canonical(stored: Array, dtype: str) -> Array:
-    """The same with every NaN in its canonical form."""
-    unsigned = np.dtype(f"u{stored.dtype.itemsize}")
-    raw = np.ascontiguousarray(stored).view(unsigned).reshape(stored.shape)
-    nan = unsigned.type(CANONICAL_NAN[dtype])
-    return np.asarray(np.where(np.isnan(stored), nan, raw)).view(FLOATS[dtype].dtype)
-
-
 def dequantized(codes: Array, z: Array | int, s: Array) -> Array:
     """`fl(s * fl(q - z))` in C; fp8 codes, which have no zero point, are exact in C."""
     C = s.dtype.type
@@ -264,3 +246,25 @@ def ranges_of(dtype: str, mode: str) -> tuple[float, float]:
         lowest, highest = INTEGER_RANGES[dtype]
         return (-highest if mode == "symmetric" and lowest else lowest), highest
     return -FLOATS[dtype].largest, FLOATS[dtype].largest
+
+
+@dataclass(frozen=True)
+class Coded(Forward):
+    """A problem whose codes have a type of their own."""
+
+    output_dtype: str = "int8"
+
+    @property
+    def default_bounds(self) -> tuple[float, float]:
+        """The code's whole range, without the lowest code of symmetric signed integers."""
+        return ranges_of(self.output_dtype, self.mode)
+
+
+@dataclass(frozen=True)
+class Faked(Forward):
+    """A problem whose codes are never stored."""
+
+    @property
+    def default_bounds(self) -> tuple[float, float]:
+        """Those of int8."""
+        return (-127 if self.mode == "symmetric" else -128), 127

@@ -12,11 +12,9 @@ from typing import Any
 from ops.affine.cases import Case, Place
 from ops.affine.dequantize.reference import DequantizeProblem
 from ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
 from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.reference import (
-    FakeQuantizeBackwardProblem,
-    QuantizeBackwardProblem,
-)
+from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
 from ops.affine.reference import Problem
 from support import rows
 from support.memory import Device, SharedLayout

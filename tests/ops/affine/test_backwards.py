@@ -10,21 +10,25 @@ import numpy as np
 import pytest
 
 from ops.affine import inputs as affine_inputs
-from ops.affine.cases import DATA, PARAMETERS, RANGES
+from ops.affine.cases import BOUNDS, DATA, FLOAT8, PARAMETERS, RANGES
 from ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
-from ops.affine.dynamic_range_quantize.cases import BOUNDS, FLOAT8, INPUT_DTYPES
+from ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
 from ops.affine.fake_quantize_backward.adapter import TESTS as FAKE_QUANTIZE_BACKWARD
+from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
 from ops.affine.quantize.adapter import TESTS as QUANTIZE
 from ops.affine.quantize.reference import QuantizeProblem
 from ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
-from ops.affine.quantize_backward.reference import (
-    DequantizeBackwardProblem,
-    FakeQuantizeBackwardProblem,
-    QuantizeBackwardProblem,
-)
-from ops.affine.reference import Arrays
+from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
 from ops.affine.scopes import ScopeSpec
-from reference.formats import CANONICAL_NAN, FLOATS, INTEGER_RANGES, Array, bits
+from reference.formats import (
+    CANONICAL_NAN,
+    FLOATS,
+    INPUT_DTYPES,
+    INTEGER_RANGES,
+    Array,
+    Arrays,
+    bits,
+)
 from support.memory import Host
 
 F32 = np.float32

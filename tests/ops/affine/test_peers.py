@@ -33,21 +33,19 @@ from ops.affine import inputs as affine_inputs
 from ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
 from ops.affine.dequantize.reference import DequantizeProblem
 from ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
+from ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
 from ops.affine.fake_quantize.adapter import TESTS as FAKE_QUANTIZE
 from ops.affine.fake_quantize.reference import FakeQuantizeProblem
 from ops.affine.fake_quantize_backward.adapter import TESTS as FAKE_QUANTIZE_BACKWARD
+from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
 from ops.affine.quantize.adapter import TESTS as QUANTIZE
 from ops.affine.quantize.reference import QuantizeProblem
 from ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
-from ops.affine.quantize_backward.reference import (
-    DequantizeBackwardProblem,
-    FakeQuantizeBackwardProblem,
-    QuantizeBackwardProblem,
-)
-from ops.affine.reference import Arrays, Problem
+from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
+from ops.affine.reference import Problem
 from ops.affine.scopes import ScopeSpec, parameter_shape
 from reference import inputs
-from reference.formats import FLOATS, Array, bits, unpack_nibbles
+from reference.formats import FLOATS, Array, Arrays, bits, unpack_nibbles
 from support.tensors import as_torch, from_torch
 
 with warnings.catch_warnings():

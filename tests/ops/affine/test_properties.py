@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ops.affine.adapter import AffineTests
-from ops.affine.cases import BOTH, Choices
+from ops.affine.cases import Choices
 from ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
 from ops.affine.dequantize.reference import DequantizeProblem
 from ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
@@ -22,9 +22,9 @@ from ops.affine.inputs import storage_shape
 from ops.affine.quantize.adapter import TESTS as QUANTIZE
 from ops.affine.quantize.reference import QuantizeProblem
 from ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
-from ops.affine.reference import Arrays, Problem
+from ops.affine.reference import Problem
 from ops.affine.scopes import ScopeSpec
-from reference.formats import FLOATS, STORAGE, Array, Float, bits
+from reference.formats import FLOATS, STORAGE, Array, Arrays, Float, bits
 from support.memory import Host, Layout, SharedLayout
 from support.runner import Bench
 
@@ -69,16 +69,15 @@ def scopes(draw: st.DrawFn, rank: int, pairs: bool) -> ScopeSpec:
 
 
 @st.composite
-def problems(draw: st.DrawFn, operator: str) -> Problem:
+def problems(draw: st.DrawFn, tests: AffineTests) -> Problem:
     """Any problem of the operator's table, on a small tensor; static where ranges are optional."""
     shape = draw(hnp.array_shapes(min_dims=1, max_dims=8, min_side=0, max_side=9))
     while np.prod(shape) > 4000:
         shape = shape[1:]
-    make, kinds, _ = BOTH[operator]
-    kind = draw(st.sampled_from(kinds))
-    sums = operator == "dequantize" and kind[0][0] == "int32"
+    kind = draw(st.sampled_from(tests.sample.kinds))
+    sums = tests.operator == "dequantize" and kind[0][0] == "int32"
     scope = draw(scopes(len(shape), sums))
-    return make(Choices(draw(st.integers(0, 10**6))), (scope, shape), kind)
+    return tests.sample.make(Choices(draw(st.integers(0, 10**6))), (scope, shape), kind)
 
 
 @st.composite
@@ -132,7 +131,7 @@ def input_layouts() -> st.SearchStrategy[Layout]:
 
 def check(data: st.DataObject, tests: AffineTests) -> None:
     """One problem on one set of operands, somewhere in memory, with some threads."""
-    problem = data.draw(problems(tests.operator))
+    problem = data.draw(problems(tests))
     lies = {name: data.draw(input_layouts()) for name in problem.inputs}
     lies |= {name: data.draw(layouts()) for name in problem.outputs}
     inputs = {
@@ -169,7 +168,7 @@ def static(problem: Problem) -> Any:
 @given(st.data())
 def test_fake_quantize_is_dequantize_of_quantize(data: st.DataObject) -> None:
     """Given bounds of some type of codes, when fused, then no bit changes."""
-    faked = static(data.draw(problems("fake_quantize")))
+    faked = static(data.draw(problems(FAKE_QUANTIZE)))
     low, high = faked.bounds
     codes = "int8" if low >= -128 and high <= 127 else "uint8"
     faked = faked if codes == "int8" or low >= 0 else replace(faked, q_min=0)
@@ -200,7 +199,7 @@ def test_fake_quantize_is_dequantize_of_quantize(data: st.DataObject) -> None:
 @given(st.data())
 def test_fake_quantize_is_idempotent(data: st.DataObject) -> None:
     """Given ordinary scales of the compute type, when run again, then nothing changes."""
-    faked = static(data.draw(problems("fake_quantize")))
+    faked = static(data.draw(problems(FAKE_QUANTIZE)))
     wide = "float64" if data.draw(st.booleans()) else "float32"
     quotient = "divide" if faked.quotient == "ratio" else faked.quotient
     faked = replace(faked, input_dtype=wide, scale_dtype=None, quotient=quotient)
@@ -235,7 +234,7 @@ def test_codes_lie_within_the_bounds(data: st.DataObject) -> None:
 @given(st.data())
 def test_gradients_pass_or_are_plus_zero(data: st.DataObject) -> None:
     """Given any bits, then each gradient of a fake quantization is copied or +0."""
-    problem = data.draw(problems("fake_quantize_backward"))
+    problem = data.draw(problems(FAKE_QUANTIZE_BACKWARD))
     inputs = data.draw(operands(problem))
     got = bits(FAKE_QUANTIZE_BACKWARD.run(problem, **inputs)["grad_input"])
     assert ((got == bits(inputs["grad_output"])) | (got == 0)).all()

@@ -11,15 +11,13 @@ import pytest
 import planq
 from ops.affine import inputs as affine_inputs
 from ops.affine.dequantize.reference import DequantizeProblem
+from ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
 from ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
 from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.reference import (
-    DequantizeBackwardProblem,
-    FakeQuantizeBackwardProblem,
-    QuantizeBackwardProblem,
-)
-from ops.affine.reference import Arrays, Problem
-from reference.formats import Array
+from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
+from ops.affine.reference import Problem
+from reference.formats import Array, Arrays
 from support.from_reference import descriptor_of, make_descriptor
 from support.memory import Host, Workspace
 from support.runner import arguments

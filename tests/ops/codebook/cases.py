@@ -11,23 +11,15 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ops.affine.dynamic_range_quantize.cases import INPUT_DTYPES, Chooser
-from ops.affine.reference import Arrays
 from ops.codebook import inputs as codebook_inputs
-from ops.codebook.reference import (
-    BlockwiseDequantizeProblem,
-    BlockwiseQuantizeProblem,
-    CodebookDequantizeProblem,
-    CodebookQuantizeProblem,
-    Problem,
-    QuantizeProblem,
-)
-from reference.formats import Array
+from ops.codebook.reference import Problem, QuantizeProblem
+from reference.formats import INPUT_DTYPES, Array, Arrays
+from reference.inputs import Chooser
 
 # A shape and a block size.
 Place = tuple[tuple[int, ...], int]
@@ -64,6 +56,9 @@ WIDE: tuple[Place, ...] = (
     ((2**18,), 2**17),
     ((130, 1030), 100),
 )
+EMPTY_PLACES: tuple[Place, ...] = (((0,), 64), ((0, 5), 1), ((5, 0), 7), ((3, 0, 4), 4096))
+# Whole vectors of elements, and blocks that cut vectors with an odd number of elements in all.
+THRESHOLD_PLACES: tuple[Place, ...] = (((2, 4096), 64), ((3, 333), 33))
 # A type of codes with a codebook for it.
 BOOKS = (
     ("uint8", "given"),
@@ -77,6 +72,8 @@ BOOKS = (
 ENTRIES = {"uint8": (None, None, 256, 100, 3, 2), "uint4": (None, None, 16, 5, 2)}
 NESTED = (None, None, 256, 3, 1, 5000)
 ROUNDINGS = ("nearest_even", "stochastic")
+TO_CODES: list[Any] = list(itertools.product(INPUT_DTYPES, BOOKS, ROUNDINGS))
+TO_ELEMENTS: list[Any] = list(itertools.product(INPUT_DTYPES, BOOKS, ROUNDINGS[:1]))
 DATA = (
     "near",
     "near",
@@ -216,120 +213,53 @@ class Choices(Chooser):
 Make = Callable[[Choices, Place, Any], Problem]
 
 
-def blockwise_quantize(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """Blocks from one type to another."""
-    input_dtype, (codes, book), rounding = kind
-    given = chooser.pick((False, False, True))
-    return BlockwiseQuantizeProblem(
-        shape=place[0],
-        input_dtype=input_dtype,
-        output_dtype=codes,
-        block_size=place[1],
-        absmax_given=given,
-        nested_block_size=None if given else chooser.pick(NESTED),
-        rounding=rounding,
-        **chooser.quantized(),
-        **chooser.coded(codes, book),
-    )
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The cases of an operator.
 
+    Attributes:
+        make: Makes a problem of a kind in a place.
+        kinds: The type of the elements, the codebook and the rounding.
+        each: How many places each of them meets.
+    """
 
-def codebook_quantize(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """A tensor from one type to another."""
-    input_dtype, (codes, book), rounding = kind
-    absmax = chooser.pick(("measured", "given", "none"))
-    return CodebookQuantizeProblem(
-        shape=place[0],
-        input_dtype=input_dtype,
-        output_dtype=codes,
-        absmax_given=absmax == "given",
-        normalized=absmax == "none",
-        rounding=rounding,
-        **chooser.quantized(),
-        **chooser.coded(codes, book),
-    )
+    make: Make
+    kinds: list[Any]
+    each: int
 
+    def threshold_cases(self) -> Iterator[Case]:
+        """Each threshold and the numbers beside it; callers' tables with both zeros."""
+        if self.kinds is not TO_CODES:
+            return
+        seeds = itertools.count(6000)
+        for kind, place in itertools.product(self.kinds, THRESHOLD_PLACES):
+            seed = next(seeds)
+            problem = self.make(Choices(seed), place, kind)
+            yield Case(problem, "thresholds", "zeros", seed)
 
-def blockwise_dequantize(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """The way back."""
-    output_dtype, (codes, book), _ = kind
-    return BlockwiseDequantizeProblem(
-        shape=place[0],
-        input_dtype=codes,
-        output_dtype=output_dtype,
-        block_size=place[1],
-        absmax_dtype=chooser.absmax_dtype(output_dtype),
-        nested_block_size=chooser.pick(NESTED),
-        **chooser.coded(codes, book),
-    )
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """Problems with elements."""
+        cases: list[Case] = []
+        for kind in self.kinds:
+            for _ in range(self.each):
+                seed = len(cases)
+                chooser = Choices(seed)
+                place = PLACES[(seed + seed // len(PLACES)) % len(PLACES)]
+                cases.append(chooser.draws(self.make(chooser, place, kind), seed))
+        for number, place in enumerate(WIDE):
+            seed = 5000 + number
+            problem = self.make(Choices(seed), place, self.kinds[number * 5 % len(self.kinds)])
+            cases.append(Case(problem, "near", "ordinary", seed))
+        return (*cases, *self.threshold_cases())
 
-
-def codebook_dequantize(chooser: Choices, place: Place, kind: Any) -> Problem:
-    """The way back of a tensor."""
-    output_dtype, (codes, book), _ = kind
-    return CodebookDequantizeProblem(
-        shape=place[0],
-        input_dtype=codes,
-        output_dtype=output_dtype,
-        normalized=chooser.pick((False, False, True)),
-        absmax_dtype=chooser.absmax_dtype(output_dtype),
-        **chooser.coded(codes, book),
-    )
-
-
-TO_CODES: list[Any] = list(itertools.product(INPUT_DTYPES, BOOKS, ROUNDINGS))
-TO_ELEMENTS: list[Any] = list(itertools.product(INPUT_DTYPES, BOOKS, ROUNDINGS[:1]))
-ALL: dict[str, tuple[Make, list[Any], int]] = {
-    "blockwise_quantize": (blockwise_quantize, TO_CODES, 5),
-    "blockwise_dequantize": (blockwise_dequantize, TO_ELEMENTS, 7),
-    "codebook_quantize": (codebook_quantize, TO_CODES, 4),
-    "codebook_dequantize": (codebook_dequantize, TO_ELEMENTS, 4),
-}
-
-
-# Whole vectors of elements, and blocks that cut vectors with an odd number of elements in all.
-THRESHOLD_PLACES: tuple[Place, ...] = (((2, 4096), 64), ((3, 333), 33))
-
-
-def threshold_cases(operator: str) -> Iterator[Case]:
-    """Each threshold of each table and the numbers beside it; callers' tables with both zeros."""
-    make, kinds, _ = ALL[operator]
-    if kinds is not TO_CODES:
-        return
-    seeds = itertools.count(6000)
-    for kind, place in itertools.product(kinds, THRESHOLD_PLACES):
-        seed = next(seeds)
-        problem = make(Choices(seed), place, kind)
-        yield Case(problem, "thresholds", "zeros", seed)
-
-
-@cache
-def sampled_cases(operator: str) -> tuple[Case, ...]:
-    """Problems with elements."""
-    make, kinds, each = ALL[operator]
-    cases: list[Case] = []
-    for kind in kinds:
-        for _ in range(each):
+    @cached_property
+    def empty_cases(self) -> tuple[Case, ...]:
+        """Tensors without elements, and so without blocks."""
+        cases: list[Case] = []
+        for kind in self.kinds:
             seed = len(cases)
-            chooser = Choices(seed)
-            place = PLACES[(seed + seed // len(PLACES)) % len(PLACES)]
-            cases.append(chooser.draws(make(chooser, place, kind), seed))
-    for number, place in enumerate(WIDE):
-        seed = 5000 + number
-        problem = make(Choices(seed), place, kinds[number * 5 % len(kinds)])
-        cases.append(Case(problem, "near", "ordinary", seed))
-    return (*cases, *threshold_cases(operator))
-
-
-EMPTY_PLACES: tuple[Place, ...] = (((0,), 64), ((0, 5), 1), ((5, 0), 7), ((3, 0, 4), 4096))
-
-
-@cache
-def empty_cases(operator: str) -> tuple[Case, ...]:
-    """Tensors without elements, and so without blocks."""
-    make, kinds, _ = ALL[operator]
-    cases: list[Case] = []
-    for kind in kinds:
-        seed = len(cases)
-        place = EMPTY_PLACES[seed % len(EMPTY_PLACES)]
-        cases.append(Case(make(Choices(seed), place, kind), "mixed", "ordinary", seed))
-    return tuple(cases)
+            place = EMPTY_PLACES[seed % len(EMPTY_PLACES)]
+            problem = self.make(Choices(seed), place, kind)
+            cases.append(Case(problem, "mixed", "ordinary", seed))
+        return tuple(cases)

@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 
-from ops.affine.reference import Arrays
 from ops.codebook.reference import Operand, Problem, QuantizeProblem, table
 from reference import inputs
-from reference.formats import FLOATS, Array
+from reference.formats import FLOATS, Array, Arrays
 from reference.inputs import bell, field, hashed, rounded
 
 SPECIAL = np.array([0.0, -0.0, np.nan, np.inf, 1e-45, 1e-39, 1e30, -2.5])

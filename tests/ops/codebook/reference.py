@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ops.affine.reference import Arrays, canonical, narrowed
-from reference.formats import Array, pack_nibbles, unpack_nibbles
+from reference.formats import Array, Arrays, narrowed, pack_nibbles, unpack_nibbles
 from reference.philox import uniform
 
 F32 = np.float32
@@ -432,42 +431,6 @@ class QuantizeProblem(Problem):
         return out_of_rows(codes, self.count), absmax
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlockwiseQuantizeProblem(QuantizeProblem):
-    """`blockwise_quantize`: an absmax for every block of the flat tensor."""
-
-    block_size: int = 64
-    nested_block_size: int | None = None
-
-    @property
-    def blocks(self) -> int:
-        """Blocks, the last of which may be shorter."""
-        return -(-self.count // self.block_size)
-
-    @property
-    def statistics(self) -> dict[str, Operand]:
-        """absmax in C, or as codes with an absmax of their own."""
-        return statistics(self.blocks, self.compute_dtype, self.nested_block_size)
-
-    def expected(self, given: Arrays) -> Arrays:
-        """Codes and statistics."""
-        with np.errstate(all="ignore"):
-            codes, found = self.in_blocks(given, self.block_size)
-            absmax = found[: self.blocks]
-            made = {"output": self.as_stored(codes)}
-            if self.absmax_given:
-                return made
-            if self.nested_block_size is None:
-                return {**made, "absmax": canonical(absmax, self.compute_dtype)}
-            nested = nest(absmax, self.nested_block_size)
-        return {
-            **made,
-            "absmax": nested.codes,
-            "nested_absmax": canonical(nested.absmax, self.compute_dtype),
-            "nested_offset": canonical(nested.offset, self.compute_dtype),
-        }
-
-
 def statistics(blocks: int, dtype: str, nested_block_size: int | None) -> dict[str, Operand]:
     """What describes blocks."""
     if nested_block_size is None:
@@ -477,31 +440,6 @@ def statistics(blocks: int, dtype: str, nested_block_size: int | None) -> dict[s
         "nested_absmax": Operand(dtype, (-(-blocks // nested_block_size),)),
         "nested_offset": Operand(dtype, (1,)),
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class CodebookQuantizeProblem(QuantizeProblem):
-    """`codebook_quantize`: one absmax for the tensor, or values that are used as they are."""
-
-    normalized: bool = False
-
-    @property
-    def statistics(self) -> dict[str, Operand]:
-        """One absmax, or none."""
-        return {} if self.normalized else {"absmax": Operand(self.compute_dtype, (1,))}
-
-    def expected(self, given: Arrays) -> Arrays:
-        """Codes, and the absmax that was measured."""
-        with np.errstate(all="ignore"):
-            if self.normalized:
-                codes = self.searched(given).codes(self.elements(given), self.draws(given))
-                return {"output": self.as_stored(codes)}
-            codes, found = self.in_blocks(given, max(self.count, 1))
-            made = {"output": self.as_stored(codes)}
-            if self.absmax_given:
-                return made
-            absmax = found if self.count else np.zeros(1, self.compute)
-            return {**made, "absmax": canonical(absmax, self.compute_dtype)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -553,53 +491,3 @@ class DequantizeProblem(Problem):
             if self.statistics:
                 y = y * self.absmax(given)
             return {"output": narrowed(y, self.output_dtype).reshape(self.shape)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockwiseDequantizeProblem(DequantizeProblem):
-    """`blockwise_dequantize`: an absmax for every block of the flat tensor."""
-
-    block_size: int = 64
-    nested_block_size: int | None = None
-
-    @property
-    def blocks(self) -> int:
-        """Blocks, the last of which may be shorter."""
-        return -(-self.count // self.block_size)
-
-    @property
-    def statistics(self) -> dict[str, Operand]:
-        """absmax, or its codes with all that they need."""
-        made = statistics(self.blocks, self.stored_absmax, self.nested_block_size)
-        if self.nested_block_size is not None:
-            made["nested_codebook"] = Operand("float32", (NESTED_ENTRIES,))
-        return made
-
-    def absmax(self, given: Arrays) -> Array:
-        """That of each element's block, restored where it is nested."""
-        absmax = given["absmax"]
-        if self.nested_block_size is not None:
-            absmax = unnest(
-                absmax,
-                Codebook(given["nested_codebook"], "given", "even"),
-                given["nested_absmax"].astype(self.compute),
-                given["nested_offset"].astype(self.compute),
-                self.nested_block_size,
-            )
-        return np.asarray(absmax.astype(self.compute)[np.arange(self.count) // self.block_size])
-
-
-@dataclass(frozen=True, kw_only=True)
-class CodebookDequantizeProblem(DequantizeProblem):
-    """`codebook_dequantize`: one absmax for the tensor, or none."""
-
-    normalized: bool = False
-
-    @property
-    def statistics(self) -> dict[str, Operand]:
-        """One absmax, or none."""
-        return {} if self.normalized else {"absmax": Operand(self.stored_absmax, (1,))}
-
-    def absmax(self, given: Arrays) -> Array:
-        """The one of all elements."""
-        return np.asarray(given["absmax"].astype(self.compute))

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 import planq
-from ops.affine.reference import Arrays
 from ops.codebook import inputs as codebook_inputs
-from ops.codebook.reference import (
-    BlockwiseDequantizeProblem,
-    BlockwiseQuantizeProblem,
-    CodebookDequantizeProblem,
-    CodebookQuantizeProblem,
-    Problem,
-)
+from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
+from ops.codebook.codebook_dequantize.reference import CodebookDequantizeProblem
+from ops.codebook.codebook_quantize.reference import CodebookQuantizeProblem
+from ops.codebook.reference import Problem
+from reference.formats import Arrays
 from support.from_reference import descriptor_of, make_descriptor
 from support.memory import Host, Workspace
 from support.runner import arguments

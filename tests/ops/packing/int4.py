@@ -1,15 +1,15 @@
-"""Packing and unpacking of 4-bit codes along any axis, in NumPy, and the cases of both."""
+"""4-bit codes along any axis: the problems of packing and unpacking, and their cases."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from typing import TypeVar
 
 import numpy as np
 
-from reference.formats import Array, pack_nibbles, unpack_nibbles
+from reference.formats import Array
 from reference.inputs import hashed
 
 DTYPES = ("int4", "uint4")
@@ -45,22 +45,6 @@ class Problem:
         return f"{shape},{self.dtype},axis={self.axis},{self.nibble_order}"
 
 
-def pack(problem: Problem, codes: Array) -> Array:
-    """Byte j along the axis holds codes 2j and 2j+1, modulo 16; a spare nibble is 0."""
-    rows = np.moveaxis(codes, problem.axis, -1)
-    return np.moveaxis(pack_nibbles(rows, problem.nibble_order), -1, problem.axis).copy()
-
-
-def unpack(problem: Problem, packed: Array) -> Array:
-    """The other way; int4 is two's complement."""
-    rows = np.moveaxis(packed, problem.axis, -1)
-    patterns = unpack_nibbles(rows, problem.shape[problem.axis], problem.nibble_order)
-    codes = patterns.astype(problem.storage)
-    if problem.dtype == "int4":
-        codes = np.where(codes >= 8, codes - 16, codes).astype(np.int8)
-    return np.moveaxis(codes, -1, problem.axis).copy()
-
-
 def random_bytes(shape: tuple[int, ...], seed: int) -> Array:
     """Bytes of every value."""
     count = math.prod(shape)
@@ -86,10 +70,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with its input; `unpacks` says in which direction."""
+    """A problem with its input; each direction has a class of its own."""
 
     problem: Problem
-    unpacks: bool
     seed: int = 0
 
     @property
@@ -108,13 +91,11 @@ class Case:
 
     def inputs(self) -> dict[str, Array]:
         """Packed bytes, or codes that need not be 4 bits."""
-        if self.unpacks:
-            return {"input": random_bytes(self.problem.packed_shape, self.seed)}
-        return {"input": random_bytes(self.problem.shape, self.seed).view(self.problem.storage)}
+        raise NotImplementedError
 
     def expected(self, given: dict[str, Array]) -> dict[str, Array]:
         """The reference's output."""
-        return {"output": (unpack if self.unpacks else pack)(self.problem, given["input"])}
+        raise NotImplementedError
 
     def parts(self) -> Iterator[Part]:
         """Each index of the first axis along which nothing is packed."""
@@ -127,6 +108,7 @@ class Case:
             yield Part(replace(self.problem, shape=tuple(shape)), piece)
 
 
+C = TypeVar("C", bound=Case)
 # Rows of whole vectors and of parts of them; packed bytes whose codes are neighbours, rows apart,
 # or neither; lonely codes at the end of a row, of a plane and of everything.
 SHAPES: tuple[tuple[tuple[int, ...], int], ...] = (
@@ -170,26 +152,17 @@ EMPTY: tuple[tuple[tuple[int, ...], int], ...] = (
 )
 
 
-def _cases(shapes: tuple[tuple[tuple[int, ...], int], ...], unpacks: bool) -> tuple[Case, ...]:
+def cases_of(
+    case: type[C], shapes: tuple[tuple[tuple[int, ...], int], ...] = SHAPES
+) -> tuple[C, ...]:
+    """Every shape with every dtype and order."""
     problems = [
         Problem(shape, dtype, axis, order)
         for shape, axis in shapes
         for dtype in DTYPES
         for order in ORDERS
     ]
-    return tuple(Case(problem, unpacks, seed) for seed, problem in enumerate(problems))
-
-
-@cache
-def cases(unpacks: bool) -> tuple[Case, ...]:
-    """Every shape with every dtype and order."""
-    return _cases(SHAPES, unpacks)
-
-
-@cache
-def empty_cases(unpacks: bool) -> tuple[Case, ...]:
-    """The same without elements."""
-    return _cases(EMPTY, unpacks)
+    return tuple(case(problem, seed) for seed, problem in enumerate(problems))
 
 
 def variety(problem: Problem) -> str:

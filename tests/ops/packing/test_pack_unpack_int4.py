@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from torch.quantization._quantized_conversions import pack_int4_to_int8, unpack_int8_to_int4
 
 import planq
-from ops.packing import int4
 from ops.packing.int4 import DTYPES, ORDERS, Problem, random_bytes
+from ops.packing.pack_int4 import reference as pack_reference
 from ops.packing.pack_int4.adapter import descriptor as pack_descriptor
 from ops.packing.pack_int4.adapter import pack
+from ops.packing.unpack_int4 import reference as unpack_reference
 from ops.packing.unpack_int4.adapter import descriptor as unpack_descriptor
 from ops.packing.unpack_int4.adapter import unpack
 from reference.formats import Array
@@ -104,9 +105,9 @@ class TestProperties:
         """Both directions, on bytes of every value."""
         codes = random_bytes(problem.shape, seed).view(problem.storage)
         packed = pack(problem, codes)
-        assert np.array_equal(packed, int4.pack(problem, codes))
+        assert np.array_equal(packed, pack_reference.pack(problem, codes))
         other = random_bytes(problem.packed_shape, seed)
-        assert np.array_equal(unpack(problem, other), int4.unpack(problem, other))
+        assert np.array_equal(unpack(problem, other), unpack_reference.unpack(problem, other))
         low = problem.dtype == "int4"
         clean = (codes & 15) - 16 * (codes & 8 != 0) if low else codes & 15
         assert np.array_equal(unpack(problem, packed), clean)
@@ -125,7 +126,7 @@ class TestProperties:
         codes = random_bytes(shape, rank).view(np.int8)
         for axis in range(-rank, rank):
             problem = Problem(shape, axis=axis)
-            assert np.array_equal(pack(problem, codes), int4.pack(problem, codes))
+            assert np.array_equal(pack(problem, codes), pack_reference.pack(problem, codes))
 
 
 def views(packed_axis: int) -> list[tuple[Array, Array]]:
@@ -149,12 +150,12 @@ def test_any_outer_strides(axis: int, layout: int) -> None:
     codes[...] = random_bytes(codes.shape, 5).view(np.int8)
     plan = planq.Plan.select(planq.HOST, pack_descriptor(problem))
     plan.run(planq.HOST, None, planq.PackInt4Args(input=codes, output=packed))
-    wanted = int4.pack(problem, np.ascontiguousarray(codes))
+    wanted = pack_reference.pack(problem, np.ascontiguousarray(codes))
     assert np.array_equal(packed, wanted)
     codes[...] = 99
     plan = planq.Plan.select(planq.HOST, unpack_descriptor(problem))
     plan.run(planq.HOST, None, planq.UnpackInt4Args(input=packed, output=codes))
-    assert np.array_equal(codes, int4.unpack(problem, wanted))
+    assert np.array_equal(codes, unpack_reference.unpack(problem, wanted))
 
 
 def test_a_repeated_input_row_is_read_again() -> None:
@@ -165,7 +166,7 @@ def test_a_repeated_input_row_is_read_again() -> None:
     problem = Problem((6, 32), axis=0)
     plan = planq.Plan.select(planq.HOST, pack_descriptor(problem))
     plan.run(planq.HOST, None, planq.PackInt4Args(input=repeated, output=packed))
-    assert np.array_equal(packed, int4.pack(problem, repeated.copy()))
+    assert np.array_equal(packed, pack_reference.pack(problem, repeated.copy()))
 
 
 @pytest.mark.parametrize("threads", [2, 5])
@@ -173,9 +174,11 @@ def test_threads_share_one_long_row(threads: int) -> None:
     """Pieces begin anywhere in it."""
     problem = Problem((3 * 2**18 + 1,))
     codes = random_bytes(problem.shape, 4).view(np.int8)
-    assert np.array_equal(pack(problem, codes, Host(threads)), int4.pack(problem, codes))
+    assert np.array_equal(pack(problem, codes, Host(threads)), pack_reference.pack(problem, codes))
     packed = random_bytes(problem.packed_shape, 4)
-    assert np.array_equal(unpack(problem, packed, Host(threads)), int4.unpack(problem, packed))
+    assert np.array_equal(
+        unpack(problem, packed, Host(threads)), unpack_reference.unpack(problem, packed)
+    )
 
 
 BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ops.affine.adapter import AffineTests
+from ops.affine.dequantize.cases import SAMPLE
 
-TESTS = AffineTests("dequantize")
+TESTS = AffineTests("dequantize", SAMPLE)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ops.affine.reference import Arrays, Problem, Tensor, dequantized, narrowed
-from reference.formats import FLOATS, Array
+from ops.affine.reference import Problem, Tensor, dequantized
+from reference.formats import FLOATS, Array, Arrays, narrowed
 
 
 @dataclass(frozen=True)

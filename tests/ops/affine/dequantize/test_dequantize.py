@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from ops.affine import inputs as affine_inputs
-from ops.affine.cases import PARAMETERS
+from ops.affine.cases import FLOAT8, OUTPUTS, PARAMETERS
 from ops.affine.dequantize.adapter import TESTS
 from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.dynamic_range_quantize.cases import FLOAT8, INPUT_DTYPES, OUTPUTS
-from ops.affine.reference import Arrays
 from ops.affine.scopes import ScopeSpec
-from reference.formats import CANONICAL_NAN, FLOATS, STORAGE, Array, bits
+from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, STORAGE, Array, Arrays, bits
 from support.memory import Host
 
 F32 = np.float32

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ops.affine.adapter import AffineTests
+from ops.affine.dequantize_backward.cases import SAMPLE
 
-TESTS = AffineTests("dequantize_backward")
+TESTS = AffineTests("dequantize_backward", SAMPLE)

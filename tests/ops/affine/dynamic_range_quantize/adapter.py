@@ -9,10 +9,10 @@ from functools import cache
 from typing import Any
 
 import planq
-from ops.affine.dynamic_range_quantize.bodies import VECTOR, body_cases
+from ops.affine.dynamic_range_quantize.bodies import body_cases
 from ops.affine.dynamic_range_quantize.cases import Case, empty_cases, outputs, sampled_cases
 from ops.affine.dynamic_range_quantize.reference import Problem
-from reference.formats import Array
+from reference.formats import VECTOR, Array
 from support.from_reference import scope
 from support.memory import Device, Host
 from support.runner import Bench

@@ -13,21 +13,15 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ops.affine.dynamic_range_quantize.cases import (
-    INPUT_DTYPES,
-    KINDS,
-    OUTPUTS,
-    Case,
-    Chooser,
-    modes_of,
-    variant,
-)
+from ops.affine.cases import OUTPUTS
+from ops.affine.dynamic_range_quantize.cases import KINDS, Case, modes_of, variant
 from ops.affine.dynamic_range_quantize.reference import Problem
 from ops.affine.scopes import ScopeSpec
+from reference.formats import INPUT_DTYPES, VECTOR
+from reference.inputs import Chooser
 
 TILE_FROM = 30000  # elements; values of their own would take long to make
 SCOPES = ("token", "tensor", "channel", "group")
-VECTOR = {"float16": 8, "bfloat16": 8, "float32": 4, "float64": 2}  # elements of 16 bytes
 NIBBLES = ("int4", "uint4")
 ONE_A_CLASS = (("int8", "low_first"), ("int4", "low_first"), ("float8_e4m3fn", "low_first"))
 

@@ -11,39 +11,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TypeVar
 
 import numpy as np
 
+from ops.affine.cases import BOUNDS, FLOAT8, OUTPUTS
 from ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
 from ops.affine.scopes import ScopeSpec
 from reference import inputs
-from reference.formats import Array, pack_nibbles, unpack_nibbles
+from reference.formats import INPUT_DTYPES, Array, pack_nibbles, unpack_nibbles
+from reference.inputs import Chooser
 
-T = TypeVar("T")
-
-INPUT_DTYPES = ("float16", "bfloat16", "float32", "float64")
-OUTPUTS = (
-    ("int8", "low_first"),
-    ("uint8", "low_first"),
-    ("int4", "low_first"),
-    ("int4", "high_first"),
-    ("uint4", "low_first"),
-    ("uint4", "high_first"),
-    ("float8_e4m3fn", "low_first"),
-    ("float8_e5m2", "low_first"),
-)
-FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
-BOUNDS: dict[tuple[str, str], tuple[tuple[float | None, float | None], ...]] = {
-    ("int8", "symmetric"): ((-128, 127), (-100, 63), (-1, 1), (None, 7)),
-    ("int4", "symmetric"): ((-8, 7), (-3, 5), (None, 1)),
-    ("float8_e4m3fn", "symmetric"): ((-240.0, 240.0), (0.0, 448.0), (None, 0.015625)),
-    ("float8_e5m2", "symmetric"): ((-448.0, 448.0), (-1.5, 3.5), (None, 2.0**-14)),
-    ("int8", "asymmetric"): ((-127, 127), (-5, 90), (0, 1)),
-    ("uint8", "asymmetric"): ((1, 255), (3, 200), (0, 127), (0, 1)),
-    ("int4", "asymmetric"): ((-7, 7), (-2, 3)),
-    ("uint4", "asymmetric"): ((1, 14), (0, 1)),
-}
 KINDS = ("mixed", "mixed", "finite", "ties", "offset", "huge", "nonfinite", "constant", "patterns")
 TOKEN_SHAPES = (
     (7, 40),
@@ -187,18 +164,6 @@ def outputs(problem: Problem, x: Array) -> dict[str, Array]:
     result = dynamic_range_quantize(problem, x)
     named = {"output": result.output, "scale": result.scale}
     return named if result.zero_point is None else {**named, "zero_point": result.zero_point}
-
-
-class Chooser:
-    """Draws choices from the integer hash, one after another."""
-
-    def __init__(self, seed: int, count: int = 64) -> None:
-        """Starts the sequence named by `seed`."""
-        self._words = iter(inputs.hashed(seed, count).tolist())
-
-    def pick(self, options: tuple[T, ...]) -> T:
-        """One of `options`."""
-        return options[int(next(self._words)) % len(options)]
 
 
 def modes_of(output_dtype: str) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import planq
+from ops.affine.cases import BOUNDS, FLOAT8, OUTPUTS
 from ops.affine.dynamic_range_quantize.adapter import check_problem, descriptor, quantize
-from ops.affine.dynamic_range_quantize.cases import BOUNDS, FLOAT8, INPUT_DTYPES, OUTPUTS
 from ops.affine.dynamic_range_quantize.reference import Problem
 from ops.affine.scopes import ScopeSpec
 from reference import inputs
-from reference.formats import CANONICAL_NAN, FLOATS, Array, bits, unpack_nibbles
+from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, bits, unpack_nibbles
 from support.from_reference import scope as make_scope
 from support.memory import Host
 

@@ -27,8 +27,8 @@ import pytest
 import torch
 from torch.ao.quantization.observer import MinMaxObserver, PerChannelMinMaxObserver
 
+from ops.affine.cases import FLOAT8
 from ops.affine.dynamic_range_quantize.adapter import quantize
-from ops.affine.dynamic_range_quantize.cases import FLOAT8
 from ops.affine.dynamic_range_quantize.reference import Problem
 from reference import inputs
 from reference.formats import FLOATS, Array, bits, unpack_nibbles

@@ -7,11 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from ops.affine.cases import BOUNDS, FLOAT8, OUTPUTS
 from ops.affine.dynamic_range_quantize.adapter import check_problem, descriptor
-from ops.affine.dynamic_range_quantize.cases import BOUNDS, FLOAT8, INPUT_DTYPES, OUTPUTS, outputs
+from ops.affine.dynamic_range_quantize.cases import outputs
 from ops.affine.dynamic_range_quantize.reference import Problem
 from ops.affine.scopes import ScopeSpec
-from reference.formats import FLOATS, Array, Float
+from reference.formats import FLOATS, INPUT_DTYPES, Array, Float
 from support.memory import Host, Layout
 from support.runner import Bench
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ops.affine.adapter import AffineTests
+from ops.affine.fake_quantize.cases import SAMPLE
 
-TESTS = AffineTests("fake_quantize")
+TESTS = AffineTests("fake_quantize", SAMPLE)

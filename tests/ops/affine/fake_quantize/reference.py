@@ -7,19 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ops.affine.dynamic_range_quantize import reference as dynamic_range
-from ops.affine.reference import Arrays, Forward, Tensor, clamped, dequantized, narrowed
-from reference.formats import Array
+from ops.affine.reference import Faked, Tensor, clamped, dequantized
+from reference.formats import Array, Arrays, narrowed
 from reference.philox import uniform
-
-
-@dataclass(frozen=True)
-class Faked(Forward):
-    """A problem whose codes are never stored."""
-
-    @property
-    def default_bounds(self) -> tuple[float, float]:
-        """Those of int8."""
-        return (-127 if self.mode == "symmetric" else -128), 127
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,14 @@ from ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
 from ops.affine.dequantize.reference import DequantizeProblem
 from ops.affine.dynamic_range_quantize import reference as dynamic_range
 from ops.affine.dynamic_range_quantize.adapter import quantize as dynamic_range_quantize
-from ops.affine.dynamic_range_quantize.cases import INPUT_DTYPES
 from ops.affine.dynamic_range_quantize.cases import KINDS as DYNAMIC_DATA
 from ops.affine.fake_quantize.adapter import TESTS
 from ops.affine.fake_quantize.reference import FakeQuantizeProblem
 from ops.affine.quantize.adapter import TESTS as QUANTIZE
 from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.reference import Arrays
 from ops.affine.scopes import ScopeSpec
 from reference import inputs
-from reference.formats import CANONICAL_NAN, FLOATS, Array, bits
+from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, Arrays, bits
 from reference.philox import philox, uniform, words
 from support.from_reference import make_descriptor
 from support.memory import Host

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ops.affine.adapter import AffineTests
+from ops.affine.fake_quantize_backward.cases import SAMPLE
 
-TESTS = AffineTests("fake_quantize_backward")
+TESTS = AffineTests("fake_quantize_backward", SAMPLE)

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 import planq
-from ops.affine.dynamic_range_quantize.bodies import VECTOR
-from ops.affine.min_max.reference import Case, Problem, empty_cases, min_max, sampled_cases
-from reference.formats import Array
+from ops.affine.min_max.cases import Case, empty_cases, sampled_cases
+from ops.affine.min_max.reference import Problem, min_max
+from reference.formats import VECTOR, Array
 from support.from_reference import scope
 from support.memory import Device, Host
 from support.runner import Bench

@@ -13,11 +13,11 @@ import torch
 from torch.ao.quantization import MinMaxObserver, PerChannelMinMaxObserver
 
 import planq
-from ops.affine.dynamic_range_quantize.cases import INPUT_DTYPES
 from ops.affine.min_max.adapter import check_problem, descriptor, measure
-from ops.affine.min_max.reference import Case, Problem, ScopeSpec
+from ops.affine.min_max.cases import Case
+from ops.affine.min_max.reference import Problem, ScopeSpec
 from reference import inputs
-from reference.formats import CANONICAL_NAN, FLOATS, Array, bits
+from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, bits
 from support.memory import Host, Layout
 from support.runner import Bench
 

@@ -6,20 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ops.affine.reference import Arrays, Forward, Tensor, float8_codes, integer_codes, ranges_of
-from reference.formats import INTEGER_RANGES
-
-
-@dataclass(frozen=True)
-class Coded(Forward):
-    """A problem whose codes have a type of their own."""
-
-    output_dtype: str = "int8"
-
-    @property
-    def default_bounds(self) -> tuple[float, float]:
-        """The code's whole range, without the lowest code of symmetric signed integers."""
-        return ranges_of(self.output_dtype, self.mode)
+from ops.affine.reference import Coded, Tensor, float8_codes, integer_codes
+from reference.formats import INTEGER_RANGES, Arrays
 
 
 @dataclass(frozen=True)

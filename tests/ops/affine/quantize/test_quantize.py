@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from ops.affine import inputs as affine_inputs
-from ops.affine.cases import DATA, PARAMETERS
-from ops.affine.dynamic_range_quantize.cases import BOUNDS, FLOAT8, INPUT_DTYPES, OUTPUTS
+from ops.affine.cases import BOUNDS, DATA, FLOAT8, OUTPUTS, PARAMETERS
 from ops.affine.quantize.adapter import TESTS
 from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.reference import Arrays
 from ops.affine.scopes import ScopeSpec
-from reference.formats import FLOATS, INTEGER_RANGES, STORAGE, Array, bits
+from reference.formats import FLOATS, INPUT_DTYPES, INTEGER_RANGES, STORAGE, Array, Arrays, bits
 from support.memory import Host
 
 F32 = np.float32

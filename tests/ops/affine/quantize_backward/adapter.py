@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ops.affine.adapter import AffineTests
+from ops.affine.quantize_backward.cases import SAMPLE
 
-TESTS = AffineTests("quantize_backward")
+TESTS = AffineTests("quantize_backward", SAMPLE)

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ops.codebook.adapter import CodebookTests
+from ops.codebook.blockwise_dequantize.cases import SAMPLE
 
-TESTS = CodebookTests("blockwise_dequantize")
+TESTS = CodebookTests("blockwise_dequantize", SAMPLE)

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.affine.dynamic_range_quantize.cases import INPUT_DTYPES
-from ops.affine.reference import narrowed
 from ops.codebook import inputs as codebook_inputs
 from ops.codebook.blockwise_dequantize.adapter import TESTS
+from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
 from ops.codebook.blockwise_quantize.adapter import TESTS as QUANTIZE
+from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
 from ops.codebook.cases import BOOKS, PARAMETERS
-from ops.codebook.reference import BlockwiseDequantizeProblem, BlockwiseQuantizeProblem, table
+from ops.codebook.reference import table
 from reference import inputs
-from reference.formats import CANONICAL_NAN, STORAGE, Array, bits
+from reference.formats import CANONICAL_NAN, INPUT_DTYPES, STORAGE, Array, bits, narrowed
 from support.bitsandbytes_host import bnb
 from support.memory import Host
 from support.tensors import as_torch, from_torch

@@ -29,13 +29,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.affine.dynamic_range_quantize.cases import INPUT_DTYPES
 from ops.codebook import inputs as codebook_inputs
 from ops.codebook.blockwise_quantize.adapter import TESTS
+from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
 from ops.codebook.cases import BOOKS, DATA, PARAMETERS
-from ops.codebook.reference import NF4_THRESHOLDS, BlockwiseQuantizeProblem, table
+from ops.codebook.reference import NF4_THRESHOLDS, table
 from reference import inputs
-from reference.formats import STORAGE, Array, bits, unpack_nibbles
+from reference.formats import INPUT_DTYPES, STORAGE, Array, bits, unpack_nibbles
 from support.bitsandbytes_host import bnb
 from support.memory import Host
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ops.codebook.adapter import CodebookTests
+from ops.codebook.codebook_dequantize.cases import SAMPLE
 
-TESTS = CodebookTests("codebook_dequantize")
+TESTS = CodebookTests("codebook_dequantize", SAMPLE)

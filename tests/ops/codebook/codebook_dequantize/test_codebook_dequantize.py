@@ -7,14 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
-from ops.affine.dynamic_range_quantize.cases import INPUT_DTYPES
-from ops.affine.reference import narrowed
 from ops.codebook import inputs as codebook_inputs
 from ops.codebook.cases import BOOKS, PARAMETERS
 from ops.codebook.codebook_dequantize.adapter import TESTS
-from ops.codebook.reference import CodebookDequantizeProblem, table
+from ops.codebook.codebook_dequantize.reference import CodebookDequantizeProblem
+from ops.codebook.reference import table
 from reference import inputs
-from reference.formats import CANONICAL_NAN, bits
+from reference.formats import CANONICAL_NAN, INPUT_DTYPES, bits, narrowed
 from support.memory import Host
 
 F32 = np.float32

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from ops.affine.dynamic_range_quantize.cases import INPUT_DTYPES
 from ops.codebook import inputs as codebook_inputs
-from ops.codebook.adapter import check_any_tables
 from ops.codebook.cases import BOOKS, DATA, PARAMETERS
 from ops.codebook.codebook_quantize.adapter import TESTS
-from ops.codebook.reference import CodebookQuantizeProblem, table
+from ops.codebook.codebook_quantize.any_tables import check_any_tables
+from ops.codebook.codebook_quantize.reference import CodebookQuantizeProblem
+from ops.codebook.reference import table
 from reference import inputs
-from reference.formats import STORAGE, Array, bits, unpack_nibbles
+from reference.formats import INPUT_DTYPES, STORAGE, Array, bits, unpack_nibbles
 from support.memory import Host
 from support.runner import Bench
 

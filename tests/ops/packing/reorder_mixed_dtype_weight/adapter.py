@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import planq
-from ops.packing.reorder_mixed_dtype_weight import reference
+from ops.packing.reorder_mixed_dtype_weight import cases
 from ops.packing.reorder_mixed_dtype_weight.reference import Problem
 from reference.formats import Array
 from support.memory import Device, Host
@@ -35,13 +35,13 @@ def as_problem(problem: Hashable) -> Problem:
 class ReorderMixedDtypeWeightTests:
     """`reorder_mixed_dtype_weight` against its NumPy reference."""
 
-    def cases(self) -> tuple[reference.Case, ...]:
+    def cases(self) -> tuple[cases.Case, ...]:
         """Problems with elements."""
-        return reference.cases()
+        return cases.cases()
 
-    def empty_cases(self) -> tuple[reference.Case, ...]:
+    def empty_cases(self) -> tuple[cases.Case, ...]:
         """Problems without elements."""
-        return reference.empty_cases()
+        return cases.empty_cases()
 
     def descriptor(self, problem: Hashable) -> planq.Descriptor:
         """The library's descriptor of a problem."""

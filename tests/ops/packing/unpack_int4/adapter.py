@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import planq
-from ops.packing import int4
-from ops.packing.int4 import Problem
+from ops.packing.int4 import Problem, variety
+from ops.packing.unpack_int4 import cases
 from reference.formats import Array
 from support.memory import Device, Host
 from support.runner import Bench
@@ -35,13 +35,13 @@ def as_problem(problem: Hashable) -> Problem:
 class UnpackInt4Tests:
     """`unpack_int4` against its NumPy reference."""
 
-    def cases(self) -> tuple[int4.Case, ...]:
+    def cases(self) -> tuple[cases.Case, ...]:
         """Problems with elements."""
-        return int4.cases(unpacks=True)
+        return cases.cases()
 
-    def empty_cases(self) -> tuple[int4.Case, ...]:
+    def empty_cases(self) -> tuple[cases.Case, ...]:
         """Problems without elements."""
-        return int4.empty_cases(unpacks=True)
+        return cases.empty_cases()
 
     def descriptor(self, problem: Hashable) -> planq.Descriptor:
         """The library's descriptor of a problem."""
@@ -57,7 +57,7 @@ class UnpackInt4Tests:
 
     def variety(self, problem: Hashable) -> str:
         """Which codes share a byte, and whether one is left over."""
-        return int4.variety(as_problem(problem))
+        return variety(as_problem(problem))
 
 
 TESTS = UnpackInt4Tests()

@@ -8,15 +8,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 
 import planq
-from ops.affine.dynamic_range_quantize.bodies import VECTOR
-from ops.statistics.estimate_quantiles.reference import (
-    Case,
-    Problem,
-    empty_cases,
-    estimate_quantiles,
-    sampled_cases,
-)
-from reference.formats import Array
+from ops.statistics.estimate_quantiles.cases import Case, empty_cases, sampled_cases
+from ops.statistics.estimate_quantiles.reference import Problem, estimate_quantiles
+from reference.formats import VECTOR, Array
 from support.memory import Device, Host, Layout
 from support.runner import Bench
 

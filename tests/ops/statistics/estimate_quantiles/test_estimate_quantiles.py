@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import planq
-from ops.affine.dynamic_range_quantize.cases import INPUT_DTYPES
 from ops.statistics.estimate_quantiles.adapter import check_problem, descriptor, measure
 from ops.statistics.estimate_quantiles.reference import Problem
 from reference import inputs
-from reference.formats import CANONICAL_NAN, FLOATS, STORAGE, bits
+from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, STORAGE, bits
 from support.memory import Host, Layout, Workspace
 
 F32 = np.float32

@@ -1,0 +1,50 @@
+"""The fixed problems of `dequantize`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ops.affine.cases import OUTPUTS, Case, Choices, Place, Sample, Shapes, listed, wide
+from ops.affine.dequantize.reference import DequantizeProblem
+from ops.affine.reference import Problem
+from ops.affine.scopes import ScopeSpec
+from reference.formats import INPUT_DTYPES
+
+PAIRS: tuple[tuple[ScopeSpec, Shapes], ...] = (
+    (("pair",), ((7, 48), (3, 5, 130), (33,), (1, 1), (2, 1, 3, 17), (64, 1))),
+)
+WIDE_PAIRS: tuple[Place, ...] = ((("pair",), (700, 512)), (("pair",), (3, 33001)))
+INT32 = ("int32", "low_first")
+CODES_TO_FLOATS: list[Any] = list(itertools.product((*OUTPUTS, INT32), INPUT_DTYPES))
+SUMS_TO_FLOATS: list[Any] = list(itertools.product((INT32,), INPUT_DTYPES))
+
+
+def dequantize_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
+    """`dequantize` from one type to another."""
+    (input_dtype, order), output_dtype = kind
+    wide_codes = input_dtype == "int32"
+    mode = "symmetric" if wide_codes else chooser.code_mode(input_dtype)
+    return DequantizeProblem(
+        place[1],
+        place[0],
+        chooser.scale_dtype(),
+        input_dtype,
+        output_dtype,
+        mode,
+        chooser.zero_point_dtype(mode, input_dtype),
+        order,
+        chooser.pick((None, None, *INPUT_DTYPES)) if wide_codes else None,
+    )
+
+
+class DequantizeSample(Sample):
+    """With a scale for each row and each column of accumulators."""
+
+    def others(self) -> list[Case]:
+        """Small problems and large ones."""
+        pairs = listed(self.make, SUMS_TO_FLOATS, 12, PAIRS)
+        return pairs + wide(self.make, SUMS_TO_FLOATS, WIDE_PAIRS)
+
+
+SAMPLE = DequantizeSample(dequantize_problem, CODES_TO_FLOATS, 6)
