@@ -82,7 +82,7 @@ class Case:
     """One descriptor to measure, and what is expected of it.
 
     Attributes:
-        title: The family, and the operator where the family has several: ``B1/quantize``.
+        title: The id, and the operator where several have the id: ``B1/quantize``.
         reads: How often a kernel for large inputs has to read the input.
         offset: Elements by which every base address is off its alignment.
         peers: What else computes the formula in the same run.
@@ -212,7 +212,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """One ``[[group]]`` of a file: everything that its cases share."""
+    """One ``[[<id>.group]]`` of a file: everything that its cases share."""
 
     priority: int
     variants: list[dict[str, Any]]
@@ -245,37 +245,34 @@ class _Group:
         wanted = self.peer_types is None or types in self.peer_types
         return tuple(self.peers) if wanted and shape[0] in self.peer_rows else ()
 
+    def cases(self, title: str, operator: str, targets: tuple[Target, ...]) -> Iterator[Case]:
+        for types, variant, shape in product(self.all_types(), self.variants, self.all_shapes()):
+            fields = {"op": operator, "shape": list(shape), **types, **self.descriptor, **variant}
+            yield Case(
+                title=title,
+                priority=self.priority,
+                descriptor=planq.Descriptor.from_dict(fields),
+                reads=self.reads,
+                offset=self.offset,
+                targets=targets,
+                peers=self.peers_of(shape, fields),
+            )
+
 
 def _read_file(path: Path) -> Iterator[tuple[str, Case]]:
-    """Every case of a file, with its backend."""
-    content = tomllib.loads(path.read_text())
-    rules = {
-        name: tuple(Target(**rule) for rule in listed)
-        for name, listed in content.get("go", {}).items()
-    }
-    for values in content["group"]:
-        group = _Group(**values)
-        title = "/".join(filter(None, (content["id"], group.operator)))
-        for types, variant, shape in product(group.all_types(), group.variants, group.all_shapes()):
-            fields = {
-                "op": group.operator or content["operator"],
-                "shape": list(shape),
-                **types,
-                **group.descriptor,
-                **variant,
-            }
-            yield (
-                content.get("backend", "cuda"),
-                Case(
-                    title=title,
-                    priority=group.priority,
-                    descriptor=planq.Descriptor.from_dict(fields),
-                    reads=group.reads,
-                    offset=group.offset,
-                    targets=rules[group.go] if group.go else (),
-                    peers=group.peers_of(shape, fields),
-                ),
-            )
+    """Every case of a family's file, with its backend; the file has a table for each id."""
+    for name, content in tomllib.loads(path.read_text()).items():
+        rules = {
+            rule: tuple(Target(**values) for values in listed)
+            for rule, listed in content.get("go", {}).items()
+        }
+        for values in content["group"]:
+            group = _Group(**values)
+            operator = group.operator or content["operator"]
+            title = "/".join(filter(None, (name, group.operator)))
+            targets = rules[group.go] if group.go else ()
+            for case in group.cases(title, operator, targets):
+                yield content.get("backend", "cuda"), case
 
 
 def load_cases(folder: Path, backend: str) -> list[Case]:
