@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from support import docs
 
 
-@pytest.mark.parametrize("document", docs.DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", docs.DOCUMENTS, ids=docs.name)
 def test_the_code_of_a_document_runs(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -26,9 +27,26 @@ def test_the_readme_shows_code() -> None:
     assert docs.blocks(docs.ROOT / "README.md", gpu=True)
 
 
+def anchors(document: Path) -> set[str]:
+    """What a link can name in a document: its headings, as GitHub spells them."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", docs.DOCUMENTS, ids=docs.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    """To files of the repository, and to headings in them."""
+    for link in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", document.read_text()):
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
 def test_no_block_is_marked_with_an_unknown_word() -> None:
     """A misspelt mark would keep a block from ever running."""
     for document in docs.DOCUMENTS:
         for line in document.read_text().splitlines():
             if line.startswith("```python"):
-                assert line in ("```python", "```python gpu"), f"{document.name}: {line}"
+                assert line in ("```python", "```python gpu"), f"{docs.name(document)}: {line}"

@@ -1,4 +1,4 @@
-"""Adding an operator touches its own folder, its family's entry and its test file: nothing else.
+"""Adding an operator touches its own folders, its file and its family: nothing else.
 
 The tests' own operator shows it: it is complete without a line about it anywhere in the library.
 """

@@ -9,7 +9,7 @@ import pytest
 from support import docs
 
 
-@pytest.mark.parametrize("document", docs.DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", docs.DOCUMENTS, ids=docs.name)
 def test_the_code_of_a_document_runs_on_a_gpu(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

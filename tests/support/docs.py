@@ -1,7 +1,8 @@
 """Code blocks of the documents, run as they stand.
 
 A block under ```python runs on any machine, one under ```python gpu on a machine with a GPU. The
-blocks of one file share a namespace and run from top to bottom.
+blocks of one file share a namespace and run from top to bottom; those of a page beside a README.md
+go on from the blocks of that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python(?P<gpu> gpu)?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -25,10 +26,17 @@ def blocks(document: Path, *, gpu: bool) -> list[tuple[int, str]]:
     ]
 
 
+def name(document: Path) -> str:
+    """Its path in the repository."""
+    return str(document.relative_to(ROOT))
+
+
 def run(document: Path, *, gpu: bool) -> int:
-    """Runs the blocks in one namespace; errors point at the document's lines."""
+    """Runs the blocks in one namespace, and counts them; errors point at the document's lines."""
     namespace: dict[str, Any] = {"__name__": document.stem}
-    found = blocks(document, gpu=gpu)
-    for line, code in found:
-        exec(compile("\n" * line + code, str(document), "exec"), namespace)
+    shared = document.with_name("README.md")
+    for page in (shared, document) if shared.exists() and shared != document else (document,):
+        found = blocks(page, gpu=gpu)
+        for line, code in found:
+            exec(compile("\n" * line + code, str(page), "exec"), namespace)
     return len(found)

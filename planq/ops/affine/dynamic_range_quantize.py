@@ -39,7 +39,7 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
 
         The scale is rounded to ``scale_dtype`` and kept in its normal range before it is used. fp8
         codes round to nearest even with saturation and keep subnormals and the sign of zero.
-        docs/numerics.md holds the whole contract.
+        docs/numerics/affine.md holds the whole contract.
 
     Dtypes:
         input float16, bfloat16, float32, float64; output int8, uint8, int4, uint4 (two codes a byte

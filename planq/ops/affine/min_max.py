@@ -29,7 +29,7 @@ class MinMaxDescriptor(Descriptor):
         PROPAGATE: infinities are numbers like others; a NaN among the elements makes every result
         of the segment NaN, and a previous NaN stays. SATURATE: elements that are NaN or infinite
         are left out, and a previous NaN counts as none; a previous infinity is a number.
-        docs/numerics.md holds the whole contract.
+        docs/numerics/affine.md holds the whole contract.
 
     Dtypes:
         input float16, bfloat16, float32, float64; results float32, of float64 input float64.

@@ -47,7 +47,7 @@ class BlockwiseQuantizeDescriptor(Descriptor):
         sums, then one division; 0 if there are none). ``absmax`` holds the codes of
         ``fl(absmax - nested_offset)``, quantized like this in blocks of ``nested_block_size`` with
         the DYNAMIC codebook, and ``nested_absmax`` their absmax. So a single NaN makes all
-        statistics NaN. docs/numerics.md holds the whole contract.
+        statistics NaN. docs/numerics/codebook.md holds the whole contract.
 
     Dtypes:
         input float16, bfloat16, float32, float64; output uint8, uint4 (two codes a byte); absmax,

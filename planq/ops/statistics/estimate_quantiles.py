@@ -27,7 +27,7 @@ class EstimateQuantilesDescriptor(Descriptor):
 
         Infinities are numbers like others. A NaN makes every output NaN (PROPAGATE), or does not
         count as an element (SATURATE). Without elements that count, every output is NaN.
-        docs/numerics.md holds the whole contract.
+        docs/numerics/statistics.md holds the whole contract.
 
     Dtypes:
         input float16, bfloat16, float32, float64; output float32, of float64 input float64.
