@@ -1,6 +1,6 @@
 // Static affine codes: quantize, dequantize and their straight-through gradients with a scale and a
-// zero point that are given. Scalar functions that both backends call; docs/numerics.md has the
-// formulas.
+// zero point that are given. Scalar functions that both backends call; docs/numerics/affine.md has
+// the formulas.
 #pragma once
 
 #include "math/philox.h"

@@ -1,5 +1,5 @@
 // From the range of a segment to its scale and zero point, and from an element to its code: the
-// affine contract of docs/numerics.md, as scalar functions that both backends call.
+// affine contract of docs/numerics/affine.md, as scalar functions that both backends call.
 #pragma once
 
 #include "core/dtype.h"

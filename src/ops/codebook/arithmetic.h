@@ -1,5 +1,5 @@
 // Codebooks: which code an element takes, and what a code stands for. Tables, thresholds and scalar
-// functions for host and device; docs/numerics.md has the contract.
+// functions for host and device; docs/numerics/codebook.md has the contract.
 //
 // A rank counts the values of a codebook in ascending order, -0 before +0; a code is where the
 // codebook has a value. They differ in compiled-in 4-bit tables, and in a caller's that has a +0

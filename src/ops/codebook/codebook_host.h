@@ -42,8 +42,8 @@ struct DecodingOperands {
 template <class T>
 void decode(const CodebookDecoding& decoding, const DecodingOperands& operands, int threads);
 
-// The mean of `count` numbers by the tree of docs/numerics.md; `sums` has room for the sum of each
-// leaf of math::kSumLeaf of them.
+// The mean of `count` numbers by the tree of docs/numerics/codebook.md; `sums` has room for the sum
+// of each leaf of math::kSumLeaf of them.
 template <class C>
 C tree_mean(const C* values, std::int64_t count, C* sums, int threads);
 
