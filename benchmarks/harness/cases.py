@@ -97,7 +97,7 @@ class Case:
     peers: tuple[str, ...]
 
     @property
-    def family(self) -> str:
+    def id(self) -> str:
         """``A1``: the name of its file of results."""
         return self.title.split("/")[0]
 

@@ -123,7 +123,7 @@ class Report:
         return {"largest": worst, "cases": pairs}
 
     def summary(self) -> str:
-        """Verdicts by family and types, what was missed, peers and noise."""
+        """Verdicts by kind and types, what was missed, peers and noise."""
         parts = [_verdict_table(self.records.values()), *_missed(self.records.values())]
         parts += _peer_lines(self.records.values())
         noise = self.noise()
@@ -135,16 +135,16 @@ class Report:
         return "\n".join(parts)
 
     def write(self, path: Path) -> None:
-        """Writes one JSON file, or into a folder one for each family of cases."""
-        families = defaultdict(list)
+        """Writes one JSON file, or into a folder one for each id."""
+        by_id = defaultdict(list)
         for record in self.records.values():
-            families[record.case.family].append(record.to_dict())
+            by_id[record.case.id].append(record.to_dict())
         if path.suffix == ".json":
-            self._write(path, [entry for entries in families.values() for entry in entries])
+            self._write(path, [entry for entries in by_id.values() for entry in entries])
             return
         folder = path / self.machine["name"].split()[-1].lower()
-        for family, entries in families.items():
-            self._write(folder / f"{family}.json", entries)
+        for name, entries in by_id.items():
+            self._write(folder / f"{name}.json", entries)
 
     def _write(self, path: Path, entries: list[dict[str, Any]]) -> None:
         names = {entry["name"] for entry in entries}
@@ -167,10 +167,10 @@ def _verdict_table(records: Iterable[Record]) -> str:
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     worst: dict[tuple[str, str], float] = {}
     for record in records:
-        family = record.case.name.rpartition("/")[0]
-        rows[(family, "")]["wrong"] += record.wrong
+        kind = record.case.name.rpartition("/")[0]
+        rows[(kind, "")]["wrong"] += record.wrong
         for verdict in record.verdicts:
-            key = (family, f"{verdict['measure']} {verdict['bound']}")
+            key = (kind, f"{verdict['measure']} {verdict['bound']}")
             rows[key]["met" if verdict["met"] else "missed"] += 1
             pick = min if verdict["bound"].startswith(">") else max
             worst[key] = pick(worst.get(key, verdict["value"]), verdict["value"])
@@ -198,14 +198,14 @@ def _missed(records: Iterable[Record]) -> list[str]:
 def _peer_lines(records: Iterable[Record]) -> list[str]:
     speedups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for record in records:
-        family = record.case.name.rpartition("/")[0]
+        kind = record.case.name.rpartition("/")[0]
         for name, peer in record.details.get("peers", {}).items():
             if "speedup" in peer:
-                speedups[(family, name)].append(peer["speedup"])
+                speedups[(kind, name)].append(peer["speedup"])
     return [
-        f"{family}: {len(values)} shapes against {name}: {min(values):.2f} to {max(values):.2f} "
+        f"{kind}: {len(values)} shapes against {name}: {min(values):.2f} to {max(values):.2f} "
         f"times as fast, geometric mean {math.exp(sum(map(math.log, values)) / len(values)):.2f}"
-        for (family, name), values in sorted(speedups.items())
+        for (kind, name), values in sorted(speedups.items())
     ]
 
 
