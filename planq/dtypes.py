@@ -1,6 +1,8 @@
 """Element types and the closed vocabularies that descriptors are written in.
 
 Every member's value is its lower-case name: the form that JSON, messages and the native layer use.
+The native layer defines the same names (src/core/dtype.h, vocabulary.h) and refuses to be imported
+with others.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from planq.errors import DescriptorError, shown
 class DType(enum.StrEnum):
     """An element type.
 
-    ``INT4`` and ``UINT4`` are stored two codes a byte; descriptors speak of logical elements.
+    ``INT4``, ``UINT4`` and ``FLOAT4_E2M1FN`` are stored two a byte; descriptors speak of logical
+    elements. No operator takes the formats of microscaling (``FLOAT8_E8M0FNU``, ``FLOAT6_*``,
+    ``FLOAT4_E2M1FN``) yet.
     """
 
     FLOAT16 = "float16"
@@ -29,6 +33,10 @@ class DType(enum.StrEnum):
     INT64 = "int64"
     FLOAT8_E4M3FN = "float8_e4m3fn"
     FLOAT8_E5M2 = "float8_e5m2"
+    FLOAT8_E8M0FNU = "float8_e8m0fnu"
+    FLOAT6_E2M3FN = "float6_e2m3fn"
+    FLOAT6_E3M2FN = "float6_e3m2fn"
+    FLOAT4_E2M1FN = "float4_e2m1fn"
 
     @classmethod
     def parse(cls, value: object, field: str = "dtype") -> DType:

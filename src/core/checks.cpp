@@ -10,44 +10,21 @@
 namespace planq::checks {
 namespace {
 
-struct CodeRange {
-  double lowest, highest;
-};
-
-// Everything the code's dtype can hold.
-CodeRange range_of(DType dtype) {
-  switch (dtype) {
-    case DType::Int8:
-      return {-128, 127};
-    case DType::UInt8:
-      return {0, 255};
-    case DType::Int4:
-      return {-8, 7};
-    case DType::UInt4:
-      return {0, 15};
-    case DType::Float8E4M3FN:
-      return {-448, 448};
-    default:
-      return {-57344, 57344};
-  }
-}
-
-// Whether a finite value is a code: an integer, or exactly representable in the fp8 format.
+// Whether a finite value is a code: an integer, or exactly representable in the format.
 bool is_code(double value, DType dtype) {
-  if (!is_fp8(dtype)) return value == std::nearbyint(value);
+  const FormatInfo& format = format_of(dtype);
+  if (format.is_integer()) return value == std::nearbyint(value);
   if (value == 0) return true;
-  const int mantissa_bits = dtype == DType::Float8E4M3FN ? 3 : 2;
-  const int smallest_exponent = dtype == DType::Float8E4M3FN ? -6 : -14;
-  const int exponent = std::max(std::ilogb(value), smallest_exponent);
-  const double steps = std::ldexp(value, mantissa_bits - exponent);
+  const int exponent = std::max(std::ilogb(value), format.smallest_exponent());
+  const double steps = std::ldexp(value, format.mantissa_bits - exponent);
   return steps == std::nearbyint(steps);
 }
 
 Fault check_bound(const char* field, double value, DType dtype) {
-  const CodeRange range = range_of(dtype);
-  if (!(value >= range.lowest && value <= range.highest))
-    return {field, "expected a value in [" + number(range.lowest) + ", " + number(range.highest) +
-                       "] for " + std::string(name_of(dtype)) + ", got " + number(value)};
+  const double lowest = format_of(dtype).lowest(), largest = format_of(dtype).largest;
+  if (!(value >= lowest && value <= largest))
+    return {field, "expected a value in [" + number(lowest) + ", " + number(largest) + "] for " +
+                       std::string(name_of(dtype)) + ", got " + number(value)};
   if (!is_code(value, dtype))
     return {field, "expected a value that " + std::string(name_of(dtype)) + " holds exactly, got " +
                        number(value)};
@@ -127,11 +104,11 @@ Fault scope(Scope& scope, const Shape& shape, bool pairs) {
 }
 
 Fault bounds(DType output, Mode mode, double& q_min, double& q_max) {
-  const CodeRange range = range_of(output);
+  const FormatInfo& format = format_of(output);
   // Symmetric integers leave the lowest code out unless it is asked for.
   const bool mirrored = mode == Mode::Symmetric && !is_fp8(output) && !is_unsigned(output);
-  if (std::isnan(q_max)) q_max = range.highest;
-  if (std::isnan(q_min)) q_min = mirrored ? -range.highest : range.lowest;
+  if (std::isnan(q_max)) q_max = format.largest;
+  if (std::isnan(q_min)) q_min = mirrored ? -format.largest : format.lowest();
   q_min += 0.0;  // -0 and +0 make equal descriptors, so they must not make different codes
   if (Fault fault = check_bound("q_min", q_min, output); !fault.ok()) return fault;
   if (Fault fault = check_bound("q_max", q_max, output); !fault.ok()) return fault;

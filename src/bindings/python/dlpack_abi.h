@@ -7,7 +7,6 @@
 namespace planq::dlpack {
 
 enum : std::int32_t { kCpu = 1, kCuda = 2, kCudaManaged = 13 };
-enum : std::uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kE4M3FN = 10, kE5M2 = 12 };
 
 struct Version {
   std::uint32_t major, minor;

@@ -40,33 +40,27 @@ const Names& names() {
   return *interned;
 }
 
-DType dtype_of(dlpack::DataType type) {
-  if (type.lanes != 1) return DType::Unset;
-  switch (type.code) {
-    case dlpack::kInt:
-      return type.bits == 8    ? DType::Int8
-             : type.bits == 32 ? DType::Int32
-             : type.bits == 64 ? DType::Int64
-                               : DType::Unset;
-    case dlpack::kUInt:
-      return type.bits == 8 ? DType::UInt8 : DType::Unset;
-    case dlpack::kFloat:
-      return type.bits == 16   ? DType::Float16
-             : type.bits == 32 ? DType::Float32
-             : type.bits == 64 ? DType::Float64
-                               : DType::Unset;
-    case dlpack::kBfloat:
-      return type.bits == 16 ? DType::BFloat16 : DType::Unset;
-    case dlpack::kE4M3FN:
-      return DType::Float8E4M3FN;
-    case dlpack::kE5M2:
-      return DType::Float8E5M2;
-    default:
-      return DType::Unset;
-  }
+// By DLPack's type code and bits. Numbers that share a byte are memory's uint8 to planq, never a
+// tensor's own type.
+constexpr int kKinds = 32, kLargestBits = 64;
+constexpr auto kByKind = [] {
+  std::array<std::array<DType, kLargestBits + 1>, kKinds> table{};
+  for (std::size_t i = 1; i < kFormats.size(); ++i)
+    if (kFormats[i].per_byte == 1)
+      table[static_cast<std::size_t>(kFormats[i].kind)][kFormats[i].bits] = static_cast<DType>(i);
+  return table;
+}();
+
+DType dtype_of(std::uint8_t kind, std::size_t bits) {
+  return kind < kKinds && bits <= kLargestBits ? kByKind[kind][bits] : DType::Unset;
 }
 
 void name_unknown(dlpack::DataType type, TensorView& view) {
+  for (const FormatInfo& format : kFormats) {
+    if (format.bits != type.bits || static_cast<int>(format.kind) != type.code) continue;
+    std::snprintf(view.type_text, sizeof view.type_text, "%s", format.name.data());
+    return;
+  }
   static constexpr const char* kinds[] = {"int",    "uint",    "float", "handle",
                                           "bfloat", "complex", "bool",  "float8_e3m4"};
   const char* kind = type.code < std::size(kinds) ? kinds[type.code] : "dlpack_code";
@@ -98,7 +92,8 @@ Intake from_dlpack(const dlpack::Tensor& tensor, std::uint64_t flags, TensorView
   if (tensor.ndim > kMaxRank) return Intake::TooManyAxes;
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   view.ndim = tensor.ndim;
-  view.dtype = dtype_of(tensor.dtype);
+  view.dtype =
+      tensor.dtype.lanes == 1 ? dtype_of(tensor.dtype.code, tensor.dtype.bits) : DType::Unset;
   if (view.dtype == DType::Unset) name_unknown(tensor.dtype, view);
   view.memory = memory_of(tensor.device.type);
   view.device = tensor.device.index;
@@ -154,11 +149,15 @@ Ref call_dlpack(PyObject* object) {
 }
 
 DType dtype_named(std::string_view text) {
-  for (std::size_t i = 1; i < kNames<DType>.size(); ++i) {
-    const DType dtype = static_cast<DType>(i);
-    if (kNames<DType>[i] == text && !is_four_bit(dtype)) return dtype;
-  }
+  for (std::size_t i = 1; i < kFormats.size(); ++i)
+    if (kFormats[i].name == text && kFormats[i].per_byte == 1) return static_cast<DType>(i);
   return DType::Unset;
+}
+
+// NumPy's and the struct module's types: signed, unsigned and IEEE, DLPack's first three kinds.
+DType dtype_of_letter(char letter, std::size_t bytes) {
+  const std::size_t kind = std::string_view("iuf").find(letter);
+  return kind < 3 ? dtype_of(static_cast<std::uint8_t>(kind), 8 * bytes) : DType::Unset;
 }
 
 // The dtype of an array that describes itself by a dtype object or a type string.
@@ -179,13 +178,9 @@ DType interface_dtype(PyObject* object, PyObject* interface, TensorView& view) {
   }
   if (!code) return DType::Unset;
   if (!text) std::snprintf(view.type_text, sizeof view.type_text, "%s", code);
-  static constexpr std::pair<std::string_view, DType> kCodes[] = {
-      {"<f2", DType::Float16}, {"<f4", DType::Float32}, {"<f8", DType::Float64},
-      {"|i1", DType::Int8},    {"|u1", DType::UInt8},   {"<i4", DType::Int32},
-      {"<i8", DType::Int64}};
-  for (const auto& [spelled, found] : kCodes)
-    if (spelled == code) return found;
-  return DType::Unset;
+  // One digit of bytes; big-endian ones have left above.
+  const bool simple = code[0] != '\0' && code[1] != '\0' && code[2] != '\0' && code[3] == '\0';
+  return simple ? dtype_of_letter(code[1], static_cast<std::size_t>(code[2] - '0')) : DType::Unset;
 }
 
 // Reads a tuple of integers; false sets a Python error.
@@ -251,26 +246,10 @@ DType buffer_dtype(const Py_buffer& buffer, TensorView& view) {
   std::snprintf(view.type_text, sizeof view.type_text, "format '%.10s'", format);
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (format[0] == '\0' || format[1] != '\0') return DType::Unset;
-  switch (*format) {
-    case 'e':
-      return DType::Float16;
-    case 'f':
-      return DType::Float32;
-    case 'd':
-      return DType::Float64;
-    case 'b':
-      return DType::Int8;
-    case 'B':
-      return DType::UInt8;
-    case 'i':
-    case 'l':
-    case 'q':
-      return buffer.itemsize == 4   ? DType::Int32
-             : buffer.itemsize == 8 ? DType::Int64
-                                    : DType::Unset;
-    default:
-      return DType::Unset;
-  }
+  const std::string_view letters = "efdbBilq", kinds = "fffiuiii";
+  const std::size_t letter = letters.find(*format);
+  if (letter == letters.npos || buffer.itemsize < 1) return DType::Unset;
+  return dtype_of_letter(kinds[letter], static_cast<std::size_t>(buffer.itemsize));
 }
 
 Intake read_buffer(const Py_buffer& buffer, TensorView& view) {
