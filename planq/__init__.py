@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planq import _verbose
 from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq.descriptor import Descriptor, OperandSpec
+from planq.dim import Dim
 from planq.dtypes import (
     Backend,
     Codebook,
@@ -75,6 +76,7 @@ __all__ = [
     "DescriptorError",
     "Determinism",
     "DeviceFacts",
+    "Dim",
     "KernelInfo",
     "Launch",
     "MathPrecision",

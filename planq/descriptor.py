@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import json
-import operator
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from planq import _core
-from planq.dtypes import (
-    Codebook,
-    DType,
-    Mode,
-    NibbleOrder,
-    NonFinite,
-    Quotient,
-    Rounding,
-    parse_member,
-)
-from planq.errors import DescriptorError, as_field, shown
+from planq._classes import classes_of
+from planq.dim import Dim
+from planq.dtypes import DType
+from planq.errors import DescriptorError, as_field
 from planq.scope import Scope
 
 D = TypeVar("D", bound="Descriptor")
@@ -49,125 +40,11 @@ class OperandSpec:
     kind: str = "tensor"
 
 
-def _parse_shape(value: object) -> tuple[int, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise DescriptorError("shape", f"expected a sequence of integers, got {shown(value)}")
-    try:
-        return tuple(operator.index(extent) for extent in value)
-    except TypeError:
-        raise DescriptorError(
-            "shape", f"expected a sequence of integers, got {shown(value)}"
-        ) from None
-
-
-def _parse_bound(name: str) -> Callable[[Any], float | None]:
-    def parse(value: Any) -> float | None:
-        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-            return value
-        raise DescriptorError(name, f"expected a number or None, got {shown(value)}")
-
-    return parse
-
-
-def _parse_flag(name: str) -> Callable[[Any], bool]:
-    def parse(value: Any) -> bool:
-        if isinstance(value, bool):
-            return value
-        raise DescriptorError(name, f"expected True or False, got {shown(value)}")
-
-    return parse
-
-
-def _parse_integer(name: str) -> Callable[[Any], int]:
-    def parse(value: Any) -> int:
-        try:
-            return operator.index(value)
-        except TypeError:
-            raise DescriptorError(name, f"expected an integer, got {shown(value)}") from None
-
-    return parse
-
-
-def _parse_count(name: str) -> Callable[[Any], int | None]:
-    parse_integer = _parse_integer(name)
-
-    def parse(value: Any) -> int | None:
-        count = None if value is None else parse_integer(value)
-        # The native layer has 0 for None.
-        if count == 0:
-            raise DescriptorError(name, "expected a positive integer or None, got 0")
-        return count
-
-    return parse
-
-
-def _parse_dtype(name: str) -> Callable[[Any], DType | None]:
-    return lambda value: None if value is None else DType.parse(value, name)
-
-
-def _parse_name(name: str, vocabulary: type[Any]) -> Callable[[Any], Any]:
-    return lambda value: parse_member(vocabulary, value, name)
-
-
-# The names that operators share mean the same everywhere, so one parser each serves them all.
-_PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "shape": _parse_shape,
-    "input_dtype": _parse_dtype("input_dtype"),
-    "output_dtype": _parse_dtype("output_dtype"),
-    "scale_dtype": _parse_dtype("scale_dtype"),
-    "scope": Scope.parse,
-    "mode": _parse_name("mode", Mode),
-    "q_min": _parse_bound("q_min"),
-    "q_max": _parse_bound("q_max"),
-    "quotient": _parse_name("quotient", Quotient),
-    "nonfinite": _parse_name("nonfinite", NonFinite),
-    "include_zero": _parse_flag("include_zero"),
-    "nibble_order": _parse_name("nibble_order", NibbleOrder),
-    "zero_point_dtype": _parse_dtype("zero_point_dtype"),
-    "bias_dtype": _parse_dtype("bias_dtype"),
-    "rounding": _parse_name("rounding", Rounding),
-    "dynamic": _parse_flag("dynamic"),
-    "update": _parse_flag("update"),
-    "axis": _parse_integer("axis"),
-    "transpose": _parse_flag("transpose"),
-    "inverse": _parse_flag("inverse"),
-    "codebook": _parse_name("codebook", Codebook),
-    "entries": _parse_count("entries"),
-    "block_size": _parse_integer("block_size"),
-    "nested_block_size": _parse_count("nested_block_size"),
-    "absmax_dtype": _parse_dtype("absmax_dtype"),
-    "absmax_given": _parse_flag("absmax_given"),
-    "normalized": _parse_flag("normalized"),
-    "quantiles": _parse_integer("quantiles"),
-    "tail": _parse_bound("tail"),
-}
-
-
-def _to_native(value: Any) -> Any:
-    """The plain form that crosses into the native layer (src/bindings/python/fields.h)."""
-    if isinstance(value, Scope):
-        return (value.kind, value.axis, value.size, value.rows)
-    return getattr(value, "value", value)
-
-
-def _from_native(name: str, value: Any, before: Any) -> Any:
-    """The resolved value of a field in the type that the attribute has."""
-    if name == "scope":
-        return Scope(*value)
-    if name.endswith("_dtype"):
-        return DType(value) if value else None
-    if name == "nested_block_size":
-        return value or None
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
-    return value if isinstance(value, (tuple, int)) else before
-
-
 def _to_json_value(value: Any) -> Any:
-    if isinstance(value, Scope):
-        return value.to_dict()
     if isinstance(value, tuple):
-        return list(value)
+        return [_to_json_value(item) for item in value]
+    if isinstance(value, (Scope, Dim)):
+        return value.to_dict()
     return getattr(value, "value", value)
 
 
@@ -186,14 +63,9 @@ class Descriptor:
     _native: _core.Descriptor = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        names = [item.name for item in fields(self) if item.init]
-        parsed = {name: _PARSERS[name](getattr(self, name)) for name in names}
-        native = _core.Descriptor(
-            self.operator, {name: _to_native(value) for name, value in parsed.items()}
-        )
-        for name, value in native.values().items():
-            object.__setattr__(self, name, _from_native(name, value, parsed[name]))
-        object.__setattr__(self, "_native", native)
+        # Every attribute is parsed by the kind that the native field table gives it, and set to its
+        # resolved value.
+        _core.resolve_descriptor(self)
 
     def operands(self) -> dict[str, OperandSpec]:
         """What each operand has to be, in the order of the args; absent operands are left out."""
@@ -221,11 +93,9 @@ class Descriptor:
         Raises:
             DescriptorError: An unknown operator, an unknown or missing field, a wrong value.
         """
-        from planq.registry import descriptor_class
-
         if not isinstance(values, dict) or not isinstance(values.get("op"), str):
             raise DescriptorError("op", "expected an object with the operator's name under 'op'")
-        found = descriptor_class(values["op"])
+        found = classes_of(values["op"]).descriptor
         if not issubclass(found, cls):
             raise DescriptorError("op", f"expected {cls.operator}, got {found.operator}")
         given = {key: value for key, value in values.items() if key != "op"}

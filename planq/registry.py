@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from planq import _core
-from planq.errors import DescriptorError, shown
+from planq._classes import CLASSES, Classes
+from planq._classes import classes_of as classes_of
 from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.selection import DeviceFacts
 
@@ -67,32 +68,42 @@ class BuildInfo:
     compiler: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Classes:
-    descriptor: type[Descriptor]
-    args: type[Any]
-    plan: type[Plan]
-
-
-_CLASSES: Final[dict[str, _Classes]] = {}
-
-
 def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) -> None:
     """Ties an operator's three Python classes to its native half.
 
     Raises:
-        TypeError: The fields or operands differ from those that the native half declares.
+        TypeError: The fields (their names, order, requiredness or defaults) or the operands differ
+            from those that the native half declares.
     """
     native = _native_operators()[descriptor.operator]
-    declared = tuple(item.name for item in fields(descriptor) if item.init)
-    operands = tuple(item.name for item in fields(args))
-    if declared != native["fields"] or operands != native["operands"]:
-        raise TypeError(
-            f"{descriptor.operator}: the classes have {declared} and {operands}, "
-            f"the native half {native['fields']} and {native['operands']}"
-        )
-    _CLASSES[descriptor.operator] = _Classes(descriptor, args, plan)
+    _compare(f"the fields of {descriptor.operator}", _fields(descriptor), _native_fields(native))
+    operands = {item.name: "" for item in fields(args)}
+    _compare(
+        f"the operands of {descriptor.operator}", operands, dict.fromkeys(native["operands"], "")
+    )
+    CLASSES[descriptor.operator] = Classes(descriptor, args, plan)
     operators.cache_clear()
+
+
+def _fields(descriptor: type[Descriptor]) -> dict[str, str]:
+    """The init fields of a descriptor class, each with what it holds when it is left out."""
+    return {
+        item.name: "required" if item.default is MISSING else f"default {item.default!s}"
+        for item in fields(descriptor)
+        if item.init
+    }
+
+
+def _native_fields(native: dict[str, Any]) -> dict[str, str]:
+    return {
+        name: "required" if required else f"default {default!s}"
+        for name, _, required, default, _ in native["fields"]
+    }
+
+
+def _compare(what: str, declared: dict[str, str], native: dict[str, str]) -> None:
+    if list(declared.items()) != list(native.items()):
+        raise TypeError(f"{what}: the Python class has {declared}, the native half {native}")
 
 
 @functools.cache
@@ -100,37 +111,16 @@ def _native_operators() -> dict[str, dict[str, Any]]:
     return {entry["name"]: entry for entry in _core.operators()}
 
 
-def classes_of(operator: str) -> _Classes:
-    """The Python classes of an operator.
-
-    Raises:
-        DescriptorError: No such operator.
-    """
-    if operator not in _CLASSES:
-        names = ", ".join(sorted(_CLASSES))
-        raise DescriptorError("op", f"no operator is called {shown(operator)}; there are {names}")
-    return _CLASSES[operator]
-
-
-def descriptor_class(operator: str) -> type[Descriptor]:
-    """The descriptor class of an operator.
-
-    Raises:
-        DescriptorError: No such operator.
-    """
-    return classes_of(operator).descriptor
-
-
 @functools.cache
 def operators() -> tuple[OperatorInfo, ...]:
     """The operators of this build, by name."""
     return tuple(
         _operator_info(name, _native_operators()[name], classes)
-        for name, classes in sorted(_CLASSES.items())
+        for name, classes in sorted(CLASSES.items())
     )
 
 
-def _operator_info(name: str, native: dict[str, Any], classes: _Classes) -> OperatorInfo:
+def _operator_info(name: str, native: dict[str, Any], classes: Classes) -> OperatorInfo:
     return OperatorInfo(
         name=name,
         summary=(classes.descriptor.__doc__ or "").strip().partition("\n")[0],
@@ -138,7 +128,7 @@ def _operator_info(name: str, native: dict[str, Any], classes: _Classes) -> Oper
         args=classes.args,
         plan=classes.plan,
         operands=native["operands"],
-        fields=native["fields"],
+        fields=tuple(name for name, *_ in native["fields"]),
         kernels=tuple(
             KernelInfo(
                 row["sku"],

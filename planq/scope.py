@@ -90,8 +90,12 @@ class Scope:
         return values
 
     @classmethod
-    def parse(cls, value: object) -> Scope:
+    def parse(cls, value: object, field: str = "scope") -> Scope:
         """Reads a scope from itself or from what :meth:`to_dict` writes.
+
+        Args:
+            value: The scope, or a dictionary.
+            field: The descriptor field that a fault is reported under.
 
         Raises:
             DescriptorError: The value is neither.
@@ -105,8 +109,8 @@ class Scope:
             try:
                 return _CONSTRUCTORS[value["kind"]](**arguments)
             except TypeError as error:
-                raise DescriptorError("scope", str(error)) from None
-        raise DescriptorError("scope", f"expected a planq.Scope, got {shown(value)}")
+                raise DescriptorError(field, str(error)) from None
+        raise DescriptorError(field, f"expected a planq.Scope, got {shown(value)}")
 
 
 _CONSTRUCTORS: Final[dict[str, Callable[..., Scope]]] = {

@@ -1,5 +1,6 @@
 // A descriptor is plain data: the operator's own struct, stored by value, plus the table of its
-// fields. The table is all that the binding knows of an operator.
+// fields. The table is the one place of a field: bindings parse by it, print by it, and check the
+// Python classes against it.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -46,70 +48,107 @@ struct Scope {
   std::int64_t rows = 0;
 };
 
-enum class FieldKind : std::uint8_t {
-  Shape,
-  Scope,
-  DType,
-  Mode,
-  Quotient,
-  NonFinite,
-  NibbleOrder,
-  Codebook,
-  Rounding,
-  Bound,  // double; kUnsetBound = None
-  Bool,
-  Int64,  // 0 = None where a field may be left out
+// One shape per tensor of a list. The shapes stand in the descriptor's extras.
+struct ShapeList {
+  const Shape* data = nullptr;
+  std::int64_t count = 0;
+
+  constexpr const Shape* begin() const { return data; }
+  constexpr const Shape* end() const { return data + count; }
 };
+
+// How a field is parsed, stored and printed. It follows from the type of the member, but for Count.
+#define PLANQ_FIELD_KIND(_)                                                \
+  _(Shape, "shape")                                                        \
+  _(ShapeList, "shape_list")                                               \
+  _(Scope, "scope")                                                        \
+  _(DType, "dtype")             /* Unset = None */                         \
+  _(Enumeration, "enumeration") /* of the field's vocabulary, in a byte */ \
+  _(Number, "number")           /* double; kUnsetBound = None */           \
+  _(Flag, "flag")               /* bool */                                 \
+  _(Integer, "integer")         /* std::int64_t */                         \
+  _(Count, "count")             /* std::int64_t, at least 1; 0 = None */
+PLANQ_DEFINE(FieldKind, PLANQ_FIELD_KIND)
 
 struct Field {
   std::string_view name;
-  FieldKind kind;
-  std::size_t offset;
+  FieldKind kind = FieldKind::Integer;
+  std::uint16_t offset = 0;
+  const void* initial = nullptr;  // the member as its initialiser leaves it: the field's default
+  Vocabulary vocabulary = {};     // of a DType or an enumeration
+  bool is_required = false;       // there is no default
+  // Where the field is read from in a call that has only tensors and arguments: "input.shape",
+  // "bias.dtype"; empty, or where that operand is absent or an output: an argument. So are the
+  // dtype of codes (bytes may be uint8, fp8 or packed) and a packed operand's logical last extent.
+  std::string_view source = {};
+
+  constexpr Field required() const {
+    Field field = *this;
+    field.is_required = true;
+    return field;
+  }
+  constexpr Field from(std::string_view part) const {
+    if (!part.ends_with(kind == FieldKind::DType ? ".dtype" : ".shape"))
+      throw std::logic_error("a dtype comes from a dtype, a shape from a shape");
+    Field field = *this;
+    field.source = part;
+    return field;
+  }
+  // An integer that may be None, stored as 0.
+  constexpr Field count() const {
+    if (kind != FieldKind::Integer) throw std::logic_error("a count is an integer");
+    Field field = *this;
+    field.kind = FieldKind::Count;
+    return field;
+  }
 };
 
 template <class T>
 constexpr FieldKind field_kind() {
   if constexpr (std::is_same_v<T, Shape>) return FieldKind::Shape;
+  if constexpr (std::is_same_v<T, ShapeList>) return FieldKind::ShapeList;
   if constexpr (std::is_same_v<T, Scope>) return FieldKind::Scope;
   if constexpr (std::is_same_v<T, DType>) return FieldKind::DType;
-  if constexpr (std::is_same_v<T, Mode>) return FieldKind::Mode;
-  if constexpr (std::is_same_v<T, Quotient>) return FieldKind::Quotient;
-  if constexpr (std::is_same_v<T, NonFinite>) return FieldKind::NonFinite;
-  if constexpr (std::is_same_v<T, NibbleOrder>) return FieldKind::NibbleOrder;
-  if constexpr (std::is_same_v<T, Codebook>) return FieldKind::Codebook;
-  if constexpr (std::is_same_v<T, Rounding>) return FieldKind::Rounding;
-  if constexpr (std::is_same_v<T, double>) return FieldKind::Bound;
-  if constexpr (std::is_same_v<T, bool>) return FieldKind::Bool;
-  if constexpr (std::is_same_v<T, std::int64_t>) return FieldKind::Int64;
+  if constexpr (std::is_enum_v<T> && !std::is_same_v<T, DType>) return FieldKind::Enumeration;
+  if constexpr (std::is_same_v<T, double>) return FieldKind::Number;
+  if constexpr (std::is_same_v<T, bool>) return FieldKind::Flag;
+  if constexpr (std::is_same_v<T, std::int64_t>) return FieldKind::Integer;
 }
 
-// One entry of an operator's field table; the kind follows from the member's type.
-#define PLANQ_FIELD(Struct, member)                                                    \
-  ::planq::Field {                                                                     \
-    #member, ::planq::field_kind<decltype(Struct::member)>(), offsetof(Struct, member) \
+template <class T>
+constexpr Field make_field(std::string_view name, std::size_t offset, const T* initial) {
+  Field field{name, field_kind<T>(), static_cast<std::uint16_t>(offset), initial};
+  if constexpr (std::is_enum_v<T>) {
+    static_assert(sizeof(T) == 1 && !kNames<T>.empty());
+    field.vocabulary = kVocabulary<T>;
   }
+  return field;
+}
+
+template <class Struct>
+inline constexpr Struct kInitial{};
+
+// One entry of an operator's field table: `PLANQ_FIELD(Fields, shape).required()`.
+#define PLANQ_FIELD(Struct, member) \
+  ::planq::make_field(#member, offsetof(Struct, member), &::planq::kInitial<Struct>.member)
 
 struct Operator;
 
-// A list of shapes, in storage that the copies of a descriptor share.
-struct ShapeList {
-  const Shape* data = nullptr;
-  std::int64_t count = 0;
-};
-
-// An extent that is known at run, and where in a descriptor's storage it stands.
+// An extent that is known at run.
 struct DimInfo {
-  std::array<char, 32> name{};
+  std::array<char, 32> name{};  // ends with a zero
   std::int64_t max = 0;
 };
+// Where in a descriptor's storage an extent stands that is a Dim's; it holds the maximum there.
 struct DimUse {
-  std::uint16_t offset;
-  std::uint8_t dim;
+  std::uint16_t offset = 0;
+  std::uint8_t dim = 0;
 };
+// What has no place in a descriptor's storage. Immutable, and shared by copies of the descriptor.
 struct DescriptorExtras {
   std::vector<DimInfo> dims;
   std::vector<DimUse> uses;
-  std::vector<std::vector<Shape>> lists;
+  std::vector<std::vector<Shape>> lists;  // what ShapeLists in storage point to
 };
 
 struct Descriptor {

@@ -1,8 +1,15 @@
 #include "bindings/python/fields.h"
 
+#include <cmath>
+#include <memory>
 #include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "bindings/python/errors.h"
+#include "bindings/python/ref.h"
+#include "bindings/python/vocabularies.h"
 
 namespace planq::python {
 
@@ -10,163 +17,405 @@ namespace py = pybind11;
 
 namespace {
 
-[[noreturn]] void fault(std::string_view field, const std::string& text) {
-  raise_descriptor_error({std::string(field), text});
-  throw py::error_already_set();
+// The Python classes of values that are more than a number or a name.
+struct Classes {
+  py::object scope = py::module_::import("planq.scope").attr("Scope");
+  py::object dim = py::module_::import("planq.dim").attr("Dim");
+};
+const Classes& classes() {
+  static const Classes* imported = new Classes;
+  return *imported;
 }
 
-// In Python's words, which are bounded and never raise: values are anybody's.
-std::string text_of(py::handle value) {
-  return py::cast<std::string>(py::module_::import("planq.errors").attr("shown")(value));
+PyObject* interned(std::string_view text) {
+  PyObject* name = PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+  PyUnicode_InternInPlace(&name);
+  return name;
 }
 
-std::int64_t integer(std::string_view field, py::handle value) {
-  const long long number = PyLong_Check(value.ptr()) ? PyLong_AsLongLong(value.ptr()) : -1;
-  if (!PyLong_Check(value.ptr()) || PyErr_Occurred()) {
+struct Names {
+  PyObject* op = interned("operator");
+  PyObject* native = interned("_native");
+  PyObject* kind = interned("kind");
+  PyObject* axis = interned("axis");
+  PyObject* size = interned("size");
+  PyObject* rows = interned("rows");
+  PyObject* name = interned("name");
+  PyObject* max = interned("max");
+};
+const Names& names() {
+  static const Names* all = new Names;
+  return *all;
+}
+
+// A field, and what Python has for it.
+struct Attribute {
+  const Field* field;
+  PyObject* name;
+  const Members* members;  // of a DType or an enumeration
+};
+using Attributes = std::vector<Attribute>;
+
+const Attributes& attributes_of(const Operator& op) {
+  static auto* known = new std::unordered_map<const Operator*, Attributes>;
+  if (const auto found = known->find(&op); found != known->end()) return found->second;
+  Attributes attributes;
+  for (const Field& field : op.fields)
+    attributes.push_back(
+        {&field, interned(field.name),
+         field.vocabulary.names.empty() ? nullptr : &Members::of(field.vocabulary)});
+  return known->emplace(&op, std::move(attributes)).first->second;
+}
+
+Ref attribute(PyObject* object, PyObject* name) {
+  Ref value(PyObject_GetAttr(object, name));
+  if (!value) throw py::error_already_set();
+  return value;
+}
+
+// For a question that TypeError answers: false. Other errors are nobody's answer.
+bool drop_type_error() {
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw py::error_already_set();
+  PyErr_Clear();
+  return false;
+}
+
+bool is_integer(PyObject* value, Ref& integer) {
+  integer = Ref(PyNumber_Index(value));
+  return integer ? true : drop_type_error();
+}
+
+std::int64_t narrow(std::string_view field, PyObject* integer) {
+  const long long number = PyLong_AsLongLong(integer);
+  if (number == -1 && PyErr_Occurred()) {
     PyErr_Clear();
-    fault(field, "expected an integer of at most 64 bits, got " + text_of(value));
+    refuse(field, "expected an integer of at most 64 bits, got " + shown(integer));
   }
   return number;
 }
 
-Shape shape_of(std::string_view field, py::handle value) {
-  if (!PyTuple_Check(value.ptr()))
-    fault(field, "expected a tuple of integers, got " + text_of(value));
-  const auto tuple = py::reinterpret_borrow<py::tuple>(value);
-  if (tuple.size() > kMaxRank)
-    fault(field, "expected at most " + std::to_string(kMaxRank) + " axes, got " +
-                     std::to_string(tuple.size()));
+std::int64_t read_integer(std::string_view field, PyObject* value) {
+  if (PyLong_CheckExact(value)) return narrow(field, value);
+  Ref integer;
+  if (!is_integer(value, integer)) refuse(field, "expected an integer, got " + shown(value));
+  return narrow(field, integer.get());
+}
+
+std::int64_t read_count(std::string_view field, PyObject* value) {
+  if (value == Py_None) return 0;
+  const std::int64_t count = read_integer(field, value);
+  if (count == 0) refuse(field, "expected a positive integer or None, got 0");
+  return count;
+}
+
+double read_number(const Field& field, PyObject* value) {
+  const double initial = *static_cast<const double*>(field.initial);
+  const bool none_allowed = !field.is_required && initial != initial;
+  if (value == Py_None && none_allowed) return kUnsetBound;
+  if (PyBool_Check(value) || !(PyFloat_Check(value) || PyLong_Check(value)))
+    refuse(field.name, std::string("expected a number") + (none_allowed ? " or None" : "") +
+                           ", got " + shown(value));
+  const double number = PyFloat_AsDouble(value);
+  if (PyErr_Occurred() || number != number) {
+    PyErr_Clear();
+    refuse(field.name, "expected a number, got " + shown(value));
+  }
+  return number;
+}
+
+std::uint8_t read_dtype(const Attribute& attribute, PyObject* value) {
+  const Field& field = *attribute.field;
+  const DType initial = *static_cast<const DType*>(field.initial);
+  if (value == Py_None && !field.is_required && initial == DType::Unset) return 0;
+  return attribute.members->read(field.name, value);
+}
+
+bool read_flag(std::string_view field, PyObject* value) {
+  if (!PyBool_Check(value)) refuse(field, "expected True or False, got " + shown(value));
+  return value == Py_True;
+}
+
+Scope read_scope(std::string_view field, PyObject* value) {
+  py::object scope = py::reinterpret_borrow<py::object>(value);
+  const auto kind_of = [&] {
+    return enumerator_named(kVocabulary<ScopeKind>, attribute(scope.ptr(), names().kind).get());
+  };
+  int kind = py::type::handle_of(scope).is(classes().scope) ? kind_of() : -1;
+  if (kind < 0) {
+    scope = classes().scope.attr("parse")(scope, py::str(field.data(), field.size()));
+    kind = kind_of();
+  }
+  const auto integer = [&](PyObject* name) {
+    return read_integer(field, attribute(scope.ptr(), name).get());
+  };
+  const std::int64_t axis = integer(names().axis);
+  // An axis beyond 32 bits is outside of every shape; keep it so without wrapping.
+  const auto near = static_cast<std::int32_t>(axis < -1000 ? -1000 : axis > 1000 ? 1000 : axis);
+  return {static_cast<ScopeKind>(kind), near, integer(names().size), integer(names().rows)};
+}
+
+// What can be walked through as a tuple; text is not meant to be.
+Ref read_sequence(std::string_view field, PyObject* value, const char* of) {
+  if (PyTuple_CheckExact(value)) return Ref(Py_NewRef(value));
+  Ref tuple;
+  if (!PyUnicode_Check(value) && Py_TYPE(value)->tp_iter) {
+    tuple = Ref(PySequence_Tuple(value));
+    if (tuple) return tuple;
+    drop_type_error();
+  }
+  refuse(field, std::string("expected a sequence of ") + of + ", got " + shown(value));
+}
+
+// Fills a descriptor's storage field by field, and gathers its extras.
+class Reader {
+ public:
+  explicit Reader(Descriptor& descriptor) : descriptor_(descriptor) {}
+
+  void read(const Attribute& attribute, PyObject* value);
+  void finish() {
+    if (extras_) descriptor_.extras = std::shared_ptr<const DescriptorExtras>(std::move(extras_));
+  }
+
+ private:
+  template <class T>
+  T& at(const Field& field) {
+    return *reinterpret_cast<T*>(descriptor_.storage.data() + field.offset);
+  }
+  DescriptorExtras& extras() {
+    if (!extras_) extras_ = std::make_unique<DescriptorExtras>();
+    return *extras_;
+  }
+  Shape read_shape(const Field& field, PyObject* value);
+  ShapeList read_shapes(const Field& field, PyObject* value);
+  std::int64_t read_dim(const Field& field, PyObject* value, int axis, int rank);
+  std::uint8_t dim_named(std::string_view field, const DimInfo& dim);
+
+  Descriptor& descriptor_;
+  std::unique_ptr<DescriptorExtras> extras_;
+};
+
+std::uint8_t Reader::dim_named(std::string_view field, const DimInfo& dim) {
+  std::vector<DimInfo>& dims = extras().dims;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].name != dim.name) continue;
+    if (dims[i].max != dim.max)
+      refuse(field, "the Dim '" + std::string(dim.name.data()) + "' has the maximum " +
+                        std::to_string(dims[i].max) + " and " + std::to_string(dim.max));
+    return static_cast<std::uint8_t>(i);
+  }
+  if (dims.size() == kMaxDims)
+    refuse(field, "expected at most " + std::to_string(kMaxDims) + " Dims in a descriptor");
+  dims.push_back(dim);
+  return static_cast<std::uint8_t>(dims.size() - 1);
+}
+
+// The maximum of a Dim, whose place is noted.
+std::int64_t Reader::read_dim(const Field& field, PyObject* value, int axis, int rank) {
+  if (field.kind != FieldKind::Shape)
+    refuse(field.name, "expected integers in a list of shapes, got " + shown(value));
+  if (axis == rank - 1)
+    refuse(field.name, "expected an integer for the last axis, got " + shown(value));
+  const Ref name = attribute(value, names().name);
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(name.get(), &size);
+  if (!text) throw py::error_already_set();
+  DimInfo dim{.name = {}, .max = read_integer(field.name, attribute(value, names().max).get())};
+  std::string_view(text, static_cast<std::size_t>(size)).copy(dim.name.data(), dim.name.size() - 1);
+  const std::size_t offset = field.offset + offsetof(Shape, dims) + axis * sizeof(std::int64_t);
+  const std::uint8_t index = dim_named(field.name, dim);
+  extras().uses.push_back({static_cast<std::uint16_t>(offset), index});
+  return dim.max;
+}
+
+Shape Reader::read_shape(const Field& field, PyObject* value) {
+  const Ref tuple = read_sequence(field.name, value, "integers");
+  const Py_ssize_t rank = PyTuple_GET_SIZE(tuple.get());
+  if (rank > kMaxRank)
+    refuse(field.name,
+           "expected at most " + std::to_string(kMaxRank) + " axes, got " + std::to_string(rank));
   Shape shape;
-  shape.rank = static_cast<std::int32_t>(tuple.size());
-  for (int axis = 0; axis < shape.rank; ++axis) shape[axis] = integer(field, tuple[axis]);
+  shape.rank = static_cast<std::int32_t>(rank);
+  for (int axis = 0; axis < shape.rank; ++axis) {
+    PyObject* extent = PyTuple_GET_ITEM(tuple.get(), axis);
+    Ref integer;
+    if (PyLong_CheckExact(extent)) {
+      shape[axis] = narrow(field.name, extent);
+    } else if (Py_IS_TYPE(extent, reinterpret_cast<PyTypeObject*>(classes().dim.ptr()))) {
+      shape[axis] = read_dim(field, extent, axis, shape.rank);
+    } else if (PyDict_Check(extent)) {
+      const py::str name(field.name.data(), field.name.size());
+      const py::object dim = classes().dim.attr("parse")(py::handle(extent), name);
+      shape[axis] = read_dim(field, dim.ptr(), axis, shape.rank);
+    } else if (is_integer(extent, integer)) {
+      shape[axis] = narrow(field.name, integer.get());
+    } else {
+      refuse(field.name, "expected a sequence of integers, got " + shown(value));
+    }
+  }
   return shape;
 }
 
-Scope scope_of(std::string_view field, py::handle value) {
-  const auto tuple = py::cast<py::tuple>(value);
-  const std::int64_t axis = integer(field, tuple[1]);
-  // An axis beyond 32 bits is outside of every shape; keep it so without wrapping.
-  const auto narrow = static_cast<std::int32_t>(axis < -1000 ? -1000 : axis > 1000 ? 1000 : axis);
-  return {enumerator<ScopeKind>(field, tuple[0]), narrow, integer(field, tuple[2]),
-          integer(field, tuple[3])};
+ShapeList Reader::read_shapes(const Field& field, PyObject* value) {
+  const Ref tuple = read_sequence(field.name, value, "shapes");
+  std::vector<Shape> shapes;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i)
+    shapes.push_back(read_shape(field, PyTuple_GET_ITEM(tuple.get(), i)));
+  const std::vector<Shape>& kept = extras().lists.emplace_back(std::move(shapes));
+  return {kept.data(), static_cast<std::int64_t>(kept.size())};
 }
 
-double bound_of(std::string_view field, py::handle value) {
-  if (value.is_none()) return kUnsetBound;
-  const double number = PyFloat_AsDouble(value.ptr());
-  if (PyErr_Occurred() || number != number) {
-    PyErr_Clear();
-    fault(field, "expected a number, got " + text_of(value));
+void Reader::read(const Attribute& attribute, PyObject* value) {
+  const Field& field = *attribute.field;
+  switch (field.kind) {
+    case FieldKind::Shape:
+      at<Shape>(field) = read_shape(field, value);
+      return;
+    case FieldKind::ShapeList:
+      at<ShapeList>(field) = read_shapes(field, value);
+      return;
+    case FieldKind::Scope:
+      at<Scope>(field) = read_scope(field.name, value);
+      return;
+    case FieldKind::DType:
+      at<std::uint8_t>(field) = read_dtype(attribute, value);
+      return;
+    case FieldKind::Enumeration:
+      at<std::uint8_t>(field) = attribute.members->read(field.name, value);
+      return;
+    case FieldKind::Number:
+      at<double>(field) = read_number(field, value);
+      return;
+    case FieldKind::Flag:
+      at<bool>(field) = read_flag(field.name, value);
+      return;
+    case FieldKind::Integer:
+      at<std::int64_t>(field) = read_integer(field.name, value);
+      return;
+    case FieldKind::Count:
+      at<std::int64_t>(field) = read_count(field.name, value);
+      return;
   }
-  return number;
 }
 
-template <class T>
-T& at(Descriptor& descriptor, const Field& field) {
-  return *reinterpret_cast<T*>(descriptor.storage.data() + field.offset);
-}
-template <class T>
-const T& at(const Descriptor& descriptor, const Field& field) {
-  return *reinterpret_cast<const T*>(descriptor.storage.data() + field.offset);
-}
-
-template <class E>
-py::object name_object(const Descriptor& descriptor, const Field& field) {
-  return py::str(std::string(name_of(at<E>(descriptor, field))));
+py::object extent_object(const Shape& shape, int axis, const Descriptor* descriptor) {
+  if (descriptor && descriptor->extras) {
+    const auto* extent = reinterpret_cast<const std::byte*>(&shape.dims[axis]);
+    for (const DimUse& use : descriptor->extras->uses) {
+      if (descriptor->storage.data() + use.offset != extent) continue;
+      const DimInfo& dim = descriptor->extras->dims[use.dim];
+      return classes().dim(py::str(dim.name.data()), py::int_(dim.max));
+    }
+  }
+  return py::int_(shape[axis]);
 }
 
-py::object shape_object(const Shape& shape) {
+py::object shape_object(const Shape& shape, const Descriptor* descriptor) {
   py::tuple dims(shape.rank);
-  for (int axis = 0; axis < shape.rank; ++axis) dims[axis] = py::int_(shape[axis]);
+  for (int axis = 0; axis < shape.rank; ++axis) dims[axis] = extent_object(shape, axis, descriptor);
   return dims;
+}
+
+py::object shapes_object(const ShapeList& list) {
+  py::tuple shapes(list.count);
+  for (std::int64_t i = 0; i < list.count; ++i) shapes[i] = shape_object(list.data[i], nullptr);
+  return shapes;
+}
+
+py::object scope_object(const Scope& scope) {
+  const std::string_view kind = name_of(scope.kind);
+  return classes().scope(py::str(kind.data(), kind.size()), scope.axis, scope.size, scope.rows);
+}
+
+// A number without a fraction reads as an integer.
+py::object number_object(double number) {
+  if (std::isnan(number)) return py::none();
+  const bool whole = std::isfinite(number) && number == std::trunc(number);
+  return py::reinterpret_steal<py::object>(whole ? PyLong_FromDouble(number)
+                                                 : PyFloat_FromDouble(number));
+}
+
+// What the attribute holds for the field's value in memory. `descriptor` is the one that the memory
+// belongs to, for its extras; null: there are none.
+py::object value_object(const Attribute& attribute, const void* value,
+                        const Descriptor* descriptor) {
+  switch (attribute.field->kind) {
+    case FieldKind::Shape:
+      return shape_object(*static_cast<const Shape*>(value), descriptor);
+    case FieldKind::ShapeList:
+      return shapes_object(*static_cast<const ShapeList*>(value));
+    case FieldKind::Scope:
+      return scope_object(*static_cast<const Scope*>(value));
+    case FieldKind::DType:
+    case FieldKind::Enumeration:
+      return (*attribute.members)[*static_cast<const std::uint8_t*>(value)];
+    case FieldKind::Number:
+      return number_object(*static_cast<const double*>(value));
+    case FieldKind::Flag:
+      return py::bool_(*static_cast<const bool*>(value));
+    case FieldKind::Integer:
+      return py::int_(*static_cast<const std::int64_t*>(value));
+    case FieldKind::Count: {
+      const std::int64_t count = *static_cast<const std::int64_t*>(value);
+      return count == 0 ? py::object(py::none()) : py::object(py::int_(count));
+    }
+  }
+  return py::none();
+}
+
+py::object value_object(const Attribute& attribute, const Descriptor& descriptor) {
+  return value_object(attribute, descriptor.storage.data() + attribute.field->offset, &descriptor);
+}
+
+// As object.__setattr__ does it: a descriptor's own refuses.
+void set_attribute(py::handle instance, PyObject* name, const py::object& value) {
+  if (PyObject_GenericSetAttr(instance.ptr(), name, value.ptr()) != 0)
+    throw py::error_already_set();
+}
+
+const Operator& operator_of(py::handle instance) {
+  const Ref name = attribute(instance.ptr(), names().op);
+  const char* text = PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  const Operator* op = text ? find_operator(text) : nullptr;
+  if (!op) refuse("op", "no operator is called " + shown(name.get()));
+  return *op;
 }
 
 }  // namespace
 
-template <class E>
-E enumerator(std::string_view field, py::handle value) {
-  const char* text = PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8(value.ptr()) : nullptr;
-  if (!text) PyErr_Clear();  // half a surrogate pair is no UTF-8, and no name
-  for (std::size_t i = 0; text && i < kNames<E>.size(); ++i)
-    if (kNames<E>[i] == text) return static_cast<E>(i);
-  fault(field, "unknown value " + text_of(value));
+void resolve_instance(py::handle instance) {
+  const Operator& op = operator_of(instance);
+  const Attributes& attributes = attributes_of(op);
+  auto descriptor = std::make_unique<Descriptor>();
+  descriptor->op = &op;
+  Reader reader(*descriptor);
+  for (const Attribute& field : attributes)
+    reader.read(field, attribute(instance.ptr(), field.name).get());
+  reader.finish();
+  if (const Fault fault = resolve(*descriptor); !fault.ok()) refuse(fault.field, fault.text);
+  for (const Attribute& field : attributes)
+    set_attribute(instance, field.name, value_object(field, *descriptor));
+  set_attribute(instance, names().native, py::cast(std::move(descriptor)));
 }
 
-template Backend enumerator<Backend>(std::string_view, py::handle);
-template Determinism enumerator<Determinism>(std::string_view, py::handle);
-
-void write_field(Descriptor& descriptor, const Field& field, py::handle value) {
-  switch (field.kind) {
-    case FieldKind::Shape:
-      at<Shape>(descriptor, field) = shape_of(field.name, value);
-      return;
-    case FieldKind::Scope:
-      at<Scope>(descriptor, field) = scope_of(field.name, value);
-      return;
-    case FieldKind::DType:
-      at<DType>(descriptor, field) =
-          value.is_none() ? DType::Unset : enumerator<DType>(field.name, value);
-      return;
-    case FieldKind::Mode:
-      at<Mode>(descriptor, field) = enumerator<Mode>(field.name, value);
-      return;
-    case FieldKind::Quotient:
-      at<Quotient>(descriptor, field) = enumerator<Quotient>(field.name, value);
-      return;
-    case FieldKind::NonFinite:
-      at<NonFinite>(descriptor, field) = enumerator<NonFinite>(field.name, value);
-      return;
-    case FieldKind::NibbleOrder:
-      at<NibbleOrder>(descriptor, field) = enumerator<NibbleOrder>(field.name, value);
-      return;
-    case FieldKind::Codebook:
-      at<Codebook>(descriptor, field) = enumerator<Codebook>(field.name, value);
-      return;
-    case FieldKind::Rounding:
-      at<Rounding>(descriptor, field) = enumerator<Rounding>(field.name, value);
-      return;
-    case FieldKind::Bound:
-      at<double>(descriptor, field) = bound_of(field.name, value);
-      return;
-    case FieldKind::Bool:
-      at<bool>(descriptor, field) = PyObject_IsTrue(value.ptr()) == 1;
-      return;
-    case FieldKind::Int64:
-      at<std::int64_t>(descriptor, field) = value.is_none() ? 0 : integer(field.name, value);
-      return;
-  }
+py::dict field_values(const Descriptor& descriptor) {
+  py::dict values;
+  for (const Attribute& attribute : attributes_of(*descriptor.op))
+    values[attribute.name] = value_object(attribute, descriptor);
+  return values;
 }
 
-py::object read_field(const Descriptor& descriptor, const Field& field) {
-  switch (field.kind) {
-    case FieldKind::Shape:
-      return shape_object(at<Shape>(descriptor, field));
-    case FieldKind::Scope: {
-      const Scope& scope = at<Scope>(descriptor, field);
-      return py::make_tuple(std::string(name_of(scope.kind)), scope.axis, scope.size, scope.rows);
-    }
-    case FieldKind::DType:
-      return name_object<DType>(descriptor, field);
-    case FieldKind::Mode:
-      return name_object<Mode>(descriptor, field);
-    case FieldKind::Quotient:
-      return name_object<Quotient>(descriptor, field);
-    case FieldKind::NonFinite:
-      return name_object<NonFinite>(descriptor, field);
-    case FieldKind::NibbleOrder:
-      return name_object<NibbleOrder>(descriptor, field);
-    case FieldKind::Codebook:
-      return name_object<Codebook>(descriptor, field);
-    case FieldKind::Rounding:
-      return name_object<Rounding>(descriptor, field);
-    case FieldKind::Bound:
-      return py::float_(at<double>(descriptor, field));
-    case FieldKind::Bool:
-      return py::bool_(at<bool>(descriptor, field));
-    case FieldKind::Int64:
-      return py::int_(at<std::int64_t>(descriptor, field));
+py::tuple field_table(const Operator& op) {
+  py::list table;
+  for (const Attribute& attribute : attributes_of(op)) {
+    const Field& field = *attribute.field;
+    const std::string_view kind = name_of(field.kind);
+    const py::object initial =
+        field.is_required ? py::none() : value_object(attribute, field.initial, nullptr);
+    table.append(py::make_tuple(py::handle(attribute.name), py::str(kind.data(), kind.size()),
+                                field.is_required, initial,
+                                py::str(field.source.data(), field.source.size())));
   }
-  return py::none();
+  return py::tuple(table);
 }
 
 }  // namespace planq::python

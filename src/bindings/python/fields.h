@@ -1,7 +1,5 @@
-// Descriptor fields across the language border, driven by an operator's field table alone.
-//
-// The plain form of a value: shape = tuple of int, scope = (kind, axis, size), dtypes and the other
-// enumerations = their names, bounds = float or None, flags = bool, integers = int or None.
+// Descriptor fields across the language border, driven by an operator's field table alone. A new
+// kind of field is parsed and printed here; a new field is not mentioned here.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -10,12 +8,14 @@
 
 namespace planq::python {
 
-// Writes one field; throws DescriptorError for a value that the field's kind cannot hold.
-void write_field(Descriptor& descriptor, const Field& field, pybind11::handle value);
-pybind11::object read_field(const Descriptor& descriptor, const Field& field);
+// Reads the attributes of a Python descriptor, resolves them, and writes them back with `_native`.
+// Throws DescriptorError naming the field.
+void resolve_instance(pybind11::handle instance);
 
-// Looks a name up among an enumeration's; throws DescriptorError naming the field.
-template <class E>
-E enumerator(std::string_view field, pybind11::handle value);
+// The fields as the attributes of the Python descriptor hold them, by name.
+pybind11::dict field_values(const Descriptor& descriptor);
+
+// One tuple per field: (name, kind, required, default, source).
+pybind11::tuple field_table(const Operator& op);
 
 }  // namespace planq::python

@@ -12,6 +12,7 @@
 #include "bindings/python/kernels.h"
 #include "bindings/python/plan.h"
 #include "bindings/python/stream.h"
+#include "bindings/python/vocabularies.h"
 #include "core/plan.h"
 #include "core/registry.h"
 #include "core/select.h"
@@ -22,31 +23,6 @@ namespace planq::python {
 namespace {
 
 std::string text(std::string_view view) { return std::string(view); }
-
-const Operator& operator_named(const std::string& name) {
-  if (const Operator* op = find_operator(name)) return *op;
-  raise_descriptor_error({"op", "no operator is called " + name});
-  throw py::error_already_set();
-}
-
-Descriptor make_descriptor(const std::string& name, const py::dict& values) {
-  Descriptor descriptor;
-  descriptor.op = &operator_named(name);
-  for (const Field& field : descriptor.op->fields)
-    write_field(descriptor, field, values[py::str(text(field.name))]);
-  if (const Fault fault = resolve(descriptor); !fault.ok()) {
-    raise_descriptor_error(fault);
-    throw py::error_already_set();
-  }
-  return descriptor;
-}
-
-py::dict descriptor_values(const Descriptor& descriptor) {
-  py::dict values;
-  for (const Field& field : descriptor.op->fields)
-    values[py::str(text(field.name))] = read_field(descriptor, field);
-  return values;
-}
 
 const char* role_name(Role role) {
   static constexpr const char* names[] = {"input", "output", "inout"};
@@ -98,15 +74,43 @@ py::list operator_values() {
   using namespace py::literals;
   py::list result;
   for (const Operator* op : operators()) {
-    py::list fields, operands, kernels;
-    for (const Field& field : op->fields) fields.append(text(field.name));
+    py::list operands, kernels;
     for (const OperandInfo& operand : op->operands) operands.append(text(operand.name));
     for (const auto* table : op->tables)
       for (const Kernel& kernel : *table) kernels.append(kernel_values(*op, kernel));
-    result.append(py::dict("name"_a = text(op->name), "fields"_a = py::tuple(fields),
+    result.append(py::dict("name"_a = text(op->name), "fields"_a = field_table(*op),
                            "operands"_a = py::tuple(operands), "kernels"_a = py::tuple(kernels)));
   }
   return result;
+}
+
+// The names of every enumeration, by its type.
+py::dict vocabulary_values() {
+  py::dict result;
+  const auto add = [&](const Vocabulary& vocabulary) {
+    py::list names;
+    for (const std::string_view name : vocabulary.names)
+      if (!name.empty()) names.append(text(name));
+    result[py::str(text(vocabulary.type))] = py::tuple(names);
+  };
+  add(kVocabulary<DType>);
+#define PLANQ_ADD(Type, LIST) add(kVocabulary<Type>);
+  PLANQ_VOCABULARIES(PLANQ_ADD)
+#undef PLANQ_ADD
+  return result;
+}
+
+// One tuple per element type, in the order of FormatInfo's members.
+py::list format_values() {
+  py::list rows;
+  for (const FormatInfo& format : kFormats) {
+    if (format.name.empty()) continue;
+    rows.append(py::make_tuple(text(format.name), text(format.short_name), format.bits,
+                               format.per_byte, format.exponent_bits, format.mantissa_bits,
+                               format.bias, format.lowest(), format.largest, format.has_infinities,
+                               format.has_nan));
+  }
+  return rows;
 }
 
 Preference make_preference(const std::string& determinism, bool batch_invariant,
@@ -227,14 +231,16 @@ PYBIND11_MODULE(_core, module) {
   using namespace planq::python;
   module.attr("WORKSPACE_ALIGNMENT") = kWorkspaceAlignment;
   py::class_<Descriptor>(module, "Descriptor")
-      .def(py::init(&make_descriptor))
-      .def("values", &descriptor_values)
+      .def("values", &field_values)
       .def("operands", &descriptor_operands);
   py::class_<Preference>(module, "Preference").def(py::init(&make_preference));
   py::register_exception<NoKernel>(module, "NoKernel");
   define_devices(module);
   define_streams(module);
   define_plan(module);
+  module.def("resolve_descriptor", resolve_instance);
+  module.def("vocabularies", vocabulary_values);
+  module.def("formats", format_values);
   module.def("operators", operator_values);
   module.def("select", selection_values);
   module.def("build_info", [] {

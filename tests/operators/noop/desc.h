@@ -14,9 +14,9 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape),
-    PLANQ_FIELD(Fields, input_dtype),
-    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, output_dtype).required(),
 };
 
 inline constexpr OperandInfo kOperands[] = {

@@ -22,15 +22,15 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape),
-    PLANQ_FIELD(Fields, input_dtype),
-    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required(),
+    PLANQ_FIELD(Fields, output_dtype).required(),
     PLANQ_FIELD(Fields, scope),
     PLANQ_FIELD(Fields, mode),
-    PLANQ_FIELD(Fields, scale_dtype),
-    PLANQ_FIELD(Fields, zero_point_dtype),
+    PLANQ_FIELD(Fields, scale_dtype).from("scale.dtype"),
+    PLANQ_FIELD(Fields, zero_point_dtype).from("zero_point.dtype"),
     PLANQ_FIELD(Fields, nibble_order),
-    PLANQ_FIELD(Fields, bias_dtype),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
 };
 
 // Positions in Operands.

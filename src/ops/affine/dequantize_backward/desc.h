@@ -16,10 +16,10 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape),
-    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, shape).required().from("grad_output.shape"),
+    PLANQ_FIELD(Fields, output_dtype).required().from("grad_output.dtype"),
     PLANQ_FIELD(Fields, scope),
-    PLANQ_FIELD(Fields, scale_dtype),
+    PLANQ_FIELD(Fields, scale_dtype).from("scale.dtype"),
 };
 
 // Positions in Operands.

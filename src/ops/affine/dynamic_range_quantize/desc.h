@@ -16,7 +16,7 @@ struct Fields {
   Shape shape;
   DType input_dtype = DType::Unset;
   DType output_dtype = DType::Unset;
-  Scope scope;
+  Scope scope = {ScopeKind::Token};
   Mode mode = Mode::Symmetric;
   double q_min = kUnsetBound;
   double q_max = kUnsetBound;
@@ -28,12 +28,18 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
-    PLANQ_FIELD(Fields, output_dtype), PLANQ_FIELD(Fields, scope),
-    PLANQ_FIELD(Fields, mode),         PLANQ_FIELD(Fields, q_min),
-    PLANQ_FIELD(Fields, q_max),        PLANQ_FIELD(Fields, scale_dtype),
-    PLANQ_FIELD(Fields, quotient),     PLANQ_FIELD(Fields, nonfinite),
-    PLANQ_FIELD(Fields, include_zero), PLANQ_FIELD(Fields, nibble_order),
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, q_min),
+    PLANQ_FIELD(Fields, q_max),
+    PLANQ_FIELD(Fields, scale_dtype),
+    PLANQ_FIELD(Fields, quotient),
+    PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, include_zero),
+    PLANQ_FIELD(Fields, nibble_order),
 };
 
 // Positions in Operands.

@@ -27,12 +27,18 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
-    PLANQ_FIELD(Fields, scope),        PLANQ_FIELD(Fields, mode),
-    PLANQ_FIELD(Fields, q_min),        PLANQ_FIELD(Fields, q_max),
-    PLANQ_FIELD(Fields, scale_dtype),  PLANQ_FIELD(Fields, zero_point_dtype),
-    PLANQ_FIELD(Fields, quotient),     PLANQ_FIELD(Fields, nonfinite),
-    PLANQ_FIELD(Fields, include_zero), PLANQ_FIELD(Fields, rounding),
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, q_min),
+    PLANQ_FIELD(Fields, q_max),
+    PLANQ_FIELD(Fields, scale_dtype).from("scale.dtype"),
+    PLANQ_FIELD(Fields, zero_point_dtype).from("zero_point.dtype"),
+    PLANQ_FIELD(Fields, quotient),
+    PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, include_zero),
+    PLANQ_FIELD(Fields, rounding),
     PLANQ_FIELD(Fields, dynamic),
 };
 

@@ -18,8 +18,12 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape), PLANQ_FIELD(Fields, input_dtype), PLANQ_FIELD(Fields, scope),
-    PLANQ_FIELD(Fields, mode),  PLANQ_FIELD(Fields, nonfinite),   PLANQ_FIELD(Fields, update),
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, update),
 };
 
 // Positions in Operands.

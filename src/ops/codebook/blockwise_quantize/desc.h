@@ -23,12 +23,18 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape),        PLANQ_FIELD(Fields, input_dtype),
-    PLANQ_FIELD(Fields, output_dtype), PLANQ_FIELD(Fields, codebook),
-    PLANQ_FIELD(Fields, entries),      PLANQ_FIELD(Fields, block_size),
-    PLANQ_FIELD(Fields, absmax_given), PLANQ_FIELD(Fields, nested_block_size),
-    PLANQ_FIELD(Fields, quotient),     PLANQ_FIELD(Fields, nonfinite),
-    PLANQ_FIELD(Fields, rounding),     PLANQ_FIELD(Fields, nibble_order),
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, codebook),
+    PLANQ_FIELD(Fields, entries).count(),
+    PLANQ_FIELD(Fields, block_size).required(),
+    PLANQ_FIELD(Fields, absmax_given),
+    PLANQ_FIELD(Fields, nested_block_size).count(),
+    PLANQ_FIELD(Fields, quotient),
+    PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, rounding),
+    PLANQ_FIELD(Fields, nibble_order),
 };
 
 // Positions in Operands.

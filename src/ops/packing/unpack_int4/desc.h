@@ -17,7 +17,7 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape),
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
     PLANQ_FIELD(Fields, input_dtype),
     PLANQ_FIELD(Fields, axis),
     PLANQ_FIELD(Fields, nibble_order),

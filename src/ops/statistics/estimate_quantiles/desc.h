@@ -28,8 +28,11 @@ struct Fields {
 };
 
 inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape), PLANQ_FIELD(Fields, input_dtype), PLANQ_FIELD(Fields, quantiles),
-    PLANQ_FIELD(Fields, tail),  PLANQ_FIELD(Fields, nonfinite),
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, quantiles),
+    PLANQ_FIELD(Fields, tail),
+    PLANQ_FIELD(Fields, nonfinite),
 };
 
 // Positions in Operands.

@@ -1,0 +1,36 @@
+"""Which Python classes are an operator's. Filled by :func:`planq.registry.register`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from planq.errors import DescriptorError, shown
+
+if TYPE_CHECKING:
+    from planq.descriptor import Descriptor
+    from planq.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The three classes of an operator."""
+
+    descriptor: type[Descriptor]
+    args: type[Any]
+    plan: type[Plan]
+
+
+CLASSES: Final[dict[str, Classes]] = {}
+
+
+def classes_of(operator: str) -> Classes:
+    """The Python classes of an operator.
+
+    Raises:
+        DescriptorError: No such operator.
+    """
+    if operator not in CLASSES:
+        names = ", ".join(sorted(CLASSES))
+        raise DescriptorError("op", f"no operator is called {shown(operator)}; there are {names}")
+    return CLASSES[operator]

@@ -1,0 +1,49 @@
+"""The Python half of the private operator with a field of every kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.dtypes import DTypeLike, Mode
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EveryKindDescriptor(Descriptor):
+    """Hold a field of every kind."""
+
+    operator: ClassVar[str] = "every_kind"
+
+    shape: Any
+    other: Any
+    shapes: Any = ()
+    input_dtype: DTypeLike
+    other_dtype: DTypeLike = "int4"
+    optional_dtype: DTypeLike = None
+    scope: Scope = Scope.token()
+    mode: Mode = Mode.ASYMMETRIC
+    number: float = 0.5
+    optional_number: float | None = None
+    flag: bool = True
+    integer: int = -3
+    count: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class EveryKindArgs:
+    """The operand of :class:`EveryKindDescriptor`."""
+
+    input: Any
+
+
+class EveryKindPlan(Plan):
+    """A plan for :class:`EveryKindDescriptor`: there is none."""
+
+    __slots__ = ()
+
+
+register(EveryKindDescriptor, EveryKindArgs, EveryKindPlan)

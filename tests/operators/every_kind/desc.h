@@ -1,0 +1,44 @@
+// every_kind: an operator without kernels that has a field of every kind. Private to the tests of
+// descriptors.
+#pragma once
+
+#include "core/descriptor.h"
+#include "core/registry.h"
+
+namespace planq::every_kind {
+
+struct Fields {
+  Shape shape;
+  Shape other;
+  ShapeList shapes;
+  DType input_dtype = DType::Unset;
+  DType other_dtype = DType::Int4;
+  DType optional_dtype = DType::Unset;
+  Scope scope = {ScopeKind::Token};
+  Mode mode = Mode::Asymmetric;
+  double number = 0.5;
+  double optional_number = kUnsetBound;
+  bool flag = true;
+  std::int64_t integer = -3;
+  std::int64_t count = 0;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, other).required(),
+    PLANQ_FIELD(Fields, shapes),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, other_dtype),
+    PLANQ_FIELD(Fields, optional_dtype),
+    PLANQ_FIELD(Fields, scope),
+    PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, number),
+    PLANQ_FIELD(Fields, optional_number),
+    PLANQ_FIELD(Fields, flag),
+    PLANQ_FIELD(Fields, integer),
+    PLANQ_FIELD(Fields, count).count(),
+};
+
+inline constexpr OperandInfo kOperands[] = {{"input", Role::Input}};
+
+}  // namespace planq::every_kind
