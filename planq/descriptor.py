@@ -24,20 +24,28 @@ class OperandSpec:
         name: The field of the operator's args.
         role: ``"input"``, ``"output"``, or ``"inout"``: read, and updated in place.
         dtype: The logical element type.
-        shape: The shape in storage elements (two 4-bit codes share a byte of the last axis).
+        shape: The shape in storage elements (two 4-bit codes share a byte of the last axis); a
+            :class:`Dim` where the extent is known at ``run``.
         storage: The element type that memory holds, by name.
         optional: Whether it may be None.
-        kind: ``"tensor"``, ``"list"`` (of tensors, whose shapes ``shape`` lists) or ``"scalar"``: a
-            number, or an element in memory.
+        kind: ``"tensor"``, ``"list"`` (of tensors) or ``"scalar"``: a number, or an element in
+            memory.
+        shapes: Of a list, the shape of each member.
     """
 
     name: str
     role: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[int | Dim, ...]
     storage: str
     optional: bool = False
     kind: str = "tensor"
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape with every :class:`Dim` at its largest."""
+        return tuple(item.max if isinstance(item, Dim) else item for item in self.shape)
 
 
 def _to_json_value(value: Any) -> Any:
@@ -69,10 +77,23 @@ class Descriptor:
 
     def operands(self) -> dict[str, OperandSpec]:
         """What each operand has to be, in the order of the args; absent operands are left out."""
+        dims = {dim.name: dim for dim in self.dims()}
         return {
-            name: OperandSpec(name, role, DType(dtype), shape, storage, optional, kind)
-            for name, role, dtype, shape, storage, optional, kind in self._native.operands()
+            name: OperandSpec(
+                name, role, DType(dtype), tuple(dims.get(item, item) for item in shape), *rest
+            )
+            for name, role, dtype, shape, *rest in self._native.operands()
         }
+
+    def dims(self) -> tuple[Dim, ...]:
+        """The extents that are known at ``run``, each once, in the order of the fields."""
+        found: dict[str, Dim] = {}
+        for item in fields(self):
+            value = getattr(self, item.name) if item.init else ()
+            for part in value if isinstance(value, tuple) else ():
+                if isinstance(part, Dim):
+                    found[part.name] = part
+        return tuple(found.values())
 
     def to_dict(self) -> dict[str, Any]:
         """The descriptor as plain JSON values, with the operator's name under ``op``."""

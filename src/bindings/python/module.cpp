@@ -46,8 +46,8 @@ py::tuple shape_values(const Descriptor& descriptor, const OperandSpec& spec, co
   return extents;
 }
 
-// One tuple per operand that exists: (name, role, dtype, shape, storage, optional, kind). The shape
-// of a list is a tuple of shapes.
+// One tuple per operand that exists: (name, role, dtype, shape, storage, optional, kind, shapes of
+// the members of a list).
 py::list descriptor_operands(const Descriptor& descriptor) {
   const auto declared = descriptor.op->operands;
   std::vector<OperandSpec> specs(declared.size());
@@ -56,16 +56,13 @@ py::list descriptor_operands(const Descriptor& descriptor) {
   for (std::size_t i = 0; i < declared.size(); ++i) {
     const OperandSpec& spec = specs[i];
     if (!spec.present) continue;
-    py::tuple shape = shape_values(descriptor, spec, spec.shape);
-    if (spec.kind == OperandKind::List) {
-      shape = py::tuple(spec.shapes.count);
-      for (std::int64_t member = 0; member < spec.shapes.count; ++member)
-        shape[static_cast<std::size_t>(member)] =
-            shape_values(descriptor, spec, spec.shapes.data[member]);
-    }
-    operands.append(py::make_tuple(
-        text(declared[i].name), role_name(spec.role), text(name_of(spec.dtype)), shape,
-        text(name_of(storage_of(spec.dtype))), spec.optional, kind_name(spec.kind)));
+    py::list shapes;
+    for (const Shape& shape : spec.shapes) shapes.append(shape_values(descriptor, spec, shape));
+    operands.append(py::make_tuple(text(declared[i].name), role_name(spec.role),
+                                   text(name_of(spec.dtype)),
+                                   shape_values(descriptor, spec, spec.shape),
+                                   text(name_of(storage_of(spec.dtype))), spec.optional,
+                                   kind_name(spec.kind), py::tuple(shapes)));
   }
   return operands;
 }

@@ -1,0 +1,22 @@
+"""One plan for every number of rows: every host kernel, at several extents."""
+
+from __future__ import annotations
+
+import pytest
+
+import planq
+from support import dims, rows
+from support.memory import Host
+
+HOST = Host()
+KERNELS = [
+    pytest.param(operator, kernel.sku, id=kernel.sku)
+    for operator, kernel in rows.rows(planq.Backend.HOST)
+]
+
+
+@pytest.mark.parametrize(("operator", "sku"), KERNELS)
+def test_one_plan_gives_the_bytes_of_the_plans_of_its_extents(operator: str, sku: str) -> None:
+    """At 0, 1, 2, 7 and the maximum, pinned and not, run and bound."""
+    tried = dims.check_dims(HOST, operator, sku)
+    assert tried or not dims.admits(operator, sku), "no case has a Dim that the kernel takes"

@@ -1,0 +1,114 @@
+"""Plans with an extent that is known at run, against plans of that very extent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import planq
+from reference.formats import Array
+from support.memory import Device, Workspace
+from support.operators import OPERATORS, Case, inputs_of
+from support.rows import PROMISE, accepted, pinned, spread
+from support.runner import Bench
+
+# A name that no operator has for anything else.
+NAME = "m"
+FEWEST = 9
+MOST_CASES = 3
+
+
+def with_extent(desc: planq.Descriptor, axis: int, extent: int | planq.Dim) -> Any:
+    """The descriptor with another extent of an axis of its shape."""
+    fields: Any = desc
+    shape = (*fields.shape[:axis], extent, *fields.shape[axis + 1 :])
+    return replace(fields, shape=shape)
+
+
+def plans(device: Device, desc: Any, sku: str | None) -> Iterator[tuple[int, planq.Plan]]:
+    """The plans with a Dim in the place of an axis, for every axis that the operator admits."""
+    pref = PROMISE if sku is None else pinned(sku)
+    for axis, extent in enumerate(desc.shape[:-1]):
+        if extent == 0:
+            continue
+        try:
+            varied = with_extent(desc, axis, planq.Dim(NAME, max=max(extent, FEWEST)))
+            yield axis, planq.Plan.select(device.stream(), varied, pref)
+        except (planq.DescriptorError, planq.NoKernelError):
+            continue
+
+
+def resized(case: Case, plan: planq.Plan, extent: int) -> dict[str, Array]:
+    """The case's inputs with as many indices along the Dim, the given ones over and over."""
+    inputs = dict(inputs_of(case))
+    for name, spec in plan.descriptor.operands().items():
+        if name not in inputs:
+            continue
+        for axis, dim in enumerate(spec.shape):
+            if isinstance(dim, planq.Dim):
+                indices = np.arange(extent) % inputs[name].shape[axis]
+                inputs[name] = np.take(inputs[name], indices, axis=axis)
+    return inputs
+
+
+def check_extent(
+    device: Device, case: Case, plan: planq.Plan, desc: planq.Descriptor, extent: int
+) -> None:
+    """One plan at one extent gives the bytes of the plan of that extent, and writes no others."""
+    fixed = planq.explain(desc, PROMISE, device=device.name).candidates
+    same = any(row.sku == plan.sku and (row.chosen or not row.reason) for row in fixed)
+    bench = Bench(device, desc, pref=pinned(plan.sku) if same else PROMISE)
+    inputs = resized(case, plan, extent)
+    bench.load(inputs)
+    bench.run()
+    outputs = bench.outputs()
+    needed = plan.workspace_size(**{NAME: extent})
+    assert needed <= plan.workspace_size(), f"{plan.sku} at {extent}"
+    workspace = Workspace(device, needed)
+    for run in (plan.run, plan.bind(workspace.argument, bench.args)):
+        bench.load(inputs)
+        workspace.poison()
+        rest = (workspace.argument, bench.args) if run == plan.run else ()
+        run(bench.stream, *rest)
+        device.synchronize()
+        bench.check(inputs, outputs, f"{plan.sku} on {case.id} with {extent} of {NAME}")
+        workspace.assert_guards(plan.sku)
+
+
+def check_dims(device: Device, operator: str, sku: str) -> int:
+    """Every axis of some cases of a kernel, pinned and not; how many cases there were."""
+    cases = accepted(operator, sku, device.name)
+    chosen = spread(cases, MOST_CASES)
+    others = (case for case in sorted(cases, key=lambda case: case.size) if case not in chosen)
+    tried = 0
+    for case in (*chosen, *others):
+        tried += check_case(device, case, OPERATORS[operator].descriptor(case.problem), sku)
+        if tried == MOST_CASES:
+            break
+    return tried
+
+
+def check_case(device: Device, case: Case, desc: Any, sku: str) -> bool:
+    """Whether the kernel takes the case with a Dim at all, which then is checked."""
+    tried = False
+    for pin in (sku, None):
+        for axis, plan in plans(device, desc, pin):
+            tried = True
+            for extent in sorted({0, 1, 2, 7, max(desc.shape[axis], FEWEST)}):
+                check_extent(device, case, plan, with_extent(desc, axis, extent), extent)
+    return tried
+
+
+def admits(operator: str, sku: str) -> bool:
+    """Whether some descriptor of the kernel can have a Dim at all.
+
+    Reordering tiles both axes of a matrix, and the flat blocks of blockwise codes and the pairs of
+    flat 4-bit codes go across the ends of rows.
+    """
+    codes = sku.rpartition("/")[2]
+    if operator in {"reorder_mixed_dtype_weight", "blockwise_quantize", "blockwise_dequantize"}:
+        return False
+    return not (operator.startswith("codebook_") and "u4" in codes)
