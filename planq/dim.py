@@ -31,6 +31,9 @@ class Dim:
     def __post_init__(self) -> None:
         object.__setattr__(self, "max", _checked_maximum(self.name, self.max, "dim"))
 
+    def __repr__(self) -> str:
+        return f"Dim({self.name!r}, max={self.max})"
+
     def to_dict(self) -> dict[str, Any]:
         """The extent as plain JSON values."""
         return {"dim": self.name, "max": self.max}

@@ -73,7 +73,7 @@ PLANQ_DEFINE(FieldKind, PLANQ_FIELD_KIND)
 struct Field {
   std::string_view name;
   FieldKind kind = FieldKind::Integer;
-  std::uint16_t offset = 0;
+  std::uint16_t offset = 0, size = 0;
   const void* initial = nullptr;  // the member as its initialiser leaves it: the field's default
   Vocabulary vocabulary = {};     // of a DType or an enumeration
   bool is_required = false;       // there is no default
@@ -117,7 +117,7 @@ constexpr FieldKind field_kind() {
 
 template <class T>
 constexpr Field make_field(std::string_view name, std::size_t offset, const T* initial) {
-  Field field{name, field_kind<T>(), static_cast<std::uint16_t>(offset), initial};
+  Field field{name, field_kind<T>(), static_cast<std::uint16_t>(offset), sizeof(T), initial};
   if constexpr (std::is_enum_v<T>) {
     static_assert(sizeof(T) == 1 && !kNames<T>.empty());
     field.vocabulary = kVocabulary<T>;

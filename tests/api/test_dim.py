@@ -29,7 +29,7 @@ def test_dims_are_values() -> None:
     assert hash(planq.Dim("m", 16384)) == hash(M)
     assert len({M, planq.Dim("n", 16384), planq.Dim("m", 1)}) == 3
     assert M != 16384
-    assert repr(M) == "Dim(name='m', max=16384)"
+    assert repr(M) == "Dim('m', max=16384)"
     assert eval(repr(M), {"Dim": planq.Dim}) == M
     with pytest.raises(dataclasses.FrozenInstanceError):
         assign(M, "max", 4)
@@ -103,7 +103,7 @@ def test_the_last_axis_has_no_dim(field: str) -> None:
     with pytest.raises(planq.DescriptorError) as caught:
         make(**{field: (3, M)})
     assert str(caught.value) == (
-        f"{field}: expected an integer for the last axis, got Dim(name='m', max=16384)"
+        f"{field}: expected an integer for the last axis, got Dim('m', max=16384)"
     )
 
 

@@ -1,6 +1,8 @@
 #include "bindings/python/fields.h"
 
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -55,6 +57,7 @@ struct Attribute {
   const Members* members;  // of a DType or an enumeration
 };
 using Attributes = std::vector<Attribute>;
+constexpr std::size_t kMostFields = Descriptor::kCapacity;  // none is smaller than a byte
 
 const Attributes& attributes_of(const Operator& op) {
   static auto* known = new std::unordered_map<const Operator*, Attributes>;
@@ -135,25 +138,6 @@ bool read_flag(std::string_view field, PyObject* value) {
   return value == Py_True;
 }
 
-Scope read_scope(std::string_view field, PyObject* value) {
-  py::object scope = py::reinterpret_borrow<py::object>(value);
-  const auto kind_of = [&] {
-    return enumerator_named(kVocabulary<ScopeKind>, attribute(scope.ptr(), names().kind).get());
-  };
-  int kind = py::type::handle_of(scope).is(classes().scope) ? kind_of() : -1;
-  if (kind < 0) {
-    scope = classes().scope.attr("parse")(scope, py::str(field.data(), field.size()));
-    kind = kind_of();
-  }
-  const auto integer = [&](PyObject* name) {
-    return read_integer(field, attribute(scope.ptr(), name).get());
-  };
-  const std::int64_t axis = integer(names().axis);
-  // An axis beyond 32 bits is outside of every shape; keep it so without wrapping.
-  const auto near = static_cast<std::int32_t>(axis < -1000 ? -1000 : axis > 1000 ? 1000 : axis);
-  return {static_cast<ScopeKind>(kind), near, integer(names().size), integer(names().rows)};
-}
-
 // What can be walked through as a tuple; text is not meant to be.
 Ref read_sequence(std::string_view field, PyObject* value, const char* of) {
   if (PyTuple_CheckExact(value)) return Ref(Py_NewRef(value));
@@ -171,7 +155,8 @@ class Reader {
  public:
   explicit Reader(Descriptor& descriptor) : descriptor_(descriptor) {}
 
-  void read(const Attribute& attribute, PyObject* value);
+  // Whether the attribute already holds what the field's value is read back as.
+  bool read(const Attribute& attribute, PyObject* value);
   void finish() {
     if (extras_) descriptor_.extras = std::shared_ptr<const DescriptorExtras>(std::move(extras_));
   }
@@ -185,14 +170,41 @@ class Reader {
     if (!extras_) extras_ = std::make_unique<DescriptorExtras>();
     return *extras_;
   }
+  void store(const Attribute& attribute, PyObject* value);
+  Scope read_scope(std::string_view field, PyObject* value);
   Shape read_shape(const Field& field, PyObject* value);
   ShapeList read_shapes(const Field& field, PyObject* value);
+  std::int64_t read_extent(const Field& field, PyObject* shape, PyObject* extent, int axis,
+                           int rank);
   std::int64_t read_dim(const Field& field, PyObject* value, int axis, int rank);
   std::uint8_t dim_named(std::string_view field, const DimInfo& dim);
 
   Descriptor& descriptor_;
   std::unique_ptr<DescriptorExtras> extras_;
+  bool plain_ = false;  // of the field that is being read
 };
+
+Scope Reader::read_scope(std::string_view field, PyObject* value) {
+  py::object scope = py::reinterpret_borrow<py::object>(value);
+  const auto kind_of = [&] {
+    return enumerator_named(kVocabulary<ScopeKind>, attribute(scope.ptr(), names().kind).get());
+  };
+  int kind = py::type::handle_of(scope).is(classes().scope) ? kind_of() : -1;
+  if (kind < 0) {
+    plain_ = false;
+    scope = classes().scope.attr("parse")(scope, py::str(field.data(), field.size()));
+    kind = kind_of();
+  }
+  const auto integer = [&](PyObject* name) {
+    const Ref number = attribute(scope.ptr(), name);
+    plain_ = plain_ && PyLong_CheckExact(number.get());
+    return read_integer(field, number.get());
+  };
+  const std::int64_t axis = integer(names().axis);
+  // An axis beyond 32 bits is outside of every shape; keep it so without wrapping.
+  const auto near = static_cast<std::int32_t>(axis < -1000 ? -1000 : axis > 1000 ? 1000 : axis);
+  return {static_cast<ScopeKind>(kind), near, integer(names().size), integer(names().rows)};
+}
 
 std::uint8_t Reader::dim_named(std::string_view field, const DimInfo& dim) {
   std::vector<DimInfo>& dims = extras().dims;
@@ -227,8 +239,23 @@ std::int64_t Reader::read_dim(const Field& field, PyObject* value, int axis, int
   return dim.max;
 }
 
+// An extent that is neither an integer of Python's own nor a Dim.
+std::int64_t Reader::read_extent(const Field& field, PyObject* shape, PyObject* extent, int axis,
+                                 int rank) {
+  if (PyDict_Check(extent)) {
+    const py::str name(field.name.data(), field.name.size());
+    const py::object dim = classes().dim.attr("parse")(py::handle(extent), name);
+    return read_dim(field, dim.ptr(), axis, rank);
+  }
+  Ref integer;
+  if (!is_integer(extent, integer))
+    refuse(field.name, "expected a sequence of integers, got " + shown(shape));
+  return narrow(field.name, integer.get());
+}
+
 Shape Reader::read_shape(const Field& field, PyObject* value) {
   const Ref tuple = read_sequence(field.name, value, "integers");
+  plain_ = plain_ && tuple.get() == value;
   const Py_ssize_t rank = PyTuple_GET_SIZE(tuple.get());
   if (rank > kMaxRank)
     refuse(field.name,
@@ -237,19 +264,13 @@ Shape Reader::read_shape(const Field& field, PyObject* value) {
   shape.rank = static_cast<std::int32_t>(rank);
   for (int axis = 0; axis < shape.rank; ++axis) {
     PyObject* extent = PyTuple_GET_ITEM(tuple.get(), axis);
-    Ref integer;
     if (PyLong_CheckExact(extent)) {
       shape[axis] = narrow(field.name, extent);
     } else if (Py_IS_TYPE(extent, reinterpret_cast<PyTypeObject*>(classes().dim.ptr()))) {
       shape[axis] = read_dim(field, extent, axis, shape.rank);
-    } else if (PyDict_Check(extent)) {
-      const py::str name(field.name.data(), field.name.size());
-      const py::object dim = classes().dim.attr("parse")(py::handle(extent), name);
-      shape[axis] = read_dim(field, dim.ptr(), axis, shape.rank);
-    } else if (is_integer(extent, integer)) {
-      shape[axis] = narrow(field.name, integer.get());
     } else {
-      refuse(field.name, "expected a sequence of integers, got " + shown(value));
+      plain_ = false;
+      shape[axis] = read_extent(field, value, extent, axis, shape.rank);
     }
   }
   return shape;
@@ -257,6 +278,7 @@ Shape Reader::read_shape(const Field& field, PyObject* value) {
 
 ShapeList Reader::read_shapes(const Field& field, PyObject* value) {
   const Ref tuple = read_sequence(field.name, value, "shapes");
+  plain_ = plain_ && tuple.get() == value;
   std::vector<Shape> shapes;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i)
     shapes.push_back(read_shape(field, PyTuple_GET_ITEM(tuple.get(), i)));
@@ -264,7 +286,14 @@ ShapeList Reader::read_shapes(const Field& field, PyObject* value) {
   return {kept.data(), static_cast<std::int64_t>(kept.size())};
 }
 
-void Reader::read(const Attribute& attribute, PyObject* value) {
+bool Reader::read(const Attribute& attribute, PyObject* value) {
+  const FieldKind kind = attribute.field->kind;
+  plain_ = kind == FieldKind::Shape || kind == FieldKind::ShapeList || kind == FieldKind::Scope;
+  store(attribute, value);
+  return plain_;
+}
+
+void Reader::store(const Attribute& attribute, PyObject* value) {
   const Field& field = *attribute.field;
   switch (field.kind) {
     case FieldKind::Shape:
@@ -388,12 +417,20 @@ void resolve_instance(py::handle instance) {
   auto descriptor = std::make_unique<Descriptor>();
   descriptor->op = &op;
   Reader reader(*descriptor);
-  for (const Attribute& field : attributes)
-    reader.read(field, attribute(instance.ptr(), field.name).get());
+  // Tuples and objects that stay as they are need not be made again.
+  std::array<bool, kMostFields> plain{};
+  for (std::size_t i = 0; i < attributes.size(); ++i)
+    plain[i] = reader.read(attributes[i], attribute(instance.ptr(), attributes[i].name).get());
   reader.finish();
+  const auto parsed = descriptor->storage;
   if (const Fault fault = resolve(*descriptor); !fault.ok()) refuse(fault.field, fault.text);
-  for (const Attribute& field : attributes)
-    set_attribute(instance, field.name, value_object(field, *descriptor));
+  for (std::size_t i = 0; i < attributes.size(); ++i) {
+    const Field& field = *attributes[i].field;
+    const bool same = std::memcmp(parsed.data() + field.offset,
+                                  descriptor->storage.data() + field.offset, field.size) == 0;
+    if (plain[i] && same) continue;
+    set_attribute(instance, attributes[i].name, value_object(attributes[i], *descriptor));
+  }
   set_attribute(instance, names().native, py::cast(std::move(descriptor)));
 }
 
