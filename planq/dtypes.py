@@ -8,7 +8,7 @@ with others.
 from __future__ import annotations
 
 import enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from planq.errors import DescriptorError, shown
 
@@ -56,10 +56,6 @@ class DType(enum.StrEnum):
             raise DescriptorError(field, f"expected a dtype that planq knows, got {shown(value)}")
         return found
 
-
-DTypeLike: TypeAlias = Any
-"""What a dtype field takes: a member of DType, its name, a torch or a NumPy / ml_dtypes dtype. Once
-the descriptor is made, the attribute holds the member."""
 
 _BY_NAME: Final = {member.value: member for member in DType}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from planq.dtypes import DType, DTypeLike, Mode, NonFinite
+from planq.arguments import DTypeLike
+from planq.dtypes import DType, Mode, NonFinite
 from planq.errors import ArgumentError, DescriptorError
 from planq.ops.affine import DynamicRangeQuantizeArgs, DynamicRangeQuantizeDescriptor
 from planq.plan import Plan

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Final
 
-from planq.dtypes import DType, DTypeLike
+from planq.arguments import DTypeField
+from planq.dtypes import DType
 from planq.errors import ArgumentError, DescriptorError, shown
 
 _PACKED_KEY: Final = "quant_state.bitsandbytes__"
@@ -79,7 +80,7 @@ class QuantState:
     absmax: Any
     codebook: Any
     block_size: int
-    dtype: DTypeLike
+    dtype: DTypeField
     shape: tuple[int, ...] | None = None
     quant_type: str | None = None
     nested_absmax: Any = None

@@ -114,7 +114,8 @@ def walk_contract(model: Path) -> None:
         codes = np.empty(entry.shape, np.int8)
         scale = np.empty(entry.shape[0], np.float32)
         args = planq.DynamicRangeQuantizeArgs(input=weight, output=codes, scale=scale)
-        _step_can_implement(plan, args)
+        short = planq.DynamicRangeQuantizeArgs(input=weight, output=codes, scale=scale[:-1])
+        _step_can_implement(plan, args, short)
         print(f"3. plan.workspace_size()\n   {plan.workspace_size()} bytes\n")
         _step_precision_guarantee(plan)
         _step_run(plan, args)
@@ -187,12 +188,13 @@ def _step_select(desc: planq.Descriptor) -> planq.Plan:
     return plan
 
 
-def _step_can_implement(plan: planq.Plan, args: planq.DynamicRangeQuantizeArgs) -> None:
+def _step_can_implement(
+    plan: planq.Plan,
+    args: planq.DynamicRangeQuantizeArgs,
+    wrong: planq.DynamicRangeQuantizeArgs,
+) -> None:
     print("2. plan.can_implement(args)")
     print(f"   {bool(plan.can_implement(args))}, and with one scale too few:")
-    wrong = planq.DynamicRangeQuantizeArgs(
-        input=args.input, output=args.output, scale=args.scale[:-1]
-    )
     status = plan.can_implement(wrong)
     print(_lines(f"{bool(status)}, operand {status.operand!r}: {status.reason}") + "\n")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, Mode
+from planq.dtypes import Mode
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -18,12 +19,12 @@ class EveryKindDescriptor(Descriptor):
 
     operator: ClassVar[str] = "every_kind"
 
-    shape: Any
-    other: Any
-    shapes: Any = ()
-    input_dtype: DTypeLike
-    other_dtype: DTypeLike = "int4"
-    optional_dtype: DTypeLike = None
+    shape: Shape
+    other: Shape
+    shapes: tuple[tuple[int, ...], ...] = ()
+    input_dtype: DTypeField
+    other_dtype: DTypeField = "int4"
+    optional_dtype: DTypeField = None
     scope: Scope = Scope.token()
     mode: Mode = Mode.ASYMMETRIC
     number: float = 0.5
@@ -37,7 +38,7 @@ class EveryKindDescriptor(Descriptor):
 class EveryKindArgs:
     """The operand of :class:`EveryKindDescriptor`."""
 
-    input: Any
+    input: Tensor
 
 
 class EveryKindPlan(Plan):

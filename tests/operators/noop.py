@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike
 from planq.plan import Plan
 from planq.registry import register
 
@@ -17,19 +17,19 @@ class NoopDescriptor(Descriptor):
 
     operator: ClassVar[str] = "noop"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
 
 
 @dataclass(slots=True, kw_only=True)
 class NoopArgs:
     """Operands of :class:`NoopDescriptor`."""
 
-    input: Any
-    output: Any
-    scale: Any
-    zero_point: Any
+    input: Tensor
+    output: Tensor
+    scale: Tensor
+    zero_point: Tensor
 
 
 class NoopPlan(Plan):

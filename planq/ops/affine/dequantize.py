@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, Mode, NibbleOrder
+from planq.dtypes import Mode, NibbleOrder
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -69,15 +70,15 @@ class DequantizeDescriptor(Descriptor):
 
     operator: ClassVar[str] = "dequantize"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
     scope: Scope = Scope.tensor()
     mode: Mode = Mode.SYMMETRIC
-    scale_dtype: DTypeLike = None
-    zero_point_dtype: DTypeLike = None
+    scale_dtype: DTypeField = None
+    zero_point_dtype: DTypeField = None
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
-    bias_dtype: DTypeLike = None
+    bias_dtype: DTypeField = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,12 +94,12 @@ class DequantizeArgs:
         bias: What is added to each column; None without ``bias_dtype``.
     """
 
-    input: Any
-    output: Any
-    scale: Any
-    zero_point: Any = None
-    column_scale: Any = None
-    bias: Any = None
+    input: Tensor
+    output: Tensor
+    scale: Tensor
+    zero_point: Tensor | None = None
+    column_scale: Tensor | None = None
+    bias: Tensor | None = None
 
 
 class DequantizePlan(Plan):

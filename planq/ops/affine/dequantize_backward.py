@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -49,10 +49,10 @@ class DequantizeBackwardDescriptor(Descriptor):
 
     operator: ClassVar[str] = "dequantize_backward"
 
-    shape: tuple[int, ...]
-    output_dtype: DTypeLike
+    shape: Shape
+    output_dtype: DTypeField
     scope: Scope = Scope.tensor()
-    scale_dtype: DTypeLike = None
+    scale_dtype: DTypeField = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,9 +65,9 @@ class DequantizeBackwardArgs:
         scale: The forward's scales.
     """
 
-    grad_output: Any
-    grad_input: Any
-    scale: Any
+    grad_output: Tensor
+    grad_input: Tensor
+    scale: Tensor
 
 
 class DequantizeBackwardPlan(Plan):

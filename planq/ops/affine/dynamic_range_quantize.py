@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, Mode, NibbleOrder, NonFinite, Quotient
+from planq.dtypes import Mode, NibbleOrder, NonFinite, Quotient
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -84,14 +85,14 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
 
     operator: ClassVar[str] = "dynamic_range_quantize"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
     scope: Scope = Scope.token()
     mode: Mode = Mode.SYMMETRIC
     q_min: float | None = None
     q_max: float | None = None
-    scale_dtype: DTypeLike = None
+    scale_dtype: DTypeField = None
     quotient: Quotient = Quotient.DIVIDE
     nonfinite: NonFinite = NonFinite.PROPAGATE
     include_zero: bool = True
@@ -109,10 +110,10 @@ class DynamicRangeQuantizeArgs:
         zero_point: Where the zero points go (int32), one per segment; None when symmetric.
     """
 
-    input: Any
-    output: Any
-    scale: Any
-    zero_point: Any = None
+    input: Tensor
+    output: Tensor
+    scale: Tensor
+    zero_point: Tensor | None = None
 
 
 class DynamicRangeQuantizePlan(Plan):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, Mode, NonFinite, Quotient, Rounding
+from planq.dtypes import Mode, NonFinite, Quotient, Rounding
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -75,14 +76,14 @@ class FakeQuantizeDescriptor(Descriptor):
 
     operator: ClassVar[str] = "fake_quantize"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
     scope: Scope = Scope.tensor()
     mode: Mode = Mode.SYMMETRIC
     q_min: float | None = None
     q_max: float | None = None
-    scale_dtype: DTypeLike = None
-    zero_point_dtype: DTypeLike = None
+    scale_dtype: DTypeField = None
+    zero_point_dtype: DTypeField = None
     quotient: Quotient = Quotient.DIVIDE
     nonfinite: NonFinite = NonFinite.PROPAGATE
     include_zero: bool = True
@@ -103,12 +104,12 @@ class FakeQuantizeArgs:
         offset: Likewise, in units of four elements; what a captured graph advances.
     """
 
-    input: Any
-    output: Any
-    scale: Any = None
-    zero_point: Any = None
-    seed: Any = None
-    offset: Any = None
+    input: Tensor
+    output: Tensor
+    scale: Tensor | None = None
+    zero_point: Tensor | None = None
+    seed: Scalar | None = None
+    offset: Scalar | None = None
 
 
 class FakeQuantizePlan(Plan):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, Mode, NonFinite
+from planq.dtypes import Mode, NonFinite
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -61,8 +62,8 @@ class MinMaxDescriptor(Descriptor):
 
     operator: ClassVar[str] = "min_max"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
     scope: Scope = Scope.tensor()
     mode: Mode = Mode.SYMMETRIC
     nonfinite: NonFinite = NonFinite.PROPAGATE
@@ -83,13 +84,13 @@ class MinMaxArgs:
         previous_maximum: What ``maximum`` was before; likewise.
     """
 
-    input: Any
-    absmax: Any = None
-    minimum: Any = None
-    maximum: Any = None
-    previous_absmax: Any = None
-    previous_minimum: Any = None
-    previous_maximum: Any = None
+    input: Tensor
+    absmax: Tensor | None = None
+    minimum: Tensor | None = None
+    maximum: Tensor | None = None
+    previous_absmax: Tensor | None = None
+    previous_minimum: Tensor | None = None
+    previous_maximum: Tensor | None = None
 
 
 class MinMaxPlan(Plan):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, Mode, NibbleOrder, NonFinite, Quotient
+from planq.dtypes import Mode, NibbleOrder, NonFinite, Quotient
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -76,15 +77,15 @@ class QuantizeDescriptor(Descriptor):
 
     operator: ClassVar[str] = "quantize"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
     scope: Scope = Scope.tensor()
     mode: Mode = Mode.SYMMETRIC
     q_min: float | None = None
     q_max: float | None = None
-    scale_dtype: DTypeLike = None
-    zero_point_dtype: DTypeLike = None
+    scale_dtype: DTypeField = None
+    zero_point_dtype: DTypeField = None
     quotient: Quotient = Quotient.DIVIDE
     nonfinite: NonFinite = NonFinite.PROPAGATE
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
@@ -101,10 +102,10 @@ class QuantizeArgs:
         zero_point: The zero points, one per segment; None when symmetric.
     """
 
-    input: Any
-    output: Any
-    scale: Any
-    zero_point: Any = None
+    input: Tensor
+    output: Tensor
+    scale: Tensor
+    zero_point: Tensor | None = None
 
 
 class QuantizePlan(Plan):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, Mode, Quotient
+from planq.dtypes import Mode, Quotient
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -60,15 +61,15 @@ class QuantizeBackwardDescriptor(Descriptor):
 
     operator: ClassVar[str] = "quantize_backward"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
     scope: Scope = Scope.tensor()
     mode: Mode = Mode.SYMMETRIC
     q_min: float | None = None
     q_max: float | None = None
-    scale_dtype: DTypeLike = None
-    zero_point_dtype: DTypeLike = None
+    scale_dtype: DTypeField = None
+    zero_point_dtype: DTypeField = None
     quotient: Quotient = Quotient.DIVIDE
 
 
@@ -84,11 +85,11 @@ class QuantizeBackwardArgs:
         zero_point: The forward's zero points; None when symmetric.
     """
 
-    grad_output: Any
-    input: Any
-    grad_input: Any
-    scale: Any
-    zero_point: Any = None
+    grad_output: Tensor
+    input: Tensor
+    grad_input: Tensor
+    scale: Tensor
+    zero_point: Tensor | None = None
 
 
 class QuantizeBackwardPlan(Plan):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Codebook, DTypeLike, NibbleOrder
+from planq.dtypes import Codebook, NibbleOrder
 from planq.plan import Plan
 from planq.registry import register
 
@@ -66,13 +67,13 @@ class BlockwiseDequantizeDescriptor(Descriptor):
 
     operator: ClassVar[str] = "blockwise_dequantize"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
     codebook: Codebook = Codebook.GIVEN
     entries: int | None = None
     block_size: int
-    absmax_dtype: DTypeLike = None
+    absmax_dtype: DTypeField = None
     nested_block_size: int | None = None
     nibble_order: NibbleOrder = NibbleOrder.HIGH_FIRST
 
@@ -91,13 +92,13 @@ class BlockwiseDequantizeArgs:
         nested_codebook: The values that the codes in ``absmax`` stand for; likewise.
     """
 
-    input: Any
-    output: Any
-    absmax: Any
-    codebook: Any = None
-    nested_absmax: Any = None
-    nested_offset: Any = None
-    nested_codebook: Any = None
+    input: Tensor
+    output: Tensor
+    absmax: Tensor
+    codebook: Tensor | None = None
+    nested_absmax: Tensor | None = None
+    nested_offset: Tensor | None = None
+    nested_codebook: Tensor | None = None
 
 
 class BlockwiseDequantizePlan(Plan):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Codebook, DTypeLike, NibbleOrder, NonFinite, Quotient, Rounding
+from planq.dtypes import Codebook, NibbleOrder, NonFinite, Quotient, Rounding
 from planq.plan import Plan
 from planq.registry import register
 
@@ -92,9 +93,9 @@ class BlockwiseQuantizeDescriptor(Descriptor):
 
     operator: ClassVar[str] = "blockwise_quantize"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
     codebook: Codebook = Codebook.GIVEN
     entries: int | None = None
     block_size: int
@@ -123,14 +124,14 @@ class BlockwiseQuantizeArgs:
         offset: First counter of the draws; likewise.
     """
 
-    input: Any
-    output: Any
-    absmax: Any
-    codebook: Any = None
-    nested_absmax: Any = None
-    nested_offset: Any = None
-    seed: Any = None
-    offset: Any = None
+    input: Tensor
+    output: Tensor
+    absmax: Tensor
+    codebook: Tensor | None = None
+    nested_absmax: Tensor | None = None
+    nested_offset: Tensor | None = None
+    seed: Scalar | None = None
+    offset: Scalar | None = None
 
 
 class BlockwiseQuantizePlan(Plan):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Codebook, DTypeLike, NibbleOrder
+from planq.dtypes import Codebook, NibbleOrder
 from planq.plan import Plan
 from planq.registry import register
 
@@ -58,13 +59,13 @@ class CodebookDequantizeDescriptor(Descriptor):
 
     operator: ClassVar[str] = "codebook_dequantize"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
     codebook: Codebook = Codebook.GIVEN
     entries: int | None = None
     normalized: bool = False
-    absmax_dtype: DTypeLike = None
+    absmax_dtype: DTypeField = None
     nibble_order: NibbleOrder = NibbleOrder.HIGH_FIRST
 
 
@@ -79,10 +80,10 @@ class CodebookDequantizeArgs:
         codebook: The values; None unless ``codebook`` is GIVEN.
     """
 
-    input: Any
-    output: Any
-    absmax: Any = None
-    codebook: Any = None
+    input: Tensor
+    output: Tensor
+    absmax: Tensor | None = None
+    codebook: Tensor | None = None
 
 
 class CodebookDequantizePlan(Plan):

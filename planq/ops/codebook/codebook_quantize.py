@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Codebook, DTypeLike, NibbleOrder, NonFinite, Quotient, Rounding
+from planq.dtypes import Codebook, NibbleOrder, NonFinite, Quotient, Rounding
 from planq.plan import Plan
 from planq.registry import register
 
@@ -66,9 +67,9 @@ class CodebookQuantizeDescriptor(Descriptor):
 
     operator: ClassVar[str] = "codebook_quantize"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
-    output_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
     codebook: Codebook = Codebook.GIVEN
     entries: int | None = None
     normalized: bool = False
@@ -93,12 +94,12 @@ class CodebookQuantizeArgs:
         offset: First counter of the draws; likewise.
     """
 
-    input: Any
-    output: Any
-    absmax: Any = None
-    codebook: Any = None
-    seed: Any = None
-    offset: Any = None
+    input: Tensor
+    output: Tensor
+    absmax: Tensor | None = None
+    codebook: Tensor | None = None
+    seed: Scalar | None = None
+    offset: Scalar | None = None
 
 
 class CodebookQuantizePlan(Plan):

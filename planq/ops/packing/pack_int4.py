@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, NibbleOrder
+from planq.dtypes import NibbleOrder
 from planq.plan import Plan
 from planq.registry import register
 
@@ -52,8 +53,8 @@ class PackInt4Descriptor(Descriptor):
 
     operator: ClassVar[str] = "pack_int4"
 
-    shape: tuple[int, ...]
-    output_dtype: DTypeLike = "int4"
+    shape: Shape
+    output_dtype: DTypeField = "int4"
     axis: int = -1
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
 
@@ -67,8 +68,8 @@ class PackInt4Args:
         output: Where the packed bytes go; likewise.
     """
 
-    input: Any
-    output: Any
+    input: Tensor
+    output: Tensor
 
 
 class PackInt4Plan(Plan):

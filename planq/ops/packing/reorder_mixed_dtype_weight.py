@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike
 from planq.plan import Plan
 from planq.registry import register
 
@@ -62,8 +62,8 @@ class ReorderMixedDtypeWeightDescriptor(Descriptor):
 
     operator: ClassVar[str] = "reorder_mixed_dtype_weight"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike = "int8"
+    shape: Shape
+    input_dtype: DTypeField = "int8"
     transpose: bool = False
     inverse: bool = False
 
@@ -77,8 +77,8 @@ class ReorderMixedDtypeWeightArgs:
         output: The other one; likewise.
     """
 
-    input: Any
-    output: Any
+    input: Tensor
+    output: Tensor
 
 
 class ReorderMixedDtypeWeightPlan(Plan):

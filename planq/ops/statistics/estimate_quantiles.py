@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import DTypeLike, NonFinite
+from planq.dtypes import NonFinite
 from planq.plan import Plan
 from planq.registry import register
 
@@ -60,8 +61,8 @@ class EstimateQuantilesDescriptor(Descriptor):
 
     operator: ClassVar[str] = "estimate_quantiles"
 
-    shape: tuple[int, ...]
-    input_dtype: DTypeLike
+    shape: Shape
+    input_dtype: DTypeField
     quantiles: int = 256
     tail: float | None = None
     nonfinite: NonFinite = NonFinite.PROPAGATE
@@ -76,8 +77,8 @@ class EstimateQuantilesArgs:
         output: Where the quantiles go, in ascending order.
     """
 
-    input: Any
-    output: Any
+    input: Tensor
+    output: Tensor
 
 
 class EstimateQuantilesPlan(Plan):
