@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Self, final
 
 from planq import _core, _verbose
-from planq.descriptor import Descriptor
+from planq.descriptor import Descriptor, OperandSpec
+from planq.dim import Dim
 from planq.errors import (
     ArgumentError,
     DescriptorError,
@@ -140,6 +141,47 @@ class Plan(_core.PlanBase):
         error: ArgumentError | None = self._check(args)
         return Status() if error is None else Status(str(error), error.operand)
 
+    def workspace_size(self, **extents: int) -> int:
+        """Bytes of workspace that ``run`` needs; 0 means that it takes None.
+
+        Args:
+            **extents: Of a plan with dims, each by its name, as in ``workspace_size(m=7)``: the
+                bytes for exactly these. Without them the bytes suffice for every extent.
+
+        Raises:
+            DescriptorError: An extent is negative or above the maximum of its :class:`planq.Dim`.
+            TypeError: Some dims of the plan are missing, or a name is none of theirs.
+        """
+        return self._workspace_size(extents)
+
+    def empty_outputs(self, library: Any, *, device: Any = None, **extents: int) -> dict[str, Any]:
+        """Outputs of the right shapes and types, allocated by an array library, not filled.
+
+        Optional outputs are among them; operands that are updated in place are not.
+
+        Args:
+            library: ``torch`` or ``numpy``, or a module with their ``empty`` and dtype names.
+            device: Where to; None for libraries that know no devices, as NumPy.
+            **extents: Each dim of the plan by its name, as in ``empty_outputs(torch, m=7)``.
+
+        Returns:
+            Tensors by the names of the args: ``QuantizeArgs(input=x, scale=s, **outputs)``.
+
+        Raises:
+            DescriptorError: An extent is negative or above the maximum of its :class:`planq.Dim`.
+            TypeError: Some dims of the plan are missing, or a name is none of theirs; or the
+                library has no dtype of a name that an output needs, as NumPy has no bfloat16.
+        """
+        if extents:
+            self._workspace_size(extents)  # the same faults
+        places = {} if device is None else {"device": device}
+        outputs = {}
+        for name, spec in self._descriptor.operands().items():
+            if spec.role == "output":
+                shape = _known_shape(name, spec, extents)
+                outputs[name] = library.empty(shape, dtype=_dtype_of(library, name, spec), **places)
+        return outputs
+
     def precision_guarantee(self) -> PrecisionGuarantee:
         """What the chosen kernel promises about its bits."""
         return self._promise
@@ -203,6 +245,25 @@ class Plan(_core.PlanBase):
         if changed:
             raise PlanMismatchError("the plan differs from the stored one\n" + "\n".join(changed))
         return plan
+
+
+def _known_shape(name: str, spec: OperandSpec, extents: dict[str, int]) -> tuple[int, ...]:
+    """The shape of an operand with the extents of a call."""
+    missing = [dim.name for dim in spec.shape if isinstance(dim, Dim) and dim.name not in extents]
+    if missing:
+        raise TypeError(f"{name} has the dim {missing[0]}; give its extent: {missing[0]}=...")
+    return tuple(extents[dim.name] if isinstance(dim, Dim) else dim for dim in spec.shape)
+
+
+def _dtype_of(library: Any, name: str, spec: OperandSpec) -> Any:
+    """A library's own dtype; bytes where it has no fp8, which planq takes for it."""
+    names = [spec.storage]
+    if spec.storage.startswith("float8"):
+        names.append("uint8")
+    for candidate in names:
+        if hasattr(library, candidate):
+            return getattr(library, candidate)
+    raise TypeError(f"{name}: {library.__name__} has no dtype {spec.storage}")
 
 
 def _no_kernel(stream: object, desc: Descriptor, pref: PlanPreference) -> NoKernelError:

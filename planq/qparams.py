@@ -91,7 +91,7 @@ def qparams(
         include_zero=include_zero,
     )
     written = {
-        name: np.empty(spec.shape, _numpy_dtype(spec.storage))
+        name: np.empty(spec.extents, _numpy_dtype(spec.storage))
         for name, spec in desc.operands().items()
         if spec.role == "output"
     }

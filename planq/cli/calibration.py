@@ -71,7 +71,7 @@ class Ranges:
             CommandError: Its range is not one, or has another shape than its scales.
         """
         where = f"{self.path}: {name!r}"
-        shape = desc.operands()["scale"].shape
+        shape = desc.operands()["scale"].extents
         low, high = (_checked(where, end, shape, desc.scale_dtype) for end in self._ends(name))
         if (low > high).any():
             raise CommandError(f"{where}: low is above high")

@@ -198,7 +198,7 @@ def _empty_outputs(operands: dict[str, planq.OperandSpec]) -> dict[str, Bytes]:
 def _args(plan: planq.Plan, pointers: dict[str, int], device: str) -> Any:
     """Names memory as operands; no array library in between knows every one of the types."""
     tensors: dict[str, Tensor] = {
-        name: (pointers[name], spec.shape, None, spec.storage, device)
+        name: (pointers[name], spec.extents, None, spec.storage, device)
         for name, spec in plan.descriptor.operands().items()
     }
     classes = {operator.name: operator.args for operator in planq.operators()}

@@ -86,7 +86,7 @@ def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
     if isinstance(desc, Scaling):
         scales = _decode(made["scale"].view(_VIEWS[desc.scale_dtype]), desc.scale_dtype)
         return int(np.isnan(scales).sum())
-    (blocks,) = desc.operands()["absmax"].shape
+    (blocks,) = desc.operands()["absmax"].extents
     starts = range(0, blocks, _BLOCK_ELEMENTS)
     pieces = (_absmax(desc, made, at, at + _BLOCK_ELEMENTS) for at in starts)
     return sum(int(np.isnan(piece).sum()) for piece in pieces)

@@ -157,7 +157,7 @@ def describe(
 
 def operand_bytes(spec: planq.OperandSpec) -> int:
     """Returns the size of an operand in memory."""
-    return math.prod(spec.shape) * STORAGE[spec.storage][1]
+    return math.prod(spec.extents) * STORAGE[spec.storage][1]
 
 
 def _refuse(option: str, scheme: Scheme, fitting: Iterable[Scheme], *, given: bool) -> None:

@@ -107,7 +107,7 @@ def codebook_weight(
     operands = desc.operands()
     four_bits = desc.output_dtype is planq.DType.UINT4
     measured = {
-        name: _without_values(np.dtype(spec.storage), spec.shape)
+        name: _without_values(np.dtype(spec.storage), spec.extents)
         for name, spec in operands.items()
         if name not in ("input", "output")
     }
@@ -200,7 +200,7 @@ def _check_codes(
             f"{reader.path}: tensor {codes.name!r}: expected {expected}, found {codes.nbytes}"
         )
     absmax = weight.parts["absmax"]
-    reader.expect(replace(absmax, shape=operands["absmax"].shape))
+    reader.expect(replace(absmax, shape=operands["absmax"].extents))
 
 
 def _packed(state: planq.QuantState) -> dict[str, Array]:

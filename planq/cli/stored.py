@@ -51,7 +51,7 @@ class ScaledWeight:
             name: TensorEntry(
                 self.original.name + _SUFFIX[name],
                 STORAGE[spec.storage][0],
-                spec.shape if name == "output" else spec.shape + column,
+                spec.extents if name == "output" else spec.extents + column,
                 operand_bytes(spec),
             )
             for name, spec in self.desc.operands().items()

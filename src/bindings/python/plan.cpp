@@ -607,7 +607,7 @@ py::object PlanBase::bind(py::handle self, py::handle workspace, py::handle argu
   return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(bound));
 }
 
-std::size_t PlanBase::workspace_size(const py::kwargs& extents) const {
+std::size_t PlanBase::workspace_size(const py::dict& extents) const {
   if (extents.size() == 0) return plan_.workspace;
   Extents given;
   std::size_t known = 0;
@@ -648,13 +648,10 @@ void define_plan(py::module_& module) {
              return kernel_values(*plan.descriptor.op, *plan.kernel);
            })
       .def_property_readonly("_terms", [](py::handle self) { return made(self).plan().terms(); })
-      .def(
-          "workspace_size",
-          [](py::handle self, const py::kwargs& extents) {
-            return made(self).workspace_size(extents);
-          },
-          "Bytes of workspace that run needs; 0 means that it takes None. Of a plan with dims: for "
-          "every extent, or for those that are given by name, as in ``workspace_size(m=7)``.");
+      .def("_workspace_size",
+           [](py::handle self, const py::dict& extents) {
+             return made(self).workspace_size(extents);
+           });
   // run is a plain C method: the dispatcher that pybind11 puts in front of a function costs as much
   // as everything that run itself does.
   static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),

@@ -33,7 +33,7 @@ class PlanBase {
   pybind11::object check(pybind11::handle arguments) const;
   pybind11::object bind(pybind11::handle self, pybind11::handle workspace,
                         pybind11::handle arguments) const;
-  std::size_t workspace_size(const pybind11::kwargs& extents) const;
+  std::size_t workspace_size(const pybind11::dict& extents) const;
 
  private:
   Bound bind_operands(pybind11::handle workspace, pybind11::handle arguments, pybind11::list& kept,
