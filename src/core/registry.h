@@ -12,7 +12,6 @@
 
 #include "core/api.h"
 #include "core/bound.h"
-#include "core/operands.h"
 #include "core/device.h"
 #include "core/guarantee.h"
 #include "core/operands.h"
@@ -102,6 +101,19 @@ struct Kernel {
   std::span<const Constraint> constraints = {};
 };
 
+// The tables of an operator, one for each file host*.cpp and cuda*.cu of its folder. Addresses,
+// because the tables are initialised in those files.
+using KernelTables = std::span<const std::span<const Kernel>* const>;
+
+// The table of a file, which ends with PLANQ_KERNELS(operator, file's name, table). The build looks
+// for it under that name, so a file without one does not link.
+#define PLANQ_KERNELS(op, file, kernels)                  \
+  namespace planq::op {                                   \
+  extern const std::span<const Kernel> file##_kernels;    \
+  const std::span<const Kernel> file##_kernels = kernels; \
+  }                                                       \
+  static_assert(true)
+
 struct Operator {
   std::string_view name;
   std::span<const Field> fields;
@@ -111,9 +123,8 @@ struct Operator {
   // Writes what the descriptor asks of every operand. The specs come with the roles and presences
   // that the operator declares.
   void (*specify)(const Descriptor&, std::span<OperandSpec>);
-  // Tables of rows, one per translation unit that defines some. Addresses, because the spans
-  // themselves are defined in those units.
-  std::span<const std::span<const Kernel>* const> tables;
+  // What the build found in the operator's folder.
+  const KernelTables& tables;
 };
 
 // Fills and checks the fields of a descriptor, and the sizes of the operands that follow from them.

@@ -9,27 +9,7 @@
 
 namespace planq::host {
 
-// The stored type of a float dtype.
-template <DType kDType>
-struct StoredType;
-template <>
-struct StoredType<DType::Float16> {
-  using type = math::Half;
-};
-template <>
-struct StoredType<DType::BFloat16> {
-  using type = math::Bfloat16;
-};
-template <>
-struct StoredType<DType::Float32> {
-  using type = float;
-};
-template <>
-struct StoredType<DType::Float64> {
-  using type = double;
-};
-template <DType kDType>
-using Stored = typename StoredType<kDType>::type;
+using math::Stored;
 
 inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
 

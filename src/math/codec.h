@@ -5,6 +5,7 @@
 // target.
 #pragma once
 
+#include "core/dtype.h"
 #include "math/round.h"
 
 namespace planq::math {
@@ -105,5 +106,27 @@ struct ComputeOf<double> {
 };
 template <class T>
 using Compute = typename ComputeOf<T>::type;
+
+// The stored type of a float dtype.
+template <DType kDType>
+struct StoredType;
+template <>
+struct StoredType<DType::Float16> {
+  using type = Half;
+};
+template <>
+struct StoredType<DType::BFloat16> {
+  using type = Bfloat16;
+};
+template <>
+struct StoredType<DType::Float32> {
+  using type = float;
+};
+template <>
+struct StoredType<DType::Float64> {
+  using type = double;
+};
+template <DType kDType>
+using Stored = typename StoredType<kDType>::type;
 
 }  // namespace planq::math

@@ -613,9 +613,14 @@ Status launch_tiles_of(ElementArgs<Op>& args, Grid& grid, Bound& bound) {
   return launch(row_tiles<Op, kVectors, kGrouped>, grid, args, bound);
 }
 
+// Doubles are cut like tensors of medium size, however many there are.
+template <class Op>
+inline constexpr bool kHasOneTile = sizeof(typename Op::C) == 8;
+
 template <class Op, bool kGrouped>
 Status launch_tiles(ElementArgs<Op>& args, Grid& grid, Bound& bound) {
   constexpr int kMost = kTileOf<Op, kGrouped>.vectors, kFewer = std::min(kMost, kMediumVectors);
+  if constexpr (kHasOneTile<Op>) return launch_tiles_of<Op, kFewer, kGrouped>(args, grid, bound);
   if (args.count < kSmallTensor) return launch_tiles_of<Op, 1, kGrouped>(args, grid, bound);
   return args.count < kMediumTensor ? launch_tiles_of<Op, kFewer, kGrouped>(args, grid, bound)
                                     : launch_tiles_of<Op, kMost, kGrouped>(args, grid, bound);
@@ -689,10 +694,13 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
 
 template <class Op, bool kGrouped>
 Status preload_tiles() {
-  constexpr int kMost = kTileOf<Op, kGrouped>.vectors;
-  PLANQ_TRY((preload(row_tiles<Op, 1, kGrouped>)));
-  PLANQ_TRY((preload(row_tiles<Op, std::min(kMost, kMediumVectors), kGrouped>)));
-  return preload(row_tiles<Op, kMost, kGrouped>);
+  constexpr int kMost = kTileOf<Op, kGrouped>.vectors, kFewer = std::min(kMost, kMediumVectors);
+  PLANQ_TRY((preload(row_tiles<Op, kFewer, kGrouped>)));
+  if constexpr (!kHasOneTile<Op>) {
+    PLANQ_TRY((preload(row_tiles<Op, 1, kGrouped>)));
+    PLANQ_TRY((preload(row_tiles<Op, kMost, kGrouped>)));
+  }
+  return Status::success();
 }
 
 template <class Op>

@@ -5,7 +5,7 @@
 //   workspace   book_ranges(plan, scratch);
 //   launch      launch_ranges<In>(plan, operands, book_ranges(plan, scratch), bound);
 //
-// ops/min_max/cuda.cu instantiates the templates, once for each input type.
+// The templates are instantiated in ranges_f16.cu and its neighbours.
 #pragma once
 
 #include <algorithm>

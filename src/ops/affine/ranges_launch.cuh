@@ -1,5 +1,5 @@
 // From a plan for ranges to kernels: which method, how many blocks share a result, and which body
-// fits the operands. Definitions of what ranges.h declares; included where they are instantiated.
+// fits the operands. Definitions of what ranges_cuda.h declares.
 #pragma once
 
 #include <algorithm>
@@ -174,3 +174,9 @@ Status launch_ranges(const RangePlan& plan, const RangeOperands& operands,
 }
 
 }  // namespace planq::cuda
+
+// What a file of one input type instantiates.
+#define PLANQ_RANGES(In)                                                                          \
+  template ::planq::Status planq::cuda::preload_ranges<In>();                                     \
+  template ::planq::Status planq::cuda::launch_ranges<In>(const RangePlan&, const RangeOperands&, \
+                                                          const RangePartials&, Bound&)

@@ -1,5 +1,5 @@
-// Codes by a codebook on CUDA, and back, for any operator. ops/blockwise_quantize/cuda.cu and
-// ops/blockwise_dequantize/cuda.cu instantiate the templates, once for each float type.
+// Codes by a codebook on CUDA, and back, for any operator. The templates are instantiated
+// in encode_f16.cu, decode_f16.cu and their neighbours.
 #pragma once
 
 #include "core/device.h"

@@ -268,6 +268,15 @@ class Encoder {
   const std::int64_t elements_, size_, blocks_, step_;
 };
 
+// Not inlined: the loops over a table unroll, and compilers take half a minute to find nothing out
+// about them in the place of a call.
+[[gnu::noinline]] NibbleTable nibbles_of(Codebook codebook, const float* given,
+                                         std::int64_t entries) {
+  NibbleTable table = math::nibble_table(codebook);
+  if (codebook == Codebook::Given) math::set_given(table, given, static_cast<int>(entries));
+  return table;
+}
+
 // Not inlined: other tables are no reason to have room for this one.
 template <class T>
 [[gnu::noinline]] void encode_given_bytes(const CodebookEncoding& encoding,
@@ -287,14 +296,13 @@ template <class T>
 void encode(const CodebookEncoding& encoding, const EncodingOperands<Compute<T>>& operands,
             int threads) {
   const StrictFloat strict;
-  const bool given = encoding.codebook == Codebook::Given;
   if (is_four_bit(encoding.output_dtype)) {
-    NibbleTable table = math::nibble_table(encoding.codebook);
-    if (given) math::set_given(table, operands.codebook, static_cast<int>(encoding.entries));
+    const NibbleTable table = nibbles_of(encoding.codebook, operands.codebook, encoding.entries);
     const NibbleSearch search(table);
     return Encoder<T, NibbleSearch>(encoding, operands, search, threads).run();
   }
-  if (given) return encode_given_bytes<T>(encoding, operands, threads);
+  if (encoding.codebook == Codebook::Given)
+    return encode_given_bytes<T>(encoding, operands, threads);
   const ByteSearch search{&math::kDynamicTable, &kDynamicBuckets};
   Encoder<T, ByteSearch>(encoding, operands, search, threads).run();
 }
@@ -402,16 +410,14 @@ class Decoder {
 template <class T>
 void decode(const CodebookDecoding& decoding, const DecodingOperands& operands, int threads) {
   const StrictFloat strict;
-  const int entries = static_cast<int>(decoding.entries);
   if (is_four_bit(decoding.input_dtype)) {
-    NibbleTable table = math::nibble_table(decoding.codebook);
-    if (decoding.codebook == Codebook::Given) math::set_given(table, operands.codebook, entries);
+    const NibbleTable table = nibbles_of(decoding.codebook, operands.codebook, decoding.entries);
     return Decoder<T>(decoding, operands, table.value, threads).run();
   }
   if (decoding.codebook != Codebook::Given)
     return Decoder<T>(decoding, operands, math::kDynamicTable.value, threads).run();
   ByteTable table;
-  math::set_given(table, operands.codebook, entries);
+  math::set_given(table, operands.codebook, static_cast<int>(decoding.entries));
   Decoder<T>(decoding, operands, table.value, threads).run();
 }
 

@@ -1,8 +1,8 @@
 // The CUDA rows of the codebook operators; see core/codebook_rows.h. A struct of rows has preload()
-// and bind(), for the float type of the slice.
+// and bind(), for the element type of the file.
 #pragma once
 
-#include "cuda/slice.cuh"
+#include "cuda/element.cuh"
 #include "ops/codebook/codebook_cuda.h"
 #include "ops/codebook/codebook_kernels.h"
 
@@ -20,20 +20,20 @@ struct CudaCodebook : Op {
 template <class Op, DType kIn, DType kOut, Rounding kRounding = Rounding::NearestEven>
 constexpr Kernel cuda_codebook_row() {
   using Rows = CudaCodebook<Op>;
-  return codebook_row<Rows, kSlice, kIn, kOut, kRounding>(Rows::prepare, Op::bind);
+  return codebook_row<Rows, kElement, kIn, kOut, kRounding>(Rows::prepare, Op::bind);
 }
 
 template <class Op>
 constexpr std::array<Kernel, 4> encoding_rows() {
-  return {cuda_codebook_row<Op, kSlice, DType::UInt8>(),
-          cuda_codebook_row<Op, kSlice, DType::UInt4>(),
-          cuda_codebook_row<Op, kSlice, DType::UInt8, Rounding::Stochastic>(),
-          cuda_codebook_row<Op, kSlice, DType::UInt4, Rounding::Stochastic>()};
+  return {cuda_codebook_row<Op, kElement, DType::UInt8>(),
+          cuda_codebook_row<Op, kElement, DType::UInt4>(),
+          cuda_codebook_row<Op, kElement, DType::UInt8, Rounding::Stochastic>(),
+          cuda_codebook_row<Op, kElement, DType::UInt4, Rounding::Stochastic>()};
 }
 template <class Op>
 constexpr std::array<Kernel, 2> decoding_rows() {
-  return {cuda_codebook_row<Op, DType::UInt8, kSlice>(),
-          cuda_codebook_row<Op, DType::UInt4, kSlice>()};
+  return {cuda_codebook_row<Op, DType::UInt8, kElement>(),
+          cuda_codebook_row<Op, DType::UInt4, kElement>()};
 }
 
 }  // namespace planq::cuda

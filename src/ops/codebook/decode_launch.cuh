@@ -99,3 +99,9 @@ Status launch_decoding(const CodebookDecoding& decoding, const CodebookDecodingO
 }
 
 }  // namespace planq::cuda
+
+// What a file of one element type instantiates.
+#define PLANQ_DECODING(Out)                                                             \
+  template ::planq::Status planq::cuda::preload_decoding<Out>(const CodebookDecoding&); \
+  template ::planq::Status planq::cuda::launch_decoding<Out>(                           \
+      const CodebookDecoding&, const CodebookDecodingOperands&, int, Bound&)

@@ -264,3 +264,12 @@ Status launch_nesting(const NestingOperands& operands, std::int64_t count,
 }
 
 }  // namespace planq::cuda
+
+// What a file of one element type instantiates.
+#define PLANQ_ENCODING(In)                                                                       \
+  template ::planq::Status planq::cuda::preload_encoding<In>(const CodebookEncoding&);           \
+  template ::planq::Status planq::cuda::launch_encoding<In>(                                     \
+      const CodebookEncoding&, const CodebookEncodingOperands&, int, Bound&);                    \
+  template ::planq::Status planq::cuda::preload_nesting<In>();                                   \
+  template ::planq::Status planq::cuda::launch_nesting<In>(const NestingOperands&, std::int64_t, \
+                                                           std::int64_t, int, Bound&)

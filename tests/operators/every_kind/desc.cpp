@@ -26,7 +26,8 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"every_kind", kFields, kOperands, resolve, specify, {}};
+const Operator kOperator = {"every_kind", kFields, kOperands, resolve, specify, kTables};
 
 }  // namespace planq::every_kind

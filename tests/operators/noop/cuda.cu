@@ -3,10 +3,6 @@
 
 namespace planq::noop {
 
-#define PLANQ_JOIN_(a, b) a##b
-#define PLANQ_JOIN(a, b) PLANQ_JOIN_(a, b)
-
-#if PLANQ_SLICE == 0
 namespace {
 
 struct NoopArgs {
@@ -44,12 +40,6 @@ constexpr Kernel kRows[] = {
 };
 
 }  // namespace
-
-extern const std::span<const Kernel> kCudaRows0;
-const std::span<const Kernel> kCudaRows0{kRows};
-#else
-extern const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE);
-const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE){};
-#endif
-
 }  // namespace planq::noop
+
+PLANQ_KERNELS(noop, cuda, kRows);

@@ -4,11 +4,6 @@
 
 namespace planq::noop {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 Fault resolve(Descriptor& descriptor) {
@@ -27,15 +22,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[3].expect(DType::Int32, {1, {1}});
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {"noop", kFields, kOperands, resolve, specify, kTables};
 

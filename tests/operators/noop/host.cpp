@@ -97,7 +97,6 @@ constexpr Kernel kRows[] = {
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows{kRows};
-
 }  // namespace planq::noop
+
+PLANQ_KERNELS(noop, host, kRows);

@@ -4,11 +4,6 @@
 
 namespace planq::dequantize {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 constexpr DType kInputs[] = {DType::Int8,  DType::UInt8,        DType::Int4,      DType::UInt4,
@@ -57,15 +52,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kBias].expect(f.bias_dtype, columns, f.bias_dtype != DType::Unset);
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {"dequantize", kFields, kOperands, resolve, specify, kTables};
 

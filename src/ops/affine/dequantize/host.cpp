@@ -152,7 +152,6 @@ constexpr auto kRows = joined(rows_of<DType::Float16>(), rows_of<DType::BFloat16
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::dequantize
+
+PLANQ_KERNELS(dequantize, host, kRows);

@@ -4,11 +4,6 @@
 
 namespace planq::dequantize_backward {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 Fault resolve(Descriptor& descriptor) {
@@ -28,15 +23,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kScale].expect(f.scale_dtype, parameter_shape(f.shape, f.scope));
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {"dequantize_backward", kFields, kOperands, resolve, specify, kTables};
 

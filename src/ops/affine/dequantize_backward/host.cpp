@@ -45,7 +45,6 @@ constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<D
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::dequantize_backward
+
+PLANQ_KERNELS(dequantize_backward, host, kRows);

@@ -427,17 +427,14 @@ __device__ __forceinline__ auto encode_row(
   return finish<kCodes, kBounds>(codes, recipe.output_dtype, order);
 }
 
-// Calls run(asymmetric, divides, bounds) for any recipe. Single columns may miss their second
-// nibble, which must be 0, so codes are not left to saturate here.
+// Calls run(asymmetric, divides, bounds) for any recipe: symmetric columns have zero points of 0.
+// Single columns may miss their second nibble, which must be 0, so codes are not left to saturate
+// here.
 template <Codes kCodes, class C, class Run>
 __device__ __forceinline__ void by_any_recipe(const math::AffineRecipe<C>& recipe, const Run& run) {
-  const auto by_mode = [&](auto asymmetric) {
-    by_rule(recipe.quotient,
-            [&](auto divides) { run(asymmetric, divides, BoundsConstant<Bounds::Clamp>{}); });
-  };
-  if constexpr (!is_float8(kCodes))
-    if (recipe.mode == Mode::Asymmetric) return by_mode(std::true_type{});
-  by_mode(std::false_type{});
+  by_rule(recipe.quotient, [&](auto divides) {
+    run(std::bool_constant<!is_float8(kCodes)>{}, divides, BoundsConstant<Bounds::Clamp>{});
+  });
 }
 
 // Codes of the rows of this thread's columns, last row first. All threads of the block call this,

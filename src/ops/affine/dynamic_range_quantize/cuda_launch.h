@@ -14,6 +14,7 @@
 #include "ops/affine/dynamic_range_quantize/elements.cuh"
 #include "ops/affine/dynamic_range_quantize/resident.cuh"
 #include "ops/affine/dynamic_range_quantize/rows.cuh"
+#include "ops/affine/dynamic_range_quantize/shared_kernels.h"
 #include "ops/affine/dynamic_range_quantize/split.cuh"
 #include "ops/affine/dynamic_range_quantize/tight.cuh"
 #include "ops/affine/dynamic_range_quantize/tiles.cuh"
@@ -112,7 +113,7 @@ Status launch_elements(const Launch& launch) {
   Scratch scratch(launch.workspace);
   args.parameters = scratch.take<ElementParameters>(static_cast<std::size_t>(g.count));
   set_rows(f, Strides(launch.operands), args);
-  PLANQ_TRY(launch.run(element_ranges<In>,
+  PLANQ_TRY(launch.run(shared_kernels<In>().element_ranges,
                        launch.grid(std::min(g.count, cuda::kMaxIndex), kSplitThreads), args));
   const int64_t bytes = args.row_count * code_bytes(f, args.row_length);
   return launch.run(
@@ -204,24 +205,28 @@ struct TightShape {
   bool cluster = false;
 };
 
-// Kernels for unusual recipes come in fewer shapes; those of float8_e5m2, a rare choice for
-// anything but gradients, in these alone.
+// Whether there are bodies for regular segments. float64, which no engine stores, and
+// float8_e5m2, a rare choice for anything but gradients, have those for any segments alone.
+inline constexpr bool kIsWide = std::is_same_v<C, double>;
 template <Codes kCodes>
-inline constexpr bool kHasUsual = kCodes != Codes::E5M2;
+inline constexpr bool kHasTight = !kIsWide && kCodes != Codes::E5M2;
+// Lanes that begin anywhere, and rows that do: codes of whole bytes.
+template <Codes kCodes>
+inline constexpr bool kHasUnaligned = kHasTight<kCodes> && kCodes != Codes::Nibble;
+
+// Kernels for unusual recipes come in fewer shapes: one number of sets of a warp, and no clusters.
+inline constexpr int kAnySets = 4;
 
 template <Codes kCodes, bool kAsymmetric>
 TightKernel tight_lane_kernel(TightShape shape) {
-  constexpr Recipe kAny = Recipe::Any, kUsual = Recipe::Usual;
+  constexpr Recipe kUsual = Recipe::Usual;
   const int sets = shape.vectors;
-  if constexpr (kHasUsual<kCodes>) {
-    if (shape.recipe == kUsual)
-      return sets == 8   ? quantize_tight_lanes<In, kCodes, kUsual, 8, kAsymmetric>
-             : sets == 4 ? quantize_tight_lanes<In, kCodes, kUsual, 4, kAsymmetric>
-             : sets == 2 ? quantize_tight_lanes<In, kCodes, kUsual, 2, kAsymmetric>
-                         : quantize_tight_lanes<In, kCodes, kUsual, 1, kAsymmetric>;
-  }
-  return sets >= 4 ? quantize_tight_lanes<In, kCodes, kAny, 4, kAsymmetric>
-                   : quantize_tight_lanes<In, kCodes, kAny, 1, kAsymmetric>;
+  if (shape.recipe == kUsual)
+    return sets == 8   ? quantize_tight_lanes<In, kCodes, kUsual, 8, kAsymmetric>
+           : sets == 4 ? quantize_tight_lanes<In, kCodes, kUsual, 4, kAsymmetric>
+           : sets == 2 ? quantize_tight_lanes<In, kCodes, kUsual, 2, kAsymmetric>
+                       : quantize_tight_lanes<In, kCodes, kUsual, 1, kAsymmetric>;
+  return quantize_tight_lanes<In, kCodes, Recipe::Any, kAnySets, kAsymmetric>;
 }
 template <Codes kCodes, bool kAsymmetric>
 TightKernel shifted_lane_kernel() {
@@ -231,35 +236,24 @@ template <Codes kCodes, bool kAsymmetric>
 TightKernel tight_row_kernel(TightShape shape) {
   constexpr Recipe kAny = Recipe::Any, kUsual = Recipe::Usual;
   const int vectors = shape.vectors;
-  if constexpr (kHasUsual<kCodes>) {
-    if (shape.recipe == kUsual && shape.cluster)
-      return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, true>
-             : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, true>
-                            : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, true>;
-    if (shape.recipe == kUsual)
-      return vectors == 1   ? quantize_tight_rows<In, kCodes, kUsual, 1, kAsymmetric, false>
-             : vectors == 2 ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
-             : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, false>
-                            : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, false>;
-  }
-  if (shape.cluster)
-    return vectors <= 4 ? quantize_tight_rows<In, kCodes, kAny, 4, kAsymmetric, true>
-                        : quantize_tight_rows<In, kCodes, kAny, 8, kAsymmetric, true>;
+  if (shape.recipe == kUsual && shape.cluster)
+    return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, true>
+           : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, true>
+                          : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, true>;
+  if (shape.recipe == kUsual)
+    return vectors == 1   ? quantize_tight_rows<In, kCodes, kUsual, 1, kAsymmetric, false>
+           : vectors == 2 ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
+           : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, false>
+                          : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, false>;
   return vectors <= 4 ? quantize_tight_rows<In, kCodes, kAny, 4, kAsymmetric, false>
                       : quantize_tight_rows<In, kCodes, kAny, 8, kAsymmetric, false>;
 }
 template <Codes kCodes, bool kAsymmetric>
-TightKernel ragged_row_kernel(TightShape shape) {
-  constexpr Recipe kAny = Recipe::Any, kUsual = Recipe::Usual;
-  const int vectors = shape.vectors;
-  if constexpr (kHasUsual<kCodes>) {
-    if (shape.recipe == kUsual)
-      return vectors <= 2   ? quantize_ragged_rows<In, kCodes, kUsual, 2, kAsymmetric>
-             : vectors == 4 ? quantize_ragged_rows<In, kCodes, kUsual, 4, kAsymmetric>
-                            : quantize_ragged_rows<In, kCodes, kUsual, 8, kAsymmetric>;
-  }
-  return vectors <= 4 ? quantize_ragged_rows<In, kCodes, kAny, 4, kAsymmetric>
-                      : quantize_ragged_rows<In, kCodes, kAny, 8, kAsymmetric>;
+TightKernel ragged_row_kernel(int vectors) {
+  constexpr Recipe kUsual = Recipe::Usual;
+  return vectors <= 2   ? quantize_ragged_rows<In, kCodes, kUsual, 2, kAsymmetric>
+         : vectors == 4 ? quantize_ragged_rows<In, kCodes, kUsual, 4, kAsymmetric>
+                        : quantize_ragged_rows<In, kCodes, kUsual, 8, kAsymmetric>;
 }
 
 // Calls use(true_type) for asymmetric recipes; fp8 codes have no zero point, so none are.
@@ -294,17 +288,21 @@ bool launches_tight_lanes(const Launch& launch, const Geometry& g, Status& statu
   }
   if (!is_dense<kCodes>(args, lanes)) return false;
   const bool aligned = aligned_segments<kCodes>(launch, g);
-  if (!aligned && (lanes < kShiftedSets || g.count * lanes < 2)) return false;
-  args.lanes_log2 = std::countr_zero(static_cast<unsigned>(lanes));
   TightShape shape{recipe_kind(launch.fields()), std::min(lanes, 8)};
+  if (!aligned && (!kHasUnaligned<kCodes> || lanes < kShiftedSets || g.count * lanes < 2))
+    return false;
+  // A set has no more segments than a segment has lanes.
+  if (aligned && shape.recipe == Recipe::Any && lanes < kAnySets) return false;
+  args.lanes_log2 = std::countr_zero(static_cast<unsigned>(lanes));
   // Few warps: as many as there can be. Many: each with more loads under way.
   if (ceil_div(g.count * lanes, cuda::kWarp) <= launch.multiprocessors * 8) shape.vectors = 1;
-  if (shape.recipe == Recipe::Any) shape.vectors = shape.vectors >= 4 ? 4 : 1;
+  if (shape.recipe == Recipe::Any) shape.vectors = kAnySets;
   if (!aligned) shape.vectors = kShiftedSets;
   const int64_t per_block = shape.vectors * kLaneThreads / lanes;
   const TightKernel kernel = by_mode<kCodes>(launch.fields(), [&](auto asymmetric) {
-    return aligned ? tight_lane_kernel<kCodes, asymmetric.value>(shape)
-                   : shifted_lane_kernel<kCodes, asymmetric.value>();
+    if constexpr (kHasUnaligned<kCodes>)
+      if (!aligned) return shifted_lane_kernel<kCodes, asymmetric.value>();
+    return tight_lane_kernel<kCodes, asymmetric.value>(shape);
   });
   status = launch.run(kernel, launch.grid(ceil_div(g.count, per_block), kLaneThreads), args);
   return true;
@@ -315,8 +313,10 @@ Status launch_lanes(const Launch& launch) {
   const Geometry g = geometry_of(launch.fields(), launch.operands);
   if (g.count == 0) return Status::success();
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
-  Status status;
-  if (launches_tight_lanes<kCodes>(launch, g, status)) return status;
+  if constexpr (kHasTight<kCodes>) {
+    Status status;
+    if (launches_tight_lanes<kCodes>(launch, g, status)) return status;
+  }
   constexpr int kSets = 4;
   const int64_t lanes = std::max<int64_t>(power_of_two(g.length / kVector), 2 * kVector);
   const int64_t per_block = kSets * kLaneThreads / lanes;
@@ -345,12 +345,9 @@ BlockShape block_shape(int64_t vectors, bool few) {
 
 template <Codes kCodes, Team kTeam>
 auto row_kernel(int vectors) -> void (*)(RowArgs<In>) {
-  if constexpr (kTeam == Team::Warp)
-    return vectors <= 2 ? quantize_rows<In, kCodes, kTeam, 2> : quantize_rows<In, kCodes, kTeam, 4>;
-  else
-    return vectors <= 2   ? quantize_rows<In, kCodes, kTeam, 2>
-           : vectors == 4 ? quantize_rows<In, kCodes, kTeam, 4>
-                          : quantize_rows<In, kCodes, kTeam, 8>;
+  constexpr int kMost = kTeam == Team::Block ? 8 : 4, kFew = kIsWide ? kMost : 4;
+  return vectors > kFew ? quantize_rows<In, kCodes, kTeam, kMost>
+                        : quantize_rows<In, kCodes, kTeam, kFew>;
 }
 
 int cluster_of(const Fields& f, std::int32_t multiprocessors) {
@@ -367,26 +364,29 @@ Status launch_rows(const Launch& launch, int cluster) {
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
   const int64_t vectors = g.length / kVector;
   const Fields& f = launch.fields();
-  const bool is_tight = tight<kCodes>(launch, g);
   const Recipe recipe = recipe_kind(f);
+  const bool is_tight =
+      kHasTight<kCodes> && tight<kCodes>(launch, g) && (cluster == 1 || recipe == Recipe::Usual);
   const bool few = g.count * cluster <= launch.multiprocessors;
   const BlockShape shape = block_shape(ceil_div(vectors, cluster),
                                        few && cluster == 1 && is_tight && recipe == Recipe::Usual);
   cuda::Grid grid = launch.grid(g.count * cluster, shape.threads);
   grid.cluster = cluster;
   const TightShape tight_shape{recipe, shape.vectors, cluster > 1};
-  if (is_tight) {
-    const auto kernel = by_mode<kCodes>(f, [&](auto asymmetric) {
-      return tight_row_kernel<kCodes, asymmetric.value>(tight_shape);
-    });
-    return launch.run(kernel, grid, tight_args(launch, g));
+  if constexpr (kHasTight<kCodes>) {
+    if (is_tight) {
+      const auto kernel = by_mode<kCodes>(f, [&](auto asymmetric) {
+        return tight_row_kernel<kCodes, asymmetric.value>(tight_shape);
+      });
+      return launch.run(kernel, grid, tight_args(launch, g));
+    }
   }
-  if constexpr (kCodes != Codes::Nibble) {
-    if (cluster == 1 && vectors > 2 * cuda::kWarp && ragged(launch, g)) {
+  if constexpr (kHasUnaligned<kCodes>) {
+    if (cluster == 1 && recipe == Recipe::Usual && vectors > 2 * cuda::kWarp && ragged(launch, g)) {
       auto args = tight_args(launch, g);
       args.vectors = static_cast<std::uint32_t>(g.length);
       const auto kernel = by_mode<kCodes>(f, [&](auto asymmetric) {
-        return ragged_row_kernel<kCodes, asymmetric.value>(tight_shape);
+        return ragged_row_kernel<kCodes, asymmetric.value>(shape.vectors);
       });
       return launch.run(kernel, grid, args);
     }
@@ -394,7 +394,7 @@ Status launch_rows(const Launch& launch, int cluster) {
   const RowArgs<In> args{segment_args(launch, g), cluster};
   if (cluster > 1 || vectors > 4 * cuda::kWarp)
     return launch.run(row_kernel<kCodes, Team::Block>(shape.vectors), grid, args);
-  return launch.run(row_kernel<kCodes, Team::Warp>(vectors <= 2 * cuda::kWarp ? 2 : 4),
+  return launch.run(row_kernel<kCodes, Team::Warp>(4),
                     launch.grid(ceil_div(g.count, kLaneThreads / cuda::kWarp), kLaneThreads), args);
 }
 
@@ -434,7 +434,7 @@ template <Codes kCodes>
 auto flat_code_kernel(const Fields& f) -> void (*)(SplitArgs<In>) {
   const bool usual = recipe_kind(f) == Recipe::Usual;
   return by_mode<kCodes>(f, [&](auto asymmetric) -> void (*)(SplitArgs<In>) {
-    if constexpr (kHasUsual<kCodes>)
+    if constexpr (kHasTight<kCodes>)
       if (usual) return flat_codes<In, kCodes, Recipe::Usual, asymmetric.value>;
     return flat_codes<In, kCodes, Recipe::Any, asymmetric.value>;
   });
@@ -464,14 +464,16 @@ Status launch_split(const Launch& launch) {
   args.parts = shape.parts;
   const int64_t blocks = g.count * shape.parts;
   if (!is_flat<kCodes>(launch, g)) {
-    PLANQ_TRY(launch.run(split_ranges<In>, launch.grid(blocks, kSplitThreads), args));
+    PLANQ_TRY(
+        launch.run(shared_kernels<In>().split_ranges, launch.grid(blocks, kSplitThreads), args));
     return launch.run(split_codes<In, kCodes>, launch.grid(blocks, kSplitThreads, true), args);
   }
   args.parameters = shape.parameters;
   args.code_parts = static_cast<std::int32_t>(ceil_div(g.length / kVector, kFlatTile));
   args.keep = g.count * g.length * static_cast<int64_t>(sizeof(In)) <= kCachedBytes;
-  PLANQ_TRY(launch.run(flat_ranges<In>, launch.grid(blocks, kFlatThreads), args));
-  PLANQ_TRY(launch.run(flat_parameters<In>, launch.grid(g.count, kFlatThreads, true), args));
+  const SharedKernels<In> shared = shared_kernels<In>();
+  PLANQ_TRY(launch.run(shared.flat_ranges, launch.grid(blocks, kFlatThreads), args));
+  PLANQ_TRY(launch.run(shared.flat_parameters, launch.grid(g.count, kFlatThreads, true), args));
   return launch.run(flat_code_kernel<kCodes>(f),
                     launch.grid(g.count * args.code_parts, kFlatThreads, true), args);
 }
@@ -479,12 +481,9 @@ Status launch_split(const Launch& launch) {
 // --- A tensor on the chip ----------------------------------------------------------------------
 
 template <Codes kCodes>
-inline constexpr Recipe kResidentRecipe = kHasUsual<kCodes> ? Recipe::Usual : Recipe::Any;
-
-template <Codes kCodes>
 auto resident_kernel(const Fields& f) -> void (*)(SplitArgs<In>) {
   return by_mode<kCodes>(f, [](auto asymmetric) {
-    return quantize_resident<In, kCodes, kResidentRecipe<kCodes>, asymmetric.value>;
+    return quantize_resident<In, kCodes, Recipe::Usual, asymmetric.value>;
   });
 }
 
@@ -497,7 +496,7 @@ template <Codes kCodes>
 Status launch_resident(const Launch& launch) {
   const Fields& f = launch.fields();
   const Geometry g = geometry_of(f, launch.operands);
-  const bool fits = recipe_kind(f) == kResidentRecipe<kCodes> && is_flat<kCodes>(launch, g) &&
+  const bool fits = recipe_kind(f) == Recipe::Usual && is_flat<kCodes>(launch, g) &&
                     (!is_fp8(f.output_dtype) || f.q_min < 0);
   if (!fits) return launch_split<kCodes>(launch);
   Scratch scratch(launch.workspace);
@@ -573,9 +572,11 @@ bool column_rows(const Fields& f, const Operands& operands, int64_t columns, Spa
   return true;
 }
 
+// Whether threads take whole vectors of columns; one of float64 would be two of them.
 template <Codes kCodes>
 bool aligned_columns(const Launch& launch, const Space& lines, int64_t columns) {
-  return columns % kVector == 0 && aligned(launch.operands, lines, kWordBytes<In, kCodes>);
+  return !kIsWide && columns % kVector == 0 &&
+         aligned(launch.operands, lines, kWordBytes<In, kCodes>);
 }
 
 // A kernel over tiles of columns and chunks of rows; sets the arguments that say so.
@@ -590,11 +591,13 @@ cuda::Grid column_grid(const Launch& launch, ColumnArgs<In>& args, int per_threa
 
 template <Codes kCodes>
 auto channel_kernel(const Fields& f, bool vector, bool equal) -> void (*)(ColumnArgs<In>) {
-  if constexpr (kHasUsual<kCodes>)
+  if constexpr (kHasTight<kCodes>)
     if (vector && equal && recipe_kind(f) == Recipe::Usual)
       return by_mode<kCodes>(
           f, [](auto asymmetric) { return usual_channels<In, kCodes, asymmetric.value>; });
-  return vector ? any_channels<In, kCodes, true> : any_channels<In, kCodes, false>;
+  if constexpr (!kIsWide)
+    if (vector) return any_channels<In, kCodes, true>;
+  return any_channels<In, kCodes, false>;
 }
 
 template <Codes kCodes>
@@ -619,13 +622,14 @@ Status launch_columns(const Launch& launch) {
   const bool equal = args.lines.rank <= 1;
   const cuda::Grid ranges =
       column_grid(launch, args, vector ? kVector : 1, kColumnRangeThreads, shape.chunk_rows, false);
-  PLANQ_TRY(launch.run(!vector ? column_ranges<In, false, false>
-                       : equal ? column_ranges<In, true, true>
-                               : column_ranges<In, true, false>,
+  const SharedKernels<In> shared = shared_kernels<In>();
+  PLANQ_TRY(launch.run(!vector ? shared.column_ranges
+                       : equal ? shared.equal_column_ranges
+                               : shared.aligned_column_ranges,
                        ranges, args));
   const dim3 finish_threads(cuda::kWarp, kColumnThreads / cuda::kWarp);
   PLANQ_TRY(launch.run(
-      column_finish<In>,
+      shared.column_finish,
       launch.grid(ceil_div(o.segments, cuda::kWarp), finish_threads, ranges.blocks > 0), args));
   const int per_thread = vector ? kVector : kColumns<In, kCodes, false>;
   // A small matrix: all blocks at once. A large one: two or more after one another.
@@ -635,6 +639,13 @@ Status launch_columns(const Launch& launch) {
   const cuda::Grid codes =
       column_grid(launch, args, per_thread, kColumnThreads, chunk_rows, args.keep);
   return launch.run(channel_kernel<kCodes>(f, vector, equal), codes, args);
+}
+
+template <Codes kCodes>
+auto column_group_kernel([[maybe_unused]] bool vector) -> void (*)(ColumnArgs<In>) {
+  if constexpr (!kIsWide)
+    if (vector) return column_groups<In, kCodes, true>;
+  return column_groups<In, kCodes, false>;
 }
 
 template <Codes kCodes>
@@ -665,8 +676,7 @@ Status launch_column_groups(const Launch& launch) {
   args.tiles = static_cast<std::int32_t>(ceil_div(args.columns, across * per_thread));
   const cuda::Grid grid =
       launch.grid(args.lines.size() * args.tiles, dim3(across, kColumnThreads / across));
-  return launch.run(vector ? column_groups<In, kCodes, true> : column_groups<In, kCodes, false>,
-                    grid, args);
+  return launch.run(column_group_kernel<kCodes>(vector), grid, args);
 }
 
 // --- Tiles -------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 // The descriptor and the operands as the CUDA rows see them: segments, and the lines that they
-// consist of. Like cuda_launch.h, part of cuda.cu alone, which is compiled once per input type.
+// consist of. Like cuda_launch.h, for the input type of the file alone.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 
+#include "cuda/element.cuh"
 #include "cuda/load_store.cuh"
 #include "ops/affine/dynamic_range_quantize/codes.cuh"
 #include "ops/affine/dynamic_range_quantize/desc.h"
@@ -14,19 +15,8 @@
 namespace planq::dynamic_range_quantize {
 namespace {
 
-#if PLANQ_SLICE == 0
-using In = Half;
-constexpr DType kIn = DType::Float16;
-#elif PLANQ_SLICE == 1
-using In = Bfloat16;
-constexpr DType kIn = DType::BFloat16;
-#elif PLANQ_SLICE == 2
-using In = float;
-constexpr DType kIn = DType::Float32;
-#else
-using In = double;
-constexpr DType kIn = DType::Float64;
-#endif
+using In = cuda::Element;
+constexpr DType kIn = cuda::kElement;
 using C = Compute<In>;
 constexpr int kVector = kPerVector<In>;
 

@@ -7,11 +7,6 @@
 
 namespace planq::dynamic_range_quantize {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 Fault resolve(Descriptor& descriptor) {
@@ -43,15 +38,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kZeroPoint].expect(DType::Int32, parameters, f.mode == Mode::Asymmetric);
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
     "dynamic_range_quantize", kFields, kOperands, resolve, specify, kTables};

@@ -170,7 +170,6 @@ constexpr auto kRows = table(
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::dynamic_range_quantize
+
+PLANQ_KERNELS(dynamic_range_quantize, host, kRows);

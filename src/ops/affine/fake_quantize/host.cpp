@@ -145,7 +145,6 @@ constexpr auto kRows =
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::fake_quantize
+
+PLANQ_KERNELS(fake_quantize, host, kRows);

@@ -4,11 +4,6 @@
 
 namespace planq::fake_quantize_backward {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 Fault resolve(Descriptor& descriptor) {
@@ -30,15 +25,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kZeroPoint].expect(f.zero_point_dtype, parameters, f.mode == Mode::Asymmetric);
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
     "fake_quantize_backward", kFields, kOperands, resolve, specify, kTables};

@@ -34,7 +34,6 @@ constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<D
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::fake_quantize_backward
+
+PLANQ_KERNELS(fake_quantize_backward, host, kRows);

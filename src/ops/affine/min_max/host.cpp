@@ -59,7 +59,6 @@ constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<D
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::min_max
+
+PLANQ_KERNELS(min_max, host, kRows);

@@ -40,7 +40,6 @@ constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<D
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::quantize_backward
+
+PLANQ_KERNELS(quantize_backward, host, kRows);

@@ -4,11 +4,6 @@
 
 namespace planq::blockwise_dequantize {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 Fault resolve(Descriptor& descriptor) {
@@ -28,15 +23,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kNestedCodebook].expect(DType::Float32, {1, {kNestedEntries}}, f.nested_block_size > 0);
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {"blockwise_dequantize", kFields, kOperands, resolve, specify, kTables};
 

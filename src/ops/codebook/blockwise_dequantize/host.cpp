@@ -36,7 +36,6 @@ constexpr auto kRows = host::decoding_rows<Rows>();
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::blockwise_dequantize
+
+PLANQ_KERNELS(blockwise_dequantize, host, kRows);

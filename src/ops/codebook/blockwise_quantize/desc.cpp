@@ -4,11 +4,6 @@
 
 namespace planq::blockwise_quantize {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 Fault resolve(Descriptor& descriptor) {
@@ -31,15 +26,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   expect_draws(f.rounding, specs[kSeed], specs[kOffset]);
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {"blockwise_quantize", kFields, kOperands, resolve, specify, kTables};
 

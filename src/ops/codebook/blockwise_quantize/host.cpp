@@ -93,7 +93,6 @@ constexpr auto kRows = host::encoding_rows<Rows>();
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::blockwise_quantize
+
+PLANQ_KERNELS(blockwise_quantize, host, kRows);

@@ -4,11 +4,6 @@
 
 namespace planq::codebook_dequantize {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 Fault resolve(Descriptor& descriptor) { return checks::codebook_values(descriptor.as<Fields>()); }
@@ -21,15 +16,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   expect_codebook(f.codebook, f.entries, specs[kCodebook]);
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {"codebook_dequantize", kFields, kOperands, resolve, specify, kTables};
 

@@ -34,7 +34,6 @@ constexpr auto kRows = host::decoding_rows<Rows>();
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::codebook_dequantize
+
+PLANQ_KERNELS(codebook_dequantize, host, kRows);

@@ -39,7 +39,6 @@ constexpr auto kRows = host::encoding_rows<Rows>();
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::codebook_quantize
+
+PLANQ_KERNELS(codebook_quantize, host, kRows);

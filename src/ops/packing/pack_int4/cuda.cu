@@ -1,22 +1,15 @@
 // pack_int4 on CUDA: 16 codes a vector where a byte's codes are neighbours, two vectors of 16 where
-// they are rows apart. The rows stand in one slice, since no input type tells them apart.
+// they are rows apart.
 
 #include <cstdint>
 
-#include "ops/packing/pack_int4/desc.h"
-
-#if PLANQ_SLICE == 1
 #include "math/nibbles.h"
 #include "ops/affine/scale.h"
 #include "ops/packing/nibble_pairs.cuh"
-#endif
+#include "ops/packing/pack_int4/desc.h"
 
 namespace planq::pack_int4 {
 
-#define PLANQ_JOIN_(a, b) a##b
-#define PLANQ_JOIN(a, b) PLANQ_JOIN_(a, b)
-
-#if PLANQ_SLICE == 1
 namespace {
 
 using cuda::PairOperands;
@@ -106,11 +99,6 @@ constexpr Kernel kRows[] = {
 };
 
 }  // namespace
-#else
-constexpr std::span<const Kernel> kRows;
-#endif
-
-extern const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE);
-const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE){kRows};
-
 }  // namespace planq::pack_int4
+
+PLANQ_KERNELS(pack_int4, cuda, kRows);

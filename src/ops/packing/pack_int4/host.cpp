@@ -99,7 +99,6 @@ constexpr Kernel kRows[] = {
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows{kRows};
-
 }  // namespace planq::pack_int4
+
+PLANQ_KERNELS(pack_int4, host, kRows);

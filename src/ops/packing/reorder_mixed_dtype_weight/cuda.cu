@@ -1,19 +1,11 @@
-// reorder_mixed_dtype_weight on CUDA. The rows stand in one slice, since no float type tells them
-// apart.
+// reorder_mixed_dtype_weight on CUDA.
 
-#include "ops/packing/reorder_mixed_dtype_weight/desc.h"
-
-#if PLANQ_SLICE == 1
 #include "cuda/launch.cuh"
+#include "ops/packing/reorder_mixed_dtype_weight/desc.h"
 #include "ops/packing/reorder_mixed_dtype_weight/tiles.cuh"
-#endif
 
 namespace planq::reorder_mixed_dtype_weight {
 
-#define PLANQ_JOIN_(a, b) a##b
-#define PLANQ_JOIN(a, b) PLANQ_JOIN_(a, b)
-
-#if PLANQ_SLICE == 1
 namespace {
 
 using std::int64_t;
@@ -23,7 +15,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 template <class L>
 class Launch {
  public:
-  Launch(const Fields& fields, const Operands& operands, const Stream& bound)
+  Launch(const Fields& fields, const Operands& operands, Bound& bound)
       : weight_(fields, operands), inverse_(fields.inverse), bound_(bound) {
     args_.input = static_cast<const std::uint8_t*>(operands[kInput].data);
     args_.output = static_cast<std::uint8_t*>(operands[kOutput].data);
@@ -111,11 +103,6 @@ constexpr Kernel kRows[] = {
 };
 
 }  // namespace
-#else
-constexpr std::span<const Kernel> kRows;
-#endif
-
-extern const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE);
-const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE){kRows};
-
 }  // namespace planq::reorder_mixed_dtype_weight
+
+PLANQ_KERNELS(reorder_mixed_dtype_weight, cuda, kRows);

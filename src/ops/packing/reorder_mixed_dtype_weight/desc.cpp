@@ -5,11 +5,6 @@
 
 namespace planq::reorder_mixed_dtype_weight {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 constexpr DType kWeights[] = {DType::Int8, DType::Int4};
@@ -38,15 +33,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[f.inverse ? kInput : kOutput].expect(DType::UInt8, reordered);
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
     "reorder_mixed_dtype_weight", kFields, kOperands, resolve, specify, kTables};

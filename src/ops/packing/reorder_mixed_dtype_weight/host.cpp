@@ -249,7 +249,6 @@ constexpr Kernel kRows[] = {
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows{kRows};
-
 }  // namespace planq::reorder_mixed_dtype_weight
+
+PLANQ_KERNELS(reorder_mixed_dtype_weight, host, kRows);

@@ -1,22 +1,14 @@
 // unpack_int4 on CUDA: 8 bytes become a vector where a byte's codes are neighbours, 16 bytes become
-// two vectors where they are rows apart. The rows stand in one slice, since no input type tells
-// them apart.
+// two vectors where they are rows apart.
 
 #include <cstdint>
 
-#include "ops/packing/unpack_int4/desc.h"
-
-#if PLANQ_SLICE == 1
 #include "math/nibbles.h"
 #include "ops/packing/nibble_pairs.cuh"
-#endif
+#include "ops/packing/unpack_int4/desc.h"
 
 namespace planq::unpack_int4 {
 
-#define PLANQ_JOIN_(a, b) a##b
-#define PLANQ_JOIN(a, b) PLANQ_JOIN_(a, b)
-
-#if PLANQ_SLICE == 1
 namespace {
 
 using cuda::PairOperands;
@@ -127,11 +119,6 @@ constexpr Kernel kRows[] = {
 };
 
 }  // namespace
-#else
-constexpr std::span<const Kernel> kRows;
-#endif
-
-extern const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE);
-const std::span<const Kernel> PLANQ_JOIN(kCudaRows, PLANQ_SLICE){kRows};
-
 }  // namespace planq::unpack_int4
+
+PLANQ_KERNELS(unpack_int4, cuda, kRows);

@@ -5,11 +5,6 @@
 
 namespace planq::unpack_int4 {
 
-extern const std::span<const Kernel> kHostRows;
-#if defined(PLANQ_WITH_CUDA)
-extern const std::span<const Kernel> kCudaRows0, kCudaRows1, kCudaRows2, kCudaRows3;
-#endif
-
 namespace {
 
 constexpr DType kPackable[] = {DType::Int4, DType::UInt4};
@@ -29,15 +24,9 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kOutput].expect(codes, f.shape);
 }
 
-constexpr const std::span<const Kernel>* kTables[] = {
-    &kHostRows,
-#if defined(PLANQ_WITH_CUDA)
-    &kCudaRows0, &kCudaRows1, &kCudaRows2, &kCudaRows3,
-#endif
-};
-
 }  // namespace
 
+extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {"unpack_int4", kFields, kOperands, resolve, specify, kTables};
 

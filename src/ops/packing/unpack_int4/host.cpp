@@ -109,7 +109,6 @@ constexpr Kernel kRows[] = {
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows{kRows};
-
 }  // namespace planq::unpack_int4
+
+PLANQ_KERNELS(unpack_int4, host, kRows);

@@ -206,7 +206,6 @@ constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<D
 
 }  // namespace
 
-extern const std::span<const Kernel> kHostRows;
-const std::span<const Kernel> kHostRows = kRows;
-
 }  // namespace planq::estimate_quantiles
+
+PLANQ_KERNELS(estimate_quantiles, host, kRows);

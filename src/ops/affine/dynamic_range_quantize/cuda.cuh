@@ -1,0 +1,335 @@
+// dynamic_range_quantize on CUDA: which rows exist, and which descriptors each takes. cuda_layout.h
+// says where segments lie, cuda_launch.h starts the kernels in the .cuh files beside it. Compiled
+// once per input type and two output types, which a file names that includes this one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/scratch.h"
+#include "core/sku.h"
+#include "ops/affine/dynamic_range_quantize/cuda_launch.h"
+
+namespace planq::dynamic_range_quantize {
+namespace {
+
+// --- Rows of the registry ----------------------------------------------------------------------
+
+enum class Method {
+  Lanes,
+  Registers,
+  Cluster,
+  Columns,
+  Tiles,
+  ColumnGroups,
+  Resident,
+  Split,
+  Elements
+};
+
+struct MethodInfo {
+  std::string_view name;
+  std::int16_t rank;
+  std::int32_t first_arch;
+};
+constexpr MethodInfo kMethods[] = {
+    {"row_lanes", 10, 80}, {"row_registers", 20, 80}, {"row_cluster", 30, 90},
+    {"columns", 40, 80},   {"tiles", 45, 80},         {"column_groups", 50, 80},
+    {"resident", 55, 90},  {"split", 60, 80},         {"elements", 70, 80},
+};
+constexpr const MethodInfo& info(Method method) {
+  return kMethods[static_cast<std::size_t>(method)];
+}
+
+template <class... Pieces>
+Reason refuse_shape(const Pieces&... pieces) {
+  return Reason::refuse(ReasonKind::Shape, pieces...);
+}
+
+Reason refuse_segments(const Outline& o) {
+  return refuse_shape(o.segments, " segments are more than a grid numbers");
+}
+
+Reason rejects_consecutive(const Fields& f, const Outline& o) {
+  if (o.consecutive) return Reason::accept();
+  if (f.scope.kind == ScopeKind::Group && f.scope.axis == f.shape.rank - 1)
+    return refuse_shape("groups of ", f.scope.size, " four-bit codes begin inside a byte");
+  return refuse_shape("the elements of a ", name_of(f.scope.kind), " along axis ", f.scope.axis,
+                      " are not consecutive");
+}
+
+Reason rejects_size(Method method, const Outline& o, const Device& device) {
+  const int64_t vectors = vectors_of(o.elements);
+  const auto refuse_size = [&](const auto&... pieces) {
+    return refuse_shape("a segment of ", o.elements, " elements ", pieces...);
+  };
+  const int64_t most = method == Method::Lanes       ? cuda::kWarp
+                       : method == Method::Registers ? kBlockVectors
+                                                     : kBlockVectors * kMaxCluster;
+  constexpr std::string_view kWhere[] = {"a warp's lanes", "a block's registers",
+                                         "a cluster's registers"};
+  if (vectors > most)
+    return refuse_size("does not fit ", kWhere[static_cast<std::size_t>(method)], " (",
+                       most * kVector, ")");
+  if (o.segments > cuda::kMaxIndex / kMaxCluster) return refuse_segments(o);
+  if (method == Method::Registers && vectors <= cuda::kWarp)
+    return refuse_size("leaves most threads of a block idle");
+  if (method == Method::Registers && spreads(o, device))
+    return refuse_shape(o.segments, " long segments leave multiprocessors idle");
+  if (method == Method::Cluster && vectors <= kBlockVectors && !spreads(o, device))
+    return refuse_size("fits one block");
+  return Reason::accept();
+}
+
+Reason rejects_columns(const Fields& f, const Outline& o) {
+  const bool last = f.scope.axis == f.shape.rank - 1;
+  if (last || (o.outer != 1 && o.inner < kShortRun)) return Reason::accept();
+  return refuse_shape("a channel has runs of ", o.inner, " consecutive elements");
+}
+
+Reason rejects_tiles(const Fields& f, const Outline& o) {
+  if (o.segments > cuda::kMaxIndex / kMaxCluster) return refuse_segments(o);
+  const int last = f.shape.rank - 1;
+  if (f.scope.kind == ScopeKind::Group && f.scope.axis != last) return Reason::accept();
+  if (shares_bytes(f))
+    return refuse_shape("tiles of ", f.scope.size, " four-bit columns begin inside a byte");
+  const bool block = f.scope.kind == ScopeKind::Block;
+  const int64_t rows = block ? std::min(f.scope.rows, f.shape[last - 1]) : 1;
+  const int64_t columns = std::min(f.scope.size, f.shape[last]);
+  if (rows * vectors_of(columns) <= kBlockVectors) return Reason::accept();
+  return refuse_shape("a tile of ", rows, " x ", columns,
+                      " elements does not fit a block's registers (", kBlockVectors * kVector, ")");
+}
+
+Reason rejects_shape(Method method, const Fields& f, const Device& device) {
+  const Outline o = outline(f);
+  switch (method) {
+    case Method::Lanes:
+    case Method::Registers:
+    case Method::Cluster: {
+      const Reason reason = rejects_consecutive(f, o);
+      return reason.accepted() ? rejects_size(method, o, device) : reason;
+    }
+    case Method::Columns:
+      return rejects_columns(f, o);
+    case Method::Tiles:
+      return rejects_tiles(f, o);
+    case Method::ColumnGroups:
+      if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
+      return f.scope.axis != f.shape.rank - 1
+                 ? Reason::accept()
+                 : refuse_shape("groups along the last axis are not columns");
+    case Method::Resident:
+      return o.elements * static_cast<int64_t>(sizeof(In)) <= kResidentInputBytes
+                 ? Reason::accept()
+                 : refuse_shape("a tensor of ", o.elements,
+                                " elements leaves too much to be read twice");
+    case Method::Split:
+      if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
+      if (f.scope.kind == ScopeKind::Channel && f.scope.axis != f.shape.rank - 1)
+        return Reason::accept();
+      return rejects_consecutive(f, o);
+    case Method::Elements:
+      return Reason::accept();
+  }
+  return Reason::accept();
+}
+
+template <Method kMethod, ScopeKind kScope, DType kOut>
+Reason rejects(const Descriptor& descriptor, const Device& device) {
+  const Fields& f = descriptor.as<Fields>();
+  const auto refuse = [](ReasonKind kind, std::string_view what, std::string_view own,
+                         std::string_view asked) {
+    return Reason::refuse(kind, "computes ", what, " ", own, ", not ", asked);
+  };
+  if (f.input_dtype != kIn)
+    return refuse(ReasonKind::DType, "input_dtype", name_of(kIn), name_of(f.input_dtype));
+  if (f.output_dtype != kOut)
+    return refuse(ReasonKind::DType, "output_dtype", name_of(kOut), name_of(f.output_dtype));
+  if (f.scope.kind != kScope)
+    return refuse(ReasonKind::Scope, "scope", name_of(kScope), name_of(f.scope.kind));
+  return rejects_shape(kMethod, with_groups(f), device);
+}
+
+template <Method kMethod>
+std::size_t workspace(const Descriptor& descriptor, const Device& device) {
+  const Fields& f = descriptor.as<Fields>();
+  Scratch scratch;
+  if constexpr (kMethod == Method::Elements) return element_workspace(f);
+  if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
+    book_split(f, device.multiprocessors, scratch);
+  if constexpr (kMethod == Method::Resident) {
+    Scratch resident;
+    book_resident(device.multiprocessors, resident);
+    return std::max(scratch.bytes(), resident.bytes());
+  }
+  if constexpr (kMethod == Method::Columns) {
+    book_columns(f, device.multiprocessors, scratch);
+    return std::max(scratch.bytes(), element_workspace(f));
+  }
+  return scratch.bytes();
+}
+
+template <class... Args>
+Status preload_all(void (*... kernels)(Args)) {
+  Status status = Status::success();
+  (void)((status = cuda::preload(kernels), status.ok()) && ...);
+  return status;
+}
+
+template <Method kMethod, Codes kCodes>
+Status preload_method([[maybe_unused]] const Fields& f) {
+  [[maybe_unused]] const Recipe recipe = recipe_kind(f);
+  [[maybe_unused]] const SharedKernels<In> shared = shared_kernels<In>();
+  if constexpr (kMethod == Method::Lanes) {
+    PLANQ_TRY(preload_all(quantize_lanes<In, kCodes, 4>, quantize_lines<In, kCodes>));
+    if constexpr (kHasTight<kCodes>)
+      return by_mode<kCodes>(f, [&](auto asymmetric) {
+        for (const int sets : {1, 2, 4, 8})
+          PLANQ_TRY(cuda::preload(tight_lane_kernel<kCodes, asymmetric.value>({recipe, sets})));
+        if constexpr (kHasUnaligned<kCodes>)
+          PLANQ_TRY(cuda::preload(shifted_lane_kernel<kCodes, asymmetric.value>()));
+        return Status::success();
+      });
+    return Status::success();
+  }
+  if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster) {
+    PLANQ_TRY(cuda::preload(quantize_lines<In, kCodes>));
+    return by_mode<kCodes>(f, [&](auto asymmetric) {
+      for (const int vectors : {1, 2, 4, 8}) {
+        PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block>(vectors),
+                              row_kernel<kCodes, Team::Warp>(vectors)));
+        const TightShape shape{recipe, vectors, kMethod == Method::Cluster};
+        if constexpr (kHasTight<kCodes>)
+          PLANQ_TRY(cuda::preload(tight_row_kernel<kCodes, asymmetric.value>(shape)));
+        if constexpr (kHasUnaligned<kCodes> && kMethod == Method::Registers)
+          PLANQ_TRY(cuda::preload(ragged_row_kernel<kCodes, asymmetric.value>(vectors)));
+      }
+      return Status::success();
+    });
+  }
+  if constexpr (kMethod == Method::Columns)
+    PLANQ_TRY(preload_all(
+        shared.column_ranges, shared.aligned_column_ranges, shared.equal_column_ranges,
+        shared.column_finish, channel_kernel<kCodes>(f, true, true),
+        channel_kernel<kCodes>(f, true, false), channel_kernel<kCodes>(f, false, false)));
+  if constexpr (kMethod == Method::Tiles) {
+    if (f.scope.kind == ScopeKind::Block)
+      return preload_all(quantize_tiles<In, kCodes>, quantize_lines<In, kCodes>);
+    if (f.scope.axis != f.shape.rank - 1) return preload_method<Method::ColumnGroups, kCodes>(f);
+    PLANQ_TRY((preload_method<Method::Lanes, kCodes>(f)));
+    return preload_method<Method::Registers, kCodes>(f);
+  }
+  if constexpr (kMethod == Method::ColumnGroups)
+    return preload_all(column_group_kernel<kCodes>(false), column_group_kernel<kCodes>(true));
+  if constexpr (kMethod == Method::Resident && kHasTight<kCodes>)
+    PLANQ_TRY(cuda::preload(resident_kernel<kCodes>(f), kHeldBytes));
+  if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
+    return preload_all(shared.split_ranges, split_codes<In, kCodes>, shared.flat_ranges,
+                       shared.flat_parameters, flat_code_kernel<kCodes>(f));
+  return preload_all(shared.element_ranges, element_codes<In, kCodes>);
+}
+
+template <Method kMethod, Codes kCodes>
+Status prepare(const Descriptor& descriptor, const Device&, State&) {
+  return preload_method<kMethod, kCodes>(with_groups(descriptor.as<Fields>()));
+}
+
+template <Method kMethod, Codes kCodes>
+Status bind(const Call& call, Bound& bound) {
+  const Launch launch{with_groups(call.fields<Fields>()),
+                      call.device.multiprocessors,
+                      call.device.arch,
+                      call.operands,
+                      call.workspace,
+                      bound};
+  if constexpr (kMethod == Method::Lanes) return launch_lanes<kCodes>(launch);
+  if constexpr (kMethod == Method::Registers) return launch_rows<kCodes>(launch, 1);
+  if constexpr (kMethod == Method::Cluster)
+    return launch_rows<kCodes>(launch, cluster_of(launch.fields(), launch.multiprocessors));
+  if constexpr (kMethod == Method::Columns) return launch_columns<kCodes>(launch);
+  if constexpr (kMethod == Method::ColumnGroups) return launch_column_groups<kCodes>(launch);
+  if constexpr (kMethod == Method::Resident && kHasTight<kCodes>)
+    return launch_resident<kCodes>(launch);
+  if constexpr (kMethod == Method::Tiles) return launch_tiles<kCodes>(launch);
+  if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
+    return launch_split<kCodes>(launch);
+  return launch_elements<kCodes>(launch);
+}
+
+template <Method kMethod, ScopeKind kScope, DType kOut>
+struct SkuParts {
+  static constexpr std::array<std::string_view, 8> kParts = {"dynamic_range_quantize.",
+                                                             name_of(kScope),
+                                                             "/cuda/",
+                                                             info(kMethod).name,
+                                                             "/",
+                                                             short_name(kIn),
+                                                             "_",
+                                                             short_name(kOut)};
+};
+
+template <Method kMethod, ScopeKind kScope, DType kOut>
+constexpr Kernel row() {
+  constexpr bool kDouble = std::is_same_v<C, double>;
+  return {
+      .sku = JoinedText<SkuParts<kMethod, kScope, kOut>>::view(),
+      .revision = 1,
+      .backend = Backend::Cuda,
+      .arch = {info(kMethod).first_arch, 9999},
+      .rank = info(kMethod).rank,
+      .guarantee = {.determinism = Determinism::BitExact,
+                    .math = kDouble ? MathPrecision::F64 : MathPrecision::F32,
+                    .accumulator = kDouble ? DType::Float64 : DType::Float32,
+                    .rounding = Rounding::NearestEven,
+                    .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
+                    .batch_invariant = true,
+                    .basis = std::string_view("exact integer maximum of magnitudes; correctly "
+                                              "rounded quotients; round to nearest even; no "
+                                              "atomics on data")},
+      .rejects = rejects<kMethod, kScope, kOut>,
+      .workspace = workspace<kMethod>,
+      .prepare = prepare<kMethod, codes_of(kOut)>,
+      .bind = bind<kMethod, codes_of(kOut)>,
+  };
+}
+
+// One row per method and scope that go together, and output type.
+struct Pair {
+  Method method;
+  ScopeKind scope;
+};
+constexpr Pair kPairs[] = {
+    {Method::Lanes, ScopeKind::Tensor},     {Method::Lanes, ScopeKind::Channel},
+    {Method::Lanes, ScopeKind::Token},      {Method::Lanes, ScopeKind::Group},
+    {Method::Registers, ScopeKind::Tensor}, {Method::Registers, ScopeKind::Channel},
+    {Method::Registers, ScopeKind::Token},  {Method::Registers, ScopeKind::Group},
+    {Method::Cluster, ScopeKind::Tensor},   {Method::Cluster, ScopeKind::Channel},
+    {Method::Cluster, ScopeKind::Token},    {Method::Cluster, ScopeKind::Group},
+    {Method::Columns, ScopeKind::Channel},  {Method::ColumnGroups, ScopeKind::Group},
+    {Method::Resident, ScopeKind::Tensor},  {Method::Split, ScopeKind::Tensor},
+    {Method::Split, ScopeKind::Channel},    {Method::Split, ScopeKind::Token},
+    {Method::Split, ScopeKind::Group},      {Method::Elements, ScopeKind::Tensor},
+    {Method::Elements, ScopeKind::Channel}, {Method::Elements, ScopeKind::Token},
+    {Method::Elements, ScopeKind::Group},   {Method::Tiles, ScopeKind::Block},
+    {Method::Elements, ScopeKind::Block},
+};
+
+template <DType kFirst, DType kSecond, std::size_t... kIndex>
+constexpr std::array<Kernel, sizeof...(kIndex)> table(std::index_sequence<kIndex...>) {
+  return {row<kPairs[kIndex / 2].method, kPairs[kIndex / 2].scope,
+              kIndex % 2 == 0 ? kFirst : kSecond>()...};
+}
+
+// The rows of two output types, whose codes have the same bytes: a file for each such pair.
+template <DType kFirst, DType kSecond>
+constexpr auto kRows = table<kFirst, kSecond>(std::make_index_sequence<2 * std::size(kPairs)>{});
+
+}  // namespace
+
+}  // namespace planq::dynamic_range_quantize

@@ -1,0 +1,19 @@
+// fake_quantize_backward on CUDA.
+#pragma once
+
+#include "cuda/element.cuh"
+#include "ops/affine/fake_quantize_backward/desc.h"
+#include "ops/affine/gradient_kernels.h"
+#include "ops/affine/straight_through.cuh"
+
+namespace planq::fake_quantize_backward {
+namespace {
+
+using Row = cuda::StraightThroughRow<cuda::Element, false, Fields>;
+
+constexpr Kernel kRows[] = {
+    gradient_row<Gradient, Backend::Cuda, cuda::kElement>(Row::prepare, Row::bind)};
+
+}  // namespace
+
+}  // namespace planq::fake_quantize_backward

@@ -1,0 +1,5 @@
+// quantize_backward on CUDA, with elements of bfloat16.
+#define PLANQ_ELEMENT BFloat16
+#include "ops/affine/quantize_backward/cuda.cuh"
+
+PLANQ_KERNELS(quantize_backward, cuda_bf16, kRows);

@@ -1,0 +1,5 @@
+// quantize_backward on CUDA, with elements of float16.
+#define PLANQ_ELEMENT Float16
+#include "ops/affine/quantize_backward/cuda.cuh"
+
+PLANQ_KERNELS(quantize_backward, cuda_f16, kRows);

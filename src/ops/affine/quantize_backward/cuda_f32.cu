@@ -1,0 +1,5 @@
+// quantize_backward on CUDA, with elements of float32.
+#define PLANQ_ELEMENT Float32
+#include "ops/affine/quantize_backward/cuda.cuh"
+
+PLANQ_KERNELS(quantize_backward, cuda_f32, kRows);

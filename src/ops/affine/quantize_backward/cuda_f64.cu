@@ -1,0 +1,5 @@
+// quantize_backward on CUDA, with elements of float64.
+#define PLANQ_ELEMENT Float64
+#include "ops/affine/quantize_backward/cuda.cuh"
+
+PLANQ_KERNELS(quantize_backward, cuda_f64, kRows);

@@ -1,0 +1,5 @@
+// blockwise_quantize on CUDA, with elements of float32.
+#define PLANQ_ELEMENT Float32
+#include "ops/codebook/blockwise_quantize/cuda.cuh"
+
+PLANQ_KERNELS(blockwise_quantize, cuda_f32, kRows);

@@ -1,0 +1,356 @@
+// estimate_quantiles on CUDA: a launch for each digit. Blocks count in shared memory and add their
+// counts up with integer atomics, which are exact in any order; the block that comes last then
+// narrows the search, and leaves what the next launch needs in the workspace.
+#pragma once
+
+#include <cstdint>
+
+#include "core/scratch.h"
+#include "core/sku.h"
+#include "cuda/element.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/lines.cuh"
+#include "ops/statistics/estimate_quantiles/prefixes.h"
+#include "ops/statistics/quantiles.h"
+
+namespace planq::estimate_quantiles {
+namespace {
+
+using cuda::kAllLanes;
+using cuda::kPerVector;
+using cuda::kWarp;
+using In = cuda::Element;
+using C = math::Compute<In>;
+using Key = math::OrderKey<In>;
+using Table = Prefixes<Key>;
+using Count = unsigned long long;  // as atomics spell 64 bits
+
+constexpr int kThreads = 512, kWarps = kThreads / kWarp;
+// Of a multiprocessor; and vectors that a thread has under way.
+constexpr int kBlocks = 2, kBatch = 4;
+// Counters of a block have 32 bits. Shares are even up to rounding, far less than a factor of 4.
+constexpr std::int64_t kMostOfBlock = std::int64_t{1} << 30;
+constexpr int kPairs = kCounters / 2;
+constexpr int kSharedBytes = kCounters * static_cast<int>(sizeof(std::uint32_t));
+static_assert(kSharedBytes >= kPairs * static_cast<int>(sizeof(Count)));
+static_assert(kMaxQuantiles <= kThreads && kPairs % kThreads == 0);
+
+// What a pass leaves to the next one.
+struct Wanted {
+  Count ranks[kMaxQuantiles];  // of wanted elements, among those that the next pass counts
+  Key keys[kMaxQuantiles];     // prefixes of the next pass
+  std::uint32_t runs;          // how many prefixes; 0: the result is NaN
+  std::uint32_t done;          // blocks that have added up their counts
+};
+
+struct Memory {
+  Count* counts;
+  Wanted* wanted;
+};
+
+Memory book(Scratch& scratch) {
+  Memory memory;
+  memory.counts = scratch.take<Count>(kCounters);
+  memory.wanted = scratch.take<Wanted>(1);
+  return memory;
+}
+
+struct PassArgs {
+  const In* input;
+  C* output;
+  cuda::LineWalk walk;
+  Memory memory;
+  Digit digit;
+  std::int64_t elements, quantiles;
+  double tail;
+  bool propagate, is_last;
+};
+
+__global__ void __launch_bounds__(kThreads) clear(const __grid_constant__ Memory memory) {
+  memory.counts[blockIdx.x * kThreads + threadIdx.x] = 0;
+  if (blockIdx.x == 0 && threadIdx.x == 0) memory.wanted->done = 0;
+}
+
+// --- Counting ----------------------------------------------------------------------------------
+
+__device__ __forceinline__ void enter_prefixes(const Wanted& wanted, Table& table) {
+  const std::uint32_t thread = threadIdx.x, runs = wanted.runs;
+  for (int i = thread; i < Table::kPlaces; i += kThreads) table.places[i] = Table::kNone;
+  if (thread < runs) table.keys[thread] = wanted.keys[thread];
+  __syncthreads();
+  if (thread >= runs) return;
+  std::uint32_t place = Table::first_place(table.keys[thread]);
+  while (atomicCAS(table.places + place, Table::kNone, thread) != Table::kNone)
+    place = Table::next_place(place);
+}
+
+// Calls visit(element) for this block's share of the tensor.
+template <class Visit>
+__device__ __forceinline__ void each_of_block(const PassArgs& args, const Visit& visit) {
+  const auto each = [&](const uint4(&v)[kBatch], const bool (&active)[kBatch]) {
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k) {
+      if (!active[k]) continue;
+      In x[kPerVector<In>];
+      memcpy(x, v + k, sizeof x);
+#pragma unroll
+      for (int i = 0; i < kPerVector<In>; ++i) visit(x[i]);
+    }
+  };
+  using cuda::ReadAgain;
+  const std::int64_t part = blockIdx.x;
+  const int rank = threadIdx.x;
+  if (args.walk.is_short) {
+    cuda::each_element<In, kThreads, kBatch, ReadAgain>(args.walk, args.input, part, rank, visit);
+    return;
+  }
+  cuda::each_vector<In, kThreads, kBatch, false, ReadAgain>(args.walk, args.input, part, rank,
+                                                            each);
+  cuda::each_edge<In, kThreads, ReadAgain>(args.walk, args.input, part, rank, visit);
+}
+
+// Whether the other blocks are done: this one then sees all that they have added.
+__device__ __forceinline__ bool comes_last(std::uint32_t* done) {
+  __shared__ bool last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(done, 1u) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return last;
+}
+
+// --- Narrowing the search, by one block --------------------------------------------------------
+
+// The sum of the values of a lane and of those before it; likewise of a thread of the block.
+__device__ __forceinline__ Count scan_warp(Count value) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int step = 1; step < kWarp; step *= 2) {
+    const Count before = __shfl_up_sync(kAllLanes, value, step);
+    if (lane >= step) value += before;
+  }
+  return value;
+}
+__device__ __forceinline__ Count scan_block(Count value) {
+  __shared__ Count totals[kWarps];
+  const int warp = threadIdx.x / kWarp;
+  value = scan_warp(value);
+  __syncthreads();  // an earlier call's totals have been read
+  if (threadIdx.x % kWarp == kWarp - 1) totals[warp] = value;
+  __syncthreads();
+  for (int i = 0; i < warp; ++i) value += totals[i];
+  return value;
+}
+
+// ends[i]: elements in the counters up to and including pair i.
+__device__ __forceinline__ void sum_pairs(const Count* counts, Count* ends) {
+  constexpr int kOfWarp = kPairs / kWarps;
+  const int lane = threadIdx.x % kWarp, first = threadIdx.x / kWarp * kOfWarp + lane;
+  Count total = 0;
+#pragma unroll 4
+  for (int i = first; i < first - lane + kOfWarp; i += kWarp) {
+    const ulonglong2 pair = __ldcg(reinterpret_cast<const ulonglong2*>(counts) + i);
+    const Count end = scan_warp(pair.x + pair.y);
+    ends[i] = total + end;
+    total += __shfl_sync(kAllLanes, end, kWarp - 1);
+  }
+  const Count own = lane == kWarp - 1 ? total : 0;
+  const Count start = scan_block(own) - own;
+  for (int i = first; i < first - lane + kOfWarp; i += kWarp) ends[i] += start;
+  __syncthreads();
+}
+
+struct Counter {
+  std::uint32_t index;
+  Count before, held;  // elements in the counters before it, and in it
+};
+
+__device__ __forceinline__ Counter counter_of(const Count* counts, const Count* ends, Count rank) {
+  int low = 0, high = kPairs - 1;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (ends[middle] > rank)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  const ulonglong2 pair = __ldcg(reinterpret_cast<const ulonglong2*>(counts) + low);
+  const Count before = low == 0 ? 0 : ends[low - 1];
+  if (rank < before + pair.x) return {2u * low, before, pair.x};
+  return {2u * low + 1, before + pair.x, pair.y};
+}
+
+// The elements that count, and so have ranks; 0 if the result is NaN.
+__device__ __forceinline__ Count counted_elements(const PassArgs& args) {
+  const Count nans = __ldcg(args.memory.counts + kCounters - 1);
+  return args.propagate && nans > 0 ? 0 : args.elements - nans;
+}
+
+// Finds the counter of every wanted element. Those counters become the runs of the next pass, and
+// ranks become those among the elements of these runs.
+template <bool kFirst>
+__device__ __forceinline__ void narrow(const PassArgs& args, const Table& table, Count* ends) {
+  __shared__ std::uint32_t found[kThreads];
+  Wanted& wanted = *args.memory.wanted;
+  const int own = threadIdx.x;
+  const bool exists = own < args.quantiles;
+  sum_pairs(args.memory.counts, ends);
+  Count rank = 0;
+  if (kFirst && exists)
+    rank = math::quantile_position(own, args.quantiles, args.tail,
+                                   static_cast<std::int64_t>(counted_elements(args)));
+  if (!kFirst && exists) rank = wanted.ranks[own];
+  const Counter at = counter_of(args.memory.counts, ends, rank);
+  found[own] = at.index;
+  __syncthreads();
+  const bool opens = exists && (own == 0 || found[own - 1] != at.index);
+  const Count runs = scan_block(opens);
+  const Count rank_of_run = scan_block(opens ? at.held : 0) - at.held;
+  if (!exists) return;
+  const int bits = args.digit.bits;
+  Key key = at.index;
+  if constexpr (!kFirst)
+    key = table.keys[at.index >> bits] << bits | (at.index & ((1u << bits) - 1));
+  if (args.is_last) {
+    args.output[own] = math::value_of_order<In>(key);
+    return;
+  }
+  if (opens) wanted.keys[runs - 1] = key;
+  wanted.ranks[own] = rank_of_run + (rank - at.before);
+  if (own == args.quantiles - 1) wanted.runs = static_cast<std::uint32_t>(runs);
+}
+
+// What is left to do where the result is NaN.
+__device__ __forceinline__ void give_up(const PassArgs& args) {
+  if (threadIdx.x == 0) args.memory.wanted->runs = 0;
+  if (args.is_last && threadIdx.x < args.quantiles)
+    args.output[threadIdx.x] = math::canonical_nan<C>();
+}
+
+template <bool kFirst>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    count_digits(const __grid_constant__ PassArgs args) {
+  extern __shared__ Count shared[];
+  auto* const counters = reinterpret_cast<std::uint32_t*>(shared);
+  __shared__ Table table;
+  Count* const counts = args.memory.counts;
+  bool gives_up = !kFirst && args.memory.wanted->runs == 0;
+  for (int i = threadIdx.x; i < kCounters; i += kThreads) counters[i] = 0;
+  if constexpr (!kFirst) enter_prefixes(*args.memory.wanted, table);
+  __syncthreads();
+  if (!gives_up)
+    each_of_block(args, [&](In x) {
+      const Key key = math::order_key(x);
+      std::uint32_t run = 0;
+      if constexpr (!kFirst) run = table.find(key >> args.digit.shift >> args.digit.bits);
+      if (run != Table::kNone)
+        atomicAdd(counters + (run << args.digit.bits | args.digit.of(key)), 1u);
+    });
+  __syncthreads();
+  for (int i = threadIdx.x; i < kCounters; i += kThreads)
+    if (counters[i] != 0) atomicAdd(counts + i, static_cast<Count>(counters[i]));
+  if (!comes_last(&args.memory.wanted->done)) return;
+  if constexpr (kFirst) gives_up = counted_elements(args) == 0;
+  gives_up ? give_up(args) : narrow<kFirst>(args, table, shared);
+  __syncthreads();
+  for (int i = threadIdx.x; i < kCounters; i += kThreads) counts[i] = 0;
+  if (threadIdx.x == 0) args.memory.wanted->done = 0;
+}
+
+// --- The row -----------------------------------------------------------------------------------
+
+struct Problem {
+  Fields fields;
+  std::int64_t multiprocessors;
+};
+
+Status prepare(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(cuda::preload(clear));
+  PLANQ_TRY(cuda::preload(count_digits<true>, kSharedBytes));
+  return cuda::preload(count_digits<false>, kSharedBytes);
+}
+
+// As many blocks as fit beside each other, if there is a batch for each; more only where their
+// counters would overflow.
+std::int64_t blocks_of(const Problem& problem) {
+  constexpr std::int64_t kElements = std::int64_t{kThreads} * kBatch * kPerVector<In>;
+  const std::int64_t elements = problem.fields.shape.elements();
+  const std::int64_t batches = std::max<std::int64_t>(1, elements / kElements);
+  return std::max(std::min(problem.multiprocessors * kBlocks, batches),
+                  elements / kMostOfBlock + 1);
+}
+
+PassArgs arguments(const Problem& problem, const Operands& operands, const Memory& memory,
+                   std::int64_t blocks) {
+  const Fields& f = problem.fields;
+  PassArgs args{};
+  args.input = static_cast<const In*>(operands[kInput].data);
+  args.output = static_cast<C*>(operands[kOutput].data);
+  args.memory = memory;
+  args.elements = f.shape.elements();
+  args.quantiles = f.quantiles;
+  args.tail = f.tail;
+  args.propagate = f.nonfinite == NonFinite::Propagate;
+  args.walk.parts = blocks;
+  const RangeProblem whole{f.shape, f.input_dtype, Scope{}, Mode::Symmetric, f.nonfinite};
+  for_each_box(whole, RangeOperands{operands[kInput], {}}, [&](const Segments& all, int) {
+    args.walk.lines = all.lines;
+    args.walk.line_count = all.line_count;
+    args.walk.length = all.length;
+  });
+  cuda::share_lines<In>(args.walk, kThreads, false);
+  return args;
+}
+
+Status bind(const Call& call, Bound& bound) {
+  const Problem problem = {call.fields<Fields>(), call.device.multiprocessors};
+  Scratch scratch(call.workspace);
+  const Memory memory = book(scratch);
+  cuda::Grid grid{};
+  grid.blocks = kCounters / kThreads;
+  grid.threads = dim3(kThreads);
+  PLANQ_TRY(cuda::launch(clear, grid, memory, bound));
+  grid.blocks = blocks_of(problem);
+  grid.shared_bytes = kSharedBytes;
+  PassArgs args = arguments(problem, call.operands, memory, grid.blocks);
+  args.digit = first_digit(cuda::kElement);
+  PLANQ_TRY(cuda::launch(count_digits<true>, grid, args, bound));
+  while (!args.digit.is_last()) {
+    args.digit = next_digit(args.digit, args.quantiles);
+    args.is_last = args.digit.is_last();
+    PLANQ_TRY(cuda::launch(count_digits<false>, grid, args, bound));
+  }
+  return Status::success();
+}
+
+std::size_t workspace(const Descriptor&, const Device&) {
+  Scratch scratch;
+  book(scratch);
+  return scratch.bytes();
+}
+
+struct SkuParts {
+  static constexpr std::array<std::string_view, 4> kParts = {
+      "estimate_quantiles/cuda/radix/", short_name(cuda::kElement), "_",
+      short_name(compute_dtype(cuda::kElement))};
+};
+
+constexpr Kernel kRows[] = {{
+    .sku = JoinedText<SkuParts>::view(),
+    .revision = 1,
+    .backend = Backend::Cuda,
+    .arch = {80, 9999},
+    .rank = 0,
+    .guarantee = guarantee<cuda::kElement>(),
+    .rejects = rejects<cuda::kElement>,
+    .workspace = workspace,
+    .prepare = prepare,
+    .bind = bind,
+}};
+
+}  // namespace
+
+}  // namespace planq::estimate_quantiles
