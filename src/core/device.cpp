@@ -1,10 +1,21 @@
 #include "core/device.h"
 
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <system_error>
+
 #if defined(PLANQ_WITH_CUDA)
 #include <cuda_runtime_api.h>
 #endif
 
 namespace planq {
+namespace {
+
+// Compute capabilities have two digits and one, or three in all.
+constexpr std::int32_t kLargestModel = 999;
+
+}  // namespace
 
 Device host_device() {
   Device device;
@@ -14,23 +25,33 @@ Device host_device() {
 
 bool modelled_device(const std::string& name, Device& device) {
   struct Model {
-    const char* name;
     std::int32_t arch, multiprocessors;
     std::size_t shared_memory_per_block, l2_bytes;
   };
-  // The data-centre part of each architecture that the build carries code for.
+  // The largest part of each architecture; of the others, the one before.
   static constexpr Model models[] = {
-      {"sm_80", 80, 108, 166912, 40u << 20},
-      {"sm_90", 90, 132, 232448, 60u << 20},
+      {80, 108, 166912, 40u << 20},    // A100
+      {86, 84, 101376, 6u << 20},      // A40
+      {87, 16, 166912, 4u << 20},      // Orin
+      {89, 142, 101376, 96u << 20},    // L40S
+      {90, 132, 232448, 60u << 20},    // H200
+      {100, 148, 232448, 126u << 20},  // B200
+      {103, 148, 232448, 126u << 20},  // B300
+      {110, 20, 232448, 32u << 20},    // Thor
+      {120, 188, 101376, 128u << 20},  // RTX PRO 6000
+      {121, 48, 101376, 24u << 20},    // GB10
   };
-  for (const Model& model : models) {
-    if (name != model.name) continue;
-    device = {
-        Backend::Cuda,  0,         model.arch, model.multiprocessors, model.shared_memory_per_block,
-        model.l2_bytes, model.name};
-    return true;
-  }
-  return false;
+  std::int32_t arch = 0;
+  const char* const last = name.data() + name.size();
+  if (!name.starts_with("sm_")) return false;
+  const auto [end, error] = std::from_chars(name.data() + 3, last, arch);
+  if (error != std::errc() || end != last || arch < 80 || arch > kLargestModel) return false;
+  const Model* model = models;
+  for (const Model& candidate : models)
+    if (candidate.arch <= arch) model = &candidate;
+  device = {Backend::Cuda,   0,   arch, model->multiprocessors, model->shared_memory_per_block,
+            model->l2_bytes, name};
+  return true;
 }
 
 #if defined(PLANQ_WITH_CUDA)
@@ -44,7 +65,9 @@ int cuda_device_count() {
   return count;
 }
 
-Status cuda_device(int index, Device& device) {
+namespace {
+
+Status read_device(int index, Device& device) {
   cudaDeviceProp properties;
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess)
     return Status::cuda(error);
@@ -56,6 +79,23 @@ Status cuda_device(int index, Device& device) {
   device.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
   device.name = properties.name;
   return Status::success();
+}
+
+}  // namespace
+
+// Reading the properties takes longer than a whole selection, and they never change.
+Status cuda_device(int index, Device& device) {
+  static std::mutex mutex;
+  static std::map<int, Device> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(index);
+  if (found != known.end()) {
+    device = found->second;
+    return Status::success();
+  }
+  const Status status = read_device(index, device);
+  if (status.ok()) known.emplace(index, device);
+  return status;
 }
 
 Status cuda_stream_device(void* handle, int& device) {

@@ -41,7 +41,8 @@ inline constexpr std::size_t kWorkspaceAlignment = 256;
 inline constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 PLANQ_API Device host_device();
-// Facts of a GPU model that need not be present ("sm_80", "sm_90"); false for an unknown name.
+// Facts of a GPU that need not be present, by its architecture: "sm_80", "sm_89", "sm_120", any of
+// compute capability 8.0 and later; false for another name.
 PLANQ_API bool modelled_device(const std::string& name, Device& device);
 
 // The functions below need a driver; without one they report a CUDA status and no devices.

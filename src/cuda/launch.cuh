@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "core/bound.h"
 
@@ -80,16 +83,48 @@ Status launch_or(void (*kernel)(Args), const Grid& grid, const Args& args, Bound
   return bound.add_or(KernelStep<Args>{kernel, grid, args}, otherwise);
 }
 
-// Forces the module in, so that the first launch only launches, and allows the shared memory that
-// it will ask for.
-template <class Args>
-Status preload(void (*kernel)(Args), int shared_bytes = 0) {
+// Which kernels are ready on which device. Asking the driver again takes longer than all the rest
+// of a selection.
+class Preloaded {
+ public:
+  static bool has(const void* function, int device) {
+    const std::lock_guard lock(mutex());
+    return known().contains({function, device});
+  }
+  static void add(const void* function, int device) {
+    const std::lock_guard lock(mutex());
+    known().insert({function, device});
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex instance;
+    return instance;
+  }
+  static std::set<std::pair<const void*, int>>& known() {
+    static std::set<std::pair<const void*, int>> instance;
+    return instance;
+  }
+};
+
+inline cudaError_t preload_function(const void* function, int shared_bytes) {
+  int device = 0;
+  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
+  if (Preloaded::has(function, device)) return cudaSuccess;
   cudaFuncAttributes attributes;
-  const auto* function = reinterpret_cast<const void*>(kernel);
   cudaError_t error = cudaFuncGetAttributes(&attributes, function);
   if (error == cudaSuccess && shared_bytes > 0)
     error =
         cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (error == cudaSuccess) Preloaded::add(function, device);
+  return error;
+}
+
+// Forces the module in, so that the first launch only launches, and allows the shared memory that
+// it will ask for.
+template <class Args>
+Status preload(void (*kernel)(Args), int shared_bytes = 0) {
+  const cudaError_t error = preload_function(reinterpret_cast<const void*>(kernel), shared_bytes);
   return error == cudaSuccess ? Status::success() : Status::cuda(error);
 }
 

@@ -173,4 +173,22 @@ inline RangePartials book_ranges(const RangePlan& plan, Scratch& scratch) {
   return partials;
 }
 
+// What is enough for book_ranges with any method, of any problem whose extents are at most these.
+// Pieces are made only where a GPU has more room than there are tasks, of at most four rounds.
+inline std::size_t largest_ranges(const RangeProblem& problem, const Device& device) {
+  const std::int64_t rounds = 4 * std::int64_t{device.multiprocessors};
+  const std::int64_t widest = 32 * ranges::per_vector(problem);
+  const int ends = problem.symmetric() ? 1 : 2;
+  Scratch scratch;
+  for_each_box(problem, contiguous_operands(problem.shape), [&](const Segments& box, int) {
+    std::int64_t keys = rounds * std::max<std::int64_t>(kRangeBlocks, kColumnBlocks * widest);
+    keys = std::min(keys, box.count * box.elements());
+    // Columns that share a segment are combined whether or not they come in pieces.
+    Columns columns;
+    if (columns_of(box, columns)) keys = std::max(keys, columns.batch_count * columns.count);
+    for (int end = 0; end < ends; ++end) scratch.take<std::int64_t>(static_cast<std::size_t>(keys));
+  });
+  return scratch.bytes();
+}
+
 }  // namespace planq::cuda

@@ -174,6 +174,15 @@ std::size_t workspace(const Descriptor& descriptor, const Device& device) {
   return scratch.bytes();
 }
 
+// The same for any extents up to these: fewer segments may be cut into more parts.
+template <Method kMethod>
+std::size_t largest_workspace(const Descriptor& descriptor, const Device& device) {
+  const Fields& f = descriptor.as<Fields>();
+  if constexpr (kMethod == Method::Columns)
+    return std::max(largest_columns(f, device.multiprocessors), element_workspace(f));
+  return std::max(largest_split(f, device.multiprocessors), workspace<kMethod>(descriptor, device));
+}
+
 template <class... Args>
 Status preload_all(void (*... kernels)(Args)) {
   Status status = Status::success();
@@ -296,6 +305,10 @@ constexpr Kernel row() {
       .workspace = workspace<kMethod>,
       .prepare = prepare<kMethod, codes_of(kOut)>,
       .bind = bind<kMethod, codes_of(kOut)>,
+      .largest_workspace =
+          kMethod == Method::Split || kMethod == Method::Resident || kMethod == Method::Columns
+              ? largest_workspace<kMethod>
+              : nullptr,
   };
 }
 

@@ -422,6 +422,18 @@ SplitShape book_split(const Fields& f, std::int32_t multiprocessors, Scratch& sc
   return shape;
 }
 
+// What is enough for book_split at any extents up to these. Segments that are cut have together at
+// most as many parts as there are blocks.
+std::size_t largest_split(const Fields& f, std::int32_t multiprocessors) {
+  const Outline o = outline(f);
+  const int64_t most = std::min<int64_t>(kMaxParts, ceil_div(vectors_of(o.elements), kFlatTile));
+  const int64_t cut = std::min(int64_t{multiprocessors} * kFlatRangeBlocks, o.segments * most);
+  Scratch scratch;
+  scratch.take<Partial<In>>(static_cast<std::size_t>(std::max(o.segments, cut)));
+  scratch.take<FlatParameters<C>>(static_cast<std::size_t>(o.segments));
+  return scratch.bytes();
+}
+
 // Whether every segment is one run of whole, aligned vectors, which 32 bits number.
 template <Codes kCodes>
 bool is_flat(const Launch& launch, const Geometry& g) {
@@ -556,6 +568,24 @@ ColumnShape book_columns(const Fields& f, std::int32_t multiprocessors, Scratch&
   shape.parameters = {scratch.take<C>(channels), scratch.take<C>(channels),
                       scratch.take<std::int32_t>(channels), scratch.take<bool>(channels)};
   return shape;
+}
+
+// What is enough for book_columns at any extents up to these. Columns that are cut into chunks have
+// together at most as many as blocks have threads across.
+std::size_t largest_columns(const Fields& f, std::int32_t multiprocessors) {
+  const Outline o = outline(f);
+  const int64_t columns = o.segments * o.inner;
+  const int64_t wide = int64_t{column_threads(columns, kVector, cuda::kWarp)} * kVector;
+  const int64_t cut = std::min(int64_t{multiprocessors} * kColumnRangeBlocks * wide,
+                               columns * std::max<int64_t>(o.outer, 1));
+  Scratch scratch;
+  scratch.take<Partial<In>>(static_cast<std::size_t>(std::max(columns, cut)));
+  const auto channels = static_cast<std::size_t>(o.segments);
+  scratch.take<C>(channels);
+  scratch.take<C>(channels);
+  scratch.take<std::int32_t>(channels);
+  scratch.take<bool>(channels);
+  return scratch.bytes();
 }
 
 // The rows of the view [outer, channels * inner], or false where no such view exists.

@@ -240,6 +240,12 @@ std::size_t dynamic_workspace(const Descriptor& descriptor, const Device& device
   cuda::book_ranges(cuda::plan_ranges(range_problem(f), device), scratch);
   return scratch.bytes();
 }
+std::size_t largest_dynamic_workspace(const Descriptor& descriptor, const Device& device) {
+  const Fields& f = descriptor.as<Fields>();
+  Scratch scratch;
+  SegmentArrays<C>(f, scratch);
+  return scratch.bytes() + cuda::largest_ranges(range_problem(f), device);
+}
 
 template <bool kStochastic>
 Status bind_dynamic(const Call& call, Bound& bound) {
@@ -310,6 +316,7 @@ constexpr Kernel row() {
       .workspace = kDynamic ? dynamic_workspace : cuda::no_workspace,
       .prepare = kDynamic ? prepare_dynamic<kStochastic> : prepare<kStochastic>,
       .bind = kDynamic ? bind_dynamic<kStochastic> : bind<kStochastic>,
+      .largest_workspace = kDynamic ? largest_dynamic_workspace : nullptr,
   };
 }
 

@@ -59,6 +59,10 @@ std::size_t workspace(const Descriptor& descriptor, const Device& device) {
   return scratch.bytes();
 }
 
+std::size_t largest_workspace(const Descriptor& descriptor, const Device& device) {
+  return cuda::largest_ranges(problem_of(descriptor.as<Fields>()), device);
+}
+
 Status prepare(const Descriptor&, const Device&, State&) { return cuda::preload_ranges<In>(); }
 
 template <RangeMethod kMethod>
@@ -93,6 +97,7 @@ constexpr Kernel row() {
       .workspace = workspace<kMethod>,
       .prepare = prepare,
       .bind = bind<kMethod>,
+      .largest_workspace = kMethod == RangeMethod::Rows ? nullptr : largest_workspace,
   };
 }
 
