@@ -40,6 +40,7 @@ DESCRIPTORS = [
         block_size=64,
     ),
     planq.PackInt4Descriptor(shape=(2, 2)),
+    planq.MinMaxDescriptor(shape=(planq.Dim("m", 16), 8), input_dtype="float32"),
 ]
 PREFERENCE = planq.PlanPreference(max_ulp=0, max_workspace_bytes=1 << 20)
 ARRAYS = (
