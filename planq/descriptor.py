@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from planq import _core
 from planq._classes import classes_of
+from planq.arguments import Shape
 from planq.dim import Dim
 from planq.dtypes import DType
 from planq.errors import DescriptorError, as_field
@@ -36,7 +37,7 @@ class OperandSpec:
     name: str
     role: str
     dtype: DType
-    shape: tuple[int | Dim, ...]
+    shape: Shape
     storage: str
     optional: bool = False
     kind: str = "tensor"

@@ -58,11 +58,10 @@ py::list descriptor_operands(const Descriptor& descriptor) {
     if (!spec.present) continue;
     py::list shapes;
     for (const Shape& shape : spec.shapes) shapes.append(shape_values(descriptor, spec, shape));
-    operands.append(py::make_tuple(text(declared[i].name), role_name(spec.role),
-                                   text(name_of(spec.dtype)),
-                                   shape_values(descriptor, spec, spec.shape),
-                                   text(name_of(storage_of(spec.dtype))), spec.optional,
-                                   kind_name(spec.kind), py::tuple(shapes)));
+    operands.append(py::make_tuple(
+        text(declared[i].name), role_name(spec.role), text(name_of(spec.dtype)),
+        shape_values(descriptor, spec, spec.shape), text(name_of(storage_of(spec.dtype))),
+        spec.optional, kind_name(spec.kind), py::tuple(shapes)));
   }
   return operands;
 }
