@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "core/vocabulary.h"
 
@@ -88,9 +90,28 @@ constexpr DType compute_dtype(DType elements) {
   return elements == DType::Float64 ? DType::Float64 : DType::Float32;
 }
 
-constexpr bool is_four_bit(DType dtype) { return bits_of(dtype) == 4; }
-constexpr bool is_fp8(DType dtype) { return bits_of(dtype) == 8 && !format_of(dtype).is_integer(); }
-constexpr bool is_unsigned(DType dtype) { return !format_of(dtype).is_signed; }
+// A dtype that is only known at run time is compared with those that the rows single out, because
+// device code cannot read the table.
+template <bool (*kIs)(const FormatInfo&), std::size_t... kRow>
+constexpr bool is_any(DType dtype, std::index_sequence<kRow...>) {
+  return ((std::bool_constant<kIs(kFormats[kRow])>::value && dtype == static_cast<DType>(kRow)) ||
+          ...);
+}
+template <bool (*kIs)(const FormatInfo&)>
+constexpr bool is_any(DType dtype) {
+  return is_any<kIs>(dtype, std::make_index_sequence<kFormats.size()>{});
+}
+constexpr bool has_four_bits(const FormatInfo& format) { return format.bits == 4; }
+constexpr bool is_float8(const FormatInfo& format) {
+  return format.bits == 8 && !format.is_integer();
+}
+constexpr bool is_unsigned_integer(const FormatInfo& format) {
+  return format.kind == NumberKind::Unsigned;
+}
+
+constexpr bool is_four_bit(DType dtype) { return is_any<has_four_bits>(dtype); }
+constexpr bool is_fp8(DType dtype) { return is_any<is_float8>(dtype); }
+constexpr bool is_unsigned(DType dtype) { return is_any<is_unsigned_integer>(dtype); }
 
 // The type that memory holds: two 4-bit codes share a byte.
 constexpr DType storage_of(DType dtype) {

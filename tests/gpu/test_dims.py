@@ -1,4 +1,4 @@
-"""One plan for every number of rows on a GPU: every kernel at several extents, captured and sized."""
+"""One plan for every number of rows on a GPU: each kernel at several extents, graphs, workspaces."""
 
 from __future__ import annotations
 
