@@ -273,6 +273,15 @@ bool accept(const Plan& plan, int index, const TensorView& view, OperandView& op
 
 namespace {
 
+// Calls visit(view, member) for an operand, with member -1, or for each member of a list.
+template <class Visit>
+void for_each_tensor(const Plan& plan, Operands operands, int index, const Visit& visit) {
+  const OperandView& view = operands[static_cast<std::size_t>(index)];
+  if (!view.members) return visit(view, -1);
+  const auto count = static_cast<int>(plan.specs[static_cast<std::size_t>(index)].shapes.count);
+  for (int member = 0; member < count; ++member) visit(view.members[member], member);
+}
+
 // A tensor among the operands: an operand, or a member of a list.
 struct Entry {
   MemorySpan span;
@@ -292,7 +301,8 @@ bool may_meet(const Plan& plan, const Entry& a, const Entry& b) {
 
 // The one that is written, or the first of two, is the one that is named.
 ArgumentFailure overlap(const Plan& plan, const Entry& a, const Entry& b) {
-  const bool first = a.written && (!b.written || a.index <= b.index);
+  const bool before = std::pair(a.index, a.member) < std::pair(b.index, b.member);
+  const bool first = a.written && (!b.written || before);
   const Entry& blamed = first ? a : b;
   const Entry& other = first ? b : a;
   return {operand_name(plan, blamed.index, blamed.member), "memory of its own",
@@ -344,15 +354,10 @@ Entry entry_of(const Plan& plan, const OperandView& view, int index, int member)
 
 bool accept_many(const Plan& plan, Operands operands, ArgumentFailure& failure) {
   std::vector<Entry> entries;
-  for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
-    const OperandView& view = operands[static_cast<std::size_t>(i)];
-    if (view.data) entries.push_back(entry_of(plan, view, i, -1));
-    const std::int64_t members =
-        view.members ? plan.specs[static_cast<std::size_t>(i)].shapes.count : 0;
-    for (int member = 0; member < members; ++member)
-      if (view.members[member].data)
-        entries.push_back(entry_of(plan, view.members[member], i, member));
-  }
+  for (int i = 0; i < static_cast<int>(operands.size()); ++i)
+    for_each_tensor(plan, operands, i, [&](const OperandView& view, int member) {
+      if (view.data) entries.push_back(entry_of(plan, view, i, member));
+    });
   return accept_sorted(plan, entries, failure);
 }
 
@@ -374,18 +379,34 @@ bool accept_together(const Plan& plan, Operands operands, ArgumentFailure& failu
 
 namespace {
 
+// Tensors without elements have no address and no strides that matter.
 bool holds(const Constraint& constraint, const OperandView& view) {
+  const auto first = view.extents.begin();
+  const bool empty = std::find(first, first + view.rank, 0) != first + view.rank;
   switch (constraint.kind) {
     case Constraint::Kind::Alignment:
-      return reinterpret_cast<std::uintptr_t>(view.data) %
-                 static_cast<std::uintptr_t>(constraint.value) ==
-             0;
+      return empty || reinterpret_cast<std::uintptr_t>(view.data) %
+                              static_cast<std::uintptr_t>(constraint.value) ==
+                          0;
     case Constraint::Kind::Divisible:
       return view.extents[static_cast<std::size_t>(constraint.axis)] % constraint.value == 0;
     case Constraint::Kind::Contiguous:
-      return is_dense(view);
+      return empty || is_dense(view);
   }
   return true;
+}
+
+// The first tensor that is not what the constraint says, and its place in a list; null: there is
+// none. Operands that were left out are what everything says.
+const OperandView* find_broken(const Plan& plan, const Constraint& constraint, Operands operands,
+                               int& member) {
+  const OperandView* broken = nullptr;
+  for_each_tensor(plan, operands, constraint.operand, [&](const OperandView& view, int place) {
+    if (broken || !view.data || holds(constraint, view)) return;
+    broken = &view;
+    member = place;
+  });
+  return broken;
 }
 
 std::string actual_text(const Constraint& constraint, const OperandView& view) {
@@ -407,11 +428,11 @@ std::string pin_advice(const Plan& plan, Operands operands) {
   preference.sku.clear();
   for (const Candidate& candidate : select(plan.descriptor, preference, plan.device).candidates) {
     const auto& asked = candidate.kernel->constraints;
-    const bool takes =
-        candidate.reason.accepted() &&
-        std::all_of(asked.begin(), asked.end(), [&](const Constraint& constraint) {
-          return holds(constraint, operands[static_cast<std::size_t>(constraint.operand)]);
-        });
+    const bool takes = candidate.reason.accepted() &&
+                       std::all_of(asked.begin(), asked.end(), [&](const Constraint& constraint) {
+                         int member = -1;
+                         return find_broken(plan, constraint, operands, member) == nullptr;
+                       });
     if (takes) return "pin sku " + std::string(candidate.kernel->sku) + ", which takes it";
   }
   return "";
@@ -435,10 +456,11 @@ std::string constraint_text(const Constraint& constraint) {
 bool accept_constraints(const Plan& plan, std::span<const Constraint> constraints,
                         Operands operands, ArgumentFailure& failure) {
   for (const Constraint& constraint : constraints) {
-    const OperandView& view = operands[static_cast<std::size_t>(constraint.operand)];
-    if (!view.data || holds(constraint, view)) continue;
-    failure = {operand_name(plan, constraint.operand), constraint_text(constraint),
-               actual_text(constraint, view), pin_advice(plan, operands)};
+    int member = -1;
+    const OperandView* view = find_broken(plan, constraint, operands, member);
+    if (!view) continue;
+    failure = {operand_name(plan, constraint.operand, member), constraint_text(constraint),
+               actual_text(constraint, *view), pin_advice(plan, operands)};
     return false;
   }
   return true;
@@ -510,7 +532,7 @@ bool is_on(const TensorView& view, const Device& device) {
 // --- The workspace
 // -----------------------------------------------------------------------------------
 
-const char* workspace_problem(std::size_t needed, const Workspace& workspace, const Plan&,
+const char* workspace_problem(std::size_t needed, const Workspace& workspace, const Plan& plan,
                               Operands operands) {
   if (workspace.bytes < needed) return "it is too small";
   if (needed == 0) return nullptr;
@@ -519,9 +541,12 @@ const char* workspace_problem(std::size_t needed, const Workspace& workspace, co
   if (begin % kWorkspaceAlignment != 0) return "it is misaligned";
   // Memory that it shared with an operand would be overwritten.
   const MemorySpan taken{begin, begin + needed};
-  for (const OperandView& view : operands)
-    if (view.data && taken.meets(span_of(view))) return "it overlaps an operand";
-  return nullptr;
+  bool meets = false;
+  for (int i = 0; i < static_cast<int>(operands.size()); ++i)
+    for_each_tensor(plan, operands, i, [&](const OperandView& view, int) {
+      meets = meets || taken.meets(span_of(view));
+    });
+  return meets ? "it overlaps an operand" : nullptr;
 }
 
 }  // namespace planq
