@@ -32,7 +32,7 @@ from planq.errors import (
     StreamError,
     WorkspaceError,
 )
-from planq.guarantee import PrecisionGuarantee
+from planq.guarantee import ErrorBound, PrecisionGuarantee
 from planq.ops import affine, codebook, packing, statistics
 from planq.ops.affine import *
 from planq.ops.codebook import *
@@ -77,6 +77,7 @@ __all__ = [
     "Determinism",
     "DeviceFacts",
     "Dim",
+    "ErrorBound",
     "KernelInfo",
     "Launch",
     "MathPrecision",

@@ -152,11 +152,20 @@ class Backend(enum.StrEnum):
 
 
 class MathPrecision(enum.StrEnum):
-    """What the multiplications and divisions of a kernel are done in."""
+    """What the multiplications and divisions of a kernel are done in.
+
+    ``TENSOR_CORE_*``: a GPU's matrix units, which multiply elements of this type exactly and keep
+    sums in the guarantee's ``accumulator``. ``NONE``: nothing is multiplied or divided.
+    """
 
     F32 = "f32"
     F64 = "f64"
     INT32 = "int32"
+    TENSOR_CORE_S8 = "tensor_core_s8"
+    TENSOR_CORE_F16 = "tensor_core_f16"
+    TENSOR_CORE_BF16 = "tensor_core_bf16"
+    TENSOR_CORE_E4M3 = "tensor_core_e4m3"
+    TENSOR_CORE_E5M2 = "tensor_core_e5m2"
     NONE = "none"
 
 

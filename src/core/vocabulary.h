@@ -56,7 +56,10 @@ inline constexpr Vocabulary kVocabulary{};
 #define PLANQ_DETERMINISM_NAMES(_) \
   _(NotGuaranteed, "not_guaranteed") _(RunToRun, "run_to_run") _(GpuToGpu, "gpu_to_gpu") \
   _(BitExact, "bit_exact")
-#define PLANQ_MATH_PRECISION_NAMES(_) _(F32, "f32") _(F64, "f64") _(Int32, "int32") _(None, "none")
+#define PLANQ_MATH_PRECISION_NAMES(_) \
+  _(F32, "f32") _(F64, "f64") _(Int32, "int32") _(TensorCoreS8, "tensor_core_s8") \
+  _(TensorCoreF16, "tensor_core_f16") _(TensorCoreBF16, "tensor_core_bf16") \
+  _(TensorCoreE4M3, "tensor_core_e4m3") _(TensorCoreE5M2, "tensor_core_e5m2") _(None, "none")
 
 #define PLANQ_VOCABULARIES(_)                \
   _(ScopeKind, PLANQ_SCOPE_KIND_NAMES)       \

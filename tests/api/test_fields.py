@@ -91,7 +91,7 @@ def test_a_class_of_other_fields_is_not_registered() -> None:
 @pytest.mark.parametrize("operator", NATIVE)
 def test_a_field_comes_from_an_operand_or_is_an_argument(operator: str) -> None:
     """What bindings with tensors and arguments alone are generated from."""
-    kinds = {"shape": "shape", "dtype": "dtype"}
+    kinds = {"shape": "shape", "shape_list": "shape", "dtype": "dtype"}
     for name, kind, _, _, source in NATIVE[operator]["fields"]:
         operand, _, part = source.partition(".")
         assert not source or operand in NATIVE[operator]["operands"], name

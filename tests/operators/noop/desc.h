@@ -2,6 +2,7 @@
 // its launch rows let the host's share of a call be measured without a GPU.
 #pragma once
 
+#include "../plain.h"
 #include "core/descriptor.h"
 #include "core/registry.h"
 
@@ -26,9 +27,7 @@ inline constexpr OperandInfo kOperands[] = {
     {"zero_point", Role::Output},
 };
 
-inline Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
-inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
+using plain::accept, plain::no_workspace, plain::nothing;
 inline std::size_t some_workspace(const Descriptor&, const Device&) { return 1000; }
-inline Status nothing(const Descriptor&, const Device&, State&) { return Status::success(); }
 
 }  // namespace planq::noop

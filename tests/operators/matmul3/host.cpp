@@ -1,0 +1,82 @@
+#include "../plain.h"
+#include "desc.h"
+#include "host/bind.h"
+
+namespace planq::matmul3 {
+namespace {
+
+float sum_in_order(const float* a, const float* b, std::int64_t terms) {
+  float sum = 0;
+  for (std::int64_t i = 0; i < terms; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// Four sums side by side, added at the end.
+float sum_by_fours(const float* a, const float* b, std::int64_t terms) {
+  float sums[4] = {};
+  for (std::int64_t i = 0; i < terms; ++i) sums[i % 4] += a[i] * b[i];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+using Sum = float (*)(const float*, const float*, std::int64_t);
+
+template <Sum kSum>
+Status multiply(const Call& call, const Stream&) {
+  const Fields& f = call.fields<Fields>();
+  const OperandView &a = call.operands[0], &b = call.operands[1], &output = call.operands[2];
+  const std::int64_t terms = f.a_shape[1];
+  for (std::int64_t row = 0; row < f.output_shape[0]; ++row)
+    for (std::int64_t column = 0; column < f.output_shape[1]; ++column)
+      static_cast<float*>(output.data)[row * output.strides[0] + column] =
+          kSum(static_cast<const float*>(a.data) + row * a.strides[0],
+               static_cast<const float*>(b.data) + column * b.strides[0], terms);
+  return Status::success();
+}
+
+// Each of K terms has at most K roundings on its way, in any order, each of half an epsilon; that
+// their product is no more than their sum is shown by Jeannerod and Rump (SIAM J. Matrix Anal.
+// Appl. 34, 2013).
+constexpr ErrorBound kAnyOrder{
+    .constant = 0, .per_term = 0.5, .epsilon = 0x1p-23, .output_rounding = false, .terms = terms};
+
+constexpr Kernel kKernels[] = {
+    {.sku = "matmul3/host/by_fours",
+     .revision = 1,
+     .backend = Backend::Host,
+     .arch = {},
+     .rank = 0,
+     .guarantee = {.determinism = Determinism::RunToRun,
+                   .math = MathPrecision::F32,
+                   .accumulator = DType::Float32,
+                   .rounding = Rounding::None,
+                   .max_ulp = kUlpUnknown,
+                   .error_bound = kAnyOrder,
+                   .batch_invariant = true,
+                   .basis = "four float32 sums of every fourth term, then their sum"},
+     .rejects = plain::accept,
+     .workspace = plain::no_workspace,
+     .prepare = plain::nothing,
+     .bind = host::bind<multiply<sum_by_fours>>},
+    {.sku = "matmul3/host/in_order",
+     .revision = 1,
+     .backend = Backend::Host,
+     .arch = {},
+     .rank = 1,
+     .guarantee = {.determinism = Determinism::BitExact,
+                   .math = MathPrecision::F32,
+                   .accumulator = DType::Float32,
+                   .rounding = Rounding::None,
+                   .max_ulp = 0,
+                   .error_bound = kNoErrorBound,
+                   .batch_invariant = true,
+                   .basis = "one float32 sum in the order of terms"},
+     .rejects = plain::accept,
+     .workspace = plain::no_workspace,
+     .prepare = plain::nothing,
+     .bind = host::bind<multiply<sum_in_order>>},
+};
+
+}  // namespace
+}  // namespace planq::matmul3
+
+PLANQ_KERNELS(matmul3, host, kKernels);

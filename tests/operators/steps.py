@@ -1,0 +1,37 @@
+"""The Python half of the private operator of several launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from planq.descriptor import Descriptor
+from planq.plan import Plan
+from planq.registry import register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsDescriptor(Descriptor):
+    """Double and add one, in float32."""
+
+    operator: ClassVar[str] = "steps"
+
+    shape: Any
+
+
+@dataclass(slots=True, kw_only=True)
+class StepsArgs:
+    """Operands of :class:`StepsDescriptor`."""
+
+    input: Any
+    output: Any
+    way: Any
+
+
+class StepsPlan(Plan):
+    """A plan for :class:`StepsDescriptor`."""
+
+    __slots__ = ()
+
+
+register(StepsDescriptor, StepsArgs, StepsPlan)

@@ -1,0 +1,27 @@
+#include "desc.h"
+
+#include "core/checks.h"
+
+namespace planq::steps {
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (f.shape.rank != 2) return {"shape", "expected two axes"};
+  return checks::shape("shape", f.shape, 2);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  specs[0].expect(DType::Float32, f.shape);
+  specs[1].expect(DType::Float32, f.shape);
+  specs[2].expect(DType::Int32, {1, {1}});
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"steps", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::steps
