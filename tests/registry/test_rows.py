@@ -1,4 +1,9 @@
-"""Every host row of the registry against the NumPy reference and its own promises."""
+"""Every host row of the registry against the NumPy reference and its own promises.
+
+Users' rows promise bits. Of the tests' own operators, two promise less, an error in ulp and a bound
+of sums, and have constraints, and one updates in place, so that what watches such kernels is itself
+watched.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from support.operators import OPERATORS
 HOST = Host()
 HOST_ROWS = [
     pytest.param(operator, kernel, id=kernel.sku)
-    for operator, kernel in rows.rows(planq.Backend.HOST)
+    for operator, kernel in (*rows.rows(planq.Backend.HOST), *rows.own_rows(planq.Backend.HOST))
 ]
 every_host_row = pytest.mark.parametrize(("operator", "kernel"), HOST_ROWS)
 
@@ -36,7 +41,9 @@ def test_every_case_is_taken_by_some_host_row() -> None:
 
 
 @every_host_row
-def test_a_row_gives_the_bits_of_the_reference(operator: str, kernel: planq.KernelInfo) -> None:
+def test_a_row_gives_what_it_promises_of_the_reference(
+    operator: str, kernel: planq.KernelInfo
+) -> None:
     """On every case that it accepts; also: the case list exercises the row at all."""
     rows.check_bits(HOST, operator, kernel.sku)
 
@@ -103,5 +110,5 @@ def test_the_number_of_threads_changes_no_bit(operator: str, kernel: planq.Kerne
 
 @every_host_row
 def test_a_row_promises_what_was_tested(operator: str, kernel: planq.KernelInfo) -> None:
-    """BIT_EXACT, batch invariant, 0 ulp, the contract's arithmetic; the plan says the same."""
+    """Users' rows BIT_EXACT and batch invariant; the contract's arithmetic; the plan says so."""
     rows.check_guarantee(HOST, operator, kernel)

@@ -17,7 +17,7 @@ import planq
 from reference.formats import Array
 
 TESTS = Path(__file__).parent.parent
-# The tests' own operators compute nothing; tests/api watches them instead.
+# The tests' own operators, which tests/api watches.
 PRIVATE = frozenset(path.parent.name for path in TESTS.glob("operators/*/desc.h"))
 
 
@@ -88,14 +88,19 @@ class OperatorTests(Protocol):
         """Which of the ways that a kernel must be shown to work in; a word."""
 
 
-def _adapters() -> dict[str, OperatorTests]:
-    folder = Path(__file__).parent.parent / "ops"
-    found = sorted((path.parent.name, path) for path in folder.glob("*/*/adapter.py"))
-    names = {name: f"ops.{path.parent.parent.name}.{name}.adapter" for name, path in found}
-    return {name: importlib.import_module(module).TESTS for name, module in names.items()}
+def _adapters(pattern: str) -> dict[str, OperatorTests]:
+    found = sorted(TESTS.glob(pattern))
+    modules = [".".join(path.relative_to(TESTS).with_suffix("").parts) for path in found]
+    names = [path.parent.name if path.stem == "adapter" else path.stem for path in found]
+    return {
+        name: importlib.import_module(module).TESTS
+        for name, module in sorted(zip(names, modules, strict=True))
+    }
 
 
-OPERATORS = _adapters()
+OPERATORS = _adapters("ops/*/*/adapter.py")
+# Of the tests' own operators, those with kernels of a kind that users' operators have none of yet.
+OWN = _adapters("operators/adapters/*.py")
 
 
 @cache

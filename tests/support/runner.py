@@ -16,6 +16,7 @@ from support.memory import (
     Operand,
     Workspace,
 )
+from support.promises import Judge
 
 
 def arguments(desc: planq.Descriptor, operands: dict[str, Any]) -> Any:
@@ -57,9 +58,9 @@ class Bench:
         self.args = arguments(desc, tensors)
 
     def load(self, inputs: dict[str, Array]) -> None:
-        """Writes the inputs and poisons everything else."""
+        """Writes the inputs, what is updated in place among them, and poisons everything else."""
         for name, operand in self.operands.items():
-            if self.roles[name] == "input":
+            if self.roles[name] != "output":
                 operand.write(inputs[name])
             else:
                 operand.repoison()
@@ -71,12 +72,24 @@ class Bench:
         self.device.synchronize()
 
     def outputs(self) -> dict[str, Array]:
-        """What the outputs hold."""
-        return {n: o.read() for n, o in self.operands.items() if self.roles[n] == "output"}
+        """What the outputs hold, and what was updated in place."""
+        return {n: o.read() for n, o in self.operands.items() if self.roles[n] != "input"}
 
-    def check(self, inputs: dict[str, Array], outputs: dict[str, Array], what: str) -> None:
-        """Fails unless outputs are right to the bit and nothing else was written."""
+    def check(
+        self,
+        inputs: dict[str, Array],
+        outputs: dict[str, Array],
+        what: str,
+        judge: Judge | None = None,
+    ) -> None:
+        """Fails unless outputs are right and nothing else was written.
+
+        Right is to the bit, unless a judge says of an operand what is near enough.
+        """
         for name, operand in self.operands.items():
             held = inputs[name] if self.roles[name] == "input" else outputs[name]
+            if judge and self.roles[name] != "input":
+                near, held = held, operand.read()
+                judge(f"{what}: {name}", held, near)
             operand.assert_holds(held, f"{what}: {name}")
         self.workspace.assert_guards(what)
