@@ -41,6 +41,7 @@ SELECT_CALLS, SELECT_BLOCKS = 50, 21
 GUARANTEE_CALLS = 5
 VALIDATED_US, BOUND_US, GPU_RATIO = 0.6, 0.15, 1.25
 DESCRIPTOR_US, SELECT_US, GUARANTEE_US = 8.0, 20.0, 1.0
+MEMBERS, MEMBER_CALLS, MEMBER_US = 300, 50, 0.15
 
 Block = Callable[[], float]
 
@@ -165,6 +166,33 @@ def measure_host(module: Any) -> list[Figure]:
     ]
 
 
+def time_members(plan: Any, args: object, empty: Any, nothing: object) -> float:
+    """Seconds for each member of two lists in a validated run, less what a run of none takes."""
+    whole = time_runs(plan, planq.HOST, args, MEMBER_CALLS)
+    return (whole - time_runs(empty, planq.HOST, nothing, MEMBER_CALLS)) / (2 * MEMBERS)
+
+
+def measure_lists() -> list[Figure]:
+    """What a member of a list adds to a run: its check, and the update of its one element."""
+    module: Any = importlib.import_module("operators.list300")
+
+    def prepare(library: Any, count: int) -> tuple[planq.Plan, object]:
+        desc = module.List300Descriptor(shapes=[(1,)] * count)
+        parameter, gradient = (
+            [library.ones(1, dtype=library.float32) for _ in range(count)] for _ in range(2)
+        )
+        sums = np.ones(count)
+        args = module.List300Args(parameter=parameter, gradient=gradient, rate=0.5, sums=sums)
+        return planq.Plan.select(planq.HOST, desc), args
+
+    blocks: dict[str, Block] = {}
+    for library in (torch, np):
+        name = f"host: run, for each of {2 * MEMBERS} {library.__name__} members"
+        blocks[name] = partial(time_members, *prepare(library, MEMBERS), *prepare(library, 0))
+    figures = sample(blocks, HOST_BLOCKS, lambda: None)
+    return [replace(figure, value=figure.us, at_most=MEMBER_US) for figure in figures.values()]
+
+
 def measure_cuda(module: Any) -> list[Figure]:
     """An empty kernel through planq, against cudaLaunchKernel of an equal one in a C++ loop."""
     make_stream: Any = torch.cuda.Stream
@@ -286,7 +314,7 @@ def main() -> int:
         torch.zeros(1, device="cuda")  # first, so that the driver's own threads are not pinned
     processor = pin()
     gc.disable()
-    figures = [*measure_host(module), *measure_planning("host", planq.HOST)]
+    figures = [*measure_host(module), *measure_lists(), *measure_planning("host", planq.HOST)]
     if on_gpu:
         stream = torch.cuda.current_stream()
         figures += [*measure_cuda(module), *measure_planning("gpu", stream)]
