@@ -208,18 +208,18 @@ Status preload_method([[maybe_unused]] const Fields& f) {
   }
   if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster) {
     PLANQ_TRY(cuda::preload(quantize_lines<In, kCodes>));
-    return by_mode<kCodes>(f, [&](auto asymmetric) {
-      for (const int vectors : {1, 2, 4, 8}) {
-        PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block>(vectors),
-                              row_kernel<kCodes, Team::Warp>(vectors)));
-        const TightShape shape{recipe, vectors, kMethod == Method::Cluster};
-        if constexpr (kHasTight<kCodes>)
+    PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block>(), row_kernel<kCodes, Team::Warp>()));
+    if constexpr (kHasTight<kCodes>)
+      return by_mode<kCodes>(f, [&](auto asymmetric) {
+        for (const int vectors : {1, 2, 4, 8}) {
+          const TightShape shape{recipe, vectors, kMethod == Method::Cluster};
           PLANQ_TRY(cuda::preload(tight_row_kernel<kCodes, asymmetric.value>(shape)));
-        if constexpr (kHasUnaligned<kCodes> && kMethod == Method::Registers)
-          PLANQ_TRY(cuda::preload(ragged_row_kernel<kCodes, asymmetric.value>(vectors)));
-      }
-      return Status::success();
-    });
+          if constexpr (kHasUnaligned<kCodes> && kMethod == Method::Registers)
+            PLANQ_TRY(cuda::preload(ragged_row_kernel<kCodes, asymmetric.value>(vectors)));
+        }
+        return Status::success();
+      });
+    return Status::success();
   }
   if constexpr (kMethod == Method::Columns)
     PLANQ_TRY(preload_all(
@@ -235,7 +235,7 @@ Status preload_method([[maybe_unused]] const Fields& f) {
   }
   if constexpr (kMethod == Method::ColumnGroups)
     return preload_all(column_group_kernel<kCodes>(false), column_group_kernel<kCodes>(true));
-  if constexpr (kMethod == Method::Resident && kHasTight<kCodes>)
+  if constexpr (kMethod == Method::Resident && kHasResident<kCodes>)
     PLANQ_TRY(cuda::preload(resident_kernel<kCodes>(f), kHeldBytes));
   if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
     return preload_all(shared.split_ranges, split_codes<In, kCodes>, shared.flat_ranges,
@@ -262,7 +262,7 @@ Status bind(const Call& call, Bound& bound) {
     return launch_rows<kCodes>(launch, cluster_of(launch.fields(), launch.multiprocessors));
   if constexpr (kMethod == Method::Columns) return launch_columns<kCodes>(launch);
   if constexpr (kMethod == Method::ColumnGroups) return launch_column_groups<kCodes>(launch);
-  if constexpr (kMethod == Method::Resident && kHasTight<kCodes>)
+  if constexpr (kMethod == Method::Resident && kHasResident<kCodes>)
     return launch_resident<kCodes>(launch);
   if constexpr (kMethod == Method::Tiles) return launch_tiles<kCodes>(launch);
   if constexpr (kMethod == Method::Split || kMethod == Method::Resident)

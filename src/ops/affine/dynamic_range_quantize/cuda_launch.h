@@ -214,8 +214,9 @@ inline constexpr bool kHasTight = !kIsWide && kCodes != Codes::E5M2;
 template <Codes kCodes>
 inline constexpr bool kHasUnaligned = kHasTight<kCodes> && kCodes != Codes::Nibble;
 
-// Kernels for unusual recipes come in fewer shapes: one number of sets of a warp, and no clusters.
-inline constexpr int kAnySets = 4;
+// Kernels for unusual recipes come in one shape: so many sets of a warp, or vectors of a thread, no
+// clusters, and aligned segments only.
+inline constexpr int kAnySets = 4, kAnyVectors = 8;
 
 template <Codes kCodes, bool kAsymmetric>
 TightKernel tight_lane_kernel(TightShape shape) {
@@ -230,11 +231,11 @@ TightKernel tight_lane_kernel(TightShape shape) {
 }
 template <Codes kCodes, bool kAsymmetric>
 TightKernel shifted_lane_kernel() {
-  return quantize_tight_lanes<In, kCodes, Recipe::Any, kShiftedSets, kAsymmetric, true>;
+  return quantize_tight_lanes<In, kCodes, Recipe::Usual, kShiftedSets, kAsymmetric, true>;
 }
 template <Codes kCodes, bool kAsymmetric>
 TightKernel tight_row_kernel(TightShape shape) {
-  constexpr Recipe kAny = Recipe::Any, kUsual = Recipe::Usual;
+  constexpr Recipe kUsual = Recipe::Usual;
   const int vectors = shape.vectors;
   if (shape.recipe == kUsual && shape.cluster)
     return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, true>
@@ -245,8 +246,7 @@ TightKernel tight_row_kernel(TightShape shape) {
            : vectors == 2 ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
            : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, false>
                           : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, false>;
-  return vectors <= 4 ? quantize_tight_rows<In, kCodes, kAny, 4, kAsymmetric, false>
-                      : quantize_tight_rows<In, kCodes, kAny, 8, kAsymmetric, false>;
+  return quantize_tight_rows<In, kCodes, Recipe::Any, kAnyVectors, kAsymmetric, false>;
 }
 template <Codes kCodes, bool kAsymmetric>
 TightKernel ragged_row_kernel(int vectors) {
@@ -289,10 +289,12 @@ bool launches_tight_lanes(const Launch& launch, const Geometry& g, Status& statu
   if (!is_dense<kCodes>(args, lanes)) return false;
   const bool aligned = aligned_segments<kCodes>(launch, g);
   TightShape shape{recipe_kind(launch.fields()), std::min(lanes, 8)};
-  if (!aligned && (!kHasUnaligned<kCodes> || lanes < kShiftedSets || g.count * lanes < 2))
-    return false;
-  // A set has no more segments than a segment has lanes.
-  if (aligned && shape.recipe == Recipe::Any && lanes < kAnySets) return false;
+  if (shape.recipe == Recipe::Any) {
+    // A set has no more segments than a segment has lanes.
+    if (!aligned || lanes < kAnySets) return false;
+  } else if (!aligned) {
+    if (!kHasUnaligned<kCodes> || lanes < kShiftedSets || g.count * lanes < 2) return false;
+  }
   args.lanes_log2 = std::countr_zero(static_cast<unsigned>(lanes));
   // Few warps: as many as there can be. Many: each with more loads under way.
   if (ceil_div(g.count * lanes, cuda::kWarp) <= launch.multiprocessors * 8) shape.vectors = 1;
@@ -330,10 +332,12 @@ struct BlockShape {
   int threads, vectors;
 };
 
+int threads_of(int64_t vectors, int per_thread) {
+  return static_cast<int>(ceil_div(ceil_div(vectors, per_thread), cuda::kWarp) * cuda::kWarp);
+}
+
 BlockShape block_shape(int64_t vectors, bool few) {
-  const auto threads = [&](int per_thread) {
-    return static_cast<int>(ceil_div(ceil_div(vectors, per_thread), cuda::kWarp) * cuda::kWarp);
-  };
+  const auto threads = [&](int per_thread) { return threads_of(vectors, per_thread); };
   // Blocks that have a multiprocessor to themselves: little work for each thread.
   if (few && threads(1) <= kWideRowThreads) return {threads(1), 1};
   if (few && threads(2) <= kRowThreads) return {threads(2), 2};
@@ -344,10 +348,8 @@ BlockShape block_shape(int64_t vectors, bool few) {
 }
 
 template <Codes kCodes, Team kTeam>
-auto row_kernel(int vectors) -> void (*)(RowArgs<In>) {
-  constexpr int kMost = kTeam == Team::Block ? 8 : 4, kFew = kIsWide ? kMost : 4;
-  return vectors > kFew ? quantize_rows<In, kCodes, kTeam, kMost>
-                        : quantize_rows<In, kCodes, kTeam, kFew>;
+auto row_kernel() -> void (*)(RowArgs<In>) {
+  return quantize_rows < In, kCodes, kTeam, kTeam == Team::Block ? kAnyVectors : 4 > ;
 }
 
 int cluster_of(const Fields& f, std::int32_t multiprocessors) {
@@ -365,11 +367,15 @@ Status launch_rows(const Launch& launch, int cluster) {
   const int64_t vectors = g.length / kVector;
   const Fields& f = launch.fields();
   const Recipe recipe = recipe_kind(f);
-  const bool is_tight =
-      kHasTight<kCodes> && tight<kCodes>(launch, g) && (cluster == 1 || recipe == Recipe::Usual);
+  const bool usual = recipe == Recipe::Usual;
+  const bool is_tight = kHasTight<kCodes> && tight<kCodes>(launch, g) && (cluster == 1 || usual);
+  const bool is_ragged = kHasUnaligned<kCodes> && !is_tight && usual && cluster == 1 &&
+                         vectors > 2 * cuda::kWarp && ragged(launch, g);
   const bool few = g.count * cluster <= launch.multiprocessors;
-  const BlockShape shape = block_shape(ceil_div(vectors, cluster),
-                                       few && cluster == 1 && is_tight && recipe == Recipe::Usual);
+  const int64_t share = ceil_div(vectors, cluster);
+  const BlockShape shape = (is_tight && usual) || is_ragged
+                               ? block_shape(share, few && cluster == 1 && is_tight)
+                               : BlockShape{threads_of(share, kAnyVectors), kAnyVectors};
   cuda::Grid grid = launch.grid(g.count * cluster, shape.threads);
   grid.cluster = cluster;
   const TightShape tight_shape{recipe, shape.vectors, cluster > 1};
@@ -382,7 +388,7 @@ Status launch_rows(const Launch& launch, int cluster) {
     }
   }
   if constexpr (kHasUnaligned<kCodes>) {
-    if (cluster == 1 && recipe == Recipe::Usual && vectors > 2 * cuda::kWarp && ragged(launch, g)) {
+    if (is_ragged) {
       auto args = tight_args(launch, g);
       args.vectors = static_cast<std::uint32_t>(g.length);
       const auto kernel = by_mode<kCodes>(f, [&](auto asymmetric) {
@@ -393,8 +399,8 @@ Status launch_rows(const Launch& launch, int cluster) {
   }
   const RowArgs<In> args{segment_args(launch, g), cluster};
   if (cluster > 1 || vectors > 4 * cuda::kWarp)
-    return launch.run(row_kernel<kCodes, Team::Block>(shape.vectors), grid, args);
-  return launch.run(row_kernel<kCodes, Team::Warp>(4),
+    return launch.run(row_kernel<kCodes, Team::Block>(), grid, args);
+  return launch.run(row_kernel<kCodes, Team::Warp>(),
                     launch.grid(ceil_div(g.count, kLaneThreads / cuda::kWarp), kLaneThreads), args);
 }
 
@@ -498,6 +504,10 @@ auto resident_kernel(const Fields& f) -> void (*)(SplitArgs<In>) {
     return quantize_resident<In, kCodes, Recipe::Usual, asymmetric.value>;
   });
 }
+
+// Four-bit codes of a whole tensor are as rare as float8_e5m2.
+template <Codes kCodes>
+inline constexpr bool kHasResident = kHasTight<kCodes> && kCodes != Codes::Nibble;
 
 Partial<In>* book_resident(std::int32_t multiprocessors, Scratch& scratch) {
   return scratch.take<Partial<In>>(static_cast<std::size_t>(multiprocessors));
