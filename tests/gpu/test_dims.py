@@ -1,4 +1,4 @@
-"""One plan for every number of rows on a GPU: each kernel at several extents, graphs, workspaces."""
+"""One plan for every number of rows on a GPU: kernels at several extents, graphs, workspaces."""
 
 from __future__ import annotations
 

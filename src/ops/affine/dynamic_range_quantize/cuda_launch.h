@@ -376,7 +376,9 @@ Status launch_rows(const Launch& launch, int cluster) {
   const BlockShape shape = (is_tight && usual) || is_ragged
                                ? block_shape(share, few && cluster == 1 && is_tight)
                                : BlockShape{threads_of(share, kAnyVectors), kAnyVectors};
-  cuda::Grid grid = launch.grid(g.count * cluster, shape.threads);
+  // Segments that a Dim makes shorter than a vector have single elements all the same.
+  const int threads = std::max(shape.threads, cuda::kWarp);
+  cuda::Grid grid = launch.grid(g.count * cluster, threads);
   grid.cluster = cluster;
   const TightShape tight_shape{recipe, shape.vectors, cluster > 1};
   if constexpr (kHasTight<kCodes>) {
