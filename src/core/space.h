@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdint>
 
-#include "core/operands.h"
 #include "core/host_device.h"
+#include "core/operands.h"
 
 namespace planq {
 

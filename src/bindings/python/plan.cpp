@@ -648,10 +648,9 @@ void define_plan(py::module_& module) {
              return kernel_values(*plan.descriptor.op, *plan.kernel);
            })
       .def_property_readonly("_terms", [](py::handle self) { return made(self).plan().terms(); })
-      .def("_workspace_size",
-           [](py::handle self, const py::dict& extents) {
-             return made(self).workspace_size(extents);
-           });
+      .def("_workspace_size", [](py::handle self, const py::dict& extents) {
+        return made(self).workspace_size(extents);
+      });
   // run is a plain C method: the dispatcher that pybind11 puts in front of a function costs as much
   // as everything that run itself does.
   static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/operands.h"
 #include "core/host_device.h"
+#include "core/operands.h"
 #include "core/registry.h"
 
 namespace planq::estimate_quantiles {
