@@ -43,12 +43,13 @@ WATCHED := tests/registry/test_rows.py tests/api/test_threads.py
 # Of the registry's tests the one of thread counts: the others share memory in no other way.
 CHOSEN_thread := -k threads
 
-.PHONY: help demo test fuzz lint format sanitize gpu-test bench overhead wheel gpu-install clean FORCE
+.PHONY: help demo test release-check fuzz lint format sanitize gpu-test bench overhead wheel gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan"
 	@echo "make test      every test that needs no GPU"
+	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
 	@echo "make fuzz      the fuzzers of the command line and of JSON, for half an hour instead of seconds"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make sanitize  the tests of every host row under address, undefined and thread sanitizers"
@@ -65,6 +66,9 @@ test: $(VENV)/planq-test
 
 fuzz: $(VENV)/planq-test
 	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py $(ARGS)
+
+release-check: $(VENV)/planq-test
+	$(BIN)/python tests/release_check.py
 
 lint: $(VENV)/requirements-test
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
 The file has every case's digest once, because all rows that take a case must agree on it, and for
 each row the numbers of the cases that it ran:
 
-    {"device": ..., "build": ...,
+    {"device": ..., "build": ..., "sources": ...,
      "operators": {name: {"cases": [[id, digest], ...],
                           "rows": {sku: {"revision": n, "cases": "0-3,7"}}}}}
 """
@@ -24,7 +24,30 @@ from support.memory import Device
 from support.operators import OPERATORS, Case, inputs_of
 from support.runner import Bench
 
-H200 = Path(__file__).parent.parent / "golden" / "h200.json"
+ROOT = Path(__file__).parent.parent.parent
+H200 = ROOT / "tests" / "golden" / "h200.json"
+# What kernels are made of; the bindings are not among it.
+KERNELS = ("core", "cuda", "host", "math", "ops")
+
+
+def kernel_sources() -> str:
+    """SHA-256 over the names and bytes of everything that kernels are made of."""
+    total = hashlib.sha256()
+    for folder in KERNELS:
+        for path in sorted((ROOT / "src" / folder).rglob("*")):
+            if path.is_file():
+                total.update(f"{path.relative_to(ROOT).as_posix()}\0".encode())
+                total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def unrecorded() -> str | None:
+    """Why the digests are not those of the present kernels; None where they are."""
+    content: dict[str, Any] = json.loads(H200.read_text())
+    if content["sources"] == kernel_sources():
+        return None
+    build, device = content["build"], content["device"]
+    return f"kernel sources changed since build {build} was digested on {device}; record them again"
 
 
 def spans(numbers: Iterable[int]) -> str:
@@ -90,7 +113,12 @@ def record(device: Device, name: str) -> dict[str, Any]:
         cases = all_cases(operator)
         entry["cases"] = [[case.id, digests[n]] for n, case in enumerate(cases) if n in digests]
         assert len(entry["cases"]) == len(cases), f"{operator}: cases that no row takes"
-    return {"device": name, "build": planq.build_info().build_id, "operators": operators}
+    return {
+        "device": name,
+        "build": planq.build_info().build_id,
+        "sources": kernel_sources(),
+        "operators": operators,
+    }
 
 
 def write(path: Path, content: dict[str, Any]) -> None:

@@ -1,0 +1,31 @@
+"""Whether the recorded digests are of the present kernels is found out from the sources alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import golden
+
+
+def test_a_kernel_that_changed_since_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte of a source, and a new file; the bindings are no kernels."""
+    source = tmp_path / "src" / "ops" / "kernel.cu"
+    for folder in (*golden.KERNELS, "bindings"):
+        (tmp_path / "src" / folder).mkdir(parents=True)
+    source.write_text("one")
+    monkeypatch.setattr(golden, "ROOT", tmp_path)
+    monkeypatch.setattr(golden, "H200", tmp_path / "h200.json")
+    content = {"build": "0123", "device": "a GPU", "sources": golden.kernel_sources()}
+    golden.H200.write_text(json.dumps(content))
+    (tmp_path / "src" / "bindings" / "module.cpp").write_text("other")
+    assert golden.unrecorded() is None
+    source.write_text("two")
+    assert "since build 0123 was digested on a GPU" in str(golden.unrecorded())
+    source.write_text("one")
+    source.with_name("another.cu").write_text("")
+    assert golden.unrecorded() is not None
