@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pytest import TerminalReporter  # noqa: PT013
+import pytest
 
 
-def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says where the recorded digests are of other kernels than these."""
     from support import golden
 
