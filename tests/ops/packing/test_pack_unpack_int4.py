@@ -190,7 +190,7 @@ BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"axis": 0.5}, "axis", "expected an integer, got 0.5"),
     ({"axis": None}, "axis", "expected an integer, got None"),
     ({"DTYPE": "int8"}, "DTYPE", "expected one of int4, uint4, got int8"),
-    ({"DTYPE": None}, "DTYPE", "expected one of int4, uint4, got "),
+    ({"DTYPE": None}, "DTYPE", "expected a dtype that planq knows, got None"),
 ]
 
 
