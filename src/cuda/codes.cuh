@@ -1,4 +1,4 @@
-// From quotients to words of codes, with few instructions and the bits of math/scale.h.
+// From quotients to words of codes, with few instructions and the bits of affine/scale.h.
 //
 // DIVIDE. With r = fl(1/s): t = fl(x r), e = fma(-t, s, x), fma(e, r, t) = fl(x/s) as long as
 // nothing overflows or underflows. float32: |t - x/s| < 2 ulp, so the last sum errs by less than

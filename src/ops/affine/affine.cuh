@@ -1,5 +1,5 @@
 // Vectors of elements under a given scale and zero point: the fast ways to the bits of
-// math/affine.h, and the test that says when a vector has to take the slow one.
+// affine/affine.h, and the test that says when a vector has to take the slow one.
 #pragma once
 
 #include "ops/affine/elementwise.cuh"
@@ -43,7 +43,7 @@ __device__ __forceinline__ GivenNumbers<C> given_numbers(const math::AffineRecip
   return {scale, inverse, recipe.q_min - zero, recipe.q_max - zero, zero_point, usual};
 }
 
-// The same for math/affine.h alone.
+// The same for affine/affine.h alone.
 template <class C>
 __device__ __forceinline__ math::SegmentParameters<C> given_segment(
     const math::AffineRecipe<C>& recipe, const GivenParameters& given, const ElementOffsets& at) {

@@ -1,6 +1,6 @@
 // Ranges of segments: what is asked for, where its operands are, and how a scope cuts a tensor into
-// boxes of equal segments. Both backends measure by this description (host/ranges.h,
-// cuda/ranges.h), for any operator that needs ranges.
+// boxes of equal segments. Both backends measure by this description (ranges_host.h,
+// ranges_cuda.h), for any operator that needs ranges.
 #pragma once
 
 #include <algorithm>

@@ -31,7 +31,7 @@ std::array<ElementOperand, 5> layout_of(const Fields& f, const Operands& operand
           {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
 }
 
-// For core/gradient_rows.h; an operator adds its name.
+// For gradient_kernels.h; an operator adds its name.
 template <class OwnFields>
 struct Gradient {
   using Fields = OwnFields;

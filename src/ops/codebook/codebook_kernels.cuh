@@ -1,4 +1,4 @@
-// The CUDA rows of the codebook operators; see core/codebook_rows.h. A struct of rows has preload()
+// The CUDA rows of the codebook operators; see codebook_kernels.h. A struct of rows has preload()
 // and bind(), for the element type of the file.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The host rows of the codebook operators; see core/codebook_rows.h. A struct of rows also has
+// The host rows of the codebook operators; see codebook_kernels.h. A struct of rows also has
 // compute<T>() for elements of type T.
 #pragma once
 

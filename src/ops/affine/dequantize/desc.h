@@ -1,5 +1,5 @@
 // dequantize: elements from codes, or from int32 accumulators, under a scale and a zero point. The
-// arithmetic is in math/affine.h.
+// arithmetic is in affine/affine.h.
 #pragma once
 
 #include "core/operands.h"

@@ -1,6 +1,6 @@
 // dynamic_range_quantize: measure the range of every segment, derive scale and zero point, and
 // quantize, in one operation. This header is the operator's contract: its fields, its operands and
-// what a descriptor may say. The arithmetic is in math/scale.h.
+// what a descriptor may say. The arithmetic is in affine/scale.h.
 #pragma once
 
 #include <algorithm>

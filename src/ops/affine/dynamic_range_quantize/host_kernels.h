@@ -2,8 +2,8 @@
 // host/each_level.h.
 //
 // Rules that keep the bits: ranges are integer maxima of bit patterns; every floating-point
-// operation is one that math/scale.h makes, in its order, except for the exact rewritings that are
-// argued beside them.
+// operation is one that affine/scale.h makes, in its order, except for the exact rewritings that
+// are argued beside them.
 
 namespace planq::dynamic_range_quantize::PLANQ_LEVEL {
 

@@ -1,5 +1,5 @@
 // fake_quantize: quantize and dequantize in one pass, with parameters that are given or those of
-// the range of each segment. The arithmetic is in math/affine.h.
+// the range of each segment. The arithmetic is in affine/affine.h.
 #pragma once
 
 #include "core/operands.h"

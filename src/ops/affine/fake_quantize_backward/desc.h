@@ -1,5 +1,5 @@
 // fake_quantize_backward: the straight-through gradient of fake_quantize. The arithmetic is in
-// math/affine.h.
+// affine/affine.h.
 #pragma once
 
 #include "core/operands.h"

@@ -1,4 +1,4 @@
-// min_max on the host: one row for each input type, all of them host/ranges.h.
+// min_max on the host: one row for each input type, all of them ranges_host.h.
 
 #include <array>
 #include <string>

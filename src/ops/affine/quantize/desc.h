@@ -1,5 +1,5 @@
 // quantize: codes of elements under a scale and a zero point that are given. The arithmetic is in
-// math/affine.h.
+// affine/affine.h.
 #pragma once
 
 #include "core/operands.h"

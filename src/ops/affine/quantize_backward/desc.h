@@ -1,4 +1,5 @@
-// quantize_backward: the straight-through gradient of quantize. The arithmetic is in math/affine.h.
+// quantize_backward: the straight-through gradient of quantize. The arithmetic is in
+// affine/affine.h.
 #pragma once
 
 #include "core/operands.h"
