@@ -3,14 +3,14 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "ops/affine/dynamic_range_quantize/codes.cuh"
+#include "cuda/codes.cuh"
 
 namespace {
 
-using planq::dynamic_range_quantize::inverse_of;
-using planq::dynamic_range_quantize::kLargeScale;
-using planq::dynamic_range_quantize::kSmallScale;
-using planq::dynamic_range_quantize::quotient;
+using planq::cuda::inverse_of;
+using planq::cuda::kLargeScale;
+using planq::cuda::kSmallScale;
+using planq::cuda::quotient;
 
 struct Counts {
   unsigned long long compared, wrong;

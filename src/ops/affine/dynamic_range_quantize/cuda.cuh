@@ -193,7 +193,7 @@ Status preload_all(void (*... kernels)(Args)) {
 template <Method kMethod, Codes kCodes>
 Status preload_method([[maybe_unused]] const Fields& f) {
   [[maybe_unused]] const Recipe recipe = recipe_kind(f);
-  [[maybe_unused]] const SharedKernels<In> shared = shared_kernels<In>();
+  [[maybe_unused]] const ParameterKernels<In> shared = parameter_kernels<In>();
   if constexpr (kMethod == Method::Lanes) {
     PLANQ_TRY(preload_all(quantize_lanes<In, kCodes, 4>, quantize_lines<In, kCodes>));
     if constexpr (kHasTight<kCodes>)

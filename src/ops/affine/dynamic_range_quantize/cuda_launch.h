@@ -9,15 +9,15 @@
 
 #include "core/scratch.h"
 #include "cuda/launch.cuh"
-#include "ops/affine/dynamic_range_quantize/columns.cuh"
+#include "ops/affine/aligned_rows.cuh"
+#include "ops/affine/columns.cuh"
 #include "ops/affine/dynamic_range_quantize/cuda_layout.h"
-#include "ops/affine/dynamic_range_quantize/elements.cuh"
-#include "ops/affine/dynamic_range_quantize/resident.cuh"
-#include "ops/affine/dynamic_range_quantize/rows.cuh"
-#include "ops/affine/dynamic_range_quantize/shared_kernels.h"
-#include "ops/affine/dynamic_range_quantize/split.cuh"
-#include "ops/affine/dynamic_range_quantize/tight.cuh"
-#include "ops/affine/dynamic_range_quantize/tiles.cuh"
+#include "ops/affine/elements.cuh"
+#include "ops/affine/parameter_kernels.h"
+#include "ops/affine/resident.cuh"
+#include "ops/affine/rows.cuh"
+#include "ops/affine/split.cuh"
+#include "ops/affine/tiles.cuh"
 
 namespace planq::dynamic_range_quantize {
 namespace {
@@ -113,7 +113,7 @@ Status launch_elements(const Launch& launch) {
   Scratch scratch(launch.workspace);
   args.parameters = scratch.take<ElementParameters>(static_cast<std::size_t>(g.count));
   set_rows(f, Strides(launch.operands), args);
-  PLANQ_TRY(launch.run(shared_kernels<In>().element_ranges,
+  PLANQ_TRY(launch.run(parameter_kernels<In>().element_ranges,
                        launch.grid(std::min(g.count, cuda::kMaxIndex), kSplitThreads), args));
   const int64_t bytes = args.row_count * code_bytes(f, args.row_length);
   return launch.run(
@@ -485,13 +485,13 @@ Status launch_split(const Launch& launch) {
   const int64_t blocks = g.count * shape.parts;
   if (!is_flat<kCodes>(launch, g)) {
     PLANQ_TRY(
-        launch.run(shared_kernels<In>().split_ranges, launch.grid(blocks, kSplitThreads), args));
+        launch.run(parameter_kernels<In>().split_ranges, launch.grid(blocks, kSplitThreads), args));
     return launch.run(split_codes<In, kCodes>, launch.grid(blocks, kSplitThreads, true), args);
   }
   args.parameters = shape.parameters;
   args.code_parts = static_cast<std::int32_t>(ceil_div(g.length / kVector, kFlatTile));
   args.keep = g.count * g.length * static_cast<int64_t>(sizeof(In)) <= kCachedBytes;
-  const SharedKernels<In> shared = shared_kernels<In>();
+  const ParameterKernels<In> shared = parameter_kernels<In>();
   PLANQ_TRY(launch.run(shared.flat_ranges, launch.grid(blocks, kFlatThreads), args));
   PLANQ_TRY(launch.run(shared.flat_parameters, launch.grid(g.count, kFlatThreads, true), args));
   return launch.run(flat_code_kernel<kCodes>(f),
@@ -664,7 +664,7 @@ Status launch_columns(const Launch& launch) {
   const bool equal = args.lines.rank <= 1;
   const cuda::Grid ranges =
       column_grid(launch, args, vector ? kVector : 1, kColumnRangeThreads, shape.chunk_rows, false);
-  const SharedKernels<In> shared = shared_kernels<In>();
+  const ParameterKernels<In> shared = parameter_kernels<In>();
   PLANQ_TRY(launch.run(!vector ? shared.column_ranges
                        : equal ? shared.equal_column_ranges
                                : shared.aligned_column_ranges,

@@ -8,12 +8,14 @@
 
 #include "cuda/element.cuh"
 #include "cuda/load_store.cuh"
-#include "ops/affine/dynamic_range_quantize/codes.cuh"
 #include "ops/affine/dynamic_range_quantize/desc.h"
-#include "ops/affine/dynamic_range_quantize/rows.cuh"
+#include "ops/affine/encode.cuh"
+#include "ops/affine/rows.cuh"
 
 namespace planq::dynamic_range_quantize {
 namespace {
+
+using namespace affine;
 
 using In = cuda::Element;
 constexpr DType kIn = cuda::kElement;

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "cuda/launch.cuh"
-#include "ops/affine/dynamic_range_quantize/rows.cuh"
+#include "ops/affine/rows.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 template <class In>
 struct TightArgs {
@@ -171,8 +171,8 @@ __device__ __noinline__ C ratio_of(C q_max, C peak) {
 }
 
 // math::segment_parameters, its rare parts out of line; false where they are not ordinary, and then
-// what they are does not matter. Divisions by the exact scheme of codes.cuh, which holds while the
-// scale, as computed and as stored, is inside the window.
+// what they are does not matter. Divisions by the exact scheme of cuda/codes.cuh, which holds while
+// the scale, as computed and as stored, is inside the window.
 template <Recipe kRecipe, bool kAsymmetric, class In>
 __device__ __forceinline__ bool tight_parameters(const TightArgs<In>& args,
                                                  const Extent<In>& extent,
@@ -515,4 +515,4 @@ __global__ void __launch_bounds__(kLaneThreads)
   });
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

@@ -2,14 +2,14 @@
 // before other kernels make codes, and make parameters of them.
 #pragma once
 
-#include "ops/affine/dynamic_range_quantize/columns.cuh"
-#include "ops/affine/dynamic_range_quantize/elements.cuh"
-#include "ops/affine/dynamic_range_quantize/split.cuh"
+#include "ops/affine/columns.cuh"
+#include "ops/affine/elements.cuh"
+#include "ops/affine/split.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 template <class In>
-struct SharedKernels {
+struct ParameterKernels {
   void (*element_ranges)(ElementArgs<In>);
   void (*split_ranges)(SplitArgs<In>);
   void (*flat_ranges)(SplitArgs<In>);
@@ -20,8 +20,8 @@ struct SharedKernels {
   void (*column_finish)(ColumnArgs<In>);
 };
 
-// Defined in shared_f16.cu and its neighbours.
+// Defined in parameters_f16.cu and its neighbours.
 template <class In>
-SharedKernels<In> shared_kernels();
+ParameterKernels<In> parameter_kernels();
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

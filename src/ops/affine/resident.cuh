@@ -6,9 +6,9 @@
 #include <cooperative_groups.h>
 
 #include "cuda/launch.cuh"
-#include "ops/affine/dynamic_range_quantize/split.cuh"
+#include "ops/affine/split.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 inline constexpr int kResidentThreads = 1024;  // of a block; a multiprocessor has one
 // Vectors of a thread. Shared memory comes first, so that a small tensor needs no registers.
@@ -155,4 +155,4 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   });
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "cuda/codes.cuh"
-#include "ops/affine/dynamic_range_quantize/desc.h"
+#include "ops/affine/scale.h"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 using cuda::Bounds;
 using cuda::Codes;
@@ -195,4 +195,4 @@ __device__ __forceinline__ void by_recipe(const Args& args, const Use& use) {
   }
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

@@ -2,9 +2,9 @@
 // written, in aligned vectors. elements.cuh has the kernel for any alignment.
 #pragma once
 
-#include "ops/affine/dynamic_range_quantize/rows.cuh"
+#include "ops/affine/rows.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 inline constexpr int kTileVectors = 8;  // of a thread
 
@@ -129,4 +129,4 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   });
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "cuda/launch.cuh"
-#include "ops/affine/dynamic_range_quantize/split.cuh"
+#include "ops/affine/split.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 template <class In>
 struct ElementArgs {
@@ -125,4 +125,4 @@ __global__ void __launch_bounds__(kSplitThreads)
   }
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

@@ -3,9 +3,12 @@
 #pragma once
 
 #include "cuda/index.cuh"
-#include "ops/affine/dynamic_range_quantize/codes.cuh"
+#include "ops/affine/encode.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
+
+// Positions in the spaces of a launch: what a step along an axis moves in.
+enum QuantizeOperand : int { kInput, kOutput, kScale, kZeroPoint };
 
 // The last of `pieces` segments along an axis, which are `divisor` segments apart, has another
 // size.
@@ -17,7 +20,7 @@ struct Tail {
   }
 };
 
-// Segments of consecutive elements. The order of operands in `segments` is that of Operands.
+// Segments of consecutive elements. The operands of `segments` are by QuantizeOperand.
 template <class In>
 struct SegmentArgs {
   const In* input;
@@ -166,4 +169,4 @@ struct Run {
   }
 };
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

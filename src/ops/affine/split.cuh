@@ -8,9 +8,9 @@
 #pragma once
 
 #include "cuda/launch.cuh"
-#include "ops/affine/dynamic_range_quantize/segments.cuh"
+#include "ops/affine/segments.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 inline constexpr int kSplitThreads = 256;
 inline constexpr int kSplitWarps = kSplitThreads / cuda::kWarp;
@@ -438,4 +438,4 @@ __global__ void __launch_bounds__(kFlatThreads, sizeof(In) == 8 ? 2 : 3)
   });
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

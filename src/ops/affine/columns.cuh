@@ -5,9 +5,9 @@
 #pragma once
 
 #include "cuda/launch.cuh"
-#include "ops/affine/dynamic_range_quantize/split.cuh"
+#include "ops/affine/split.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 inline constexpr int kColumnThreads = 256;
 inline constexpr int kColumnRangeThreads = 512;
@@ -638,4 +638,4 @@ __global__ void __launch_bounds__(kColumnThreads)
       [&](const auto& run) { by_any_recipe<kCodes>(args.recipe, run); });
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

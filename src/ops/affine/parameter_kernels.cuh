@@ -1,12 +1,12 @@
-// Definitions of what shared_kernels.h declares.
+// Definitions of what parameter_kernels.h declares.
 #pragma once
 
-#include "ops/affine/dynamic_range_quantize/shared_kernels.h"
+#include "ops/affine/parameter_kernels.h"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 template <class In>
-SharedKernels<In> shared_kernels() {
+ParameterKernels<In> parameter_kernels() {
   return {.element_ranges = element_ranges<In>,
           .split_ranges = split_ranges<In>,
           .flat_ranges = flat_ranges<In>,
@@ -17,11 +17,11 @@ SharedKernels<In> shared_kernels() {
           .column_finish = column_finish<In>};
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine
 
 // What a file of one input type instantiates.
-#define PLANQ_SHARED_KERNELS(In)                   \
-  namespace planq::dynamic_range_quantize {        \
-  template SharedKernels<In> shared_kernels<In>(); \
-  }                                                \
+#define PLANQ_PARAMETER_KERNELS(In)                      \
+  namespace planq::affine {                              \
+  template ParameterKernels<In> parameter_kernels<In>(); \
+  }                                                      \
   static_assert(true)

@@ -4,13 +4,14 @@
 // on kSets runs of segments at a time. quantize_rows: a segment has a team, which is a warp or else
 // a block or a cluster of blocks, and every thread kVectors vectors of it.
 //
-// These bodies take any alignment, strides and length; tight.cuh has those for regular segments.
+// These bodies take any alignment, strides and length; aligned_rows.cuh has those for regular
+// segments.
 #pragma once
 
 #include "cuda/launch.cuh"
-#include "ops/affine/dynamic_range_quantize/segments.cuh"
+#include "ops/affine/segments.cuh"
 
-namespace planq::dynamic_range_quantize {
+namespace planq::affine {
 
 inline constexpr int kLaneThreads = 128;
 
@@ -344,4 +345,4 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
   }
 }
 
-}  // namespace planq::dynamic_range_quantize
+}  // namespace planq::affine

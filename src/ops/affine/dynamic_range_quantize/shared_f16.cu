@@ -1,4 +1,0 @@
-// The kernels of float16 that every output type shares.
-#include "ops/affine/dynamic_range_quantize/shared_kernels.cuh"
-
-PLANQ_SHARED_KERNELS(Half);
