@@ -2,6 +2,7 @@
 // an axis of the tensor moves in them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -67,6 +68,24 @@ inline ParameterAxis parameter_axis(const Shape& tensor, const Scope& scope, int
       return {axis, axis == last ? scope.size : axis == last - 1 ? scope.rows : 1};
   }
   return {};
+}
+
+// The same scope with groups in the place of tiles of one row or one column. Parameters have the
+// same shape and order.
+inline Scope with_groups(const Shape& tensor, const Scope& scope) {
+  if (scope.kind != ScopeKind::Block) return scope;
+  const int last = tensor.rank - 1;
+  if (std::min(scope.rows, tensor[last - 1]) == 1) return {ScopeKind::Group, last, scope.size};
+  if (std::min(scope.size, tensor[last]) == 1) return {ScopeKind::Group, last - 1, scope.rows};
+  return scope;
+}
+
+// Whether a byte may hold codes of two segments, neighbours along the last axis.
+inline bool shares_bytes(const Shape& tensor, const Scope& scope, DType codes) {
+  const int last = tensor.rank - 1;
+  const bool cuts_rows =
+      scope.kind == ScopeKind::Block || (scope.kind == ScopeKind::Group && scope.axis == last);
+  return is_four_bit(codes) && cuts_rows && scope.size % 2 == 1 && scope.size < tensor[last];
 }
 
 }  // namespace planq

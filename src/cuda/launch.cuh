@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -13,6 +14,14 @@
 #include "core/bound.h"
 
 namespace planq::cuda {
+
+// For extents as large as numbers are.
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
+// The least one that is not smaller than n.
+inline std::int64_t power_of_two(std::int64_t n) {
+  return static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
+}
 
 struct Grid {
   std::int64_t blocks = 1;

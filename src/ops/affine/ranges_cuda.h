@@ -9,12 +9,12 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "core/device.h"
 #include "core/scratch.h"
 #include "core/status.h"
+#include "cuda/launch.cuh"
 #include "ops/affine/ranges.h"
 
 namespace planq::cuda {
@@ -59,12 +59,6 @@ inline constexpr int kRangeBatch = 4;  // loads of a thread under way
 inline constexpr std::int64_t kShortRangeRun = 512;
 
 namespace ranges {
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
-inline std::int64_t power_of_two(std::int64_t n) {
-  return static_cast<std::int64_t>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
-}
 
 // The columns of one block: `across` threads that own `per_thread` columns each.
 struct ColumnTiles {

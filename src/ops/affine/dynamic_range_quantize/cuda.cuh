@@ -1,6 +1,7 @@
-// dynamic_range_quantize on CUDA: which rows exist, and which descriptors each takes. cuda_layout.h
-// says where segments lie, cuda_launch.h starts the kernels in the .cuh files beside it. Compiled
-// once per input type and two output types, which a file names that includes this one.
+// dynamic_range_quantize on CUDA: which kernels exist, and which descriptors each takes. What they
+// do is the family's: a decomposition's kernels are in affine/rows.cuh and its neighbours, and
+// affine/rows_launch.cuh and its neighbours start them. Compiled once per input type and two output
+// types, which a file names that includes this one.
 #pragma once
 
 #include <array>
@@ -12,10 +13,31 @@
 
 #include "core/scratch.h"
 #include "core/sku.h"
-#include "ops/affine/dynamic_range_quantize/cuda_launch.h"
+#include "cuda/element.cuh"
+#include "ops/affine/columns_launch.cuh"
+#include "ops/affine/dynamic_range_quantize/desc.h"
+#include "ops/affine/elements_launch.cuh"
+#include "ops/affine/resident_launch.cuh"
+#include "ops/affine/rows_launch.cuh"
+#include "ops/affine/split_launch.cuh"
+#include "ops/affine/tiles_launch.cuh"
 
 namespace planq::dynamic_range_quantize {
 namespace {
+
+using namespace affine;
+
+using In = cuda::Element;
+constexpr DType kIn = cuda::kElement;
+using C = Compute<In>;
+constexpr int kVector = kPerVector<In>;
+
+SegmentedTensor segmented(const Fields& f) {
+  return {f.shape, planq::with_groups(f.shape, f.scope), f.output_dtype};
+}
+Quantization<C> quantization(const Fields& f) {
+  return {segmented(f), recipe_of<C>(f), f.nibble_order};
+}
 
 // --- Rows of the registry ----------------------------------------------------------------------
 
@@ -54,16 +76,16 @@ Reason refuse_segments(const Outline& o) {
   return refuse_shape(o.segments, " segments are more than a grid numbers");
 }
 
-Reason rejects_consecutive(const Fields& f, const Outline& o) {
+Reason rejects_consecutive(const SegmentedTensor& t, const Outline& o) {
   if (o.consecutive) return Reason::accept();
-  if (f.scope.kind == ScopeKind::Group && f.scope.axis == f.shape.rank - 1)
-    return refuse_shape("groups of ", f.scope.size, " four-bit codes begin inside a byte");
-  return refuse_shape("the elements of a ", name_of(f.scope.kind), " along axis ", f.scope.axis,
+  if (t.scope.kind == ScopeKind::Group && t.scope.axis == t.shape.rank - 1)
+    return refuse_shape("groups of ", t.scope.size, " four-bit codes begin inside a byte");
+  return refuse_shape("the elements of a ", name_of(t.scope.kind), " along axis ", t.scope.axis,
                       " are not consecutive");
 }
 
 Reason rejects_size(Method method, const Outline& o, const Device& device) {
-  const int64_t vectors = vectors_of(o.elements);
+  const int64_t vectors = vectors_of<In>(o.elements);
   const auto refuse_size = [&](const auto&... pieces) {
     return refuse_shape("a segment of ", o.elements, " elements ", pieces...);
   };
@@ -78,49 +100,50 @@ Reason rejects_size(Method method, const Outline& o, const Device& device) {
   if (o.segments > cuda::kMaxIndex / kMaxCluster) return refuse_segments(o);
   if (method == Method::Registers && vectors <= cuda::kWarp)
     return refuse_size("leaves most threads of a block idle");
-  if (method == Method::Registers && spreads(o, device))
+  if (method == Method::Registers && spreads<In>(o, device.multiprocessors, device.arch))
     return refuse_shape(o.segments, " long segments leave multiprocessors idle");
-  if (method == Method::Cluster && vectors <= kBlockVectors && !spreads(o, device))
+  if (method == Method::Cluster && vectors <= kBlockVectors &&
+      !spreads<In>(o, device.multiprocessors, device.arch))
     return refuse_size("fits one block");
   return Reason::accept();
 }
 
-Reason rejects_columns(const Fields& f, const Outline& o) {
-  const bool last = f.scope.axis == f.shape.rank - 1;
+Reason rejects_columns(const SegmentedTensor& t, const Outline& o) {
+  const bool last = t.scope.axis == t.shape.rank - 1;
   if (last || (o.outer != 1 && o.inner < kShortRun)) return Reason::accept();
   return refuse_shape("a channel has runs of ", o.inner, " consecutive elements");
 }
 
-Reason rejects_tiles(const Fields& f, const Outline& o) {
+Reason rejects_tiles(const SegmentedTensor& t, const Outline& o) {
   if (o.segments > cuda::kMaxIndex / kMaxCluster) return refuse_segments(o);
-  const int last = f.shape.rank - 1;
-  if (f.scope.kind == ScopeKind::Group && f.scope.axis != last) return Reason::accept();
-  if (shares_bytes(f))
-    return refuse_shape("tiles of ", f.scope.size, " four-bit columns begin inside a byte");
-  const bool block = f.scope.kind == ScopeKind::Block;
-  const int64_t rows = block ? std::min(f.scope.rows, f.shape[last - 1]) : 1;
-  const int64_t columns = std::min(f.scope.size, f.shape[last]);
-  if (rows * vectors_of(columns) <= kBlockVectors) return Reason::accept();
+  const int last = t.shape.rank - 1;
+  if (t.scope.kind == ScopeKind::Group && t.scope.axis != last) return Reason::accept();
+  if (shares_bytes(t.shape, t.scope, t.output_dtype))
+    return refuse_shape("tiles of ", t.scope.size, " four-bit columns begin inside a byte");
+  const bool block = t.scope.kind == ScopeKind::Block;
+  const int64_t rows = block ? std::min(t.scope.rows, t.shape[last - 1]) : 1;
+  const int64_t columns = std::min(t.scope.size, t.shape[last]);
+  if (rows * vectors_of<In>(columns) <= kBlockVectors) return Reason::accept();
   return refuse_shape("a tile of ", rows, " x ", columns,
                       " elements does not fit a block's registers (", kBlockVectors * kVector, ")");
 }
 
-Reason rejects_shape(Method method, const Fields& f, const Device& device) {
-  const Outline o = outline(f);
+Reason rejects_shape(Method method, const SegmentedTensor& t, const Device& device) {
+  const Outline o = outline(t);
   switch (method) {
     case Method::Lanes:
     case Method::Registers:
     case Method::Cluster: {
-      const Reason reason = rejects_consecutive(f, o);
+      const Reason reason = rejects_consecutive(t, o);
       return reason.accepted() ? rejects_size(method, o, device) : reason;
     }
     case Method::Columns:
-      return rejects_columns(f, o);
+      return rejects_columns(t, o);
     case Method::Tiles:
-      return rejects_tiles(f, o);
+      return rejects_tiles(t, o);
     case Method::ColumnGroups:
       if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
-      return f.scope.axis != f.shape.rank - 1
+      return t.scope.axis != t.shape.rank - 1
                  ? Reason::accept()
                  : refuse_shape("groups along the last axis are not columns");
     case Method::Resident:
@@ -130,9 +153,9 @@ Reason rejects_shape(Method method, const Fields& f, const Device& device) {
                                 " elements leaves too much to be read twice");
     case Method::Split:
       if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
-      if (f.scope.kind == ScopeKind::Channel && f.scope.axis != f.shape.rank - 1)
+      if (t.scope.kind == ScopeKind::Channel && t.scope.axis != t.shape.rank - 1)
         return Reason::accept();
-      return rejects_consecutive(f, o);
+      return rejects_consecutive(t, o);
     case Method::Elements:
       return Reason::accept();
   }
@@ -152,24 +175,24 @@ Reason rejects(const Descriptor& descriptor, const Device& device) {
     return refuse(ReasonKind::DType, "output_dtype", name_of(kOut), name_of(f.output_dtype));
   if (f.scope.kind != kScope)
     return refuse(ReasonKind::Scope, "scope", name_of(kScope), name_of(f.scope.kind));
-  return rejects_shape(kMethod, with_groups(f), device);
+  return rejects_shape(kMethod, segmented(f), device);
 }
 
 template <Method kMethod>
 std::size_t workspace(const Descriptor& descriptor, const Device& device) {
-  const Fields& f = descriptor.as<Fields>();
+  const SegmentedTensor t = segmented(descriptor.as<Fields>());
   Scratch scratch;
-  if constexpr (kMethod == Method::Elements) return element_workspace(f);
+  if constexpr (kMethod == Method::Elements) return element_workspace<In>(t);
   if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
-    book_split(f, device.multiprocessors, scratch);
+    book_split<In>(t, device.multiprocessors, scratch);
   if constexpr (kMethod == Method::Resident) {
     Scratch resident;
-    book_resident(device.multiprocessors, resident);
+    book_resident<In>(device.multiprocessors, resident);
     return std::max(scratch.bytes(), resident.bytes());
   }
   if constexpr (kMethod == Method::Columns) {
-    book_columns(f, device.multiprocessors, scratch);
-    return std::max(scratch.bytes(), element_workspace(f));
+    book_columns<In>(t, device.multiprocessors, scratch);
+    return std::max(scratch.bytes(), element_workspace<In>(t));
   }
   return scratch.bytes();
 }
@@ -177,97 +200,48 @@ std::size_t workspace(const Descriptor& descriptor, const Device& device) {
 // The same for any extents up to these: fewer segments may be cut into more parts.
 template <Method kMethod>
 std::size_t largest_workspace(const Descriptor& descriptor, const Device& device) {
-  const Fields& f = descriptor.as<Fields>();
+  const SegmentedTensor t = segmented(descriptor.as<Fields>());
   if constexpr (kMethod == Method::Columns)
-    return std::max(largest_columns(f, device.multiprocessors), element_workspace(f));
-  return std::max(largest_split(f, device.multiprocessors), workspace<kMethod>(descriptor, device));
-}
-
-template <class... Args>
-Status preload_all(void (*... kernels)(Args)) {
-  Status status = Status::success();
-  (void)((status = cuda::preload(kernels), status.ok()) && ...);
-  return status;
-}
-
-template <Method kMethod, Codes kCodes>
-Status preload_method([[maybe_unused]] const Fields& f) {
-  [[maybe_unused]] const Recipe recipe = recipe_kind(f);
-  [[maybe_unused]] const ParameterKernels<In> shared = parameter_kernels<In>();
-  if constexpr (kMethod == Method::Lanes) {
-    PLANQ_TRY(preload_all(quantize_lanes<In, kCodes, 4>, quantize_lines<In, kCodes>));
-    if constexpr (kHasTight<kCodes>)
-      return by_mode<kCodes>(f, [&](auto asymmetric) {
-        for (const int sets : {1, 2, 4, 8})
-          PLANQ_TRY(cuda::preload(tight_lane_kernel<kCodes, asymmetric.value>({recipe, sets})));
-        if constexpr (kHasUnaligned<kCodes>)
-          PLANQ_TRY(cuda::preload(shifted_lane_kernel<kCodes, asymmetric.value>()));
-        return Status::success();
-      });
-    return Status::success();
-  }
-  if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster) {
-    PLANQ_TRY(cuda::preload(quantize_lines<In, kCodes>));
-    PLANQ_TRY(preload_all(row_kernel<kCodes, Team::Block>(), row_kernel<kCodes, Team::Warp>()));
-    if constexpr (kHasTight<kCodes>)
-      return by_mode<kCodes>(f, [&](auto asymmetric) {
-        for (const int vectors : {1, 2, 4, 8}) {
-          const TightShape shape{recipe, vectors, kMethod == Method::Cluster};
-          PLANQ_TRY(cuda::preload(tight_row_kernel<kCodes, asymmetric.value>(shape)));
-          if constexpr (kHasUnaligned<kCodes> && kMethod == Method::Registers)
-            PLANQ_TRY(cuda::preload(ragged_row_kernel<kCodes, asymmetric.value>(vectors)));
-        }
-        return Status::success();
-      });
-    return Status::success();
-  }
-  if constexpr (kMethod == Method::Columns)
-    PLANQ_TRY(preload_all(
-        shared.column_ranges, shared.aligned_column_ranges, shared.equal_column_ranges,
-        shared.column_finish, channel_kernel<kCodes>(f, true, true),
-        channel_kernel<kCodes>(f, true, false), channel_kernel<kCodes>(f, false, false)));
-  if constexpr (kMethod == Method::Tiles) {
-    if (f.scope.kind == ScopeKind::Block)
-      return preload_all(quantize_tiles<In, kCodes>, quantize_lines<In, kCodes>);
-    if (f.scope.axis != f.shape.rank - 1) return preload_method<Method::ColumnGroups, kCodes>(f);
-    PLANQ_TRY((preload_method<Method::Lanes, kCodes>(f)));
-    return preload_method<Method::Registers, kCodes>(f);
-  }
-  if constexpr (kMethod == Method::ColumnGroups)
-    return preload_all(column_group_kernel<kCodes>(false), column_group_kernel<kCodes>(true));
-  if constexpr (kMethod == Method::Resident && kHasResident<kCodes>)
-    PLANQ_TRY(cuda::preload(resident_kernel<kCodes>(f), kHeldBytes));
-  if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
-    return preload_all(shared.split_ranges, split_codes<In, kCodes>, shared.flat_ranges,
-                       shared.flat_parameters, flat_code_kernel<kCodes>(f));
-  return preload_all(shared.element_ranges, element_codes<In, kCodes>);
+    return std::max(largest_columns<In>(t, device.multiprocessors), element_workspace<In>(t));
+  return std::max(largest_split<In>(t, device.multiprocessors),
+                  workspace<kMethod>(descriptor, device));
 }
 
 template <Method kMethod, Codes kCodes>
 Status prepare(const Descriptor& descriptor, const Device&, State&) {
-  return preload_method<kMethod, kCodes>(with_groups(descriptor.as<Fields>()));
+  const Quantization<C> q = quantization(descriptor.as<Fields>());
+  if constexpr (kMethod == Method::Lanes) return preload_lanes<In, kCodes>(q.recipe);
+  if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster)
+    return preload_rows<In, kCodes>(q.recipe, kMethod == Method::Cluster);
+  if constexpr (kMethod == Method::Columns) return preload_columns<In, kCodes>(q.recipe);
+  if constexpr (kMethod == Method::ColumnGroups) return preload_column_groups<In, kCodes>();
+  if constexpr (kMethod == Method::Tiles) return preload_tiles<In, kCodes>(q);
+  if constexpr (kMethod == Method::Elements) return preload_elements<In, kCodes>();
+  if constexpr (kMethod == Method::Resident && kHasResident<In, kCodes>)
+    PLANQ_TRY((preload_resident<In, kCodes>(q.recipe)));
+  return preload_split<In, kCodes>(q.recipe);
 }
 
 template <Method kMethod, Codes kCodes>
 Status bind(const Call& call, Bound& bound) {
-  const Launch launch{with_groups(call.fields<Fields>()),
-                      call.device.multiprocessors,
-                      call.device.arch,
-                      call.operands,
-                      call.workspace,
-                      bound};
+  const Operands& o = call.operands;
+  const Launch<In> launch{quantization(call.fields<Fields>()),
+                          call.device.multiprocessors,
+                          call.device.arch,
+                          {&o[kInput], &o[kOutput], &o[kScale], &o[kZeroPoint]},
+                          call.workspace,
+                          bound};
   if constexpr (kMethod == Method::Lanes) return launch_lanes<kCodes>(launch);
   if constexpr (kMethod == Method::Registers) return launch_rows<kCodes>(launch, 1);
   if constexpr (kMethod == Method::Cluster)
-    return launch_rows<kCodes>(launch, cluster_of(launch.fields(), launch.multiprocessors));
+    return launch_rows<kCodes>(launch, cluster_of<In>(launch.tensor, launch.multiprocessors));
   if constexpr (kMethod == Method::Columns) return launch_columns<kCodes>(launch);
   if constexpr (kMethod == Method::ColumnGroups) return launch_column_groups<kCodes>(launch);
-  if constexpr (kMethod == Method::Resident && kHasResident<kCodes>)
-    return launch_resident<kCodes>(launch);
   if constexpr (kMethod == Method::Tiles) return launch_tiles<kCodes>(launch);
-  if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
-    return launch_split<kCodes>(launch);
-  return launch_elements<kCodes>(launch);
+  if constexpr (kMethod == Method::Elements) return launch_elements<kCodes>(launch);
+  if constexpr (kMethod == Method::Resident && kHasResident<In, kCodes>)
+    return launch_resident<kCodes>(launch);
+  return launch_split<kCodes>(launch);
 }
 
 template <Method kMethod, ScopeKind kScope, DType kOut>

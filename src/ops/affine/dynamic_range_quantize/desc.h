@@ -3,8 +3,6 @@
 // what a descriptor may say. The arithmetic is in affine/scale.h.
 #pragma once
 
-#include <algorithm>
-
 #include "core/operands.h"
 #include "core/registry.h"
 #include "core/scope.h"
@@ -55,25 +53,14 @@ inline Shape parameter_shape(const Fields& fields) {
   return planq::parameter_shape(fields.shape, fields.scope);
 }
 
-// The same descriptor with groups in the place of tiles of one row or one column. Their parameters
-// have the same shape and order.
+// The same descriptor with groups in the place of tiles of one row or one column.
 inline Fields with_groups(Fields f) {
-  if (f.scope.kind != ScopeKind::Block) return f;
-  const int last = f.shape.rank - 1;
-  if (std::min(f.scope.rows, f.shape[last - 1]) == 1)
-    f.scope = {ScopeKind::Group, last, f.scope.size};
-  else if (std::min(f.scope.size, f.shape[last]) == 1)
-    f.scope = {ScopeKind::Group, last - 1, f.scope.rows};
+  f.scope = planq::with_groups(f.shape, f.scope);
   return f;
 }
 
-// Whether a byte may hold codes of two segments, neighbours along the last axis.
 inline bool shares_bytes(const Fields& f) {
-  const int last = f.shape.rank - 1;
-  const bool cuts_rows = f.scope.kind == ScopeKind::Block ||
-                         (f.scope.kind == ScopeKind::Group && f.scope.axis == last);
-  return is_four_bit(f.output_dtype) && cuts_rows && f.scope.size % 2 == 1 &&
-         f.scope.size < f.shape[last];
+  return planq::shares_bytes(f.shape, f.scope, f.output_dtype);
 }
 
 template <class C>

@@ -1,0 +1,132 @@
+// What all launches of a segment-by-segment quantization work from: what is quantized and how, the
+// operands of a run, and which kernels are compiled for a recipe.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/bound.h"
+#include "core/scratch.h"
+#include "cuda/launch.cuh"
+#include "ops/affine/encode.cuh"
+#include "ops/affine/segment_layout.cuh"
+
+namespace planq::affine {
+
+// What is quantized, and how.
+template <class C>
+struct Quantization : SegmentedTensor {
+  math::AffineRecipe<C> recipe;
+  NibbleOrder order = NibbleOrder::LowFirst;
+};
+
+// The same for one run.
+template <class In>
+struct Launch {
+  using C = Compute<In>;
+  Quantization<C> tensor;
+  std::int32_t multiprocessors, arch;
+  QuantizeOperands operands;
+  Workspace workspace;
+  Bound& bound;
+
+  const math::AffineRecipe<C>& recipe() const { return tensor.recipe; }
+  Geometry geometry() const { return geometry_of(tensor, operands); }
+  // Launches that wait for the one before them need the hardware for it.
+  cuda::Grid grid(int64_t blocks, dim3 threads, bool dependent = false) const {
+    return {blocks, threads, 1, dependent && arch >= 90};
+  }
+  template <class Args>
+  Status run(void (*kernel)(Args), const cuda::Grid& grid, const Args& args) const {
+    return grid.blocks == 0 ? Status::success() : cuda::launch(kernel, grid, args, bound);
+  }
+  // The members that all argument structs share.
+  template <class Args>
+  Args args() const {
+    Args args{};
+    args.input = static_cast<const In*>(operands[kInput]->data);
+    args.output = static_cast<std::uint8_t*>(operands[kOutput]->data);
+    args.scale = operands[kScale]->data;
+    args.zero_point = static_cast<std::int32_t*>(operands[kZeroPoint]->data);
+    args.recipe = recipe();
+    args.order = tensor.order;
+    return args;
+  }
+};
+
+template <class... Args>
+Status preload_all(void (*... kernels)(Args)) {
+  Status status = Status::success();
+  (void)((status = cuda::preload(kernels), status.ok()) && ...);
+  return status;
+}
+
+// --- Recipes -----------------------------------------------------------------------------------
+
+template <class C>
+bool stores_plainly(const math::AffineRecipe<C>& recipe) {
+  return recipe.scale_dtype == (sizeof(C) == 8 ? DType::Float64 : DType::Float32);
+}
+
+// Whether storing a scale changes nothing; q_max < 1 may have to bound it.
+template <class C>
+bool stores_exactly(const math::AffineRecipe<C>& recipe) {
+  return (recipe.scale_dtype == DType::Float64 || stores_plainly(recipe)) && recipe.q_max >= 1;
+}
+
+// Whether codes have to be compared with q_min and q_max. A symmetric quotient ends at q_max, give
+// or take a rounding that no code sees, as long as the scale is the one that was computed. An
+// asymmetric one saturates where the bounds are those of the type.
+template <class C>
+bool needs_clamp(const math::AffineRecipe<C>& recipe) {
+  if (recipe.mode == Mode::Symmetric)
+    return recipe.q_min > -recipe.q_max || !stores_exactly(recipe);
+  return recipe.steps != static_cast<C>((1 << bits_of(recipe.output_dtype)) - 1);
+}
+
+template <class C>
+Recipe recipe_kind(const math::AffineRecipe<C>& recipe) {
+  const bool usual = recipe.quotient == Quotient::Divide && stores_plainly(recipe) &&
+                     stores_exactly(recipe) && !needs_clamp(recipe) &&
+                     recipe.output_dtype != DType::Float8E5M2;
+  return usual ? Recipe::Usual : Recipe::Any;
+}
+
+// Whether the vector bodies round float8 codes of a symmetric range right.
+template <class C>
+bool has_negative_codes(const math::AffineRecipe<C>& recipe) {
+  return !is_fp8(recipe.output_dtype) || recipe.q_min < 0;
+}
+
+// Calls use(true_type) for asymmetric recipes; float8 codes have no zero point, so none are.
+template <Codes kCodes, class C, class Use>
+auto by_mode(const math::AffineRecipe<C>& recipe, const Use& use) {
+  if constexpr (!is_float8(kCodes))
+    if (recipe.mode == Mode::Asymmetric) return use(std::true_type{});
+  return use(std::false_type{});
+}
+
+// --- Instantiations ----------------------------------------------------------------------------
+
+// Whether there are bodies for regular segments. float64, which no engine stores, and
+// float8_e5m2, a rare choice for anything but gradients, have those for any segments alone.
+template <class In>
+inline constexpr bool kIsWide = std::is_same_v<Compute<In>, double>;
+template <class In, Codes kCodes>
+inline constexpr bool kHasTight = !kIsWide<In> && kCodes != Codes::E5M2;
+// Lanes that begin anywhere, and rows that do: codes of whole bytes.
+template <class In, Codes kCodes>
+inline constexpr bool kHasUnaligned = kHasTight<In, kCodes> && kCodes != Codes::Nibble;
+// Four-bit codes of a whole tensor are as rare as float8_e5m2.
+template <class In, Codes kCodes>
+inline constexpr bool kHasResident = kHasTight<In, kCodes> && kCodes != Codes::Nibble;
+
+// --- Alignment ---------------------------------------------------------------------------------
+
+template <Codes kCodes, class In>
+bool aligned_segments(const Launch<In>& launch, const Geometry& g) {
+  return g.length % kPerVector<In> == 0 && g.tail.size % kPerVector<In> == 0 &&
+         aligned<In>(launch.operands, g.segments, kWordBytes<In, kCodes>);
+}
+
+}  // namespace planq::affine
