@@ -3,6 +3,7 @@
 // every operand follow from strides that are known only at run.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -86,6 +87,35 @@ struct SpaceOf {
     return result;
   }
 };
+
+template <int kOperands>
+OffsetsOf<kOperands> operator+(OffsetsOf<kOperands> a, const OffsetsOf<kOperands>& b) {
+  for (int operand = 0; operand < kOperands; ++operand) a.at[operand] += b.at[operand];
+  return a;
+}
+
+// `count` steps along an axis that no operand has groups on.
+template <int kOperands>
+OffsetsOf<kOperands> moved(OffsetsOf<kOperands> at, const AxisOf<kOperands>& axis,
+                           std::int64_t count) {
+  for (int operand = 0; operand < kOperands; ++operand)
+    at.at[operand] += count * axis.stride[operand];
+  return at;
+}
+
+// Calls visit(offsets of the first, count, innermost axis) for the pieces of [first, last) that the
+// innermost axis spans.
+template <int kOperands, class Visit>
+void for_each_piece(const SpaceOf<kOperands>& space, std::int64_t first, std::int64_t last,
+                    Visit&& visit) {
+  const AxisOf<kOperands> none{};
+  const AxisOf<kOperands>& inner = space.rank > 0 ? space.axes[space.rank - 1] : none;
+  while (first < last) {
+    const std::int64_t count = std::min(inner.extent - first % inner.extent, last - first);
+    visit(space.offsets(first), count, inner);
+    first += count;
+  }
+}
 
 // What most kernels walk.
 inline constexpr int kSpaceOperands = 4;

@@ -7,9 +7,9 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/segments.h"
 #include "cuda/extents.cuh"
 #include "cuda/index.cuh"
-#include "ops/affine/ranges.h"
 
 namespace planq::cuda {
 

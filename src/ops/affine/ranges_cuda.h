@@ -1,4 +1,4 @@
-// Ranges of segments on CUDA, for any operator; see core/ranges.h. A plan is made once, its partial
+// Ranges of segments on CUDA, for any operator; see ranges.h. A plan is made once, its partial
 // results are booked in the workspace, and a launch is one or two kernels for each box of segments:
 //
 //   prepare     plan = plan_ranges(problem, device); preload_ranges<In>();

@@ -44,18 +44,6 @@ RangeLoops<T> loops_of(bool signs, bool finite) {
   return baseline::range_loops<T>(signs, finite);
 }
 
-// Calls visit(offsets, count, axis) for the stretches of [first, last) that one axis spans.
-template <class Visit>
-void stretches(const Space& space, std::int64_t first, std::int64_t last, const Visit& visit) {
-  const Axis none{};
-  const Axis& inner = space.rank > 0 ? space.axes[space.rank - 1] : none;
-  while (first < last) {
-    const std::int64_t count = std::min(inner.extent - first % inner.extent, last - first);
-    visit(space.offsets(first), count, inner);
-    first += count;
-  }
-}
-
 template <class T>
 class Measurement {
  public:
@@ -72,7 +60,7 @@ class Measurement {
         threads_(std::max(stream.threads, 1)),
         loops_(loops_of<T>(signs_, saturate_)) {}
 
-  void run(const Segments& box) const {
+  void run(const RangeSegments& box) const {
     Columns columns;
     const bool beside = columns_of(box, columns) &&
                         (columns.inner == 1 || (box.line_count > 1 && columns.inner < kShortRun));
@@ -82,7 +70,7 @@ class Measurement {
 
  private:
   // Long segments, and so few that whole ones would leave more than a quarter of the threads idle.
-  bool is_shared(const Segments& box) const {
+  bool is_shared(const RangeSegments& box) const {
     const std::int64_t rounds = (box.count + threads_ - 1) / threads_;
     return threads_ > 1 && box.elements() >= 4 * kGrain && 3 * rounds * threads_ > 4 * box.count;
   }
@@ -119,22 +107,23 @@ class Measurement {
   }
   // Stores of(i) for segments first + i.
   template <class Of>
-  void store_all(const Segments& box, std::int64_t first, std::int64_t count, const Of& of) const {
+  void store_all(const RangeSegments& box, std::int64_t first, std::int64_t count,
+                 const Of& of) const {
     std::int64_t i = 0;
-    stretches(box.results, first, first + count,
-              [&](Offsets at, std::int64_t stretch, const Axis& axis) {
-                for (int end = 0; end < 4; ++end) at.at[end] += box.result_origin.at[end];
-                for (std::int64_t j = 0; j < stretch; ++j) {
-                  store(of(i++), at);
-                  for (int end = 0; end < 4; ++end) at.at[end] += axis.stride[end];
-                }
-              });
+    for_each_piece(box.results, first, first + count,
+                   [&](Offsets at, std::int64_t stretch, const Axis& axis) {
+                     for (int end = 0; end < 4; ++end) at.at[end] += box.result_origin.at[end];
+                     for (std::int64_t j = 0; j < stretch; ++j) {
+                       store(of(i++), at);
+                       for (int end = 0; end < 4; ++end) at.at[end] += axis.stride[end];
+                     }
+                   });
   }
 
   // ---- segments ----------------------------------------------------------------------------
 
   // A unit is a line, or a block of a long line.
-  static std::int64_t blocks(const Segments& box) {
+  static std::int64_t blocks(const RangeSegments& box) {
     return std::max<std::int64_t>(1, (box.length + kBlockElements - 1) / kBlockElements);
   }
 
@@ -149,16 +138,16 @@ class Measurement {
   }
 
   // The units [first, last) of the segment that begins at `start`.
-  Keys<K> unit_keys(const Segments& box, std::int64_t start, std::int64_t first,
+  Keys<K> unit_keys(const RangeSegments& box, std::int64_t start, std::int64_t first,
                     std::int64_t last) const {
     Keys<K> all = none();
     const std::int64_t per_line = blocks(box);
     if (per_line == 1) {
-      stretches(box.lines, first, last,
-                [&](const Offsets& at, std::int64_t count, const Axis& axis) {
-                  all.add(keys_of(input(start + at.at[Segments::kElements]),
-                                  {box.length, count, axis.stride[Segments::kElements]}));
-                });
+      for_each_piece(box.lines, first, last,
+                     [&](const Offsets& at, std::int64_t count, const Axis& axis) {
+                       all.add(keys_of(input(start + at.at[Segments::kElements]),
+                                       {box.length, count, axis.stride[Segments::kElements]}));
+                     });
       return all;
     }
     for (std::int64_t unit = first; unit < last; ++unit) {
@@ -170,7 +159,7 @@ class Measurement {
     return all;
   }
 
-  void whole_segments(const Segments& box) const {
+  void whole_segments(const RangeSegments& box) const {
     const std::int64_t units = box.line_count * blocks(box);
     const std::int64_t grain =
         std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(box.elements(), 1));
@@ -179,31 +168,33 @@ class Measurement {
         const std::int64_t count = std::min(kBatch, last - i);
         Keys<K> keys[kBatch];
         Keys<K>* out = keys;
-        stretches(box.starts, i, i + count,
-                  [&](const Offsets& at, std::int64_t stretch, const Axis& axis) {
-                    const std::int64_t start = box.origin + at.at[Segments::kElements];
-                    const std::int64_t step = axis.stride[Segments::kElements];
-                    if (units == 1) {
-                      loops_.rows(input(start), {box.length, stretch, step}, kAheadBytes, out);
-                    } else {
-                      for (std::int64_t j = 0; j < stretch; ++j)
-                        out[j] = unit_keys(box, start + j * step, 0, units);
-                    }
-                    out += stretch;
-                  });
+        for_each_piece(box.starts, i, i + count,
+                       [&](const Offsets& at, std::int64_t stretch, const Axis& axis) {
+                         const std::int64_t start =
+                             box.origin.at[Segments::kElements] + at.at[Segments::kElements];
+                         const std::int64_t step = axis.stride[Segments::kElements];
+                         if (units == 1) {
+                           loops_.rows(input(start), {box.length, stretch, step}, kAheadBytes, out);
+                         } else {
+                           for (std::int64_t j = 0; j < stretch; ++j)
+                             out[j] = unit_keys(box, start + j * step, 0, units);
+                         }
+                         out += stretch;
+                       });
         store_all(box, i, count, [&](std::int64_t j) { return keys[j]; });
       }
     });
   }
 
-  void shared_segments(const Segments& box) const {
+  void shared_segments(const RangeSegments& box) const {
     const std::int64_t units = box.line_count * blocks(box);
     const std::int64_t wanted = std::min<std::int64_t>(kMaxPieces, box.elements() / kGrain);
     const std::int64_t pieces =
         std::clamp<std::int64_t>(units, 1, std::max<std::int64_t>(1, wanted));
     for (std::int64_t i = 0; i < box.count; ++i) {
       Keys<K> parts[kMaxPieces], all = none();
-      const std::int64_t start = box.origin + box.starts.offsets(i).at[Segments::kElements];
+      const std::int64_t start =
+          box.origin.at[Segments::kElements] + box.starts.offsets(i).at[Segments::kElements];
       parallel_for(threads_, pieces, 1, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t p = first; p < last; ++p)
           parts[p] = unit_keys(box, start, units * p / pieces, units * (p + 1) / pieces);
@@ -219,12 +210,13 @@ class Measurement {
     std::int64_t input, column, width, batch;
   };
 
-  static Tile tile_of(const Segments& box, const Columns& columns, std::int64_t width,
+  static Tile tile_of(const RangeSegments& box, const Columns& columns, std::int64_t width,
                       std::int64_t task) {
     const std::int64_t tiles = (columns.count + width - 1) / width;
     const std::int64_t batch = task / tiles, column = task % tiles * width;
     const std::int64_t start = columns.batches.offsets(batch).at[Segments::kElements];
-    return {box.origin + start + column, column, std::min(width, columns.count - column), batch};
+    return {box.origin.at[Segments::kElements] + start + column, column,
+            std::min(width, columns.count - column), batch};
   }
 
   // Rows [first, last) of a tile.
@@ -232,7 +224,7 @@ class Measurement {
                  K* low, K* high) const {
     std::fill_n(low, tile.width, none().low);
     std::fill_n(high, tile.width, none().high);
-    stretches(
+    for_each_piece(
         columns.rows, first, last, [&](const Offsets& at, std::int64_t count, const Axis& axis) {
           const std::int64_t stride = axis.stride[Segments::kElements];
           loops_.columns(input(tile.input + at.at[Segments::kElements]),
@@ -241,7 +233,7 @@ class Measurement {
         });
   }
 
-  void store_tile(const Segments& box, const Columns& columns, const Tile& tile, const K* low,
+  void store_tile(const RangeSegments& box, const Columns& columns, const Tile& tile, const K* low,
                   const K* high) const {
     const std::int64_t first = (tile.batch * columns.count + tile.column) / columns.inner;
     store_all(box, first, tile.width / columns.inner, [&](std::int64_t i) {
@@ -252,7 +244,7 @@ class Measurement {
     });
   }
 
-  void measure_columns(const Segments& box, const Columns& columns) const {
+  void measure_columns(const RangeSegments& box, const Columns& columns) const {
     const std::int64_t width = kTile / columns.inner * columns.inner;
     const std::int64_t tasks = columns.batch_count * ((columns.count + width - 1) / width);
     const std::int64_t tile_elements = std::min(width, columns.count) * columns.row_count;
@@ -271,7 +263,7 @@ class Measurement {
   }
 
   // Few columns and many rows: all threads work on one tile.
-  void shared_tiles(const Segments& box, const Columns& columns, std::int64_t width,
+  void shared_tiles(const RangeSegments& box, const Columns& columns, std::int64_t width,
                     std::int64_t tasks) const {
     for (std::int64_t task = 0; task < tasks; ++task) {
       const Tile tile = tile_of(box, columns, width, task);
@@ -301,7 +293,7 @@ class Measurement {
 template <class T>
 void measure(const RangeProblem& problem, const RangeOperands& operands, const Stream& stream) {
   const Measurement<T> measurement(problem, operands, stream);
-  for_each_box(problem, operands, [&](const Segments& box, int) { measurement.run(box); });
+  for_each_box(problem, operands, [&](const RangeSegments& box, int) { measurement.run(box); });
 }
 
 }  // namespace

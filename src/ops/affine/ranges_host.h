@@ -1,4 +1,4 @@
-// Ranges of segments on the host; see core/ranges.h. Exact integer maxima, so the number of threads
+// Ranges of segments on the host; see ranges.h. Exact integer maxima, so the number of threads
 // and the instruction set change no bit.
 #pragma once
 

@@ -18,7 +18,7 @@ template <class In>
 struct Box {
   const RangePlan& plan;
   const RangeOperands& operands;
-  const Segments& segments;
+  const RangeSegments& segments;
   RangeKeys<In> keys;
   int64_t pieces;
   Bound& bound;
@@ -35,7 +35,9 @@ struct Box {
     return Status::success();
   }
 
-  const In* input() const { return static_cast<const In*>(operands.input.data) + segments.origin; }
+  const In* input() const {
+    return static_cast<const In*>(operands.input.data) + segments.origin.at[Segments::kElements];
+  }
   RangeResults<In> results() const {
     const auto end = [&](RangeEnd which) {
       auto* const data = static_cast<Compute<In>*>(operands.ends[which].data);
@@ -160,7 +162,7 @@ Status launch_ranges(const RangePlan& plan, const RangeOperands& operands,
   using namespace ranges;
   bool first = true;
   Status status = Status::success();
-  for_each_box(plan.problem, operands, [&](const Segments& segments, int number) {
+  for_each_box(plan.problem, operands, [&](const RangeSegments& segments, int number) {
     if (!status.ok()) return;
     const RangeKeys<In> keys{static_cast<KeyOf<In>*>(partials.low[number]),
                              static_cast<KeyOf<In>*>(partials.high[number])};

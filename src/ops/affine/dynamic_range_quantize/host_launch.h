@@ -1,7 +1,7 @@
 // One launch on the host. A segment is measured and quantized while it is in a core's cache; four
-// drivers do that, over layouts made from strides and scope (host_layout.h): batches of rows that
-// are segments, segments of several rows, segments side by side in columns, and batches of tiles
-// or of groups whose codes share bytes.
+// drivers do that, over boxes of segments (core/segments.h): batches of rows that are segments,
+// segments of several rows, segments side by side in columns, and batches of tiles or of groups
+// whose codes share bytes.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/segments.h"
 #include "host/parallel.h"
 #include "host/simd.h"
 #include "ops/affine/dynamic_range_quantize/desc.h"
-#include "ops/affine/dynamic_range_quantize/host_layout.h"
 #include "ops/affine/dynamic_range_quantize/host_segments.h"
 
 namespace planq::dynamic_range_quantize {
@@ -145,46 +145,46 @@ class Launch {
 
   void run() const {
     const Fields& fields = fields_;
-    if (fields.shape.elements() == 0) return write_empty();
-    const int last = fields.shape.rank - 1;
-    if (fields.scope.kind == ScopeKind::Group) return run_groups(fields.scope.axis, {});
-    if (fields.scope.kind != ScopeKind::Block) return run(LayoutBuilder(fields, operands_).build());
-    for_parts(last - 1, fields.scope.rows, [&](const GroupPart& rows) { run_groups(last, rows); });
+    const SegmentOperand views[] = {
+        {&operands_[kInput]},
+        {&operands_[kOutput], false, plan_.four_bit},
+        {&operands_[kScale], true},
+        {operands_[kZeroPoint].data ? &operands_[kZeroPoint] : nullptr, true}};
+    if (batches_groups()) {
+      Scope rows = fields.scope;
+      rows.size = fields.shape.last();
+      return for_each_box(fields.shape, rows, views, LineKind::Rows,
+                          [&](const Box& box) { group_batches(box, fields.scope.size); });
+    }
+    for_each_box(fields.shape, fields.scope, views, LineKind::Joined,
+                 [&](const Box& box) { run(box); });
   }
 
  private:
-  // Calls visit(part) for the whole groups of an axis and for its smaller last one.
-  template <class Visit>
-  void for_parts(int axis, std::int64_t group_size, Visit&& visit) const {
-    const std::int64_t extent = fields_.shape[axis];
-    const std::int64_t size = std::min(group_size, extent), whole = extent / size;
-    visit(GroupPart{0, whole, 0, size});
-    if (extent % size != 0) visit(GroupPart{whole, 1, whole * size, extent % size});
+  using Box = planq::Segments;
+
+  // Small tiles beside each other, and groups whose codes share bytes.
+  bool batches_groups() const {
+    const Scope& scope = fields_.scope;
+    if (fields_.shape.elements() == 0) return false;
+    if (shares_bytes(fields_)) return true;
+    if (scope.kind != ScopeKind::Block || scope.size >= fields_.shape.last()) return false;
+    const std::int64_t rows = std::min(scope.rows, fields_.shape[fields_.shape.rank - 2]);
+    return rows * scope.size * plan_.element_bytes <= kTileBytes;
   }
 
-  void run_groups(int axis, const GroupPart& rows) const {
-    const Fields& fields = fields_;
-    const std::int64_t extent = fields.shape[axis], size = fields.scope.size;
-    const LayoutBuilder builder(fields, operands_);
-    const bool many = fields.scope.kind == ScopeKind::Block && size < extent &&
-                      rows.size * size * plan_.element_bytes <= kTileBytes;
-    if (many || shares_bytes(fields))
-      return group_batches(builder.build_rows({0, 1, 0, extent}, rows), size);
-    for_parts(axis, size, [&](const GroupPart& part) { run(builder.build(part, rows)); });
-  }
-
-  void run(const Layout& layout) const {
-    if (layout.columns > 0) return columns(layout);
-    if (layout.members.size() == 1 && !is_divided(layout)) return row_batches(layout);
-    is_divided(layout) ? divided_segments(layout) : whole_segments(layout);
+  void run(const Box& box) const {
+    if (box.elements() == 0) return write_empty(box);
+    planq::Columns columns;
+    if (columns_of(box, columns) && columns.inner == 1) return run_columns(box, columns);
+    if (box.line_count == 1 && !is_divided(box)) return row_batches(box);
+    is_divided(box) ? divided_segments(box) : whole_segments(box);
   }
 
   // Long segments, and so few that whole ones would leave more than a quarter of the threads idle.
-  bool is_divided(const Layout& layout) const {
-    const std::int64_t size = layout.members.size() * layout.length;
-    const std::int64_t points = layout.points.size();
-    const std::int64_t rounds = (points + threads_ - 1) / threads_;
-    return threads_ > 1 && size >= 4 * kGrain && 3 * rounds * threads_ > 4 * points;
+  bool is_divided(const Box& box) const {
+    const std::int64_t rounds = (box.count + threads_ - 1) / threads_;
+    return threads_ > 1 && box.elements() >= 4 * kGrain && 3 * rounds * threads_ > 4 * box.count;
   }
 
   // ---- pieces of work ----------------------------------------------------------------------
@@ -353,18 +353,18 @@ class Launch {
 
   // ---- rows that are segments --------------------------------------------------------------
 
-  void row_batches(const Layout& layout) const {
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / layout.length);
-    const std::int64_t row_bytes = layout.length * plan_.element_bytes;
+  void row_batches(const Box& box) const {
+    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / box.length);
+    const std::int64_t row_bytes = box.length * plan_.element_bytes;
     const std::int64_t batch = std::clamp<std::int64_t>(kBatchBytes / row_bytes, 1, kSegments<C>);
-    parallel_for(threads_, layout.points.size(), grain, [&](std::int64_t first, std::int64_t last) {
-      walk(layout.points, first, last,
-           [&](const Offsets& at, std::int64_t count, const Axis& axis) {
-             const Offsets origin = layout.origin + at;
-             if (row_bytes >= kLongRowBytes) return long_rows(origin, layout.length, count, axis);
-             for (std::int64_t i = 0; i < count; i += batch)
-               row_batch(step(origin, axis, i), layout.length, std::min(batch, count - i), axis);
-           });
+    parallel_for(threads_, box.count, grain, [&](std::int64_t first, std::int64_t last) {
+      for_each_piece(
+          box.starts, first, last, [&](const Offsets& at, std::int64_t count, const Axis& axis) {
+            const Offsets origin = box.origin + at;
+            if (row_bytes >= kLongRowBytes) return long_rows(origin, box.length, count, axis);
+            for (std::int64_t i = 0; i < count; i += batch)
+              row_batch(moved(origin, axis, i), box.length, std::min(batch, count - i), axis);
+          });
       if (streaming_) host::stream_fence();
     });
   }
@@ -386,7 +386,7 @@ class Launch {
     measure_rows(origin.at[kInput], {length, 1, 0}, {0, 0}, kAheadBytes, segments);
     auto range = range_at(segments, 0);
     for (std::int64_t i = 0; i < count; ++i) {
-      const Offsets at = step(origin, axis, i);
+      const Offsets at = moved(origin, axis, i);
       const bool vector = settle_segment(range, at, segments);
       range = long_row(at, length, axis.stride[kInput], i + 1 < count, vector, segments);
     }
@@ -415,35 +415,36 @@ class Launch {
   // ---- segments of several rows, or of one row for all threads -------------------------------
 
   // A unit is a row, or a block of a long row.
-  std::int64_t blocks(const Layout& layout) const {
-    return (layout.length + kBlockElements - 1) / kBlockElements;
+  std::int64_t blocks(const Box& box) const {
+    return (box.length + kBlockElements - 1) / kBlockElements;
   }
 
   // Calls visit(offsets, rows, stride of their codes) for the units [first, last) of a segment.
   template <class Visit>
-  void visit_units(const Layout& layout, const Offsets& origin, std::int64_t first,
-                   std::int64_t last, Visit&& visit) const {
-    const std::int64_t per_row = blocks(layout);
+  void visit_units(const Box& box, const Offsets& origin, std::int64_t first, std::int64_t last,
+                   Visit&& visit) const {
+    const std::int64_t per_row = blocks(box);
     if (per_row == 1) {
-      walk(layout.members, first, last, [&](const Offsets& at, std::int64_t count, const Axis& a) {
-        visit(origin + at, Rows{layout.length, count, a.stride[kInput]}, a.stride[kOutput]);
-      });
+      for_each_piece(
+          box.lines, first, last, [&](const Offsets& at, std::int64_t count, const Axis& a) {
+            visit(origin + at, Rows{box.length, count, a.stride[kInput]}, a.stride[kOutput]);
+          });
       return;
     }
     for (std::int64_t unit = first; unit < last; ++unit) {
-      Offsets at = origin + layout.members.offsets(unit / per_row);
+      Offsets at = origin + box.lines.offsets(unit / per_row);
       const std::int64_t begin = unit % per_row * kBlockElements;
       at.at[kInput] += begin;
       at.at[kOutput] += begin;
-      visit(at, Rows{std::min(kBlockElements, layout.length - begin), 1, 0}, std::int64_t{0});
+      visit(at, Rows{std::min(kBlockElements, box.length - begin), 1, 0}, std::int64_t{0});
     }
   }
 
-  math::Range<C> measure_units(const Layout& layout, const Offsets& origin, std::int64_t first,
+  math::Range<C> measure_units(const Box& box, const Offsets& origin, std::int64_t first,
                                std::int64_t last) const {
     SegmentRanges<C> ranges;
     auto range = no_range<C>(signs());
-    visit_units(layout, origin, first, last, [&](const Offsets& at, Rows rows, std::int64_t) {
+    visit_units(box, origin, first, last, [&](const Offsets& at, Rows rows, std::int64_t) {
       measure_rows(at.at[kInput], rows, {0, 0}, kAheadBytes, ranges);
       include(range, range_at(ranges, 0));
     });
@@ -457,89 +458,92 @@ class Launch {
     return vector;
   }
 
-  void quantize_units(const Layout& layout, const Offsets& origin, std::int64_t first,
-                      std::int64_t last, bool vector, const Segments<C>& segments) const {
-    visit_units(layout, origin, first, last,
+  void quantize_units(const Box& box, const Offsets& origin, std::int64_t first, std::int64_t last,
+                      bool vector, const Segments<C>& segments) const {
+    visit_units(box, origin, first, last,
                 [&](const Offsets& at, Rows rows, std::int64_t code_stride) {
                   quantize_rows(at, rows, {0, 0}, code_stride, kAheadBytes, vector, segments);
                 });
     if (streaming_) host::stream_fence();
   }
 
-  void whole_segments(const Layout& layout) const {
-    const std::int64_t units = layout.members.size() * blocks(layout);
-    const std::int64_t size = layout.members.size() * layout.length;
+  void whole_segments(const Box& box) const {
+    const std::int64_t units = box.line_count * blocks(box);
+    const std::int64_t size = box.line_count * box.length;
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / size);
-    parallel_for(threads_, layout.points.size(), grain, [&](std::int64_t first, std::int64_t last) {
+    parallel_for(threads_, box.count, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t point = first; point < last; ++point) {
         Segments<C> segments;
-        const Offsets at = layout.origin + layout.points.offsets(point);
-        const bool vector = settle_segment(measure_units(layout, at, 0, units), at, segments);
-        quantize_units(layout, at, 0, units, vector, segments);
+        const Offsets at = box.origin + box.starts.offsets(point);
+        const bool vector = settle_segment(measure_units(box, at, 0, units), at, segments);
+        quantize_units(box, at, 0, units, vector, segments);
       }
     });
   }
 
   // Each segment by all threads: ranges of pieces, then codes of the same pieces.
-  void divided_segments(const Layout& layout) const {
-    const std::int64_t units = layout.members.size() * blocks(layout);
+  void divided_segments(const Box& box) const {
+    const std::int64_t units = box.line_count * blocks(box);
     const std::int64_t pieces = std::min<std::int64_t>({units, 4 * threads_, kMaxPieces});
     const auto begin = [&](std::int64_t piece) { return piece * units / pieces; };
-    for (std::int64_t point = 0; point < layout.points.size(); ++point) {
-      const Offsets at = layout.origin + layout.points.offsets(point);
+    for (std::int64_t point = 0; point < box.count; ++point) {
+      const Offsets at = box.origin + box.starts.offsets(point);
       std::array<math::Range<C>, kMaxPieces> partial;
       parallel_for(threads_, pieces, 1, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t piece = first; piece < last; ++piece)
-          partial[piece] = measure_units(layout, at, begin(piece), begin(piece + 1));
+          partial[piece] = measure_units(box, at, begin(piece), begin(piece + 1));
       });
       auto range = no_range<C>(signs());
       for (std::int64_t piece = 0; piece < pieces; ++piece) include(range, partial[piece]);
       Segments<C> segments;
       const bool vector = settle_segment(range, at, segments);
       parallel_for(threads_, pieces, 1, [&](std::int64_t first, std::int64_t last) {
-        quantize_units(layout, at, begin(first), begin(last), vector, segments);
+        quantize_units(box, at, begin(first), begin(last), vector, segments);
       });
     }
   }
   // ---- columns -------------------------------------------------------------------------------
 
-  void columns(const Layout& layout) const {
-    const std::int64_t rows = layout.members.size();
-    const std::int64_t share = (layout.columns + threads_ - 1) / threads_;
+  void run_columns(const Box& box, const planq::Columns& columns) const {
+    const std::int64_t rows = columns.row_count;
+    const std::int64_t share = (columns.count + threads_ - 1) / threads_;
     const std::int64_t widest = kTileRowBytes / plan_.element_bytes;
     const std::int64_t width = std::clamp<std::int64_t>((share + 63) / 64 * 64, 64, widest);
-    const std::int64_t tiles = (layout.columns + width - 1) / width;
-    const std::int64_t tasks = layout.points.size() * tiles;
-    if (threads_ > 1 && tasks < threads_ && rows * layout.columns >= 4 * kGrain)
-      return divided_columns(layout);
+    const std::int64_t tiles = (columns.count + width - 1) / width;
+    const std::int64_t tasks = columns.batch_count * tiles;
+    if (threads_ > 1 && tasks < threads_ && rows * columns.count >= 4 * kGrain)
+      return divided_columns(box, columns);
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / (rows * width));
     parallel_for(threads_, tasks, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t task = first; task < last; ++task) {
         const std::int64_t begin = task % tiles * width;
-        column_tile(layout, tile_origin(layout, task / tiles, begin),
-                    std::min(width, layout.columns - begin));
+        column_tile(columns, tile_origin(box, columns, task / tiles, begin),
+                    std::min(width, columns.count - begin));
       }
     });
   }
 
-  Offsets tile_origin(const Layout& layout, std::int64_t point, std::int64_t column) const {
-    Offsets at = layout.origin + layout.points.offsets(point);
+  Offsets tile_origin(const Box& box, const planq::Columns& columns, std::int64_t batch,
+                      std::int64_t column) const {
+    Offsets at = box.origin + columns.batches.offsets(batch);
     for (std::int64_t& offset : at.at) offset += column;
     return at;
   }
 
   // The ranges of some rows of a tile.
-  void measure_tile(const Layout& layout, const Offsets& origin, std::int64_t width,
+  void measure_tile(const planq::Columns& columns, const Offsets& origin, std::int64_t width,
                     std::int64_t first, std::int64_t last, SegmentRanges<C>& ranges) const {
     bool begun = false;
-    walk(layout.members, first, last, [&](const Offsets& at, std::int64_t count, const Axis& axis) {
-      const Rows rows = {width, count, axis.stride[kInput]};
-      const std::int64_t from = origin.at[kInput] + at.at[kInput];
-      if (!begun) return begun = true, measure_columns(from, rows, ranges);
-      SegmentRanges<C> more;
-      measure_columns(from, rows, more);
-      for (std::int64_t j = 0; j < width; ++j) include_column(ranges, j, range_at(more, j));
-    });
+    for_each_piece(columns.rows, first, last,
+                   [&](const Offsets& at, std::int64_t count, const Axis& axis) {
+                     const Rows rows = {width, count, axis.stride[kInput]};
+                     const std::int64_t from = origin.at[kInput] + at.at[kInput];
+                     if (!begun) return begun = true, measure_columns(from, rows, ranges);
+                     SegmentRanges<C> more;
+                     measure_columns(from, rows, more);
+                     for (std::int64_t j = 0; j < width; ++j)
+                       include_column(ranges, j, range_at(more, j));
+                   });
   }
 
   static math::Range<C> range_at(const SegmentRanges<C>& ranges, std::int64_t j) {
@@ -557,51 +561,52 @@ class Launch {
     put_column(ranges, j, range);
   }
 
-  void quantize_tile(const Layout& layout, const Offsets& origin, std::int64_t width,
+  void quantize_tile(const planq::Columns& columns, const Offsets& origin, std::int64_t width,
                      std::int64_t first, std::int64_t last, bool vector,
                      const Segments<C>& segments) const {
     // A tile that stays in a cache leaves time to fetch the one beside it.
     const std::int64_t bytes = width * plan_.element_bytes;
     const bool cached = (last - first) * bytes <= kTileBytes;
-    walk(layout.members, first, last, [&](const Offsets& at, std::int64_t count, const Axis& axis) {
-      const Rows rows = {width, count, axis.stride[kInput]};
-      const std::int64_t ahead = cached ? bytes : ahead_of(rows);
-      quantize_columns(origin + at, rows, axis.stride[kOutput], ahead, vector, segments);
-    });
+    for_each_piece(
+        columns.rows, first, last, [&](const Offsets& at, std::int64_t count, const Axis& axis) {
+          const Rows rows = {width, count, axis.stride[kInput]};
+          const std::int64_t ahead = cached ? bytes : ahead_of(rows);
+          quantize_columns(origin + at, rows, axis.stride[kOutput], ahead, vector, segments);
+        });
     if (streaming_) host::stream_fence();
   }
 
-  void column_tile(const Layout& layout, const Offsets& at, std::int64_t width) const {
+  void column_tile(const planq::Columns& columns, const Offsets& at, std::int64_t width) const {
     Segments<C> segments;
-    const std::int64_t rows = layout.members.size();
-    measure_tile(layout, at, width, 0, rows, segments);
+    const std::int64_t rows = columns.row_count;
+    measure_tile(columns, at, width, 0, rows, segments);
     const bool vector = settle(segments, width);
     write_parameters(segments, width, at, 1, 1);
-    quantize_tile(layout, at, width, 0, rows, vector, segments);
+    quantize_tile(columns, at, width, 0, rows, vector, segments);
   }
 
   // Tiles one after another, the rows of each by all threads.
-  void divided_columns(const Layout& layout) const {
+  void divided_columns(const Box& box, const planq::Columns& columns) const {
     constexpr std::int64_t kUnit = kFewestColumns<C>;
     const std::int64_t pieces =
-        std::min<std::int64_t>({layout.members.size(), 2 * threads_, kPartials<C> / kUnit});
+        std::min<std::int64_t>({columns.row_count, 2 * threads_, kPartials<C> / kUnit});
     const std::int64_t widest =
         std::min<std::int64_t>(kPartials<C> / pieces / kUnit * kUnit, kSegments<C>);
-    for (std::int64_t point = 0; point < layout.points.size(); ++point)
-      for (std::int64_t j = 0; j < layout.columns; j += widest)
-        divided_tile(layout, tile_origin(layout, point, j), std::min(widest, layout.columns - j),
-                     pieces);
+    for (std::int64_t batch = 0; batch < columns.batch_count; ++batch)
+      for (std::int64_t j = 0; j < columns.count; j += widest)
+        divided_tile(columns, tile_origin(box, columns, batch, j),
+                     std::min(widest, columns.count - j), pieces);
   }
 
-  void divided_tile(const Layout& layout, const Offsets& at, std::int64_t width,
+  void divided_tile(const planq::Columns& columns, const Offsets& at, std::int64_t width,
                     std::int64_t pieces) const {
-    const std::int64_t rows = layout.members.size();
+    const std::int64_t rows = columns.row_count;
     const auto begin = [&](std::int64_t piece) { return piece * rows / pieces; };
     std::array<math::Range<C>, kPartials<C>> partial;
     parallel_for(threads_, pieces, 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t piece = first; piece < last; ++piece) {
         SegmentRanges<C> ranges;
-        measure_tile(layout, at, width, begin(piece), begin(piece + 1), ranges);
+        measure_tile(columns, at, width, begin(piece), begin(piece + 1), ranges);
         for (std::int64_t j = 0; j < width; ++j) partial[piece * width + j] = range_at(ranges, j);
       }
     });
@@ -615,7 +620,7 @@ class Launch {
     const bool vector = settle(segments, width);
     write_parameters(segments, width, at, 1, 1);
     parallel_for(threads_, pieces, 1, [&](std::int64_t first, std::int64_t last) {
-      quantize_tile(layout, at, width, begin(first), begin(last), vector, segments);
+      quantize_tile(columns, at, width, begin(first), begin(last), vector, segments);
     });
   }
 
@@ -624,25 +629,25 @@ class Launch {
   // Tiles that follow each other are taken together, row by row, as far as a second-level cache
   // holds them; so are groups whose codes share bytes, which are tiles of one row. A batch has an
   // even number of them, so it begins at an even position.
-  void group_batches(const Layout& layout, std::int64_t size) const {
-    const std::int64_t row_bytes = layout.members.size() * size * plan_.element_bytes;
+  void group_batches(const Box& box, std::int64_t size) const {
+    const std::int64_t row_bytes = box.line_count * size * plan_.element_bytes;
     const std::int64_t batch =
         std::clamp<std::int64_t>(kTileBytes / row_bytes, 2, kGroupBatch) & ~1;
-    const std::int64_t groups = (layout.length + size - 1) / size;
+    const std::int64_t groups = (box.length + size - 1) / size;
     const std::int64_t batches = (groups + batch - 1) / batch;
-    const std::int64_t stretch = std::min(size * batch, layout.length) * layout.members.size();
+    const std::int64_t stretch = std::min(size * batch, box.length) * box.line_count;
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / stretch);
-    const std::int64_t tasks = layout.points.size() * batches;
+    const std::int64_t tasks = box.count * batches;
     parallel_for(threads_, tasks, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t task = first; task < last; ++task) {
         const std::int64_t group = task % batches * batch;
         const std::int64_t begin = group * size;
-        Offsets at = layout.origin + layout.points.offsets(task / batches);
+        Offsets at = box.origin + box.starts.offsets(task / batches);
         at.at[kInput] += begin;
         at.at[kOutput] += begin;
         at.at[kScale] += group * group_stride(kScale);
         at.at[kZeroPoint] += group * group_stride(kZeroPoint);
-        group_batch(layout.members, at, std::min(size * batch, layout.length - begin), size);
+        group_batch(box.lines, at, std::min(size * batch, box.length - begin), size);
       }
       if (streaming_) host::stream_fence();
     });
@@ -711,21 +716,13 @@ class Launch {
 
   // ---- nothing to quantize -------------------------------------------------------------------
 
-  void write_empty() const {
-    const Shape shape = parameter_shape(fields_);
-    Space points;
-    for (int i = 0; i < shape.rank; ++i) {
-      Axis axis;
-      axis.extent = shape[i];
-      axis.stride = {0, 0, operands_[kScale].strides[i], operands_[kZeroPoint].strides[i]};
-      points.append(axis);
-    }
+  void write_empty(const Box& box) const {
     Segments<C> segments;
     segments.low[0] = segments.high[0] = C{0};
     segments.special[0] = false;
     settle(segments, 1);
-    for (std::int64_t point = 0; point < points.size(); ++point)
-      write_parameters(segments, 1, points.offsets(point), 0, 0);
+    for (std::int64_t i = 0; i < box.count; ++i)
+      write_parameters(segments, 1, box.origin + box.starts.offsets(i), 0, 0);
   }
 
   const Prepared<C>& plan_;

@@ -1,5 +1,5 @@
 // min_max: the range of every segment, alone or together with ranges from before. The measuring is
-// that of core/ranges.h.
+// that of affine/ranges.h.
 #pragma once
 
 #include "core/operands.h"

@@ -295,12 +295,11 @@ PassArgs arguments(const Problem& problem, const Operands& operands, const Memor
   args.tail = f.tail;
   args.propagate = f.nonfinite == NonFinite::Propagate;
   args.walk.parts = blocks;
-  const RangeProblem whole{f.shape, f.input_dtype, Scope{}, Mode::Symmetric, f.nonfinite};
-  for_each_box(whole, RangeOperands{operands[kInput], {}}, [&](const Segments& all, int) {
-    args.walk.lines = all.lines;
-    args.walk.line_count = all.line_count;
-    args.walk.length = all.length;
-  });
+  const SegmentOperand input[kSpaceOperands] = {{&operands[kInput]}};
+  const Segments all = segments_of(f.shape, Scope{}, input, 0);
+  args.walk.lines = all.lines;
+  args.walk.line_count = all.line_count;
+  args.walk.length = all.length;
   cuda::share_lines<In>(args.walk, kThreads, false);
   return args;
 }
