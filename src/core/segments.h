@@ -66,10 +66,11 @@ struct EqualGroups {
   std::int64_t first = 0, count = 0, position = 0, size = 0;
 };
 
-// The whole groups of an axis, or the shorter one behind them.
-inline EqualGroups equal_groups(std::int64_t extent, std::int64_t size, bool rest) {
+// The whole groups of an axis, or the shorter one behind them; or all, as if that were whole.
+inline EqualGroups equal_groups(std::int64_t extent, std::int64_t size, bool rest, bool all) {
   size = std::clamp<std::int64_t>(size, 1, std::max<std::int64_t>(extent, 1));
   const std::int64_t whole = extent / size;
+  if (all) return {0, groups_of(extent, size), 0, size};
   if (!rest) return {0, whole, 0, size};
   return {whole, extent % size != 0 ? 1 : 0, whole * size, extent % size};
 }
@@ -88,6 +89,10 @@ void join_lines(SegmentsOf<kOperands>& segments) {
 
 }  // namespace detail
 
+// In the place of axes: one box with all segments, as if the shorter ones were whole. Whoever asks
+// for it cuts their lines.
+inline constexpr unsigned kAllSegments = ~0u;
+
 // The segments that have the whole size along every axis, except for the axes in `rests` (a bit
 // each): along those, the shorter ones at the end. There may be none.
 template <int kOperands>
@@ -102,7 +107,8 @@ SegmentsOf<kOperands> segments_of(const Shape& shape, const Scope& scope,
   for (int i = 0; i <= last; ++i) {
     const ParameterAxis along = parameter_axis(shape, scope, i);
     const bool varies = along.axis >= 0;
-    const auto groups = varies ? detail::equal_groups(shape[i], along.divisor, rests >> i & 1u)
+    const auto groups = varies ? detail::equal_groups(shape[i], along.divisor, rests >> i & 1u,
+                                                      rests == kAllSegments)
                                : detail::EqualGroups{0, 1, 0, shape[i]};
     AxisOf<kOperands> start, line;
     start.extent = groups.count;
