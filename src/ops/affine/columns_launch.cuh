@@ -79,21 +79,6 @@ std::size_t largest_columns(const SegmentedTensor& tensor, std::int32_t multipro
   return scratch.bytes();
 }
 
-// The rows of the view [outer, channels * inner], or false where no such view exists.
-inline bool column_rows(const SegmentedTensor& t, const QuantizeOperands& operands, int64_t columns,
-                        Space& lines) {
-  const int last = t.shape.rank - 1, axis = t.scope.axis;
-  const Strides strides(operands);
-  Geometry view;
-  view.length = t.shape[last];
-  for (int i = axis; i < last; ++i) view.lines.append(strides.axis(t.shape[i], i, -1));
-  join_lines(t, view);
-  if (view.lines.rank > 0 || view.length != columns) return false;
-  for (int i = 0; i < axis; ++i) lines.append(strides.axis(t.shape[i], i, -1));
-  lines.merge();
-  return true;
-}
-
 // Whether threads take whole vectors of columns; one of float64 would be two of them.
 template <Codes kCodes, class In>
 bool aligned_columns(const Launch<In>& launch, const Space& lines, int64_t columns) {
@@ -149,7 +134,7 @@ Status launch_columns(const Launch<In>& launch) {
   Scratch scratch(launch.workspace);
   const auto shape = book_columns<In>(launch.tensor, launch.multiprocessors, scratch);
   auto args = launch.template args<ColumnArgs<In>>();
-  if (!column_rows(launch.tensor, launch.operands, shape.columns, args.lines))
+  if (!view_rows(launch.tensor, launch.operands, shape.columns, args.lines))
     return launch_elements<kCodes>(launch);
   args.rows = shape.rows;
   args.columns = shape.columns;
@@ -194,24 +179,21 @@ auto column_group_kernel([[maybe_unused]] bool vector) -> void (*)(ColumnArgs<In
 
 template <class In>
 ColumnArgs<In> column_group_args(const Launch<In>& launch) {
-  const SegmentedTensor& t = launch.tensor;
-  const int last = t.shape.rank - 1, axis = t.scope.axis;
-  const Strides strides(launch.operands);
-  const int64_t extent = t.shape[axis], size = t.scope.size, groups = ceil_div(extent, size);
+  SegmentedTensor column = launch.tensor;
+  const int last = column.shape.rank - 1;
+  column.shape[last] = 1;  // the segments of one column, beside which the others lie
+  const Geometry g = geometry_of(column, launch.operands);
   auto args = launch.template args<ColumnArgs<In>>();
-  args.group_divisor = 1;
-  for (int i = 0; i < last; ++i) {
-    args.lines.append(i == axis ? strides.axis(groups, i, i, size)
-                                : strides.axis(t.shape[i], i, i));
-    if (i > axis) args.group_divisor *= t.shape[i];
+  args.lines = g.starts;
+  args.rows = g.line_count;
+  args.groups = g.line_tail.pieces;
+  args.group_divisor = g.line_tail.divisor;
+  args.tail = g.line_tail.size;
+  args.columns = launch.tensor.shape[last];
+  if (g.lines.rank > 0) {
+    args.input_step = g.lines.axes[0].stride[kInput];
+    args.output_step = g.lines.axes[0].stride[kOutput];
   }
-  args.lines.merge();
-  args.rows = std::min(size, extent);
-  args.groups = groups > 1 && extent % size != 0 ? groups : 1;
-  args.tail = extent - (groups - 1) * size;
-  args.columns = t.shape[last];
-  args.input_step = launch.operands[kInput]->strides[axis];
-  args.output_step = launch.operands[kOutput]->strides[axis];
   return args;
 }
 

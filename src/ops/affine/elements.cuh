@@ -2,6 +2,7 @@
 // lines, or share bytes with their neighbours.
 #pragma once
 
+#include "core/elementwise.h"
 #include "cuda/launch.cuh"
 #include "ops/affine/split.cuh"
 
@@ -17,9 +18,9 @@ struct ElementArgs {
   Space lines;     // inside a segment: runs of `length` consecutive elements
   std::int64_t count, line_count, length;
   Tail tail, line_tail;  // of the elements of a line, and of the lines
-  // The tensor as rows of `row_length`; operand kScale is then an index of `parameters`, which
-  // moves within a row by `row_step` for every `row_divisor` elements.
-  Space rows;
+  // The tensor as rows of `row_length`, by core/elementwise.h; its scale is here an index of
+  // `parameters`, which moves within a row by `row_step` for every `row_divisor` elements.
+  SpaceOf<kElementOperands> rows;
   std::int64_t row_count, row_length, row_step, row_divisor;
   math::SegmentParameters<Compute<In>>* parameters;
   math::AffineRecipe<Compute<In>> recipe;
@@ -109,18 +110,19 @@ __global__ void __launch_bounds__(kSplitThreads)
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kSplitThreads + threadIdx.x;
        i < args.row_count * row_bytes; i += static_cast<std::int64_t>(gridDim.x) * kSplitThreads) {
     const std::int64_t row = i / row_bytes, byte = i - row * row_bytes;
-    const Offsets at = args.rows.offsets(row);
+    const ElementOffsets at = args.rows.offsets(row);
     std::uint8_t codes[2] = {0, 0};
 #pragma unroll 1
     for (int j = 0; j < kPerByte; ++j) {
       const std::int64_t column = byte * kPerByte + j;
       if (column >= args.row_length) break;
-      const std::int64_t parameter = at.at[kScale] + column / args.row_divisor * args.row_step;
+      const std::int64_t parameter =
+          at.at[kElementScale] + column / args.row_divisor * args.row_step;
       const std::uint8_t code = math::code_of(math::widen(args.input[at.at[kInput] + column]),
                                               args.recipe, args.parameters[parameter]);
       (j == 0 ? codes[0] : codes[1]) = code;
     }
-    args.output[at.at[kOutput] + byte] =
+    args.output[at.at[kOutput] / kPerByte + byte] =
         kCodes == Codes::Nibble ? math::pack_nibbles(codes[0], codes[1], args.order) : codes[0];
   }
 }

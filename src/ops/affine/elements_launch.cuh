@@ -3,16 +3,18 @@
 
 #include <algorithm>
 
+#include "core/elementwise.h"
 #include "ops/affine/elements.cuh"
 #include "ops/affine/parameter_kernels.h"
 #include "ops/affine/quantize_launch.cuh"
+#include "ops/affine/ranges.h"
 
 namespace planq::affine {
 
 template <class In>
 ElementArgs<In> element_args(const Launch<In>& launch, const Geometry& g) {
   auto args = launch.template args<ElementArgs<In>>();
-  args.segments = g.segments;
+  args.segments = g.starts;
   args.lines = g.lines;
   args.count = g.count;
   args.line_count = g.line_count;
@@ -29,30 +31,23 @@ Status launch_lines(const Launch<In>& launch, const Geometry& g) {
                     element_args(launch, g));
 }
 
-// Index of the parameters along every axis, in the place of the scale's offset.
+// Rows of the tensor, and which of the parameters in the workspace their elements have.
 template <class In>
 void set_rows(const Launch<In>& launch, ElementArgs<In>& args) {
   const SegmentedTensor& t = launch.tensor;
-  const Strides strides(launch.operands);
-  const int last = t.shape.rank - 1;
-  const Shape parameters = parameter_shape(t.shape, t.scope);
-  // How far a piece of an axis moves in the parameters.
-  const auto step = [&](int axis) {
-    const int along = parameter_axis(t.shape, t.scope, axis).axis;
-    return along < 0 ? 0 : parameters.product(along + 1, parameters.rank);
-  };
-  for (int i = 0; i < last; ++i) {
-    Axis row = strides.axis(t.shape[i], i, -1);
-    row.stride[kScale] = step(i);
-    row.divisor = t.piece(i);
-    if (row.divisor > 1) row.grouped = 1u << kScale;
-    args.rows.append(row);
-  }
-  args.rows.merge();
-  args.row_count = args.rows.size();
-  args.row_length = t.shape[last];
-  args.row_step = step(last);
-  args.row_divisor = t.piece(last);
+  const OperandView parameters = contiguous_view(parameter_shape(t.shape, t.scope));
+  const ElementLayout layout =
+      element_layout(t.shape, t.scope,
+                     {ElementOperand{launch.operands[kInput]},
+                      {launch.operands[kOutput], is_four_bit(t.output_dtype)},
+                      {},
+                      {&parameters},
+                      {}});
+  args.rows = layout.rows;
+  args.row_count = layout.rows.size();
+  args.row_length = layout.length;
+  args.row_step = layout.step;
+  args.row_divisor = std::max<int64_t>(layout.divisor, 1);
 }
 
 template <class In>

@@ -126,7 +126,7 @@ inline constexpr bool kHasResident = kHasTight<In, kCodes> && kCodes != Codes::N
 template <Codes kCodes, class In>
 bool aligned_segments(const Launch<In>& launch, const Geometry& g) {
   return g.length % kPerVector<In> == 0 && g.tail.size % kPerVector<In> == 0 &&
-         aligned<In>(launch.operands, g.segments, kWordBytes<In, kCodes>);
+         aligned<In>(launch.operands, g.starts, kWordBytes<In, kCodes>);
 }
 
 }  // namespace planq::affine

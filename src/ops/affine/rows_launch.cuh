@@ -28,7 +28,7 @@ inline cuda::Divider divider(int64_t d) { return cuda::Divider(static_cast<std::
 template <class In>
 SegmentArgs<In> segment_args(const Launch<In>& launch, const Geometry& g) {
   auto args = launch.template args<SegmentArgs<In>>();
-  args.segments = cuda::Lines(g.segments);
+  args.segments = cuda::Lines(g.starts);
   args.count = static_cast<std::uint32_t>(g.count);
   args.length = args.tail = g.length;
   if (g.tail.pieces > 1) {
@@ -42,15 +42,15 @@ SegmentArgs<In> segment_args(const Launch<In>& launch, const Geometry& g) {
 // quantize_tight_* want them aligned besides.
 template <class In>
 bool ragged(const Launch<In>& launch, const Geometry& g) {
-  return g.segments.rank <= 1 && g.tail.pieces == 1 && g.length > 0 &&
+  return g.starts.rank <= 1 && g.tail.pieces == 1 && g.length > 0 &&
          has_negative_codes(launch.recipe());
 }
 
 template <class In>
 TightArgs<In> tight_args(const Launch<In>& launch, const Geometry& g) {
   auto args = launch.template args<TightArgs<In>>();
-  if (g.segments.rank == 1) {
-    const auto& stride = g.segments.axes[0].stride;
+  if (g.starts.rank == 1) {
+    const auto& stride = g.starts.axes[0].stride;
     args.input_stride = stride[kInput];
     args.output_stride = stride[kOutput];
     args.scale_stride = stride[kScale];
@@ -136,7 +136,7 @@ bool launches_tight_lanes(const Launch<In>& launch, const Geometry& g, Status& s
   if (!ragged(launch, g) || g.length % kPerVector<In> != 0) return false;
   auto args = tight_args(launch, g);
   const auto lanes = static_cast<int>(power_of_two(args.vectors));
-  if (g.segments.rank == 0) {
+  if (g.starts.rank == 0) {
     args.input_stride = lanes * kPerVector<In>;
     args.output_stride = lanes * kWordBytes<In, kCodes>;
   }

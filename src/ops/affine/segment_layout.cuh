@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/operands.h"
-#include "core/scope.h"
+#include "core/segments.h"
 #include "cuda/launch.cuh"
 #include "ops/affine/segments.cuh"
 
@@ -44,26 +44,28 @@ struct Outline {
 };
 
 inline Outline outline(const SegmentedTensor& t) {
-  const Shape& shape = t.shape;
-  const int last = shape.rank - 1, axis = t.scope.axis;
-  switch (t.scope.kind) {
-    case ScopeKind::Tensor:
-      return {1, shape.elements(), 1, 1, true};
-    case ScopeKind::Token:
-      return {shape.product(0, last), shape.last(), 1, 1, true};
-    case ScopeKind::Channel: {
-      const int64_t outer = shape.product(0, axis), inner = shape.product(axis + 1, shape.rank);
-      return {shape[axis], outer * inner, outer, inner, outer == 1 && axis != last};
-    }
-    default:
-      break;
+  const int last = t.shape.rank - 1, axis = t.scope.axis;
+  Outline o{parameter_shape(t.shape, t.scope).elements(), 1, 1, 1, false};
+  for (int i = 0; i <= last; ++i) {
+    const ParameterAxis along = parameter_axis(t.shape, t.scope, i);
+    if (along.axis < 0)
+      o.elements *= t.shape[i];
+    else if (along.divisor > 1)
+      o.elements *= std::min(along.divisor, t.shape[i]);
   }
-  int64_t elements = 1;
-  for (int i = 0; i <= last; ++i)
-    if (const int64_t size = t.piece(i); size > 1) elements *= std::min(size, shape[i]);
-  const bool runs = t.scope.kind == ScopeKind::Group && axis == last &&
-                    !shares_bytes(shape, t.scope, t.output_dtype);
-  return {parameter_shape(shape, t.scope).elements(), elements, 1, 1, runs};
+  switch (t.scope.kind) {
+    case ScopeKind::Channel:
+      o.outer = t.shape.product(0, axis);
+      o.inner = t.shape.product(axis + 1, t.shape.rank);
+      o.consecutive = o.outer == 1 && axis != last;
+      break;
+    case ScopeKind::Group:
+      o.consecutive = axis == last && !shares_bytes(t.shape, t.scope, t.output_dtype);
+      break;
+    default:
+      o.consecutive = t.scope.kind != ScopeKind::Block;
+  }
+  return o;
 }
 
 template <class In>
@@ -73,108 +75,53 @@ int64_t vectors_of(int64_t elements) {
 
 // --- Operands become spaces --------------------------------------------------------------------
 
-struct Geometry {
-  Space segments, lines;
-  int64_t count = 1, line_count = 1, length = 1;
-  Tail tail, line_tail;  // of `length` and of `line_count`
+// All segments in one box, as kernels see it: offsets in the output count bytes, and `tail` and
+// `line_tail` say which segments have fewer elements in a line, and fewer lines.
+struct Geometry : Segments {
+  Tail tail, line_tail;
 };
 
-class Strides {
- public:
-  explicit Strides(const QuantizeOperands& operands) : operands_(operands) {}
-  // The same axis in input and output, and one of the parameters' axes (or none).
-  Axis axis(int64_t extent, int axis, int parameter_axis, int64_t step = 1) const {
-    Axis result;
-    result.extent = extent;
-    result.stride[kInput] = operands_[kInput]->strides[axis] * step;
-    result.stride[kOutput] = operands_[kOutput]->strides[axis] * step;
-    if (parameter_axis >= 0) set_parameters(result, parameter_axis);
-    return result;
-  }
-  // Steps of `elements` along the last axis.
-  Axis along(int64_t extent, int64_t elements, int64_t bytes, int parameter_axis) const {
-    Axis result;
-    result.extent = extent;
-    result.stride[kInput] = elements;
-    result.stride[kOutput] = bytes;
-    set_parameters(result, parameter_axis);
-    return result;
-  }
-
- private:
-  void set_parameters(Axis& axis, int parameter_axis) const {
-    axis.stride[kScale] = operands_[kScale]->strides[parameter_axis];
-    axis.stride[kZeroPoint] = operands_[kZeroPoint]->strides[parameter_axis];
-  }
-  const QuantizeOperands& operands_;
-};
-
-// Lines that follow one another in memory, in input and output, are one line.
-inline void join_lines(const SegmentedTensor& t, Geometry& g) {
-  g.lines.merge();
-  while (g.lines.rank > 0) {
-    const Axis& inner = g.lines.axes[g.lines.rank - 1];
-    const bool whole_bytes = !is_four_bit(t.output_dtype) || g.length % 2 == 0;
-    if (!whole_bytes || inner.stride[kInput] != g.length ||
-        inner.stride[kOutput] != t.code_bytes(g.length))
-      break;
-    g.length *= inner.extent;
-    --g.lines.rank;
-  }
-}
-
-// The pieces of every axis are segments; inside one, they are lines, along the last axis elements.
-inline void append_piece_axes(const SegmentedTensor& t, const Strides& strides, Geometry& g) {
-  const Shape parameters = parameter_shape(t.shape, t.scope);
-  const int last = t.shape.rank - 1;
-  for (int i = 0; i <= last; ++i) {
-    const int64_t extent = t.shape[i], pieces = parameters[i];
-    const int64_t size = std::min(t.piece(i), std::max<int64_t>(extent, 1));
-    g.segments.append(i == last ? strides.along(pieces, size, t.code_bytes(size), i)
-                                : strides.axis(pieces, i, i, size));
-    if (i == last)
-      g.length = size;
-    else
-      g.lines.append(strides.axis(size, i, -1));
-    if (pieces > 1 && extent % size != 0)
-      (i == last ? g.tail : g.line_tail) =
-          Tail{pieces, parameters.product(i + 1, t.shape.rank), extent % size};
-  }
+// Offsets in bytes of codes, of which two share one.
+inline void count_bytes(const SegmentedTensor& t, Space& space) {
+  if (!is_four_bit(t.output_dtype)) return;
+  for (int i = 0; i < space.rank; ++i) space.axes[i].stride[kOutput] /= 2;
 }
 
 inline Geometry geometry_of(const SegmentedTensor& t, const QuantizeOperands& operands) {
-  const Strides strides(operands);
-  const int last = t.shape.rank - 1, axis = t.scope.axis;
-  Geometry g;
-  g.length = t.shape[last];
-  switch (t.scope.kind) {
-    case ScopeKind::Tensor:
-      for (int i = 0; i < last; ++i) g.lines.append(strides.axis(t.shape[i], i, -1));
-      break;
-    case ScopeKind::Token:
-      for (int i = 0; i < last; ++i) g.segments.append(strides.axis(t.shape[i], i, i));
-      break;
-    case ScopeKind::Channel:
-      for (int i = 0; i < last; ++i)
-        (i == axis ? g.segments : g.lines).append(strides.axis(t.shape[i], i, i == axis ? 0 : -1));
-      if (axis == last) {
-        g.segments.append(strides.along(t.shape[last], 1, 1, 0));
-        g.length = 1;
-      }
-      break;
-    case ScopeKind::Group:
-    case ScopeKind::Block:
-      append_piece_axes(t, strides, g);
-      break;
-    default:
-      break;
-  }
-  g.count = g.segments.size();
-  g.segments.merge();
+  const SegmentOperand views[] = {{operands[kInput]},
+                                  {operands[kOutput], false, is_four_bit(t.output_dtype)},
+                                  {operands[kScale], true},
+                                  {operands[kZeroPoint], true}};
   const bool cuts = t.scope.kind == ScopeKind::Group || t.scope.kind == ScopeKind::Block;
-  if (!cuts) join_lines(t, g);
-  g.line_count = g.lines.size();
+  // The lines of shorter segments are none of the others', so they stay apart.
+  const LineKind kind = cuts ? LineKind::Rows : LineKind::Joined;
+  Geometry g{segments_of(t.shape, t.scope, views, kAllSegments, kind), {}, {}};
+  count_bytes(t, g.starts);
+  count_bytes(t, g.lines);
+  const Shape parameters = parameter_shape(t.shape, t.scope);
+  const int last = t.shape.rank - 1;
+  for (int i = 0; i <= last && cuts; ++i)
+    if (const int64_t rest = t.shape[i] % t.piece(i); parameters[i] > 1 && rest != 0)
+      (i == last ? g.tail : g.line_tail) =
+          Tail{parameters[i], parameters.product(i + 1, t.shape.rank), rest};
   return g;
+}
+
+// The rows of the view [rows, columns] of the tensor, or false where there is none.
+inline bool view_rows(const SegmentedTensor& t, const QuantizeOperands& operands, int64_t columns,
+                      Space& rows) {
+  const SegmentOperand views[kSpaceOperands] = {
+      {operands[kInput]}, {operands[kOutput], false, is_four_bit(t.output_dtype)}};
+  const Segments all = segments_of(t.shape, Scope{}, views, kAllSegments);
+  if (columns == 0 || all.length % columns != 0) return false;
+  rows = all.lines;
+  Axis row;
+  row.extent = all.length / columns;
+  row.stride[kInput] = row.stride[kOutput] = columns;
+  rows.append(row);
+  rows.merge();
+  count_bytes(t, rows);
+  return true;
 }
 
 // Whether every line begins where vectors of the input and words of the codes begin.

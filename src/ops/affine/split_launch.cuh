@@ -71,7 +71,7 @@ auto flat_code_kernel(const math::AffineRecipe<Compute<In>>& recipe) -> void (*)
 template <class In>
 SplitArgs<In> split_args(const Launch<In>& launch, const Geometry& g) {
   auto args = launch.template args<SplitArgs<In>>();
-  args.segments = g.segments;
+  args.segments = g.starts;
   args.lines = g.lines;
   args.line_count = g.line_count;
   args.length = g.length;

@@ -14,7 +14,7 @@ TileArgs<In> tile_args(const Launch<In>& launch, const Geometry& g) {
   const Shape parameters = parameter_shape(launch.tensor.shape, launch.tensor.scope);
   const int last = parameters.rank - 1;
   auto args = launch.template args<TileArgs<In>>();
-  args.tiles = cuda::Lines(g.segments);
+  args.tiles = cuda::Lines(g.starts);
   if (g.lines.rank > 0) {
     args.input_pitch = g.lines.axes[0].stride[kInput];
     args.output_pitch = g.lines.axes[0].stride[kOutput];
