@@ -295,9 +295,8 @@ Status launch_rows(const Launch<In>& launch, int cluster) {
 
 template <class In, Codes kCodes>
 Status preload_rows(const math::AffineRecipe<Compute<In>>& recipe, bool cluster) {
-  PLANQ_TRY(
-      preload_all(row_kernel<In, kCodes, Team::Block>(), row_kernel<In, kCodes, Team::Warp>()));
-  PLANQ_TRY(cuda::preload(quantize_lines<In, kCodes>));
+  PLANQ_TRY(preload_all(quantize_lines<In, kCodes>, row_kernel<In, kCodes, Team::Block>(),
+                        row_kernel<In, kCodes, Team::Warp>()));
   if constexpr (kHasTight<In, kCodes>)
     return by_mode<kCodes>(recipe, [&](auto asymmetric) {
       for (const int vectors : {1, 2, 4, 8}) {
