@@ -1,4 +1,4 @@
-// fp8 codes without branches, for loops that compilers vectorise.
+// Codes without branches, for loops that compilers vectorise.
 #pragma once
 
 #include "math/codec.h"
@@ -7,6 +7,16 @@ namespace planq::host {
 
 using math::bit_cast;
 using math::Ieee;
+
+// Adding 1.5 * 2^fraction leaves the integer nearest to `bounded` in the low bits, ties to even.
+template <class C>
+inline constexpr C kRoundingShift = sizeof(C) == 4 ? C(12582912.0) : C(6755399441055744.0);
+struct IntegerCode {
+  template <class C>
+  PLANQ_HD static typename Ieee<C>::Bits of(C bounded) {
+    return bit_cast<typename Ieee<C>::Bits>(bounded + kRoundingShift<C>);
+  }
+};
 
 // SmallFloat::encode without branches, for finite values that the format can hold. Adding a power
 // of two whose unit is that of the format in the binade of the value rounds it, ties to even; below

@@ -14,10 +14,7 @@ inline C quotient(C x, C scale, C inverse) {
 }
 
 // The rounded quotient inside its bounds; a NaN counts as 0. Clamping to integers commutes with
-// rounding, and adding 1.5 * 2^fraction rounds to even what the bounds keep small.
-template <class C>
-inline constexpr C kShift = sizeof(C) == 4 ? C(12582912.0) : C(6755399441055744.0);
-
+// rounding, and adding kRoundingShift rounds to even what the bounds keep small.
 template <class C>
 inline C bounded(C q, C low, C high) {
   q = q == q ? q : C{0};
@@ -31,7 +28,7 @@ void integer_codes(Stretch<C>& s, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     const C q =
         bounded(quotient<kDivide>(s.value[i], s.scale[i], s.inverse[i]), s.low[i], s.high[i]);
-    wide[i] = bit_cast<Bits>(q + kShift<C>);
+    wide[i] = IntegerCode::of(q);
   }
   for (std::int64_t i = 0; i < count; ++i)
     s.byte[i] = static_cast<std::uint8_t>(wide[i] + static_cast<std::uint32_t>(s.zero_point[i]));
@@ -86,7 +83,7 @@ void fake_values(Stretch<C>& s, std::int64_t count, bool propagate) {
     C q = quotient<kDivide>(x, s.scale[i], s.inverse[i]);
     if constexpr (kStochastic) q = math::floor_of(q + s.draw[i]);
     q = bounded(q, s.low[i], s.high[i]);
-    const C y = s.scale[i] * ((q + kShift<C>)-kShift<C>);
+    const C y = s.scale[i] * ((q + kRoundingShift<C>)-kRoundingShift<C>);
     s.value[i] = (x == x || !propagate) ? y : math::canonical_nan<C>();
   }
 }
@@ -116,7 +113,7 @@ void pass_bytes(Stretch<C>& s, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     const C q = quotient<kDivide>(s.value[i], s.scale[i], s.inverse[i]);
     const C near = math::clamp(q, s.low[i] - C{2}, s.high[i] + C{2});
-    const C rounded = (near + kShift<C>)-kShift<C>;
+    const C rounded = (near + kRoundingShift<C>)-kRoundingShift<C>;
     wide[i] = (rounded >= s.low[i]) & (rounded <= s.high[i]);
   }
   for (std::int64_t i = 0; i < count; ++i) s.byte[i] = static_cast<std::uint8_t>(wide[i]);

@@ -1,5 +1,4 @@
-// Elements as integers of the same order: what the loops of range_kernels.h and their drivers
-// share.
+// Elements as integers of the same order: what the loops of range_loops.h and their drivers share.
 #pragma once
 
 #include <cstdint>
@@ -52,25 +51,25 @@ struct Keys {
 };
 
 // No element: any replaces it.
-template <class T>
-constexpr Keys<Key<T>> no_keys(bool signs) {
-  using K = Key<T>;
-  return {kMagnitude<T>, signs ? std::numeric_limits<K>::min() : K{-1}};
+template <class K>
+constexpr Keys<K> no_keys(bool signs) {
+  using Limits = std::numeric_limits<K>;
+  return {Limits::max(), signs ? Limits::min() : K{-1}};
 }
 
-// Rows of `length` consecutive elements, `stride` elements apart.
-struct KeyRows {
+// Lines of `length` consecutive elements, `stride` elements apart.
+struct KeyLines {
   std::int64_t length = 0, count = 0, stride = 0;
 };
 
-// The loops for one element type and one kind of keys; the input that will be wanted next lies
-// `ahead` bytes further.
-template <class T>
+// The loops for one element type and one kind of keys, which include elements in ranges; the input
+// that will be wanted next lies `ahead` bytes further.
+template <class K>
 struct RangeLoops {
-  // One result for each row.
-  void (*rows)(const T* x, KeyRows rows, std::int64_t ahead, Keys<Key<T>>* keys);
-  // Includes the elements of column j in low[j] and high[j].
-  void (*columns)(const T* x, KeyRows rows, std::int64_t ahead, Key<T>* low, Key<T>* high);
+  // Line i in low[i * step] and high[i * step]; step is 0 or 1.
+  void (*lines)(const void* x, KeyLines lines, int step, std::int64_t ahead, K* low, K* high);
+  // Column j of all lines in low[j] and high[j].
+  void (*columns)(const void* x, KeyLines lines, std::int64_t ahead, K* low, K* high);
 };
 
 }  // namespace planq::host

@@ -11,7 +11,7 @@ inline constexpr int kSmallBlock = 16;
 template <class T, bool kSigns, bool kFinite, class V>
 inline void key_ends(V bits, V& low, V& high) {
   using K = Key<T>;
-  constexpr auto kNone = no_keys<T>(kSigns);
+  constexpr auto kNone = no_keys<Key<T>>(kSigns);
   const V magnitude = bits & kMagnitude<T>;
   V key = magnitude;
   if constexpr (kSigns) key = bits ^ ((bits >> (sizeof(K) * 8 - 1)) & kMagnitude<T>);
@@ -80,21 +80,24 @@ inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
   using K = Key<T>;
   using V = Vector<K, kBytes>;
   constexpr int kLanes = kBytes / sizeof(K);
-  Keys<K> keys = no_keys<T>(kSigns);
+  Keys<K> keys = no_keys<Key<T>>(kSigns);
   if (n < kLanes) {
     if constexpr (kBytes > 16) return row_keys<T, kSigns, kFinite, kBytes / 2>(x, n, ahead);
     for (std::int64_t i = 0; i < n; ++i)
       include<T, kSigns, kFinite>(math::bit_cast<K>(x[i]), keys.low, keys.high);
     return keys;
   }
-  V low = V{} + keys.low, high = V{} + keys.high;
+  // The first vector is where both ends begin: a constant might tie a line to the one before.
+  V low, high;
+  std::memcpy(&high, x, sizeof(high));
+  key_ends<T, kSigns, kFinite>(high, low, high);
   const auto vector_at = [&](std::int64_t i) {
     V bits;
     std::memcpy(&bits, x + i, sizeof(bits));
     include<T, kSigns, kFinite>(bits, low, high);
   };
-  std::int64_t i = 0;
   constexpr int kUnroll = 128 / kBytes;
+  std::int64_t i = n % (kUnroll * kLanes) < kLanes ? 0 : kLanes;
   for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
     prefetch_block(reinterpret_cast<const char*>(x + i) + ahead, 128);
     for (int part = 0; part < kUnroll; ++part) vector_at(i + part * kLanes);
@@ -107,9 +110,14 @@ inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
 }
 
 template <class T, bool kSigns, bool kFinite>
-void measure_rows(const T* x, KeyRows rows, std::int64_t ahead, Keys<Key<T>>* keys) {
-  for (std::int64_t i = 0; i < rows.count; ++i)
-    keys[i] = row_keys<T, kSigns, kFinite>(x + i * rows.stride, rows.length, ahead);
+void measure_lines(const void* from, KeyLines lines, int step, std::int64_t ahead, Key<T>* low,
+                   Key<T>* high) {
+  const T* x = static_cast<const T*>(from);
+  for (std::int64_t i = 0; i < lines.count; ++i, low += step, high += step) {
+    const auto keys = row_keys<T, kSigns, kFinite>(x + i * lines.stride, lines.length, ahead);
+    if constexpr (kSigns) *low = keys.low < *low ? keys.low : *low;
+    *high = keys.high > *high ? keys.high : *high;
+  }
 }
 
 template <class T, bool kSigns, bool kFinite>
@@ -120,7 +128,9 @@ inline void include_block(const T* __restrict x, std::int64_t count, Key<T>* __r
 }
 
 template <class T, bool kSigns, bool kFinite>
-void measure_columns(const T* x, KeyRows rows, std::int64_t ahead, Key<T>* low, Key<T>* high) {
+void measure_columns(const void* from, KeyLines rows, std::int64_t ahead, Key<T>* low,
+                     Key<T>* high) {
+  const T* x = static_cast<const T*>(from);
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const T* row = x + i * rows.stride;
     prefetch_block(reinterpret_cast<const char*>(row) + ahead, rows.length * sizeof(T));
@@ -134,11 +144,11 @@ void measure_columns(const T* x, KeyRows rows, std::int64_t ahead, Key<T>* low, 
 }
 
 template <class T>
-RangeLoops<T> range_loops(bool signs, bool finite) {
-  if (signs && finite) return {measure_rows<T, true, true>, measure_columns<T, true, true>};
-  if (signs) return {measure_rows<T, true, false>, measure_columns<T, true, false>};
-  if (finite) return {measure_rows<T, false, true>, measure_columns<T, false, true>};
-  return {measure_rows<T, false, false>, measure_columns<T, false, false>};
+RangeLoops<Key<T>> range_loops(bool signs, bool finite) {
+  if (signs && finite) return {measure_lines<T, true, true>, measure_columns<T, true, true>};
+  if (signs) return {measure_lines<T, true, false>, measure_columns<T, true, false>};
+  if (finite) return {measure_lines<T, false, true>, measure_columns<T, false, true>};
+  return {measure_lines<T, false, false>, measure_columns<T, false, false>};
 }
 
 }  // namespace planq::host::PLANQ_LEVEL

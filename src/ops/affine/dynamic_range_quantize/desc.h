@@ -59,10 +59,6 @@ inline Fields with_groups(Fields f) {
   return f;
 }
 
-inline bool shares_bytes(const Fields& f) {
-  return planq::shares_bytes(f.shape, f.scope, f.output_dtype);
-}
-
 template <class C>
 math::AffineRecipe<C> recipe_of(const Fields& f) {
   return math::affine_recipe<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient, f.nonfinite,

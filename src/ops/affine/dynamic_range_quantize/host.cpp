@@ -1,121 +1,49 @@
-// dynamic_range_quantize on the host: the numeric reference, and a real default.
-//
-// The vector loops (host_kernels.h) are compiled here for every instruction set; prepare() chooses
-// among them by input type, output type and processor, and a launch (host_launch.h) drives them.
+// dynamic_range_quantize on the host: the numeric reference, and a real default. A kernel for each
+// scope, input type and output type; what they do is in affine/encode_host.h.
 
 #include <array>
 #include <cstdint>
-#include <cstring>
-#include <limits>
-#include <span>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "core/rejects.h"
 #include "core/sku.h"
-#include "host/codes.h"
 #include "host/rows.h"
-#include "host/simd.h"
 #include "ops/affine/dynamic_range_quantize/desc.h"
-#include "ops/affine/dynamic_range_quantize/host_launch.h"
-#include "ops/affine/dynamic_range_quantize/host_segments.h"
-
-#define PLANQ_LOOPS "ops/affine/dynamic_range_quantize/host_kernels.h"
-#include "host/each_level.h"
+#include "ops/affine/encode_host.h"
 
 namespace planq::dynamic_range_quantize {
 namespace {
 
 using math::Compute;
+using math::Stored;
 
-template <DType kDType>
-struct TypeOf;
-template <>
-struct TypeOf<DType::Float16> {
-  using type = math::Half;
-};
-template <>
-struct TypeOf<DType::BFloat16> {
-  using type = math::Bfloat16;
-};
-template <>
-struct TypeOf<DType::Float32> {
-  using type = float;
-};
-template <>
-struct TypeOf<DType::Float64> {
-  using type = double;
-};
-
-template <class T, DType kOutput, class Plan>
-void choose_kernels(Plan& plan) {
-#define PLANQ_CHOOSE(level)                                           \
-  plan.range = level::range_kernels<T>();                             \
-  plan.pack = level::pack;                                            \
-  plan.settle = level::settle_symmetric<math::Compute<T>>;            \
-  if constexpr (kOutput == DType::Float8E4M3FN) {                     \
-    plan.quantize = level::quantize_kernels<T, level::E4M3Code>();    \
-  } else if constexpr (kOutput == DType::Float8E5M2) {                \
-    plan.quantize = level::quantize_kernels<T, level::E5M2Code>();    \
-  } else {                                                            \
-    plan.quantize = level::quantize_kernels<T, level::IntegerCode>(); \
-  }
-#if PLANQ_SIMD_X86
-  static const host::Level level = host::detect_level();
-  if (level == host::Level::Avx512) {
-    PLANQ_CHOOSE(avx512)
-    return;
-  }
-  if (level == host::Level::Avx2) {
-    PLANQ_CHOOSE(avx2)
-    return;
-  }
-#endif
-  PLANQ_CHOOSE(baseline)
-#undef PLANQ_CHOOSE
-}
-
-template <DType kInput, DType kOutput>
+template <class T>
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
-  using T = typename TypeOf<kInput>::type;
-  auto& plan = state.emplace<Prepared<Compute<T>>>();
-  const Fields fields = with_groups(descriptor.as<Fields>());
-  plan.recipe = recipe_of<Compute<T>>(fields);
-  plan.scalar = {finite_range<T>, scalar_codes<T>};
-  plan.element_bytes = sizeof(T);
-  plan.four_bit = is_four_bit(kOutput);
-  plan.plain = fields.mode == Mode::Symmetric && fields.quotient != Quotient::Ratio &&
-               fields.scale_dtype == (sizeof(Compute<T>) == 4 ? DType::Float32 : DType::Float64);
-  choose_kernels<T, kOutput>(plan);
+  state.emplace<host::SegmentEncoding<T>>() =
+      host::segment_encoding<T>(recipe_of<Compute<T>>(descriptor.as<Fields>()));
   return Status::success();
 }
 
-template <class C>
+template <class T>
 Status compute(const Call& call, const Stream& stream) {
   const host::StrictFloat strict;
-  Launch<C>(call.state.as<Prepared<C>>(), with_groups(call.fields<Fields>()), call.operands, stream)
-      .run();
+  const Fields fields = with_groups(call.fields<Fields>());
+  const Operands& operands = call.operands;
+  host::encode_segments(
+      call.state.as<host::SegmentEncoding<T>>(), fields.shape, fields.scope, fields.nibble_order,
+      {operands[kInput], operands[kOutput], operands[kScale], operands[kZeroPoint]}, stream);
   return Status::success();
 }
-
-std::size_t workspace(const Descriptor&, const Device&) { return 0; }
 
 template <ScopeKind kScope, DType kInput, DType kOutput>
 Reason rejects(const Descriptor& descriptor, const Device&) {
-  const Fields& fields = descriptor.as<Fields>();
-  const auto refuse = [](ReasonKind kind, std::string_view what, std::string_view own,
-                         std::string_view asked) {
-    return Reason::refuse(kind, "computes ", what, " ", own, ", not ", asked);
-  };
-  if (fields.input_dtype != kInput)
-    return refuse(ReasonKind::DType, "input_dtype", name_of(kInput), name_of(fields.input_dtype));
-  if (fields.output_dtype != kOutput)
-    return refuse(ReasonKind::DType, "output_dtype", name_of(kOutput),
-                  name_of(fields.output_dtype));
-  if (fields.scope.kind != kScope)
-    return refuse(ReasonKind::Scope, "scope", name_of(kScope), name_of(fields.scope.kind));
-  return Reason::accept();
+  const Fields& f = descriptor.as<Fields>();
+  Reason reason = expect(ReasonKind::DType, "input_dtype", kInput, f.input_dtype);
+  if (reason.accepted())
+    reason = expect(ReasonKind::DType, "output_dtype", kOutput, f.output_dtype);
+  return reason.accepted() ? expect(ReasonKind::Scope, "scope", kScope, f.scope.kind) : reason;
 }
 
 template <ScopeKind kScope, DType kInput, DType kOutput>
@@ -127,7 +55,7 @@ struct SkuParts {
 
 template <ScopeKind kScope, DType kInput, DType kOutput>
 constexpr Kernel row() {
-  using C = Compute<typename TypeOf<kInput>::type>;
+  using C = Compute<Stored<kInput>>;
   constexpr bool kDouble = std::is_same_v<C, double>;
   return {
       .sku = JoinedText<SkuParts<kScope, kInput, kOutput>>::view(),
@@ -145,9 +73,9 @@ constexpr Kernel row() {
                     .basis = std::string_view("exact integer maximum of magnitudes; IEEE division; "
                                               "round to nearest even; no reassociation")},
       .rejects = rejects<kScope, kInput, kOutput>,
-      .workspace = workspace,
-      .prepare = prepare<kInput, kOutput>,
-      .bind = host::bind<compute<C>>,
+      .workspace = host::no_workspace,
+      .prepare = prepare<Stored<kInput>>,
+      .bind = host::bind<compute<Stored<kInput>>>,
   };
 }
 
