@@ -81,33 +81,53 @@ __device__ __forceinline__ float as_float(double x) {
   return __uint_as_float(__float_as_uint(cut) | inexact);
 }
 
-// Two codes in the low 16 bits, the first one lowest.
+// The code of a float inside the bounds, without branches: what the conversion instruction of sm_89
+// gives.
 template <Codes kCodes>
-__device__ __forceinline__ std::uint32_t float8_pair(float first, float second) {
+__device__ __forceinline__ std::uint32_t float8_code(float x) {
   constexpr bool e4m3 = kCodes == Codes::E4M3;
+  // Fraction bits dropped, quantum of the subnormals and exponent bias.
+  constexpr int shift = e4m3 ? 20 : 21;
+  constexpr float smallest = e4m3 ? 0x1p-6f : 0x1p-14f;
+  constexpr float quantum = e4m3 ? 0x1p-9f : 0x1p-16f;
+  constexpr std::uint32_t rebias = (e4m3 ? 120u : 112u) << 23;
+  const std::uint32_t bits = __float_as_uint(x) & 0x7FFFFFFFu;
+  const std::uint32_t normal =
+      (bits - rebias + ((1u << (shift - 1)) - 1) + (bits >> shift & 1u)) >> shift;
+  const std::uint32_t tiny =
+      __float_as_uint(__fadd_rn(__fmul_rn(__uint_as_float(bits), 1.0f / quantum), 0x1.8p+23f));
+  const bool subnormal = __uint_as_float(bits) < smallest;
+  return ((subnormal ? tiny : normal) & 0x7Fu) | (__float_as_uint(x) >> 24 & 0x80u);
+}
+
+// Four codes, the first one lowest. Both conversions are in one statement because the compiler then
+// lets the second one write the upper half of the word that the first one began.
+template <Codes kCodes>
+__device__ __forceinline__ std::uint32_t float8_quad(float a, float b, float c, float d) {
 #if __CUDA_ARCH__ >= 890
-  std::uint16_t pair;
-  if constexpr (e4m3)
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %2, %1;" : "=h"(pair) : "f"(first), "f"(second));
+  std::uint32_t quad;
+  if constexpr (kCodes == Codes::E4M3)
+    asm("{\n"
+        ".reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};\n"
+        "}"
+        : "=r"(quad)
+        : "f"(a), "f"(b), "f"(c), "f"(d));
   else
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %2, %1;" : "=h"(pair) : "f"(first), "f"(second));
-  return pair;
+    asm("{\n"
+        ".reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};\n"
+        "}"
+        : "=r"(quad)
+        : "f"(a), "f"(b), "f"(c), "f"(d));
+  return quad;
 #else
-  // Fraction bits dropped, quantum of the subnormals and exponent bias, without branches.
-  const int shift = e4m3 ? 20 : 21;
-  const float smallest = e4m3 ? 0x1p-6f : 0x1p-14f;
-  const float quantum = e4m3 ? 0x1p-9f : 0x1p-16f;
-  const std::uint32_t rebias = (e4m3 ? 120u : 112u) << 23;
-  const auto code = [&](float x) {
-    const std::uint32_t bits = __float_as_uint(x) & 0x7FFFFFFFu;
-    const std::uint32_t normal =
-        (bits - rebias + ((1u << (shift - 1)) - 1) + (bits >> shift & 1u)) >> shift;
-    const std::uint32_t tiny =
-        __float_as_uint(__fadd_rn(__fmul_rn(__uint_as_float(bits), 1.0f / quantum), 0x1.8p+23f));
-    const bool subnormal = __uint_as_float(bits) < smallest;
-    return ((subnormal ? tiny : normal) & 0x7Fu) | (__float_as_uint(x) >> 24 & 0x80u);
-  };
-  return code(first) | code(second) << 8;
+  return float8_code<kCodes>(a) | float8_code<kCodes>(b) << 8 | float8_code<kCodes>(c) << 16 |
+         float8_code<kCodes>(d) << 24;
 #endif
 }
 
@@ -197,12 +217,12 @@ template <Codes kCodes, Bounds kBounds, int kCount>
 __device__ __forceinline__ Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> finish(
     const std::uint32_t (&codes)[kCount], DType output, NibbleOrder order) {
   if constexpr (is_float8(kCodes)) {
-    std::uint64_t word = 0;
-#pragma unroll
-    for (int i = 0; i < kCount; i += 2)
-      word |= static_cast<std::uint64_t>(float8_pair<kCodes>(
-                  __uint_as_float(codes[i]), i + 1 < kCount ? __uint_as_float(codes[i + 1]) : 0.0f))
-              << 8 * i;
+    const auto value = [&](int i) { return i < kCount ? __uint_as_float(codes[i]) : 0.0f; };
+    std::uint64_t word = float8_quad<kCodes>(value(0), value(1), value(2), value(3));
+    if constexpr (kCount == 8)
+      word |=
+          static_cast<std::uint64_t>(float8_quad<kCodes>(value(4), value(5), value(6), value(7)))
+          << 32;
     return static_cast<Word<kCount>>(word);
   } else if constexpr (kBounds == Bounds::Saturate) {
     return pack_saturated<kCodes>(codes, is_unsigned(output), order);

@@ -62,6 +62,19 @@ struct LinesOf {
     }
     return result;
   }
+
+  // The same with less waiting where there are one or two axes, for kernels that begin with it.
+  __device__ __forceinline__ OffsetsOf<kOperands> offsets_of_few(std::uint32_t index) const {
+    if (rank > 2) return offsets(index);
+    const std::uint32_t rest = rank == 2 ? axes[1].extent.quotient(index) : 0;
+    const std::uint32_t position = index - rest * axes[1].extent.divisor;
+    const Axis& inner = axes[rank == 2 ? 1 : 0];
+    OffsetsOf<kOperands> result;
+#pragma unroll
+    for (int i = 0; i < kOperands; ++i)
+      result.at[i] = (rank == 2 ? rest * axes[0].stride[i] : 0) + position * inner.stride[i];
+    return result;
+  }
 };
 using Lines = LinesOf<kSpaceOperands>;
 

@@ -173,9 +173,8 @@ __device__ __noinline__ C ratio_of(C q_max, C peak) {
 // math::segment_parameters, its rare parts out of line; false where they are not ordinary, and then
 // what they are does not matter. Divisions by the exact scheme of cuda/codes.cuh, which holds while
 // the scale, as computed and as stored, is inside the window.
-template <Recipe kRecipe, bool kAsymmetric, class In>
-__device__ __forceinline__ bool tight_parameters(const TightArgs<In>& args,
-                                                 const Extent<In>& extent,
+template <Recipe kRecipe, bool kAsymmetric, class Args, class In>
+__device__ __forceinline__ bool tight_parameters(const Args& args, const Extent<In>& extent,
                                                  math::SegmentParameters<Compute<In>>& result) {
   using C = Compute<In>;
   const math::AffineRecipe<C>& recipe = args.recipe;

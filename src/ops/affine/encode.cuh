@@ -114,12 +114,16 @@ __device__ __forceinline__ float float8_value(C quotient, C x,
   if constexpr (kBounds == Bounds::Clamp)
     value = fminf(fmaxf(value, static_cast<float>(recipe.q_min)), static_cast<float>(recipe.q_max));
   if constexpr (!kDivide) return value;
-  // The corrections of the quotient lose the sign of a zero.
+  // The corrections of the quotient lose the sign of a zero: the magnitude is the value's, the sign
+  // that of x. The compiler makes two instructions of what is one.
   const std::uint32_t sign =
-      (sizeof(C) == 4 ? __float_as_uint(static_cast<float>(x))
-                      : static_cast<std::uint32_t>(__double2hiint(static_cast<double>(x)))) &
-      0x80000000u;
-  return __uint_as_float((__float_as_uint(value) & 0x7FFFFFFFu) | sign);
+      sizeof(C) == 4 ? __float_as_uint(static_cast<float>(x))
+                     : static_cast<std::uint32_t>(__double2hiint(static_cast<double>(x)));
+  std::uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, 0x7FFFFFFF, 0xE4;"
+      : "=r"(bits)
+      : "r"(__float_as_uint(value)), "r"(sign));
+  return __uint_as_float(bits);
 }
 
 // The bits of one element's code, as finish() takes them.

@@ -108,12 +108,15 @@ auto by_mode(const math::AffineRecipe<C>& recipe, const Use& use) {
 
 // --- Instantiations ----------------------------------------------------------------------------
 
-// Whether there are bodies for regular segments. float64, which no engine stores, and
-// float8_e5m2, a rare choice for anything but gradients, have those for any segments alone.
+// Whether there are bodies for regular segments. float8_e5m2, a rare choice for anything but
+// gradients, has those for any segments alone; float64, which no engine stores, has besides them
+// those for long rows and usual recipes.
 template <class In>
 inline constexpr bool kIsWide = std::is_same_v<Compute<In>, double>;
 template <class In, Codes kCodes>
-inline constexpr bool kHasTight = !kIsWide<In> && kCodes != Codes::E5M2;
+inline constexpr bool kHasTightRows = kCodes != Codes::E5M2;
+template <class In, Codes kCodes>
+inline constexpr bool kHasTight = kHasTightRows<In, kCodes> && !kIsWide<In>;
 // Lanes that begin anywhere, and rows that do: codes of whole bytes.
 template <class In, Codes kCodes>
 inline constexpr bool kHasUnaligned = kHasTight<In, kCodes> && kCodes != Codes::Nibble;

@@ -46,6 +46,17 @@ bool ragged(const Launch<In>& launch, const Geometry& g) {
          has_negative_codes(launch.recipe());
 }
 
+// What tight_parameters() needs of a recipe.
+template <class Args>
+void set_steps(Args& args) {
+  using C = decltype(args.steps);
+  args.exact = stores_exactly(args.recipe);
+  // Bounds so close to zero that a division by them might lose bits leave no segment ordinary.
+  args.steps = args.recipe.mode == Mode::Symmetric ? args.recipe.q_max : args.recipe.steps;
+  args.inverse_steps =
+      args.steps >= C(0x1p-30) ? C{1} / args.steps : std::numeric_limits<C>::quiet_NaN();
+}
+
 template <class In>
 TightArgs<In> tight_args(const Launch<In>& launch, const Geometry& g) {
   auto args = launch.template args<TightArgs<In>>();
@@ -58,14 +69,9 @@ TightArgs<In> tight_args(const Launch<In>& launch, const Geometry& g) {
   }
   args.count = static_cast<std::uint32_t>(g.count);
   args.vectors = static_cast<std::uint32_t>(g.length / kPerVector<In>);
-  using C = Compute<In>;
-  args.exact = stores_exactly(args.recipe);
   args.plain = stores_plainly(args.recipe);
   args.clamps = needs_clamp(args.recipe);
-  // Bounds so close to zero that a division by them might lose bits leave no segment ordinary.
-  args.steps = args.recipe.mode == Mode::Symmetric ? args.recipe.q_max : args.recipe.steps;
-  args.inverse_steps =
-      args.steps >= C(0x1p-30) ? C{1} / args.steps : std::numeric_limits<C>::quiet_NaN();
+  set_steps(args);
   return args;
 }
 
@@ -88,8 +94,7 @@ TightKernel<In> tight_lane_kernel(TightShape shape) {
   constexpr Recipe kUsual = Recipe::Usual;
   const int sets = shape.vectors;
   if (shape.recipe == kUsual)
-    return sets == 8   ? quantize_tight_lanes<In, kCodes, kUsual, 8, kAsymmetric>
-           : sets == 4 ? quantize_tight_lanes<In, kCodes, kUsual, 4, kAsymmetric>
+    return sets == 4   ? quantize_tight_lanes<In, kCodes, kUsual, 4, kAsymmetric>
            : sets == 2 ? quantize_tight_lanes<In, kCodes, kUsual, 2, kAsymmetric>
                        : quantize_tight_lanes<In, kCodes, kUsual, 1, kAsymmetric>;
   return quantize_tight_lanes<In, kCodes, Recipe::Any, kAnySets, kAsymmetric>;
@@ -102,16 +107,25 @@ template <class In, Codes kCodes, bool kAsymmetric>
 TightKernel<In> tight_row_kernel(TightShape shape) {
   constexpr Recipe kUsual = Recipe::Usual;
   const int vectors = shape.vectors;
-  if (shape.recipe == kUsual && shape.cluster)
-    return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, true>
-           : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, true>
+  if constexpr (kIsWide<In>) {
+    if (shape.cluster)
+      return vectors <= 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, true>
                           : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, true>;
-  if (shape.recipe == kUsual)
-    return vectors == 1   ? quantize_tight_rows<In, kCodes, kUsual, 1, kAsymmetric, false>
-           : vectors == 2 ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
+    return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
            : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, false>
                           : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, false>;
-  return quantize_tight_rows<In, kCodes, Recipe::Any, kAnyVectors, kAsymmetric, false>;
+  } else {
+    if (shape.recipe == kUsual && shape.cluster)
+      return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, true>
+             : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, true>
+                            : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, true>;
+    if (shape.recipe == kUsual)
+      return vectors == 1   ? quantize_tight_rows<In, kCodes, kUsual, 1, kAsymmetric, false>
+             : vectors == 2 ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
+             : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, false>
+                            : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, false>;
+    return quantize_tight_rows<In, kCodes, Recipe::Any, kAnyVectors, kAsymmetric, false>;
+  }
 }
 template <class In, Codes kCodes, bool kAsymmetric>
 TightKernel<In> ragged_row_kernel(int vectors) {
@@ -142,7 +156,7 @@ bool launches_tight_lanes(const Launch<In>& launch, const Geometry& g, Status& s
   }
   if (!is_dense<kCodes>(args, lanes)) return false;
   const bool is_aligned = aligned_segments<kCodes>(launch, g);
-  TightShape shape{recipe_kind(launch.recipe()), std::min(lanes, 8)};
+  TightShape shape{recipe_kind(launch.recipe()), std::min(lanes, 4)};
   if (shape.recipe == Recipe::Any) {
     // A set has no more segments than a segment has lanes.
     if (!is_aligned || lanes < kAnySets) return false;
@@ -187,7 +201,7 @@ Status preload_lanes(const math::AffineRecipe<Compute<In>>& recipe) {
   PLANQ_TRY(preload_all(quantize_lanes<In, kCodes, 4>, quantize_lines<In, kCodes>));
   if constexpr (kHasTight<In, kCodes>)
     return by_mode<kCodes>(recipe, [&](auto asymmetric) {
-      for (const int sets : {1, 2, 4, 8})
+      for (const int sets : {1, 2, 4})
         PLANQ_TRY(cuda::preload(
             tight_lane_kernel<In, kCodes, asymmetric.value>({recipe_kind(recipe), sets})));
       if constexpr (kHasUnaligned<In, kCodes>)
@@ -244,9 +258,9 @@ template <Codes kCodes, class In>
 bool launches_tight_rows(const Launch<In>& launch, const Geometry& g, int cluster, Status& status) {
   const Recipe recipe = recipe_kind(launch.recipe());
   if (!ragged(launch, g) || !aligned_segments<kCodes>(launch, g)) return false;
-  if (cluster > 1 && recipe != Recipe::Usual) return false;
+  if ((cluster > 1 || kIsWide<In>) && recipe != Recipe::Usual) return false;
   const int64_t share = ceil_div(g.length / kPerVector<In>, cluster);
-  const bool few = cluster == 1 && g.count <= launch.multiprocessors;
+  const bool few = cluster == 1 && g.count <= launch.multiprocessors && !kIsWide<In>;
   const BlockShape shape = recipe == Recipe::Usual
                                ? block_shape(share, few)
                                : BlockShape{threads_of(share, kAnyVectors), kAnyVectors};
@@ -279,7 +293,7 @@ Status launch_rows(const Launch<In>& launch, int cluster) {
   if (g.count == 0) return Status::success();
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
   Status status;
-  if constexpr (kHasTight<In, kCodes>)
+  if constexpr (kHasTightRows<In, kCodes>)
     if (launches_tight_rows<kCodes>(launch, g, cluster, status)) return status;
   if constexpr (kHasUnaligned<In, kCodes>)
     if (cluster == 1 && launches_ragged_rows<kCodes>(launch, g, status)) return status;
@@ -297,7 +311,7 @@ template <class In, Codes kCodes>
 Status preload_rows(const math::AffineRecipe<Compute<In>>& recipe, bool cluster) {
   PLANQ_TRY(preload_all(quantize_lines<In, kCodes>, row_kernel<In, kCodes, Team::Block>(),
                         row_kernel<In, kCodes, Team::Warp>()));
-  if constexpr (kHasTight<In, kCodes>)
+  if constexpr (kHasTightRows<In, kCodes>)
     return by_mode<kCodes>(recipe, [&](auto asymmetric) {
       for (const int vectors : {1, 2, 4, 8}) {
         const TightShape shape{recipe_kind(recipe), vectors, cluster};

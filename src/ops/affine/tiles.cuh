@@ -2,7 +2,7 @@
 // written, in aligned vectors. elements.cuh has the kernel for any alignment.
 #pragma once
 
-#include "ops/affine/rows.cuh"
+#include "ops/affine/aligned_rows.cuh"
 
 namespace planq::affine {
 
@@ -127,6 +127,97 @@ __global__ void __launch_bounds__(kRowThreads, 2)
       cuda::store_word<kWordBytes<In, kCodes>>(tile.word(i), word);
     }
   });
+}
+
+// --- Usual recipes -----------------------------------------------------------------------------
+
+// The row of a thread's first vector is threadIdx.x / width, and the next one is `step` rows below.
+template <class In>
+struct AlignedTileArgs : TileArgs<In> {
+  std::uint32_t step;
+  bool exact;                        // as in TightArgs
+  Compute<In> steps, inverse_steps;  // of a scale in the span of a tile
+};
+
+// What is left to do where the numbers of a tile are not ordinary.
+template <Codes kCodes, bool kAsymmetric, class In>
+__device__ __noinline__ void walk_aligned_tile(const AlignedTileArgs<In>& args, KeyOf<In> low,
+                                               KeyOf<In> high) {
+  Extent<In> extent{low, high};
+  const bool special = extent.special();
+  if (special && args.recipe.nonfinite == NonFinite::Saturate)
+    extent = team_extent<Team::Block>(1, finite_tile<In, kCodes>(args), 1, !kAsymmetric);
+  const auto parameters =
+      math::segment_parameters(args.recipe, range_of(extent, !kAsymmetric, special));
+  const Tile<In, kCodes> tile(args, blockIdx.x);
+  if (threadIdx.x == 0) {
+    store_scale(args.scale, tile.scale, parameters.scale, args.recipe.scale_dtype);
+    if constexpr (kAsymmetric)
+      cuda::store_once(args.zero_point + tile.zero_point, parameters.zero_point);
+  }
+  walk_tile<In, kCodes>(args, parameters);
+}
+
+// Where a tile lies, and how much of a whole tile it has.
+template <class In>
+struct AlignedTile {
+  Offsets at;
+  std::uint32_t width, rows;  // vectors of a row
+
+  __device__ __forceinline__ AlignedTile(const AlignedTileArgs<In>& args, std::uint32_t index)
+      : at(args.tiles.offsets_of_few(index)), width(args.width.divisor), rows(args.rows) {
+    const std::uint32_t down = args.across.quotient(index);
+    if (index - down * args.across.divisor == args.across.divisor - 1)
+      width = args.last_width.divisor;
+    if (down - args.down.quotient(down) * args.down.divisor == args.down.divisor - 1)
+      rows = args.last_rows;
+  }
+};
+
+// A block per tile; its threads cover rows of the tile, and a thread stays in its column.
+template <class In, Codes kCodes, int kVectors, bool kAsymmetric>
+__global__ void __launch_bounds__(kRowThreads, kTightBlocks<In, kVectors>)
+    quantize_aligned_tiles(const __grid_constant__ AlignedTileArgs<In> args) {
+  using C = Compute<In>;
+  uint4 v[kVectors];
+  {
+    const AlignedTile<In> tile(args, blockIdx.x);
+    const std::uint32_t row = args.width.quotient(threadIdx.x);
+    const std::uint32_t column = threadIdx.x - row * args.width.divisor;
+    // Beyond the edges of a smaller tile its last column or row comes again, which changes no
+    // range.
+    const In* input =
+        args.input + tile.at.at[kInput] + min(column, tile.width - 1) * kPerVector<In>;
+#pragma unroll
+    for (int k = 0; k < kVectors; ++k)
+      v[k] = cuda::load_once(input + min(row + k * args.step, tile.rows - 1) * args.input_pitch);
+  }
+  const Extent<In> extent =
+      team_extent<Team::Block>(0, tight_extent<In, kAsymmetric>(v), 1, !kAsymmetric);
+  math::SegmentParameters<C> parameters;
+  if (!tight_parameters<Recipe::Usual, kAsymmetric>(args, extent, parameters)) {
+    walk_aligned_tile<kCodes, kAsymmetric>(args, extent.low, extent.high);
+    return;
+  }
+  const Numbers<C> numbers(parameters, args.recipe);
+  constexpr int kBytes = kWordBytes<In, kCodes>;
+  const AlignedTile<In> tile(args, again(blockIdx.x));
+  const std::uint32_t row = args.width.quotient(again(threadIdx.x));
+  const std::uint32_t column = threadIdx.x - row * args.width.divisor;
+  std::uint8_t* output = args.output + tile.at.at[kOutput] + column * kBytes;
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    const std::uint32_t i = row + k * args.step;
+    const auto word = encode<In, kCodes, kAsymmetric, true, kFreeBounds<kCodes, kAsymmetric>>(
+        v[k], numbers, args.recipe, args.order);
+    if (column < tile.width && i < tile.rows)
+      cuda::store_word<kBytes>(output + i * args.output_pitch, word);
+  }
+  if (threadIdx.x == 0) {
+    cuda::store_once(static_cast<C*>(args.scale) + tile.at.at[kScale], parameters.scale);
+    if constexpr (kAsymmetric)
+      cuda::store_once(args.zero_point + tile.at.at[kZeroPoint], parameters.zero_point);
+  }
 }
 
 }  // namespace planq::affine

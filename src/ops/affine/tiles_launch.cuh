@@ -10,10 +10,9 @@
 namespace planq::affine {
 
 template <class In>
-TileArgs<In> tile_args(const Launch<In>& launch, const Geometry& g) {
+void set_tiles(const Launch<In>& launch, const Geometry& g, TileArgs<In>& args) {
   const Shape parameters = parameter_shape(launch.tensor.shape, launch.tensor.scope);
   const int last = parameters.rank - 1;
-  auto args = launch.template args<TileArgs<In>>();
   args.tiles = cuda::Lines(g.starts);
   if (g.lines.rank > 0) {
     args.input_pitch = g.lines.axes[0].stride[kInput];
@@ -26,7 +25,42 @@ TileArgs<In> tile_args(const Launch<In>& launch, const Geometry& g) {
   args.rows = static_cast<std::uint32_t>(g.line_count);
   args.last_rows =
       g.line_tail.pieces > 1 ? static_cast<std::uint32_t>(g.line_tail.size) : args.rows;
-  return args;
+}
+
+template <class In, Codes kCodes, bool kAsymmetric>
+auto aligned_tile_kernel(int vectors) {
+  return vectors == 4 ? quantize_aligned_tiles<In, kCodes, 4, kAsymmetric>
+                      : quantize_aligned_tiles<In, kCodes, 8, kAsymmetric>;
+}
+
+// Threads that cover whole rows of a tile, so many vectors each, and at least a row.
+inline int64_t tile_threads(int64_t rows, int64_t width, int vectors) {
+  return ceil_div(ceil_div(rows, vectors) * width, cuda::kWarp) * cuda::kWarp;
+}
+
+// Usual recipes, where a block's threads cover whole rows.
+template <Codes kCodes, class In>
+bool launches_aligned_tiles(const Launch<In>& launch, const Geometry& g, Status& status) {
+  if (recipe_kind(launch.recipe()) != Recipe::Usual || !has_negative_codes(launch.recipe()))
+    return false;
+  const int64_t width = g.length / kPerVector<In>, rows = g.line_count;
+  // Few tiles have a multiprocessor each: little work for each thread.
+  const bool few = g.count <= launch.multiprocessors;
+  const int vectors = (few || tile_threads(rows, width, 8) < 4 * cuda::kWarp) &&
+                              tile_threads(rows, width, 4) <= kRowThreads
+                          ? 4
+                          : 8;
+  const int64_t threads = tile_threads(rows, width, vectors);
+  if (threads > kRowThreads) return false;
+  auto args = launch.template args<AlignedTileArgs<In>>();
+  set_tiles(launch, g, args);
+  set_steps(args);
+  args.step = static_cast<std::uint32_t>(threads / width);
+  const auto kernel = by_mode<kCodes>(launch.recipe(), [&](auto asymmetric) {
+    return aligned_tile_kernel<In, kCodes, asymmetric.value>(vectors);
+  });
+  status = launch.run(kernel, launch.grid(g.count, static_cast<unsigned>(threads)), args);
+  return true;
 }
 
 // Whether tiles of one row are read by lanes, not by a block each.
@@ -47,19 +81,31 @@ Status launch_tiles(const Launch<In>& launch) {
   if (!aligned_segments<kCodes>(launch, g) ||
       !aligned<In>(launch.operands, g.lines, kWordBytes<In, kCodes>))
     return launch_lines<kCodes>(launch, g);
+  if constexpr (kHasTight<In, kCodes>) {
+    Status status;
+    if (launches_aligned_tiles<kCodes>(launch, g, status)) return status;
+  }
   // Few tiles have a multiprocessor each: little work for each thread.
   const int64_t vectors = g.line_count * (g.length / kPerVector<In>);
   const int per_thread = g.count <= launch.multiprocessors ? 1 : kTileVectors;
   const int64_t warps = ceil_div(vectors, int64_t{per_thread} * cuda::kWarp);
   const auto threads = static_cast<unsigned>(std::min<int64_t>(warps * cuda::kWarp, kRowThreads));
-  return launch.run(quantize_tiles<In, kCodes>, launch.grid(g.count, threads),
-                    tile_args(launch, g));
+  auto args = launch.template args<TileArgs<In>>();
+  set_tiles(launch, g, args);
+  return launch.run(quantize_tiles<In, kCodes>, launch.grid(g.count, threads), args);
 }
 
 template <class In, Codes kCodes>
 Status preload_tiles(const Quantization<Compute<In>>& tensor) {
-  if (tensor.scope.kind == ScopeKind::Block)
-    return preload_all(quantize_tiles<In, kCodes>, quantize_lines<In, kCodes>);
+  if (tensor.scope.kind == ScopeKind::Block) {
+    PLANQ_TRY(preload_all(quantize_tiles<In, kCodes>, quantize_lines<In, kCodes>));
+    if constexpr (kHasTight<In, kCodes>)
+      return by_mode<kCodes>(tensor.recipe, [](auto asymmetric) {
+        return preload_all(aligned_tile_kernel<In, kCodes, asymmetric.value>(4),
+                           aligned_tile_kernel<In, kCodes, asymmetric.value>(8));
+      });
+    return Status::success();
+  }
   if (tensor.scope.axis != tensor.shape.rank - 1) return preload_column_groups<In, kCodes>();
   PLANQ_TRY((preload_lanes<In, kCodes>(tensor.recipe)));
   return preload_rows<In, kCodes>(tensor.recipe, false);
