@@ -282,17 +282,11 @@ void for_each_tensor(const Plan& plan, Operands operands, int index, const Visit
   for (int member = 0; member < count; ++member) visit(view.members[member], member);
 }
 
-// A tensor among the operands: an operand, or a member of a list.
-struct Entry {
-  MemorySpan span;
-  const OperandView* view;
-  int index, member;
-  bool written;
-};
+bool meet(const Occupied& a, const Occupied& b) { return a.first < b.last && b.first < a.last; }
 
 // Whether two that meet in memory may do so.
-bool may_meet(const Plan& plan, const Entry& a, const Entry& b) {
-  const auto replaces = [&](const Entry& output, const Entry& input) {
+bool may_meet(const Plan& plan, const Occupied& a, const Occupied& b) {
+  const auto replaces = [&](const Occupied& output, const Occupied& input) {
     return plan.specs[static_cast<std::size_t>(output.index)].same_as == input.index &&
            output.member == input.member && is_same(*output.view, *input.view);
   };
@@ -300,22 +294,22 @@ bool may_meet(const Plan& plan, const Entry& a, const Entry& b) {
 }
 
 // The one that is written, or the first of two, is the one that is named.
-ArgumentFailure overlap(const Plan& plan, const Entry& a, const Entry& b) {
+ArgumentFailure overlap(const Plan& plan, const Occupied& a, const Occupied& b) {
   const bool before = std::pair(a.index, a.member) < std::pair(b.index, b.member);
   const bool first = a.written && (!b.written || before);
-  const Entry& blamed = first ? a : b;
-  const Entry& other = first ? b : a;
+  const Occupied& blamed = first ? a : b;
+  const Occupied& other = first ? b : a;
   return {operand_name(plan, blamed.index, blamed.member), "memory of its own",
           "memory that overlaps " + operand_name(plan, other.index, other.member), ""};
 }
 
-bool accept_pair(const Plan& plan, const Entry& a, const Entry& b, ArgumentFailure& failure) {
-  if (!(a.written || b.written) || !a.span.meets(b.span) || may_meet(plan, a, b)) return true;
+bool accept_pair(const Plan& plan, const Occupied& a, const Occupied& b, ArgumentFailure& failure) {
+  if (!(a.written || b.written) || !meet(a, b) || may_meet(plan, a, b)) return true;
   failure = overlap(plan, a, b);
   return false;
 }
 
-bool accept_alone(const Plan& plan, const Entry& entry, ArgumentFailure& failure) {
+bool accept_alone(const Plan& plan, const Occupied& entry, ArgumentFailure& failure) {
   if (!entry.written || !overlaps_itself(*entry.view)) return true;
   failure = {operand_name(plan, entry.index, entry.member),
              "strides under which no two elements share memory", "overlapping strides", ""};
@@ -323,7 +317,7 @@ bool accept_alone(const Plan& plan, const Entry& entry, ArgumentFailure& failure
 }
 
 // Few: every pair.
-bool accept_pairs(const Plan& plan, std::span<const Entry> entries, ArgumentFailure& failure) {
+bool accept_pairs(const Plan& plan, std::span<const Occupied> entries, ArgumentFailure& failure) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!accept_alone(plan, entries[i], failure)) return false;
     for (std::size_t j = 0; j < i; ++j)
@@ -332,46 +326,65 @@ bool accept_pairs(const Plan& plan, std::span<const Entry> entries, ArgumentFail
   return true;
 }
 
-// Many: in the order of memory, each against those that have not ended where it begins.
-bool accept_sorted(const Plan& plan, std::vector<Entry>& entries, ArgumentFailure& failure) {
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.span.first < b.span.first; });
-  std::vector<const Entry*> open;
-  for (const Entry& entry : entries) {
+// Many: in the order of memory, each against those that have not ended where it begins. These are
+// kept at the front, in the place of others that are done with.
+bool accept_sorted(const Plan& plan, std::span<Occupied> entries, ArgumentFailure& failure) {
+  const auto before = [](const Occupied& a, const Occupied& b) { return a.first < b.first; };
+  if (!std::is_sorted(entries.begin(), entries.end(), before))
+    std::sort(entries.begin(), entries.end(), before);
+  auto open = entries.begin();
+  for (const Occupied entry : entries) {
     if (!accept_alone(plan, entry, failure)) return false;
-    std::erase_if(open, [&](const Entry* e) { return e->span.last <= entry.span.first; });
-    for (const Entry* other : open)
+    open = std::remove_if(entries.begin(), open,
+                          [&](const Occupied& other) { return other.last <= entry.first; });
+    for (auto other = entries.begin(); other != open; ++other)
       if (!accept_pair(plan, *other, entry, failure)) return false;
-    open.push_back(&entry);
+    *open++ = entry;
   }
   return true;
 }
 
-Entry entry_of(const Plan& plan, const OperandView& view, int index, int member) {
+Occupied occupied_by(const Plan& plan, const OperandView& view, int index, int member) {
   const bool written = is_written(plan.specs[static_cast<std::size_t>(index)].role);
-  return {span_of(view), &view, index, member, written};
-}
-
-bool accept_many(const Plan& plan, Operands operands, ArgumentFailure& failure) {
-  std::vector<Entry> entries;
-  for (int i = 0; i < static_cast<int>(operands.size()); ++i)
-    for_each_tensor(plan, operands, i, [&](const OperandView& view, int member) {
-      if (view.data) entries.push_back(entry_of(plan, view, i, member));
-    });
-  return accept_sorted(plan, entries, failure);
+  const MemorySpan span = span_of(view);
+  return {span.first, span.last, &view, member, static_cast<std::int16_t>(index), written};
 }
 
 }  // namespace
 
-bool accept_together(const Plan& plan, Operands operands, ArgumentFailure& failure) {
+CallOperands::CallOperands(const Plan& plan) : views_(plan.specs.size()) {
+  std::size_t members = 0;
+  if (plan.has_lists) {
+    for (const OperandSpec& spec : plan.specs) {
+      first_members_.push_back(static_cast<std::int64_t>(members));
+      members += static_cast<std::size_t>(spec.shapes.count);
+    }
+  }
+  members_.resize(members);
+  occupied_.resize(plan.specs.size() + members);
+}
+
+OperandView* CallOperands::list(int index) {
+  OperandView* members = members_.data() + first_member(index);
+  views_[static_cast<std::size_t>(index)].members = members;
+  return members;
+}
+
+void CallOperands::clear() {
+  std::fill(views_.begin(), views_.end(), OperandView{});
+  extents = {};
+}
+
+bool accept_together(const Plan& plan, CallOperands& call, ArgumentFailure& failure) {
   constexpr std::size_t kFew = 16;
-  if (plan.has_lists || operands.size() > kFew) return accept_many(plan, operands, failure);
-  std::array<Entry, kFew> entries;
   std::size_t count = 0;
-  for (int i = 0; i < static_cast<int>(operands.size()); ++i)
-    if (operands[static_cast<std::size_t>(i)].data)
-      entries[count++] = entry_of(plan, operands[static_cast<std::size_t>(i)], i, -1);
-  return accept_pairs(plan, std::span(entries).first(count), failure);
+  for (int i = 0; i < static_cast<int>(call.views_.size()); ++i)
+    for_each_tensor(plan, call.views_, i, [&](const OperandView& view, int member) {
+      if (view.data) call.occupied_[count++] = occupied_by(plan, view, i, member);
+    });
+  const auto entries = std::span(call.occupied_).first(count);
+  return count <= kFew ? accept_pairs(plan, entries, failure)
+                       : accept_sorted(plan, entries, failure);
 }
 
 // --- Constraints

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/api.h"
 #include "core/descriptor.h"
@@ -15,6 +16,7 @@
 
 namespace planq {
 
+struct ArgumentFailure;
 struct Constraint;
 struct Plan;
 
@@ -110,6 +112,45 @@ struct Extents {
   std::array<std::int16_t, kMaxDims> operand{-1, -1, -1, -1};
 };
 
+// A tensor among the operands of a call, by the bytes that it lies between.
+struct Occupied {
+  std::uintptr_t first, last;
+  const OperandView* view;
+  std::int32_t member;
+  std::int16_t index;
+  bool written;
+};
+
+// The operands of one call, with room for whatever the plan's checks write: made with the plan, so
+// that a call allocates nothing.
+class PLANQ_API CallOperands {
+ public:
+  explicit CallOperands(const Plan& plan);
+
+  Operands views() const { return views_; }
+  OperandView& operator[](int index) { return views_[static_cast<std::size_t>(index)]; }
+  // The members of a list, which are operands of the call from here on.
+  OperandView* list(int index);
+  // Where the first of them stands among the members of all lists.
+  std::int64_t first_member(int index) const {
+    return first_members_[static_cast<std::size_t>(index)];
+  }
+  std::size_t count_members() const { return members_.size(); }
+  // As it was made; members are as the last call left them.
+  void clear();
+
+  Extents extents;
+
+ private:
+  friend PLANQ_API bool accept_together(const Plan& plan, CallOperands& call,
+                                        ArgumentFailure& failure);
+
+  std::vector<OperandView> views_;
+  std::vector<OperandView> members_;         // of one list after another
+  std::vector<std::int64_t> first_members_;  // by operand; of plans with lists
+  std::vector<Occupied> occupied_;
+};
+
 // What is wrong with an operand, in the words of ArgumentError. An empty operand: nothing is.
 struct ArgumentFailure {
   std::string operand, expected, actual, advice;
@@ -121,7 +162,7 @@ PLANQ_API bool accept(const Plan& plan, int index, const TensorView& view, Opera
                       Extents& extents, ArgumentFailure& failure, int member = -1);
 // Whether the operands go together: outputs share memory with nothing, not even with themselves,
 // except that one may take the place of the input that its spec names.
-PLANQ_API bool accept_together(const Plan& plan, Operands operands, ArgumentFailure& failure);
+PLANQ_API bool accept_together(const Plan& plan, CallOperands& call, ArgumentFailure& failure);
 // Whether operands are what a kernel asks beyond their specs.
 PLANQ_API bool accept_constraints(const Plan& plan, std::span<const Constraint> constraints,
                                   Operands operands, ArgumentFailure& failure);

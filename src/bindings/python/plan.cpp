@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <new>
 #include <vector>
@@ -71,58 +72,6 @@ const char* intake_advice(Intake intake) {
   }
 }
 
-// Elements in place as long as there are few of them.
-template <class T, std::size_t kFew>
-class Few {
- public:
-  explicit Few(std::size_t count) : count_(count) {
-    if (count > kFew) many_ = std::make_unique<T[]>(count);
-    for (std::size_t i = 0; count <= kFew && i < count; ++i) new (place(i)) T{};
-  }
-  ~Few() {
-    for (std::size_t i = 0; !many_ && i < count_; ++i) place(i)->~T();
-  }
-  Few(const Few&) = delete;
-  Few& operator=(const Few&) = delete;
-
-  T& operator[](int i) { return data()[i]; }
-  T* data() { return many_ ? many_.get() : std::launder(place(0)); }
-  std::size_t size() const { return count_; }
-
- private:
-  T* place(std::size_t i) { return reinterpret_cast<T*>(storage_) + i; }
-
-  std::size_t count_;
-  std::unique_ptr<T[]> many_;
-  alignas(T) std::byte storage_[kFew * sizeof(T)];
-};
-
-// Of an operand, or of a member of a list: the object, and what it exported.
-struct Held {
-  Ref object, exported;
-};
-
-// A list among the operands.
-struct ListGiven {
-  std::vector<OperandView> views;
-  std::vector<Held> held;
-};
-
-// The operands of a call, and what keeps their memory until it is done. `gradients` is one that
-// requires a gradient while none are recorded.
-struct Given {
-  explicit Given(const Plan& plan) : views(plan.specs.size()), held(plan.specs.size()) {
-    if (plan.has_lists) lists.resize(plan.specs.size());
-  }
-  Operands operands() { return {views.data(), views.size()}; }
-
-  Few<OperandView, 8> views;
-  Few<Held, 8> held;
-  std::vector<ListGiven> lists;
-  Extents extents;
-  PyObject* gradients = nullptr;
-};
-
 // Reads the operands of a call. What refuses one fills `failure`, or leaves it empty where a Python
 // error is to go on.
 class Reader {
@@ -138,19 +87,25 @@ class Reader {
                   Py_TYPE(arguments)->tp_name, ""};
       return false;
     }
-    Few<bool, 8> deferred(plan_.specs.size());
+    std::array<bool, kMaxOperands> deferred{};
     for (int i = 0; i < count; ++i) {
-      given_.held[i].object = base_.operand(arguments, i);
-      if (!given_.held[i].object || !read_operand(i, deferred[i])) return false;
+      Ref& object = given_.held[static_cast<std::size_t>(i)].object;
+      object = base_.operand(arguments, i);
+      if (!object || !read_operand(i, object.get(), deferred[static_cast<std::size_t>(i)]))
+        return false;
     }
     for (int i = 0; i < count; ++i)
-      if (deferred[i] && !read_deferred(i)) return false;
-    return accept_together(plan_, given_.operands(), failure_);
+      if (deferred[static_cast<std::size_t>(i)] && !read_deferred(i)) return false;
+    return accept_together(plan_, given_.operands, failure_);
   }
 
  private:
   const OperandSpec& spec(int index) const { return plan_.specs[static_cast<std::size_t>(index)]; }
-  ListGiven& list(int index) { return given_.lists[static_cast<std::size_t>(index)]; }
+  CallOperands& views() { return given_.operands; }
+  Held& held(int index) { return given_.held[static_cast<std::size_t>(index)]; }
+  Held* held_members(int index) {
+    return given_.held_members.data() + given_.operands.first_member(index);
+  }
 
   bool fail(int index, int member, const char* actual, std::string advice) {
     failure_ = {operand_name(plan_, index, member), expected_text(plan_, index, member), actual,
@@ -168,8 +123,7 @@ class Reader {
                 std::move(advice));
   }
 
-  bool read_operand(int index, bool& deferred) {
-    PyObject* object = given_.held[index].object.get();
+  bool read_operand(int index, PyObject* object, bool& deferred) {
     if (!spec(index).present) {
       if (object == Py_None) return true;
       failure_ = {operand_name(plan_, index), "None", Py_TYPE(object)->tp_name,
@@ -185,7 +139,7 @@ class Reader {
       if (!real && is_index(object)) return read_integer(index, object);
     }
     if (!examine_one(index, -1, object, deferred)) return false;
-    return deferred || read_memory(index, -1);
+    return deferred || read_memory(index);
   }
 
   // What has to be known before memory is read. Memory that would only be borrowed is `deferred`.
@@ -197,24 +151,22 @@ class Reader {
     return true;
   }
 
-  bool read_memory(int index, int member) {
-    Held& held =
-        member < 0 ? given_.held[index] : list(index).held[static_cast<std::size_t>(member)];
-    OperandView& operand =
-        member < 0 ? given_.views[index] : list(index).views[static_cast<std::size_t>(member)];
+  bool read_memory(int index) { return read_memory(index, -1, held(index), views()[index]); }
+  bool read_memory(int index, int member, Held& held, OperandView& operand) {
     TensorView view;
     const Intake intake = read_tensor(held.object.get(), keep_, view, held.exported);
     if (intake != Intake::Ok) return refuse(index, member, held.object.get(), intake);
-    return accept(plan_, index, view, operand, given_.extents, failure_, member);
+    return accept(plan_, index, view, operand, given_.operands.extents, failure_, member);
   }
 
   bool read_deferred(int index) {
-    if (spec(index).kind != OperandKind::List) return read_memory(index, -1);
-    return read_members(index);
+    return spec(index).kind == OperandKind::List ? read_members(index) : read_memory(index);
   }
   bool read_members(int index) {
+    OperandView* members = given_.operands.list(index);
+    Held* held = held_members(index);
     for (int member = 0; member < spec(index).shapes.count; ++member)
-      if (!read_memory(index, member)) return false;
+      if (!read_memory(index, member, held[member], members[member])) return false;
     return true;
   }
 
@@ -225,19 +177,11 @@ class Reader {
     const std::int64_t count = PySequence_Fast_GET_SIZE(sequence.get());
     if (count != spec(index).shapes.count)
       return fail(index, -1, (std::to_string(count) + " of them").c_str(), "");
-    ListGiven& members = list(index);
-    members.views.resize(static_cast<std::size_t>(count));
-    members.held.resize(static_cast<std::size_t>(count));
-    given_.views[index].members = members.views.data();
-    for (std::int64_t i = 0; i < count; ++i) {
-      PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), i);
-      Py_INCREF(item);
-      members.held[static_cast<std::size_t>(i)].object = Ref(item);
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      PyObject* item = members.held[static_cast<std::size_t>(i)].object.get();
-      if (!examine_one(index, static_cast<int>(i), item, deferred)) return false;
-    }
+    Held* members = held_members(index);
+    for (std::int64_t i = 0; i < count; ++i)
+      members[i].object = Ref(Py_NewRef(PySequence_Fast_GET_ITEM(sequence.get(), i)));
+    for (std::int64_t i = 0; i < count; ++i)
+      if (!examine_one(index, static_cast<int>(i), members[i].object.get(), deferred)) return false;
     return deferred || read_members(index);
   }
 
@@ -245,7 +189,7 @@ class Reader {
   bool read_integer(int index, PyObject* object) {
     const Ref number(PyNumber_Index(object));
     if (!number) return refuse(index, -1, object, Intake::Refused);
-    OperandView& operand = given_.views[index];
+    OperandView& operand = views()[index];
     operand.dtype = spec(index).dtype;
     int overflow = 0;
     operand.value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
@@ -260,8 +204,8 @@ class Reader {
   bool read_real(int index, PyObject* object) {
     const Ref number(PyNumber_Float(object));
     if (!number) return refuse(index, -1, object, Intake::Refused);
-    given_.views[index].dtype = DType::Float64;
-    given_.views[index].real = PyFloat_AS_DOUBLE(number.get());
+    views()[index].dtype = DType::Float64;
+    views()[index].real = PyFloat_AS_DOUBLE(number.get());
     return true;
   }
 
@@ -297,7 +241,8 @@ PyObject* raise_failure(const ArgumentFailure& failure) {
 bool meet_constraints(const Plan& plan, const Actual& actual, Given& given,
                       ArgumentFailure& failure) {
   const auto& constraints = actual.body->kernel->constraints;
-  return constraints.empty() || accept_constraints(plan, constraints, given.operands(), failure);
+  return constraints.empty() ||
+         accept_constraints(plan, constraints, given.operands.views(), failure);
 }
 
 // The workspace is a byte tensor on the plan's device or (pointer, bytes).
@@ -337,7 +282,8 @@ bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace, Re
 // own.
 bool meet_workspace(const Plan& plan, const Actual& actual, Given& given, PyObject* object,
                     const Workspace& workspace) {
-  const char* problem = workspace_problem(actual.workspace, workspace, plan, given.operands());
+  const char* problem =
+      workspace_problem(actual.workspace, workspace, plan, given.operands.views());
   if (!problem) return true;
   raise_workspace_error(actual.workspace, workspace.bytes,
                         object == Py_None ? "none was given" : problem);
@@ -397,19 +343,20 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
   Stream stream;
   Workspace workspace;
   Ref workspace_export;
-  Given given(plan);
+  GivenLease lease = base->lease();
+  Given& given = *lease;
   ArgumentFailure failure;
   if (!read_run_stream(plan, arguments[0], stream)) return nullptr;
   if (!read_workspace(plan, arguments[1], workspace, workspace_export)) return nullptr;
   if (!Reader(*base, keep, given, failure).read(arguments[2])) return raise_failure(failure);
   Descriptor storage;
-  const Actual actual = actual_of(plan, given.extents, storage);
+  const Actual actual = actual_of(plan, given.operands.extents, storage);
   if (!meet_constraints(plan, actual, given, failure)) return raise_failure(failure);
   if (!meet_workspace(plan, actual, given, arguments[1], workspace) || !announce(self))
     return nullptr;
   return launch_now(*base, [&] {
     Bound bound(stream);
-    return planq::bind(plan, actual, given.operands(), workspace, stream, bound);
+    return planq::bind(plan, actual, given.operands.views(), workspace, stream, bound);
   });
 }
 
@@ -512,6 +459,7 @@ PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, p
     raise_cuda_error(status.cuda_error, "preparing a kernel");
     throw py::error_already_set();
   }
+  pool_.prepare(plan_);
   keeps_gil_ = target.backend == Backend::Cuda || operand_bytes(plan_) <= kSmallBytes;
 }
 
@@ -524,12 +472,14 @@ Ref PlanBase::operand(PyObject* arguments, int index) const {
 }
 
 py::object PlanBase::check(py::handle arguments) const {
-  Given given(plan_);
+  GivenLease lease = this->lease();
+  Given& given = *lease;
   ArgumentFailure failure;
   bool taken = Reader(*this, Keep::Call, given, failure).read(arguments.ptr());
   if (taken) {
     Descriptor storage;
-    taken = meet_constraints(plan_, actual_of(plan_, given.extents, storage), given, failure);
+    taken =
+        meet_constraints(plan_, actual_of(plan_, given.operands.extents, storage), given, failure);
   }
   if (taken) return py::none();
   if (failure.operand.empty()) throw py::error_already_set();
@@ -548,12 +498,8 @@ py::list kept_of(py::handle workspace, const Ref& exported, Given& given) {
   };
   kept.append(workspace);
   keep(exported);
-  for (int i = 0; i < static_cast<int>(given.held.size()); ++i) {
-    keep(given.held[i].object);
-    keep(given.held[i].exported);
-  }
-  for (const ListGiven& list : given.lists) {
-    for (const Held& held : list.held) {
+  for (const auto* group : {&given.held, &given.held_members}) {
+    for (const Held& held : *group) {
       keep(held.object);
       keep(held.exported);
     }
@@ -566,14 +512,15 @@ py::list kept_of(py::handle workspace, const Ref& exported, Given& given) {
 Bound PlanBase::bind_operands(py::handle workspace, py::handle arguments, py::list& kept,
                               PyObject*& gradients) const {
   Workspace memory;
-  Given given(plan_);
+  GivenLease lease = this->lease();
+  Given& given = *lease;
   ArgumentFailure failure;
   Ref exported;
   if (!read_workspace(plan_, workspace.ptr(), memory, exported)) throw py::error_already_set();
   bool taken = Reader(*this, Keep::Export, given, failure).read(arguments.ptr());
   Descriptor storage;
   const Actual actual =
-      taken ? actual_of(plan_, given.extents, storage) : Actual{nullptr, nullptr, 0};
+      taken ? actual_of(plan_, given.operands.extents, storage) : Actual{nullptr, nullptr, 0};
   if (!taken || !meet_constraints(plan_, actual, given, failure)) {
     raise_failure(failure);
     throw py::error_already_set();
@@ -583,7 +530,7 @@ Bound PlanBase::bind_operands(py::handle workspace, py::handle arguments, py::li
   Stream stream;
   stream.backend = plan_.device.backend;
   stream.device = plan_.device.index;
-  const Status status = planq::bind(plan_, actual, given.operands(), memory, stream, bound);
+  const Status status = planq::bind(plan_, actual, given.operands.views(), memory, stream, bound);
   if (!finish(plan_, status)) throw py::error_already_set();
   kept = kept_of(workspace, exported, given);
   gradients = given.gradients;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <vector>
 
+#include "bindings/python/given.h"
 #include "bindings/python/ref.h"
 #include "core/plan.h"
 #include "core/select.h"
@@ -28,6 +29,8 @@ class PlanBase {
   PyObject* arguments_type() const { return arguments_type_.ptr(); }
   // Whether a launch is over before another thread could want the GIL: on CUDA it only enqueues.
   bool keeps_gil() const { return keeps_gil_; }
+  // What a call's operands are read into, until the lease ends.
+  GivenLease lease() const { return {pool_, plan_}; }
   // One operand of an instance of arguments_type(); null: the Python error is set.
   Ref operand(PyObject* arguments, int index) const;
   pybind11::object check(pybind11::handle arguments) const;
@@ -40,6 +43,7 @@ class PlanBase {
                       PyObject*& gradients) const;
 
   Plan plan_;
+  mutable GivenPool pool_;
   pybind11::object arguments_type_;
   std::vector<pybind11::object> slots_;  // descriptors of its attributes
   bool keeps_gil_ = false;
