@@ -18,7 +18,7 @@ class DType(enum.StrEnum):
 
     ``INT4``, ``UINT4`` and ``FLOAT4_E2M1FN`` are stored two a byte; descriptors speak of logical
     elements. No operator takes the formats of microscaling (``FLOAT8_E8M0FNU``, ``FLOAT6_*``,
-    ``FLOAT4_E2M1FN``) yet.
+    ``FLOAT4_E2M1FN``) yet. ``BOOL`` is for scalars: a byte that is 0 or not.
     """
 
     FLOAT16 = "float16"
@@ -37,6 +37,7 @@ class DType(enum.StrEnum):
     FLOAT6_E2M3FN = "float6_e2m3fn"
     FLOAT6_E3M2FN = "float6_e3m2fn"
     FLOAT4_E2M1FN = "float4_e2m1fn"
+    BOOL = "bool"
 
     @classmethod
     def parse(cls, value: object, field: str = "dtype") -> DType:
@@ -65,7 +66,7 @@ def _dtype_name(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, type):
-        return value.__name__
+        return "bool" if value.__name__ == "bool_" else value.__name__  # as NumPy 1 calls it
     name = getattr(value, "name", None)
     if isinstance(name, str):
         return name

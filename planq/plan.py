@@ -260,6 +260,8 @@ def _dtype_of(library: Any, name: str, spec: OperandSpec) -> Any:
     names = [spec.storage]
     if spec.storage.startswith("float8"):
         names.append("uint8")
+    if spec.storage == "bool":
+        names.append("bool_")  # NumPy 1
     for candidate in names:
         if hasattr(library, candidate):
             return getattr(library, candidate)

@@ -18,6 +18,7 @@ enum class NumberKind : std::uint8_t {
   Unsigned = 1,
   Ieee = 2,
   BFloat = 4,
+  Bool = 6,
   Float8E4M3FN = 10,
   Float8E5M2 = 12,
   Float8E8M0FNU = 14,
@@ -67,7 +68,8 @@ struct FormatInfo {
   _(Float8E8M0FNU, "float8_e8m0fnu", "e8m0", Float8E8M0FNU,  8, 1,  8,  0,  127, 0x1p127,                 false, false, true)  \
   _(Float6E2M3FN,  "float6_e2m3fn",  "e2m3", Float6E2M3FN,   6, 1,  2,  3,    1, 7.5,                     true,  false, false) \
   _(Float6E3M2FN,  "float6_e3m2fn",  "e3m2", Float6E3M2FN,   6, 1,  3,  2,    3, 28,                      true,  false, false) \
-  _(Float4E2M1FN,  "float4_e2m1fn",  "e2m1", Float4E2M1FN,   4, 2,  2,  1,    1, 6,                       true,  false, false)
+  _(Float4E2M1FN,  "float4_e2m1fn",  "e2m1", Float4E2M1FN,   4, 2,  2,  1,    1, 6,                       true,  false, false) \
+  _(Bool,          "bool",           "b8",   Bool,           8, 1,  0,  0,    0, 1,                       false, false, false)
 // clang-format on
 
 PLANQ_DEFINE(DType, PLANQ_FORMATS)

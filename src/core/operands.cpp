@@ -144,6 +144,7 @@ std::string expected_shape(const Plan& plan, const OperandSpec& spec, int member
 // What may stand in the place of a scalar in memory.
 std::string by_value(const OperandSpec& spec) {
   if (is_written(spec.role)) return "";
+  if (spec.dtype == DType::Bool) return "True or False, or ";
   return spec.dtype == DType::Float64 ? "a number, or " : "an integer, or ";
 }
 

@@ -29,6 +29,8 @@ MICROSCALING = {
     "float6_e3m2fn": (6, 3, 2, 3, -28, 28, False, False),
     "float4_e2m1fn": (4, 2, 1, 1, -6, 6, False, False),
 }
+# A byte that is 0 or 1, as NumPy stores it.
+BOOL = (8 * np.dtype(bool).itemsize, 0, 0, 0, int(np.False_), int(np.True_), False, False)
 
 
 def make(**changes: Any) -> Any:
@@ -241,7 +243,8 @@ def integers(name: str) -> tuple[Any, ...]:
 def test_a_format_is_what_other_libraries_say_of_it(row: tuple[Any, ...]) -> None:
     """Bits, exponent, mantissa, bias, range, infinities, NaN; two 4-bit numbers share a byte."""
     name, _, bits, per_byte, *rest = row
-    expected = MICROSCALING.get(name) or (integers if "int" in name else floats)(name)
+    known = {**MICROSCALING, "bool": BOOL}
+    expected = known.get(name) or (integers if "int" in name else floats)(name)
     assert (bits, *rest) == expected
     assert per_byte == (2 if bits == 4 else 1)
 

@@ -133,11 +133,8 @@ class Reader {
     if (object == Py_None && spec(index).optional) return true;
     if (object == Py_None) return refuse(index, -1, object, Intake::NotATensor);
     if (spec(index).kind == OperandKind::List) return read_list(index, object, deferred);
-    if (spec(index).kind == OperandKind::Scalar && !is_written(spec(index).role)) {
-      const bool real = spec(index).dtype == DType::Float64;
-      if (real && is_real(object)) return read_real(index, object);
-      if (!real && is_index(object)) return read_integer(index, object);
-    }
+    const bool by_value = spec(index).kind == OperandKind::Scalar && !is_written(spec(index).role);
+    if (by_value && is_value(spec(index).dtype, object)) return read_value(index, object);
     if (!examine_one(index, -1, object, deferred)) return false;
     return deferred || read_memory(index);
   }
@@ -183,6 +180,24 @@ class Reader {
     for (std::int64_t i = 0; i < count; ++i)
       if (!examine_one(index, static_cast<int>(i), members[i].object.get(), deferred)) return false;
     return deferred || read_members(index);
+  }
+
+  static bool is_value(DType dtype, PyObject* object) {
+    if (dtype == DType::Float64) return is_real(object);
+    return dtype == DType::Bool ? is_flag(object) : is_index(object);
+  }
+  bool read_value(int index, PyObject* object) {
+    if (spec(index).dtype == DType::Float64) return read_real(index, object);
+    return spec(index).dtype == DType::Bool ? read_flag(index, object)
+                                            : read_integer(index, object);
+  }
+
+  bool read_flag(int index, PyObject* object) {
+    const int value = PyObject_IsTrue(object);
+    if (value < 0) return refuse(index, -1, object, Intake::Refused);
+    views()[index].dtype = DType::Bool;
+    views()[index].value = value;
+    return true;
   }
 
   // A caller's own integer: 64 bits, with or without a sign.

@@ -154,10 +154,12 @@ DType dtype_named(std::string_view text) {
   return DType::Unset;
 }
 
-// NumPy's and the struct module's types: signed, unsigned and IEEE, DLPack's first three kinds.
+// NumPy's types: signed, unsigned, IEEE, truth values.
 DType dtype_of_letter(char letter, std::size_t bytes) {
-  const std::size_t kind = std::string_view("iuf").find(letter);
-  return kind < 3 ? dtype_of(static_cast<std::uint8_t>(kind), 8 * bytes) : DType::Unset;
+  constexpr NumberKind kinds[] = {NumberKind::Integer, NumberKind::Unsigned, NumberKind::Ieee,
+                                  NumberKind::Bool};
+  const std::size_t kind = std::string_view("iufb").find(letter);
+  return kind < 4 ? dtype_of(static_cast<std::uint8_t>(kinds[kind]), 8 * bytes) : DType::Unset;
 }
 
 // The dtype of an array that describes itself by a dtype object or a type string.
@@ -246,7 +248,7 @@ DType buffer_dtype(const Py_buffer& buffer, TensorView& view) {
   std::snprintf(view.type_text, sizeof view.type_text, "format '%.10s'", format);
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (format[0] == '\0' || format[1] != '\0') return DType::Unset;
-  const std::string_view letters = "efdbBilq", kinds = "fffiuiii";
+  const std::string_view letters = "efdbBilq?", kinds = "fffiuiiib";
   const std::size_t letter = letters.find(*format);
   if (letter == letters.npos || buffer.itemsize < 1) return DType::Unset;
   return dtype_of_letter(kinds[letter], static_cast<std::size_t>(buffer.itemsize));
@@ -495,6 +497,12 @@ int records_gradients(PyObject* object) {
 bool is_real(PyObject* object) {
   return PyFloat_Check(object) || (PyNumber_Check(object) && entry_of(object).number) ||
          is_index(object);
+}
+
+bool is_flag(PyObject* object) {
+  if (PyBool_Check(object)) return true;
+  const std::string_view type = Py_TYPE(object)->tp_name;  // NumPy 2's, and NumPy 1's
+  return type == "numpy.bool" || type == "numpy.bool_";
 }
 
 bool is_index(PyObject* object) {

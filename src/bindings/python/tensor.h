@@ -46,6 +46,8 @@ int records_gradients(PyObject* object);
 
 // Whether an object is a number by its `__index__`, and no tensor.
 bool is_index(PyObject* object);
+// Whether an object is Python's or NumPy's truth value.
+bool is_flag(PyObject* object);
 // Whether an object is a real number, and no tensor.
 bool is_real(PyObject* object);
 
