@@ -15,7 +15,9 @@ _LONGEST_NAME: Final = 31
 class Dim:
     """An extent of a shape that is read from the operands at ``run``: ``Dim("m", max=16384)``.
 
-    Any axis of a shape but the last may have one. All extents of one name are the same extent.
+    Any axis of a shape but the last may have one. All extents of one name are the same extent. At
+    least one operand of every call has to have it: a call that leaves all of those out is refused
+    with :class:`planq.ArgumentError`.
 
     Attributes:
         name: An identifier of at most 31 bytes in UTF-8.

@@ -148,6 +148,20 @@ std::string by_value(const OperandSpec& spec) {
   return spec.dtype == DType::Float64 ? "a number, or " : "an integer, or ";
 }
 
+// What has to be given: `otherwise` names what may be in its place.
+std::string memory_text(const Plan& plan, int index, int member, const char* otherwise) {
+  const OperandSpec& spec = plan.specs[static_cast<std::size_t>(index)];
+  const bool scalar = spec.kind == OperandKind::Scalar;
+  std::string text = scalar ? by_value(spec) : "";
+  text += "shape " + expected_shape(plan, spec, member) + " ";
+  text += name_of(storage_of(spec.dtype));
+  if (is_four_bit(spec.dtype))
+    text += " (two " + std::string(name_of(spec.dtype)) + " codes a byte)";
+  if (is_fp8(spec.dtype)) text += " (or uint8)";
+  if (scalar && spec.dtype == DType::Float64) text += " (or float32)";
+  return text + otherwise + " on " + device_text(plan.device);
+}
+
 ArgumentFailure mismatch(const Plan& plan, int index, int member, const TensorView& view,
                          std::string advice = "") {
   return {operand_name(plan, index, member), expected_text(plan, index, member),
@@ -376,7 +390,39 @@ void CallOperands::clear() {
   extents = {};
 }
 
+namespace {
+
+bool has_dim(const OperandSpec& spec, int dim) {
+  return spec.present && std::find(spec.dims.begin(), spec.dims.end(), dim) != spec.dims.end();
+}
+
+// Of a dim that no operand told: the first that could have, and the names of all.
+ArgumentFailure untold(const Plan& plan, int dim) {
+  int first = -1;
+  std::string names;
+  for (int i = 0; i < static_cast<int>(plan.specs.size()); ++i) {
+    if (!has_dim(plan.specs[static_cast<std::size_t>(i)], dim)) continue;
+    if (first < 0) first = i;
+    names += (names.empty() ? "" : " or ") + operand_name(plan, i);
+  }
+  return {operand_name(plan, first), memory_text(plan, first, -1, ""), "None",
+          "no operand tells " + dim_name(plan, dim) + ": give " + names};
+}
+
+// A dim may be an axis of nothing but operands that the caller left out.
+bool accept_extents(const Plan& plan, const Extents& extents, ArgumentFailure& failure) {
+  for (int dim = 0; dim < plan.dims; ++dim) {
+    if (extents.operand[static_cast<std::size_t>(dim)] >= 0) continue;
+    failure = untold(plan, dim);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool accept_together(const Plan& plan, CallOperands& call, ArgumentFailure& failure) {
+  if (!accept_extents(plan, call.extents, failure)) return false;
   constexpr std::size_t kFew = 16;
   std::size_t count = 0;
   for (int i = 0; i < static_cast<int>(call.views_.size()); ++i)
@@ -492,17 +538,8 @@ std::string expected_text(const Plan& plan, int index, int member) {
   const OperandSpec& spec = plan.specs[static_cast<std::size_t>(index)];
   if (spec.kind == OperandKind::List && member < 0)
     return "a sequence of " + std::to_string(spec.shapes.count) + " tensors";
-  std::string text = "shape " + expected_shape(plan, spec, member) + " ";
-  text += name_of(storage_of(spec.dtype));
-  if (is_four_bit(spec.dtype))
-    text += " (two " + std::string(name_of(spec.dtype)) + " codes a byte)";
-  if (is_fp8(spec.dtype)) text += " (or uint8)";
-  if (spec.kind == OperandKind::Scalar) {
-    if (spec.dtype == DType::Float64) text += " (or float32)";
-    return by_value(spec) + text + " on " + device_text(plan.device);
-  }
-  if (spec.optional) text += " or None";
-  return text + " on " + device_text(plan.device);
+  const bool spares = spec.optional && spec.kind != OperandKind::Scalar;
+  return memory_text(plan, index, member, spares ? " or None" : "");
 }
 
 std::string device_text(const Device& device) {

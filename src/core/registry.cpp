@@ -108,8 +108,26 @@ std::string dim_text(const DimInfo& dim) {
   return "Dim('" + std::string(dim.name.data()) + "', max=" + std::to_string(dim.max) + ")";
 }
 
+// The field that has a dim.
+std::string field_of(const Descriptor& descriptor, std::size_t dim) {
+  const auto& uses = descriptor.extras->uses;
+  const auto use =
+      std::find_if(uses.begin(), uses.end(), [&](const DimUse& use) { return use.dim == dim; });
+  for (const Field& field : descriptor.op->fields)
+    if (use->offset >= field.offset && use->offset < field.offset + field.size)
+      return std::string(field.name);
+  return "shape";
+}
+
+bool is_axis(std::size_t dim, std::span<const OperandSpec> specs) {
+  return std::any_of(specs.begin(), specs.end(), [&](const OperandSpec& spec) {
+    const auto last = spec.dims.end();
+    return std::find(spec.dims.begin(), last, static_cast<std::int8_t>(dim)) != last;
+  });
+}
+
 // Whether the operator has a meaning for every extent of every dim, and each operand an axis for
-// it or nothing to do with it.
+// it or nothing to do with it; one that no operand has could be told by no call.
 Fault check_dims(const Descriptor& descriptor) {
   std::vector<OperandSpec> specs(descriptor.op->operands.size());
   specify_extents(descriptor, specs);
@@ -123,6 +141,10 @@ Fault check_dims(const Descriptor& descriptor) {
     if (const OperandInfo* operand = mark(descriptor, dim, specs))
       return {"shape", dim_text(info) + " is no axis of " + std::string(operand->name) +
                            ", which flattens, cuts or packs it; give its extent"};
+    if (!is_axis(dim, specs))
+      return {field_of(descriptor, dim),
+              dim_text(info) +
+                  " is an axis of no operand, so that no call could tell it; give its extent"};
   }
   return {};
 }

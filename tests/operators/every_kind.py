@@ -36,9 +36,10 @@ class EveryKindDescriptor(Descriptor):
 
 @dataclass(slots=True, kw_only=True)
 class EveryKindArgs:
-    """The operand of :class:`EveryKindDescriptor`."""
+    """The operands of :class:`EveryKindDescriptor`."""
 
     input: Tensor
+    bytes: Tensor | None = None
 
 
 class EveryKindPlan(Plan):

@@ -16,12 +16,13 @@ Fault resolve(Descriptor& descriptor) {
   return {};
 }
 
-// Rank 2: so many elements and shapes that the descriptor holds, for the tests to see.
+// Input has rank 2: so many elements and shapes that the descriptor holds, for the tests to see.
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   std::int64_t elements = 0;
   for (const Shape& shape : f.shapes) elements += shape.elements();
   specs[0].expect(f.input_dtype, {2, {elements, f.shapes.count}});
+  specs[1].expect(DType::UInt8, f.shape);
 }
 
 }  // namespace

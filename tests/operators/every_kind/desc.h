@@ -39,6 +39,9 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, count).count(),
 };
 
-inline constexpr OperandInfo kOperands[] = {{"input", Role::Input}};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"bytes", Role::Input, Presence::Optional},  // of the shape, whose dims are its axes
+};
 
 }  // namespace planq::every_kind
