@@ -48,6 +48,15 @@ def test_the_library_does_not_know_the_operator_by_name() -> None:
         assert "noop" not in path.read_text().lower(), path
 
 
+def test_what_all_families_share_knows_none_of_them() -> None:
+    """Families stand on it, and it stands on no family."""
+    for folder in ("core", "math", "host"):
+        files = list((ROOT / "src" / folder).iterdir())
+        assert files
+        for path in files:
+            assert '#include "ops/' not in path.read_text(), path
+
+
 def test_the_operator_is_whole() -> None:
     """Listed, selected, explained, stored, run."""
     info = {operator.name: operator for operator in planq.operators()}["noop"]

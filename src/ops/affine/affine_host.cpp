@@ -1,6 +1,6 @@
 #include "ops/affine/affine_host.h"
 
-#include "host/codes.h"
+#include "ops/affine/float8_code.h"
 
 #define PLANQ_LOOPS "ops/affine/affine_loops.h"
 #include "host/each_level.h"

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "host/codes.h"
+#include "ops/affine/float8_code.h"
 #include "ops/affine/ranges_host.h"
 
 #define PLANQ_LOOPS "ops/affine/encode_loops.h"

@@ -1,6 +1,6 @@
 #include "ops/affine/dequantize_backward/desc.h"
 
-#include "core/checks.h"
+#include "ops/affine/checks.h"
 
 namespace planq::dequantize_backward {
 

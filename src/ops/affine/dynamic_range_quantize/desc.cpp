@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "core/checks.h"
+#include "ops/affine/checks.h"
 
 namespace planq::dynamic_range_quantize {
 

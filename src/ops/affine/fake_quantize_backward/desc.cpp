@@ -1,6 +1,6 @@
 #include "ops/affine/fake_quantize_backward/desc.h"
 
-#include "core/checks.h"
+#include "ops/affine/checks.h"
 
 namespace planq::fake_quantize_backward {
 

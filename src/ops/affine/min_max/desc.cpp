@@ -1,6 +1,6 @@
 #include "ops/affine/min_max/desc.h"
 
-#include "core/checks.h"
+#include "ops/affine/checks.h"
 
 namespace planq::min_max {
 

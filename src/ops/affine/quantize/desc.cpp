@@ -1,6 +1,6 @@
 #include "ops/affine/quantize/desc.h"
 
-#include "core/checks.h"
+#include "ops/affine/checks.h"
 
 namespace planq::quantize {
 

@@ -1,6 +1,6 @@
 #include "ops/codebook/codebook_quantize/desc.h"
 
-#include "core/checks.h"
+#include "ops/codebook/checks.h"
 
 namespace planq::codebook_quantize {
 
