@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planq import _core
 from planq._classes import CLASSES, Classes
 from planq._classes import classes_of as classes_of
+from planq.dtypes import DType
 from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.selection import DeviceFacts
 
@@ -24,6 +25,7 @@ class KernelInfo:
     Attributes:
         max_arch: The last architecture that it runs on; None where there is no last one.
         constraints: What it asks of operands beyond their shapes and types.
+        dtypes: What it is compiled for, as in its SKU: mostly input and output.
     """
 
     sku: str
@@ -34,6 +36,7 @@ class KernelInfo:
     guarantee: PrecisionGuarantee
     max_arch: int | None = None
     constraints: tuple[str, ...] = ()
+    dtypes: tuple[DType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,7 @@ def _operator_info(name: str, native: dict[str, Any], classes: Classes) -> Opera
                 guarantee_of(row),
                 row["max_arch"],
                 row["constraints"],
+                tuple(DType(name) for name in row["dtypes"]),
             )
             for row in native["kernels"]
         ),

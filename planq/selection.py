@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from planq import _core
 from planq.descriptor import Descriptor
+from planq.dtypes import DType
 from planq.errors import DescriptorError, shown
 from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.preference import PlanPreference
@@ -65,6 +66,7 @@ class Candidate:
         reason_kind: What kind of reason: ``"dtype"``, ``"scope"``, ``"shape"``, ``"preference"`` …
         workspace: Bytes that the row would need, where it takes the descriptor.
         constraints: What the row asks of operands beyond their shapes and types.
+        dtypes: What the row is compiled for, as in its SKU: mostly input and output.
     """
 
     sku: str
@@ -77,6 +79,7 @@ class Candidate:
     guarantee: PrecisionGuarantee
     workspace: int
     constraints: tuple[str, ...] = ()
+    dtypes: tuple[DType, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -98,6 +101,7 @@ class Candidate:
             "guarantee": self.guarantee.to_dict(),
             "workspace": self.workspace,
             "constraints": list(self.constraints),
+            "dtypes": list(self.dtypes),
         }
 
 
@@ -202,6 +206,7 @@ def explain(
                 guarantee=guarantee_of(kernel),
                 workspace=workspace,
                 constraints=kernel["constraints"],
+                dtypes=tuple(DType(name) for name in kernel["dtypes"]),
             )
             for kernel, chosen, kind, reason, workspace in rows
         )

@@ -493,7 +493,7 @@ std::string pin_advice(const Plan& plan, Operands operands) {
                          int member = -1;
                          return find_broken(plan, constraint, operands, member) == nullptr;
                        });
-    if (takes) return "pin sku " + std::string(candidate.kernel->sku) + ", which takes it";
+    if (takes) return "pin sku " + std::string(candidate.kernel->sku.view()) + ", which takes it";
   }
   return "";
 }

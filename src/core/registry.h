@@ -2,19 +2,23 @@
 // data written beside the kernels they name; nothing is registered at run time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <new>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "core/api.h"
 #include "core/bound.h"
 #include "core/device.h"
 #include "core/guarantee.h"
 #include "core/operands.h"
+#include "core/sku.h"
 #include "core/status.h"
 
 namespace planq {
@@ -81,7 +85,10 @@ struct Call {
 };
 
 struct Kernel {
-  std::string_view sku;    // public, append-only
+  std::string_view op;            // the operator's name
+  std::string_view variant = {};  // of it, such as a scope; most have none
+  std::string_view method;
+  std::span<const DType> dtypes = {};
   std::uint16_t revision;  // bumped whenever output bits may change
   Backend backend;
   ArchRange arch;
@@ -99,7 +106,18 @@ struct Kernel {
   // the largest; null: none does.
   std::size_t (*largest_workspace)(const Descriptor&, const Device&) = nullptr;
   std::span<const Constraint> constraints = {};
+  Sku sku = {};  // public, append-only; made of the above by PLANQ_KERNELS, and said by no table
 };
+
+constexpr Kernel with_sku(Kernel kernel) {
+  kernel.sku = Sku(kernel.op, kernel.variant, kernel.backend, kernel.method, kernel.dtypes);
+  return kernel;
+}
+template <class Table, std::size_t... kPlaces>
+constexpr std::array<Kernel, sizeof...(kPlaces)> with_skus(const Table& kernels,
+                                                           std::index_sequence<kPlaces...>) {
+  return {with_sku(kernels[kPlaces])...};
+}
 
 // The tables of an operator, one for each file host*.cpp and cuda*.cu of its folder. Addresses,
 // because the tables are initialised in those files.
@@ -107,11 +125,12 @@ using KernelTables = std::span<const std::span<const Kernel>* const>;
 
 // The table of a file, which ends with PLANQ_KERNELS(operator, file's name, table). The build looks
 // for it under that name, so a file without one does not link.
-#define PLANQ_KERNELS(op, file, kernels)                  \
-  namespace planq::op {                                   \
-  extern const std::span<const Kernel> file##_kernels;    \
-  const std::span<const Kernel> file##_kernels = kernels; \
-  }                                                       \
+#define PLANQ_KERNELS(op, file, kernels)                                                      \
+  namespace planq::op {                                                                       \
+  constexpr auto kNamed = with_skus(kernels, std::make_index_sequence<std::size(kernels)>{}); \
+  extern const std::span<const Kernel> file##_kernels;                                        \
+  const std::span<const Kernel> file##_kernels = kNamed;                                      \
+  }                                                                                           \
   static_assert(true)
 
 struct Operator {

@@ -16,7 +16,7 @@ Order order_all() {
     for (const auto* table : op->tables)
       for (const Kernel& kernel : *table) kernels.push_back(&kernel);
     std::sort(kernels.begin(), kernels.end(), [](const Kernel* a, const Kernel* b) {
-      return a->rank != b->rank ? a->rank < b->rank : a->sku < b->sku;
+      return a->rank != b->rank ? a->rank < b->rank : a->sku.view() < b->sku.view();
     });
   }
   return orders;
@@ -67,7 +67,7 @@ Reason rejects_preference(const Kernel& kernel, const Preference& preference,
   if (preference.backend && kernel.backend != *preference.backend)
     return Reason::refuse(kKind, "runs on ", name_of(kernel.backend), ", the preference asks for ",
                           name_of(*preference.backend));
-  if (!preference.sku.empty() && kernel.sku != preference.sku)
+  if (!preference.sku.empty() && kernel.sku.view() != preference.sku)
     return Reason::refuse(kKind, "the preference pins ", std::string_view(preference.sku));
   return Reason::accept();
 }

@@ -10,6 +10,7 @@ import pytest
 import planq
 from ops.affine.dynamic_range_quantize.adapter import descriptor
 from ops.affine.dynamic_range_quantize.cases import sampled_cases
+from planq import _core
 from support.samples import assign, make_descriptor
 
 SAMPLE = sampled_cases()[::37]
@@ -145,3 +146,15 @@ def test_every_combination_is_bit_exact_and_batch_invariant_and_says_so() -> Non
             loose = planq.explain(descriptor(case.problem), device=device).chosen
             tight = planq.explain(descriptor(case.problem), strict, device=device).chosen
             assert loose == tight
+
+
+@pytest.mark.parametrize("info", planq.operators(), ids=lambda info: str(info.name))
+def test_a_sku_is_made_of_what_a_kernel_says_of_itself(info: planq.OperatorInfo) -> None:
+    """Operator, variant, backend, method, dtypes."""
+    short = {planq.DType(name): brief for name, brief, *_ in _core.formats()}
+    for kernel in info.kernels:
+        op, backend, method, *dtypes = kernel.sku.split("/")
+        assert op.partition(".")[0] == info.name
+        assert backend == kernel.backend
+        assert method.isidentifier()
+        assert dtypes == ["_".join(short[dtype] for dtype in kernel.dtypes)] * bool(kernel.dtypes)

@@ -44,9 +44,12 @@ py::dict kernel_values(const Operator& op, const Kernel& kernel) {
   const py::tuple constraints(asked);
   const py::object max_arch =
       kernel.arch.last >= kLastArch ? py::object(py::none()) : py::int_(kernel.arch.last);
-  return py::dict("sku"_a = text(kernel.sku), "revision"_a = kernel.revision,
-                  "backend"_a = text(name_of(kernel.backend)), "min_arch"_a = kernel.arch.first,
-                  "max_arch"_a = max_arch, "constraints"_a = constraints, "rank"_a = kernel.rank,
+  py::list dtypes;
+  for (const DType dtype : kernel.dtypes) dtypes.append(text(name_of(dtype)));
+  return py::dict("sku"_a = text(kernel.sku), "dtypes"_a = py::tuple(dtypes),
+                  "revision"_a = kernel.revision, "backend"_a = text(name_of(kernel.backend)),
+                  "min_arch"_a = kernel.arch.first, "max_arch"_a = max_arch,
+                  "constraints"_a = constraints, "rank"_a = kernel.rank,
                   "guarantee"_a = guarantee_values(kernel.guarantee));
 }
 

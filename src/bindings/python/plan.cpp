@@ -320,7 +320,7 @@ bool read_run_stream(const Plan& plan, PyObject* object, Stream& stream) {
 
 PyObject* finish(const Plan& plan, const Status& status) {
   if (status.ok()) Py_RETURN_NONE;
-  return raise_cuda_error(status.cuda_error, std::string(plan.kernel->sku).c_str());
+  return raise_cuda_error(status.cuda_error, std::string(plan.kernel->sku.view()).c_str());
 }
 
 // Host launches compute here and now. Other Python threads may run meanwhile, unless the launch is
@@ -600,7 +600,8 @@ void define_plan(py::module_& module) {
            [](py::handle self, py::handle workspace, py::handle arguments) {
              return made(self).bind(self, workspace, arguments);
            })
-      .def_property_readonly("sku", [](py::handle self) { return made(self).plan().kernel->sku; })
+      .def_property_readonly("sku",
+                             [](py::handle self) { return made(self).plan().kernel->sku.view(); })
       .def_property_readonly("revision",
                              [](py::handle self) { return made(self).plan().kernel->revision; })
       .def_property_readonly("_device", [](py::handle self) { return made(self).plan().device; })

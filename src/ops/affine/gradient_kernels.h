@@ -3,7 +3,6 @@
 // for, as the field kElement and as element(), and the revisions of its rows.
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "core/registry.h"
@@ -11,13 +10,6 @@
 #include "core/sku.h"
 
 namespace planq {
-
-template <class Gradient, Backend kBackend, DType kType>
-struct GradientSku {
-  static constexpr std::array<std::string_view, 5> kParts = {
-      Gradient::kName, kBackend == Backend::Host ? "/host/elements/" : "/cuda/elements/",
-      short_name(kType), "_", short_name(kType)};
-};
 
 template <class Gradient, DType kType>
 Reason rejects_gradient(const Descriptor& descriptor, const Device&) {
@@ -29,7 +21,9 @@ template <class Gradient, Backend kBackend, DType kType>
 constexpr Kernel gradient_row(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
   constexpr bool kWide = kType == DType::Float64;
   return {
-      .sku = JoinedText<GradientSku<Gradient, kBackend, kType>>::view(),
+      .op = Gradient::kName,
+      .method = "elements",
+      .dtypes = kDTypes<kType, kType>,
       .revision = kBackend == Backend::Host ? Gradient::kHostRevision : Gradient::kCudaRevision,
       .backend = kBackend,
       .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{80},

@@ -3,7 +3,6 @@
 // the revision of its bits kRevision, and workspace().
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "core/registry.h"
@@ -12,18 +11,6 @@
 #include "ops/codebook/codebook.h"
 
 namespace planq {
-
-template <class Op, DType kIn, DType kOut, Rounding kRounding>
-struct CodebookSku {
-  static constexpr std::array<std::string_view, 7> kParts = {
-      Op::kName,
-      Op::kBackend == Backend::Host ? "/host/" : "/cuda/",
-      kRounding == Rounding::Stochastic ? "stochastic" : Op::kMethod,
-      "/",
-      short_name(kIn),
-      "_",
-      short_name(kOut)};
-};
 
 template <class Op, DType kIn, DType kOut, Rounding kRounding>
 Reason rejects_codebook(const Descriptor& descriptor, const Device&) {
@@ -43,7 +30,9 @@ constexpr Kernel codebook_row(decltype(Kernel::prepare) prepare, decltype(Kernel
   constexpr bool kWide = kElements == DType::Float64;
   constexpr bool kHost = Op::kBackend == Backend::Host;
   return {
-      .sku = JoinedText<CodebookSku<Op, kIn, kOut, kRounding>>::view(),
+      .op = Op::kName,
+      .method = kRounding == Rounding::Stochastic ? "stochastic" : Op::kMethod,
+      .dtypes = kDTypes<kIn, kOut>,
       .revision = Op::kRevision,
       .backend = Op::kBackend,
       .arch = kHost ? ArchRange{} : ArchRange{80},

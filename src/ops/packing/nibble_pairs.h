@@ -17,6 +17,9 @@ inline Shape packed_shape(Shape shape, std::int64_t axis) {
   return shape;
 }
 
+// The type of 4-bit codes that have a byte each.
+constexpr DType byte_dtype(DType codes) { return is_unsigned(codes) ? DType::UInt8 : DType::Int8; }
+
 // What the packed bytes of 4-bit codes are in a descriptor: the shared storage of two codes goes
 // along the last axis, so along any other they are plain bytes.
 inline DType packed_dtype(DType codes, const Shape& shape, std::int64_t axis) {

@@ -57,7 +57,8 @@ Status staged(const Call& call, const Stream&) {
 constexpr Constraint kAligned[] = {{Constraint::Kind::Alignment, 1, -1, 16}};
 
 constexpr Kernel kKernels[] = {
-    {.sku = "list300/host/members",
+    {.op = "list300",
+     .method = "members",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},
@@ -74,7 +75,8 @@ constexpr Kernel kKernels[] = {
      .workspace = plain::no_workspace,
      .prepare = plain::nothing,
      .bind = host::bind<directly>},
-    {.sku = "list300/host/staged",
+    {.op = "list300",
+     .method = "staged",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

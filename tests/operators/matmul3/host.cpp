@@ -40,7 +40,8 @@ constexpr ErrorBound kAnyOrder{
     .constant = 0, .per_term = 0.5, .epsilon = 0x1p-23, .output_rounding = false, .terms = terms};
 
 constexpr Kernel kKernels[] = {
-    {.sku = "matmul3/host/by_fours",
+    {.op = "matmul3",
+     .method = "by_fours",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},
@@ -57,7 +58,8 @@ constexpr Kernel kKernels[] = {
      .workspace = plain::no_workspace,
      .prepare = plain::nothing,
      .bind = host::bind<multiply<sum_by_fours>>},
-    {.sku = "matmul3/host/in_order",
+    {.op = "matmul3",
+     .method = "in_order",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

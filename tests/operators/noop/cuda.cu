@@ -20,7 +20,8 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 constexpr Kernel kRows[] = {
-    {.sku = "noop/cuda/exact",
+    {.op = "noop",
+     .method = "exact",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},

@@ -40,7 +40,8 @@ Reason fits_a_grid(const Descriptor& descriptor, const Device&) {
 }
 
 constexpr Kernel kKernels[] = {
-    {.sku = "step14/cuda/elements",
+    {.op = "step14",
+     .method = "elements",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},

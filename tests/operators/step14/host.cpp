@@ -17,7 +17,8 @@ Status compute(const Call& call, const Stream&) {
 }
 
 constexpr Kernel kKernels[] = {
-    {.sku = "step14/host/rows",
+    {.op = "step14",
+     .method = "rows",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

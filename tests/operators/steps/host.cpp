@@ -89,7 +89,8 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 constexpr Kernel kKernels[] = {
-    {.sku = "steps/host/three",
+    {.op = "steps",
+     .method = "three",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

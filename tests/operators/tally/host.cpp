@@ -30,7 +30,8 @@ Status compute(const Call& call, const Stream&) {
 }
 
 constexpr Kernel kKernels[] = {
-    {.sku = "tally/host/elements",
+    {.op = "tally",
+     .method = "elements",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

@@ -41,7 +41,8 @@ Reason only_known_by_name(const Descriptor&, const Device&) {
 constexpr Kernel kKernels[] = {
     // fl(1 / 3) is off by a relative 2^-25, which is at most half a ulp of the product; the product
     // is rounded by another half, and the quotient by a half: together less than two, so one.
-    {.sku = "thirds/host/products",
+    {.op = "thirds",
+     .method = "products",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},
@@ -59,7 +60,8 @@ constexpr Kernel kKernels[] = {
      .prepare = plain::nothing,
      .bind = host::bind<products>,
      .constraints = kPairs},
-    {.sku = "thirds/host/quotients",
+    {.op = "thirds",
+     .method = "quotients",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},
@@ -76,7 +78,8 @@ constexpr Kernel kKernels[] = {
      .workspace = plain::no_workspace,
      .prepare = plain::nothing,
      .bind = host::bind<quotients>},
-    {.sku = "thirds/cuda/sm_80_to_89",
+    {.op = "thirds",
+     .method = "sm_80_to_89",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80, 89},

@@ -321,16 +321,12 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kIn>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "dequantize/cuda/elements/", short_name(kIn), "_", short_name(cuda::kElement)};
-};
-
-template <DType kIn>
 constexpr Kernel row() {
   constexpr bool kWide = std::is_same_v<Value, double>;
   return {
-      .sku = JoinedText<SkuParts<kIn>>::view(),
+      .op = "dequantize",
+      .method = "elements",
+      .dtypes = kDTypes<kIn, cuda::kElement>,
       .revision = 1,
       .backend = Backend::Cuda,
       .arch = {80},

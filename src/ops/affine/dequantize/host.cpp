@@ -109,16 +109,12 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kIn, DType kOut>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "dequantize/host/elements/", short_name(kIn), "_", short_name(kOut)};
-};
-
-template <DType kIn, DType kOut>
 constexpr Kernel row() {
   constexpr bool kWide = kOut == DType::Float64;
   return {
-      .sku = JoinedText<SkuParts<kIn, kOut>>::view(),
+      .op = "dequantize",
+      .method = "elements",
+      .dtypes = kDTypes<kIn, kOut>,
       .revision = is_fp8(kIn) || kIn == DType::Int32 ? 1 : 2,
       .backend = Backend::Host,
       .arch = {},

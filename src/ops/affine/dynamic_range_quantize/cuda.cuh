@@ -260,7 +260,10 @@ template <Method kMethod, ScopeKind kScope, DType kOut>
 constexpr Kernel row() {
   constexpr bool kDouble = std::is_same_v<C, double>;
   return {
-      .sku = JoinedText<SkuParts<kMethod, kScope, kOut>>::view(),
+      .op = "dynamic_range_quantize",
+      .variant = name_of(kScope),
+      .method = info(kMethod).name,
+      .dtypes = kDTypes<kIn, kOut>,
       .revision = 1,
       .backend = Backend::Cuda,
       .arch = {info(kMethod).first_arch, 9999},

@@ -58,7 +58,10 @@ constexpr Kernel row() {
   using C = Compute<Stored<kInput>>;
   constexpr bool kDouble = std::is_same_v<C, double>;
   return {
-      .sku = JoinedText<SkuParts<kScope, kInput, kOutput>>::view(),
+      .op = "dynamic_range_quantize",
+      .variant = name_of(kScope),
+      .method = "rows",
+      .dtypes = kDTypes<kInput, kOutput>,
       .revision = 1,
       .backend = Backend::Host,
       .arch = {},

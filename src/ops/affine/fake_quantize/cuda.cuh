@@ -283,21 +283,13 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <Rounding kRounding, bool kDynamic>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 6> kParts = {"fake_quantize/cuda/",
-                                                             method_of(kRounding, kDynamic),
-                                                             "/",
-                                                             short_name(cuda::kElement),
-                                                             "_",
-                                                             short_name(cuda::kElement)};
-};
-
-template <Rounding kRounding, bool kDynamic>
 constexpr Kernel row() {
   constexpr bool kWide = std::is_same_v<C, double>;
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
   return {
-      .sku = JoinedText<SkuParts<kRounding, kDynamic>>::view(),
+      .op = "fake_quantize",
+      .method = method_of(kRounding, kDynamic),
+      .dtypes = kDTypes<cuda::kElement, cuda::kElement>,
       .revision = 1,
       .backend = Backend::Cuda,
       .arch = {80},

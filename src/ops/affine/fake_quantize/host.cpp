@@ -98,18 +98,13 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kType, Rounding kRounding, bool kDynamic>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 6> kParts = {
-      "fake_quantize/host/", method_of(kRounding, kDynamic), "/", short_name(kType), "_",
-      short_name(kType)};
-};
-
-template <DType kType, Rounding kRounding, bool kDynamic>
 constexpr Kernel row() {
   constexpr bool kWide = kType == DType::Float64;
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
   return {
-      .sku = JoinedText<SkuParts<kType, kRounding, kDynamic>>::view(),
+      .op = "fake_quantize",
+      .method = method_of(kRounding, kDynamic),
+      .dtypes = kDTypes<kType, kType>,
       .revision = kDynamic ? 1 : 2,
       .backend = Backend::Host,
       .arch = {},

@@ -75,19 +75,11 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <RangeMethod kMethod>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 6> kParts = {"min_max/cuda/",
-                                                             info(kMethod).name,
-                                                             "/",
-                                                             short_name(kIn),
-                                                             "_",
-                                                             short_name(compute_dtype(kIn))};
-};
-
-template <RangeMethod kMethod>
 constexpr Kernel row() {
   return {
-      .sku = JoinedText<SkuParts<kMethod>>::view(),
+      .op = "min_max",
+      .method = info(kMethod).name,
+      .dtypes = kDTypes<kIn, compute_dtype(kIn)>,
       .revision = 1,
       .backend = Backend::Cuda,
       .arch = {80, 9999},

@@ -32,16 +32,12 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kInput>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "min_max/host/rows/", short_name(kInput), "_", short_name(compute_dtype(kInput))};
-};
-
-template <DType kInput>
 constexpr Kernel row() {
   using C = std::conditional_t<kInput == DType::Float64, double, float>;
   return {
-      .sku = JoinedText<SkuParts<kInput>>::view(),
+      .op = "min_max",
+      .method = "rows",
+      .dtypes = kDTypes<kInput, compute_dtype(kInput)>,
       .revision = 1,
       .backend = Backend::Host,
       .arch = {},

@@ -177,16 +177,12 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kOut>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "quantize/cuda/elements/", short_name(cuda::kElement), "_", short_name(kOut)};
-};
-
-template <DType kOut>
 constexpr Kernel row() {
   constexpr bool kWide = std::is_same_v<Value, double>;
   return {
-      .sku = JoinedText<SkuParts<kOut>>::view(),
+      .op = "quantize",
+      .method = "elements",
+      .dtypes = kDTypes<cuda::kElement, kOut>,
       .revision = 1,
       .backend = Backend::Cuda,
       .arch = {80},

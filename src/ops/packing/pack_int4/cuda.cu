@@ -80,8 +80,10 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <DType kOutput>
-constexpr Kernel row(std::string_view sku) {
-  return {.sku = sku,
+constexpr Kernel row() {
+  return {.op = "pack_int4",
+          .method = "bytes",
+          .dtypes = kDTypes<byte_dtype(kOutput), kOutput>,
           .revision = 1,
           .backend = Backend::Cuda,
           .arch = {80},
@@ -94,8 +96,8 @@ constexpr Kernel row(std::string_view sku) {
 }
 
 constexpr Kernel kRows[] = {
-    row<DType::Int4>("pack_int4/cuda/bytes/s8_s4"),
-    row<DType::UInt4>("pack_int4/cuda/bytes/u8_u4"),
+    row<DType::Int4>(),
+    row<DType::UInt4>(),
 };
 
 }  // namespace

@@ -19,8 +19,7 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  const DType codes = is_unsigned(f.output_dtype) ? DType::UInt8 : DType::Int8;
-  specs[kInput].expect(codes, f.shape);
+  specs[kInput].expect(byte_dtype(f.output_dtype), f.shape);
   specs[kOutput].expect(packed_dtype(f.output_dtype, f.shape, f.axis),
                         packed_shape(f.shape, f.axis));
 }

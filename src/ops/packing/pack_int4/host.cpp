@@ -79,8 +79,10 @@ Status compute(const Call& call, const Stream& stream) {
 }
 
 template <DType kOutput>
-constexpr Kernel row(std::string_view sku) {
-  return {.sku = sku,
+constexpr Kernel row() {
+  return {.op = "pack_int4",
+          .method = "bytes",
+          .dtypes = kDTypes<byte_dtype(kOutput), kOutput>,
           .revision = 1,
           .backend = Backend::Host,
           .arch = {},
@@ -93,8 +95,8 @@ constexpr Kernel row(std::string_view sku) {
 }
 
 constexpr Kernel kRows[] = {
-    row<DType::Int4>("pack_int4/host/bytes/s8_s4"),
-    row<DType::UInt4>("pack_int4/host/bytes/u8_u4"),
+    row<DType::Int4>(),
+    row<DType::UInt4>(),
 };
 
 }  // namespace

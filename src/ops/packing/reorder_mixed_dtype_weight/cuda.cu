@@ -84,8 +84,10 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <DType kDType>
-constexpr Kernel row(std::string_view sku) {
-  return {.sku = sku,
+constexpr Kernel row() {
+  return {.op = "reorder_mixed_dtype_weight",
+          .method = "tiles",
+          .dtypes = kDTypes<kDType, DType::UInt8>,
           .revision = 1,
           .backend = Backend::Cuda,
           .arch = {80},
@@ -98,8 +100,8 @@ constexpr Kernel row(std::string_view sku) {
 }
 
 constexpr Kernel kRows[] = {
-    row<DType::Int8>("reorder_mixed_dtype_weight/cuda/tiles/s8_u8"),
-    row<DType::Int4>("reorder_mixed_dtype_weight/cuda/tiles/s4_u8"),
+    row<DType::Int8>(),
+    row<DType::Int4>(),
 };
 
 }  // namespace

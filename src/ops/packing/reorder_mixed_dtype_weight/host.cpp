@@ -229,8 +229,10 @@ Status compute(const Call& call, const Stream& stream) {
 }
 
 template <DType kDType>
-constexpr Kernel row(std::string_view sku) {
-  return {.sku = sku,
+constexpr Kernel row() {
+  return {.op = "reorder_mixed_dtype_weight",
+          .method = "tiles",
+          .dtypes = kDTypes<kDType, DType::UInt8>,
           .revision = 1,
           .backend = Backend::Host,
           .arch = {},
@@ -243,8 +245,8 @@ constexpr Kernel row(std::string_view sku) {
 }
 
 constexpr Kernel kRows[] = {
-    row<DType::Int8>("reorder_mixed_dtype_weight/host/tiles/s8_u8"),
-    row<DType::Int4>("reorder_mixed_dtype_weight/host/tiles/s4_u8"),
+    row<DType::Int8>(),
+    row<DType::Int4>(),
 };
 
 }  // namespace

@@ -100,8 +100,10 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <DType kCodes>
-constexpr Kernel row(std::string_view sku) {
-  return {.sku = sku,
+constexpr Kernel row() {
+  return {.op = "unpack_int4",
+          .method = "bytes",
+          .dtypes = kDTypes<kCodes, byte_dtype(kCodes)>,
           .revision = 1,
           .backend = Backend::Cuda,
           .arch = {80},
@@ -114,8 +116,8 @@ constexpr Kernel row(std::string_view sku) {
 }
 
 constexpr Kernel kRows[] = {
-    row<DType::Int4>("unpack_int4/cuda/bytes/s4_s8"),
-    row<DType::UInt4>("unpack_int4/cuda/bytes/u4_u8"),
+    row<DType::Int4>(),
+    row<DType::UInt4>(),
 };
 
 }  // namespace

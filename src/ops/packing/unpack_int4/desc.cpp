@@ -20,8 +20,7 @@ Fault resolve(Descriptor& descriptor) {
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   specs[kInput].expect(packed_dtype(f.input_dtype, f.shape, f.axis), packed_shape(f.shape, f.axis));
-  const DType codes = is_unsigned(f.input_dtype) ? DType::UInt8 : DType::Int8;
-  specs[kOutput].expect(codes, f.shape);
+  specs[kOutput].expect(byte_dtype(f.input_dtype), f.shape);
 }
 
 }  // namespace

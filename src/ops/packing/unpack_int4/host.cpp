@@ -89,8 +89,10 @@ Status compute(const Call& call, const Stream& stream) {
 }
 
 template <DType kCodes>
-constexpr Kernel row(std::string_view sku) {
-  return {.sku = sku,
+constexpr Kernel row() {
+  return {.op = "unpack_int4",
+          .method = "bytes",
+          .dtypes = kDTypes<kCodes, byte_dtype(kCodes)>,
           .revision = 1,
           .backend = Backend::Host,
           .arch = {},
@@ -103,8 +105,8 @@ constexpr Kernel row(std::string_view sku) {
 }
 
 constexpr Kernel kRows[] = {
-    row<DType::Int4>("unpack_int4/host/bytes/s4_s8"),
-    row<DType::UInt4>("unpack_int4/host/bytes/u4_u8"),
+    row<DType::Int4>(),
+    row<DType::UInt4>(),
 };
 
 }  // namespace

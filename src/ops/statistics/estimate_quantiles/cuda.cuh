@@ -331,14 +331,10 @@ std::size_t workspace(const Descriptor&, const Device&) {
   return scratch.bytes();
 }
 
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "estimate_quantiles/cuda/radix/", short_name(cuda::kElement), "_",
-      short_name(compute_dtype(cuda::kElement))};
-};
-
 constexpr Kernel kRows[] = {{
-    .sku = JoinedText<SkuParts>::view(),
+    .op = "estimate_quantiles",
+    .method = "radix",
+    .dtypes = kDTypes<cuda::kElement, compute_dtype(cuda::kElement)>,
     .revision = 1,
     .backend = Backend::Cuda,
     .arch = {80, 9999},

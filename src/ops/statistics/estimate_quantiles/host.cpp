@@ -180,15 +180,11 @@ std::size_t workspace(const Descriptor&, const Device&) {
 }
 
 template <DType kInput>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 4> kParts = {
-      "estimate_quantiles/host/radix/", short_name(kInput), "_", short_name(compute_dtype(kInput))};
-};
-
-template <DType kInput>
 constexpr Kernel row() {
   return {
-      .sku = JoinedText<SkuParts<kInput>>::view(),
+      .op = "estimate_quantiles",
+      .method = "radix",
+      .dtypes = kDTypes<kInput, compute_dtype(kInput)>,
       .revision = 1,
       .backend = Backend::Host,
       .arch = {},
