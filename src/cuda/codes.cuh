@@ -1,4 +1,5 @@
-// From quotients to words of codes, with few instructions and the bits of affine/scale.h.
+// Division of vectors of elements by a scale and packing of their codes into words: fewer
+// instructions than ops/affine/scale.h, which defines the bits, and the same results.
 //
 // DIVIDE. With r = fl(1/s): t = fl(x r), e = fma(-t, s, x), fma(e, r, t) = fl(x/s) as long as
 // nothing overflows or underflows. float32: |t - x/s| < 2 ulp, so the last sum errs by less than
@@ -49,8 +50,8 @@ __device__ __forceinline__ double quotient(double x, double scale, double invers
   return __fma_rn(__fma_rn(-nearer, scale, x), inverse, nearer);
 }
 
-// fl(1 / scale) for a scale inside the window: the steps of the compiler's own reciprocal without
-// its range check.
+// fl(1 / scale) for kSmallScale <= scale <= kLargeScale: the steps of the compiler's own reciprocal
+// without its range check.
 __device__ __forceinline__ float inverse_of(float scale) {
   float estimate;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(estimate) : "f"(scale));
@@ -58,11 +59,11 @@ __device__ __forceinline__ float inverse_of(float scale) {
 }
 __device__ __forceinline__ double inverse_of(double scale) { return 1.0 / scale; }
 
-// What keeps a code inside [q_min, q_max]: nothing, where no quotient leaves it; the saturation of
-// the packing instruction, where those are the bounds of the output type; a comparison.
+// What keeps a code inside [q_min, q_max]. None: no quotient is outside. Saturate: the packing
+// instruction saturates, where these are the bounds of the output type. Clamp: comparisons.
 enum class Bounds { None, Saturate, Clamp };
 
-// The bits of this float, as an integer, are the integer it rounds to and kRoundedBits.
+// rounded() of a float is kRoundedBits plus the integer that the float rounds to.
 inline constexpr std::uint32_t kRoundedBits = 0x4B400000u;
 __device__ __forceinline__ std::uint32_t rounded(float quotient) {
   return __float_as_uint(__fadd_rn(quotient, 0x1.8p+23f));
@@ -170,7 +171,8 @@ __device__ __forceinline__ Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> pack
   }
 }
 
-// Two integers, saturated to signed bytes or nibbles, below the bits of `above`.
+// Two integers, saturated to signed bytes or nibbles, in the low bits; the bits of `above` are
+// shifted up to make room for them.
 template <Codes kCodes>
 __device__ __forceinline__ std::uint32_t saturated_pair(std::uint32_t first, std::uint32_t second,
                                                         std::uint32_t above) {
@@ -187,8 +189,8 @@ __device__ __forceinline__ std::uint32_t saturated_pair(std::uint32_t first, std
 }
 
 // Codes of one vector's elements from integers of any size, saturated to the output type. The
-// instruction knows signed types, so the integers of an unsigned one come `flip`ped: less by half
-// its range.
+// instruction knows signed types only. `flip`: the type is unsigned, and its integers come less by
+// half its range.
 template <Codes kCodes, int kCount>
 __device__ __forceinline__ Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> pack_saturated(
     const std::uint32_t (&codes)[kCount], bool flip, NibbleOrder order) {

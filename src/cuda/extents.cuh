@@ -120,24 +120,24 @@ __device__ __forceinline__ Compute<In> element_of(const uint4& v, int i) {
     return __hiloint2double(static_cast<int>(words[2 * i + 1]), static_cast<int>(words[2 * i]));
 }
 
-// The sign of each half repeated over its 16 bits: a mode of the instruction that __byte_perm
-// hides.
+// The sign of each half repeated over its 16 bits: a mode of PRMT that __byte_perm does not offer.
 __device__ __forceinline__ std::uint32_t signs_of_halves(std::uint32_t word) {
   std::uint32_t signs;
   asm("prmt.b32 %0, %1, 0, 0xBB99;" : "=r"(signs) : "r"(word));
   return signs;
 }
 
-// All bits of the halves that are NaN or infinite: adding what infinity lacks to the sign's place
-// reaches it from infinity on, and never beyond.
+// 0xFFFF in the place of each half that is NaN or infinite, 0 elsewhere: adding 0x8000 minus the
+// bits of infinity to a magnitude sets its sign bit exactly from infinity on, and never carries
+// into the next half.
 template <class In>
 __device__ __forceinline__ std::uint32_t special_halves(std::uint32_t word) {
   constexpr std::uint32_t kLack = 0x8000u - static_cast<std::uint32_t>(kInfinityKey<In>);
   return signs_of_halves((word & 0x7FFF7FFFu) + kLack * 0x00010001u);
 }
 
-// Collects keys; 16-bit elements two at a time in the halves of a word. With kFinite, NaN and
-// infinities are left out.
+// Smallest and largest key of the elements that were added; of 16-bit elements two at a time, in
+// the halves of a word. With kFinite, NaN and infinities are left out.
 template <class In>
 class Collector {
  public:
@@ -210,7 +210,7 @@ class Collector {
   __device__ __forceinline__ static std::int32_t half(std::uint32_t word, int shift) {
     return static_cast<std::int16_t>(word >> shift);
   }
-  // `none` in the place of the keys in `special`.
+  // The keys, those replaced by `none` whose bits are set in `special`.
   __device__ __forceinline__ static std::uint32_t without(std::uint32_t keys, std::uint32_t special,
                                                           std::uint32_t none) {
     return (keys & ~special) | (none & special);

@@ -1,5 +1,5 @@
-// Offsets of strided lines in kernels: core/space.h with 32-bit indices, and with multiplications
-// in the place of divisions.
+// Division by a number that is known at launch, as a multiplication and a shift; and, made of it,
+// an index space like that of core/space.h for 32-bit indices.
 #pragma once
 
 #include <bit>
@@ -26,7 +26,7 @@ struct Divider {
 
 inline constexpr std::int64_t kMaxIndex = 0x7FFFFFFF;
 
-// A merged Space of fewer than 2^31 lines, none of whose operands is grouped.
+// A merged Space with fewer than 2^31 indices, whose axes all have the divisor 1.
 template <int kOperands>
 struct LinesOf {
   struct Axis {

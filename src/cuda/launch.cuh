@@ -1,5 +1,5 @@
-// Starting kernels: one call that knows clusters and dependent launches, and one that loads a
-// kernel ahead of its first launch, which a stream capture would otherwise refuse.
+// Starting kernels: launch() with clusters, dependent and cooperative launches, and preload(),
+// which loads a kernel before its first launch: a stream capture refuses a launch that has to load.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -64,7 +64,7 @@ Status launch_now(void (*kernel)(Args), const Grid& grid, const Args& args, cons
       cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), parameters);
   if (error == cudaSuccess) return Status::success();
   if (error != cudaErrorCooperativeLaunchTooLarge) return Status::cuda(error);
-  (void)cudaGetLastError();  // an answer here, and no error of a later launch
+  (void)cudaGetLastError();  // expected here: cleared, so that no later call reports it
   return Status::refuse(error);
 }
 
@@ -92,8 +92,8 @@ Status launch_or(void (*kernel)(Args), const Grid& grid, const Args& args, Bound
   return bound.add_or(KernelStep<Args>{kernel, grid, args}, otherwise);
 }
 
-// Which kernels are ready on which device. Asking the driver again takes longer than all the rest
-// of a selection.
+// Which kernels have been loaded on which device. Asking the driver each time would take longer
+// than all the rest of a selection.
 class Preloaded {
  public:
   static bool has(const void* function, int device) {
@@ -129,8 +129,8 @@ inline cudaError_t preload_function(const void* function, int shared_bytes) {
   return error;
 }
 
-// Forces the module in, so that the first launch only launches, and allows the shared memory that
-// it will ask for.
+// Loads the kernel's module now, so that its first launch does not have to, and allows the shared
+// memory that its launches ask for.
 template <class Args>
 Status preload(void (*kernel)(Args), int shared_bytes = 0) {
   const cudaError_t error = preload_function(reinterpret_cast<const void*>(kernel), shared_bytes);
@@ -152,7 +152,8 @@ inline Status clear(void* data, std::size_t bytes, Bound& bound) {
   return bound.add(ClearStep{data, bytes});
 }
 
-// Blocks that share `tiles` evenly, in as few rounds as a GPU with room for `slots` of them takes.
+// The number of blocks, each with equally many of `tiles`, that a GPU which runs `slots` blocks at
+// a time finishes in the fewest rounds.
 inline std::int64_t even_blocks(std::int64_t tiles, std::int64_t slots) {
   const std::int64_t rounds = std::max<std::int64_t>((tiles + slots - 1) / slots, 1);
   return std::max<std::int64_t>((tiles + rounds - 1) / rounds, 1);
@@ -162,7 +163,7 @@ inline bool aligned_to(const void* address, int bytes) {
   return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
 }
 
-// Runs the first-to-last Status of a chain of launches; stops at the first failure.
+// Returns from the calling function where the status of `expression` is a failure.
 #define PLANQ_TRY(expression) \
   if (const ::planq::Status status = (expression); !status.ok()) return status
 

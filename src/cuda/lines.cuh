@@ -1,6 +1,6 @@
-// Reading lines of elements that lie anywhere: aligned vectors and, where a line does not begin or
-// end with one, single elements at its edges. Teams of threads share the lines of a segment; what
-// becomes of an element is the caller's, who is called with each of them once.
+// Reading lines, which are consecutive elements that may begin at any address: as aligned vectors
+// and, where a line does not begin or end with one, as single elements at its edges. Teams of
+// threads share the lines of a segment; a function of the caller gets each vector or element once.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ struct CutLine {
     tail = static_cast<int>(length - head) & (kCount - 1);
     input = from + head;
   }
-  // The single elements are dealt to the ranks below 2 * kPerVector.
+  // The threads whose rank is below 2 * kPerVector have one single element each at most.
   __device__ __forceinline__ bool has_edge(int rank) const {
     return rank < kPerVector<In> ? rank < head
                                  : rank < 2 * kPerVector<In> && rank - kPerVector<In> < tail;

@@ -19,13 +19,14 @@ using Word = std::conditional_t<
     std::conditional_t<kBytes == 4, std::uint32_t,
                        std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>>>;
 
-// Bytes by which a word at this address lies past its alignment.
+// The address modulo kBytes: by how many bytes a word of that size is misaligned there.
 template <int kBytes>
 __device__ __forceinline__ int misalignment(const void* address) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % kBytes);
 }
 
-// Read once: the line is the first to leave the caches. Volatile keeps a batch of loads together.
+// Loads a vector that is read once, with the hint to evict it first (.cs). `volatile` keeps the
+// compiler from moving the loads of a batch apart.
 __device__ __forceinline__ uint4 load_once(const void* address) {
   uint4 v;
   asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -34,7 +35,7 @@ __device__ __forceinline__ uint4 load_once(const void* address) {
   return v;
 }
 
-// One element of 2, 4 or 8 bytes, read once.
+// Loads one element of 2, 4 or 8 bytes with the same hint.
 template <class T>
 __device__ __forceinline__ T load_single(const T* address) {
   T value;
@@ -48,9 +49,9 @@ __device__ __forceinline__ T load_single(const T* address) {
   return value;
 }
 
-// A vector of elements that begins anywhere. Its bytes lie in two aligned vectors, of which at
-// least one must be inside the memory that may be read; the other one is replaced by it, and the
-// result is then to be had from elements().
+// A vector of elements that begins at any address. Its bytes lie in two aligned vectors. Where only
+// one of these lies in memory that may be read, load() reads that one twice; vector() is then
+// meaningless, and elements() reads the vector element by element.
 struct UnalignedVector {
   uint4 first, second;
 
@@ -59,7 +60,7 @@ struct UnalignedVector {
     first = load_once(aligned + (first_exists ? 0 : kVectorBytes));
     second = load_once(aligned + (second_exists ? kVectorBytes : 0));
   }
-  // `past`, a multiple of 2, is how far the vector begins past an aligned one.
+  // `past`: the address of the vector modulo 16, a multiple of 2.
   __device__ __forceinline__ uint4 vector(int past) const {
     const std::uint32_t bytes = past & 2 ? 0x5432u : 0x3210u;
     const auto cut = [&](std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d,
@@ -82,7 +83,7 @@ struct UnalignedVector {
   }
 };
 
-// Read again later by a second pass.
+// Loads a vector that a later pass reads again, so without that hint.
 __device__ __forceinline__ uint4 load_kept(const void* address) {
   uint4 v;
   asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -91,7 +92,7 @@ __device__ __forceinline__ uint4 load_kept(const void* address) {
   return v;
 }
 
-// Copies a vector to shared memory while the thread goes on; read once.
+// Copies a vector that is read once to shared memory, asynchronously.
 __device__ __forceinline__ void copy_once(void* shared, const void* address) {
   const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   std::uint64_t policy;
@@ -100,14 +101,15 @@ __device__ __forceinline__ void copy_once(void* shared, const void* address) {
                "l"(address), "l"(policy)
                : "memory");
 }
-// Until all copies of this thread are there.
+// Waits until all asynchronous copies of this thread are complete.
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// Codes and parameters stream out. All traffic of a kernel carries this mark or none does: what is
-// marked leaves the cache before anything that is not, so a few unmarked lines fill it in the
-// course of many launches, and the marked ones are then written one by one instead of in runs.
+// Stores with the hint to evict first (.cs), since outputs are not read again. Either all loads and
+// stores of a kernel carry the hint or none: lines with it are evicted before all others, so the
+// lines of a few accesses without it would fill the cache in the course of many launches, and those
+// with it would be written to memory one at a time instead of in bursts of neighbours.
 template <class T>
 __device__ __forceinline__ void store_once(T* address, T word) {
   if constexpr (std::is_same_v<T, std::uint64_t>)
@@ -153,14 +155,14 @@ __device__ __forceinline__ void store_shifted(std::uint8_t* address, Word<kBytes
                static_cast<std::uint8_t>(split >> 8 * lane));
 }
 
-// The same for runs of words that a warp writes one after another, a lane each: only the ends of
-// all runs together are stored as bytes.
+// The same for several sets of 32 words at consecutive addresses, which a warp stores one set after
+// another: only the first and the last bytes of all sets together are stored one by one.
 template <int kBytes>
 class ShiftedRuns {
  public:
   __device__ __forceinline__ ShiftedRuns(int shift, int lane) : shift_(shift), lane_(lane) {}
 
-  // `exists` and `last` speak of the lane's word: whether there is one, and whether it is the last.
+  // `exists`: the lane has a word. `last`: its word is the last of all.
   __device__ __forceinline__ void store(std::uint8_t* address, Word<kBytes> word, bool exists,
                                         bool last) {
     const Wide wide = word;
@@ -175,7 +177,8 @@ class ShiftedRuns {
     previous_ = wide;
     first_ = false;
   }
-  // The ends: where the first and the last word begin, and the lane of the last one.
+  // Stores the bytes at both ends. `first`, `last`: where the first and the last word begin;
+  // `owner`: the lane that had the last one.
   __device__ __forceinline__ void finish(std::uint8_t* first, std::uint8_t* last, int owner) const {
     if (shift_ == 0) return;
     const Wide head = __shfl_sync(kAllLanes, head_, 0), tail = __shfl_sync(kAllLanes, tail_, owner);

@@ -30,7 +30,8 @@ __device__ __forceinline__ std::int64_t warp_max(std::int64_t key) {
   return static_cast<std::int64_t>(top) << 32 | low;
 }
 
-// Thread block clusters exist from sm_90 on; elsewhere the host never asks for one.
+// Thread block clusters exist from sm_90 on; on older GPUs these functions are compiled but do
+// nothing, and the host launches no clusters.
 __device__ __forceinline__ void cluster_arrive_unordered() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -67,9 +68,9 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* local) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(local));
 }
 
-// Bytes that other blocks of the cluster send to this one. One thread says how many will come,
-// before the cluster's first barrier; a barrier serves once. A barrier of the whole cluster would
-// do as well, but its release waits for every store of the block to global memory.
+// Bytes that other blocks of the cluster send to this one. One thread calls expect() with their
+// number before the cluster's first barrier; each barrier is used once. A barrier of the whole
+// cluster would do as well, but it also waits for all stores of the block to global memory.
 class Mailbox {
  public:
   __device__ __forceinline__ void expect(std::uint32_t bytes) {

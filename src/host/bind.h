@@ -1,5 +1,5 @@
-// How host kernels are bound: they lay out and compute in one go where they are launched, so what
-// is kept of a call is the call itself.
+// How host kernels are bound: a host kernel does all of its work at launch, so a bound launch keeps
+// a copy of the call.
 #pragma once
 
 #include <memory>

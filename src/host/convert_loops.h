@@ -27,7 +27,7 @@ void widen(const void* from, std::int64_t count, Compute<T>* __restrict to) {
   for (; i < count; ++i) to[i] = math::widen(x[i]);
 }
 
-// NaN first becomes the canonical one, so that the conversions only shorten it.
+// A NaN is first replaced by the canonical one, which the conversion instructions keep.
 template <class T>
 void narrow(const Compute<T>* __restrict from, std::int64_t count, void* to) {
   using C = Compute<T>;

@@ -8,7 +8,7 @@
 
 namespace planq::host {
 
-// A seed or an offset: the caller's integer, or where it lies.
+// The value of a seed or an offset, which is given by value or in memory.
 inline std::uint64_t scalar_of(const OperandView& view) {
   return static_cast<std::uint64_t>(view.data ? *static_cast<const std::int64_t*>(view.data)
                                               : view.value);

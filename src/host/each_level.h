@@ -1,6 +1,7 @@
 // Includes PLANQ_LOOPS, the name of a header of loops, once for each instruction set, with
 // PLANQ_LEVEL (a namespace), PLANQ_VECTOR_BYTES and PLANQ_FMA (0 or 1) defined for it. So neither
-// has an include guard, and everything else that the loops use is included before.
+// that header nor this one has an include guard, and the file includes everything that the loops
+// use before.
 //
 //     #define PLANQ_LOOPS "ops/affine/affine_loops.h"
 //     #include "host/each_level.h"

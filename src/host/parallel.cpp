@@ -16,12 +16,13 @@ namespace {
 
 // Pieces per thread: enough that a core that is busy elsewhere does not hold up the loop.
 constexpr std::int64_t kPiecesPerThread = 4;
-// How long a thread looks for work before it sleeps: about the pause between the two passes of a
-// kernel, and far below what a core that spins would be missed for.
+// How often a thread polls for work before it sleeps: about as long as the pause between the two
+// passes of a kernel takes, and too short to keep a core from other programs.
 constexpr int kSpins = 2000;
 
-// What helpers look at, in one word: the job's number, whether it takes helpers, how many it takes
-// and how many are inside. Numbers wrap; a helper that slept through a whole turn misses one job.
+// What helpers poll, in one word: the job's number, whether helpers may still enter it, how many
+// may and how many are inside. Numbers wrap around; a helper that sleeps until the same number
+// comes again misses that job, which the others do.
 using Word = std::uint32_t;
 constexpr Word kInside = 0x1FF;
 constexpr int kLimitShift = 9;
@@ -95,8 +96,8 @@ void help(int index) {
   }
 }
 
-// Starts missing helpers with all signals blocked, so that signals stay with the program's own
-// threads. Where the system refuses a thread, the loop makes do with those that exist.
+// Starts missing helpers with all signals blocked, so that the program's own threads receive its
+// signals. Where the system refuses a thread, the loop runs on those that exist.
 void start_helpers(Pool& shared, int wanted) {
   if (shared.started >= wanted) return;
   sigset_t all, before;

@@ -9,7 +9,7 @@
 
 namespace planq::host {
 
-// The most threads that one loop uses; more would not be woken in the time they save.
+// The most threads that one loop uses: waking more would take longer than they save.
 inline constexpr int kMaxThreads = 256;
 
 // Calls body(first, last) for consecutive pieces of [0, count). Pieces hold at least `grain`
@@ -20,8 +20,8 @@ using LoopBody = void (*)(const void* context, std::int64_t first, std::int64_t 
 void parallel_loop(int threads, std::int64_t count, std::int64_t grain, LoopBody body,
                    const void* context);
 
-// Not inlined: what a body keeps on the stack is there once, and only while it runs, however many
-// loops the caller has.
+// Not inlined: the body's variables then take stack only while it runs. Inlined, the variables of
+// all loops of a caller would take stack at the same time.
 template <class Body>
 [[gnu::noinline]] void run_body(const void* context, std::int64_t first, std::int64_t last) {
   (*static_cast<const Body*>(context))(first, last);

@@ -1,4 +1,4 @@
-// What the host rows of elementwise operators have in common.
+// Functions for host kernels that need no workspace and prepare nothing.
 #pragma once
 
 #include <cstdint>

@@ -96,7 +96,8 @@ class StrictFloat {
   StrictFloat& operator=(const StrictFloat&) = delete;
 };
 
-// Copies past the caches, in steps of 16 bytes from an aligned address on; stream_fence() follows.
+// Copies with streaming stores, which bypass the caches, in steps of 16 bytes from an aligned
+// address on. Callers end with stream_fence().
 inline void stream_copy(void* to, const void* from, std::size_t bytes) {
   auto* target = static_cast<unsigned char*>(to);
   auto* source = static_cast<const unsigned char*>(from);
@@ -116,7 +117,7 @@ inline void stream_copy(void* to, const void* from, std::size_t bytes) {
   std::memcpy(target, source, bytes);
 }
 
-// Ends stores past the caches: whoever reads the memory on another thread needs it on this one.
+// Orders streaming stores before later ones; needed before another thread may read the memory.
 inline void stream_fence() {
 #if PLANQ_SIMD_X86
   _mm_sfence();

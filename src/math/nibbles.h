@@ -27,15 +27,15 @@ PLANQ_HD Word high_nibbles(Word packed) {
   return static_cast<Word>(packed >> 4 & kEveryByte<Word> * 0x0F);
 }
 
-// Packs bytes with their neighbours: the even bytes of the result are packed, the odd ones are not
-// meant to be used.
+// Packs each byte with its neighbour: the even bytes of the result hold two codes each, the odd
+// ones are arbitrary.
 template <class Word>
 PLANQ_HD Word neighbours_joined(Word codes, NibbleOrder order) {
   const Word clean = low_nibbles(codes);
   return static_cast<Word>(order == NibbleOrder::LowFirst ? clean | clean >> 4
                                                           : clean << 4 | clean >> 8);
 }
-// The other way: the even bytes are packed, the odd ones 0.
+// The inverse: the even bytes of `packed` hold two codes each, the odd ones are 0.
 template <class Word>
 PLANQ_HD Word neighbours_split(Word packed, NibbleOrder order) {
   const Word low = low_nibbles(packed), high = high_nibbles(packed);

@@ -20,8 +20,8 @@ struct IntegerCode {
 
 // SmallFloat::encode without branches, for finite values that the format can hold. Adding a power
 // of two whose unit is that of the format in the binade of the value rounds it, ties to even; below
-// the smallest normal exponent the unit stays. What the addition changed in the bits is the
-// significand's code, with the implicit one, which is the first step of the exponent.
+// the smallest normal exponent the unit stays. The bits by which the sum exceeds that power are the
+// significand in the format, with the implicit one, which adds 1 to the exponent field.
 template <int kBias, int kMantissa>
 struct SmallCode {
   template <class C>
@@ -37,8 +37,8 @@ struct SmallCode {
     const Bits shift = binade + (static_cast<Bits>(kDrop) << kFraction);
     const Bits sum = bit_cast<Bits>(bit_cast<C>(bits & ~Ieee<C>::kSign) + bit_cast<C>(shift));
     const Bits code = sum - shift + ((binade - kSmallest) >> kDrop);
-    // The sign joins at the top: a shift down from there keeps compilers from narrowing the lanes
-    // of all that precedes.
+    // The sign is joined at the top of the word and then shifted down: otherwise compilers see that
+    // only 8 bits are used, and do all steps above in slower, narrower lanes.
     constexpr int kTop = sizeof(C) * 8 - 8;
     return (code << kTop | (bits & Ieee<C>::kSign)) >> kTop;
   }
