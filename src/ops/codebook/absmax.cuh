@@ -1,5 +1,5 @@
-// The largest magnitudes of blocks: of a tile's vectors, which are at hand, and of blocks in
-// memory.
+// The largest magnitudes of blocks: of the vectors of a tile, which are in registers, and of blocks
+// in memory.
 #pragma once
 
 #include "cuda/codes.cuh"
@@ -84,8 +84,7 @@ __device__ __forceinline__ MagnitudeKey<In> largest_key(const uint4& v) {
   else
     return bits;
 }
-// A vector with zeros in the place of what is no finite number: kept out of line because it is
-// rare.
+// The vector with 0 in the place of NaN and infinities. Not inlined because it is rare.
 template <class In>
 __device__ __noinline__ uint4 finite_only(uint4 v) {
   using Bits = Word<static_cast<int>(sizeof(In))>;
@@ -112,7 +111,7 @@ struct TileKeys {
   static constexpr int kWords = kPairs ? kTileVectors / 2 : kTileVectors;
   using Bits = std::conditional_t<sizeof(In) == 8, std::uint64_t, std::uint32_t>;
   static_assert(kTileVectors == 4 && kWarp == 1 << 5);
-  // A block has this many vectors at least, as a power of two.
+  // The fewest vectors of a block, as the exponent of a power of two.
   static constexpr int kLeastShift = 2;
   Bits words[kWords];
 
@@ -128,7 +127,7 @@ struct TileKeys {
       }
     }
   }
-  // Whether some vector holds what is no finite number.
+  // Whether some vector holds a NaN or an infinity.
   __device__ __forceinline__ bool nonfinite() const {
     bool found = false;
 #pragma unroll
@@ -141,20 +140,22 @@ struct TileKeys {
     return found;
   }
 
-  // The lanes of each four stand for the four vectors of all of them.
+  // After share(), each lane of four neighbours holds the key of one of the tile's four vectors;
+  // here: of which.
   static __device__ __forceinline__ std::uint32_t vector_of_lane() {
     const std::uint32_t lane = threadIdx.x % kTileVectors;
     return kPairs ? lane % 2 * 2 + lane / 2 : lane;
   }
-  // What the lane that stands for vector i has.
+  // `value` of the lane among these four that holds the key of vector i.
   template <class T>
   static __device__ __forceinline__ T of_vector(T value, int i) {
     return __shfl_sync(kAllLanes, value, kPairs ? i % 2 * 2 + i / 2 : i, kTileVectors);
   }
 
-  // The largest key of a block of 2^shift vectors, the one with this lane's vector. Lanes first
-  // part the vectors among them. Short blocks then lie beside each other in the lanes, longer ones
-  // go through all vectors of a warp, or on in the next warps.
+  // The largest key of the block of 2^shift vectors to which this lane's vector belongs. First,
+  // four lanes distribute their four vectors among themselves (parted()). Blocks of up to 32
+  // vectors are then reduced among neighbouring lanes, longer ones over the vectors of the warp as
+  // well, and over several warps.
   __device__ __forceinline__ MagnitudeKey<In> share(int shift, Bits* of_warps) const {
     Bits found = parted();
 #pragma unroll
@@ -178,13 +179,14 @@ struct TileKeys {
     else
       return a > b ? a : b;
   }
-  // Of two numbers, one for the lanes with a bit and one for the others, what two lanes have.
+  // Exchanges with the lane whose number differs in `bit`: lanes with the bit get the larger `with`
+  // of both, the others the larger `without`.
   static __device__ __forceinline__ Bits exchanged(Bits without, Bits with, unsigned bit) {
     const bool has = threadIdx.x & bit;
     return larger(has ? with : without,
                   __shfl_xor_sync(kAllLanes, has ? without : with, static_cast<int>(bit)));
   }
-  // Of this lane's vector, the largest of four lanes.
+  // The largest key of this lane's vector among four lanes.
   __device__ __forceinline__ Bits parted() const {
     if constexpr (kPairs) {
       const Bits found = exchanged(words[0], words[1], 1);
@@ -193,7 +195,7 @@ struct TileKeys {
       return exchanged(exchanged(words[0], words[1], 1), exchanged(words[2], words[3], 1), 2);
     }
   }
-  // Of the vector beside this lane's.
+  // The key of the neighbouring vector.
   static __device__ __forceinline__ Bits neighbor(Bits found) {
     if constexpr (kPairs)
       return __byte_perm(found, 0, 0x1032);
@@ -203,7 +205,7 @@ struct TileKeys {
   static __device__ __forceinline__ Bits of_all_warps(Bits found, int warps, Bits* of_warps) {
     const int warp = static_cast<int>(threadIdx.x) / kWarp, first = warp & -warps;
     if (threadIdx.x % kWarp == 0) of_warps[warp] = found;
-    // The warps of the block alone wait for each other.
+    // A barrier of the warps that share this block only.
     asm volatile("bar.sync %0, %1;" ::"r"(1 + first), "r"(warps * kWarp) : "memory");
 #pragma unroll 1
     for (int i = 0; i < warps; ++i) found = larger(found, of_warps[first + i]);
@@ -213,8 +215,8 @@ struct TileKeys {
 
 // --- Blocks in memory --------------------------------------------------------------------------
 
-// Some lanes of a warp for a block, or all of them for a piece of a long one; pieces of a block
-// meet in an integer maximum.
+// A block is measured by some lanes of a warp; a long one in pieces, each by a whole warp, whose
+// results are joined by an atomic integer maximum.
 inline constexpr std::int64_t kMeasurePiece = 1 << 14;
 
 template <class In>
@@ -292,7 +294,7 @@ struct FinishArgs {
   std::int64_t count;
 };
 
-// Magnitudes that met in a maximum, as they are stored.
+// Stores the magnitudes that atomic maxima have joined.
 template <class C>
 __global__ void __launch_bounds__(kCodebookThreads)
     finish_absmax(const __grid_constant__ FinishArgs<C> args) {

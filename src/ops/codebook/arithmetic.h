@@ -1,8 +1,8 @@
 // Codebooks: which code an element takes, and what a code stands for. Tables, thresholds and scalar
 // functions for host and device; docs/numerics/codebook.md has the contract.
 //
-// A rank counts the values of a codebook in ascending order, -0 before +0; a code is where the
-// codebook has a value. They differ in compiled-in 4-bit tables, and in a caller's that has a +0
+// The rank of a value is its place in ascending order, -0 before +0; its code is its index in the
+// codebook. The two differ in compiled-in 4-bit tables, and in a caller's codebook that has a +0
 // before a -0. A NaN quotient counts as +0 everywhere.
 #pragma once
 
@@ -23,9 +23,9 @@ template <int kCapacity>
 struct CodebookTable {
   static constexpr bool kFourBit = kCapacity == 16;
 
-  float value[kCapacity];        // by code; NaN beyond the entries
-  float threshold[kCapacity];    // what rank + 1 lies above, non-decreasing; +Inf beyond the ranks
-  std::uint8_t code[kCapacity];  // by rank; of 8 bits only where zeros are swapped
+  float value[kCapacity];      // by code; NaN beyond the entries
+  float threshold[kCapacity];  // rank r + 1 begins above [r]; non-decreasing; +Inf beyond the ranks
+  std::uint8_t code[kCapacity];  // by rank; 8-bit codes: only where zeros are swapped
   std::int32_t ranks;
   std::uint8_t zero;   // the code nearest to +0
   bool mirrored;       // thresholds of negative values mirror those of positive ones: fp4
@@ -34,7 +34,7 @@ struct CodebookTable {
   PLANQ_HD constexpr std::uint8_t code_at(int rank) const {
     return kFourBit || zeros_swapped ? code[rank] : static_cast<std::uint8_t>(rank);
   }
-  // As a number: whichever zero.
+  // The value as a number: the sign of a zero is not told.
   PLANQ_HD constexpr float value_at(int rank) const { return value[kFourBit ? code[rank] : rank]; }
 };
 using NibbleTable = CodebookTable<16>;
@@ -56,8 +56,8 @@ PLANQ_HD constexpr float middle_of(float low, float high) {
   return sum <= kLargest && sum >= -kLargest ? sum / 2 : low / 2 + high / 2;
 }
 
-// The threshold between a rank and the next one, before thresholds are made non-decreasing. Codes
-// of 8 bits send a tie to the even one, and those of 4 bits down.
+// The threshold between a rank and the next one, before thresholds are made non-decreasing. A tie
+// goes to the even rank with codes of 8 bits, and to the lower rank with those of 4 bits.
 PLANQ_HD constexpr float threshold_between(int rank, float low, float high, bool ties_to_even) {
   const float middle = middle_of(low, high);
   return ties_to_even && rank % 2 == 1 && low < high ? next_below(middle) : middle;
@@ -172,7 +172,7 @@ constexpr NibbleTable make_nf4() {
   return table;
 }
 
-// Seventh parts, downwards, with a -0 that no element takes.
+// Multiples of 1/7 in descending order, with a -0 that no element is coded as.
 constexpr NibbleTable make_int4() {
   NibbleTable table{{},    {},   {15, 14, 13, 12, 11, 10, 9, 7, 6, 5, 4, 3, 2, 1, 0, 0}, 15, 0,
                     false, false};
@@ -184,7 +184,8 @@ constexpr NibbleTable make_int4() {
   return table;
 }
 
-// Yoshida, NF4 Isn't Information Theoretically Optimal; for blocks of 64, downwards.
+// Yoshida, NF4 Isn't Information Theoretically Optimal; its table for blocks of 64, in descending
+// order.
 constexpr NibbleTable make_af4() {
   NibbleTable table{{1.0f, 0.72424863f, 0.55496234f, 0.42563882f, 0.31675666f, 0.21961274f,
                      0.12934483f, 0.04273164f, 0.0f, -0.04934812f, -0.14982478f, -0.25607552f,
@@ -272,8 +273,8 @@ PLANQ_HD C divided(C x, const BlockDivision<C>& block) {
   return block.divides ? x / block.absmax : x * block.inverse;
 }
 
-// The float that exceeds the same thresholds: the next one above y, or away from 0 where negative
-// thresholds are mirrored ones.
+// The float that exceeds the same thresholds as y: y rounded up; where thresholds are mirrored, a
+// negative y rounded down.
 PLANQ_HD float searched(float y, bool) { return y; }
 PLANQ_HD float searched(double y, bool mirrored) {
   const bool turned = mirrored && y < 0;
@@ -333,11 +334,13 @@ PLANQ_HD C restored_absmax(float value, C nested_absmax, C nested_offset) {
 
 // ---- the mean of the absmax --------------------------------------------------------------------
 
-// Sums are a tree of neighbours, in leaves of as many elements, which are summed likewise.
+// Sums are pairwise, so that their order is fixed: kSumLeaf neighbouring elements are summed in
+// pairs, pairs of pairs and so on; these sums, the leaves, are then summed in the same way.
 inline constexpr int kSumLeaf = 1024, kSumDepth = 10;
 
 // load(0) + ... + load(count - 1) of at most kSumLeaf elements: neighbours in pairs, then pairs of
-// sums, filled up with +0 to a power of two. The sums on the left of a path are what waits.
+// sums, filled up with +0 to a power of two. `waiting` has, for each level, the sum that still
+// lacks its right neighbour.
 template <class C, class Load>
 PLANQ_HD C leaf_sum(int count, const Load& load) {
   C waiting[kSumDepth + 1];
@@ -353,7 +356,7 @@ PLANQ_HD C leaf_sum(int count, const Load& load) {
   return sum;
 }
 
-// One division; 0 of nothing.
+// The mean by one division; 0 where count is 0. A NaN is the canonical one.
 template <class C>
 PLANQ_HD C mean_of(C sum, std::int64_t count) {
   const C mean = sum / static_cast<C>(count > 0 ? count : 1);

@@ -1,8 +1,8 @@
 // What the codebook operators share: how codes and the statistics of blocks lie in memory.
 //
-// Elements are numbered in the order of the tensor, whatever its strides, and blocks are runs of
-// these numbers: they go across the ends of rows, and the last one may be shorter. 4-bit codes
-// share bytes in the same order, two neighbours each, and are flat.
+// Elements are numbered in the order of the tensor, whatever its strides, and a block is a span of
+// consecutive numbers: blocks go on across the ends of rows, and the last one may be shorter. 4-bit
+// codes share bytes in the same order, two neighbours each, and are flat.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ inline Shape codes_shape(const Shape& tensor, DType codes) {
   return is_four_bit(codes) ? Shape{1, {groups_of(tensor.elements(), 2)}} : tensor;
 }
 
-// How a tensor is cut, and how its absmax are: blocks of blocks, none without nested statistics.
+// How many blocks a tensor has, and how many blocks their absmax have; none without nested
+// statistics.
 struct BlockCounts {
   std::int64_t elements = 0, blocks = 0, nested = 0;
 
@@ -58,7 +59,7 @@ inline void expect_codebook(Codebook codebook, std::int64_t entries, OperandSpec
   spec.expect(DType::Float32, Shape{1, {entries}}, codebook == Codebook::Given);
 }
 
-// Seed and offset of stochastic rounding as operands.
+// Seed and offset of stochastic rounding as operands; otherwise they must be absent.
 inline void expect_draws(Rounding rounding, OperandSpec& seed, OperandSpec& offset) {
   for (OperandSpec* spec : {&seed, &offset})
     spec->expect(DType::Int64, {}, rounding == Rounding::Stochastic);

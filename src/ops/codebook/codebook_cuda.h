@@ -29,7 +29,7 @@ struct NestingOperands {
   void* sums;  // room for the sums of all levels, see nesting_sums()
   void *mean, *codes, *nested_absmax;
 };
-// What a block of threads sums by itself.
+// The most values that one block of threads sums.
 inline constexpr std::int64_t kLastSums = std::int64_t{16} * math::kSumLeaf;
 
 // A level of the tree that sums so many values, where it lies in memory: its sums, and room for

@@ -63,7 +63,7 @@ constexpr std::int64_t kNearBlock = 1 << 16;
 constexpr std::int64_t kMaxPieces = 256;
 // Results of this size do not fit a cache, and are written past it.
 constexpr std::int64_t kStreamBytes = 32 << 20;
-// From so many elements on, tables are worth making.
+// From this many elements on, making buckets takes less time than they save.
 constexpr std::int64_t kWorthBuckets = 4096;
 
 constexpr std::int64_t grain_of(std::int64_t elements) {
@@ -105,7 +105,8 @@ class Encoder {
         elements_(encoding.shape.elements()),
         size_(std::min(encoding.block_size, std::max<std::int64_t>(elements_, 1))),
         blocks_(groups_of(elements_, size_)),
-        // Blocks that begin with the second code of a byte follow their neighbour.
+        // A block that begins with the second code of a byte is coded after the block before it, by
+        // the same thread.
         step_(kFourBit && size_ % 2 == 1 ? 2 : 1) {}
 
   void run() const {
@@ -134,7 +135,7 @@ class Encoder {
   const T* data() const { return static_cast<const T*>(operands_.input.data); }
   bool finite() const { return encoding_.nonfinite == NonFinite::Saturate; }
 
-  // Absmax are there, or none: chunks need not heed blocks.
+  // The absmax are given, or there are none: chunks may cut blocks.
   void known_blocks() const {
     const std::int64_t chunks = groups_of(elements_, kMostChunk);
     parallel_for(threads_, chunks, grain_of(kMostChunk), [&](std::int64_t from, std::int64_t to) {
@@ -175,7 +176,7 @@ class Encoder {
     }
   }
 
-  // NaN is above all.
+  // Compares magnitudes; a NaN is larger than all others.
   static bool smaller(C a, C b) { return math::magnitude_bits(a) < math::magnitude_bits(b); }
 
   // The largest magnitude of a part of a block.
@@ -249,7 +250,8 @@ class Encoder {
     if (operands_.absmax != nullptr) clear_empty(first, first + count, codes);
   }
 
-  // Blocks without quotients draw nothing: they have the code that is nearest to +0.
+  // Blocks whose absmax is 0 or NaN take no random number: they have the code that is nearest to
+  // +0.
   void clear_empty(std::int64_t first, std::int64_t last, std::uint8_t* codes) const {
     for (std::int64_t at = first; at < last;) {
       const std::int64_t block = at / size_, end = std::min((block + 1) * size_, last);
@@ -268,8 +270,8 @@ class Encoder {
   const std::int64_t elements_, size_, blocks_, step_;
 };
 
-// Not inlined: the loops over a table unroll, and compilers take half a minute to find nothing out
-// about them in the place of a call.
+// Not inlined: inlined, the loops over a table are unrolled for every caller, which costs half a
+// minute of compiling and gains nothing.
 [[gnu::noinline]] NibbleTable nibbles_of(Codebook codebook, const float* given,
                                          std::int64_t entries) {
   NibbleTable table = math::nibble_table(codebook);
@@ -277,7 +279,7 @@ class Encoder {
   return table;
 }
 
-// Not inlined: other tables are no reason to have room for this one.
+// Not inlined: callers with other tables then need no stack for this one.
 template <class T>
 [[gnu::noinline]] void encode_given_bytes(const CodebookEncoding& encoding,
                                           const EncodingOperands<Compute<T>>& operands,

@@ -1,4 +1,4 @@
-// Loops over the elements and codes of a chunk, for one instruction set: see codebook.cpp. No
+// Loops over the elements and codes of a chunk, for one instruction set: see codebook_host.cpp. No
 // include guard: see each_level.h.
 
 #include "host/convert_loops.h"
@@ -102,7 +102,7 @@ struct NibbleFinder {
       at = _mm512_add_epi32(at, at);
       at = _mm512_mask_or_epi32(at, above, at, one);
     }
-    // A permutation looks at four bits of the leaf's number: the rank.
+    // The permutation uses the low four bits of the leaf's number, which are the rank.
     _mm_storeu_si128(
         reinterpret_cast<__m128i*>(codes),
         _mm512_maskz_cvtepi32_epi8(kAll, _mm512_maskz_permutexvar_epi32(kAll, at, code)));
@@ -133,7 +133,7 @@ struct NibbleFinder {
   }
   void operator()(const float* y, std::uint8_t* codes) const {
     const __m128i bytes = low_bytes(leaves(y), leaves(y + 8));
-    // A shuffle looks at four bits of the number of a leaf: the rank.
+    // The shuffle uses the low four bits of the leaf's number, which are the rank.
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), _mm_shuffle_epi8(code, bytes));
   }
 };
@@ -152,7 +152,7 @@ struct NibbleFinder {
 };
 #endif
 
-// Calls a finder for all quotients, the last ones in a copy.
+// Calls a finder for 16 quotients at a time; the last ones are copied to a buffer of 16.
 template <class Finder>
 inline void in_sixteens(Finder& finder, const float* y, std::int64_t n, std::uint8_t* codes) {
   std::int64_t i = 0;
@@ -222,7 +222,7 @@ struct BucketFinder {
 };
 #endif
 
-// Ranks by buckets, where those serve.
+// Ranks by buckets; by bisection without them, and where a bucket is marked.
 inline void find_ranks(const float* y, std::int64_t n, const ByteSearch& search,
                        std::uint8_t* ranks) {
   const bool all = search.buckets == nullptr;
@@ -241,7 +241,7 @@ inline void find(const float* y, std::int64_t n, const ByteSearch& search, std::
   for (std::int64_t i = 0; i < n; ++i) codes[i] = search.table->code[codes[i]];
 }
 
-// Nearest codes, a byte each. Searches go by floats.
+// Nearest codes, a byte each. Searches compare floats, so doubles are rounded first.
 template <class C, class Search>
 void find_codes(const C* y, std::int64_t n, const Search& search, std::uint8_t* codes) {
   for (std::int64_t i = 0; i < n; i += kStretch) {

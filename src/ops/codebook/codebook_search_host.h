@@ -32,8 +32,9 @@ struct NibbleSearch {
 //
 //     rank * 2^shift + (2^shift - 1 - the threshold's other bits),
 //
-// and adding the other bits of a quotient carries where they are larger. Magnitudes below `lowest`
-// share a bucket, and so do those from `highest` on. Other buckets are marked: see ByteSearch.
+// and adding the other bits of a quotient carries into the rank where they are larger than the
+// threshold's. Magnitudes below `lowest` share a bucket, and so do those from `highest` on. Other
+// buckets are marked: see ByteSearch.
 struct Buckets {
   static constexpr std::uint32_t kMarked = 1u << 31;
   static constexpr int kLargestHalf = 24 * 128 + 2;
@@ -41,8 +42,8 @@ struct Buckets {
   std::int32_t lowest, highest, base, shift, half;
   std::uint32_t entry[2 * kLargestHalf];
 
-  // With so many bits of the mantissa, and as many exponents below the largest threshold's as there
-  // is room for.
+  // `mantissa`: bits of the mantissa in a bucket's number. The exponents are the largest
+  // threshold's and as many below it as there is room for.
   constexpr Buckets(const ByteTable& table, int mantissa) : entry{} {
     shift = 23 - mantissa;
     set_range(table);
@@ -50,7 +51,7 @@ struct Buckets {
     int rank = 0;
     for (std::int32_t bucket = -half; bucket < half; ++bucket) {
       const int before = rank;
-      std::uint32_t carries = 0;  // from the other bits of the only threshold on
+      std::uint32_t carries = 0;  // makes other bits above those of the only threshold carry
       bool clamped = false;
       for (; rank < table.ranks - 1; ++rank) {
         // Both zeros are the same threshold, and +0 is not above it.
@@ -106,7 +107,8 @@ struct Buckets {
   }
 };
 
-// Codes of 8 bits: by buckets where there are any, else and where they are marked by bisection.
+// Search for codes of 8 bits: by buckets; by bisection where there are none, or where a bucket is
+// marked.
 struct ByteSearch {
   const ByteTable* table;
   const Buckets* buckets;

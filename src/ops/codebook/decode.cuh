@@ -9,8 +9,8 @@
 
 namespace planq::cuda {
 
-// As measured: few threads wait for each other's part of the table, and have several loads under
-// way.
+// Measured optimum: blocks of few threads, since all wait until the table is loaded, with several
+// loads of each thread in flight.
 template <class Out>
 inline constexpr int kDecodeThreads = sizeof(Out) == 2 ? 64 : 128;
 template <class Out>
@@ -75,7 +75,7 @@ struct ValueTable {
                                         float*)
       : value(source.value<true>(compiled, static_cast<int>(threadIdx.x % kCodes))),
         numbers(__all_sync(kAllLanes, math::is_finite(value))) {}
-  // All lanes ask. Other bits than a code's are of no account.
+  // All lanes of the warp call this. Only the bits of a code are used.
   __device__ __forceinline__ float operator[](std::uint32_t code) const {
     return __shfl_sync(kAllLanes, value, static_cast<int>(code), kCodes);
   }
@@ -97,7 +97,7 @@ struct ValueTable<false, kThreads> {
     }
     numbers = __syncthreads_and(numbers);
   }
-  // By four times the code.
+  // Takes four times the code.
   __device__ __forceinline__ float operator[](std::uint32_t offset) const {
     float value;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address + offset));
@@ -116,7 +116,7 @@ struct CodeVector {
     words[0] = static_cast<std::uint32_t>(word);
     if constexpr (kBytes == 8) words[1] = static_cast<std::uint32_t>(word >> 32);
   }
-  // The first of two codes comes down to the lower half of its byte.
+  // Moves the first of two codes to the lower half of its byte.
   __device__ __forceinline__ void put_low_first(NibbleOrder order) {
     if (kNibble && order == NibbleOrder::HighFirst)
       words[0] = (words[0] & 0x0F0F0F0Fu) << 4 | (words[0] >> 4 & 0x0F0F0F0Fu);
@@ -245,7 +245,7 @@ struct ElementDecodeArgs {
   ElementPlaces places, code_places;
 };
 
-// A thread for each element, in turns.
+// A thread for each element, in a grid-stride loop.
 template <class Out, bool kNibble>
 __device__ __forceinline__ void decode_all_elements(const ElementDecodeArgs<Out>& args,
                                                     const CompiledValues& compiled) {

@@ -1,4 +1,4 @@
-// Kernels of cuda/codebook_decode.cuh, and which of them a problem takes.
+// Launches the kernels of decode.cuh: which of them a problem takes.
 #pragma once
 
 #include "cuda/launch.cuh"

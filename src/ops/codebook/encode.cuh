@@ -1,7 +1,7 @@
 // Elements to codes of a codebook. Tiles are for whole vectors of consecutive elements, whose
 // blocks are measured on the way or have their absmax in memory; everything else goes element by
-// element after its absmax have been measured. A block of threads stays and takes tile after tile,
-// since the tables that it searches are worth keeping.
+// element after its absmax have been measured. A block of threads processes tile after tile, so
+// that its tables in shared memory are loaded only once.
 #pragma once
 
 #include <algorithm>
@@ -44,16 +44,18 @@ struct VectorBlock {
   C absmax, inverse;
 };
 
-// Elements from here on divide exactly by correcting a product, and so do their quotients.
+// The correction of a product to the exact quotient is exact where element and quotient are at
+// least this large.
 template <class C>
 inline constexpr C kSmallDividend = sizeof(C) == 4 ? C(0x1p-100) : C(0x1p-900);
 
-// Whether products with a lowered reciprocal are lowered quotients.
+// Whether the factor 2^-kByteLowered, by which 8-bit searches want quotients scaled ("lowered"), is
+// multiplied into the reciprocal of absmax.
 template <class Search, class C, bool kDivide>
 inline constexpr bool kLowersInverse = !Search::kNibble && !kDivide && sizeof(C) == 4;
 
-// Whether elements divide the fast way, by an absmax whose reciprocal is exact then, and stays so
-// when lowered.
+// Whether elements can be divided by this absmax on the fast path: its reciprocal is rounded
+// correctly, and a lowered one as well.
 template <bool kLowers, class C>
 __device__ __forceinline__ bool divides_fast(C absmax) {
   constexpr C kLargest = kLowers ? C{kLargestLowered} : kLargeScale<C>;
@@ -67,7 +69,7 @@ __device__ __forceinline__ C searched_inverse(C absmax) {
   if constexpr (kLowers) return inverse * kByteFactor;
   return inverse;
 }
-// Zeros are zeros by any divisor.
+// The divisor for a block of zeros may be any number but 0.
 template <class C>
 __device__ __forceinline__ C divisor_of(C absmax) {
   return absmax == C{0} ? C{1} : absmax;
@@ -180,7 +182,7 @@ __device__ __forceinline__ auto fast_ranks(const typename Search::Base& base, co
     return packed_bytes<In>(ranked, v);
 }
 
-// Ranks in nibbles as codes; out of line, so that the way of ascending codes is short.
+// Ranks in nibbles as codes. Not inlined, so that the code for ascending tables stays short.
 template <CodeOrder kOrder>
 __device__ __forceinline__ uint4 ordered(const uint4& ranks) {
   return make_uint4(codes_of_ranks(ranks.x, kOrder), codes_of_ranks(ranks.y, kOrder),
@@ -209,8 +211,8 @@ __device__ __forceinline__ std::uint8_t any_code(C x, const math::BlockDivision<
   return division.empty ? table.zero : math::nearest_code(math::divided(x, division), table);
 }
 
-// The vectors of a thread from memory again, element by element: kept out of line because it is
-// rare.
+// Reads the vectors of a thread from memory again and codes them element by element. Not inlined
+// because it is rare.
 template <class In, bool kNibble, bool kMeasured, class Table>
 __device__ __noinline__ void encode_slowly(const EncodeArgs<In>& args, const Table& table,
                                            std::uint32_t first,
@@ -221,7 +223,7 @@ __device__ __noinline__ void encode_slowly(const EncodeArgs<In>& args, const Tab
     const std::uint32_t at = first + i * kWarp;
     if (at > args.vectors) return;
     const int count = at < args.vectors ? kPerVector<In> : static_cast<int>(args.tail);
-    // What was measured may be an infinity, of a block that is lost.
+    // A measured absmax may be infinite, where PROPAGATE gives the block up.
     const auto division =
         math::block_division(kMeasured ? math::stored_absmax(absmax[i]) : absmax[i], args.quotient);
     const In* input = args.input + std::int64_t{at} * kPerVector<In>;
@@ -267,15 +269,16 @@ __device__ __forceinline__ void load_tile(const EncodeArgs<In>& args, std::uint3
   }
 }
 
-// What the vectors of a thread are divided by.
+// The divisors of a thread's vectors.
 template <class C>
 struct ThreadBlocks {
   VectorBlock<C> of[kTileVectors];
   C own;       // where absmax were measured: that of this lane's vector
-  bool usual;  // the fast way is exact for all of them, as far as that goes
+  bool usual;  // the fast path is exact for all of them, but for quotients that it reports
 };
 
-// Measured and stored on the way. Each of four lanes makes the divisor of one vector.
+// Measures the absmax of the blocks and stores them. Each of four lanes computes the divisor of one
+// of their four vectors.
 template <class In, bool kDivide, bool kLowers>
 __device__ __forceinline__ ThreadBlocks<math::Compute<In>> measured_blocks(
     const EncodeArgs<In>& args, std::uint32_t first, const uint4 (&vectors)[kTileVectors],
@@ -309,7 +312,7 @@ __device__ __forceinline__ ThreadBlocks<math::Compute<In>> measured_blocks(
   return blocks;
 }
 
-// Found in memory. Vectors beyond the end go by the last one's.
+// Loads given absmax. Vectors beyond the end take that of the last vector.
 template <class In, bool kLowers>
 __device__ __forceinline__ ThreadBlocks<math::Compute<In>> given_blocks(const EncodeArgs<In>& args,
                                                                         std::uint32_t first) {
@@ -342,7 +345,7 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args, const Se
   else
     blocks = given_blocks<In, kLowers>(args, first);
   bool odd = true;
-  // Quotients of other blocks may be anything, and would be searched for outside of the tables.
+  // Quotients of other blocks are not bounded, and would be looked up outside of the tables.
   if (fits && blocks.usual) {
     odd = first + (kTileVectors - 1) * kWarp >= args.vectors;
     Word<kBytes> words[kTileVectors];
@@ -377,7 +380,7 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args, const Se
   if (odd) encode_slowly<In, kNibble, kMeasured>(args, search.table(dynamic), first, absmax);
 }
 
-// dynamic: the table that a codebook of 8 bits has which is not given.
+// dynamic: the table of 8-bit codes where the caller gives none.
 template <class In, class Search, bool kMeasured, bool kDivide>
 __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
                                                  const DynamicSearch& dynamic) {
@@ -405,7 +408,7 @@ __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
 
 // --- Any layout --------------------------------------------------------------------------------
 
-// Draws of stochastic rounding.
+// The random numbers of stochastic rounding.
 struct DrawArgs {
   const std::int64_t *seed, *offset;  // on the device, or null
   std::int64_t seed_value, offset_value;
@@ -464,7 +467,7 @@ __device__ __forceinline__ std::uint8_t element_code(const ElementEncodeArgs<In>
                     : math::nearest_code(y, table);
 }
 
-// A thread for each byte of codes, in turns.
+// A thread for each byte of codes, in a grid-stride loop.
 template <class In, bool kNibble>
 __device__ __forceinline__ void encode_all_elements(const ElementEncodeArgs<In>& args,
                                                     const DynamicSearch& dynamic) {

@@ -1,5 +1,4 @@
-// Kernels of cuda/codebook_encode.cuh and cuda/codebook_nested.cuh, and which of them a problem
-// takes.
+// Launches the kernels of encode.cuh, absmax.cuh and nested.cuh: which of them a problem takes.
 #pragma once
 
 #include <bit>
@@ -129,7 +128,7 @@ class EncodeLaunch {
     args.saturate = args_.saturate;
     args.vectors = places_.consecutive() && aligned_to(args.input, 16) &&
                    (blocks == 1 || args.block_size % kPer == 0);
-    // Each lane loads some four times.
+    // Each lane loads about four times.
     const std::int64_t loads = groups_of(args.block_size, (args.vectors ? kPer : 1) * 4);
     args.lanes = static_cast<int>(
         std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>(loads, kWarp))));
@@ -157,9 +156,9 @@ class EncodeLaunch {
       return args_.source.given ? launch_tiles<GivenByteSearch>(measured)
                                 : launch_tiles<CompiledByteSearch>(measured);
   }
-  // Multiprocessors are not equally fast. More blocks of threads than run at a time even that out,
-  // as measured for 8-bit codes: each must have enough to do to be worth its table, and none wait
-  // for other warps.
+  // Multiprocessors are not equally fast, so a grid has more blocks of threads than run at a time;
+  // how many more was measured for 8-bit codes. Each block must have enough tiles to be worth
+  // loading its table, and no block may wait for the warps of another.
   std::int64_t encode_blocks(bool measured) const {
     constexpr std::int64_t kWorthwhile = 7, kMostTurns = 8;
     const std::int64_t tiles = args_.vectors / kEncodeTile + 1;

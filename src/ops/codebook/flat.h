@@ -1,4 +1,4 @@
-// Tensors as rows of numbered elements, for operators whose segments go across the axes.
+// Tensors as one sequence of elements, for operators whose segments go on across the ends of axes.
 #pragma once
 
 #include <algorithm>

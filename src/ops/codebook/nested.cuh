@@ -1,4 +1,5 @@
-// Nested statistics: the mean of absmax by a fixed tree, and codes of what they differ from it.
+// Nested statistics: the mean of absmax by pairwise sums in a fixed order, and codes of the
+// differences from it.
 #pragma once
 
 #include "ops/codebook/codebook_cuda.h"
@@ -8,7 +9,7 @@ namespace planq::cuda {
 
 // --- The mean ----------------------------------------------------------------------------------
 
-// Neighbours in pairs, then pairs of sums, filled up with +0: by all lanes of a warp, which get it.
+// The pairwise sum of math::leaf_sum() by all lanes of a warp; every lane gets the result.
 template <class C>
 __device__ __forceinline__ C leaf_sum(const C* values, std::int64_t count) {
   constexpr int kEach = 4, kGroup = kEach * kWarp, kGroups = math::kSumLeaf / kGroup;
@@ -95,11 +96,11 @@ struct NestArgs {
   bool quads;             // four neighbours of each block are aligned to their size
 };
 
-// Absmax of a lane at a time.
+// How many absmax a lane holds at a time, and a warp.
 inline constexpr int kHeld = 8, kHeldByWarp = kHeld * kWarp;
 
-// What is held of up to kHeldByWarp absmax: by how much they differ from the mean. Four of a lane
-// are neighbours where there are as many as fit.
+// Up to kHeldByWarp absmax less their mean, in the registers of a warp. load_quads(): exactly that
+// many, of which each lane holds four neighbours at a time.
 template <class C>
 struct Differences {
   static constexpr int kQuads = kHeld / 4;
@@ -134,14 +135,14 @@ struct Differences {
   }
 };
 
-// Kept out of line because it is rare.
+// Not inlined because it is rare.
 template <class C>
 __device__ __noinline__ std::uint8_t slow_code(C difference, C absmax,
                                                const math::ByteTable& table) {
   return any_code(difference, math::block_division(absmax, Quotient::Reciprocal), table);
 }
 
-// How differences become codes: by buckets, or one by one.
+// How differences become codes: by buckets, or by slow_code().
 template <class C>
 struct DifferenceCodes {
   using Search = CompiledByteSearch;
@@ -159,7 +160,7 @@ struct DifferenceCodes {
     block.inverse = searched_inverse<kLowers>(block.absmax);
     usual = divides_fast<kLowers>(block.absmax);
   }
-  // In the uppermost byte.
+  // The code in the uppermost byte.
   __device__ __forceinline__ std::uint32_t fast(C difference) const {
     bool odd = false;
     const float y = searched_quotient<C, Search, false, false>(difference, block, false, odd);
@@ -225,7 +226,8 @@ __device__ __forceinline__ void nest_block(const NestArgs<C>& args, const Dynami
   }
 }
 
-// A warp for a block of absmax, in turns. Every block of threads makes the mean.
+// A warp for each block of absmax, in a grid-stride loop. Every block of threads computes the mean
+// for itself.
 template <class C>
 __device__ __forceinline__ void nest_all(const NestArgs<C>& args, const DynamicSearch& dynamic) {
   __shared__ CompiledByteSearch search;

@@ -1,10 +1,10 @@
-// Codebooks in shared memory: the table of math/codebook.h, and buckets that answer most searches
-// by one load and one addition.
+// Codebooks in shared memory: the table of arithmetic.h, and buckets, by which most searches are
+// one load and one addition.
 //
-// The upper bits of a quotient, sign first, number its bucket, which has one threshold at most. The
-// bucket's entry, added to all bits of the quotient, carries into its rank where these exceed the
-// threshold's. A caller's codebook may put two thresholds into a bucket, or have codes that are not
-// ranks; it is then searched by bisection.
+// The upper bits of a quotient, sign first, are the number of its bucket, which holds one threshold
+// at most. A bucket's entry has the rank in its upper bits; added to the bits of the quotient, it
+// carries into the rank where these exceed the threshold's. A caller's codebook may put two
+// thresholds into a bucket, or have codes that are not ranks; it is then searched by bisection.
 #pragma once
 
 #include <bit>
@@ -22,12 +22,13 @@ struct CodebookSource {
   const float* given = nullptr;
   int entries = 0;
   math::NibbleTable nibbles{};  // of a 4-bit codebook that is not given
-  // The size of an entry, of which the compiler must not know: it would mask shifted bits instead
-  // of multiplying, and the units that do this are the busy ones.
+  // The size of an entry. A variable, because for a constant the compiler would shift and mask
+  // instead of multiplying, and shifts compete with the other integer instructions of the search.
   std::uint32_t entry_bytes = 4;
 };
 
-// Not inlined: hardly any table needs it, and every block would fetch past its instructions.
+// Not inlined: few tables need it, and its instructions would lie between those that every block
+// fetches.
 template <int kCapacity>
 __device__ __noinline__ void rank_zeros_aside(math::CodebookTable<kCapacity>& table) {
   math::rank_zeros(table);
@@ -88,7 +89,7 @@ __device__ __forceinline__ void load_table(math::NibbleTable& table, const Codeb
 
 // --- Buckets -----------------------------------------------------------------------------------
 
-// Ranks of negative quotients are complemented, so that these grow with the magnitude as well.
+// Ranks of negative quotients are complemented, so that they too grow with the magnitude.
 template <int kCapacity>
 inline constexpr int kRankBits = kCapacity == 16 ? 4 : 8;
 
@@ -344,7 +345,7 @@ __device__ __forceinline__ void copy_shared(T& to, const T& from) {
     target[i] = source[i];
 }
 
-// The compiled-in table's buckets.
+// The search by the compiled-in dynamic map.
 struct CompiledByteSearch {
   static constexpr bool kNibble = false;
   using Search = DynamicSearch;
@@ -377,7 +378,7 @@ struct CompiledByteSearch {
   }
 };
 
-// A caller's table.
+// A caller's codebook.
 struct GivenByteSearch {
   static constexpr bool kNibble = false;
   static constexpr int kMostBits = 7, kRows = 2 * kByteExponents, kEntries = 256;

@@ -1,6 +1,7 @@
-// Kernels over core/nibble_pairs.h: what packing and unpacking share. A Work says what is done with
-// a vector and with a byte; a body here walks either. Vectors need operands that begin where
-// vectors do, and the bodies for bytes take everything else.
+// Kernels for the index space of nibble_pairs.h, which packing and unpacking share. A template
+// argument Work does the conversion, of a vector or of one packed byte; the kernels here find the
+// places of all vectors or bytes. The kernel for vectors needs aligned operands, and the one for
+// bytes takes everything else.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +23,21 @@ struct PairOperands {
   NibbleOrder order;
 };
 
-// Where a vector, or a packed byte, and its first code are; `two` says that it has second codes.
+// Where the first code of a vector, or of a packed byte, is, and where its packed bytes are; `two`:
+// there are second codes as well.
 struct PairPlace {
   std::int64_t codes, packed;
   bool two;
 };
 
-// Runs of packed bytes cut into vectors; the first `full` of a run are whole.
+// Lines of packed bytes as vectors, of which the first `full` of each line are whole.
 struct PairVectorArgs {
   PairOperands operands;
   Lines runs;
   Divider vectors;  // in a run
   std::uint32_t count, full;
-  std::int64_t pairs;                 // runs from this position on have first codes only
-  std::int64_t run_bytes, run_pairs;  // bytes of a run, and those that may have two codes
+  std::int64_t pairs;                 // lines from this position on have first codes only
+  std::int64_t run_bytes, run_pairs;  // bytes of a line, and those that may have two codes
 };
 
 template <class Work>
@@ -47,8 +49,8 @@ __device__ __forceinline__ PairPlace place_of(const PairVectorArgs& args, std::u
           at.at[NibblePairs::kPosition] < args.pairs};
 }
 
-// Work::kVectors vectors a thread, all of them loaded before the first is stored. The vector that
-// the end of a run cuts, or the end of its second codes, is done byte by byte.
+// Work::kVectors vectors a thread, all of them loaded before the first is stored. A vector that
+// reaches beyond the end of a line, or beyond its second codes, is done byte by byte.
 template <class Work>
 __global__ void __launch_bounds__(kPairThreads)
     pair_vectors(const __grid_constant__ PairVectorArgs args) {
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(kPairThreads)
   }
 }
 
-// Places is Lines or, for more bytes than they count, Space.
+// Places: Lines or, for more bytes than its 32 bits can number, Space.
 template <class Places>
 struct PairByteArgs {
   PairOperands operands;
@@ -105,7 +107,8 @@ __global__ void __launch_bounds__(kPairThreads)
                              at.at[NibblePairs::kPosition] < args.pairs});
 }
 
-// One launch of the body that fits: Adjacent and Planes are the Works for vectors.
+// Launches the kernel that the operands allow. Adjacent and Planes: the Work for vectors whose
+// codes are neighbours, or lie in planes.
 template <class Adjacent, class Planes>
 class PairLaunch {
  public:
@@ -123,7 +126,8 @@ class PairLaunch {
   // `codes` and `packed` are input and output, or output and input.
   Status run(const void* codes, const void* packed) const {
     if (pairs_.bytes.size() == 0) return Status::success();
-    // Runs that have first codes only, as the last one of an odd axis, are for planes.
+    // A line with first codes only, such as the last one along an axis of odd length, is left to
+    // Planes.
     const bool adjacent = pairs_.adjacent() && (pairs_.moves() || !pairs_.odd);
     if (adjacent && fits<Adjacent>(codes, packed)) return vectors<Adjacent>();
     const bool planes = pairs_.planes() && !pairs_.moves() && pairs_.second % kVectorBytes == 0;
@@ -143,7 +147,7 @@ class PairLaunch {
   std::int64_t vectors_of_run() const {
     return ceil_div(pairs_.run().extent, Work::kBytes);
   }
-  // Whether every run begins where vectors of codes and of packed bytes begin.
+  // Whether the codes and the packed bytes of every line begin at an address aligned for vectors.
   template <class Work>
   bool fits(const void* codes, const void* packed) const {
     const auto begins = [](const void* address, int bytes) {

@@ -54,20 +54,22 @@ struct NibblePairs {
     odd = shape[static_cast<int>(axis)] % 2 != 0;
   }
 
-  // The innermost axis: a run of packed bytes.
+  // The innermost axis of `bytes`: a line of packed bytes.
   const Axis& run() const { return bytes.axes[bytes.rank - 1]; }
-  // A byte's two codes follow one another, and so do the bytes of a run.
+  // Whether the two codes of a byte are neighbours in memory, and so are the bytes of a line.
   bool adjacent() const {
     return second == 1 && run().stride[kCodes] == 2 && run().stride[kPacked] == 1;
   }
-  // The first codes of a run follow one another, and so do the second ones and the bytes.
+  // Whether the first codes of a line are consecutive in memory, and so are its second codes and
+  // its bytes.
   bool planes() const { return run().stride[kCodes] == 1 && run().stride[kPacked] == 1; }
 
-  // The position changes along a run.
+  // Whether the position changes along a line.
   bool moves() const { return run().stride[kPosition] != 0; }
 
-  // Calls body(codes, packed, count, whole) for the runs among the packed bytes [first, last): the
-  // offsets of the first byte, how many bytes, and how many of them have two codes.
+  // Calls body(codes, packed, count, whole) for each line, or part of one, of the packed bytes
+  // [first, last): the offsets of its first byte, how many bytes it has, and how many of them have
+  // two codes.
   template <class Body>
   void each_run(std::int64_t first, std::int64_t last, const Body& body) const {
     const Axis& inner = run();

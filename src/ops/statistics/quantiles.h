@@ -6,9 +6,8 @@
 
 namespace planq::math {
 
-// The key of an element. Negative values count down from the middle and others up, so that keys
-// are ordered as values are, -0 right below +0; every NaN has the highest key, which nothing else
-// has.
+// The key of an element. Negative values count down from the middle and others up, so that keys are
+// ordered as values are, -0 right below +0. All NaN have the same key, the highest.
 template <class T>
 struct OrderKeyOf {
   using type = std::uint32_t;

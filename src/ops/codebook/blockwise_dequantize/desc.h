@@ -1,5 +1,5 @@
 // blockwise_dequantize: elements from the codes of flat blocks and the absmax of each block, which
-// may be nested statistics themselves. The arithmetic is in math/codebook.h.
+// may be nested statistics themselves. The arithmetic is in ops/codebook/arithmetic.h.
 #pragma once
 
 #include "core/registry.h"

@@ -1,4 +1,5 @@
-// blockwise_quantize on CUDA. Nested statistics are made of absmax that wait in the workspace.
+// blockwise_quantize on CUDA. With nested statistics, the absmax are first measured into the
+// workspace.
 #pragma once
 
 #include "core/scratch.h"

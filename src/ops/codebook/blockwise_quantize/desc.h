@@ -1,5 +1,5 @@
 // blockwise_quantize: codes of the elements of flat blocks, over the largest magnitude of each
-// block, which is measured or given. The arithmetic is in math/codebook.h.
+// block, which is measured or given. The arithmetic is in ops/codebook/arithmetic.h.
 #pragma once
 
 #include "core/registry.h"

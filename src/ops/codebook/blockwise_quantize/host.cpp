@@ -1,4 +1,5 @@
-// blockwise_quantize on the host. Nested statistics are made of absmax that wait in the workspace.
+// blockwise_quantize on the host. With nested statistics, the absmax are first measured into the
+// workspace.
 #include <algorithm>
 
 #include "core/scratch.h"

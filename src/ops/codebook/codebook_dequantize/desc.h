@@ -1,5 +1,5 @@
 // codebook_dequantize: elements from codes and one absmax for the whole tensor, or none. The
-// arithmetic is in math/codebook.h.
+// arithmetic is in ops/codebook/arithmetic.h.
 #pragma once
 
 #include "core/registry.h"

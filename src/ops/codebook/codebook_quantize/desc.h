@@ -1,5 +1,5 @@
 // codebook_quantize: codes of the elements of a whole tensor, over its largest magnitude, which is
-// measured or given, or of elements as they are. The arithmetic is in math/codebook.h.
+// measured or given, or of elements as they are. The arithmetic is in ops/codebook/arithmetic.h.
 #pragma once
 
 #include "core/registry.h"

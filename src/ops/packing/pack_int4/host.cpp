@@ -1,4 +1,4 @@
-// pack_int4 on the host: runs of packed bytes, in loops that compilers vectorise.
+// pack_int4 on the host: lines of packed bytes, in loops that compilers vectorise.
 
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,6 @@
-// reorder_mixed_dtype_weight on the host: blocks of 64 x 64 elements, gathered into the words of
-// their columns and written as runs, or the other way. A transposed matrix has the elements of a
-// column side by side, so that its runs are permutations of 16 bytes.
+// reorder_mixed_dtype_weight on the host: blocks of 64 x 64 elements, whose columns are gathered
+// into words and written span by span, or the inverse. A transposed matrix has the elements of a
+// column side by side, so that a span is made by permuting 16 bytes at a time.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr int64_t kGrain = 16;
 // Bytes of a transposed matrix that are worth waking a thread for.
 constexpr int64_t kGrainBytes = 1 << 16;
 
-// A run of a column whose elements follow one another in the matrix.
+// The span of a column whose elements are consecutive in the matrix.
 template <DType kDType>
 class Run {
  public:
@@ -54,7 +54,7 @@ class Run {
     if constexpr (L::kPerByte == 1) {
       words = unzipped(words);
     } else {
-      // Zipped twice is transposed as words of four bytes, and so is its own way back.
+      // Zipping twice transposes 4 x 4 bytes, which is its own inverse.
       words = zipped(zipped(inner_nibbles_swapped(inner_bytes_swapped(words))));
     }
     std::memcpy(elements, &words, sizeof words);
@@ -64,7 +64,7 @@ class Run {
   typedef uint8_t Bytes __attribute__((vector_size(16)));
   typedef std::uint64_t Halves __attribute__((vector_size(16)));
 
-  // Bytes of both, by their places among all 32.
+  // A permutation of the 32 bytes of both.
   template <int... kPlace>
   static Words chosen(Bytes a, Bytes b) {
 #if defined(__clang__)
@@ -73,7 +73,7 @@ class Run {
     return reinterpret_cast<Words>(__builtin_shuffle(a, b, Bytes{kPlace...}));
 #endif
   }
-  // The two halves, a byte of each in turn; and back.
+  // Interleaves the bytes of the two halves; unzipped() is the inverse.
   static Words zipped(Words v) {
     const auto halves = reinterpret_cast<Halves>(v);
     return chosen<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(
@@ -139,7 +139,7 @@ class Block {
       if constexpr (L::kPerByte == 2) words[2 * i + 1] = second;
     }
   }
-  // One row of them back.
+  // Writes one row back.
   static void scatter(const uint32_t (&words)[kChunk], int lane, uint8_t* row) {
     for (int i = 0; i < kChunk / L::kPerByte; ++i) {
       const uint32_t first = words[L::kPerByte * i] >> L::kBits * lane;

@@ -1,7 +1,7 @@
 // Kernels of reorder_mixed_dtype_weight. A transposed matrix has the elements of a vector of the
 // layout side by side, so that a thread permutes them in registers. Otherwise words are transposed
-// in registers on the way through a tile in shared memory, whose slots are permuted so that no
-// access meets another in a bank. What is not aligned is done byte by byte.
+// in registers on the way through a tile in shared memory, whose slots are permuted so that no two
+// accesses conflict in a bank. Unaligned operands are done byte by byte.
 #pragma once
 
 #include <cstdint>
@@ -137,8 +137,8 @@ struct Tile {
 
   uint4 slots[kColumns * kSlots];
 
-  // The lanes of a warp that store words of one slot are in different groups, those that load the
-  // vectors of a line in different columns of it.
+  // Free of bank conflicts: the lanes of a warp that store to the same slot number are in different
+  // groups, and those that load the vectors of one line are in different columns.
   static __device__ __forceinline__ int slot(int column, int vector) {
     return column * kSlots + (vector ^ column / kWide % kGroups ^ column % L::kColumns * kPerRun);
   }

@@ -1,6 +1,6 @@
 // estimate_quantiles on CUDA: a launch for each digit. Blocks count in shared memory and add their
-// counts up with integer atomics, which are exact in any order; the block that comes last then
-// narrows the search, and leaves what the next launch needs in the workspace.
+// counts up with integer atomics, which are exact in any order; the block that finishes last then
+// narrows the search, and leaves in the workspace what the next launch needs.
 #pragma once
 
 #include <cstdint>
@@ -189,8 +189,8 @@ __device__ __forceinline__ Count counted_elements(const PassArgs& args) {
   return args.propagate && nans > 0 ? 0 : args.elements - nans;
 }
 
-// Finds the counter of every wanted element. Those counters become the runs of the next pass, and
-// ranks become those among the elements of these runs.
+// Finds the counter of every wanted element. The digits of those counters extend the prefixes of
+// the next pass, and ranks become those among the elements with the same prefix.
 template <bool kFirst>
 __device__ __forceinline__ void narrow(const PassArgs& args, const Table& table, Count* ends) {
   __shared__ std::uint32_t found[kThreads];
@@ -223,7 +223,7 @@ __device__ __forceinline__ void narrow(const PassArgs& args, const Table& table,
   if (own == args.quantiles - 1) wanted.runs = static_cast<std::uint32_t>(runs);
 }
 
-// What is left to do where the result is NaN.
+// Where the result is NaN: tells the next passes, and stores it in the last one.
 __device__ __forceinline__ void give_up(const PassArgs& args) {
   if (threadIdx.x == 0) args.memory.wanted->runs = 0;
   if (args.is_last && threadIdx.x < args.quantiles)
@@ -273,8 +273,8 @@ Status prepare(const Descriptor&, const Device&, State&) {
   return cuda::preload(count_digits<false>, kSharedBytes);
 }
 
-// As many blocks as fit beside each other, if there is a batch for each; more only where their
-// counters would overflow.
+// As many blocks as run at the same time, if there is a batch of vectors for each; more only where
+// their counters would overflow.
 std::int64_t blocks_of(const Problem& problem) {
   constexpr std::int64_t kElements = std::int64_t{kThreads} * kBatch * kPerVector<In>;
   const std::int64_t elements = problem.fields.shape.elements();

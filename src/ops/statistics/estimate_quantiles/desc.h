@@ -1,9 +1,10 @@
 // estimate_quantiles: order statistics of all elements, found by the digits of their keys. This
 // header is the operator's contract and what both backends know of the method.
 //
-// A pass counts the elements by one digit of their keys (math/quantiles.h), the first pass all of
-// them, a later one those that share the digits before with a wanted element. Each pass so finds
-// one more digit of every wanted element, and after the last one the keys are known.
+// This is a radix select. A pass counts elements by one digit of their keys
+// (statistics/quantiles.h): the first pass counts all elements, a later one those whose higher
+// digits are those of a wanted element. So each pass finds one more digit of every wanted element,
+// and after the last one their keys are known.
 #pragma once
 
 #include <algorithm>
@@ -45,8 +46,8 @@ inline constexpr OperandInfo kOperands[] = {
 // Counters of a pass: 64 KiB of 32 bits each, which every GPU has room for in a block.
 inline constexpr int kCounterBits = 14, kCounters = 1 << kCounterBits;
 
-// The bits of a key that a pass counts by. There is a run of 2^bits counters for each prefix that
-// wanted elements have; the first pass has one run.
+// The bits of a key that a pass counts by. There are 2^bits counters for each prefix (the digits
+// found so far) that wanted elements have; in the first pass, for one empty prefix.
 struct Digit {
   int shift = 0, bits = 0;
 

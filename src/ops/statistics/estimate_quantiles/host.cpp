@@ -22,9 +22,9 @@ using std::uint16_t;
 using std::uint32_t;
 using std::uint64_t;
 
-// Elements that are worth counters of their own.
+// Elements from which on another thread, with counters of its own, is worth it.
 constexpr int64_t kGrain = 1 << 18;
-// Counters below this one may count as many elements more before they are looked at again.
+// A counter below this may count this many elements more before it has to be checked for overflow.
 constexpr uint32_t kHalfFull = 1 << 15;
 
 uint64_t* book(Scratch& scratch) { return scratch.take<uint64_t>(kCounters); }
@@ -89,7 +89,7 @@ class Selection {
       const int64_t row = at / layout_.length, column = at - row * layout_.length;
       length = std::min(layout_.length - column, last - at);
       const T* const x = input_ + layout_.rows.offsets(row).at[0] + column;
-      // A copy, which stays in registers.
+      // A local copy, so that the compiler keeps it in registers.
       const Digit by = digit;
       for (int64_t i = 0; i < length; ++i) {
         const Key key = math::order_key(x[i]);
@@ -100,7 +100,7 @@ class Selection {
     }
   }
 
-  // Adds counters from `least` on to those of all threads, and begins them anew.
+  // Adds this thread's counters that have reached `least` to the shared ones, and sets them to 0.
   void hand_over(uint16_t* own, uint32_t least) {
     for (int i = 0; i < kCounters; ++i) {
       if (own[i] < least) continue;
@@ -121,8 +121,8 @@ class Selection {
     return true;
   }
 
-  // Finds the counter of every wanted element. Those counters become the runs of the next pass, and
-  // ranks become those among the elements of these runs.
+  // Finds the counter of every wanted element. The digits of those counters extend the prefixes of
+  // the next pass, and ranks become those among the elements with the same prefix.
   void narrow(const Digit& digit) {
     std::array<Key, kMaxQuantiles> keys;
     uint64_t before = 0, rank_of_run = 0, runs_end = 0;

@@ -15,8 +15,8 @@ struct Prefixes {
   std::uint32_t places[kPlaces];  // numbers, or kNone
   Key keys[kMaxQuantiles];        // by number
 
-  // Where the search for a prefix begins. The multiplier, 2^32 or 2^64 over the golden ratio, sends
-  // neighbours far apart.
+  // The hash of a prefix: where the search for it begins. Multiplicative hashing by 2^32 or 2^64
+  // over the golden ratio, which sends neighbours far apart.
   PLANQ_HD static std::uint32_t first_place(Key prefix) {
     constexpr Key kMultiplier =
         static_cast<Key>(sizeof(Key) == 8 ? 0x9E3779B97F4A7C15u : 0x9E3779B9u);
