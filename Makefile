@@ -52,7 +52,7 @@ help:
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
 	@echo "make fuzz      the fuzzers of the command line and of JSON, for half an hour instead of seconds"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
-	@echo "make sanitize  the tests of every host row under address, undefined and thread sanitizers"
+	@echo "make sanitize  the tests of every host kernel under address, undefined and thread sanitizers"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
 	@echo "make wheel     the wheel of a release, for every architecture that planq supports, in dist"

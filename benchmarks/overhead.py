@@ -3,7 +3,7 @@
     python3 benchmarks/overhead.py [--json PATH]
 
 Needs a build with PLANQ_TEST_OPERATORS=ON (``make bench`` makes one). Without a GPU it measures the
-no-op row of the host backend, which is the whole of planq's share; with one, also how an empty
+no-op kernel of the host backend, which is the whole of planq's share; with one, also how an empty
 kernel launched through planq compares with the same launch from a C++ loop. Then, for either, what
 comes before a run: a descriptor, a warm ``Plan.select``, a plan's first ``precision_guarantee``.
 """
@@ -146,7 +146,7 @@ def sample(blocks: dict[str, Block], rounds: int, after: Callable[[], object]) -
 
 
 def measure_host(module: Any) -> list[Figure]:
-    """What planq itself costs: the no-op row of the host backend."""
+    """What planq itself costs: the no-op kernel of the host backend."""
     desc = module.NoopDescriptor(shape=SHAPE, input_dtype="float32", output_dtype="int8")
     plan = planq.Plan.select(planq.HOST, desc)
     blocks: dict[str, Block] = {"host: the loop alone": partial(time_nothing, HOST_CALLS)}

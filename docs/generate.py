@@ -27,13 +27,14 @@ def _short_names(names: list[str]) -> str:
 
 
 def _operator_section(info: planq.OperatorInfo) -> list[str]:
-    """One table per operator: rows grouped by (scope, backend, kernel), dtypes collected."""
+    """One table per operator: kernels grouped by (scope, backend, kernel), dtypes collected."""
     groups: dict[str, list[planq.KernelInfo]] = defaultdict(list)
     for kernel in info.kernels:
         groups[kernel.sku.rpartition("/")[0]].append(kernel)
     lines = [f"## `{info.name}`", "", info.summary, ""]
     lines += [
-        "| row | inputs | outputs | from | rank | revision | determinism | ulp | batch-invariant |",
+        "| kernel | inputs | outputs | from | rank | revision | determinism | ulp "
+        "| batch-invariant |",
         "| --- " * 9 + "|",
     ]
     for prefix, kernels in sorted(groups.items(), key=lambda item: (item[1][0].rank, item[0])):
@@ -52,14 +53,14 @@ def _operator_section(info: planq.OperatorInfo) -> list[str]:
 
 
 def matrix() -> str:
-    """The operator matrix: every row of the registry, grouped by kernel."""
+    """The operator matrix: every kernel of the registry, those of all dtypes in one line."""
     lines = [
         NOTICE,
         "# Operator matrix",
         "",
-        "Every row of the registry. A SKU is `<row>/<input>_<output>`; names are public and only",
-        "ever added. `rank` orders selection (smaller first), `from` is the first CUDA",
-        "architecture. `planq explain` shows for a descriptor which row is chosen and why.",
+        "Every kernel of the registry. A SKU is `<kernel>/<input>_<output>`; names are public and",
+        "only ever added. `rank` orders selection (smaller first), `from` is the first CUDA",
+        "architecture. `planq explain` shows for a descriptor which kernel is chosen and why.",
         "",
     ]
     for info in planq.operators():
@@ -122,7 +123,7 @@ def stub() -> str:
 def main() -> int:
     """Writes or, with ``--check``, compares every generated file."""
     if not planq.build_info().architectures:
-        print("this build has no CUDA backend, whose rows the pages name")
+        print("this build has no CUDA backend, whose kernels the pages name")
         return 2
     files = {
         ROOT / "docs" / "matrix.md": matrix,

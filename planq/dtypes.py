@@ -137,7 +137,8 @@ class Rounding(enum.StrEnum):
     """How a real value becomes a code.
 
     ``NEAREST_EVEN``: to the nearest, ties to even. ``STOCHASTIC``: up or down, with the mean of the
-    value; the draws are Philox4x32-10 of a seed and the element's index. ``NONE``: nothing rounds.
+    value, by random numbers of Philox4x32-10 of a seed and the element's index. ``NONE``: nothing
+    rounds.
     """
 
     NEAREST_EVEN = "nearest_even"

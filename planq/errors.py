@@ -48,9 +48,9 @@ class DescriptorError(PlanqError, ValueError):
 
 
 class NoKernelError(PlanqError, NotImplementedError):
-    """No row of the registry takes the descriptor under the preference.
+    """No kernel of the registry takes the descriptor under the preference.
 
-    ``selection`` says of every row why not; the message prints the same table.
+    ``selection`` says of every kernel why not; the message prints the same table.
     """
 
     code = "no_kernel"

@@ -45,7 +45,7 @@ class ErrorBound:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionGuarantee:
-    """The promise of one row of the registry; every row is tested against it.
+    """The promise of one kernel of the registry; every kernel is tested against it.
 
     Attributes:
         determinism: How far equal inputs give equal bits.

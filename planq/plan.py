@@ -95,7 +95,7 @@ class Plan(_core.PlanBase):
             A plan of the operator's own class.
 
         Raises:
-            NoKernelError: No row qualifies; the message says of each why.
+            NoKernelError: No kernel qualifies; the message says of each why.
             StreamError: The stream is none.
             DescriptorError: The descriptor is another operator's than this class plans.
         """
@@ -197,7 +197,7 @@ class Plan(_core.PlanBase):
         return launch
 
     def explain(self) -> Selection:
-        """Every row of the operator with the reason why it was or was not chosen."""
+        """Every kernel of the operator with the reason why it was or was not chosen."""
         return explain(self._descriptor, self._preference, self.device)
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,12 +23,12 @@ class PlanPreference:
     """Each field that is set removes candidates; none of them is a hint.
 
     Attributes:
-        determinism: The lowest rung that a row may guarantee.
-        batch_invariant: Only rows whose result does not depend on the rows beside them.
-        max_ulp: Only rows that guarantee at most this error against the host backend.
-        max_workspace_bytes: Only rows that need at most this much workspace, in bytes.
-        backend: Only rows of this backend; None leaves it to the stream.
-        sku: Exactly this row; an unknown or rejected one is a ``NoKernelError``.
+        determinism: The lowest rung that a kernel may guarantee.
+        batch_invariant: Only kernels whose result of a row does not depend on the rows beside it.
+        max_ulp: Only kernels that guarantee at most this error against the host backend.
+        max_workspace_bytes: Only kernels that need at most this much workspace, in bytes.
+        backend: Only kernels of this backend; None leaves it to the stream.
+        sku: Exactly this kernel; an unknown or rejected one is a ``NoKernelError``.
 
     Raises:
         DescriptorError: A field holds what it cannot mean.

@@ -40,7 +40,7 @@ def qparams(
 ) -> QParams:
     """Scale and zero point of ranges, on the host: for calibration.
 
-    A range is quantized as a segment of two elements, by the host row of
+    A range is quantized as a segment of two elements, by the host kernel of
     :class:`DynamicRangeQuantizeDescriptor`, so the bits are those of every kernel for a segment
     with these extremes.
 

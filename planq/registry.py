@@ -1,4 +1,4 @@
-"""The operators of this build: their classes, their rows and where they run."""
+"""The operators of this build: their classes, their kernels and where they run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """A row of the registry: one kernel and what it promises.
+    """A kernel of the registry and what it promises.
 
     Attributes:
         max_arch: The last architecture that it runs on; None where there is no last one.
@@ -41,7 +41,7 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """An operator: its classes, the names of its operands and fields, its rows."""
+    """An operator: its classes, the names of its operands and fields, its kernels."""
 
     name: str
     summary: str

@@ -1,4 +1,4 @@
-"""Why a row was chosen, and why every other was not."""
+"""Why a kernel was chosen, and why every other was not."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One row of the registry in a selection.
+    """One kernel of the registry in a selection.
 
     Attributes:
-        reason: Why the row was rejected; empty for the chosen row and for accepted rows that a
+        reason: Why the kernel was rejected; empty for the chosen one and for accepted ones that a
             better-ranked one beat.
         reason_kind: What kind of reason: ``"dtype"``, ``"scope"``, ``"shape"``, ``"preference"`` …
-        workspace: Bytes that the row would need, where it takes the descriptor.
-        constraints: What the row asks of operands beyond their shapes and types.
-        dtypes: What the row is compiled for, as in its SKU: mostly input and output.
+        workspace: Bytes that the kernel would need, where it takes the descriptor.
+        constraints: What the kernel asks of operands beyond their shapes and types.
+        dtypes: What the kernel is compiled for, as in its SKU: mostly input and output.
     """
 
     sku: str
@@ -105,19 +105,19 @@ class Candidate:
         }
 
 
-# Rows that were written for something else altogether: counted in the table, not listed.
+# Kernels that were written for something else altogether: counted in the table, not listed.
 _COUNTED: Final = ("backend", "dtype", "scope")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All rows of an operator, in order of preference, with what became of each."""
+    """All kernels of an operator, in order of preference, with what became of each."""
 
     candidates: tuple[Candidate, ...]
 
     @property
     def chosen(self) -> Candidate | None:
-        """The row that runs, or None."""
+        """The kernel that runs, or None."""
         return next((row for row in self.candidates if row.chosen), None)
 
     def to_dict(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class DequantizeBackwardDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Logical shape of both gradients.

@@ -53,10 +53,10 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         :class:`planq.Scope`).
 
     Workspace:
-        None for most rows; ``plan.workspace_size()`` says, where a segment spans several blocks.
+        None for most kernels; ``plan.workspace_size()`` says, where a segment spans several blocks.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Logical shape of ``input``.

@@ -46,7 +46,7 @@ class FakeQuantizeDescriptor(Descriptor):
         None for given parameters; ``plan.workspace_size()`` says for dynamic ones.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Logical shape of ``input`` and ``output``.

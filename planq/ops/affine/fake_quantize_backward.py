@@ -37,7 +37,7 @@ class FakeQuantizeBackwardDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Logical shape of ``input`` and of both gradients.

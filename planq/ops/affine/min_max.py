@@ -40,10 +40,10 @@ class MinMaxDescriptor(Descriptor):
         :class:`planq.Scope`).
 
     Workspace:
-        ``plan.workspace_size()`` says; rows that need none take every descriptor.
+        ``plan.workspace_size()`` says; kernels that need none take every descriptor.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Shape of ``input``.

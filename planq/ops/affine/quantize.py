@@ -49,7 +49,7 @@ class QuantizeDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Logical shape of ``input``.

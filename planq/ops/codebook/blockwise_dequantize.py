@@ -44,7 +44,7 @@ class BlockwiseDequantizeDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Shape of ``output``.

@@ -66,7 +66,7 @@ class BlockwiseQuantizeDescriptor(Descriptor):
         Only nested statistics need some; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Shape of ``input``.
@@ -120,8 +120,8 @@ class BlockwiseQuantizeArgs:
         nested_absmax: Where the largest magnitudes of blocks of absmax go; None without nested
             statistics.
         nested_offset: Where the mean of all absmax goes; likewise.
-        seed: Key of the draws: an integer or an int64 in memory; None unless STOCHASTIC.
-        offset: First counter of the draws; likewise.
+        seed: Key of the random numbers: an integer or an int64 in memory; None unless STOCHASTIC.
+        offset: First counter of the random numbers; likewise.
     """
 
     input: Tensor

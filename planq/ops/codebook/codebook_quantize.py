@@ -38,10 +38,10 @@ class CodebookQuantizeDescriptor(Descriptor):
         ``offset`` are one number.
 
     Workspace:
-        ``plan.workspace_size()`` says; host rows need none.
+        ``plan.workspace_size()`` says; host kernels need none.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Shape of ``input``.
@@ -90,8 +90,8 @@ class CodebookQuantizeArgs:
         absmax: Where the largest magnitude goes, or with ``absmax_given`` what it is; None for
             normalized elements.
         codebook: The values; None unless ``codebook`` is GIVEN.
-        seed: Key of the draws: an integer or an int64 in memory; None unless STOCHASTIC.
-        offset: First counter of the draws; likewise.
+        seed: Key of the random numbers: an integer or an int64 in memory; None unless STOCHASTIC.
+        offset: First counter of the random numbers; likewise.
     """
 
     input: Tensor

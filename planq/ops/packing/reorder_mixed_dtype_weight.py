@@ -44,7 +44,7 @@ class ReorderMixedDtypeWeightDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant; bits are moved and sign bits flipped.
+        Every kernel is BIT_EXACT and batch-invariant; bits are moved and sign bits flipped.
 
     Attributes:
         shape: (K, N), also with ``transpose`` and for int4.

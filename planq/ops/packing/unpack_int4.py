@@ -36,7 +36,7 @@ class UnpackInt4Descriptor(Descriptor):
         None.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant; no arithmetic is done.
+        Every kernel is BIT_EXACT and batch-invariant; no arithmetic is done.
 
     Attributes:
         shape: Shape of ``output``.

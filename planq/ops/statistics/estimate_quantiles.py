@@ -40,7 +40,7 @@ class EstimateQuantilesDescriptor(Descriptor):
         The same for every tensor of a type, about 130 KiB; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every row is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
         shape: Shape of ``input``.
