@@ -49,7 +49,7 @@ def test_the_preference_has_a_default() -> None:
 
 
 def test_a_plan_knows_what_it_was_made_from() -> None:
-    """Descriptor, preference, row."""
+    """Descriptor, preference, kernel."""
     desc, pref = make_descriptor(), planq.PlanPreference(batch_invariant=True)
     plan = planq.Plan.select(planq.HOST, desc, pref)
     assert plan.descriptor == desc

@@ -21,7 +21,7 @@ def stored() -> dict[str, Any]:
 
 
 def test_a_stored_plan_comes_back() -> None:
-    """Same row, same descriptor, same preference, same text."""
+    """Same kernel, same descriptor, same preference, same text."""
     plan = planq.Plan.select(planq.HOST, make_descriptor(), PREF)
     again = planq.Plan.from_json(planq.HOST, plan.to_json())
     assert type(again) is planq.DynamicRangeQuantizePlan
@@ -32,7 +32,7 @@ def test_a_stored_plan_comes_back() -> None:
 
 
 def test_a_stored_plan_holds_what_is_compared() -> None:
-    """Descriptor, preference, row, revision, guarantee and build."""
+    """Descriptor, preference, kernel, revision, guarantee and build."""
     content = stored()
     assert content.keys() >= {"descriptor", "preference", "sku", "revision", "guarantee"}
     assert planq.build_info().build_id in json.dumps(content)
@@ -89,7 +89,7 @@ def test_text_that_is_no_plan_is_refused(text: str) -> None:
 
 
 def test_a_changed_descriptor_selects_for_the_changed_one_and_is_caught() -> None:
-    """Another dtype needs another row."""
+    """Another dtype needs another kernel."""
     content = stored()
     content["descriptor"]["input_dtype"] = "float64"
     with pytest.raises(planq.PlanMismatchError, match="sku"):

@@ -1,4 +1,4 @@
-"""Every field of PlanPreference removes candidates, shown on rows of the tests' own operator."""
+"""Every field of PlanPreference removes candidates, shown on kernels of the tests' own operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_DEFAULT = planq.PlanPreference()
 
 
 def accepted(device: str = "host", **changes: Any) -> list[str]:
-    """Names of the rows that a preference leaves, in order of preference."""
+    """Names of the kernels that a preference leaves, in order of preference."""
     pref = dataclasses.replace(LOOSEST, **changes)
     candidates = planq.explain(DESC, pref, device=device).candidates
     return [c.sku.rpartition("/")[2] for c in candidates if c.chosen or not c.reason]
@@ -51,7 +51,7 @@ FILTERS: list[tuple[str, Any, list[str]]] = [
 
 @pytest.mark.parametrize(("field", "value", "left"), FILTERS)
 def test_a_field_is_a_hard_filter(field: str, value: Any, left: list[str]) -> None:
-    """It keeps the rows that meet it, and no other."""
+    """It keeps the kernels that meet it, and no other."""
     assert accepted(**{field: value}) == left
 
 
@@ -68,7 +68,7 @@ def test_fields_combine() -> None:
 
 
 def test_the_default_asks_for_run_to_run() -> None:
-    """A row that guarantees nothing must be asked for."""
+    """A kernel that guarantees nothing must be asked for."""
     pref = planq.PlanPreference(sku="noop/host/not_guaranteed")
     with pytest.raises(planq.NoKernelError):
         planq.Plan.select(planq.HOST, DESC, pref)
@@ -94,7 +94,7 @@ def test_an_unknown_pin_is_an_error() -> None:
 
 
 def test_a_rejected_pin_is_an_error() -> None:
-    """The row exists, but not for this descriptor."""
+    """The kernel exists, but not for this descriptor."""
     other = planq.Plan.select(planq.HOST, make_descriptor(input_dtype="float64")).sku
     with pytest.raises(planq.NoKernelError) as caught:
         planq.Plan.select(planq.HOST, make_descriptor(), planq.PlanPreference(sku=other))
@@ -103,7 +103,7 @@ def test_a_rejected_pin_is_an_error() -> None:
 
 
 def test_the_error_prints_the_table_that_explain_prints() -> None:
-    """When nothing qualifies, the message says of each row why."""
+    """When nothing qualifies, the message says of each kernel why."""
     pref = planq.PlanPreference(max_workspace_bytes=0, sku="noop/host/exact_workspace")
     with pytest.raises(planq.NoKernelError) as caught:
         planq.Plan.select(planq.HOST, DESC, pref)

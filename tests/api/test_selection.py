@@ -42,7 +42,7 @@ def test_the_same_question_has_the_same_answer(device: str) -> None:
 
 @pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
 def test_the_first_accepted_candidate_is_chosen_and_every_other_has_a_verdict(device: str) -> None:
-    """In the order of (rank, sku); a rejected row has a reason, the others none."""
+    """In the order of (rank, sku); a rejected kernel has a reason, the others none."""
     for case in SAMPLE:
         candidates = planq.explain(descriptor(case.problem), device=device).candidates
         keys = [(c.rank, c.sku) for c in candidates]

@@ -26,7 +26,7 @@ print(desc.to_json())
 
 
 def events(value: str | None) -> tuple[list[list[str]], str, str]:
-    """The CSV lines under a value of PLANQ_VERBOSE, the row's SKU, the descriptor as JSON."""
+    """The CSV lines under a value of PLANQ_VERBOSE, the kernel's SKU, the descriptor as JSON."""
     environment = {k: v for k, v in os.environ.items() if k != "PLANQ_VERBOSE"}
     if value is not None:
         environment["PLANQ_VERBOSE"] = value

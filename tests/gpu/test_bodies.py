@@ -1,4 +1,4 @@
-"""Every body of every kernel once, with nothing around its operands: for compute-sanitizer.
+"""Every instantiation of every kernel, with nothing around its operands: for compute-sanitizer.
 
 Operands end where their allocations end and the workspace is as it was allocated, so that the tool
 sees what guards and poison would hide. The bits are compared as well.
@@ -29,7 +29,7 @@ APART = dict.fromkeys(("input", "output"), Layout(pitch=16))
 
 
 def by_row() -> dict[str, list[Case]]:
-    """The cases for each row that one output of each class of codes has."""
+    """The cases for each kernel of one output dtype of each class of codes."""
     found: dict[str, list[Case]] = defaultdict(list)
     for item in body_cases():
         if item.case.problem.output_dtype in CLASSES:
@@ -57,13 +57,13 @@ def check(sku: str, case: Any, layouts: dict[str, Layout] | None) -> None:
 
 
 def by_types(sku: str) -> Any:
-    """A parameter that goes to the worker which has the other rows of its dtypes."""
+    """A parameter that goes to the worker which has the other kernels of its dtypes."""
     return pytest.param(sku, marks=pytest.mark.xdist_group(sku.rpartition("/")[2]))
 
 
 @pytest.mark.parametrize("sku", [by_types(sku) for sku in sorted(ROWS)])
 def test_every_body_of_a_row(sku: str) -> None:
-    """On aligned operands; then on shifted ones, and on rows that lie apart."""
+    """On aligned operands; then on unaligned ones, and on rows with gaps between them."""
     for case in ROWS[sku]:
         if rows.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
             check(sku, case, None)
@@ -82,7 +82,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("operator", "sku"), OTHERS)
 def test_every_body_of_an_elementwise_row(operator: str, sku: str) -> None:
-    """Small cases of all kinds, whole vectors and edges alike; then shifted and apart."""
+    """Small cases of all kinds, whole vectors and edges alike; then unaligned, and with gaps."""
     cases = sorted(rows.accepted(operator, sku, GPU.name), key=lambda case: case.size)
     small = [case for case in cases if case.size <= SMALL] or cases[:2]
     for case in rows.spread(small, 12):

@@ -18,7 +18,7 @@ from support.gpu import Cuda
 
 @pytest.mark.xdist_group("golden")
 def test_every_row_reproduces_the_recorded_digests() -> None:
-    """Or records them. Rows that take the same case must agree in either event."""
+    """Or records them. Kernels that take the same case must agree in either event."""
     content = golden.record(Cuda(0), torch.cuda.get_device_name(0))
     target = os.environ.get("PLANQ_RECORD_GOLDEN")
     if target:

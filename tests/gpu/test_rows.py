@@ -1,4 +1,4 @@
-"""Every CUDA row of the registry against the reference, the host backend and its own promises."""
+"""Every CUDA kernel of the registry against the reference, the host backend and its promises."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.operators import OPERATORS, Case, expected, inputs_of
 from support.runner import Bench
 
 GPU = Cuda(0)
-# Rows of the same dtypes share many cases, so that one worker should have them all.
+# Kernels of the same dtypes share many cases, so that one worker should have them all.
 CUDA_ROWS = [
     pytest.param(
         operator,
@@ -46,7 +46,7 @@ def test_every_case_is_taken_by_some_cuda_row() -> None:
 
 @every_cuda_row
 def test_a_row_gives_the_bits_of_the_reference(operator: str, kernel: planq.KernelInfo) -> None:
-    """On every case that it accepts; also: the case list exercises the row at all."""
+    """On every case that it accepts; also: the case list exercises the kernel at all."""
     rows.check_bits(GPU, operator, kernel.sku)
 
 

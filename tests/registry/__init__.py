@@ -1,1 +1,1 @@
-"""Tests generated from the registry: every row against what it promises."""
+"""Tests generated from the registry: every kernel against what it promises."""

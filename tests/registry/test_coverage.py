@@ -1,4 +1,4 @@
-"""The cases reach every CUDA row, as selection for a GPU that need not be there says."""
+"""The cases reach every CUDA kernel, as selection for a GPU that need not be there says."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ HANDFUL = 4
 
 
 def test_every_cuda_row_takes_a_handful_of_cases_of_every_variety() -> None:
-    """A gap here would be a row whose promises nothing tests on a GPU."""
+    """A gap here would be a kernel whose promises nothing tests on a GPU."""
     taken: dict[str, list[str]] = defaultdict(list)
     for operator, tests in OPERATORS.items():
         for case in tests.cases():
             for sku in rows.takers(operator, case.problem, DEVICE):
                 taken[sku].append(tests.variety(case.problem))
-    # An operator's rows of the same dtypes (the last part of a SKU) go with the same varieties.
+    # An operator's kernels of the same dtypes (the last part of a SKU) go with the same varieties.
     group = {
         kernel.sku: (operator, kernel.sku.rpartition("/")[2])
         for operator, kernel in rows.rows(planq.Backend.CUDA)

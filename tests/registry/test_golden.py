@@ -25,7 +25,7 @@ def recorded() -> dict[str, Any]:
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_the_host_reproduces_every_digest_of_the_gpu(operator: str, share: int) -> None:
-    """Case by case, with the default host row."""
+    """Case by case, with the default host kernel."""
     digests = recorded()[operator]["cases"]
     cases = golden.all_cases(operator)
     assert [name for name, _ in digests] == [case.id for case in cases]
@@ -35,7 +35,7 @@ def test_the_host_reproduces_every_digest_of_the_gpu(operator: str, share: int) 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_every_recorded_row_ran_and_every_case_was_run_by_a_row(operator: str) -> None:
-    """A row without cases proves nothing, and a case without a row cannot have a digest."""
+    """A kernel without cases proves nothing, and a case without a kernel cannot have a digest."""
     entry = recorded()[operator]
     ran = {sku: golden.numbers(row["cases"]) for sku, row in entry["rows"].items()}
     assert all(ran.values())
@@ -45,7 +45,7 @@ def test_every_recorded_row_ran_and_every_case_was_run_by_a_row(operator: str) -
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_the_digests_belong_to_the_rows_of_this_build(operator: str) -> None:
-    """A new or revised GPU row asks for a new recording."""
+    """A new or revised GPU kernel asks for a new recording."""
     built = {k.sku: k.revision for o, k in rows.rows(planq.Backend.CUDA) if o == operator}
     entry = recorded()[operator]
     ran = {sku: row["revision"] for sku, row in entry["rows"].items()}

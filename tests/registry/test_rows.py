@@ -1,8 +1,8 @@
-"""Every host row of the registry against the NumPy reference and its own promises.
+"""Every host kernel of the registry against the NumPy reference and its own promises.
 
-Users' rows promise bits. Of the tests' own operators, two promise less, an error in ulp and a bound
-of sums, and have constraints, and one updates in place, so that what watches such kernels is itself
-watched.
+Users' kernels promise bits. Of the tests' own operators, two promise less, an error in ulp and a
+bound of sums, and have constraints, and one updates in place: so the checks of such promises are
+tested themselves.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_every_case_is_taken_by_some_host_row() -> None:
 def test_a_row_gives_what_it_promises_of_the_reference(
     operator: str, kernel: planq.KernelInfo
 ) -> None:
-    """On every case that it accepts; also: the case list exercises the row at all."""
+    """On every case that it accepts; also: the case list exercises the kernel at all."""
     rows.check_bits(HOST, operator, kernel.sku)
 
 
@@ -110,5 +110,5 @@ def test_the_number_of_threads_changes_no_bit(operator: str, kernel: planq.Kerne
 
 @every_host_row
 def test_a_row_promises_what_was_tested(operator: str, kernel: planq.KernelInfo) -> None:
-    """Users' rows BIT_EXACT and batch invariant; the contract's arithmetic; the plan says so."""
+    """Users' kernels BIT_EXACT and batch invariant; the contract's arithmetic; the plan says so."""
     rows.check_guarantee(HOST, operator, kernel)

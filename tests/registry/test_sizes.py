@@ -18,7 +18,7 @@ MOST = 2**63 - 1  # bytes; offsets are signed
 SMALL, DOUBLE = 2**40, 2**41
 LARGE = (2**50, 2**57, 2**58, 2**59, 2**60)
 EACH = 20  # problems of an operator
-DEVICES = ("host", "sm_90")  # the latter has rows in a build with CUDA
+DEVICES = ("host", "sm_90")  # the latter has kernels in a build with CUDA
 Fields = dict[str, Any]
 
 
@@ -63,7 +63,7 @@ def largest_operand(desc: planq.Descriptor) -> int:
 
 
 def verdicts(desc: planq.Descriptor, device: str) -> dict[str, planq.Candidate]:
-    """What becomes of each row."""
+    """What becomes of each kernel."""
     return {row.sku: row for row in planq.explain(desc, device=device).candidates}
 
 
@@ -84,7 +84,7 @@ def test_operands_larger_than_offsets_count_are_no_descriptor(operator: str) -> 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_no_workspace_wraps(operator: str) -> None:
-    """A row's workspace goes on growing with the tensor, or the row says that it cannot."""
+    """A kernel's workspace goes on growing with the tensor, or the kernel says that it cannot."""
     for fields in problems(operator):
         for device in DEVICES:
             small, double = (verdicts(sized(fields, n), device) for n in (SMALL, DOUBLE))

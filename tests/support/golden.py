@@ -1,7 +1,7 @@
-"""Golden digests: what each row of a GPU wrote for the fixed cases, as SHA-256.
+"""Golden digests: what each kernel wrote on a GPU for the fixed cases, as SHA-256.
 
-The file has every case's digest once, because all rows that take a case must agree on it, and for
-each row the numbers of the cases that it ran:
+The file has every case's digest once, because all kernels that take a case must agree on it, and
+for each kernel the numbers of the cases that it ran:
 
     {"device": ..., "build": ..., "sources": ...,
      "operators": {name: {"cases": [[id, digest], ...],
@@ -90,7 +90,7 @@ def run_digest(device: Device, operator: str, case: Case, pref: planq.PlanPrefer
 
 
 def record_row(device: Device, operator: str, sku: str, digests: dict[int, str]) -> list[int]:
-    """Runs the cases that a row takes; fails where it disagrees with the rows before it."""
+    """Runs the cases that a kernel takes; fails where it disagrees with the kernels before it."""
     taken = []
     for number, case in enumerate(all_cases(operator)):
         if not rows.accepts(operator, sku, case.problem, device.name):
@@ -102,7 +102,7 @@ def record_row(device: Device, operator: str, sku: str, digests: dict[int, str])
 
 
 def record(device: Device, name: str) -> dict[str, Any]:
-    """The whole file's content for the rows of a GPU."""
+    """The whole file's content for the kernels on a GPU."""
     operators: dict[str, Any] = {}
     for operator, kernel in rows.rows(planq.Backend.CUDA):
         entry = operators.setdefault(operator, {"digests": {}, "rows": {}})

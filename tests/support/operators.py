@@ -105,7 +105,7 @@ OWN = _adapters("operators/adapters/*.py")
 
 @cache
 def expected(case: Case) -> dict[str, Array]:
-    """The reference's outputs, kept for the other rows that run the same case."""
+    """The reference's outputs, kept for the other kernels that run the same case."""
     return case.expected(inputs_of(case))
 
 

@@ -1,6 +1,6 @@
-"""The checks that every kernel row passes, whatever its backend.
+"""The checks that every kernel passes, whatever its backend.
 
-A row is pinned by its SKU and given every case that it accepts; a row that accepts none is a
+A kernel is pinned by its SKU and given every case that it accepts; one that accepts none is a
 failure, because nothing would then have tested its promises.
 """
 
@@ -35,7 +35,7 @@ def operators() -> list[planq.OperatorInfo]:
 
 
 def rows(backend: planq.Backend) -> Iterator[tuple[str, planq.KernelInfo]]:
-    """Every kernel row of a backend, with the name of its operator."""
+    """Every kernel of a backend, with the name of its operator."""
     for operator in operators():
         for kernel in operator.kernels:
             if kernel.backend == backend:
@@ -57,7 +57,7 @@ def kernels() -> dict[str, planq.KernelInfo]:
 
 
 def pinned(sku: str) -> planq.PlanPreference:
-    """All that this row promises, from this row only."""
+    """All that this kernel promises, from this kernel only."""
     promise = kernels()[sku].guarantee
     return planq.PlanPreference(
         determinism=promise.determinism,
@@ -73,20 +73,20 @@ ANYTHING = planq.PlanPreference(determinism=planq.Determinism.NOT_GUARANTEED)
 
 @cache
 def takers(operator: str, problem: Hashable, device: str) -> frozenset[str]:
-    """The rows that take the problem, by the library's own explanation."""
+    """The kernels that take the problem, by the library's own explanation."""
     desc = ADAPTERS[operator].descriptor(problem)
     candidates = planq.explain(desc, ANYTHING, device=device).candidates
     return frozenset(c.sku for c in candidates if c.chosen or not c.reason)
 
 
 def accepts(operator: str, sku: str, problem: Hashable, device: str) -> bool:
-    """Whether the row takes the problem."""
+    """Whether the kernel takes the problem."""
     return sku in takers(operator, problem, device)
 
 
 @cache
 def accepted(operator: str, sku: str, device: str, *, empty: bool = False) -> tuple[Case, ...]:
-    """The operator's cases that the row takes."""
+    """The operator's cases that the kernel takes."""
     tests = ADAPTERS[operator]
     cases = tests.empty_cases() if empty else tests.cases()
     return tuple(case for case in cases if accepts(operator, sku, case.problem, device))
@@ -100,7 +100,7 @@ def spread(items: Sequence[C], count: int) -> list[C]:
 
 
 def is_taken(bench: Bench) -> bool:
-    """Whether the operands are what the row asks of them; a refusal is by what explain shows."""
+    """Whether the operands are what the kernel asks of them; a refusal is by what explain shows."""
     status = bench.plan.can_implement(bench.args)
     if not status:
         asked = [text.partition(": ") for text in kernels()[bench.plan.sku].constraints]
@@ -117,9 +117,9 @@ def check_row(
     layouts: dict[str, Layout] | None = None,
     runs: int = 1,
 ) -> bool:
-    """Runs a case on a row, from poisoned outputs each time, and holds it to what it promises.
+    """Runs a case on a kernel, from poisoned outputs each time, and holds it to what it promises.
 
-    Whether the row takes operands that lie so: one with constraints may refuse them.
+    Whether the kernel takes operands that lie so: one with constraints may refuse them.
     """
     desc = ADAPTERS[operator].descriptor(case.problem)
     bench = Bench(device, desc, pref=pinned(sku), layouts=layouts)
@@ -152,7 +152,7 @@ def check_bench(
 
 
 def check_bits(device: Device, operator: str, sku: str) -> None:
-    """The row gives what it promises on every case that it accepts."""
+    """The kernel gives what it promises on every case that it accepts."""
     cases = accepted(operator, sku, device.name)
     taken = [check_row(device, operator, sku, case) for case in cases]
     assert any(taken), f"no case exercises {sku}"
@@ -294,9 +294,9 @@ def check_empty(device: Device, operator: str, sku: str) -> None:
 def run_once(
     device: Device, operator: str, problem: Hashable, inputs: dict[str, Array], sku: str
 ) -> dict[str, Array] | None:
-    """One run on the row, or on the default row where it refuses a part this small.
+    """One run on the kernel, or on the default one where it refuses a part this small.
 
-    None: the row has constraints that the operands do not meet.
+    None: the kernel has constraints that the operands do not meet.
     """
     pref = pinned(sku) if accepts(operator, sku, problem, device.name) else PROMISE
     bench = Bench(device, ADAPTERS[operator].descriptor(problem), pref=pref)
@@ -308,7 +308,7 @@ def run_once(
 
 
 def check_batch(device: Device, operator: str, sku: str) -> None:
-    """A part computed alone has the bits that it has among others, where the row promises it."""
+    """A part computed alone has the bits that it has among others, where the kernel promises it."""
     if not kernels()[sku].guarantee.batch_invariant:
         return
     for case in spread(accepted(operator, sku, device.name), 3):
@@ -329,7 +329,7 @@ def compare_part(alone: dict[str, Array], among: dict[str, Array], what: str) ->
 
 
 def check_guarantee(device: Device, operator: str, kernel: planq.KernelInfo) -> None:
-    """The row promises what the other checks have tested, and its plans repeat it."""
+    """The kernel promises what the other checks have tested, and its plans repeat it."""
     promise = kernel.guarantee
     exact = promise.determinism is planq.Determinism.BIT_EXACT
     assert exact == (promise.max_ulp == 0)

@@ -1,6 +1,6 @@
-"""Runs host rows with helpers whose stacks have a given size: a program of test_stack.py.
+"""Runs host kernels with helpers whose stacks have a given size: a program of test_stack.py.
 
-An overrun ends the process in a wide guard below the stack, and the last line names the row.
+An overrun ends the process in a wide guard below the stack, and the last line names the kernel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def set_stacks_of_new_threads(nbytes: int) -> None:
 
 
 def main(nbytes: int, threads: int) -> None:
-    """Of each kind of row the last, which has the widest types, on the largest case it takes."""
+    """Of each kind of kernel the last, which has the widest types, on the largest case it takes."""
     set_stacks_of_new_threads(nbytes)
     kinds = {k.sku.rpartition("/")[0]: (o, k.sku) for o, k in rows.rows(planq.Backend.HOST)}
     for operator, sku in kinds.values():

@@ -378,7 +378,7 @@ def test_every_rank_with_every_scope(rank: int) -> None:
 @pytest.mark.parametrize("columns", [1, 2, 3, 15, 16, 17, 31, 63, 64, 65, 255, 1023, 4097])
 @pytest.mark.parametrize("dtype", INPUT_DTYPES)
 def test_every_tail_length(dtype: str, columns: int) -> None:
-    """Vector bodies leave tails; the outputs' guards catch one that runs over."""
+    """Kernels for vectors leave tails; the outputs' guards catch one that runs over."""
     quantized = QuantizeBackwardProblem((5, columns), input_dtype=dtype)
     faked = FakeQuantizeBackwardProblem((5, columns), input_dtype=dtype)
     dequantized = DequantizeBackwardProblem((5, columns), output_dtype=dtype)

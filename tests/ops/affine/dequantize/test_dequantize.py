@@ -268,7 +268,7 @@ class TestShapes:
     @pytest.mark.parametrize("columns", [1, 2, 3, 15, 16, 17, 31, 63, 64, 65, 255, 1023, 4097])
     @pytest.mark.parametrize("output_dtype", INPUT_DTYPES)
     def test_every_tail_length(self, output_dtype: str, columns: int) -> None:
-        """Vector bodies leave tails; the outputs' guards catch one that runs over."""
+        """Kernels for vectors leave tails; the outputs' guards catch one that runs over."""
         for input_dtype, order in CODES:
             problem = DequantizeProblem(
                 (5, columns),

@@ -1,10 +1,11 @@
-"""Shapes that reach every body of the GPU kernels.
+"""Shapes that reach every instantiation of the GPU kernels.
 
-A body is what the compiler makes of a kernel for one way to lay a segment over threads: over lanes
-of a warp, a warp, a block, a cluster of blocks, with so many vectors of 16 bytes for each thread,
-from vectors that begin and end the segments or with edges. The shapes are written in vectors, so
-that one table serves every input dtype. Nothing depends on the thresholds being these: a row that a
-shape misses is found by tests/registry/test_coverage.py.
+An instantiation is what the compiler makes of a kernel template for one way to spread a segment
+over threads: over some lanes of a warp, a warp, a block or a cluster of blocks, with so many
+vectors of 16 bytes for each thread, and with segments that consist of whole vectors or have single
+elements at their edges. The shapes are written in vectors, so that one table serves every input
+dtype. Nothing depends on the thresholds being these: a kernel that the shapes miss is found by
+tests/registry/test_coverage.py.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Segments:
     extra: int = 0
 
 
-# For each way to lay out segments, four slots: as many bodies. Within a slot any choice will do.
+# For each way to lay out segments four slots, an instantiation each; in a slot any choice will do.
 WHOLE: dict[str, tuple[tuple[Segments, ...], ...]] = {
     "row_lanes": (
         (Segments(70, 1), Segments(1, 1), Segments(129, 1)),
@@ -134,14 +135,14 @@ TILES: tuple[tuple[tuple[int, ...], int, tuple[int, int, int]], ...] = (
 
 @dataclass(frozen=True)
 class BodyCase:
-    """A case with the row that it is meant for."""
+    """A case with the kernel that it is meant for."""
 
     method: str
     case: Case
 
     @property
     def sku(self) -> str:
-        """The row's name."""
+        """The kernel's SKU."""
         problem = self.case.problem
         short = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
         codes = {"int8": "s8", "uint8": "u8", "int4": "s4", "uint4": "u4"}
@@ -171,14 +172,14 @@ def laid_out(
 
 
 def usual(problem: Problem) -> Problem:
-    """The same with the fields that most descriptors leave as they are: bodies of their own."""
+    """The same with fields at their defaults, for which there are specialized instantiations."""
     return replace(problem, q_min=None, q_max=None, scale_dtype=None, quotient="divide")
 
 
 def make(
     segments: Segments, kind: str, dtype: str, output: tuple[str, str], mode: str, seed: int
 ) -> Case:
-    """A case with these segments, its other fields drawn by `seed`; every second one is usual."""
+    """A case with these segments, other fields chosen by `seed`; every second is specialized."""
     chooser = Chooser(seed)
     shorter = chooser.pick((False, True))
     shape, scope = laid_out(segments, kind, VECTOR[dtype], output[0] in NIBBLES, shorter)
@@ -198,7 +199,7 @@ def outputs_of(orders: int) -> tuple[tuple[str, str], ...]:
 
 
 def row_cases(method: str, dtype: str, output: tuple[str, str], first: int) -> list[BodyCase]:
-    """Every scope x mode x alignment, whose slots rotate so that each meets every body."""
+    """Every scope x mode x alignment, whose slots rotate so that each meets all."""
     cases: list[BodyCase] = []
     modes = modes_of(output[0])
     for place, kind in enumerate(SCOPES):

@@ -1,4 +1,4 @@
-"""The fixed problems and inputs that every kernel row and the golden digests are tested with.
+"""The fixed problems and inputs that every kernel and the golden digests are tested with.
 
 The list is a covering sample of the operator's table: every input x output x scope, with the other
 choices drawn by an integer hash, so that it is the same list everywhere. `bodies.py` adds shapes

@@ -324,7 +324,7 @@ class TestShapes:
     @pytest.mark.parametrize("columns", [1, 2, 3, 15, 16, 17, 31, 63, 64, 65, 255, 1023, 4097])
     @pytest.mark.parametrize("input_dtype", INPUT_DTYPES)
     def test_every_tail_length(self, input_dtype: str, columns: int) -> None:
-        """Vector bodies leave tails; the outputs' guards catch one that runs over."""
+        """Kernels for vectors leave tails; the outputs' guards catch one that runs over."""
         x = inputs.make("mixed", (5, columns), input_dtype, columns)
         for output_dtype, order in OUTPUTS:
             mode = "asymmetric" if output_dtype.startswith("u") else "symmetric"

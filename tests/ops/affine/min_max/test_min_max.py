@@ -54,7 +54,7 @@ def test_the_whole_table(input_dtype: str) -> None:
 @pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 65, 255, 1023, 4097])
 @pytest.mark.parametrize("input_dtype", INPUT_DTYPES)
 def test_every_tail_length(input_dtype: str, columns: int) -> None:
-    """Vector bodies leave tails, with the extremes in all places."""
+    """Kernels for vectors leave tails, with the extremes in all places."""
     for seed, (scope, mode, nonfinite) in enumerate(
         itertools.product(
             (("token",), ("group", 16, -1), ("channel", -1), ("tensor",), ("block", 2, 6)),
