@@ -87,17 +87,16 @@ inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
       include<T, kSigns, kFinite>(math::bit_cast<K>(x[i]), keys.low, keys.high);
     return keys;
   }
-  // The first vector is where both ends begin: a constant might tie a line to the one before.
-  V low, high;
-  std::memcpy(&high, x, sizeof(high));
-  key_ends<T, kSigns, kFinite>(high, low, high);
+  // Some element replaces what the vectors begin with. Not -1 where 0 does as well: that would be
+  // made by an instruction that waits for the line before.
+  V low = V{} + keys.low, high = V{} + (kSigns || kFinite ? keys.high : K{0});
   const auto vector_at = [&](std::int64_t i) {
     V bits;
     std::memcpy(&bits, x + i, sizeof(bits));
     include<T, kSigns, kFinite>(bits, low, high);
   };
   constexpr int kUnroll = 128 / kBytes;
-  std::int64_t i = n % (kUnroll * kLanes) < kLanes ? 0 : kLanes;
+  std::int64_t i = 0;
   for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
     prefetch_block(reinterpret_cast<const char*>(x + i) + ahead, 128);
     for (int part = 0; part < kUnroll; ++part) vector_at(i + part * kLanes);
@@ -120,27 +119,39 @@ void measure_lines(const void* from, KeyLines lines, int step, std::int64_t ahea
   }
 }
 
-template <class T, bool kSigns, bool kFinite>
-inline void include_block(const T* __restrict x, std::int64_t count, Key<T>* __restrict low,
-                          Key<T>* __restrict high) {
+// Elements of kRows rows, `stride` apart, each column in its range.
+template <class T, bool kSigns, bool kFinite, int kRows>
+inline void include_block(const T* __restrict x, std::int64_t stride, std::int64_t count,
+                          Key<T>* __restrict low, Key<T>* __restrict high) {
   for (std::int64_t j = 0; j < count; ++j)
-    include<T, kSigns, kFinite>(math::bit_cast<Key<T>>(x[j]), low[j], high[j]);
+    for (int row = 0; row < kRows; ++row)
+      include<T, kSigns, kFinite>(math::bit_cast<Key<T>>(x[row * stride + j]), low[j], high[j]);
 }
 
+template <class T, bool kSigns, bool kFinite, int kRows>
+inline void include_rows(const T* x, KeyLines rows, std::int64_t ahead, Key<T>* low, Key<T>* high) {
+  for (int row = 0; row < kRows; ++row)
+    prefetch_block(reinterpret_cast<const char*>(x + row * rows.stride) + ahead,
+                   rows.length * sizeof(T));
+  std::int64_t j = 0;
+  for (; j + kBlock <= rows.length; j += kBlock)
+    include_block<T, kSigns, kFinite, kRows>(x + j, rows.stride, kBlock, low + j, high + j);
+  for (; j + kSmallBlock <= rows.length; j += kSmallBlock)
+    include_block<T, kSigns, kFinite, kRows>(x + j, rows.stride, kSmallBlock, low + j, high + j);
+  include_block<T, kSigns, kFinite, kRows>(x + j, rows.stride, rows.length - j, low + j, high + j);
+}
+
+// Several rows at a time, so that ranges are read and written less often than elements.
 template <class T, bool kSigns, bool kFinite>
 void measure_columns(const void* from, KeyLines rows, std::int64_t ahead, Key<T>* low,
                      Key<T>* high) {
+  constexpr int kRows = 4;
   const T* x = static_cast<const T*>(from);
-  for (std::int64_t i = 0; i < rows.count; ++i) {
-    const T* row = x + i * rows.stride;
-    prefetch_block(reinterpret_cast<const char*>(row) + ahead, rows.length * sizeof(T));
-    std::int64_t j = 0;
-    for (; j + kBlock <= rows.length; j += kBlock)
-      include_block<T, kSigns, kFinite>(row + j, kBlock, low + j, high + j);
-    for (; j + kSmallBlock <= rows.length; j += kSmallBlock)
-      include_block<T, kSigns, kFinite>(row + j, kSmallBlock, low + j, high + j);
-    include_block<T, kSigns, kFinite>(row + j, rows.length - j, low + j, high + j);
-  }
+  std::int64_t i = 0;
+  for (; i + kRows <= rows.count; i += kRows)
+    include_rows<T, kSigns, kFinite, kRows>(x + i * rows.stride, rows, ahead, low, high);
+  for (; i < rows.count; ++i)
+    include_rows<T, kSigns, kFinite, 1>(x + i * rows.stride, rows, ahead, low, high);
 }
 
 template <class T>
