@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 import planq
+from harness import dims
 from harness.native import Native, processor_name
 from harness.report import software
 
@@ -42,6 +43,8 @@ GUARANTEE_CALLS = 5
 VALIDATED_US, BOUND_US, GPU_RATIO = 0.6, 0.15, 1.25
 DESCRIPTOR_US, SELECT_US, GUARANTEE_US = 8.0, 20.0, 1.0
 MEMBERS, MEMBER_CALLS, MEMBER_US = 300, 50, 0.15
+# Runs with a Dim and without in turn; how much longer a run may take the host, and the GPU.
+DIM_CALLS, DIM_TURNS, DIM_US, DIM_RATIO = 500, 20, 0.1, 1.03
 
 Block = Callable[[], float]
 
@@ -193,6 +196,51 @@ def measure_lists() -> list[Figure]:
     return [replace(figure, value=figure.us, at_most=MEMBER_US) for figure in figures.values()]
 
 
+def time_dim(plans: tuple[Any, Any], args: object) -> float:
+    """Seconds by which a run with a Dim takes longer than one without, the fastest of each."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(DIM_TURNS):
+        for plan, found in zip(plans, times, strict=True):
+            found.append(time_runs(plan, planq.HOST, args, DIM_CALLS))
+    return min(times[0]) - min(times[1])
+
+
+def measure_dims(module: Any) -> list[Figure]:
+    """What a Dim adds to a run on the host: of the no-op, and of a kernel that does something."""
+    most = planq.Dim("m", dims.MOST_ROWS)
+    types: dict[str, Any] = {"input_dtype": "float32", "output_dtype": "int8"}
+    operands = numpy_operands()
+    noop = module.NoopArgs(**operands)
+    del operands["zero_point"]
+    makers: dict[str, tuple[Callable[..., planq.Descriptor], object]] = {
+        "no-op": (partial(module.NoopDescriptor, **types), noop),
+        "quantize": (partial(planq.QuantizeDescriptor, **types), planq.QuantizeArgs(**operands)),
+    }
+    blocks: dict[str, Block] = {}
+    for name, (make, args) in makers.items():
+        flexible, fixed = (
+            planq.Plan.select(planq.HOST, make(shape=(rows, SHAPE[1]))) for rows in (most, SHAPE[0])
+        )
+        blocks[f"host: run with a Dim, less without, {name}"] = partial(
+            time_dim, (flexible, fixed), args
+        )
+    figures = sample(blocks, HOST_BLOCKS, lambda: None)
+    return [replace(figure, value=figure.us, at_most=DIM_US) for figure in figures.values()]
+
+
+def measure_cuda_dims(stream: Any) -> list[Figure]:
+    """Time of the GPU with a Dim, and its ratio to that of a plan of the same extents."""
+    figures = []
+    for name in dims.descriptors(1):
+        for rows in dims.ROWS:
+            pair = dims.Pair(stream, name, rows, f"cuda:{stream.device_index}")
+            times = [sorted(found) for found in dims.device_seconds(pair, stream)]
+            us, fixed = (statistics.median(found) * 1e6 for found in times)
+            label = f"gpu: Dim m={rows}, {name}"
+            figures.append(Figure(label, us, times[0][0] * 1e6, us / fixed, DIM_RATIO))
+    return figures
+
+
 def measure_cuda(module: Any) -> list[Figure]:
     """An empty kernel through planq, against cudaLaunchKernel of an equal one in a C++ loop."""
     make_stream: Any = torch.cuda.Stream
@@ -248,6 +296,9 @@ def selected_descriptors() -> dict[str, planq.Descriptor]:
         "quantize": planq.QuantizeDescriptor(**types, output_dtype="int8"),
         "codebook_quantize": planq.CodebookQuantizeDescriptor(**codes),
         "blockwise_quantize": planq.BlockwiseQuantizeDescriptor(**codes, block_size=256),
+        "token, with a Dim": dims.descriptors(planq.Dim("m", dims.MOST_ROWS))[
+            "dynamic_range_quantize.token"
+        ],
     }
 
 
@@ -314,10 +365,13 @@ def main() -> int:
         torch.zeros(1, device="cuda")  # first, so that the driver's own threads are not pinned
     processor = pin()
     gc.disable()
-    figures = [*measure_host(module), *measure_lists(), *measure_planning("host", planq.HOST)]
+    figures = [*measure_host(module), *measure_dims(module), *measure_lists()]
+    figures += measure_planning("host", planq.HOST)
     if on_gpu:
         stream = torch.cuda.current_stream()
         figures += [*measure_cuda(module), *measure_planning("gpu", stream)]
+        make_stream: Any = torch.cuda.Stream
+        figures += measure_cuda_dims(make_stream())
     print(f"{'':<50} {'median':>8} {'fastest':>8}  us a call, the loop included")
     print("\n".join(figure.line() for figure in figures))
     if arguments.json:
