@@ -19,7 +19,9 @@ from planq.dtypes import (
     Mode,
     NibbleOrder,
     NonFinite,
+    OperandKind,
     Quotient,
+    Role,
     Rounding,
 )
 from planq.errors import (
@@ -85,6 +87,7 @@ __all__ = [
     "NibbleOrder",
     "NoKernelError",
     "NonFinite",
+    "OperandKind",
     "OperandSpec",
     "OperatorInfo",
     "Plan",
@@ -95,6 +98,7 @@ __all__ = [
     "QParams",
     "QuantState",
     "Quotient",
+    "Role",
     "Rounding",
     "Scope",
     "Selection",

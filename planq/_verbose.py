@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from planq import _core
+from planq.dtypes import Backend
 
 if TYPE_CHECKING:
     from planq.plan import Plan
@@ -24,7 +25,7 @@ def _log(event: str, plan: Plan) -> None:
 
     line = io.StringIO()
     device = plan.device
-    where = "host" if device.backend == "host" else f"cuda:{device.index}"
+    where = "host" if device.backend is Backend.HOST else f"cuda:{device.index}"
     fields = ["planq", event, plan.sku, where, plan.descriptor.to_json()]
     csv.writer(line, lineterminator="").writerow(fields)
     logging.getLogger("planq").info(line.getvalue())

@@ -10,7 +10,7 @@ from planq import _core
 from planq._classes import classes_of
 from planq.arguments import Shape
 from planq.dim import Dim
-from planq.dtypes import DType
+from planq.dtypes import DType, OperandKind, Role
 from planq.errors import DescriptorError, as_field
 from planq.scope import Scope
 
@@ -23,24 +23,23 @@ class OperandSpec:
 
     Attributes:
         name: The field of the operator's args.
-        role: ``"input"``, ``"output"``, or ``"inout"``: read, and updated in place.
+        role: Whether it is read, written, or updated in place.
         dtype: The logical element type.
         shape: The shape in storage elements (two 4-bit codes share a byte of the last axis); a
             :class:`Dim` where the extent is known at ``run``.
         storage: The element type that memory holds, by name.
         optional: Whether it may be None.
-        kind: ``"tensor"``, ``"list"`` (of tensors) or ``"scalar"``: a number, or an element in
-            memory.
+        kind: A tensor, a list of tensors, or a scalar: a number, or an element in memory.
         shapes: Of a list, the shape of each member.
     """
 
     name: str
-    role: str
+    role: Role
     dtype: DType
     shape: Shape
     storage: str
     optional: bool = False
-    kind: str = "tensor"
+    kind: OperandKind = OperandKind.TENSOR
     shapes: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -81,9 +80,16 @@ class Descriptor:
         dims = {dim.name: dim for dim in self.dims()}
         return {
             name: OperandSpec(
-                name, role, DType(dtype), tuple(dims.get(item, item) for item in shape), *rest
+                name,
+                Role(role),
+                DType(dtype),
+                tuple(dims.get(item, item) for item in shape),
+                storage,
+                optional,
+                OperandKind(kind),
+                shapes,
             )
-            for name, role, dtype, shape, *rest in self._native.operands()
+            for name, role, dtype, shape, storage, optional, kind, shapes in self._native.operands()
         }
 
     def dims(self) -> tuple[Dim, ...]:

@@ -153,6 +153,22 @@ class Backend(enum.StrEnum):
     CUDA = "cuda"
 
 
+class Role(enum.StrEnum):
+    """What becomes of an operand. ``INOUT``: it is read, and updated in place."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    INOUT = "inout"
+
+
+class OperandKind(enum.StrEnum):
+    """What an operand is. ``LIST``: of tensors. ``SCALAR``: a number, or an element in memory."""
+
+    TENSOR = "tensor"
+    LIST = "list"
+    SCALAR = "scalar"
+
+
 class MathPrecision(enum.StrEnum):
     """What the multiplications and divisions of a kernel are done in.
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Self, final
 
 from planq import _core, _verbose
+from planq._classes import classes_of
+from planq.arguments import StreamLike
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dim import Dim
+from planq.dtypes import Role
 from planq.errors import (
     ArgumentError,
     DescriptorError,
@@ -18,7 +21,7 @@ from planq.errors import (
 )
 from planq.guarantee import PrecisionGuarantee, guarantee_of_plan
 from planq.preference import PlanPreference
-from planq.registry import build_info, classes_of
+from planq.registry import build_info
 from planq.selection import DeviceFacts, Selection, checked_preference, explain
 
 
@@ -62,7 +65,7 @@ class Plan(_core.PlanBase):
     _descriptor: Descriptor
     _preference: PlanPreference
 
-    def __init__(self, stream: object, desc: Descriptor, pref: PlanPreference) -> None:
+    def __init__(self, stream: StreamLike, desc: Descriptor, pref: PlanPreference) -> None:
         if hasattr(self, "_descriptor"):
             raise TypeError("a plan is made once")
         classes = classes_of(desc.operator)
@@ -79,7 +82,9 @@ class Plan(_core.PlanBase):
         object.__setattr__(self, "_promise", guarantee_of_plan(self))
 
     @classmethod
-    def select(cls, stream: object, desc: Descriptor, pref: PlanPreference | None = None) -> Self:
+    def select(
+        cls, stream: StreamLike, desc: Descriptor, pref: PlanPreference | None = None
+    ) -> Self:
         """Chooses and prepares the kernel for a descriptor.
 
         A pure function of the descriptor, the preference, the stream's device and this build. What
@@ -177,7 +182,7 @@ class Plan(_core.PlanBase):
         places = {} if device is None else {"device": device}
         outputs = {}
         for name, spec in self._descriptor.operands().items():
-            if spec.role == "output":
+            if spec.role is Role.OUTPUT:
                 shape = _known_shape(name, spec, extents)
                 outputs[name] = library.empty(shape, dtype=_dtype_of(library, name, spec), **places)
         return outputs
@@ -216,7 +221,7 @@ class Plan(_core.PlanBase):
         return json.dumps(self.to_dict())
 
     @classmethod
-    def from_json(cls, stream: object, text: str) -> Self:
+    def from_json(cls, stream: StreamLike, text: str) -> Self:
         """Selects again what :meth:`to_json` recorded.
 
         Raises:
@@ -268,7 +273,7 @@ def _dtype_of(library: Any, name: str, spec: OperandSpec) -> Any:
     raise TypeError(f"{name}: {library.__name__} has no dtype {spec.storage}")
 
 
-def _no_kernel(stream: object, desc: Descriptor, pref: PlanPreference) -> NoKernelError:
+def _no_kernel(stream: StreamLike, desc: Descriptor, pref: PlanPreference) -> NoKernelError:
     selection = explain(desc, pref, stream)
     known = {row.sku for row in selection.candidates}
     if pref.sku is not None and pref.sku not in known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from planq.arguments import DTypeLike
-from planq.dtypes import DType, Mode, NonFinite
+from planq.dtypes import DType, Mode, NonFinite, Role
 from planq.errors import ArgumentError, DescriptorError
 from planq.ops.affine import DynamicRangeQuantizeArgs, DynamicRangeQuantizeDescriptor
 from planq.plan import Plan
@@ -93,7 +93,7 @@ def qparams(
     written = {
         name: np.empty(spec.extents, _numpy_dtype(spec.storage))
         for name, spec in desc.operands().items()
-        if spec.role == "output"
+        if spec.role is Role.OUTPUT
     }
     plan = Plan.select(HOST, desc, PlanPreference(max_workspace_bytes=0))
     plan.run(HOST, None, DynamicRangeQuantizeArgs(input=pairs, **written))

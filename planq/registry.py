@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planq import _core
 from planq._classes import CLASSES, Classes
-from planq._classes import classes_of as classes_of
-from planq.dtypes import DType
+from planq.dtypes import Backend, DType
 from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.selection import DeviceFacts
 
@@ -30,7 +29,7 @@ class KernelInfo:
 
     sku: str
     revision: int
-    backend: str
+    backend: Backend
     min_arch: int
     rank: int
     guarantee: PrecisionGuarantee
@@ -136,7 +135,7 @@ def _operator_info(name: str, native: dict[str, Any], classes: Classes) -> Opera
             KernelInfo(
                 row["sku"],
                 row["revision"],
-                row["backend"],
+                Backend(row["backend"]),
                 row["min_arch"],
                 row["rank"],
                 guarantee_of(row),

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planq import _core
+from planq.arguments import StreamLike
 from planq.descriptor import Descriptor
-from planq.dtypes import DType
+from planq.dtypes import Backend, DType
 from planq.errors import DescriptorError, shown
 from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.preference import PlanPreference
@@ -19,13 +20,13 @@ class DeviceFacts:
     """What selection knows of a device: plain numbers, so any GPU can be asked about anywhere.
 
     Attributes:
-        backend: ``"host"`` or ``"cuda"``.
+        backend: Host or CUDA.
         arch: Compute capability times ten (90 for 9.0); 0 on the host.
         shared_memory_per_block: Opt-in maximum, in bytes.
     """
 
     name: str
-    backend: str = "cuda"
+    backend: Backend = Backend.CUDA
     index: int = 0
     arch: int = 0
     multiprocessors: int = 0
@@ -36,7 +37,7 @@ class DeviceFacts:
     def _of(cls, native: _core.Device) -> DeviceFacts:
         return cls(
             native.name,
-            native.backend,
+            Backend(native.backend),
             native.index,
             native.arch,
             native.multiprocessors,
@@ -71,7 +72,7 @@ class Candidate:
 
     sku: str
     revision: int
-    backend: str
+    backend: Backend
     rank: int
     chosen: bool
     reason: str
@@ -137,7 +138,7 @@ class Selection:
         return "\n".join(lines)
 
 
-def _device(device: DeviceFacts | str | object) -> _core.Device:
+def _device(device: DeviceFacts | StreamLike | str) -> _core.Device:
     """The facts behind a name, a DeviceFacts or a stream."""
     if isinstance(device, DeviceFacts):
         try:
@@ -178,7 +179,7 @@ def checked_preference(desc: object, pref: object) -> PlanPreference:
 def explain(
     desc: Descriptor,
     pref: PlanPreference | None = None,
-    device: DeviceFacts | str | object = "host",
+    device: DeviceFacts | StreamLike | str = "host",
 ) -> Selection:
     """Runs selection alone, for any device, present or not.
 
@@ -198,7 +199,7 @@ def explain(
             Candidate(
                 sku=kernel["sku"],
                 revision=kernel["revision"],
-                backend=kernel["backend"],
+                backend=Backend(kernel["backend"]),
                 rank=kernel["rank"],
                 chosen=chosen,
                 reason=reason,

@@ -191,7 +191,7 @@ def _empty_outputs(operands: dict[str, planq.OperandSpec]) -> dict[str, Bytes]:
     return {
         name: np.empty(operand_bytes(spec), np.uint8)
         for name, spec in operands.items()
-        if spec.role == "output"
+        if spec.role is planq.Role.OUTPUT
     }
 
 

@@ -22,13 +22,7 @@ struct Plan;
 
 // --- Declared by the operator --------------------------------------------------------------------
 
-// InOut: read, and updated in place.
-enum class Role : std::uint8_t { Input, Output, InOut };
 constexpr bool is_written(Role role) { return role != Role::Input; }
-
-// A list is any number of tensors, of which the descriptor says the shapes. A scalar is one number:
-// the caller's own, or an element in memory.
-enum class OperandKind : std::uint8_t { Tensor, List, Scalar };
 
 // ByField: the descriptor says whether there is such an operand. Optional: the caller does.
 enum class Presence : std::uint8_t { Always, ByField, Optional };

@@ -10,19 +10,21 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/vocabulary.h"
+
 namespace planq {
 
 // What kind of reason a kernel has not to take a descriptor.
-enum class ReasonKind : std::uint8_t {
-  Accepted,
-  Backend,     // the stream is another backend's
-  DType,       // the row is compiled for other element types
-  Scope,       // the row computes another scope
-  Device,      // architecture or device limits
-  Shape,       // this shape is another row's
-  Feature,     // an option of the descriptor that the row does not implement
-  Preference,  // a field of PlanPreference filtered it
-};
+#define PLANQ_REASON_KIND_NAMES(_)                                                              \
+  _(Accepted, "accepted")                                                                       \
+  _(Backend, "backend")       /* the stream is another backend's */                             \
+  _(DType, "dtype")           /* the row is compiled for other element types */                 \
+  _(Scope, "scope")           /* the row computes another scope */                              \
+  _(Device, "device")         /* architecture or device limits */                               \
+  _(Shape, "shape")           /* this shape is another row's */                                 \
+  _(Feature, "feature")       /* an option of the descriptor that the row does not implement */ \
+  _(Preference, "preference") /* a field of PlanPreference filtered it */
+PLANQ_DEFINE(ReasonKind, PLANQ_REASON_KIND_NAMES)
 
 // A refusal is kept in pieces and becomes a sentence when somebody reads it: of the hundreds of
 // reasons in a selection, mostly nobody does. Pieces of text belong to the program, or to the

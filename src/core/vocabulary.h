@@ -61,17 +61,25 @@ inline constexpr Vocabulary kVocabulary{};
   _(TensorCoreF16, "tensor_core_f16") _(TensorCoreBF16, "tensor_core_bf16") \
   _(TensorCoreE4M3, "tensor_core_e4m3") _(TensorCoreE5M2, "tensor_core_e5m2") _(None, "none")
 
-#define PLANQ_VOCABULARIES(_)                \
-  _(ScopeKind, PLANQ_SCOPE_KIND_NAMES)       \
-  _(Mode, PLANQ_MODE_NAMES)                  \
-  _(Quotient, PLANQ_QUOTIENT_NAMES)          \
-  _(NonFinite, PLANQ_NON_FINITE_NAMES)       \
-  _(NibbleOrder, PLANQ_NIBBLE_ORDER_NAMES)   \
-  _(Codebook, PLANQ_CODEBOOK_NAMES)          \
-  _(Rounding, PLANQ_ROUNDING_NAMES)          \
-  _(Backend, PLANQ_BACKEND_NAMES)            \
-  _(Determinism, PLANQ_DETERMINISM_NAMES)    \
-  _(MathPrecision, PLANQ_MATH_PRECISION_NAMES)
+// Of operands. InOut: read, and updated in place.
+#define PLANQ_ROLE_NAMES(_) _(Input, "input") _(Output, "output") _(InOut, "inout")
+// A list is any number of tensors, of which the descriptor says the shapes. A scalar is one number:
+// the caller's own, or an element in memory.
+#define PLANQ_OPERAND_KIND_NAMES(_) _(Tensor, "tensor") _(List, "list") _(Scalar, "scalar")
+
+#define PLANQ_VOCABULARIES(_)                  \
+  _(ScopeKind, PLANQ_SCOPE_KIND_NAMES)         \
+  _(Mode, PLANQ_MODE_NAMES)                    \
+  _(Quotient, PLANQ_QUOTIENT_NAMES)            \
+  _(NonFinite, PLANQ_NON_FINITE_NAMES)         \
+  _(NibbleOrder, PLANQ_NIBBLE_ORDER_NAMES)     \
+  _(Codebook, PLANQ_CODEBOOK_NAMES)            \
+  _(Rounding, PLANQ_ROUNDING_NAMES)            \
+  _(Backend, PLANQ_BACKEND_NAMES)              \
+  _(Determinism, PLANQ_DETERMINISM_NAMES)      \
+  _(MathPrecision, PLANQ_MATH_PRECISION_NAMES) \
+  _(Role, PLANQ_ROLE_NAMES)                    \
+  _(OperandKind, PLANQ_OPERAND_KIND_NAMES)
 
 PLANQ_VOCABULARIES(PLANQ_DEFINE)
 // clang-format on

@@ -24,15 +24,6 @@ namespace {
 
 std::string text(std::string_view view) { return std::string(view); }
 
-const char* role_name(Role role) {
-  static constexpr const char* names[] = {"input", "output", "inout"};
-  return names[static_cast<int>(role)];
-}
-const char* kind_name(OperandKind kind) {
-  static constexpr const char* names[] = {"tensor", "list", "scalar"};
-  return names[static_cast<int>(kind)];
-}
-
 // Extents; an axis that is a dim by its name.
 py::tuple shape_values(const Descriptor& descriptor, const OperandSpec& spec, const Shape& shape) {
   py::tuple extents(shape.rank);
@@ -59,9 +50,9 @@ py::list descriptor_operands(const Descriptor& descriptor) {
     py::list shapes;
     for (const Shape& shape : spec.shapes) shapes.append(shape_values(descriptor, spec, shape));
     operands.append(py::make_tuple(
-        text(declared[i].name), role_name(spec.role), text(name_of(spec.dtype)),
+        text(declared[i].name), text(name_of(spec.role)), text(name_of(spec.dtype)),
         shape_values(descriptor, spec, spec.shape), text(name_of(storage_of(spec.dtype))),
-        spec.optional, kind_name(spec.kind), py::tuple(shapes)));
+        spec.optional, text(name_of(spec.kind)), py::tuple(shapes)));
   }
   return operands;
 }
@@ -123,20 +114,13 @@ Preference make_preference(const std::string& determinism, bool batch_invariant,
   return preference;
 }
 
-// Names of Reason's kinds, for the table that Python prints.
-const char* kind_name(ReasonKind kind) {
-  static constexpr const char* names[] = {"accepted", "backend", "dtype",   "scope",
-                                          "device",   "shape",   "feature", "preference"};
-  return names[static_cast<int>(kind)];
-}
-
 // One tuple per row in order of preference: (kernel, chosen, kind, reason, workspace).
 py::list selection_values(const Descriptor& descriptor, const Preference& preference,
                           const Device& device) {
   py::list rows;
   for (const Candidate& candidate : select(descriptor, preference, device).candidates)
     rows.append(py::make_tuple(kernel_values(*descriptor.op, *candidate.kernel), candidate.chosen,
-                               kind_name(candidate.reason.kind), candidate.reason.text(),
+                               text(name_of(candidate.reason.kind)), candidate.reason.text(),
                                candidate.workspace));
   return rows;
 }
