@@ -26,14 +26,21 @@ constexpr Codes codes_of(DType output) {
 }
 constexpr bool is_float8(Codes codes) { return codes == Codes::E4M3 || codes == Codes::E5M2; }
 
+// Codes of a byte.
+template <Codes kCodes>
+inline constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
 // Bytes of the codes of one vector.
 template <class In, Codes kCodes>
-inline constexpr int kWordBytes = kPerVector<In> / (kCodes == Codes::Nibble ? 2 : 1);
+inline constexpr int kWordBytes = kPerVector<In> / kPerByte<kCodes>;
 
 template <class C>
 inline constexpr C kSmallScale = sizeof(C) == 4 ? C(0x1p-70) : C(0x1p-700);
 template <class C>
 inline constexpr C kLargeScale = sizeof(C) == 4 ? C(0x1p+70) : C(0x1p+700);
+// Bounds |x / s| and zero points, so that sums of integers in C are exact.
+template <class C>
+inline constexpr C kLargeQuotient = sizeof(C) == 4 ? C(0x1p+21) : C(0x1p+29);
+inline constexpr std::int32_t kLargeZeroPoint = 1 << 21;
 
 template <bool kDivide>
 __device__ __forceinline__ float quotient(float x, float scale, float inverse) {
@@ -48,6 +55,16 @@ __device__ __forceinline__ double quotient(double x, double scale, double invers
   if (!kDivide) return product;
   const double nearer = __fma_rn(__fma_rn(-product, scale, x), inverse, product);
   return __fma_rn(__fma_rn(-nearer, scale, x), inverse, nearer);
+}
+
+// Calls use(divides) for DIVIDE with a true constant, where a factor multiplies with a false one:
+// one decision for all that a thread divides.
+template <class Use>
+__device__ __forceinline__ void by_rule(Quotient rule, const Use& use) {
+  if (rule == Quotient::Divide)
+    use(std::true_type{});
+  else
+    use(std::false_type{});
 }
 
 // fl(1 / scale) for kSmallScale <= scale <= kLargeScale: the steps of the compiler's own reciprocal
@@ -142,7 +159,7 @@ __device__ __forceinline__ std::uint32_t join(std::uint32_t a, std::uint32_t b, 
 
 // Codes of one vector's elements, each in the low byte of its word, as they lie in memory.
 template <Codes kCodes, int kCount>
-__device__ __forceinline__ Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> pack(
+__device__ __forceinline__ Word<kCount / kPerByte<kCodes>> pack(
     const std::uint32_t (&codes)[kCount], NibbleOrder order) {
   if constexpr (kCodes == Codes::Nibble) {
     const std::uint32_t pair = order == NibbleOrder::LowFirst ? 0x0040u : 0x0004u;
@@ -192,7 +209,7 @@ __device__ __forceinline__ std::uint32_t saturated_pair(std::uint32_t first, std
 // instruction knows signed types only. `flip`: the type is unsigned, and its integers come less by
 // half its range.
 template <Codes kCodes, int kCount>
-__device__ __forceinline__ Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> pack_saturated(
+__device__ __forceinline__ Word<kCount / kPerByte<kCodes>> pack_saturated(
     const std::uint32_t (&codes)[kCount], bool flip, NibbleOrder order) {
   constexpr int kPerWord = kCodes == Codes::Nibble ? 8 : 4;
   std::uint32_t words[(kCount + kPerWord - 1) / kPerWord];
@@ -210,13 +227,13 @@ __device__ __forceinline__ Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> pack
   if constexpr (kCodes == Codes::Byte && kCount == 8)
     return static_cast<std::uint64_t>(words[1]) << 32 | words[0];
   else
-    return static_cast<Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)>>(words[0]);
+    return static_cast<Word<kCount / kPerByte<kCodes>>>(words[0]);
 }
 
 // Codes of one vector's elements as they lie in memory. fp8: `codes` are the bits of floats inside
 // the bounds. Others: as integer_code() gives them.
 template <Codes kCodes, Bounds kBounds, int kCount>
-__device__ __forceinline__ Word<kCount / (kCodes == Codes::Nibble ? 2 : 1)> finish(
+__device__ __forceinline__ Word<kCount / kPerByte<kCodes>> finish(
     const std::uint32_t (&codes)[kCount], DType output, NibbleOrder order) {
   if constexpr (is_float8(kCodes)) {
     const auto value = [&](int i) { return i < kCount ? __uint_as_float(codes[i]) : 0.0f; };

@@ -85,6 +85,13 @@ __device__ __forceinline__ bool is_special(KeyOf<In> key) {
   return key >= kInfinityKey<In> || key <= ~kInfinityKey<In>;
 }
 
+// Adds an element, or only if it is finite.
+template <class In>
+__device__ __forceinline__ void add_element(Extent<In>& extent, In x, bool symmetric, bool finite) {
+  const KeyOf<In> key = key_of(x, symmetric);
+  if (!(finite && is_special<In>(key))) extent.add(key);
+}
+
 // `special` here is what the caller saw; `extent` holds finite elements or, under PROPAGATE, all.
 template <class In>
 __device__ __forceinline__ math::Range<Compute<In>> range_of(const Extent<In>& extent,

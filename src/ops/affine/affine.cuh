@@ -19,11 +19,6 @@ struct GivenNumbers {
   }
 };
 
-// Bounds |x / s|, so that sums of integers in C are exact.
-template <class C>
-inline constexpr C kLargeQuotient = sizeof(C) == 4 ? C(0x1p+21) : C(0x1p+29);
-inline constexpr std::int32_t kLargeZeroPoint = 1 << 21;
-
 template <bool kDivide, class C>
 __device__ __forceinline__ GivenNumbers<C> given_numbers(const math::AffineRecipe<C>& recipe,
                                                          const GivenParameters& given,

@@ -367,13 +367,12 @@ __device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t*
                                                   const ColumnTile<Compute<In>>& tile,
                                                   const math::AffineRecipe<Compute<In>>& recipe,
                                                   NibbleOrder order) {
-  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
 #pragma unroll 1
   for (std::int64_t n = 0; n < count; ++n) {
     const std::int64_t r = first + n * step;
     const In* from = input + rows.input(r);
 #pragma unroll 1
-    for (int i = 0; i < present; i += kPerByte) {
+    for (int i = 0; i < present; i += kPerByte<kCodes>) {
       std::uint8_t code = math::code_of(math::widen(from[i]), recipe, tile.segment(i));
       if constexpr (kCodes == Codes::Nibble) {
         std::uint8_t second = 0;
@@ -381,7 +380,7 @@ __device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t*
           second = math::code_of(math::widen(from[i + 1]), recipe, tile.segment(i + 1));
         code = math::pack_nibbles(code, second, order);
       }
-      output[rows.output(r) + i / kPerByte] = code;
+      output[rows.output(r) + i / kPerByte<kCodes>] = code;
     }
   }
 }
@@ -578,8 +577,8 @@ __device__ __forceinline__ void channel_codes(const ColumnArgs<In>& args, const 
     __syncthreads();
   };
   column_codes<In, kCodes, kVector>(args.input + place.column,
-                                    args.output + place.column / (kCodes == Codes::Nibble ? 2 : 1),
-                                    rows, place.first + threadIdx.y, place.last, blockDim.y,
+                                    args.output + place.column / kPerByte<kCodes>, rows,
+                                    place.first + threadIdx.y, place.last, blockDim.y,
                                     place.present, fill, tile, args.recipe, args.order, body);
 }
 
@@ -633,8 +632,8 @@ __global__ void __launch_bounds__(kColumnThreads)
   });
   __syncthreads();
   column_codes<In, kCodes, kVector>(
-      input, args.output + at.at[kOutput] + column / (kCodes == Codes::Nibble ? 2 : 1), rows,
-      threadIdx.y, count, blockDim.y, present, [] {}, tile, args.recipe, args.order,
+      input, args.output + at.at[kOutput] + column / kPerByte<kCodes>, rows, threadIdx.y, count,
+      blockDim.y, present, [] {}, tile, args.recipe, args.order,
       [&](const auto& run) { by_any_recipe<kCodes>(args.recipe, run); });
 }
 

@@ -74,14 +74,13 @@ __global__ void __launch_bounds__(kSplitThreads)
     quantize_lines(const __grid_constant__ ElementArgs<In> args) {
   const ScatteredSegment<In> segment(args, blockIdx.x);
   const auto parameters = scattered_parameters(args, segment);
-  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
-  const std::int64_t line_bytes = (segment.length + kPerByte - 1) / kPerByte;
+  const std::int64_t line_bytes = (segment.length + kPerByte<kCodes> - 1) / kPerByte<kCodes>;
 #pragma unroll 1
   for (std::int64_t i = threadIdx.x; i < segment.line_count * line_bytes; i += kSplitThreads) {
     const std::int64_t line = i / line_bytes, byte = i - line * line_bytes;
     const Offsets at = args.lines.offsets(line);
     args.output[segment.at.at[kOutput] + at.at[kOutput] + byte] = byte_of_codes<In, kCodes>(
-        args.input + segment.at.at[kInput] + at.at[kInput], byte * kPerByte, segment.length,
+        args.input + segment.at.at[kInput] + at.at[kInput], byte * kPerByte<kCodes>, segment.length,
         args.recipe, parameters, args.order);
   }
 }
@@ -103,8 +102,7 @@ __global__ void __launch_bounds__(kSplitThreads)
 template <class In, Codes kCodes>
 __global__ void __launch_bounds__(kSplitThreads)
     element_codes(const __grid_constant__ ElementArgs<In> args) {
-  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
-  const std::int64_t row_bytes = (args.row_length + kPerByte - 1) / kPerByte;
+  const std::int64_t row_bytes = (args.row_length + kPerByte<kCodes> - 1) / kPerByte<kCodes>;
   cuda::wait_for_previous();
 #pragma unroll 1
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kSplitThreads + threadIdx.x;
@@ -113,8 +111,8 @@ __global__ void __launch_bounds__(kSplitThreads)
     const ElementOffsets at = args.rows.offsets(row);
     std::uint8_t codes[2] = {0, 0};
 #pragma unroll 1
-    for (int j = 0; j < kPerByte; ++j) {
-      const std::int64_t column = byte * kPerByte + j;
+    for (int j = 0; j < kPerByte<kCodes>; ++j) {
+      const std::int64_t column = byte * kPerByte<kCodes> + j;
       if (column >= args.row_length) break;
       const std::int64_t parameter =
           at.at[kElementScale] + column / args.row_divisor * args.row_step;
@@ -122,7 +120,7 @@ __global__ void __launch_bounds__(kSplitThreads)
                                               args.recipe, args.parameters[parameter]);
       (j == 0 ? codes[0] : codes[1]) = code;
     }
-    args.output[at.at[kOutput] / kPerByte + byte] =
+    args.output[at.at[kOutput] / kPerByte<kCodes> + byte] =
         kCodes == Codes::Nibble ? math::pack_nibbles(codes[0], codes[1], args.order) : codes[0];
   }
 }

@@ -236,14 +236,10 @@ __device__ __forceinline__ ElementPlace row_place(const ElementArgs<Op>& args, s
 // multiplies gets a false one: one decision for all vectors of a thread.
 template <template <class> class Args, class Op, class Use>
 __device__ __forceinline__ void by_rule(const Args<Op>& args, const Use& use) {
-  if constexpr (Op::kHasRule) {
-    if (args.op.recipe.quotient == Quotient::Divide)
-      use(std::true_type{});
-    else
-      use(std::false_type{});
-  } else {
+  if constexpr (Op::kHasRule)
+    by_rule(args.op.recipe.quotient, use);
+  else
     use(std::false_type{});
-  }
 }
 
 template <class Op>

@@ -8,7 +8,9 @@
 
 namespace planq::affine {
 
+using cuda::add_element;
 using cuda::Bounds;
+using cuda::by_rule;
 using cuda::Codes;
 using cuda::codes_of;
 using cuda::Collector;
@@ -21,7 +23,10 @@ using cuda::is_special;
 using cuda::key_of;
 using cuda::KeyOf;
 using cuda::kInfinityKey;
+using cuda::kLargeQuotient;
 using cuda::kLargeScale;
+using cuda::kLargeZeroPoint;
+using cuda::kPerByte;
 using cuda::kPerVector;
 using cuda::kRoundedBits;
 using cuda::kSmallScale;
@@ -36,11 +41,6 @@ using cuda::warp_extent;
 using math::Bfloat16;
 using math::Compute;
 using math::Half;
-
-// Bounds |x/s|, so that the sums in integer_code() are exact.
-template <class C>
-inline constexpr C kLargeQuotient = sizeof(C) == 4 ? C(0x1p+21) : C(0x1p+29);
-inline constexpr std::int32_t kLargeZeroPoint = 1 << 21;
 
 // Whether encode() below gives the codes of a segment with this range, whose elements all are
 // finite.
@@ -162,16 +162,6 @@ __device__ __forceinline__ std::uint8_t encode_single(C x, const Numbers<C>& num
 template <Bounds kBounds>
 using BoundsConstant = std::integral_constant<Bounds, kBounds>;
 
-// Calls use(divides) for DIVIDE with a true constant, where a factor multiplies with a false one:
-// one decision for a whole run of vectors.
-template <class Use>
-__device__ __forceinline__ void by_rule(Quotient rule, const Use& use) {
-  if (rule == Quotient::Divide)
-    use(std::true_type{});
-  else
-    use(std::false_type{});
-}
-
 // Usual: DIVIDE, scales stored as they are computed, codes that need no comparison with bounds. It
 // has kernels of its own in the hot places, so that a small launch, which waits for every
 // instruction that it fetches, fetches few.
@@ -182,8 +172,8 @@ template <Codes kCodes, bool kAsymmetric>
 inline constexpr Bounds kFreeBounds =
     kAsymmetric && !is_float8(kCodes) ? Bounds::Saturate : Bounds::None;
 
-// The same, use(divides, bounds). Of an args struct it takes the recipe and `clamps`: whether codes
-// need Bounds::Clamp.
+// Calls use(divides, bounds), as by_rule() calls use(divides). Of an args struct it takes the
+// recipe and `clamps`: whether codes need Bounds::Clamp.
 template <Recipe kRecipe, Codes kCodes, bool kAsymmetric, class Args, class Use>
 __device__ __forceinline__ void by_recipe(const Args& args, const Use& use) {
   using Free = BoundsConstant<kFreeBounds<kCodes, kAsymmetric>>;

@@ -58,12 +58,6 @@ struct RangeKeys {
   }
 };
 
-template <class In>
-__device__ __forceinline__ void add_element(Extent<In>& extent, In x, bool symmetric, bool finite) {
-  const KeyOf<In> key = key_of(x, symmetric);
-  if (!(finite && is_special<In>(key))) extent.add(key);
-}
-
 // --- Segments ----------------------------------------------------------------------------------
 
 template <class In>

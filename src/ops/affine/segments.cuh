@@ -81,10 +81,7 @@ __device__ __forceinline__ Extent<In> walk_finite(const In* input, std::int64_t 
                                                   int team, bool symmetric) {
   Extent<In> extent;
 #pragma unroll 1
-  for (std::int64_t i = rank; i < length; i += team) {
-    const KeyOf<In> key = key_of(input[i], symmetric);
-    if (!is_special<In>(key)) extent.add(key);
-  }
+  for (std::int64_t i = rank; i < length; i += team) add_element(extent, input[i], symmetric, true);
   return extent;
 }
 
@@ -95,9 +92,8 @@ __device__ __forceinline__ std::uint8_t byte_of_codes(
     const math::AffineRecipe<Compute<In>>& recipe,
     const math::SegmentParameters<Compute<In>>& parameters, NibbleOrder order) {
   std::uint8_t codes[2] = {0, 0};
-  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
 #pragma unroll 1
-  for (int j = 0; j < kPerByte; ++j) {
+  for (int j = 0; j < kPerByte<kCodes>; ++j) {
     if (first + j >= length) break;
     const std::uint8_t code = math::code_of(math::widen(input[first + j]), recipe, parameters);
     (j == 0 ? codes[0] : codes[1]) = code;
@@ -112,10 +108,10 @@ __device__ __forceinline__ void walk_codes(const In* input, std::uint8_t* output
                                            const math::AffineRecipe<Compute<In>>& recipe,
                                            const math::SegmentParameters<Compute<In>>& parameters,
                                            NibbleOrder order, int rank, int team) {
-  constexpr int kPerByte = kCodes == Codes::Nibble ? 2 : 1;
 #pragma unroll 1
-  for (std::int64_t i = rank; i * kPerByte < length; i += team)
-    output[i] = byte_of_codes<In, kCodes>(input, i * kPerByte, length, recipe, parameters, order);
+  for (std::int64_t i = rank; i * kPerByte<kCodes> < length; i += team)
+    output[i] =
+        byte_of_codes<In, kCodes>(input, i * kPerByte<kCodes>, length, recipe, parameters, order);
 }
 
 // --- Runs of consecutive elements --------------------------------------------------------------

@@ -167,13 +167,9 @@ __device__ __forceinline__ Extent<In> finite_piece(const Piece<In, Codes::Byte>&
   for (int i = 0; i < kPieceVectors * kPerVector<In>; ++i) {
     const int k = i / kPerVector<In>;
     if (!piece.active(k)) break;
-    const KeyOf<In> key = key_of(piece.vector(k)[i % kPerVector<In>], symmetric);
-    if (!is_special<In>(key)) extent.add(key);
+    add_element(extent, piece.vector(k)[i % kPerVector<In>], symmetric, true);
   }
-  if (piece.edge) {
-    const KeyOf<In> key = key_of(*piece.run.edge_input(piece.lane), symmetric);
-    if (!is_special<In>(key)) extent.add(key);
-  }
+  if (piece.edge) add_element(extent, *piece.run.edge_input(piece.lane), symmetric, true);
   return extent;
 }
 
@@ -238,8 +234,7 @@ __global__ void __launch_bounds__(kSplitThreads)
       const std::int64_t begin = piece.index * kPiece;
       const bool last = piece.index == part.pieces_per_line - 1;
       const std::int64_t count = last ? piece.length - begin : kPiece;
-      walk_codes<In, kCodes>(piece.begin + begin,
-                             piece.codes + begin / (kCodes == Codes::Nibble ? 2 : 1), count,
+      walk_codes<In, kCodes>(piece.begin + begin, piece.codes + begin / kPerByte<kCodes>, count,
                              args.recipe, parameters, args.order, piece.lane, cuda::kWarp);
       continue;
     }
@@ -302,11 +297,8 @@ template <class In>
 __device__ __forceinline__ void add_finite(const In* input, std::uint32_t i, bool symmetric,
                                            Extent<In>& extent) {
 #pragma unroll 1
-  for (int j = 0; j < kPerVector<In>; ++j) {
-    const KeyOf<In> key =
-        key_of(input[static_cast<std::int64_t>(i) * kPerVector<In> + j], symmetric);
-    if (!is_special<In>(key)) extent.add(key);
-  }
+  for (int j = 0; j < kPerVector<In>; ++j)
+    add_element(extent, input[static_cast<std::int64_t>(i) * kPerVector<In> + j], symmetric, true);
 }
 
 // The finite elements of the vectors first, first + kFlatThreads, ... of every step-th tile.
