@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kLaneThreads)
     edge[k] = exists && run.has_edge(place.rank);
     regular = regular && (run.whole || !exists);
     if (active[k]) v[k] = cuda::load_once(run.input + place.rank * kPerVector<In>);
-    if (edge[k]) edges[k] = *run.edge_input(place.rank);
+    if (edge[k]) edges[k] = *run.edge(place.rank);
   }
 
   // Lane k of a set goes on with the set's segment k, so that parameters are worked out side by
@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
       if (active[k]) v[k] = cuda::load_once(run.input + i * kPerVector<In>);
     }
     edge = run.has_edge(rank);
-    if (edge) edge_value = *run.edge_input(rank);
+    if (edge) edge_value = *run.edge(rank);
     extent = extent_of<In>(v, active, symmetric);
     if (edge) extent.add(key_of(edge_value, symmetric));
   }

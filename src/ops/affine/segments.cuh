@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/index.cuh"
+#include "cuda/lines.cuh"
 #include "ops/affine/encode.cuh"
 
 namespace planq::affine {
@@ -116,37 +117,25 @@ __device__ __forceinline__ void walk_codes(const In* input, std::uint8_t* output
 
 // --- Runs of consecutive elements --------------------------------------------------------------
 
-// A run cut at the 16-byte boundaries of its input: `head` single elements, whole vectors, `tail`
-// single elements. Only bytes of the run are ever touched.
+// A line of elements, and where the codes of its vectors are. Only bytes of the line are touched.
 template <class In, Codes kCodes>
-struct Run {
-  const In* input;       // where the vectors begin
-  std::uint8_t* output;  // where their codes begin
-  std::int64_t vectors;
-  int head, tail;
-  int shift;   // bytes by which `output` is past the alignment of a word
-  bool whole;  // the vectors begin on a byte of the output
+struct Run : cuda::CutLine<In> {
+  using cuda::CutLine<In>::head;
+  using cuda::CutLine<In>::vectors;
+  std::uint8_t* output;  // where the codes of the vectors begin
+  int shift;             // bytes by which `output` is past the alignment of a word
+  bool whole;            // the vectors begin on a byte of the output
 
-  __device__ __forceinline__ Run(const In* from, std::uint8_t* to, std::int64_t length) {
-    constexpr unsigned kCount = kPerVector<In>;
-    const unsigned past = cuda::misalignment<cuda::kVectorBytes>(from) / sizeof(In);
-    const unsigned before = (kCount - past) % kCount;
-    head = static_cast<int>(before < length ? before : length);
-    vectors = static_cast<std::int64_t>(static_cast<std::uint64_t>(length - head) / kCount);
-    tail = static_cast<int>(length - head) & (kCount - 1);
-    input = from + head;
-    output = to + (kCodes == Codes::Nibble ? head / 2 : head);
-    whole = kCodes != Codes::Nibble || head % 2 == 0;
+  __device__ __forceinline__ Run(const In* from, std::uint8_t* to, std::int64_t length)
+      : cuda::CutLine<In>(from, length) {
+    output = to + head / kPerByte<kCodes>;
+    whole = head % kPerByte<kCodes> == 0;
     shift = cuda::misalignment<kWordBytes<In, kCodes>>(output);
   }
 
-  // The single elements, dealt to the first 2 * kPerVector ranks of a team.
+  // A tail is shorter than a vector, so it needs no bound of its own here.
   __device__ __forceinline__ bool has_edge(int rank) const {
-    return rank < kPerVector<In> ? rank < head : rank - kPerVector<In> < tail;
-  }
-  __device__ __forceinline__ const In* edge_input(int rank) const {
-    return rank < kPerVector<In> ? input - head + rank
-                                 : input + vectors * kPerVector<In> + (rank - kPerVector<In>);
+    return rank < kPerVector<In> ? rank < head : rank - kPerVector<In> < this->tail;
   }
   // All lanes of the warp call this; `code` is 0 where there is no edge.
   __device__ __forceinline__ void store_edge(int rank, bool edge, std::uint8_t code,

@@ -167,9 +167,13 @@ __device__ __forceinline__ Extent<In> finite_piece(const Piece<In, Codes::Byte>&
   for (int i = 0; i < kPieceVectors * kPerVector<In>; ++i) {
     const int k = i / kPerVector<In>;
     if (!piece.active(k)) break;
-    add_element(extent, piece.vector(k)[i % kPerVector<In>], symmetric, true);
+    const KeyOf<In> key = key_of(piece.vector(k)[i % kPerVector<In>], symmetric);
+    if (!is_special<In>(key)) extent.add(key);
   }
-  if (piece.edge) add_element(extent, *piece.run.edge_input(piece.lane), symmetric, true);
+  if (piece.edge) {
+    const KeyOf<In> key = key_of(*piece.run.edge(piece.lane), symmetric);
+    if (!is_special<In>(key)) extent.add(key);
+  }
   return extent;
 }
 
@@ -194,7 +198,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     for (int k = 0; k < kPieceVectors; ++k)
       if (piece.active(k)) symmetric ? collector.add_magnitudes(v[k]) : collector.add_ordered(v[k]);
     Extent<In> extent = collector.extent();
-    if (piece.edge) extent.add(key_of(*piece.run.edge_input(piece.lane), symmetric));
+    if (piece.edge) extent.add(key_of(*piece.run.edge(piece.lane), symmetric));
     const bool special = extent.special();
     if (special && saturate) extent = finite_piece(piece, symmetric);
     mine.add({extent, special});
@@ -261,7 +265,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     });
     std::uint8_t code = 0;
     if (piece.edge)
-      code = math::code_of(math::widen(*piece.run.edge_input(piece.lane)), args.recipe, parameters);
+      code = math::code_of(math::widen(*piece.run.edge(piece.lane)), args.recipe, parameters);
     piece.run.store_edge(piece.lane, piece.edge, code, args.order);
   }
 }
