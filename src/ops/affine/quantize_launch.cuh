@@ -92,7 +92,7 @@ Recipe recipe_kind(const math::AffineRecipe<C>& recipe) {
   return usual ? Recipe::Usual : Recipe::Any;
 }
 
-// Whether the vector bodies round float8 codes of a symmetric range right.
+// Whether float8 codes may be negative, as the kernels for regular segments take for granted.
 template <class C>
 bool has_negative_codes(const math::AffineRecipe<C>& recipe) {
   return !is_fp8(recipe.output_dtype) || recipe.q_min < 0;
