@@ -49,27 +49,6 @@ class Sku {
   std::size_t size_ = 0;
 };
 
-// The texts of Parts::kParts as one.
-template <class Parts>
-class JoinedText {
- public:
-  static constexpr std::string_view view() { return {kText.data(), kText.size()}; }
-
- private:
-  static constexpr std::size_t kSize = [] {
-    std::size_t size = 0;
-    for (const std::string_view part : Parts::kParts) size += part.size();
-    return size;
-  }();
-  static constexpr std::array<char, kSize> kText = [] {
-    std::array<char, kSize> text{};
-    std::size_t at = 0;
-    for (const std::string_view part : Parts::kParts)
-      for (const char c : part) text[at++] = c;
-    return text;
-  }();
-};
-
 // Arrays of kernels as one table.
 template <class Row, std::size_t... kSizes>
 constexpr std::array<Row, (kSizes + ...)> joined(const std::array<Row, kSizes>&... parts) {

@@ -245,18 +245,6 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <Method kMethod, ScopeKind kScope, DType kOut>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 8> kParts = {"dynamic_range_quantize.",
-                                                             name_of(kScope),
-                                                             "/cuda/",
-                                                             info(kMethod).name,
-                                                             "/",
-                                                             short_name(kIn),
-                                                             "_",
-                                                             short_name(kOut)};
-};
-
-template <Method kMethod, ScopeKind kScope, DType kOut>
 constexpr Kernel row() {
   constexpr bool kDouble = std::is_same_v<C, double>;
   return {

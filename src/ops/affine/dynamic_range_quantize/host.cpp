@@ -47,13 +47,6 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <ScopeKind kScope, DType kInput, DType kOutput>
-struct SkuParts {
-  static constexpr std::array<std::string_view, 6> kParts = {
-      "dynamic_range_quantize.", name_of(kScope), "/host/rows/", short_name(kInput), "_",
-      short_name(kOutput)};
-};
-
-template <ScopeKind kScope, DType kInput, DType kOutput>
 constexpr Kernel row() {
   using C = Compute<Stored<kInput>>;
   constexpr bool kDouble = std::is_same_v<C, double>;
