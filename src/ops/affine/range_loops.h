@@ -74,7 +74,7 @@ inline K extreme_lane(Vector<K, kBytes> v) {
   }
 }
 
-// Rows that do not end on a whole vector measure their last vector's worth again.
+// Lines that do not end on a whole vector measure their last vector's worth again.
 template <class T, bool kSigns, bool kFinite, int kBytes = PLANQ_VECTOR_BYTES>
 inline Keys<Key<T>> row_keys(const T* x, std::int64_t n, std::int64_t ahead) {
   using K = Key<T>;

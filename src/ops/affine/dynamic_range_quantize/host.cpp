@@ -75,7 +75,7 @@ constexpr Kernel row() {
   };
 }
 
-// One row per scope, input type and output type: the product of these three lists.
+// One kernel per scope, input type and output type: the product of these three lists.
 constexpr ScopeKind kScopes[] = {ScopeKind::Tensor, ScopeKind::Channel, ScopeKind::Token,
                                  ScopeKind::Group, ScopeKind::Block};
 constexpr DType kInputs[] = {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64};
