@@ -39,7 +39,7 @@ SANITIZERS_address := address,undefined,float-cast-overflow
 SANITIZERS_thread := thread
 PRELOADED_address := libasan.so libstdc++.so
 PRELOADED_thread := libtsan.so libstdc++.so
-WATCHED := tests/registry/test_rows.py tests/api/test_threads.py
+WATCHED := tests/registry/test_kernels.py tests/api/test_threads.py
 # Of the registry's tests the one of thread counts: the others share memory in no other way.
 CHOSEN_thread := -k threads
 
@@ -87,7 +87,7 @@ sanitize-%: build/sanitize-%/ready
 	LD_PRELOAD="$(foreach file,$(PRELOADED_$*),$(shell $(CXX) -print-file-name=$(file)))" \
 	ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_init_order=1 \
 	UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
-	PLANQ_TIGHT_OPERANDS=1 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(@:%=build/%)/site \
+	PLANQ_UNGUARDED_OPERANDS=1 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(@:%=build/%)/site \
 	  $(BIN)/python -m pytest -p no:cacheprovider -p no:faulthandler --capture=sys $(WATCHED) \
 	  $(CHOSEN_$*) $(ARGS)
 

@@ -275,7 +275,7 @@ def _dtype_of(library: Any, name: str, spec: OperandSpec) -> Any:
 
 def _no_kernel(stream: StreamLike, desc: Descriptor, pref: PlanPreference) -> NoKernelError:
     selection = explain(desc, pref, stream)
-    known = {row.sku for row in selection.candidates}
+    known = {kernel.sku for kernel in selection.candidates}
     if pref.sku is not None and pref.sku not in known:
         return NoKernelError(selection, f"no row of {desc.operator} is called {shown(pref.sku)}")
     return NoKernelError(selection, f"no row of {desc.operator} takes this descriptor")

@@ -133,17 +133,17 @@ def _operator_info(name: str, native: dict[str, Any], classes: Classes) -> Opera
         fields=tuple(name for name, *_ in native["fields"]),
         kernels=tuple(
             KernelInfo(
-                row["sku"],
-                row["revision"],
-                Backend(row["backend"]),
-                row["min_arch"],
-                row["rank"],
-                guarantee_of(row),
-                row["max_arch"],
-                row["constraints"],
-                tuple(DType(name) for name in row["dtypes"]),
+                kernel["sku"],
+                kernel["revision"],
+                Backend(kernel["backend"]),
+                kernel["min_arch"],
+                kernel["rank"],
+                guarantee_of(kernel),
+                kernel["max_arch"],
+                kernel["constraints"],
+                tuple(DType(name) for name in kernel["dtypes"]),
             )
-            for row in native["kernels"]
+            for kernel in native["kernels"]
         ),
     )
 

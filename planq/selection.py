@@ -119,20 +119,22 @@ class Selection:
     @property
     def chosen(self) -> Candidate | None:
         """The kernel that runs, or None."""
-        return next((row for row in self.candidates if row.chosen), None)
+        return next((each for each in self.candidates if each.chosen), None)
 
     def to_dict(self) -> dict[str, Any]:
         """The selection as plain JSON values."""
-        return {"candidates": [row.to_dict() for row in self.candidates]}
+        return {"candidates": [each.to_dict() for each in self.candidates]}
 
     def __str__(self) -> str:
-        listed = [row for row in self.candidates if row.reason_kind not in _COUNTED]
-        width = max((len(row.sku) for row in listed), default=3)
+        listed = [each for each in self.candidates if each.reason_kind not in _COUNTED]
+        width = max((len(each.sku) for each in listed), default=3)
         lines = [f"{'sku':<{width}}  rank  workspace  verdict"]
-        for row in listed:
-            lines.append(f"{row.sku:<{width}}  {row.rank:>4}  {row.workspace:>9}  {row.verdict}")
-            lines.extend(f"{'':<{width}}  asks {asked}" for asked in row.constraints)
-        counts = Counter(row.reason_kind for row in self.candidates if row not in listed)
+        for each in listed:
+            lines.append(
+                f"{each.sku:<{width}}  {each.rank:>4}  {each.workspace:>9}  {each.verdict}"
+            )
+            lines.extend(f"{'':<{width}}  asks {asked}" for asked in each.constraints)
+        counts = Counter(each.reason_kind for each in self.candidates if each not in listed)
         for kind, count in sorted(counts.items()):
             lines.append(f"... and {count} rows for another {kind}")
         return "\n".join(lines)
@@ -193,7 +195,7 @@ def explain(
         DescriptorError: The device is unknown; or there is no descriptor, or no preference.
     """
     preference = checked_preference(desc, pref)
-    rows = _core.select(desc._native, preference._native(), _device(device))
+    candidates = _core.select(desc._native, preference._native(), _device(device))
     return Selection(
         tuple(
             Candidate(
@@ -209,6 +211,6 @@ def explain(
                 constraints=kernel["constraints"],
                 dtypes=tuple(DType(name) for name in kernel["dtypes"]),
             )
-            for kernel, chosen, kind, reason, workspace in rows
+            for kernel, chosen, kind, reason, workspace in candidates
         )
     )

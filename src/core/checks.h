@@ -23,7 +23,7 @@ Fault shape(std::string_view field, const Shape& shape, int smallest_rank);
 Fault dtype(std::string_view field, DType dtype, std::span<const DType> allowed);
 // Normalises a negative axis.
 Fault axis(std::string_view field, std::int64_t& axis, const Shape& shape);
-// Codes are made to the nearest or by a draw.
+// Codes are made to the nearest, or by a random number.
 Fault rounding(Rounding rounding);
 
 }  // namespace planq::checks

@@ -1,5 +1,5 @@
-// Element types. What there is to know of one is its row of the table below; everything else asks
-// the row.
+// Element types. What there is to know of one is its FormatInfo in the table below; everything else
+// asks that.
 #pragma once
 
 #include <array>
@@ -92,12 +92,13 @@ constexpr DType compute_dtype(DType elements) {
   return elements == DType::Float64 ? DType::Float64 : DType::Float32;
 }
 
-// A dtype that is only known at run time is compared with those that the rows single out, because
+// A dtype that is only known at run time is compared with those that the table singles out, because
 // device code cannot read the table.
-template <bool (*kIs)(const FormatInfo&), std::size_t... kRow>
-constexpr bool is_any(DType dtype, std::index_sequence<kRow...>) {
-  return ((std::bool_constant<kIs(kFormats[kRow])>::value && dtype == static_cast<DType>(kRow)) ||
-          ...);
+template <bool (*kIs)(const FormatInfo&), std::size_t... kIndex>
+constexpr bool is_any(DType dtype, std::index_sequence<kIndex...>) {
+  return (
+      (std::bool_constant<kIs(kFormats[kIndex])>::value && dtype == static_cast<DType>(kIndex)) ||
+      ...);
 }
 template <bool (*kIs)(const FormatInfo&)>
 constexpr bool is_any(DType dtype) {

@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 
+#include "core/index_space.h"
 #include "core/operands.h"
 #include "core/scope.h"
-#include "core/space.h"
 
 namespace planq {
 
@@ -24,7 +24,7 @@ struct ElementOperand {
 };
 
 struct ElementLayout {
-  SpaceOf<kElementOperands> rows;
+  IndexSpaceOf<kElementOperands> rows;
   std::int64_t length = 1;   // elements of a row, consecutive in every tensor
   std::int64_t divisor = 1;  // consecutive elements that share a parameter
   std::int64_t step = 0;     // from their parameter to the next one; 0 if a row has only one

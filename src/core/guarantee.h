@@ -13,7 +13,7 @@ namespace planq {
 template <class T>
 struct Required {
   T value;
-  // Implicit on purpose: a row spells `.max_ulp = 0`.
+  // Implicit on purpose: a kernel spells `.max_ulp = 0`.
   template <std::convertible_to<T> U>
   consteval Required(U spelled) : value(spelled) {}
   constexpr operator T() const { return value; }

@@ -20,7 +20,7 @@ struct ArgumentFailure;
 struct Constraint;
 struct Plan;
 
-// --- Declared by the operator --------------------------------------------------------------------
+// --- Declared by the operator ------------------------------------------------------------------
 
 constexpr bool is_written(Role role) { return role != Role::Input; }
 
@@ -34,7 +34,7 @@ struct OperandInfo {
   OperandKind kind = OperandKind::Tensor;
 };
 
-// --- Asked by a descriptor -----------------------------------------------------------------------
+// --- Asked by a descriptor ---------------------------------------------------------------------
 
 struct OperandSpec {
   // As the operator declares them, unless the descriptor makes exceptions.
@@ -61,7 +61,7 @@ struct OperandSpec {
   }
 };
 
-// --- Given in a call -----------------------------------------------------------------------------
+// --- Given in a call ---------------------------------------------------------------------------
 
 enum class Memory : std::uint8_t { Host, Cuda, Managed, Other };
 

@@ -49,13 +49,13 @@ bool may_stand_in(const Kernel& kernel, const Plan& plan) {
   return (reason.accepted() || reason.kind == ReasonKind::Shape) && takes_some(kernel, plan);
 }
 
-Status add_body(const Kernel& kernel, Plan& plan) {
-  Body& body = plan.bodies.emplace_back();
-  body.kernel = &kernel;
+Status add_prepared(const Kernel& kernel, Plan& plan) {
+  PreparedKernel& prepared = plan.prepared.emplace_back();
+  prepared.kernel = &kernel;
   const std::size_t bytes = bound_of(kernel, plan);
-  body.needs_workspace = bytes > 0;
+  prepared.needs_workspace = bytes > 0;
   plan.workspace = std::max(plan.workspace, bytes);
-  return kernel.prepare(plan.descriptor, plan.device, body.state);
+  return kernel.prepare(plan.descriptor, plan.device, prepared.state);
 }
 
 }  // namespace
@@ -73,23 +73,23 @@ bool make_plan(const Stream& stream, Plan& plan, Status& status) {
   const DeviceGuard guard(stream);
   status = guard.status();
   if (plan.dims == 0) {
-    if (status.ok()) status = add_body(*plan.kernel, plan);
+    if (status.ok()) status = add_prepared(*plan.kernel, plan);
     return true;
   }
   for (const Kernel* kernel : ordered_kernels(op))
-    if (status.ok() && may_stand_in(*kernel, plan)) status = add_body(*kernel, plan);
+    if (status.ok() && may_stand_in(*kernel, plan)) status = add_prepared(*kernel, plan);
   return true;
 }
 
 namespace {
 
-// The body that a plan of these very extents would have chosen.
-const Body& body_of(const Plan& plan, const Descriptor& descriptor) {
-  if (plan.bodies.size() == 1) return plan.bodies.front();
-  const Body* chosen = &plan.bodies.front();
-  for (const Body& body : plan.bodies) {
-    if (body.kernel->rejects(descriptor, plan.device).accepted()) return body;
-    if (body.kernel == plan.kernel) chosen = &body;
+// The kernel that a plan of these very extents would have chosen.
+const PreparedKernel& prepared_for(const Plan& plan, const Descriptor& descriptor) {
+  if (plan.prepared.size() == 1) return plan.prepared.front();
+  const PreparedKernel* chosen = &plan.prepared.front();
+  for (const PreparedKernel& prepared : plan.prepared) {
+    if (prepared.kernel->rejects(descriptor, plan.device).accepted()) return prepared;
+    if (prepared.kernel == plan.kernel) chosen = &prepared;
   }
   return *chosen;
 }
@@ -97,22 +97,22 @@ const Body& body_of(const Plan& plan, const Descriptor& descriptor) {
 }  // namespace
 
 Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage) {
-  if (plan.dims == 0) return {&plan.descriptor, &plan.bodies.front(), plan.workspace};
+  if (plan.dims == 0) return {&plan.descriptor, &plan.prepared.front(), plan.workspace};
   storage.op = plan.descriptor.op;
   storage.storage = plan.descriptor.storage;
   set_extents(storage, *plan.descriptor.extras, extents.at);
-  const Body& body = body_of(plan, storage);
+  const PreparedKernel& prepared = prepared_for(plan, storage);
   const std::size_t workspace =
-      body.needs_workspace ? body.kernel->workspace(storage, plan.device) : 0;
-  return {&storage, &body, workspace};
+      prepared.needs_workspace ? prepared.kernel->workspace(storage, plan.device) : 0;
+  return {&storage, &prepared, workspace};
 }
 
 Status bind(const Plan& plan, const Actual& actual, Operands operands, Workspace workspace,
             const Stream& stream, Bound& bound) {
   const DeviceGuard guard(stream);
   if (!guard.status().ok()) return guard.status();
-  return actual.body->kernel->bind(
-      {*actual.descriptor, plan.device, actual.body->state, operands, workspace}, bound);
+  return actual.prepared->kernel->bind(
+      {*actual.descriptor, plan.device, actual.prepared->state, operands, workspace}, bound);
 }
 
 Status launch(const Bound& bound, const Stream& stream) {

@@ -12,7 +12,7 @@
 namespace planq {
 
 // A kernel that was prepared for a plan.
-struct Body {
+struct PreparedKernel {
   const Kernel* kernel = nullptr;
   bool needs_workspace = false;  // for some extents
   State state;
@@ -29,7 +29,7 @@ struct Plan {
   int dims = 0;
   // What runs: the chosen kernel; with dims also those that give the same bits and that selection
   // prefers at smaller extents, in order of preference.
-  std::vector<Body> bodies;
+  std::vector<PreparedKernel> prepared;
 
   // The guarantee's error bound covers this many terms.
   std::int64_t terms() const {
@@ -45,7 +45,7 @@ PLANQ_API bool make_plan(const Stream& stream, Plan& plan, Status& status);
 // What one call has in the place of the plan's dims.
 struct Actual {
   const Descriptor* descriptor;
-  const Body* body;
+  const PreparedKernel* prepared;
   std::size_t workspace;
 };
 // `storage` is where the descriptor goes that has the extents of the call; it is not used where the

@@ -1,5 +1,5 @@
-// The registry: operators, and under each the rows (kernels) that implement it. Rows are constexpr
-// data written beside the kernels they name; nothing is registered at run time.
+// The registry: operators, and under each the kernels that implement it. Kernels are constexpr data
+// written beside the functions they name; nothing is registered at run time.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace planq {
 
-// What prepare leaves for bind: the row's own trivially copyable struct, stored by value.
+// What prepare leaves for bind: the kernel's own trivially copyable struct, stored by value.
 class State {
  public:
   template <class T>

@@ -1,4 +1,4 @@
-// Sentences in which rows say what they were compiled for.
+// Sentences in which kernels say what they were compiled for.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace planq {
 
-// Accepts a field that is what the row was compiled for.
+// Accepts a field that is what the kernel was compiled for.
 template <class E>
 Reason expect(ReasonKind kind, std::string_view field, E own, E asked) {
   if (own == asked) return Reason::accept();

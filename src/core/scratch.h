@@ -1,4 +1,4 @@
-// Workspace booking. A row books its pieces by one function that runs twice: without memory it
+// Workspace booking. A kernel books its pieces by one function that runs twice: without memory it
 // counts, with memory it carves. So the size that is promised and the layout that is used cannot
 // disagree. A size that no memory has does not wrap: it stays the largest number, which no
 // selection takes.

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/index_space.h"
 #include "core/scope.h"
-#include "core/space.h"
 
 namespace planq {
 
@@ -34,22 +34,22 @@ struct SegmentsOf {
   static constexpr int kElements = 0;  // the operand, where there is only one
 
   OffsetsOf<kOperands> origin{};
-  SpaceOf<kOperands> starts, lines;
+  IndexSpaceOf<kOperands> starts, lines;
   std::int64_t count = 1, line_count = 1, length = 1;
   std::uint32_t tensors = 0, parameters = 0;  // operands that there are, a bit each
 
   std::int64_t elements() const { return line_count * length; }
 };
-using Segments = SegmentsOf<kSpaceOperands>;
+using Segments = SegmentsOf<kIndexSpaceOperands>;
 
 // The same segments side by side: columns, and the rows that they go down. `inner` neighbours share
 // a segment; the parameters of neighbouring segments are neighbours too.
 template <int kOperands>
 struct ColumnsOf {
-  SpaceOf<kOperands> batches, rows;
+  IndexSpaceOf<kOperands> batches, rows;
   std::int64_t batch_count = 1, row_count = 1, count = 1, inner = 1;
 };
-using Columns = ColumnsOf<kSpaceOperands>;
+using Columns = ColumnsOf<kIndexSpaceOperands>;
 
 // At most one whole box, and one for the shorter segments at the end of each of two axes.
 inline constexpr int kMaxBoxes = 4;

@@ -1,4 +1,4 @@
-// Selection: which row runs a descriptor, and why every other row does not. A pure function of
+// Selection: which kernel runs a descriptor, and why every other does not. A pure function of
 // (descriptor, preference, device facts, build).
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace planq {
 
-// Every field that is set removes rows.
+// Every field that is set removes kernels.
 struct Preference {
   Determinism determinism = Determinism::RunToRun;
   bool batch_invariant = false;
@@ -25,7 +25,7 @@ struct Candidate {
   const Kernel* kernel = nullptr;
   Reason reason;  // accepted of the chosen kernel and of those that only came later in rank
   bool chosen = false;
-  std::size_t workspace = 0;  // meant where the row itself accepts the descriptor
+  std::size_t workspace = 0;  // meant where the kernel itself accepts the descriptor
 };
 
 struct Selection {

@@ -50,10 +50,11 @@ class Sku {
 };
 
 // Arrays of kernels as one table.
-template <class Row, std::size_t... kSizes>
-constexpr std::array<Row, (kSizes + ...)> joined(const std::array<Row, kSizes>&... parts) {
-  return std::apply([](const auto&... rows) { return std::array<Row, (kSizes + ...)>{rows...}; },
-                    std::tuple_cat(parts...));
+template <class Entry, std::size_t... kSizes>
+constexpr std::array<Entry, (kSizes + ...)> joined(const std::array<Entry, kSizes>&... parts) {
+  return std::apply(
+      [](const auto&... entries) { return std::array<Entry, (kSizes + ...)>{entries...}; },
+      std::tuple_cat(parts...));
 }
 
 }  // namespace planq

@@ -15,14 +15,14 @@
 namespace planq {
 
 // What kind of reason a kernel has not to take a descriptor.
-#define PLANQ_REASON_KIND_NAMES(_)                                                              \
-  _(Accepted, "accepted")                                                                       \
-  _(Backend, "backend")       /* the stream is another backend's */                             \
-  _(DType, "dtype")           /* the row is compiled for other element types */                 \
-  _(Scope, "scope")           /* the row computes another scope */                              \
-  _(Device, "device")         /* architecture or device limits */                               \
-  _(Shape, "shape")           /* this shape is another row's */                                 \
-  _(Feature, "feature")       /* an option of the descriptor that the row does not implement */ \
+#define PLANQ_REASON_KIND_NAMES(_)                                                                 \
+  _(Accepted, "accepted")                                                                          \
+  _(Backend, "backend")       /* the stream is another backend's */                                \
+  _(DType, "dtype")           /* the kernel is compiled for other element types */                 \
+  _(Scope, "scope")           /* the kernel computes another scope */                              \
+  _(Device, "device")         /* architecture or device limits */                                  \
+  _(Shape, "shape")           /* this shape is another kernel's */                                 \
+  _(Feature, "feature")       /* an option of the descriptor that the kernel does not implement */ \
   _(Preference, "preference") /* a field of PlanPreference filtered it */
 PLANQ_DEFINE(ReasonKind, PLANQ_REASON_KIND_NAMES)
 

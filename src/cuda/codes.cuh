@@ -12,7 +12,7 @@
 // that of 0, its fp8 code a signed 0. e = +0 would turn -0 into +0, so fp8 takes the sign from x.
 #pragma once
 
-#include "cuda/extents.cuh"
+#include "cuda/key_range.cuh"
 
 namespace planq::cuda {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "core/registry.h"
-#include "math/codec.h"
+#include "math/formats.h"
 
 namespace planq::cuda {
 

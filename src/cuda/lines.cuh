@@ -8,13 +8,14 @@
 #include <cstdint>
 
 #include "core/segments.h"
-#include "cuda/extents.cuh"
-#include "cuda/index.cuh"
+#include "cuda/divider.cuh"
+#include "cuda/key_range.cuh"
 
 namespace planq::cuda {
 
-// Offsets of the elements in a Space whose common case needs no division.
-__device__ __forceinline__ std::int64_t element_offset(const Space& space, std::int64_t index) {
+// Offsets of the elements in an IndexSpace whose common case needs no division.
+__device__ __forceinline__ std::int64_t element_offset(const IndexSpace& space,
+                                                       std::int64_t index) {
   if (space.rank == 0) return 0;
   if (space.rank == 1) return index * space.axes[0].stride[Segments::kElements];
   return space.offsets(index).at[Segments::kElements];
@@ -38,7 +39,7 @@ struct LineDivider {
 
 // The lines of a segment, and how `parts` teams share them.
 struct LineWalk {
-  Space lines;
+  IndexSpace lines;
   std::int64_t line_count = 1, length = 1;
   std::int64_t parts = 1;
   // A line is read in `steps` of 2^width_log2 vectors, one a thread.
@@ -52,12 +53,12 @@ struct LineWalk {
 // A line cut at the 16-byte boundaries: `head` single elements, whole vectors, `tail` single
 // elements.
 template <class In>
-struct CutLine {
+struct AlignedLine {
   const In* input;  // where the vectors begin
   std::int64_t vectors;
   int head, tail;
 
-  __device__ __forceinline__ CutLine(const In* from, std::int64_t length) {
+  __device__ __forceinline__ AlignedLine(const In* from, std::int64_t length) {
     constexpr unsigned kCount = kPerVector<In>;
     const unsigned past = misalignment<kVectorBytes>(from) / sizeof(In);
     const unsigned before = (kCount - past) % kCount;
@@ -118,7 +119,7 @@ __device__ __forceinline__ void each_vector(const LineWalk& walk, const In* inpu
       if constexpr (kAligned) {
         active[k] = vector * kPerVector<In> < walk.length;
       } else {
-        const CutLine<In> cut(from, walk.length);
+        const AlignedLine<In> cut(from, walk.length);
         from = cut.input;
         active[k] = vector < cut.vectors;
       }
@@ -136,7 +137,7 @@ __device__ __forceinline__ void each_edge(const LineWalk& walk, const In* input,
 #pragma unroll 1
   for (std::int64_t i = part * kThreads + rank; i < walk.line_count * kEdges;
        i += walk.parts * kThreads) {
-    const CutLine<In> line(input + element_offset(walk.lines, i / kEdges), walk.length);
+    const AlignedLine<In> line(input + element_offset(walk.lines, i / kEdges), walk.length);
     const int own = static_cast<int>(i % kEdges);
     if (line.has_edge(own)) visit(Read::single(line.edge(own)));
   }

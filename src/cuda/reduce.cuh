@@ -4,13 +4,13 @@
 
 #include <cstdint>
 
-#include "cuda/load_store.cuh"
+#include "cuda/memory_access.cuh"
 
 namespace planq::cuda {
 
 // Butterfly over `width` (a power of two) neighbouring lanes; every lane gets the result.
 template <class Key>
-__device__ __forceinline__ Key lanes_max(Key key, int width) {
+__device__ __forceinline__ Key subwarp_max(Key key, int width) {
   for (int step = width >> 1; step > 0; step >>= 1) {
     const Key other = __shfl_xor_sync(kAllLanes, key, step);
     key = other > key ? other : key;

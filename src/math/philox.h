@@ -1,8 +1,9 @@
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"): random words as a
-// function of a key and a counter, so that a draw depends on a seed and an element's index alone.
+// function of a key and a counter, so that a random number depends on a seed and an element's index
+// alone.
 #pragma once
 
-#include "math/round.h"
+#include "math/ieee.h"
 
 namespace planq::math {
 
@@ -41,17 +42,17 @@ PLANQ_HD PhiloxWords philox(const PhiloxKeys& keys, std::uint64_t counter) {
 
 // A multiple of 2^-24 in [0, 1) from the upper bits of a word.
 template <class C>
-PLANQ_HD C unit_draw(std::uint32_t word) {
+PLANQ_HD C uniform_of(std::uint32_t word) {
   return static_cast<C>(word >> 8) * static_cast<C>(0x1p-24);
 }
 
-// The draw of element `index` of a tensor.
+// The random number of element `index` of a tensor.
 template <class C>
-PLANQ_HD C element_draw(std::uint64_t seed, std::uint64_t offset, std::uint64_t index) {
+PLANQ_HD C element_uniform(std::uint64_t seed, std::uint64_t offset, std::uint64_t index) {
   const PhiloxWords words = philox(PhiloxKeys(seed), offset + index / 4);
   const std::uint32_t even = index & 2 ? words.word[2] : words.word[0];
   const std::uint32_t odd = index & 2 ? words.word[3] : words.word[1];
-  return unit_draw<C>(index & 1 ? odd : even);
+  return uniform_of<C>(index & 1 ? odd : even);
 }
 
 }  // namespace planq::math

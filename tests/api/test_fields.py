@@ -239,10 +239,10 @@ def integers(name: str) -> tuple[Any, ...]:
     return (bits, 0, 0, 0, float(least), float(2 ** (bits - signed) - 1), False, False)
 
 
-@pytest.mark.parametrize("row", _core.formats(), ids=lambda row: str(row[0]))
-def test_a_format_is_what_other_libraries_say_of_it(row: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize("entry", _core.formats(), ids=lambda entry: str(entry[0]))
+def test_a_format_is_what_other_libraries_say_of_it(entry: tuple[Any, ...]) -> None:
     """Bits, exponent, mantissa, bias, range, infinities, NaN; two 4-bit numbers share a byte."""
-    name, _, bits, per_byte, *rest = row
+    name, _, bits, per_byte, *rest = entry
     known = {**MICROSCALING, "bool": BOOL}
     expected = known.get(name) or (integers if "int" in name else floats)(name)
     assert (bits, *rest) == expected

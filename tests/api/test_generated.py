@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import planq
-from support import rows
+from support import kernels
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -26,7 +26,7 @@ def test_generated_files_are_fresh() -> None:
 def test_the_matrix_names_every_row_of_every_public_operator() -> None:
     """By its SKU up to the dtypes."""
     matrix = (ROOT / "docs" / "matrix.md").read_text()
-    for operator in rows.operators():
+    for operator in kernels.operators():
         assert f"`{operator.name}`" in matrix
         for kernel in operator.kernels:
             assert f"`{kernel.sku.rpartition('/')[0]}`" in matrix

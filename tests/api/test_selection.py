@@ -129,9 +129,9 @@ def test_selections_are_plain_data() -> None:
     """Frozen, and JSON for a program."""
     selection = planq.explain(make_descriptor())
     content = json.loads(json.dumps(selection.to_dict()))
-    rows = content["candidates"]
-    assert [row["sku"] for row in rows] == [c.sku for c in selection.candidates]
-    assert sum(row["chosen"] for row in rows) == 1
+    candidates = content["candidates"]
+    assert [candidate["sku"] for candidate in candidates] == [c.sku for c in selection.candidates]
+    assert sum(candidate["chosen"] for candidate in candidates) == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         assign(selection, "candidates", ())
 

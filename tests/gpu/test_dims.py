@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import planq
-from support import dims, rows
+from support import dims, kernels
 from support.gpu import Cuda
 
 GPU = Cuda(0)
@@ -19,7 +19,7 @@ KERNELS = [
         id=kernel.sku,
         marks=pytest.mark.xdist_group(kernel.sku.rpartition("/")[2]),
     )
-    for operator, kernel in rows.rows(planq.Backend.CUDA)
+    for operator, kernel in kernels.kernels(planq.Backend.CUDA)
 ]
 
 

@@ -18,7 +18,7 @@ from torch.quantization._quantized_conversions import (
 import planq
 from ops.packing.int4 import random_bytes
 from ops.packing.reorder_mixed_dtype_weight.reference import Problem
-from support import rows
+from support import kernels
 from support.gpu import Cuda, cuda
 from support.memory import Layout
 from support.operators import OPERATORS
@@ -84,8 +84,8 @@ def test_rows_that_begin_at_vectors_and_end_anywhere(operator: str, gap: int) ->
             continue
         specs = OPERATORS[operator].descriptor(case.problem).operands()
         layouts = {n: Layout(pitch=-spec.shape[-1] % 16 + gap) for n, spec in specs.items()}
-        for sku in rows.takers(operator, case.problem, GPU.name):
-            rows.check_row(GPU, operator, sku, case, layouts)
+        for sku in kernels.takers(operator, case.problem, GPU.name):
+            kernels.check_kernel(GPU, operator, sku, case, layouts)
 
 
 @pytest.fixture

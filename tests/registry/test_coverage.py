@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import planq
-from support import rows
+from support import kernels
 from support.operators import OPERATORS
 
 DEVICE = "sm_90"
@@ -17,12 +17,12 @@ def test_every_cuda_row_takes_a_handful_of_cases_of_every_variety() -> None:
     taken: dict[str, list[str]] = defaultdict(list)
     for operator, tests in OPERATORS.items():
         for case in tests.cases():
-            for sku in rows.takers(operator, case.problem, DEVICE):
+            for sku in kernels.takers(operator, case.problem, DEVICE):
                 taken[sku].append(tests.variety(case.problem))
     # An operator's kernels of the same dtypes (the last part of a SKU) go with the same varieties.
     group = {
         kernel.sku: (operator, kernel.sku.rpartition("/")[2])
-        for operator, kernel in rows.rows(planq.Backend.CUDA)
+        for operator, kernel in kernels.kernels(planq.Backend.CUDA)
     }
     possible: dict[tuple[str, str], set[str]] = defaultdict(set)
     for sku, key in group.items():

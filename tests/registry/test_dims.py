@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import planq
-from support import dims, rows
+from support import dims, kernels
 from support.memory import Host
 
 HOST = Host()
 KERNELS = [
     pytest.param(operator, kernel.sku, id=kernel.sku)
-    for operator, kernel in rows.rows(planq.Backend.HOST)
+    for operator, kernel in kernels.kernels(planq.Backend.HOST)
 ]
 
 

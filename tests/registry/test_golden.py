@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planq
-from support import golden, rows
+from support import golden, kernels
 from support.memory import Host
 from support.operators import OPERATORS
 
@@ -30,14 +30,14 @@ def test_the_host_reproduces_every_digest_of_the_gpu(operator: str, share: int) 
     cases = golden.all_cases(operator)
     assert [name for name, _ in digests] == [case.id for case in cases]
     for case, (name, wanted) in list(zip(cases, digests, strict=True))[share::SHARES]:
-        assert golden.run_digest(Host(), operator, case, rows.PROMISE) == wanted, name
+        assert golden.run_digest(Host(), operator, case, kernels.PROMISE) == wanted, name
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_every_recorded_row_ran_and_every_case_was_run_by_a_row(operator: str) -> None:
     """A kernel without cases proves nothing, and a case without a kernel cannot have a digest."""
     entry = recorded()[operator]
-    ran = {sku: golden.numbers(row["cases"]) for sku, row in entry["rows"].items()}
+    ran = {sku: golden.numbers(record["cases"]) for sku, record in entry["rows"].items()}
     assert all(ran.values())
     everything = set().union(*(set(taken) for taken in ran.values()))
     assert everything == set(range(len(entry["cases"])))
@@ -46,9 +46,9 @@ def test_every_recorded_row_ran_and_every_case_was_run_by_a_row(operator: str) -
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_the_digests_belong_to_the_rows_of_this_build(operator: str) -> None:
     """A new or revised GPU kernel asks for a new recording."""
-    built = {k.sku: k.revision for o, k in rows.rows(planq.Backend.CUDA) if o == operator}
+    built = {k.sku: k.revision for o, k in kernels.kernels(planq.Backend.CUDA) if o == operator}
     entry = recorded()[operator]
-    ran = {sku: row["revision"] for sku, row in entry["rows"].items()}
+    ran = {sku: record["revision"] for sku, record in entry["rows"].items()}
     assert built == (ran if planq.build_info().cuda else {})
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import planq
 from reference.formats import Array
-from support import rows
+from support import kernels
 from support.memory import Host
 from support.promises import Sums, ulp_apart, within_bound, within_ulp
 
@@ -67,8 +67,8 @@ def test_a_promise_that_is_not_kept_is_found(monkeypatch: pytest.MonkeyPatch) ->
         ("matmul3/host/by_fours", within_ulp(0)),
     ):
         operator = sku.partition("/")[0]
-        rows.check_bits(Host(), operator, sku)
+        kernels.check_bits(Host(), operator, sku)
         with monkeypatch.context() as patch:
-            patch.setattr(rows, "judge_of", lambda *_, judge=other: judge)
+            patch.setattr(kernels, "judge_of", lambda *_, judge=other: judge)
             with pytest.raises(AssertionError, match="promised are 0"):
-                rows.check_bits(Host(), operator, sku)
+                kernels.check_bits(Host(), operator, sku)

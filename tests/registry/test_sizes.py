@@ -64,7 +64,7 @@ def largest_operand(desc: planq.Descriptor) -> int:
 
 def verdicts(desc: planq.Descriptor, device: str) -> dict[str, planq.Candidate]:
     """What becomes of each kernel."""
-    return {row.sku: row for row in planq.explain(desc, device=device).candidates}
+    return {candidate.sku: candidate for candidate in planq.explain(desc, device=device).candidates}
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -88,7 +88,9 @@ def test_no_workspace_wraps(operator: str) -> None:
     for fields in problems(operator):
         for device in DEVICES:
             small, double = (verdicts(sized(fields, n), device) for n in (SMALL, DOUBLE))
-            takes = [sku for sku, row in double.items() if not row.reason or row.chosen]
+            takes = [
+                sku for sku, candidate in double.items() if not candidate.reason or candidate.chosen
+            ]
             for count in LARGE:
                 try:
                     found = verdicts(sized(fields, count), device)
@@ -96,12 +98,12 @@ def test_no_workspace_wraps(operator: str) -> None:
                     continue
                 for sku in takes:
                     at = {SMALL: small[sku].workspace, DOUBLE: double[sku].workspace}
-                    wanted, row = extrapolated(at.__getitem__, count), found[sku]
+                    wanted, candidate = extrapolated(at.__getitem__, count), found[sku]
                     if wanted > MOST:
-                        assert row.reason_kind == "shape", (sku, count)
-                        assert "2^63 - 1 bytes of workspace" in row.reason
-                    elif not row.reason:
-                        assert math.isclose(row.workspace, wanted, rel_tol=1e-2), (sku, count)
+                        assert candidate.reason_kind == "shape", (sku, count)
+                        assert "2^63 - 1 bytes of workspace" in candidate.reason
+                    elif not candidate.reason:
+                        assert math.isclose(candidate.workspace, wanted, rel_tol=1e-2), (sku, count)
 
 
 def test_a_workspace_that_cannot_be_leaves_no_kernel() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import planq
-from support import rows, small_stacks
+from support import kernels, small_stacks
 from support.memory import Host
 from support.operators import OPERATORS, Case, inputs_of
 from support.runner import Bench
@@ -18,7 +18,7 @@ from support.stack import StackProbe
 
 LIMIT = 64 << 10
 THREADS = 3
-HOST_SKUS = {kernel.sku: operator for operator, kernel in rows.rows(planq.Backend.HOST)}
+HOST_SKUS = {kernel.sku: operator for operator, kernel in kernels.kernels(planq.Backend.HOST)}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_probe_finds_a_known_depth(probe: StackProbe, nbytes: int) -> None:
 def depth(probe: StackProbe, sku: str, case: Case, threads: int) -> int:
     """Of one run."""
     desc = OPERATORS[HOST_SKUS[sku]].descriptor(case.problem)
-    bench = Bench(Host(threads), desc, pref=rows.pinned(sku))
+    bench = Bench(Host(threads), desc, pref=kernels.pinned(sku))
     bench.load(inputs_of(case))
     return probe.of_call(bench.plan.run, bench.stream, bench.workspace.argument, bench.args)
 
@@ -44,10 +44,10 @@ def depth(probe: StackProbe, sku: str, case: Case, threads: int) -> int:
 @pytest.mark.parametrize("sku", HOST_SKUS)
 def test_the_calling_thread_needs_64_kb_at_most(probe: StackProbe, sku: str) -> None:
     """With helpers and without; what Python itself uses is within the limit."""
-    cases = rows.accepted(HOST_SKUS[sku], sku, "host")
+    cases = kernels.accepted(HOST_SKUS[sku], sku, "host")
     largest = sorted(cases, key=lambda case: case.size)[-12:]
-    runs = [(case, THREADS) for case in {*largest, *rows.spread(cases, 12)}]
-    runs += [(case, 1) for case in rows.spread(cases, 2)]
+    runs = [(case, THREADS) for case in {*largest, *kernels.spread(cases, 12)}]
+    runs += [(case, 1) for case in kernels.spread(cases, 2)]
     for case, threads in runs:
         used = depth(probe, sku, case, threads)
         assert used <= LIMIT, f"{sku} on {case.id}: {used} bytes with {threads} threads"

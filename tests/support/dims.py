@@ -10,9 +10,9 @@ import numpy as np
 
 import planq
 from reference.formats import Array
+from support.kernels import PROMISE, accepted, pinned, spread
 from support.memory import Device, Workspace
 from support.operators import OPERATORS, Case, inputs_of
-from support.rows import PROMISE, accepted, pinned, spread
 from support.runner import Bench
 
 # A name that no operator has for anything else.
@@ -59,7 +59,10 @@ def check_extent(
 ) -> None:
     """One plan at one extent gives the bytes of the plan of that extent, and writes no others."""
     fixed = planq.explain(desc, PROMISE, device=device.name).candidates
-    same = any(row.sku == plan.sku and (row.chosen or not row.reason) for row in fixed)
+    same = any(
+        candidate.sku == plan.sku and (candidate.chosen or not candidate.reason)
+        for candidate in fixed
+    )
     bench = Bench(device, desc, pref=pinned(plan.sku) if same else PROMISE)
     inputs = resized(case, plan, extent)
     bench.load(inputs)

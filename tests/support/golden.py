@@ -19,7 +19,7 @@ from typing import Any
 
 import planq
 from reference.formats import Array
-from support import rows
+from support import kernels
 from support.memory import Device
 from support.operators import OPERATORS, Case, inputs_of
 from support.runner import Bench
@@ -93,9 +93,9 @@ def record_row(device: Device, operator: str, sku: str, digests: dict[int, str])
     """Runs the cases that a kernel takes; fails where it disagrees with the kernels before it."""
     taken = []
     for number, case in enumerate(all_cases(operator)):
-        if not rows.accepts(operator, sku, case.problem, device.name):
+        if not kernels.accepts(operator, sku, case.problem, device.name):
             continue
-        found = run_digest(device, operator, case, rows.pinned(sku))
+        found = run_digest(device, operator, case, kernels.pinned(sku))
         assert digests.setdefault(number, found) == found, f"{sku} disagrees on {case.id}"
         taken.append(number)
     return taken
@@ -104,7 +104,7 @@ def record_row(device: Device, operator: str, sku: str, digests: dict[int, str])
 def record(device: Device, name: str) -> dict[str, Any]:
     """The whole file's content for the kernels on a GPU."""
     operators: dict[str, Any] = {}
-    for operator, kernel in rows.rows(planq.Backend.CUDA):
+    for operator, kernel in kernels.kernels(planq.Backend.CUDA):
         entry = operators.setdefault(operator, {"digests": {}, "rows": {}})
         taken = record_row(device, operator, kernel.sku, entry["digests"])
         entry["rows"][kernel.sku] = {"revision": kernel.revision, "cases": spans(taken)}

@@ -19,7 +19,7 @@ import numpy as np
 import planq
 from reference.formats import STORAGE, Array, bits
 
-GUARD = 0 if os.environ.get("PLANQ_TIGHT_OPERANDS") == "1" else 512
+GUARD = 0 if os.environ.get("PLANQ_UNGUARDED_OPERANDS") == "1" else 512
 ALIGNMENT = 256
 LIBRARY = ctypes.CDLL(None)
 OUTPUT_POISON = 0xA5

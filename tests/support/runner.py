@@ -28,7 +28,7 @@ def arguments(desc: planq.Descriptor, operands: dict[str, Any]) -> Any:
 class Bench:
     """A selected plan with an operand set of its own on a device.
 
-    `tight` operands end where their allocation ends, and a workspace is left as it was allocated:
+    `unguarded` operands end where their allocation ends; a workspace is left as allocated:
     a tool that watches memory then sees every access beside them, and every read of what nobody
     wrote. Otherwise both lie between guards and the workspace is poisoned.
     """
@@ -40,14 +40,14 @@ class Bench:
         *,
         pref: planq.PlanPreference | None = None,
         layouts: dict[str, Layout] | None = None,
-        tight: bool = False,
+        unguarded: bool = False,
     ) -> None:
         """Selects, allocates and poisons; inputs are yet to be written."""
         self.device, self.stream = device, device.stream()
         self.plan = planq.Plan.select(self.stream, desc, pref or planq.PlanPreference())
         self.operands: dict[str, Operand] = {}
         self.roles: dict[str, str] = {}
-        guard = 0 if tight else GUARD
+        guard = 0 if unguarded else GUARD
         for name, spec in desc.operands().items():
             layout = (layouts or {}).get(name, CONTIGUOUS)
             poison = INPUT_POISON if spec.role == "input" else OUTPUT_POISON

@@ -9,7 +9,7 @@ import ctypes
 import sys
 
 import planq
-from support import rows
+from support import kernels
 from support.memory import Host
 from support.operators import OPERATORS, inputs_of
 from support.runner import Bench
@@ -31,14 +31,14 @@ def set_stacks_of_new_threads(nbytes: int) -> None:
 def main(nbytes: int, threads: int) -> None:
     """Of each kind of kernel the last, which has the widest types, on the largest case it takes."""
     set_stacks_of_new_threads(nbytes)
-    kinds = {k.sku.rpartition("/")[0]: (o, k.sku) for o, k in rows.rows(planq.Backend.HOST)}
+    kinds = {k.sku.rpartition("/")[0]: (o, k.sku) for o, k in kernels.kernels(planq.Backend.HOST)}
     for operator, sku in kinds.values():
         sys.stdout.write(f"{sku}\n")
         sys.stdout.flush()
         cases = sorted(OPERATORS[operator].cases(), key=lambda case: -case.size)
-        case = next(c for c in cases if rows.accepts(operator, sku, c.problem, "host"))
+        case = next(c for c in cases if kernels.accepts(operator, sku, c.problem, "host"))
         desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(Host(threads), desc, pref=rows.pinned(sku))
+        bench = Bench(Host(threads), desc, pref=kernels.pinned(sku))
         bench.load(inputs_of(case))
         bench.run()
     sys.stdout.write("all rows ran\n")

@@ -174,7 +174,7 @@ class Reader {
   Scope read_scope(std::string_view field, PyObject* value);
   Shape read_shape(const Field& field, PyObject* value);
   ShapeList read_shapes(const Field& field, PyObject* value);
-  std::int64_t read_extent(const Field& field, PyObject* shape, PyObject* extent, int axis,
+  std::int64_t read_extent(const Field& field, PyObject* shape, PyObject* key_range, int axis,
                            int rank);
   std::int64_t read_dim(const Field& field, PyObject* value, int axis, int rank);
   std::uint8_t dim_named(std::string_view field, const DimInfo& dim);
@@ -240,15 +240,15 @@ std::int64_t Reader::read_dim(const Field& field, PyObject* value, int axis, int
 }
 
 // An extent that is neither an integer of Python's own nor a Dim.
-std::int64_t Reader::read_extent(const Field& field, PyObject* shape, PyObject* extent, int axis,
+std::int64_t Reader::read_extent(const Field& field, PyObject* shape, PyObject* key_range, int axis,
                                  int rank) {
-  if (PyDict_Check(extent)) {
+  if (PyDict_Check(key_range)) {
     const py::str name(field.name.data(), field.name.size());
-    const py::object dim = classes().dim.attr("parse")(py::handle(extent), name);
+    const py::object dim = classes().dim.attr("parse")(py::handle(key_range), name);
     return read_dim(field, dim.ptr(), axis, rank);
   }
   Ref integer;
-  if (!is_integer(extent, integer))
+  if (!is_integer(key_range, integer))
     refuse(field.name, "expected a sequence of integers, got " + shown(shape));
   return narrow(field.name, integer.get());
 }
@@ -263,14 +263,14 @@ Shape Reader::read_shape(const Field& field, PyObject* value) {
   Shape shape;
   shape.rank = static_cast<std::int32_t>(rank);
   for (int axis = 0; axis < shape.rank; ++axis) {
-    PyObject* extent = PyTuple_GET_ITEM(tuple.get(), axis);
-    if (PyLong_CheckExact(extent)) {
-      shape[axis] = narrow(field.name, extent);
-    } else if (Py_IS_TYPE(extent, reinterpret_cast<PyTypeObject*>(classes().dim.ptr()))) {
-      shape[axis] = read_dim(field, extent, axis, shape.rank);
+    PyObject* key_range = PyTuple_GET_ITEM(tuple.get(), axis);
+    if (PyLong_CheckExact(key_range)) {
+      shape[axis] = narrow(field.name, key_range);
+    } else if (Py_IS_TYPE(key_range, reinterpret_cast<PyTypeObject*>(classes().dim.ptr()))) {
+      shape[axis] = read_dim(field, key_range, axis, shape.rank);
     } else {
       plain_ = false;
-      shape[axis] = read_extent(field, value, extent, axis, shape.rank);
+      shape[axis] = read_extent(field, value, key_range, axis, shape.rank);
     }
   }
   return shape;
@@ -328,9 +328,9 @@ void Reader::store(const Attribute& attribute, PyObject* value) {
 
 py::object extent_object(const Shape& shape, int axis, const Descriptor* descriptor) {
   if (descriptor && descriptor->extras) {
-    const auto* extent = reinterpret_cast<const std::byte*>(&shape.dims[axis]);
+    const auto* key_range = reinterpret_cast<const std::byte*>(&shape.dims[axis]);
     for (const DimUse& use : descriptor->extras->uses) {
-      if (descriptor->storage.data() + use.offset != extent) continue;
+      if (descriptor->storage.data() + use.offset != key_range) continue;
       const DimInfo& dim = descriptor->extras->dims[use.dim];
       return classes().dim(py::str(dim.name.data()), py::int_(dim.max));
     }

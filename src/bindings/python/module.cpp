@@ -89,15 +89,15 @@ py::dict vocabulary_values() {
 
 // One tuple per element type, in the order of FormatInfo's members.
 py::list format_values() {
-  py::list rows;
+  py::list listed;
   for (const FormatInfo& format : kFormats) {
     if (format.name.empty()) continue;
-    rows.append(py::make_tuple(text(format.name), text(format.short_name), format.bits,
-                               format.per_byte, format.exponent_bits, format.mantissa_bits,
-                               format.bias, format.lowest(), format.largest, format.has_infinities,
-                               format.has_nan));
+    listed.append(py::make_tuple(text(format.name), text(format.short_name), format.bits,
+                                 format.per_byte, format.exponent_bits, format.mantissa_bits,
+                                 format.bias, format.lowest(), format.largest,
+                                 format.has_infinities, format.has_nan));
   }
-  return rows;
+  return listed;
 }
 
 Preference make_preference(const std::string& determinism, bool batch_invariant,
@@ -114,15 +114,15 @@ Preference make_preference(const std::string& determinism, bool batch_invariant,
   return preference;
 }
 
-// One tuple per row in order of preference: (kernel, chosen, kind, reason, workspace).
+// One tuple per kernel in order of preference: (kernel, chosen, kind, reason, workspace).
 py::list selection_values(const Descriptor& descriptor, const Preference& preference,
                           const Device& device) {
-  py::list rows;
+  py::list listed;
   for (const Candidate& candidate : select(descriptor, preference, device).candidates)
-    rows.append(py::make_tuple(kernel_values(*descriptor.op, *candidate.kernel), candidate.chosen,
-                               text(name_of(candidate.reason.kind)), candidate.reason.text(),
-                               candidate.workspace));
-  return rows;
+    listed.append(py::make_tuple(kernel_values(*descriptor.op, *candidate.kernel), candidate.chosen,
+                                 text(name_of(candidate.reason.kind)), candidate.reason.text(),
+                                 candidate.workspace));
+  return listed;
 }
 
 py::list device_list() {

@@ -255,7 +255,7 @@ PyObject* raise_failure(const ArgumentFailure& failure) {
 // Whether the operands are what the kernel asks beyond their specs.
 bool meet_constraints(const Plan& plan, const Actual& actual, Given& given,
                       ArgumentFailure& failure) {
-  const auto& constraints = actual.body->kernel->constraints;
+  const auto& constraints = actual.prepared->kernel->constraints;
   return constraints.empty() ||
          accept_constraints(plan, constraints, given.operands.views(), failure);
 }

@@ -13,7 +13,7 @@
 
 namespace planq::python {
 
-// No row accepts the descriptor under the preference; planq/plan.py turns it into NoKernelError
+// No kernel accepts the descriptor under the preference; planq/plan.py turns it into NoKernelError
 // with the selection table.
 struct NoKernel : std::exception {
   const char* what() const noexcept override { return "no row was chosen"; }

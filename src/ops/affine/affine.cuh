@@ -10,9 +10,10 @@ namespace planq::cuda {
 template <class C>
 struct GivenNumbers {
   C scale, inverse;
-  C low, high;  // bounds of the rounded quotient, exact where `usual`
+  C low, high;  // bounds of the rounded quotient, exact where `fast_is_exact`
   std::int32_t zero_point;
-  bool usual;  // quotients up to kLargeQuotient are fast and exact, products with codes finite
+  bool fast_is_exact;  // quotients up to kLargeQuotient are fast and exact, products with codes
+                       // finite
 
   __device__ __forceinline__ math::SegmentParameters<C> segment() const {
     return {scale, inverse, zero_point, false};
@@ -20,30 +21,31 @@ struct GivenNumbers {
 };
 
 template <bool kDivide, class C>
-__device__ __forceinline__ GivenNumbers<C> given_numbers(const math::AffineRecipe<C>& recipe,
+__device__ __forceinline__ GivenNumbers<C> given_numbers(const math::AffineSpec<C>& spec,
                                                          const GivenParameters& given,
                                                          const StoredParameters<C>& stored) {
   const C scale = stored.scale, zero = static_cast<C>(stored.zero_point);
   const std::int32_t zero_point = stored.zero_point;
   const bool window = !kDivide || (scale >= kSmallScale<C> && scale <= kLargeScale<C>);
-  const bool usual = window && math::is_finite(scale) && zero_point <= kLargeZeroPoint &&
-                     zero_point >= -kLargeZeroPoint;
+  const bool fast_is_exact = window && math::is_finite(scale) && zero_point <= kLargeZeroPoint &&
+                             zero_point >= -kLargeZeroPoint;
   C inverse;
   if constexpr (kDivide)
     inverse = inverse_of(scale);  // of a scale in the window; no other is divided by this way
   else if (given.factor)
     inverse = stored.factor;
   else
-    inverse = math::given_parameters(recipe, scale, zero_point).inverse;
-  return {scale, inverse, recipe.q_min - zero, recipe.q_max - zero, zero_point, usual};
+    inverse = math::given_parameters(spec, scale, zero_point).inverse;
+  return {scale, inverse, spec.q_min - zero, spec.q_max - zero, zero_point, fast_is_exact};
 }
 
 // The same for affine/affine.h alone.
 template <class C>
-__device__ __forceinline__ math::SegmentParameters<C> given_segment(
-    const math::AffineRecipe<C>& recipe, const GivenParameters& given, const ElementOffsets& at) {
+__device__ __forceinline__ math::SegmentParameters<C> given_segment(const math::AffineSpec<C>& spec,
+                                                                    const GivenParameters& given,
+                                                                    const ElementOffsets& at) {
   const auto stored = given.read_one<C>(at);
-  auto segment = math::given_parameters(recipe, stored.scale, stored.zero_point);
+  auto segment = math::given_parameters(spec, stored.scale, stored.zero_point);
   if (given.factor) segment.inverse = stored.factor;
   return segment;
 }
@@ -64,18 +66,18 @@ __device__ __forceinline__ double signed_quotient(double x, double scale, double
   return __fma_rn(__fma_rn(nearer, scale, -x), -inverse, nearer);
 }
 
-// The quotient, exact as far as it is at most `largest`; beyond, and for a NaN, `odd` is set.
-// kSigned: a zero has the sign of x.
+// The quotient, exact as far as it is at most `largest`; beyond, and for a NaN, `needs_slow_path`
+// is set. kSigned: a zero has the sign of x.
 template <bool kDivide, bool kSigned = false, class C>
-__device__ __forceinline__ C checked_quotient(C x, const GivenNumbers<C>& n, bool& odd,
+__device__ __forceinline__ C checked_quotient(C x, const GivenNumbers<C>& n, bool& needs_slow_path,
                                               C largest = kLargeQuotient<C>) {
   const C q = kSigned ? signed_quotient<kDivide>(x, n.scale, n.inverse)
                       : quotient<kDivide>(x, n.scale, n.inverse);
-  odd |= !(fabs(q) <= largest);
+  needs_slow_path |= !(fabs(q) <= largest);
   return q;
 }
 
-// Where the quotient is not odd. double has no instruction for a maximum.
+// Where the quotient needs no slow path. double has no instruction for a maximum.
 __device__ __forceinline__ float bounded(float q, const GivenNumbers<float>& n) {
   return fminf(fmaxf(q, n.low), n.high);
 }

@@ -34,7 +34,7 @@ PLANQ_HD C load_scale(const void* scales, std::int64_t index, DType dtype) {
   }
 }
 
-// Code `index` of a run of 4-bit codes, as an integer.
+// Code `index` of a span of 4-bit codes, as an integer.
 PLANQ_HD std::int32_t nibble_at(const std::uint8_t* bytes, std::int64_t index, NibbleOrder order,
                                 bool is_signed) {
   const bool high = (index & 1) == (order == NibbleOrder::LowFirst ? 1 : 0);
@@ -61,22 +61,22 @@ PLANQ_HD std::int32_t load_integer(const void* from, std::int64_t index, DType d
 // What an element needs, from a scale and a zero point that are given. RATIO multiplies with the
 // ratio that belongs to the range which the scale spans.
 template <class C>
-PLANQ_HD SegmentParameters<C> given_parameters(const AffineRecipe<C>& recipe, C scale,
+PLANQ_HD SegmentParameters<C> given_parameters(const AffineSpec<C>& spec, C scale,
                                                std::int32_t zero_point) {
   const C inverse =
-      recipe.quotient == Quotient::Ratio ? recipe.q_max / (scale * recipe.q_max) : C{1} / scale;
+      spec.quotient == Quotient::Ratio ? spec.q_max / (scale * spec.q_max) : C{1} / scale;
   return {scale, inverse, zero_point, false};
 }
 
 // The code of an element under given parameters. fp8 has a NaN of its own to propagate.
 template <class C>
-PLANQ_HD std::uint8_t given_code(C x, const AffineRecipe<C>& recipe,
+PLANQ_HD std::uint8_t given_code(C x, const AffineSpec<C>& spec,
                                  const SegmentParameters<C>& segment) {
-  const bool fp8 = is_fp8(recipe.output_dtype);
-  if (fp8 && recipe.nonfinite == NonFinite::Propagate &&
-      is_nan(quotient_of(x, segment, recipe.quotient)))
+  const bool fp8 = is_fp8(spec.output_dtype);
+  if (fp8 && spec.nonfinite == NonFinite::Propagate &&
+      is_nan(quotient_of(x, segment, spec.quotient)))
     return 0x7F;
-  return code_of(x, recipe, segment);
+  return code_of(x, spec, segment);
 }
 
 // fl(scale * fl(code - zero_point)); the difference is exact.
@@ -103,37 +103,38 @@ PLANQ_HD C float8_value(std::uint8_t code, DType dtype) {
 }
 
 // The code of an element before it is stored: clamp(rne(t) + z), or clamp(floor(t + u) + z) with a
-// draw u in [0, 1) of stochastic rounding.
+// random number u in [0, 1) of stochastic rounding.
 template <class C>
-PLANQ_HD std::int32_t rounded_code(C x, const AffineRecipe<C>& recipe,
-                                   const SegmentParameters<C>& segment, bool stochastic, C draw) {
-  C quotient = quotient_of(x, segment, recipe.quotient);
-  if (stochastic) quotient = floor_of(quotient + draw);
-  return integer_code(quotient, segment.zero_point, recipe.q_low, recipe.q_high);
+PLANQ_HD std::int32_t rounded_code(C x, const AffineSpec<C>& spec,
+                                   const SegmentParameters<C>& segment, bool stochastic,
+                                   C uniform) {
+  C quotient = quotient_of(x, segment, spec.quotient);
+  if (stochastic) quotient = floor_of(quotient + uniform);
+  return integer_code(quotient, segment.zero_point, spec.q_low, spec.q_high);
 }
 
 // dequantize(quantize(x)). A NaN that is to propagate stays one, and so does a poisoned segment.
 template <class C>
-PLANQ_HD C fake_quantized(C x, const AffineRecipe<C>& recipe, const SegmentParameters<C>& segment,
-                          bool stochastic, C draw) {
-  const bool lost = recipe.nonfinite == NonFinite::Propagate && is_nan(x);
+PLANQ_HD C fake_quantized(C x, const AffineSpec<C>& spec, const SegmentParameters<C>& segment,
+                          bool stochastic, C uniform) {
+  const bool lost = spec.nonfinite == NonFinite::Propagate && is_nan(x);
   if (lost || segment.poisoned) return canonical_nan<C>();
-  return dequantized(rounded_code(x, recipe, segment, stochastic, draw), segment.scale,
+  return dequantized(rounded_code(x, spec, segment, stochastic, uniform), segment.scale,
                      segment.zero_point);
 }
 
 // Whether the gradient of an element passes: its code before clamping lies inside the bounds, both
 // included. The sum is exact. fp8 compares the quotient itself.
 template <class C>
-PLANQ_HD bool passes(C x, const AffineRecipe<C>& recipe, const SegmentParameters<C>& segment) {
-  const C quotient = quotient_of(x, segment, recipe.quotient);
+PLANQ_HD bool passes(C x, const AffineSpec<C>& spec, const SegmentParameters<C>& segment) {
+  const C quotient = quotient_of(x, segment, spec.quotient);
   if (!is_finite(quotient)) return false;
-  if (is_fp8(recipe.output_dtype)) return quotient >= recipe.q_min && quotient <= recipe.q_max;
+  if (is_fp8(spec.output_dtype)) return quotient >= spec.q_min && quotient <= spec.q_max;
   // From 2^33 on no zero point brings a code back.
   const C limit = static_cast<C>(std::int64_t{1} << 33);
   const std::int64_t code =
       static_cast<std::int64_t>(clamp(rne(quotient), -limit, limit)) + segment.zero_point;
-  return code >= recipe.q_low && code <= recipe.q_high;
+  return code >= spec.q_low && code <= spec.q_high;
 }
 
 }  // namespace planq::math

@@ -3,7 +3,7 @@
 #include "ops/affine/float8_code.h"
 
 #define PLANQ_LOOPS "ops/affine/affine_loops.h"
-#include "host/each_level.h"
+#include "host/instruction_sets.h"
 
 namespace planq::host {
 

@@ -1,7 +1,7 @@
-// Elementwise affine operations on the host. A stretch of a row goes through three loops while it
-// is in a first-level cache: widen to the compute type, compute with the parameters of each
-// element, narrow to what is stored. So loops exist once per type and once per operation, not for
-// every pair. They are in affine_loops.h, compiled for every instruction set by affine.cpp.
+// Elementwise affine operations on the host. A chunk of a row goes through three loops while it is
+// in a first-level cache: widen to the compute type, compute with the parameters of each element,
+// narrow to what is stored. So loops exist once per type and once per operation, not for every
+// pair. They are in affine_loops.h, compiled for every instruction set by affine_host.cpp.
 #pragma once
 
 #include <algorithm>
@@ -10,49 +10,49 @@
 #include <type_traits>
 
 #include "core/elementwise.h"
-#include "host/parallel.h"
 #include "host/simd.h"
+#include "host/thread_pool.h"
 #include "ops/affine/affine.h"
 
 namespace planq::host {
 
-// Elements of a stretch; even, so that two codes of one byte stay together.
-inline constexpr int kStretch = 512;
+// Elements of a chunk; even, so that two codes of one byte stay together.
+inline constexpr int kChunk = 512;
 // Elements that are worth waking a thread for.
 inline constexpr std::int64_t kElementGrain = 1 << 15;
 
-// The parameters of the elements of a stretch, one each, and what the elements become.
+// The parameters of the elements of a chunk, one each, and what the elements become.
 template <class C>
-struct Stretch {
-  C scale[kStretch], inverse[kStretch];
-  C low[kStretch], high[kStretch];  // bounds of the rounded quotient
-  C draw[kStretch];                 // of stochastic rounding
-  std::int32_t zero_point[kStretch];
+struct Chunk {
+  C scale[kChunk], inverse[kChunk];
+  C low[kChunk], high[kChunk];  // bounds of the rounded quotient
+  C uniform[kChunk];            // of stochastic rounding
+  std::int32_t zero_point[kChunk];
   bool vector = true;  // all zero points are small enough for sums in C to be exact
 
-  C value[kStretch], other[kStretch];
-  std::int32_t code[kStretch];
-  std::uint8_t byte[kStretch];
+  C value[kChunk], other[kChunk];
+  std::int32_t code[kChunk];
+  std::uint8_t byte[kChunk];
 
   math::SegmentParameters<C> segment(int i) const {
     return {scale[i], inverse[i], zero_point[i], false};
   }
 };
 
-// The loops over a stretch of one instruction set and one type of stored elements.
+// The loops over a chunk of one instruction set and one type of stored elements.
 template <class C>
 struct AffineLoops {
-  using Recipe = math::AffineRecipe<C>;
+  using Spec = math::AffineSpec<C>;
   void (*widen)(const void* from, std::int64_t count, C* to);
   void (*narrow)(const C* from, std::int64_t count, void* to);
   // value -> byte: codes of integers, of fp8.
-  void (*quantize)(Stretch<C>& s, std::int64_t count, const Recipe& recipe);
+  void (*quantize)(Chunk<C>& s, std::int64_t count, const Spec& spec);
   // code -> value.
-  void (*dequantize)(Stretch<C>& s, std::int64_t count);
+  void (*dequantize)(Chunk<C>& s, std::int64_t count);
   // value -> value.
-  void (*fake)(Stretch<C>& s, std::int64_t count, const Recipe& recipe, bool stochastic);
+  void (*fake)(Chunk<C>& s, std::int64_t count, const Spec& spec, bool stochastic);
   // value -> byte: whether the gradient passes.
-  void (*pass)(Stretch<C>& s, std::int64_t count, const Recipe& recipe);
+  void (*pass)(Chunk<C>& s, std::int64_t count, const Spec& spec);
 };
 
 // Loops of the widest instruction set, for elements of this type.
@@ -87,60 +87,59 @@ struct ParameterPlace {
   bool operator==(const ParameterPlace&) const = default;
 };
 
-// Fills a stretch's parameters from `first` to `last` with those at one place.
+// Fills a chunk's parameters from `first` to `last` with those at one place.
 template <class C>
-void fill_parameters(Stretch<C>& s, std::int64_t first, std::int64_t last,
-                     const GivenOperands& given, const math::AffineRecipe<C>& recipe,
-                     const ParameterPlace& at) {
+void fill_parameters(Chunk<C>& s, std::int64_t first, std::int64_t last, const GivenOperands& given,
+                     const math::AffineSpec<C>& spec, const ParameterPlace& at) {
   const C scale = math::load_scale<C>(given.scale, at.scale, given.scale_dtype);
   const std::int32_t zero_point =
       given.zero_point
           ? math::load_integer(given.zero_point, at.zero_point, given.zero_point_dtype, given.order)
           : 0;
   const C inverse = given.inverse ? static_cast<const C*>(given.inverse)[at.scale]
-                                  : math::given_parameters(recipe, scale, zero_point).inverse;
+                                  : math::given_parameters(spec, scale, zero_point).inverse;
   const C zero = static_cast<C>(zero_point);
   std::fill(s.scale + first, s.scale + last, scale);
   std::fill(s.inverse + first, s.inverse + last, inverse);
-  std::fill(s.low + first, s.low + last, recipe.q_min - zero);
-  std::fill(s.high + first, s.high + last, recipe.q_max - zero);
+  std::fill(s.low + first, s.low + last, spec.q_min - zero);
+  std::fill(s.high + first, s.high + last, spec.q_max - zero);
   std::fill(s.zero_point + first, s.zero_point + last, zero_point);
   s.vector =
       s.vector && zero_point <= kLargestVectorZeroPoint && zero_point >= -kLargestVectorZeroPoint;
 }
 
-// A stretch's place: offsets of its first element in every tensor, its column, and its index in the
+// A chunk's place: offsets of its first element in every tensor, its column, and its index in the
 // tensor.
-struct StretchPlace {
+struct ChunkPlace {
   ElementOffsets at;
   std::int64_t column, index;
 };
 
-// Calls run(stretch, place, count) for every stretch of the tensors, with its parameters filled in.
+// Calls visit(chunk, place, count) for every chunk of the tensors, with its parameters filled in.
 // `whole`: as in element_layout().
-template <class C, class Run>
-void for_each_stretch(int threads, const Shape& shape, const Scope& scope,
-                      const std::array<ElementOperand, 5>& operands, const GivenOperands& given,
-                      const math::AffineRecipe<C>& recipe, const Run& run, bool whole = false) {
+template <class C, class Visit>
+void for_each_chunk(int threads, const Shape& shape, const Scope& scope,
+                    const std::array<ElementOperand, 5>& operands, const GivenOperands& given,
+                    const math::AffineSpec<C>& spec, const Visit& visit, bool whole = false) {
   const ElementLayout layout = element_layout(shape, scope, operands, whole);
   if (layout.elements() == 0) return;
-  const std::int64_t stretches = (layout.length + kStretch - 1) / kStretch;
-  const std::int64_t per_stretch = std::min<std::int64_t>(layout.length, kStretch);
+  const std::int64_t chunks = (layout.length + kChunk - 1) / kChunk;
+  const std::int64_t per_chunk = std::min<std::int64_t>(layout.length, kChunk);
   const auto body = [&](std::int64_t first, std::int64_t last) {
     const StrictFloat strict;
-    Stretch<C> s;
-    std::optional<ParameterPlace> held;  // of the parameters that fill the stretch
+    Chunk<C> s;
+    std::optional<ParameterPlace> held;  // of the parameters that fill the chunk
     for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t row = i / stretches, start = i % stretches * kStretch;
-      const std::int64_t count = std::min<std::int64_t>(layout.length - start, kStretch);
-      StretchPlace place{layout.rows.offsets(row), start, row * layout.length + start};
+      const std::int64_t row = i / chunks, start = i % chunks * kChunk;
+      const std::int64_t count = std::min<std::int64_t>(layout.length - start, kChunk);
+      ChunkPlace place{layout.rows.offsets(row), start, row * layout.length + start};
       const ParameterPlace parameters(place.at);
       if (layout.step == 0) {
-        // One filling serves the stretches and rows that follow with the same parameters. It is as
-        // long as a stretch can be, and what runs on a stretch leaves its parameters alone.
+        // One filling serves the chunks and rows that follow with the same parameters. It is as
+        // long as a chunk can be, and what runs on a chunk leaves its parameters alone.
         if (held != parameters) {
           s.vector = true;
-          fill_parameters(s, 0, per_stretch, given, recipe, parameters);
+          fill_parameters(s, 0, per_chunk, given, spec, parameters);
           held = parameters;
         }
       } else {
@@ -148,16 +147,16 @@ void for_each_stretch(int threads, const Shape& shape, const Scope& scope,
         for (std::int64_t j = 0; j < count;) {
           const std::int64_t group = (start + j) / layout.divisor;
           const std::int64_t end = std::min((group + 1) * layout.divisor - start, count);
-          fill_parameters(s, j, end, given, recipe, parameters.next(group));
+          fill_parameters(s, j, end, given, spec, parameters.next(group));
           j = end;
         }
       }
       for (int k = 0; k < kElementTensors; ++k) place.at.at[k] += start;
-      run(s, place, count);
+      visit(s, place, count);
     }
   };
-  parallel_for(threads, layout.rows.size() * stretches,
-               std::max<std::int64_t>(kElementGrain / per_stretch, 1), body);
+  parallel_for(threads, layout.rows.size() * chunks,
+               std::max<std::int64_t>(kElementGrain / per_chunk, 1), body);
 }
 
 }  // namespace planq::host

@@ -1,7 +1,7 @@
-// Loops over stretches, for one instruction set: see affine.h. No include guard: see
-// each_level.h.
+// Loops over chunks, for one instruction set: see affine_host.h. No include guard: see
+// instruction_sets.h.
 
-#include "host/convert_loops.h"
+#include "host/convert.h"
 
 namespace planq::host::PLANQ_LEVEL {
 
@@ -22,9 +22,9 @@ inline C bounded(C q, C low, C high) {
 }
 
 template <bool kDivide, class C>
-void integer_codes(Stretch<C>& s, std::int64_t count) {
+void integer_codes(Chunk<C>& s, std::int64_t count) {
   using Bits = typename Ieee<C>::Bits;
-  Bits wide[kStretch];
+  Bits wide[kChunk];
   for (std::int64_t i = 0; i < count; ++i) {
     const C q =
         bounded(quotient<kDivide>(s.value[i], s.scale[i], s.inverse[i]), s.low[i], s.high[i]);
@@ -35,10 +35,10 @@ void integer_codes(Stretch<C>& s, std::int64_t count) {
 }
 
 template <class Code, bool kDivide, class C>
-void float8_codes(Stretch<C>& s, std::int64_t count, bool propagate) {
+void float8_codes(Chunk<C>& s, std::int64_t count, bool propagate) {
   using Bits = typename Ieee<C>::Bits;
   const Bits nan_code = propagate ? 0x7F : 0;
-  Bits wide[kStretch];
+  Bits wide[kChunk];
   for (std::int64_t i = 0; i < count; ++i) {
     const C q = quotient<kDivide>(s.value[i], s.scale[i], s.inverse[i]);
     const Bits code = Code::of(bounded(q, s.low[i], s.high[i]));
@@ -48,25 +48,25 @@ void float8_codes(Stretch<C>& s, std::int64_t count, bool propagate) {
 }
 
 template <class C>
-void quantize(Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe) {
-  const bool divide = recipe.quotient == Quotient::Divide;
-  const bool propagate = recipe.nonfinite == NonFinite::Propagate;
-  if (recipe.output_dtype == DType::Float8E4M3FN) {
+void quantize(Chunk<C>& s, std::int64_t count, const math::AffineSpec<C>& spec) {
+  const bool divide = spec.quotient == Quotient::Divide;
+  const bool propagate = spec.nonfinite == NonFinite::Propagate;
+  if (spec.output_dtype == DType::Float8E4M3FN) {
     divide ? float8_codes<E4M3Code, true>(s, count, propagate)
            : float8_codes<E4M3Code, false>(s, count, propagate);
-  } else if (recipe.output_dtype == DType::Float8E5M2) {
+  } else if (spec.output_dtype == DType::Float8E5M2) {
     divide ? float8_codes<E5M2Code, true>(s, count, propagate)
            : float8_codes<E5M2Code, false>(s, count, propagate);
   } else if (s.vector) {
     divide ? integer_codes<true>(s, count) : integer_codes<false>(s, count);
   } else {
     for (std::int64_t i = 0; i < count; ++i)
-      s.byte[i] = math::given_code(s.value[i], recipe, s.segment(static_cast<int>(i)));
+      s.byte[i] = math::given_code(s.value[i], spec, s.segment(static_cast<int>(i)));
   }
 }
 
 template <class C>
-void dequantize(Stretch<C>& s, std::int64_t count) {
+void dequantize(Chunk<C>& s, std::int64_t count) {
   if (s.vector) {
     for (std::int64_t i = 0; i < count; ++i)
       s.value[i] = s.scale[i] * (static_cast<C>(s.code[i]) - static_cast<C>(s.zero_point[i]));
@@ -77,11 +77,11 @@ void dequantize(Stretch<C>& s, std::int64_t count) {
 }
 
 template <bool kDivide, bool kStochastic, class C>
-void fake_values(Stretch<C>& s, std::int64_t count, bool propagate) {
+void fake_values(Chunk<C>& s, std::int64_t count, bool propagate) {
   for (std::int64_t i = 0; i < count; ++i) {
     const C x = s.value[i];
     C q = quotient<kDivide>(x, s.scale[i], s.inverse[i]);
-    if constexpr (kStochastic) q = math::floor_of(q + s.draw[i]);
+    if constexpr (kStochastic) q = math::floor_of(q + s.uniform[i]);
     q = bounded(q, s.low[i], s.high[i]);
     const C y = s.scale[i] * ((q + kRoundingShift<C>)-kRoundingShift<C>);
     s.value[i] = (x == x || !propagate) ? y : math::canonical_nan<C>();
@@ -89,13 +89,13 @@ void fake_values(Stretch<C>& s, std::int64_t count, bool propagate) {
 }
 
 template <class C>
-void fake(Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe, bool stochastic) {
-  const bool divide = recipe.quotient == Quotient::Divide;
-  const bool propagate = recipe.nonfinite == NonFinite::Propagate;
+void fake(Chunk<C>& s, std::int64_t count, const math::AffineSpec<C>& spec, bool stochastic) {
+  const bool divide = spec.quotient == Quotient::Divide;
+  const bool propagate = spec.nonfinite == NonFinite::Propagate;
   if (!s.vector) {
     for (std::int64_t i = 0; i < count; ++i)
-      s.value[i] = math::fake_quantized(s.value[i], recipe, s.segment(static_cast<int>(i)),
-                                        stochastic, s.draw[i]);
+      s.value[i] = math::fake_quantized(s.value[i], spec, s.segment(static_cast<int>(i)),
+                                        stochastic, s.uniform[i]);
   } else if (stochastic) {
     divide ? fake_values<true, true>(s, count, propagate)
            : fake_values<false, true>(s, count, propagate);
@@ -106,10 +106,10 @@ void fake(Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe
 }
 
 template <bool kDivide, class C>
-void pass_bytes(Stretch<C>& s, std::int64_t count) {
+void pass_bytes(Chunk<C>& s, std::int64_t count) {
   using Bits = typename Ieee<C>::Bits;
   // What lies outside the bounds may come nearer, as long as it stays outside; so does a NaN.
-  Bits wide[kStretch];
+  Bits wide[kChunk];
   for (std::int64_t i = 0; i < count; ++i) {
     const C q = quotient<kDivide>(s.value[i], s.scale[i], s.inverse[i]);
     const C near = math::clamp(q, s.low[i] - C{2}, s.high[i] + C{2});
@@ -120,11 +120,11 @@ void pass_bytes(Stretch<C>& s, std::int64_t count) {
 }
 
 template <class C>
-void pass(Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe) {
-  if (!s.vector || is_fp8(recipe.output_dtype)) {
+void pass(Chunk<C>& s, std::int64_t count, const math::AffineSpec<C>& spec) {
+  if (!s.vector || is_fp8(spec.output_dtype)) {
     for (std::int64_t i = 0; i < count; ++i)
-      s.byte[i] = math::passes(s.value[i], recipe, s.segment(static_cast<int>(i)));
-  } else if (recipe.quotient == Quotient::Divide) {
+      s.byte[i] = math::passes(s.value[i], spec, s.segment(static_cast<int>(i)));
+  } else if (spec.quotient == Quotient::Divide) {
     pass_bytes<true>(s, count);
   } else {
     pass_bytes<false>(s, count);

@@ -78,7 +78,7 @@ struct ColumnArgs {
   void* scale;
   std::int32_t* zero_point;
   // Channels: one line per row. Groups: one line per group of rows.
-  Space lines;
+  IndexSpace lines;
   std::int64_t rows, columns;
   std::int64_t inner;       // neighbouring columns that share parameters
   std::int64_t chunk_rows;  // of this kernel; `chunks` are those of the partials
@@ -88,14 +88,14 @@ struct ColumnArgs {
   Partial<In>* partials;                 // [chunk][column]
   ColumnArrays<Compute<In>> parameters;  // [column / inner]
   bool keep;                             // whether the input may stay in the cache
-  math::AffineRecipe<Compute<In>> recipe;
+  math::AffineSpec<Compute<In>> spec;
   NibbleOrder order;
 };
 
-// Where rows begin: lines of a Space, or at equal steps.
+// Where rows begin: lines of an IndexSpace, or at equal steps.
 struct SpacedRows {
   static constexpr bool kEqual = false;
-  const Space& lines;
+  const IndexSpace& lines;
   __device__ __forceinline__ std::int64_t input(std::int64_t row) const {
     return lines.rank == 1 ? row * lines.axes[0].stride[kInput] : lines.offsets(row).at[kInput];
   }
@@ -112,7 +112,7 @@ struct SteppedRows {
   }
 };
 template <bool kEqual>
-__device__ __forceinline__ auto rows_of(const Space& lines) {
+__device__ __forceinline__ auto rows_of(const IndexSpace& lines) {
   if constexpr (kEqual)
     return SteppedRows{lines.rank > 0 ? lines.axes[0].stride[kInput] : 0,
                        lines.rank > 0 ? lines.axes[0].stride[kOutput] : 0};
@@ -206,8 +206,8 @@ struct RowOf {
 };
 
 template <class In, int kCount>
-struct ColumnExtents {
-  Extent<In> extents[kCount];
+struct ColumnKeyRanges {
+  KeyRange<In> key_ranges[kCount];
   std::uint32_t special = 0;  // bit per column
 };
 
@@ -247,8 +247,8 @@ struct ColumnMaxima {
       }
     }
   }
-  __device__ __forceinline__ Extent<In> extent(int i) const {
-    Extent<In> result;
+  __device__ __forceinline__ KeyRange<In> key_range(int i) const {
+    KeyRange<In> result;
     if constexpr (kPairs) {
       if (high[0] == kNone && low[0] == ~kNone) return result;  // no row at all
       result.high = static_cast<std::int16_t>(high[i / 2] >> i % 2 * 16);
@@ -263,7 +263,7 @@ struct ColumnMaxima {
 
 template <class In, int kCount, bool kVector, bool kSymmetric, class Rows>
 __device__ __forceinline__ void add_rows(const In* input, RowWalk<Rows> walk, int present,
-                                         bool keep, ColumnExtents<In, kCount>& result) {
+                                         bool keep, ColumnKeyRanges<In, kCount>& result) {
   ColumnMaxima<In, kCount, kVector, kSymmetric> maxima;
 #pragma unroll 1
   for (; walk.left > 0; walk.advance()) {
@@ -276,17 +276,17 @@ __device__ __forceinline__ void add_rows(const In* input, RowWalk<Rows> walk, in
       if (walk.has(j)) maxima.add(ahead[j]);
   }
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) result.extents[i] = maxima.extent(i);
+  for (int i = 0; i < kCount; ++i) result.key_ranges[i] = maxima.key_range(i);
 }
 
 // SATURATE met infinities or NaN in the columns `result.special`: their finite elements.
 template <class In, int kCount, bool kVector, class Rows>
 __device__ __forceinline__ void find_finite(const In* input, const Rows& rows, std::int64_t first,
                                             std::int64_t count, int step, int present,
-                                            bool symmetric, ColumnExtents<In, kCount>& result) {
+                                            bool symmetric, ColumnKeyRanges<In, kCount>& result) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
-    if (result.special >> i & 1) result.extents[i] = {};
+    if (result.special >> i & 1) result.key_ranges[i] = {};
 #pragma unroll 1
   for (std::int64_t n = 0; n < count; ++n) {
     RowOf<In, kCount, kVector> row;
@@ -294,18 +294,18 @@ __device__ __forceinline__ void find_finite(const In* input, const Rows& rows, s
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const KeyOf<In> key = row.key(i, symmetric);
-      if ((result.special >> i & 1) && !is_special<In>(key)) result.extents[i].add(key);
+      if ((result.special >> i & 1) && !is_special<In>(key)) result.key_ranges[i].add(key);
     }
   }
 }
 
 // Rows first, first + step, ... below last, of this thread's columns.
 template <class In, int kCount, bool kVector, class Rows>
-__device__ __forceinline__ ColumnExtents<In, kCount> column_extents(
+__device__ __forceinline__ ColumnKeyRanges<In, kCount> column_key_ranges(
     const In* input, const Rows& rows, std::int64_t first, std::int64_t last, int step, int present,
-    bool keep, const math::AffineRecipe<Compute<In>>& recipe) {
-  const bool symmetric = recipe.mode == Mode::Symmetric;
-  ColumnExtents<In, kCount> result;
+    bool keep, const math::AffineSpec<Compute<In>>& spec) {
+  const bool symmetric = spec.mode == Mode::Symmetric;
+  ColumnKeyRanges<In, kCount> result;
   if (present <= 0) return result;
   const std::int64_t count = rows_below(first, last, step);
   const RowWalk<Rows> walk(rows, first, count, step);
@@ -313,10 +313,10 @@ __device__ __forceinline__ ColumnExtents<In, kCount> column_extents(
     add_rows<In, kCount, kVector, true>(input, walk, present, keep, result);
   else
     add_rows<In, kCount, kVector, false>(input, walk, present, keep, result);
-  if (recipe.nonfinite != NonFinite::Saturate) return result;
+  if (spec.nonfinite != NonFinite::Saturate) return result;
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
-    if (result.extents[i].special()) result.special |= 1u << i;
+    if (result.key_ranges[i].special()) result.special |= 1u << i;
   if (result.special != 0)
     find_finite<In, kCount, kVector>(input, rows, first, count, step, present, symmetric, result);
   return result;
@@ -324,15 +324,15 @@ __device__ __forceinline__ ColumnExtents<In, kCount> column_extents(
 
 // Combines the threads of a block that share columns. Calls put(column of the tile, partial).
 template <int kThreads, class In, int kCount, class Put>
-__device__ __forceinline__ void reduce_columns(const ColumnExtents<In, kCount>& mine,
+__device__ __forceinline__ void reduce_columns(const ColumnKeyRanges<In, kCount>& mine,
                                                const Put& put) {
   __shared__ alignas(16) KeyOf<In> low[kThreads * kCount], high[kThreads * kCount];
   __shared__ std::uint8_t special[kThreads];
   const int width = blockDim.x * kCount, thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    low[thread * kCount + i] = mine.extents[i].low;
-    high[thread * kCount + i] = mine.extents[i].high;
+    low[thread * kCount + i] = mine.key_ranges[i].low;
+    high[thread * kCount + i] = mine.key_ranges[i].high;
   }
   special[thread] = static_cast<std::uint8_t>(mine.special);
   __syncthreads();
@@ -341,8 +341,8 @@ __device__ __forceinline__ void reduce_columns(const ColumnExtents<In, kCount>& 
     Partial<In> all{};
 #pragma unroll 1
     for (unsigned y = 0; y < blockDim.y; ++y) {
-      all.extent.low = min(all.extent.low, low[y * width + column]);
-      all.extent.high = max(all.extent.high, high[y * width + column]);
+      all.key_range.low = min(all.key_range.low, low[y * width + column]);
+      all.key_range.high = max(all.key_range.high, high[y * width + column]);
       all.special |= special[y * blockDim.x + column / kCount] >> column % kCount & 1;
     }
     put(column, all);
@@ -351,12 +351,12 @@ __device__ __forceinline__ void reduce_columns(const ColumnExtents<In, kCount>& 
 
 template <class In>
 __device__ __forceinline__ ColumnParameters<Compute<In>> column_parameters(
-    const Partial<In>& partial, const math::AffineRecipe<Compute<In>>& recipe) {
-  const bool symmetric = recipe.mode == Mode::Symmetric;
-  const bool special = partial.special != 0 || partial.extent.special();
-  const auto range = range_of(partial.extent, symmetric, special);
-  const auto segment = math::segment_parameters(recipe, range);
-  return {segment, is_fast(recipe, segment, range)};
+    const Partial<In>& partial, const math::AffineSpec<Compute<In>>& spec) {
+  const bool symmetric = spec.mode == Mode::Symmetric;
+  const bool special = partial.special != 0 || partial.key_range.special();
+  const auto range = range_of(partial.key_range, symmetric, special);
+  const auto segment = math::segment_parameters(spec, range);
+  return {segment, is_fast(spec, segment, range)};
 }
 
 // Row by row and element by element, where some column of this thread needs it.
@@ -365,7 +365,7 @@ __device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t*
                                                   const Rows& rows, std::int64_t first,
                                                   std::int64_t count, int step, int present,
                                                   const ColumnTile<Compute<In>>& tile,
-                                                  const math::AffineRecipe<Compute<In>>& recipe,
+                                                  const math::AffineSpec<Compute<In>>& spec,
                                                   NibbleOrder order) {
 #pragma unroll 1
   for (std::int64_t n = 0; n < count; ++n) {
@@ -373,11 +373,11 @@ __device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t*
     const In* from = input + rows.input(r);
 #pragma unroll 1
     for (int i = 0; i < present; i += kPerByte<kCodes>) {
-      std::uint8_t code = math::code_of(math::widen(from[i]), recipe, tile.segment(i));
+      std::uint8_t code = math::code_of(math::widen(from[i]), spec, tile.segment(i));
       if constexpr (kCodes == Codes::Nibble) {
         std::uint8_t second = 0;
         if (i + 1 < present)
-          second = math::code_of(math::widen(from[i + 1]), recipe, tile.segment(i + 1));
+          second = math::code_of(math::widen(from[i + 1]), spec, tile.segment(i + 1));
         code = math::pack_nibbles(code, second, order);
       }
       output[rows.output(r) + i / kPerByte<kCodes>] = code;
@@ -396,11 +396,11 @@ struct ColumnNumbers {
 template <bool kAsymmetric, Bounds kBounds, class C>
 __device__ __forceinline__ std::uint32_t column_code(C quotient, std::int32_t zero,
                                                      const Numbers<C>& none,
-                                                     const math::AffineRecipe<C>& recipe) {
-  if constexpr (!kAsymmetric) return integer_code<false, kBounds>(quotient, none, recipe);
+                                                     const math::AffineSpec<C>& spec) {
+  if constexpr (!kAsymmetric) return integer_code<false, kBounds>(quotient, none, spec);
   std::int32_t code = static_cast<std::int32_t>(rounded(quotient)) + zero;
   if constexpr (sizeof(C) == 4) code -= static_cast<std::int32_t>(kRoundedBits);
-  if constexpr (kBounds == Bounds::Clamp) code = min(max(code, recipe.q_low), recipe.q_high);
+  if constexpr (kBounds == Bounds::Clamp) code = min(max(code, spec.q_low), spec.q_high);
   return static_cast<std::uint32_t>(code);
 }
 
@@ -409,42 +409,42 @@ template <class In, Codes kCodes, bool kVector, bool kAsymmetric, bool kDivide, 
 __device__ __forceinline__ auto encode_row(
     const RowOf<In, kCount, kVector>& row,
     const ColumnNumbers<Compute<In>, kCount, kAsymmetric>& by, int present,
-    const math::AffineRecipe<Compute<In>>& recipe, NibbleOrder order) {
+    const math::AffineSpec<Compute<In>>& spec, NibbleOrder order) {
   using C = Compute<In>;
-  const Numbers<C> none(C{1}, C{1}, 0, recipe);
+  const Numbers<C> none(C{1}, C{1}, 0, spec);
   std::uint32_t codes[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const C x = row.value(i);
     const C q = quotient<kDivide>(x, by.scale[i], by.inverse[i]);
     if constexpr (is_float8(kCodes))
-      codes[i] = __float_as_uint(float8_value<kDivide, kBounds>(q, x, recipe));
+      codes[i] = __float_as_uint(float8_value<kDivide, kBounds>(q, x, spec));
     else
-      codes[i] = column_code<kAsymmetric, kBounds>(q, by.zero[kAsymmetric ? i : 0], none, recipe);
+      codes[i] = column_code<kAsymmetric, kBounds>(q, by.zero[kAsymmetric ? i : 0], none, spec);
     if (!kVector && i >= present) codes[i] = 0;
   }
-  return finish<kCodes, kBounds>(codes, recipe.output_dtype, order);
+  return finish<kCodes, kBounds>(codes, spec.output_dtype, order);
 }
 
-// Calls run(asymmetric, divides, bounds) for any recipe: symmetric columns have zero points of 0.
-// Single columns may miss their second nibble, which must be 0, so codes are not left to saturate
-// here.
-template <Codes kCodes, class C, class Run>
-__device__ __forceinline__ void by_any_recipe(const math::AffineRecipe<C>& recipe, const Run& run) {
-  by_rule(recipe.quotient, [&](auto divides) {
-    run(std::bool_constant<!is_float8(kCodes)>{}, divides, BoundsConstant<Bounds::Clamp>{});
+// Calls use(asymmetric, divides, bounds) for any descriptor: symmetric columns have zero points of
+// 0. Single columns may miss their second nibble, which must be 0, so codes are not left to
+// saturate here.
+template <Codes kCodes, class C, class Use>
+__device__ __forceinline__ void by_generic(const math::AffineSpec<C>& spec, const Use& use) {
+  by_rule(spec.quotient, [&](auto divides) {
+    use(std::bool_constant<!is_float8(kCodes)>{}, divides, BoundsConstant<Bounds::Clamp>{});
   });
 }
 
 // Codes of the rows of this thread's columns, last row first. All threads of the block call this,
-// and fill() once: it fills the tile. body(run) is by_any_recipe() or what it comes down to.
-template <class In, Codes kCodes, bool kVector, class Rows, class Fill, class Body>
+// and fill() once: it fills the tile. decide(use) is by_generic() or what it comes down to.
+template <class In, Codes kCodes, bool kVector, class Rows, class Fill, class Decide>
 __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* output,
                                              const Rows& rows, std::int64_t first,
                                              std::int64_t last, int step, int present,
                                              const Fill& fill, const ColumnTile<Compute<In>>& tile,
-                                             const math::AffineRecipe<Compute<In>>& recipe,
-                                             NibbleOrder order, const Body& body) {
+                                             const math::AffineSpec<Compute<In>>& spec,
+                                             NibbleOrder order, const Decide& decide) {
   using C = Compute<In>;
   constexpr int kCount = kColumns<In, kCodes, kVector>;
   const std::int64_t count = present > 0 ? rows_below(first, last, step) : 0;
@@ -463,13 +463,13 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
   for (int i = 0; i < kCount; ++i) fast = fast && tile.fast(i < present ? i : 0);
   if (!fast)
     return walk_column_codes<In, kCodes>(input, output, rows, first, count, step, present, tile,
-                                         recipe, order);
-  body([&](auto asymmetric, auto divides, auto bounds) {
+                                         spec, order);
+  decide([&](auto asymmetric, auto divides, auto bounds) {
     constexpr bool kAsymmetric = asymmetric.value;
     ColumnNumbers<C, kCount, kAsymmetric> by;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const Numbers<C> mine(tile.segment(i < present ? i : 0), recipe);
+      const Numbers<C> mine(tile.segment(i < present ? i : 0), spec);
       by.scale[i] = mine.scale;
       by.inverse[i] = mine.inverse;
       if constexpr (kAsymmetric)
@@ -480,7 +480,7 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
 #pragma unroll
       for (int j = 0; j < kRowsAhead; ++j) {
         const auto word = encode_row<In, kCodes, kVector, kAsymmetric, divides.value, bounds.value>(
-            ahead[j], by, present, recipe, order);
+            ahead[j], by, present, spec, order);
         if (walk.has(j)) cuda::store_word<sizeof(word)>(output + walk.output(j), word);
       }
       walk.advance();
@@ -515,11 +515,11 @@ __global__ void __launch_bounds__(kColumnRangeThreads, kVector&& kEqual ? kColum
   constexpr int kCount = kColumns<In, Codes::Byte, kVector>;
   cuda::let_dependents_start();
   const ColumnPlace<In, kCount> place(args, blockIdx.x);
-  const auto extents = column_extents<In, kCount, kVector>(
+  const auto key_ranges = column_key_ranges<In, kCount, kVector>(
       args.input + place.column, rows_of<kEqual>(args.lines), place.first + threadIdx.y, place.last,
-      blockDim.y, place.present, args.keep, args.recipe);
+      blockDim.y, place.present, args.keep, args.spec);
   const std::int64_t base = place.column - threadIdx.x * kCount;
-  reduce_columns<kColumnRangeThreads>(extents, [&](int column, const Partial<In>& partial) {
+  reduce_columns<kColumnRangeThreads>(key_ranges, [&](int column, const Partial<In>& partial) {
     if (base + column < args.columns)
       args.partials[place.chunk * args.columns + base + column] = partial;
   });
@@ -551,16 +551,16 @@ __global__ void __launch_bounds__(kColumnThreads)
   if (threadIdx.y != 0 || !exists) return;
 #pragma unroll 1
   for (unsigned y = 1; y < blockDim.y; ++y) all.add(partials[y * cuda::kWarp + threadIdx.x]);
-  const auto parameters = column_parameters(all, args.recipe);
+  const auto parameters = column_parameters(all, args.spec);
   args.parameters.set(channel, parameters);
-  store_scale(args.scale, channel, parameters.segment.scale, args.recipe.scale_dtype);
-  if (args.recipe.mode == Mode::Asymmetric)
+  store_scale(args.scale, channel, parameters.segment.scale, args.spec.scale_dtype);
+  if (args.spec.mode == Mode::Asymmetric)
     cuda::store_once(args.zero_point + channel, parameters.segment.zero_point);
 }
 
-template <class In, Codes kCodes, bool kVector, class Rows, class Body>
+template <class In, Codes kCodes, bool kVector, class Rows, class Decide>
 __device__ __forceinline__ void channel_codes(const ColumnArgs<In>& args, const Rows& rows,
-                                              const Body& body) {
+                                              const Decide& decide) {
   constexpr int kCount = kColumns<In, kCodes, kVector>;
   __shared__ ColumnTile<Compute<In>> tile;
   const ColumnPlace<In, kCount> place(args, gridDim.x - 1 - blockIdx.x);
@@ -579,25 +579,24 @@ __device__ __forceinline__ void channel_codes(const ColumnArgs<In>& args, const 
   column_codes<In, kCodes, kVector>(args.input + place.column,
                                     args.output + place.column / kPerByte<kCodes>, rows,
                                     place.first + threadIdx.y, place.last, blockDim.y,
-                                    place.present, fill, tile, args.recipe, args.order, body);
+                                    place.present, fill, tile, args.spec, args.order, decide);
 }
 
-// Recipe::Usual, and aligned rows at equal steps.
+// Variant::Specialized, and aligned rows at equal steps.
 template <class In, Codes kCodes, bool kAsymmetric>
 __global__ void __launch_bounds__(kColumnThreads, kColumnCodeBlocks)
-    usual_channels(const __grid_constant__ ColumnArgs<In> args) {
-  channel_codes<In, kCodes, true>(args, rows_of<true>(args.lines), [](const auto& run) {
-    run(std::bool_constant<kAsymmetric>{}, std::true_type{},
+    specialized_channels(const __grid_constant__ ColumnArgs<In> args) {
+  channel_codes<In, kCodes, true>(args, rows_of<true>(args.lines), [](const auto& use) {
+    use(std::bool_constant<kAsymmetric>{}, std::true_type{},
         BoundsConstant<kFreeBounds<kCodes, kAsymmetric>>{});
   });
 }
 
 template <class In, Codes kCodes, bool kVector>
 __global__ void __launch_bounds__(kColumnThreads)
-    any_channels(const __grid_constant__ ColumnArgs<In> args) {
-  channel_codes<In, kCodes, kVector>(args, rows_of<false>(args.lines), [&](const auto& run) {
-    by_any_recipe<kCodes>(args.recipe, run);
-  });
+    generic_channels(const __grid_constant__ ColumnArgs<In> args) {
+  channel_codes<In, kCodes, kVector>(args, rows_of<false>(args.lines),
+                                     [&](const auto& use) { by_generic<kCodes>(args.spec, use); });
 }
 
 // --- Groups of rows ----------------------------------------------------------------------------
@@ -619,22 +618,22 @@ __global__ void __launch_bounds__(kColumnThreads)
     count = args.tail;
 
   const In* input = args.input + at.at[kInput] + column;
-  const auto extents = column_extents<In, kCount, kVector>(input, rows, threadIdx.y, count,
-                                                           blockDim.y, present, true, args.recipe);
-  reduce_columns<kColumnThreads>(extents, [&](int place, const Partial<In>& partial) {
+  const auto key_ranges = column_key_ranges<In, kCount, kVector>(
+      input, rows, threadIdx.y, count, blockDim.y, present, true, args.spec);
+  reduce_columns<kColumnThreads>(key_ranges, [&](int place, const Partial<In>& partial) {
     if (base + place >= args.columns) return;
-    const auto mine = column_parameters(partial, args.recipe);
+    const auto mine = column_parameters(partial, args.spec);
     tile.set(place, kCount, mine);
     store_scale(args.scale, at.at[kScale] + base + place, mine.segment.scale,
-                args.recipe.scale_dtype);
-    if (args.recipe.mode == Mode::Asymmetric)
+                args.spec.scale_dtype);
+    if (args.spec.mode == Mode::Asymmetric)
       cuda::store_once(args.zero_point + at.at[kZeroPoint] + base + place, mine.segment.zero_point);
   });
   __syncthreads();
   column_codes<In, kCodes, kVector>(
       input, args.output + at.at[kOutput] + column / kPerByte<kCodes>, rows, threadIdx.y, count,
-      blockDim.y, present, [] {}, tile, args.recipe, args.order,
-      [&](const auto& run) { by_any_recipe<kCodes>(args.recipe, run); });
+      blockDim.y, present, [] {}, tile, args.spec, args.order,
+      [&](const auto& use) { by_generic<kCodes>(args.spec, use); });
 }
 
 }  // namespace planq::affine

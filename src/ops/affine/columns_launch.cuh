@@ -8,8 +8,8 @@
 
 namespace planq::affine {
 
-// Shorter runs inside a channel are better read as columns.
-inline constexpr int64_t kShortRun = 512;
+// Shorter spans inside a channel are better read as columns.
+inline constexpr int64_t kShortSpan = 512;
 
 // Threads of a block across columns, a power of two.
 inline int column_threads(int64_t columns, int per_thread, int most) {
@@ -81,7 +81,7 @@ std::size_t largest_columns(const SegmentedTensor& tensor, std::int32_t multipro
 
 // Whether threads take whole vectors of columns; one of float64 would be two of them.
 template <Codes kCodes, class In>
-bool aligned_columns(const Launch<In>& launch, const Space& lines, int64_t columns) {
+bool aligned_columns(const Launch<In>& launch, const IndexSpace& lines, int64_t columns) {
   return !kIsWide<In> && columns % kPerVector<In> == 0 &&
          aligned<In>(launch.operands, lines, kWordBytes<In, kCodes>);
 }
@@ -100,15 +100,15 @@ cuda::Grid column_grid(const Launch<In>& launch, ColumnArgs<In>& args, int per_t
 // --- Channels ----------------------------------------------------------------------------------
 
 template <class In, Codes kCodes>
-auto channel_kernel(const math::AffineRecipe<Compute<In>>& recipe, bool vector, bool equal)
+auto channel_kernel(const math::AffineSpec<Compute<In>>& spec, bool vector, bool equal)
     -> void (*)(ColumnArgs<In>) {
-  if constexpr (kHasTight<In, kCodes>)
-    if (vector && equal && recipe_kind(recipe) == Recipe::Usual)
+  if constexpr (kHasRegular<In, kCodes>)
+    if (vector && equal && variant_of(spec) == Variant::Specialized)
       return by_mode<kCodes>(
-          recipe, [](auto asymmetric) { return usual_channels<In, kCodes, asymmetric.value>; });
+          spec, [](auto asymmetric) { return specialized_channels<In, kCodes, asymmetric.value>; });
   if constexpr (!kIsWide<In>)
-    if (vector) return any_channels<In, kCodes, true>;
-  return any_channels<In, kCodes, false>;
+    if (vector) return generic_channels<In, kCodes, true>;
+  return generic_channels<In, kCodes, false>;
 }
 
 // Ranges of chunks of rows, and the parameters that follow from them.
@@ -154,17 +154,17 @@ Status launch_columns(const Launch<In>& launch) {
   const cuda::Grid codes =
       column_grid(launch, args, per_thread, kColumnThreads, chunk_rows, args.keep);
   const bool equal = args.lines.rank <= 1;
-  return launch.run(channel_kernel<In, kCodes>(args.recipe, vector, equal), codes, args);
+  return launch.run(channel_kernel<In, kCodes>(args.spec, vector, equal), codes, args);
 }
 
 template <class In, Codes kCodes>
-Status preload_columns(const math::AffineRecipe<Compute<In>>& recipe) {
+Status preload_columns(const math::AffineSpec<Compute<In>>& spec) {
   const ParameterKernels<In> kernels = parameter_kernels<In>();
   PLANQ_TRY(preload_all(kernels.column_ranges, kernels.aligned_column_ranges,
                         kernels.equal_column_ranges, kernels.column_finish,
-                        channel_kernel<In, kCodes>(recipe, true, true),
-                        channel_kernel<In, kCodes>(recipe, true, false),
-                        channel_kernel<In, kCodes>(recipe, false, false)));
+                        channel_kernel<In, kCodes>(spec, true, true),
+                        channel_kernel<In, kCodes>(spec, true, false),
+                        channel_kernel<In, kCodes>(spec, false, false)));
   return preload_elements<In, kCodes>();
 }
 

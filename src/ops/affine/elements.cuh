@@ -14,16 +14,16 @@ struct ElementArgs {
   std::uint8_t* output;
   void* scale;
   std::int32_t* zero_point;
-  Space segments;  // in the order of the parameters
-  Space lines;     // inside a segment: runs of `length` consecutive elements
+  IndexSpace segments;  // in the order of the parameters
+  IndexSpace lines;     // inside a segment: spans of `length` consecutive elements
   std::int64_t count, line_count, length;
   Tail tail, line_tail;  // of the elements of a line, and of the lines
   // The tensor as rows of `row_length`, by core/elementwise.h; its scale is here an index of
   // `parameters`, which moves within a row by `row_step` for every `row_divisor` elements.
-  SpaceOf<kElementOperands> rows;
+  IndexSpaceOf<kElementOperands> rows;
   std::int64_t row_count, row_length, row_step, row_divisor;
   math::SegmentParameters<Compute<In>>* parameters;
-  math::AffineRecipe<Compute<In>> recipe;
+  math::AffineSpec<Compute<In>> spec;
   NibbleOrder order;
 };
 
@@ -44,8 +44,8 @@ struct ScatteredSegment {
 template <class In>
 __device__ __forceinline__ math::SegmentParameters<Compute<In>> scattered_parameters(
     const ElementArgs<In>& args, const ScatteredSegment<In>& segment) {
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
-  const bool saturate = args.recipe.nonfinite == NonFinite::Saturate;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
+  const bool saturate = args.spec.nonfinite == NonFinite::Saturate;
   const std::int64_t count = segment.line_count * segment.length;
   Partial<In> mine{};
 #pragma unroll 1
@@ -55,13 +55,13 @@ __device__ __forceinline__ math::SegmentParameters<Compute<In>> scattered_parame
     const KeyOf<In> key = key_of(args.input[segment.at.at[kInput] + at], symmetric);
     const bool special = is_special<In>(key);
     mine.special |= special;
-    if (!(special && saturate)) mine.extent.add(key);
+    if (!(special && saturate)) mine.key_range.add(key);
   }
   mine = block_partial(mine, symmetric);
-  const auto range = range_of(mine.extent, symmetric, mine.special != 0);
-  const auto parameters = math::segment_parameters(args.recipe, range);
+  const auto range = range_of(mine.key_range, symmetric, mine.special != 0);
+  const auto parameters = math::segment_parameters(args.spec, range);
   if (threadIdx.x == 0) {
-    store_scale(args.scale, segment.at.at[kScale], parameters.scale, args.recipe.scale_dtype);
+    store_scale(args.scale, segment.at.at[kScale], parameters.scale, args.spec.scale_dtype);
     if (!symmetric)
       cuda::store_once(args.zero_point + segment.at.at[kZeroPoint], parameters.zero_point);
   }
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     const Offsets at = args.lines.offsets(line);
     args.output[segment.at.at[kOutput] + at.at[kOutput] + byte] = byte_of_codes<In, kCodes>(
         args.input + segment.at.at[kInput] + at.at[kInput], byte * kPerByte<kCodes>, segment.length,
-        args.recipe, parameters, args.order);
+        args.spec, parameters, args.order);
   }
 }
 
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kSplitThreads)
       const std::int64_t parameter =
           at.at[kElementScale] + column / args.row_divisor * args.row_step;
       const std::uint8_t code = math::code_of(math::widen(args.input[at.at[kInput] + column]),
-                                              args.recipe, args.parameters[parameter]);
+                                              args.spec, args.parameters[parameter]);
       (j == 0 ? codes[0] : codes[1]) = code;
     }
     args.output[at.at[kOutput] / kPerByte<kCodes> + byte] =

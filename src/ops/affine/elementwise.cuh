@@ -5,7 +5,7 @@
 // tiles, a block each, so that what a row has in common is found once for many vectors; where
 // columns have something in common too, tiles are of several rows. Short rows share blocks. In
 // columns each element of a vector has its own parameters, and a thread goes down many rows with
-// them. Singles: everything else, a warp for a stretch of a row.
+// them. Singles: everything else, a warp for a chunk of a row.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 #include "core/elementwise.h"
 #include "cuda/codes.cuh"
-#include "cuda/index.cuh"
+#include "cuda/divider.cuh"
 #include "cuda/launch.cuh"
 #include "ops/affine/affine.h"
 
@@ -70,7 +70,7 @@ inline constexpr std::int64_t kLongRow = 128;
 // Threads that keep every multiprocessor busy.
 inline constexpr std::int64_t kManyThreads = 1 << 18;
 // Elements of a row that a warp takes in the kernel for single elements.
-inline constexpr std::int64_t kStretch = 512;
+inline constexpr std::int64_t kChunk = 512;
 
 // Rows of fewer than 2^31, with multiplications in the place of divisions.
 struct RowIndex {
@@ -82,7 +82,7 @@ struct RowIndex {
   Axis axes[kMaxRank];
 
   RowIndex() = default;
-  explicit RowIndex(const SpaceOf<kElementOperands>& rows) : rank(rows.rank) {
+  explicit RowIndex(const IndexSpaceOf<kElementOperands>& rows) : rank(rows.rank) {
     for (int i = 0; i < rank; ++i) {
       axes[i].extent = Divider(static_cast<std::uint32_t>(rows.axes[i].extent));
       axes[i].divisor =
@@ -199,9 +199,9 @@ template <class Op>
 struct SingleArgs {
   typename Op::Args op;
   GivenParameters given;
-  SpaceOf<kElementOperands> rows;
-  Divider divisor_in_stretch;
-  std::int64_t length = 1, divisor = 1, stretches = 1, stretch_count = 0;
+  IndexSpaceOf<kElementOperands> rows;
+  Divider divisor_in_chunk;
+  std::int64_t length = 1, divisor = 1, chunks = 1, chunk_count = 0;
   bool grouped = false;
 };
 
@@ -237,7 +237,7 @@ __device__ __forceinline__ ElementPlace row_place(const ElementArgs<Op>& args, s
 template <template <class> class Args, class Op, class Use>
 __device__ __forceinline__ void by_rule(const Args<Op>& args, const Use& use) {
   if constexpr (Op::kHasRule)
-    by_rule(args.op.recipe.quotient, use);
+    by_rule(args.op.spec.quotient, use);
   else
     use(std::false_type{});
 }
@@ -254,8 +254,8 @@ __device__ __forceinline__ void run_tail(const ElementArgs<Op>& args) {
   Op::run_single(args.op, args.given, place_of, first, min(args.tail - first, Op::kUnit));
 }
 
-// The elements of a vector that the fast way leaves alone, each from memory again: kept out of line
-// because it is rare. kColumns: each element has its own parameters.
+// The elements of a vector that the fast path leaves alone, each from memory again: kept out of
+// line because it is rare. kColumns: each element has its own parameters.
 template <class Op, bool kColumns>
 __device__ __noinline__ void run_slowly(const typename Op::Args& args, const GivenParameters& given,
                                         ElementPlace place) {
@@ -407,19 +407,20 @@ __global__ void __launch_bounds__(kElementThreads)
 }
 
 // A parameter for each element of a row. Rows that follow one another with the same parameters are
-// a run: those of one group, or all of an axis along which neither scale nor zero point moves. A
-// thread goes down a share of a run, in its own columns, and so may keep what it has read.
+// a group: those of one group of the scope, or all of an axis along which neither scale nor zero
+// point moves. A thread goes down a share of such a group, in its own columns, and so may keep what
+// it has read.
 template <class Op>
 struct ColumnArgs {
   typename Op::Args op;
   GivenParameters given;
-  RowIndex outer;                        // of the runs' axis, if there are more axes
+  RowIndex outer;                        // of the groups' axis, if there are more axes
   std::int32_t stride[kElementTensors];  // from row to row
-  std::int64_t parameter_stride[2];      // from run to run
+  std::int64_t parameter_stride[2];      // from group to group
   std::int64_t length = 1;               // of a row
-  std::uint32_t extent = 1, run_rows = 1, share_rows = 1;  // rows: of the axis, a run, a share
-  Divider vectors, shares, runs;                           // in a row, a run, the axis
-  std::int64_t count = 0;                                  // of threads
+  std::uint32_t extent = 1, group_rows = 1, share_rows = 1;  // rows: of the axis, a group, a share
+  Divider vectors, shares, groups;                           // in a row, a group, the axis
+  std::int64_t count = 0;                                    // of threads
 };
 
 template <class Op>
@@ -430,13 +431,13 @@ __global__ void __launch_bounds__(kColumnThreads, blocks_of<Op>(Op::kColumnShape
   const std::uint32_t index = blockIdx.x * kColumnThreads + threadIdx.x;
   if (index >= args.count) return;
   const std::uint32_t share = args.vectors.quotient(index);
-  const std::uint32_t all_runs = args.shares.quotient(share);
-  const std::uint32_t outer = args.runs.quotient(all_runs);
-  const std::uint32_t run = all_runs - outer * args.runs.divisor;
+  const std::uint32_t all_groups = args.shares.quotient(share);
+  const std::uint32_t outer = args.groups.quotient(all_groups);
+  const std::uint32_t group = all_groups - outer * args.groups.divisor;
   const std::uint32_t first =
-      run * args.run_rows + (share - all_runs * args.shares.divisor) * args.share_rows;
+      group * args.group_rows + (share - all_groups * args.shares.divisor) * args.share_rows;
   const std::uint32_t last =
-      min(min(first + args.share_rows, (run + 1) * args.run_rows), args.extent);
+      min(min(first + args.share_rows, (group + 1) * args.group_rows), args.extent);
   if (first >= last) return;
 
   ElementPlace place{args.outer.offsets(outer), 0,
@@ -444,8 +445,8 @@ __global__ void __launch_bounds__(kColumnThreads, blocks_of<Op>(Op::kColumnShape
   place.advance(std::int64_t{index - share * args.vectors.divisor} * Op::kVector);
 #pragma unroll
   for (int k = 0; k < kElementTensors; ++k) place.at.at[k] += std::int64_t{first} * args.stride[k];
-  place.at.at[kElementScale] += run * args.parameter_stride[0] + place.column;
-  place.at.at[kElementZeroPoint] += run * args.parameter_stride[1] + place.column;
+  place.at.at[kElementScale] += group * args.parameter_stride[0] + place.column;
+  place.at.at[kElementZeroPoint] += group * args.parameter_stride[1] + place.column;
 
   std::uint32_t at_row = first;  // of `place`
   const auto row_of = [&](int i) {
@@ -477,15 +478,15 @@ __global__ void __launch_bounds__(kColumnThreads, blocks_of<Op>(Op::kColumnShape
   });
   by_rule(args, [&](auto divides) {
     typename Op::Parameters parameters[Op::kVector];
-    bool usual = true;
+    bool fast_is_exact = true;
 #pragma unroll
     for (int j = 0; j < Op::kVector; ++j) {
       parameters[j] = Op::template parameters<divides>(args.op, args.given, stored[j]);
-      usual = usual && parameters[j].usual;
+      fast_is_exact = fast_is_exact && parameters[j].fast_is_exact;
     }
     // A vector is fast if all its columns are: one test in the place of many.
 #pragma unroll
-    for (int j = 0; j < Op::kVector; ++j) parameters[j].usual = usual;
+    for (int j = 0; j < Op::kVector; ++j) parameters[j].fast_is_exact = fast_is_exact;
 
     for (std::uint32_t row = first; row < last; row += kRows) {
       Vectors next = {};
@@ -502,30 +503,30 @@ __global__ void __launch_bounds__(kColumnThreads, blocks_of<Op>(Op::kColumnShape
   });
 }
 
-// Any layout: a warp for a stretch of a row, whose lanes take units of elements in turn. A unit is
+// Any layout: a warp for a chunk of a row, whose lanes take units of elements in turn. A unit is
 // two elements where two codes share a byte of the output.
 template <class Op>
 __global__ void __launch_bounds__(kElementThreads)
     single_elements(const __grid_constant__ SingleArgs<Op> args) {
   const std::int64_t warps = std::int64_t{gridDim.x} * (kElementThreads / kWarp);
   std::int64_t warp = std::int64_t{blockIdx.x} * (kElementThreads / kWarp) + threadIdx.x / kWarp;
-  for (; warp < args.stretch_count; warp += warps) {
-    const std::int64_t row = args.stretches == 1 ? warp : warp / args.stretches;
-    const std::int64_t start = (warp - row * args.stretches) * kStretch;
+  for (; warp < args.chunk_count; warp += warps) {
+    const std::int64_t row = args.chunks == 1 ? warp : warp / args.chunks;
+    const std::int64_t start = (warp - row * args.chunks) * kChunk;
     const ElementOffsets at = args.rows.offsets(row);
     const std::int64_t group = args.grouped ? start / args.divisor : 0;
     const std::int64_t past = args.grouped ? start - group * args.divisor : 0;
-    const int count = static_cast<int>(min(args.length - start, kStretch));
+    const int count = static_cast<int>(min(args.length - start, kChunk));
     for (int i = threadIdx.x % kWarp * Op::kUnit; i < count; i += kWarp * Op::kUnit) {
       const auto place_of = [&](int j) {
         ElementPlace place{at, 0, row * args.length};
         place.advance(start + j);
         if (args.grouped) {
-          // At most kStretch groups lie between.
-          const auto in_stretch = static_cast<std::uint32_t>(past + j);
-          place.move_parameters(group + (args.divisor > kMaxIndex - kStretch
+          // At most kChunk groups lie between.
+          const auto in_chunk = static_cast<std::uint32_t>(past + j);
+          place.move_parameters(group + (args.divisor > kMaxIndex - kChunk
                                              ? past + j >= args.divisor
-                                             : args.divisor_in_stretch.quotient(in_stretch)));
+                                             : args.divisor_in_chunk.quotient(in_chunk)));
         }
         return place;
       };
@@ -568,7 +569,7 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
   args.op = op;
   args.given = given;
   args.length = layout.length;
-  SpaceOf<kElementOperands> outer = layout.rows;
+  IndexSpaceOf<kElementOperands> outer = layout.rows;
   ElementAxis axis;
   if (outer.rank > 0) axis = outer.axes[--outer.rank];
   args.outer = RowIndex(outer);
@@ -576,19 +577,20 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
     args.stride[k] = static_cast<std::int32_t>(axis.stride[k]);
   std::copy_n(axis.stride.begin() + kElementScale, 2, args.parameter_stride);
   const bool same = args.parameter_stride[0] == 0 && args.parameter_stride[1] == 0;
-  const std::int64_t run = std::min(same ? axis.extent : axis.divisor, axis.extent);
-  const std::int64_t runs = (axis.extent + run - 1) / run, columns = layout.length / Op::kVector;
+  const std::int64_t group = std::min(same ? axis.extent : axis.divisor, axis.extent);
+  const std::int64_t groups = (axis.extent + group - 1) / group,
+                     columns = layout.length / Op::kVector;
   const auto threads_of = [&](std::int64_t share) {
-    return outer.size() * runs * ((run + share - 1) / share) * columns;
+    return outer.size() * groups * ((group + share - 1) / share) * columns;
   };
   std::int64_t share = 64;
   while (share > Op::kColumnShape.rows && threads_of(share) < kManyThreads) share /= 2;
   args.extent = static_cast<std::uint32_t>(axis.extent);
-  args.run_rows = static_cast<std::uint32_t>(run);
+  args.group_rows = static_cast<std::uint32_t>(group);
   args.share_rows = static_cast<std::uint32_t>(share);
   args.vectors = Divider(static_cast<std::uint32_t>(columns));
-  args.shares = Divider(static_cast<std::uint32_t>((run + share - 1) / share));
-  args.runs = Divider(static_cast<std::uint32_t>(runs));
+  args.shares = Divider(static_cast<std::uint32_t>((group + share - 1) / share));
+  args.groups = Divider(static_cast<std::uint32_t>(groups));
   args.count = threads_of(share);
   Grid grid;
   grid.threads = dim3(kColumnThreads);
@@ -653,11 +655,11 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
     args.length = layout.length;
     args.divisor = layout.divisor;
     args.grouped = layout.step != 0;
-    args.divisor_in_stretch =
+    args.divisor_in_chunk =
         Divider(static_cast<std::uint32_t>(std::min(layout.divisor, kMaxIndex)));
-    args.stretches = (layout.length + kStretch - 1) / kStretch;
-    args.stretch_count = layout.rows.size() * args.stretches;
-    grid.blocks = std::min<std::int64_t>((args.stretch_count + 7) / 8, 1 << 30);
+    args.chunks = (layout.length + kChunk - 1) / kChunk;
+    args.chunk_count = layout.rows.size() * args.chunks;
+    grid.blocks = std::min<std::int64_t>((args.chunk_count + 7) / 8, 1 << 30);
     return launch(single_elements<Op>, grid, args, bound);
   }
   if (layout.step != 0 && layout.divisor == 1) return launch_columns<Op>(op, given, layout, bound);

@@ -15,13 +15,13 @@ using cuda::Codes;
 using cuda::codes_of;
 using cuda::Collector;
 using cuda::element_of;
-using cuda::Extent;
 using cuda::finish;
 using cuda::inverse_of;
 using cuda::is_float8;
 using cuda::is_special;
 using cuda::key_of;
 using cuda::KeyOf;
+using cuda::KeyRange;
 using cuda::kInfinityKey;
 using cuda::kLargeQuotient;
 using cuda::kLargeScale;
@@ -31,13 +31,13 @@ using cuda::kPerVector;
 using cuda::kRoundedBits;
 using cuda::kSmallScale;
 using cuda::kWordBytes;
-using cuda::lanes_extent;
 using cuda::quotient;
 using cuda::range_of;
 using cuda::rounded;
 using cuda::signs_of_halves;
+using cuda::subwarp_key_range;
 using cuda::value_of;
-using cuda::warp_extent;
+using cuda::warp_key_range;
 using math::Bfloat16;
 using math::Compute;
 using math::Half;
@@ -45,15 +45,15 @@ using math::Half;
 // Whether encode() below gives the codes of a segment with this range, whose elements all are
 // finite.
 template <class C>
-__device__ __forceinline__ bool is_fast(const math::AffineRecipe<C>& recipe,
+__device__ __forceinline__ bool is_fast(const math::AffineSpec<C>& spec,
                                         const math::SegmentParameters<C>& segment,
                                         const math::Range<C>& range) {
   const C below = range.low < C{0} ? -range.low : range.low;
   const C above = range.high < C{0} ? -range.high : range.high;
   const C peak = below > above ? below : above;
-  const bool window = recipe.quotient != Quotient::Divide ||
+  const bool window = spec.quotient != Quotient::Divide ||
                       (segment.scale >= kSmallScale<C> && segment.scale <= kLargeScale<C>);
-  const bool bounds = !is_fp8(recipe.output_dtype) || recipe.q_min < C{0};
+  const bool bounds = !is_fp8(spec.output_dtype) || spec.q_min < C{0};
   return window && bounds && !range.special && peak * segment.inverse <= kLargeQuotient<C> &&
          segment.zero_point <= kLargeZeroPoint && segment.zero_point >= -kLargeZeroPoint;
 }
@@ -67,20 +67,20 @@ struct Numbers {
   std::int32_t signed_offset;  // from a rounded quotient to what pack_saturated() takes
 
   __device__ __forceinline__ Numbers(C scale, C inverse, std::int32_t zero_point,
-                                     const math::AffineRecipe<C>& recipe)
+                                     const math::AffineSpec<C>& spec)
       : scale(scale), inverse(inverse), zero_point(zero_point) {
     const C zero = static_cast<C>(zero_point);
-    low = recipe.q_min - zero;
-    high = recipe.q_max - zero;
-    signed_offset = zero_point - half_range(recipe);
+    low = spec.q_min - zero;
+    high = spec.q_max - zero;
+    signed_offset = zero_point - half_range(spec);
   }
   __device__ __forceinline__ Numbers(const math::SegmentParameters<C>& segment,
-                                     const math::AffineRecipe<C>& recipe)
-      : Numbers(segment.scale, segment.inverse, segment.zero_point, recipe) {}
+                                     const math::AffineSpec<C>& spec)
+      : Numbers(segment.scale, segment.inverse, segment.zero_point, spec) {}
 
   // How far the codes of an unsigned type lie above those of the signed one.
-  __device__ __forceinline__ static std::int32_t half_range(const math::AffineRecipe<C>& recipe) {
-    return recipe.q_low == 0 ? (recipe.q_high + 1) / 2 : 0;
+  __device__ __forceinline__ static std::int32_t half_range(const math::AffineSpec<C>& spec) {
+    return spec.q_low == 0 ? (spec.q_high + 1) / 2 : 0;
   }
 };
 
@@ -89,7 +89,7 @@ struct Numbers {
 // rounding, and the sums after that are exact.
 template <bool kAsymmetric, Bounds kBounds>
 __device__ __forceinline__ std::uint32_t integer_code(float quotient, const Numbers<float>& n,
-                                                      const math::AffineRecipe<float>&) {
+                                                      const math::AffineSpec<float>&) {
   if constexpr (kBounds == Bounds::Clamp) quotient = fminf(fmaxf(quotient, n.low), n.high);
   const std::uint32_t bits = rounded(quotient);
   if constexpr (kBounds == Bounds::Saturate)
@@ -98,21 +98,20 @@ __device__ __forceinline__ std::uint32_t integer_code(float quotient, const Numb
 }
 template <bool kAsymmetric, Bounds kBounds>
 __device__ __forceinline__ std::uint32_t integer_code(double quotient, const Numbers<double>& n,
-                                                      const math::AffineRecipe<double>& recipe) {
+                                                      const math::AffineSpec<double>& spec) {
   std::int32_t code = rounded(quotient);
   if constexpr (kBounds == Bounds::Saturate)
     return static_cast<std::uint32_t>(code + n.signed_offset);
   if constexpr (kAsymmetric) code += n.zero_point;
-  if constexpr (kBounds == Bounds::Clamp) code = min(max(code, recipe.q_low), recipe.q_high);
+  if constexpr (kBounds == Bounds::Clamp) code = min(max(code, spec.q_low), spec.q_high);
   return static_cast<std::uint32_t>(code);
 }
 
 template <bool kDivide, Bounds kBounds, class C>
-__device__ __forceinline__ float float8_value(C quotient, C x,
-                                              const math::AffineRecipe<C>& recipe) {
+__device__ __forceinline__ float float8_value(C quotient, C x, const math::AffineSpec<C>& spec) {
   float value = cuda::as_float(quotient);
   if constexpr (kBounds == Bounds::Clamp)
-    value = fminf(fmaxf(value, static_cast<float>(recipe.q_min)), static_cast<float>(recipe.q_max));
+    value = fminf(fmaxf(value, static_cast<float>(spec.q_min)), static_cast<float>(spec.q_max));
   if constexpr (!kDivide) return value;
   // The corrections of the quotient lose the sign of a zero: the magnitude is the value's, the sign
   // that of x. The compiler makes two instructions of what is one.
@@ -129,58 +128,58 @@ __device__ __forceinline__ float float8_value(C quotient, C x,
 // The bits of one element's code, as finish() takes them.
 template <Codes kCodes, bool kAsymmetric, bool kDivide, Bounds kBounds, class C>
 __device__ __forceinline__ std::uint32_t code_bits(C x, const Numbers<C>& numbers,
-                                                   const math::AffineRecipe<C>& recipe) {
+                                                   const math::AffineSpec<C>& spec) {
   const C q = quotient<kDivide>(x, numbers.scale, numbers.inverse);
   if constexpr (is_float8(kCodes))
-    return __float_as_uint(float8_value<kDivide, kBounds>(q, x, recipe));
+    return __float_as_uint(float8_value<kDivide, kBounds>(q, x, spec));
   else
-    return integer_code<kAsymmetric, kBounds>(q, numbers, recipe);
+    return integer_code<kAsymmetric, kBounds>(q, numbers, spec);
 }
 
 template <class In, Codes kCodes, bool kAsymmetric, bool kDivide, Bounds kBounds>
 __device__ __forceinline__ cuda::Word<kWordBytes<In, kCodes>> encode(
-    const uint4& v, const Numbers<Compute<In>>& numbers,
-    const math::AffineRecipe<Compute<In>>& recipe, NibbleOrder order) {
+    const uint4& v, const Numbers<Compute<In>>& numbers, const math::AffineSpec<Compute<In>>& spec,
+    NibbleOrder order) {
   std::uint32_t codes[kPerVector<In>];
 #pragma unroll
   for (int i = 0; i < kPerVector<In>; ++i)
     codes[i] =
-        code_bits<kCodes, kAsymmetric, kDivide, kBounds>(element_of<In>(v, i), numbers, recipe);
-  return finish<kCodes, kBounds>(codes, recipe.output_dtype, order);
+        code_bits<kCodes, kAsymmetric, kDivide, kBounds>(element_of<In>(v, i), numbers, spec);
+  return finish<kCodes, kBounds>(codes, spec.output_dtype, order);
 }
 
 // The code of one element of a whole byte.
 template <Codes kCodes, bool kAsymmetric, bool kDivide, Bounds kBounds, class C>
 __device__ __forceinline__ std::uint8_t encode_single(C x, const Numbers<C>& numbers,
-                                                      const math::AffineRecipe<C>& recipe,
+                                                      const math::AffineSpec<C>& spec,
                                                       NibbleOrder order) {
-  const std::uint32_t bits = code_bits<kCodes, kAsymmetric, kDivide, kBounds>(x, numbers, recipe);
+  const std::uint32_t bits = code_bits<kCodes, kAsymmetric, kDivide, kBounds>(x, numbers, spec);
   const std::uint32_t twice[2] = {bits, bits};
-  return static_cast<std::uint8_t>(finish<kCodes, kBounds>(twice, recipe.output_dtype, order));
+  return static_cast<std::uint8_t>(finish<kCodes, kBounds>(twice, spec.output_dtype, order));
 }
 
 template <Bounds kBounds>
 using BoundsConstant = std::integral_constant<Bounds, kBounds>;
 
-// Usual: DIVIDE, scales stored as they are computed, codes that need no comparison with bounds. It
-// has kernels of its own in the hot places, so that a small launch, which waits for every
-// instruction that it fetches, fetches few.
-enum class Recipe { Usual, Any };
+// Specialized: DIVIDE, scales stored as they are computed, codes that need no comparison with
+// bounds. It has instantiations of its own where time is short, so that a small launch, which waits
+// for every instruction that it fetches, fetches few.
+enum class Variant { Specialized, Generic };
 
 // What is enough where a segment's codes need no comparison with its bounds.
 template <Codes kCodes, bool kAsymmetric>
 inline constexpr Bounds kFreeBounds =
     kAsymmetric && !is_float8(kCodes) ? Bounds::Saturate : Bounds::None;
 
-// Calls use(divides, bounds), as by_rule() calls use(divides). Of an args struct it takes the
-// recipe and `clamps`: whether codes need Bounds::Clamp.
-template <Recipe kRecipe, Codes kCodes, bool kAsymmetric, class Args, class Use>
-__device__ __forceinline__ void by_recipe(const Args& args, const Use& use) {
+// Calls use(divides, bounds), as by_rule() calls use(divides). Of an args struct it takes the spec
+// and `clamps`: whether codes need Bounds::Clamp.
+template <Variant kVariant, Codes kCodes, bool kAsymmetric, class Args, class Use>
+__device__ __forceinline__ void by_variant(const Args& args, const Use& use) {
   using Free = BoundsConstant<kFreeBounds<kCodes, kAsymmetric>>;
-  if constexpr (kRecipe == Recipe::Usual) {
+  if constexpr (kVariant == Variant::Specialized) {
     use(std::true_type{}, Free{});
   } else {
-    by_rule(args.recipe.quotient, [&](auto divides) {
+    by_rule(args.spec.quotient, [&](auto divides) {
       if (args.clamps)
         use(divides, BoundsConstant<Bounds::Clamp>{});
       else

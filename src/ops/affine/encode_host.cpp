@@ -8,7 +8,7 @@
 #include "ops/affine/ranges_host.h"
 
 #define PLANQ_LOOPS "ops/affine/encode_loops.h"
-#include "host/each_level.h"
+#include "host/instruction_sets.h"
 
 namespace planq::host {
 namespace {
@@ -16,17 +16,17 @@ namespace {
 // Needs no speed: it runs for segments with NaN, infinities or extreme scales.
 template <class T>
 void encode_any(const void* from, KeyLines lines, std::uint8_t* codes, std::int64_t code_stride,
-                const math::AffineRecipe<math::Compute<T>>& recipe,
+                const math::AffineSpec<math::Compute<T>>& spec,
                 const math::SegmentParameters<math::Compute<T>>& parameters) {
   for (std::int64_t i = 0; i < lines.count; ++i) {
     const T* line = static_cast<const T*>(from) + i * lines.stride;
     std::uint8_t* out = codes + i * code_stride;
     if (parameters.poisoned) {
-      std::memset(out, math::code_of(math::Compute<T>{0}, recipe, parameters),
+      std::memset(out, math::code_of(math::Compute<T>{0}, spec, parameters),
                   static_cast<std::size_t>(lines.length));
     } else {
       for (std::int64_t j = 0; j < lines.length; ++j)
-        out[j] = math::code_of(math::widen(line[j]), recipe, parameters);
+        out[j] = math::code_of(math::widen(line[j]), spec, parameters);
     }
   }
 }
@@ -35,10 +35,10 @@ template <class T>
 void choose_level(SegmentEncoding<T>& encoding) {
 #if PLANQ_SIMD_X86
   static const Level level = detect_level();
-  if (level == Level::Avx512) return avx512::choose_loops<T>(encoding.loops, encoding.recipe);
-  if (level == Level::Avx2) return avx2::choose_loops<T>(encoding.loops, encoding.recipe);
+  if (level == Level::Avx512) return avx512::choose_loops<T>(encoding.loops, encoding.spec);
+  if (level == Level::Avx2) return avx2::choose_loops<T>(encoding.loops, encoding.spec);
 #endif
-  baseline::choose_loops<T>(encoding.loops, encoding.recipe);
+  baseline::choose_loops<T>(encoding.loops, encoding.spec);
 }
 
 // Small tiles beside each other, and groups whose codes share bytes.
@@ -53,11 +53,11 @@ bool cuts_lines(const Shape& shape, const Scope& scope, std::int64_t element_byt
 }  // namespace
 
 template <class T>
-SegmentEncoding<T> segment_encoding(const math::AffineRecipe<math::Compute<T>>& recipe) {
-  const bool signs = recipe.mode == Mode::Asymmetric;
-  SegmentEncoding<T> encoding{recipe,
+SegmentEncoding<T> segment_encoding(const math::AffineSpec<math::Compute<T>>& spec) {
+  const bool signs = spec.mode == Mode::Asymmetric;
+  SegmentEncoding<T> encoding{variant,
                               {range_loops<T>(signs, false), range_loops<T>(signs, true), signs,
-                               recipe.nonfinite == NonFinite::Saturate, kInfinityKey<T>},
+                               spec.nonfinite == NonFinite::Saturate, kInfinityKey<T>},
                               {}};
   choose_level(encoding);
   encoding.loops.any = encode_any<T>;
@@ -68,10 +68,10 @@ template <class T>
 void encode_segments(const SegmentEncoding<T>& encoding, const Shape& shape, const Scope& scope,
                      NibbleOrder order, const EncodeOperands& operands, const Stream& stream) {
   using Encoder = SegmentEncoder<Key<T>, math::Compute<T>>;
-  const DType codes = encoding.recipe.output_dtype;
+  const DType codes = encoding.spec.output_dtype;
   const bool four_bit = is_four_bit(codes);
   const bool shares = shares_bytes(shape, scope, codes);
-  const Encoder encoder(encoding.recipe, encoding.loops, order, operands, shape.elements(), shares);
+  const Encoder encoder(encoding.spec, encoding.loops, order, operands, shape.elements(), shares);
   const SegmentDriver<Encoder> driver(encoder, encoding.measure, operands.input.data,
                                       stream.threads);
   const OperandView* const zero_point = operands.zero_point.data ? &operands.zero_point : nullptr;
@@ -91,9 +91,9 @@ void encode_segments(const SegmentEncoding<T>& encoding, const Shape& shape, con
   });
 }
 
-#define PLANQ_ENCODES(T)                                                                     \
-  template SegmentEncoding<T> segment_encoding(const math::AffineRecipe<math::Compute<T>>&); \
-  template void encode_segments(const SegmentEncoding<T>&, const Shape&, const Scope&,       \
+#define PLANQ_ENCODES(T)                                                                   \
+  template SegmentEncoding<T> segment_encoding(const math::AffineSpec<math::Compute<T>>&); \
+  template void encode_segments(const SegmentEncoding<T>&, const Shape&, const Scope&,     \
                                 NibbleOrder, const EncodeOperands&, const Stream&)
 PLANQ_ENCODES(math::Half);
 PLANQ_ENCODES(math::Bfloat16);

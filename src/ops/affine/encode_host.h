@@ -61,8 +61,7 @@ struct EncodeLoops {
   // Keys become low, high and special.
   void (*values)(const KeyRanges<K>& ranges, std::int64_t count, EncodedBatch<C>& batch);
   // math::segment_parameters, where is_plain().
-  bool (*symmetric)(const math::AffineRecipe<C>& recipe, std::int64_t count,
-                    EncodedBatch<C>& batch);
+  bool (*symmetric)(const math::AffineSpec<C>& spec, std::int64_t count, EncodedBatch<C>& batch);
   // Leaves out lines whose method is not Vector; in such columns the codes have no meaning.
   void (*lines)(const void* x, KeyLines lines, SegmentOfLine of, std::uint8_t* codes,
                 std::int64_t code_stride, CodeMemory memory, const EncodedBatch<C>& batch);
@@ -70,7 +69,7 @@ struct EncodeLoops {
                   CodeMemory memory, const EncodedBatch<C>& batch);
   // The others: those of one segment, of any method.
   void (*any)(const void* x, KeyLines lines, std::uint8_t* codes, std::int64_t code_stride,
-              const math::AffineRecipe<C>& recipe, const math::SegmentParameters<C>& parameters);
+              const math::AffineSpec<C>& spec, const math::SegmentParameters<C>& parameters);
   // Two 4-bit codes to a byte.
   void (*pack)(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* to, bool low_first);
 };
@@ -79,12 +78,12 @@ struct EncodeLoops {
 template <class T>
 struct SegmentEncoding {
   using C = math::Compute<T>;
-  math::AffineRecipe<C> recipe;
+  math::AffineSpec<C> spec;
   RangeMeasure<Key<T>> measure;
   EncodeLoops<Key<T>, C> loops;
 };
 template <class T>
-SegmentEncoding<T> segment_encoding(const math::AffineRecipe<math::Compute<T>>& recipe);
+SegmentEncoding<T> segment_encoding(const math::AffineSpec<math::Compute<T>>& spec);
 
 // A tensor and what is written of it.
 struct EncodeOperands {
@@ -113,25 +112,25 @@ class SegmentEncoder {
   static constexpr bool kReadsAgain = true;
   static_assert(kMostSegments<K> <= Batch::kMost && kMostSegments<K> <= kStagedCodes);
 
-  using Lines = LinesOf<kOperands>;
+  using IndexSpace32 = IndexSpace32Of<kOperands>;
   using Strides = std::array<std::int64_t, kOperands>;
-  using Recipe = math::AffineRecipe<C>;
+  using Spec = math::AffineSpec<C>;
   enum Operand { kInput, kOutput, kScale, kZeroPoint };
 
-  SegmentEncoder(const Recipe& recipe, const EncodeLoops<K, C>& loops, NibbleOrder order,
+  SegmentEncoder(const Spec& spec, const EncodeLoops<K, C>& loops, NibbleOrder order,
                  const EncodeOperands& operands, std::int64_t elements, bool shares_bytes)
-      : recipe_(recipe),
+      : recipe_(spec),
         loops_(loops),
         input_(static_cast<const K*>(operands.input.data)),
         output_(static_cast<std::uint8_t*>(operands.output.data)),
         scale_(operands.scale.data),
         zero_point_(static_cast<std::int32_t*>(operands.zero_point.data)),
         low_first_(order == NibbleOrder::LowFirst),
-        four_bit_(is_four_bit(recipe.output_dtype)),
+        four_bit_(is_four_bit(spec.output_dtype)),
         shares_bytes_(shares_bytes),
         streams_(elements * static_cast<std::int64_t>(sizeof(K) + 1) > kStreamBytes),
-        plain_(recipe.mode == Mode::Symmetric && recipe.quotient != Quotient::Ratio &&
-               recipe.scale_dtype == (sizeof(C) == 4 ? DType::Float32 : DType::Float64)) {}
+        plain_(spec.mode == Mode::Symmetric && spec.quotient != Quotient::Ratio &&
+               spec.scale_dtype == (sizeof(C) == 4 ? DType::Float32 : DType::Float64)) {}
 
   void measured(const KeyRanges<K>& ranges, std::int64_t count, const OffsetsOf<4>& at,
                 const Strides& stride, Batch& batch) const {
@@ -145,7 +144,8 @@ class SegmentEncoder {
     }
   }
 
-  void lines(const Lines& lines, SegmentOfLine of, std::int64_t ahead, const Batch& batch) const {
+  void lines(const IndexSpace32& lines, SegmentOfLine of, std::int64_t ahead,
+             const Batch& batch) const {
     const bool stream = streams_ && lines.length >= kStreamLine;
     if (!four_bit_)
       return encode_lines(input(lines), keys_of(lines), of, output_ + lines.at.at[kOutput],
@@ -157,7 +157,7 @@ class SegmentEncoder {
     });
   }
 
-  void columns(const Lines& lines, std::int64_t ahead, const Batch& batch) const {
+  void columns(const IndexSpace32& lines, std::int64_t ahead, const Batch& batch) const {
     if (!four_bit_)
       return encode_columns(input(lines), keys_of(lines), output_ + lines.at.at[kOutput],
                             lines.stride[kOutput], {ahead, streams_}, batch);
@@ -167,10 +167,11 @@ class SegmentEncoder {
     });
   }
 
-  void groups(const Lines& line, std::int64_t size, std::int64_t ahead, const Batch& batch) const {
+  void groups(const IndexSpace32& line, std::int64_t size, std::int64_t ahead,
+              const Batch& batch) const {
     if (shares_bytes_) return groups_within_bytes(line, size, ahead, batch);
     const std::int64_t whole = line.length / size, rest = line.length % size;
-    Lines part = {line.at, size, whole, {size, size}};
+    IndexSpace32 part = {line.at, size, whole, {size, size}};
     lines(part, {0, 1}, ahead, batch);
     if (rest == 0) return;
     for (const int operand : {kInput, kOutput}) part.at.at[operand] += whole * size;
@@ -184,8 +185,8 @@ class SegmentEncoder {
   }
 
  private:
-  const K* input(const Lines& lines) const { return input_ + lines.at.at[kInput]; }
-  static KeyLines keys_of(const Lines& lines) {
+  const K* input(const IndexSpace32& lines) const { return input_ + lines.at.at[kInput]; }
+  static KeyLines keys_of(const IndexSpace32& lines) {
     return {lines.length, lines.count, lines.stride[kInput]};
   }
 
@@ -258,7 +259,7 @@ class SegmentEncoder {
   // stride of the codes) fills it, then it goes to the output. Parts of a line begin at even
   // positions, and a line of an odd length is followed by a code 0.
   template <class Make>
-  void staged(const Lines& lines, const Make& make) const {
+  void staged(const IndexSpace32& lines, const Make& make) const {
     alignas(64) std::uint8_t codes[kStagedCodes];
     const std::int64_t code_stride = lines.stride[kOutput];
     const std::int64_t width = std::min(lines.length, kStagedCodes);
@@ -283,7 +284,7 @@ class SegmentEncoder {
   }
 
   // The codes are made group by group and packed together.
-  void groups_within_bytes(const Lines& line, std::int64_t size, std::int64_t ahead,
+  void groups_within_bytes(const IndexSpace32& line, std::int64_t size, std::int64_t ahead,
                            const Batch& batch) const {
     const K* const begin = input(line);
     staged(line, [&](const K* x, KeyLines part, std::int64_t, std::uint8_t* codes, std::int64_t) {
@@ -298,7 +299,7 @@ class SegmentEncoder {
     });
   }
 
-  const Recipe& recipe_;
+  const Spec& recipe_;
   const EncodeLoops<K, C>& loops_;
   const K* const input_;
   std::uint8_t* const output_;

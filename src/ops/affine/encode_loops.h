@@ -1,5 +1,5 @@
 // The loops that encode measured segments, vectorised by the compiler. No include guard: see
-// each_level.h.
+// instruction_sets.h.
 //
 // Rules that keep the bits: every floating-point operation is one that affine/scale.h makes, in its
 // order, except for the exact rewritings that are argued beside them.
@@ -258,10 +258,10 @@ void encode_columns(const void* from, KeyLines rows, std::uint8_t* codes, std::i
 // math::symmetric_parameters for many segments at a time: none special, the scale stored in its own
 // type, any quotient but RATIO. True if all of them are for vector loops.
 template <class C>
-bool symmetric_parameters(const math::AffineRecipe<C>& recipe, std::int64_t count,
+bool symmetric_parameters(const math::AffineSpec<C>& spec, std::int64_t count,
                           EncodedBatch<C>& batch) {
   constexpr DType kOwn = sizeof(C) == 4 ? DType::Float32 : DType::Float64;
-  const C q_min = recipe.q_min, q_max = recipe.q_max;
+  const C q_min = spec.q_min, q_max = spec.q_max;
   for (std::int64_t i = 0; i < count; ++i) {
     const C peak = batch.high[i];
     const C wanted = math::stored_scale(math::symmetric_step(peak, q_max), kOwn);
@@ -301,15 +301,15 @@ void choose_code(EncodeLoops<Key<T>, math::Compute<T>>& loops, bool divide) {
 
 template <class T>
 void choose_loops(EncodeLoops<Key<T>, math::Compute<T>>& loops,
-                  const math::AffineRecipe<math::Compute<T>>& recipe) {
-  const bool divide = recipe.quotient == Quotient::Divide;
-  if (recipe.output_dtype == DType::Float8E4M3FN)
+                  const math::AffineSpec<math::Compute<T>>& spec) {
+  const bool divide = spec.quotient == Quotient::Divide;
+  if (spec.output_dtype == DType::Float8E4M3FN)
     choose_code<T, E4M3Code>(loops, divide);
-  else if (recipe.output_dtype == DType::Float8E5M2)
+  else if (spec.output_dtype == DType::Float8E5M2)
     choose_code<T, E5M2Code>(loops, divide);
   else
     choose_code<T, IntegerCode>(loops, divide);
-  loops.values = recipe.mode == Mode::Asymmetric ? key_values<T, true> : key_values<T, false>;
+  loops.values = spec.mode == Mode::Asymmetric ? key_values<T, true> : key_values<T, false>;
   loops.symmetric = symmetric_parameters<math::Compute<T>>;
   loops.pack = pack;
 }

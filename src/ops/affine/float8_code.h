@@ -1,7 +1,7 @@
 // Codes without branches, for loops that compilers vectorise.
 #pragma once
 
-#include "math/codec.h"
+#include "math/formats.h"
 
 namespace planq::host {
 

@@ -1,6 +1,6 @@
-// The rows of the gradients, for both backends. What a gradient says of itself is a struct Gradient
-// in its desc.h: its Fields, its name kName, a sentence kBasis, which of its types the rows are
-// for, as the field kElement and as element(), and the revisions of its rows.
+// The kernels of the gradients, for both backends. What a gradient says of itself is a struct
+// Gradient in its desc.h: its Fields, its name kName, a sentence kBasis, which of its types the
+// kernels are for, as the field kElement and as element(), and the revisions of its kernels.
 #pragma once
 
 #include <string_view>
@@ -18,7 +18,7 @@ Reason rejects_gradient(const Descriptor& descriptor, const Device&) {
 }
 
 template <class Gradient, Backend kBackend, DType kType>
-constexpr Kernel gradient_row(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
+constexpr Kernel gradient_kernel(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
   constexpr bool kWide = kType == DType::Float64;
   return {
       .op = Gradient::kName,

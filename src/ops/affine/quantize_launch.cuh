@@ -1,5 +1,5 @@
 // What all launches of a segment-by-segment quantization work from: what is quantized and how, the
-// operands of a run, and which kernels are compiled for a recipe.
+// operands of a span, and which kernels are compiled for a spec.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace planq::affine {
 // What is quantized, and how.
 template <class C>
 struct Quantization : SegmentedTensor {
-  math::AffineRecipe<C> recipe;
+  math::AffineSpec<C> spec;
   NibbleOrder order = NibbleOrder::LowFirst;
 };
 
-// The same for one run.
+// The same for one span.
 template <class In>
 struct Launch {
   using C = Compute<In>;
@@ -30,7 +30,7 @@ struct Launch {
   Workspace workspace;
   Bound& bound;
 
-  const math::AffineRecipe<C>& recipe() const { return tensor.recipe; }
+  const math::AffineSpec<C>& spec() const { return tensor.spec; }
   Geometry geometry() const { return geometry_of(tensor, operands); }
   // Launches that wait for the one before them need the hardware for it.
   cuda::Grid grid(int64_t blocks, dim3 threads, bool dependent = false) const {
@@ -48,7 +48,7 @@ struct Launch {
     args.output = static_cast<std::uint8_t*>(operands[kOutput]->data);
     args.scale = operands[kScale]->data;
     args.zero_point = static_cast<std::int32_t*>(operands[kZeroPoint]->data);
-    args.recipe = recipe();
+    args.spec = spec();
     args.order = tensor.order;
     return args;
   }
@@ -64,65 +64,64 @@ Status preload_all(void (*... kernels)(Args)) {
 // --- Recipes -----------------------------------------------------------------------------------
 
 template <class C>
-bool stores_plainly(const math::AffineRecipe<C>& recipe) {
-  return recipe.scale_dtype == (sizeof(C) == 8 ? DType::Float64 : DType::Float32);
+bool stores_plainly(const math::AffineSpec<C>& spec) {
+  return spec.scale_dtype == (sizeof(C) == 8 ? DType::Float64 : DType::Float32);
 }
 
 // Whether storing a scale changes nothing; q_max < 1 may have to bound it.
 template <class C>
-bool stores_exactly(const math::AffineRecipe<C>& recipe) {
-  return (recipe.scale_dtype == DType::Float64 || stores_plainly(recipe)) && recipe.q_max >= 1;
+bool stores_exactly(const math::AffineSpec<C>& spec) {
+  return (spec.scale_dtype == DType::Float64 || stores_plainly(spec)) && spec.q_max >= 1;
 }
 
 // Whether codes have to be compared with q_min and q_max. A symmetric quotient ends at q_max, give
 // or take a rounding that no code sees, as long as the scale is the one that was computed. An
 // asymmetric one saturates where the bounds are those of the type.
 template <class C>
-bool needs_clamp(const math::AffineRecipe<C>& recipe) {
-  if (recipe.mode == Mode::Symmetric)
-    return recipe.q_min > -recipe.q_max || !stores_exactly(recipe);
-  return recipe.steps != static_cast<C>((1 << bits_of(recipe.output_dtype)) - 1);
+bool needs_clamp(const math::AffineSpec<C>& spec) {
+  if (spec.mode == Mode::Symmetric) return spec.q_min > -spec.q_max || !stores_exactly(spec);
+  return spec.steps != static_cast<C>((1 << bits_of(spec.output_dtype)) - 1);
 }
 
 template <class C>
-Recipe recipe_kind(const math::AffineRecipe<C>& recipe) {
-  const bool usual = recipe.quotient == Quotient::Divide && stores_plainly(recipe) &&
-                     stores_exactly(recipe) && !needs_clamp(recipe) &&
-                     recipe.output_dtype != DType::Float8E5M2;
-  return usual ? Recipe::Usual : Recipe::Any;
+Variant variant_of(const math::AffineSpec<C>& spec) {
+  const bool fast_is_exact = spec.quotient == Quotient::Divide && stores_plainly(spec) &&
+                             stores_exactly(spec) && !needs_clamp(spec) &&
+                             spec.output_dtype != DType::Float8E5M2;
+  return fast_is_exact ? Variant::Specialized : Variant::Generic;
 }
 
 // Whether float8 codes may be negative, as the kernels for regular segments take for granted.
 template <class C>
-bool has_negative_codes(const math::AffineRecipe<C>& recipe) {
-  return !is_fp8(recipe.output_dtype) || recipe.q_min < 0;
+bool has_negative_codes(const math::AffineSpec<C>& spec) {
+  return !is_fp8(spec.output_dtype) || spec.q_min < 0;
 }
 
-// Calls use(true_type) for asymmetric recipes; float8 codes have no zero point, so none are.
+// Calls use(true_type) for the asymmetric mode; float8 codes have no zero point, so none are.
 template <Codes kCodes, class C, class Use>
-auto by_mode(const math::AffineRecipe<C>& recipe, const Use& use) {
+auto by_mode(const math::AffineSpec<C>& spec, const Use& use) {
   if constexpr (!is_float8(kCodes))
-    if (recipe.mode == Mode::Asymmetric) return use(std::true_type{});
+    if (spec.mode == Mode::Asymmetric) return use(std::true_type{});
   return use(std::false_type{});
 }
 
 // --- Instantiations ----------------------------------------------------------------------------
 
-// Whether there are bodies for regular segments. float8_e5m2, a rare choice for anything but
+// Whether there are kernels for regular segments. float8_e5m2, a rare choice for anything but
 // gradients, has those for any segments alone; float64, which no engine stores, has besides them
-// those for long rows and usual recipes.
+// those for long rows and usual specs.
 template <class In>
 inline constexpr bool kIsWide = std::is_same_v<Compute<In>, double>;
 template <class In, Codes kCodes>
 inline constexpr bool kHasTightRows = kCodes != Codes::E5M2;
 template <class In, Codes kCodes>
-inline constexpr bool kHasTight = kHasTightRows<In, kCodes> && !kIsWide<In>;
-// Lanes that begin anywhere, and rows that do: codes of whole bytes.
+inline constexpr bool kHasRegular = kHasTightRows<In, kCodes> && !kIsWide<In>;
+// Subwarps whose segments begin anywhere, and rows that do: codes of whole bytes.
 template <class In, Codes kCodes>
-inline constexpr bool kHasUnaligned = kHasTight<In, kCodes> && kCodes != Codes::Nibble;
+inline constexpr bool kHasUnaligned = kHasRegular<In, kCodes> && kCodes != Codes::Nibble;
 // Four-bit codes of a whole tensor are as rare as float8_e5m2.
 template <class In, Codes kCodes>
-inline constexpr bool kHasResident = kHasTight<In, kCodes> && kCodes != Codes::Nibble;
+inline constexpr bool kHasResident = kHasRegular<In, kCodes> && kCodes != Codes::Nibble;
 
 // --- Alignment ---------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // The ends of ranges as they are stored: what both backends do with the extremes that they found.
 #pragma once
 
-#include "math/round.h"
+#include "math/ieee.h"
 
 namespace planq::math {
 

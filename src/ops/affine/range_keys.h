@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "math/codec.h"
+#include "math/formats.h"
 
 namespace planq::host {
 

@@ -1,4 +1,4 @@
-// The loops over keys, vectorised by the compiler. No include guard: see each_level.h.
+// The loops over keys, vectorised by the compiler. No include guard: see instruction_sets.h.
 
 namespace planq::host::PLANQ_LEVEL {
 

@@ -4,7 +4,7 @@
 // them.
 #pragma once
 
-#include "cuda/extents.cuh"
+#include "cuda/key_range.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/lines.cuh"
 #include "ops/affine/range.h"
@@ -20,7 +20,7 @@ struct RangeResults {
   using C = Compute<In>;
   C *low, *high;  // low: asymmetric only
   const C *previous_low, *previous_high;
-  Space at;  // by RangeEnd
+  IndexSpace at;  // by RangeEnd
   bool symmetric, saturate;
 
   template <bool kIsHigh>
@@ -30,14 +30,14 @@ struct RangeResults {
     const C stored = math::stored_end<kIsHigh>(found, none, before, saturate);
     store_single((kIsHigh ? high : low) + offsets.at[kIsHigh ? kHigh : kLow], stored);
   }
-  __device__ __forceinline__ void put(std::int64_t index, const Extent<In>& extent) const {
+  __device__ __forceinline__ void put(std::int64_t index, const KeyRange<In>& key_range) const {
     const Offsets offsets = at.offsets(index);
-    const bool none = symmetric ? extent.high < 0 : extent.low > extent.high;
+    const bool none = symmetric ? key_range.high < 0 : key_range.low > key_range.high;
     const bool poisoned =
-        extent.high > kInfinityKey<In> || (!symmetric && extent.low < ~kInfinityKey<In>);
+        key_range.high > kInfinityKey<In> || (!symmetric && key_range.low < ~kInfinityKey<In>);
     const C nan = math::canonical_nan<C>();
-    put_end<true>(offsets, poisoned ? nan : value_of<In>(extent.high), none);
-    if (!symmetric) put_end<false>(offsets, poisoned ? nan : value_of<In>(extent.low), none);
+    put_end<true>(offsets, poisoned ? nan : value_of<In>(key_range.high), none);
+    if (!symmetric) put_end<false>(offsets, poisoned ? nan : value_of<In>(key_range.low), none);
   }
 };
 
@@ -46,15 +46,15 @@ template <class In>
 struct RangeKeys {
   KeyOf<In>*low, *high;  // low: asymmetric only
 
-  __device__ __forceinline__ void put(std::int64_t at, const Extent<In>& extent) const {
-    high[at] = extent.high;
-    if (low != nullptr) low[at] = extent.low;
+  __device__ __forceinline__ void put(std::int64_t at, const KeyRange<In>& key_range) const {
+    high[at] = key_range.high;
+    if (low != nullptr) low[at] = key_range.low;
   }
-  __device__ __forceinline__ Extent<In> get(std::int64_t at) const {
-    Extent<In> extent;
-    extent.high = high[at];
-    if (low != nullptr) extent.low = low[at];
-    return extent;
+  __device__ __forceinline__ KeyRange<In> get(std::int64_t at) const {
+    KeyRange<In> key_range;
+    key_range.high = high[at];
+    if (low != nullptr) key_range.low = low[at];
+    return key_range;
   }
 };
 
@@ -65,18 +65,18 @@ struct SegmentRangeArgs : LineWalk {  // `parts` teams; lanes: a segment has 2^w
   const In* input;
   RangeResults<In> results;
   RangeKeys<In> keys;  // [segment][part], where there are several parts
-  Space starts;
+  IndexSpace starts;
   std::int64_t count;
   std::int64_t first_block;  // of this launch
 };
 
 // A few lanes for each segment of one line and at most a vector a lane. Every warp works on kSets
-// runs of segments at a time.
+// sets of segments at a time.
 inline constexpr int kRangeSets = 4;
 
 template <class In, bool kAligned>
 __global__ void __launch_bounds__(kRangeThreads)
-    lane_ranges(const __grid_constant__ SegmentRangeArgs<In> args) {
+    subwarp_ranges(const __grid_constant__ SegmentRangeArgs<In> args) {
   let_dependents_start();
   const bool symmetric = args.results.symmetric, finite = args.results.saturate;
   const int lane = threadIdx.x % kWarp, width = 1 << args.width_log2;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kRangeThreads)
       active[k] = exists && rank * kPerVector<In> < args.length;
       if (active[k]) v[k] = load_once(from + rank * kPerVector<In>);
     } else {
-      const CutLine<In> line(from, args.length);
+      const AlignedLine<In> line(from, args.length);
       active[k] = exists && rank < line.vectors;
       edge[k] = exists && line.has_edge(rank);
       if (active[k]) v[k] = load_once(line.input + rank * kPerVector<In>);
@@ -111,20 +111,21 @@ __global__ void __launch_bounds__(kRangeThreads)
     const uint4 one[1] = {v[k]};
     const bool there[1] = {active[k]};
     collector.add(one, there, symmetric, finite);
-    Extent<In> extent = collector.extent();
-    if (!kAligned && edge[k]) add_element(extent, edges[k], symmetric, finite);
-    extent = lanes_extent(extent, width, symmetric);
+    KeyRange<In> key_range = collector.key_range();
+    if (!kAligned && edge[k]) add_element(key_range, edges[k], symmetric, finite);
+    key_range = subwarp_key_range(key_range, width, symmetric);
     const std::int64_t index = first + k * step;
-    if (rank == 0 && index < args.count) args.results.put(index, extent);
+    if (rank == 0 && index < args.count) args.results.put(index, key_range);
   }
 }
 
-// The extent of a team's share of part `part` of a segment.
+// The key range of a team's share of part `part` of a segment.
 template <class In, int kThreads, bool kAligned>
-__device__ __forceinline__ Extent<In> team_extent(const SegmentRangeArgs<In>& args, const In* input,
-                                                  std::int64_t part, int rank) {
+__device__ __forceinline__ KeyRange<In> team_key_range(const SegmentRangeArgs<In>& args,
+                                                       const In* input, std::int64_t part,
+                                                       int rank) {
   const bool symmetric = args.results.symmetric, finite = args.results.saturate;
-  Extent<In> extent;
+  KeyRange<In> key_range;
   if (kAligned || !args.is_short) {
     Collector<In> collector;
     each_vector<In, kThreads, kRangeBatch, kAligned, ReadOnce>(
@@ -132,24 +133,25 @@ __device__ __forceinline__ Extent<In> team_extent(const SegmentRangeArgs<In>& ar
         [&](const uint4(&v)[kRangeBatch], const bool (&active)[kRangeBatch]) {
           collector.add(v, active, symmetric, finite);
         });
-    extent = collector.extent();
+    key_range = collector.key_range();
   }
   if constexpr (!kAligned) {
-    const auto add = [&](In x) { add_element(extent, x, symmetric, finite); };
+    const auto add = [&](In x) { add_element(key_range, x, symmetric, finite); };
     if (args.is_short)
       each_element<In, kThreads, kRangeBatch, ReadOnce>(args, input, part, rank, add);
     else
       each_edge<In, kThreads, ReadOnce>(args, input, part, rank, add);
   }
-  return extent;
+  return key_range;
 }
 
 template <class In>
-__device__ __forceinline__ Extent<In> block_extent(Extent<In> mine, bool symmetric, int thread) {
+__device__ __forceinline__ KeyRange<In> block_key_range(KeyRange<In> mine, bool symmetric,
+                                                        int thread) {
   constexpr int kWarps = kRangeThreads / kWarp;
   __shared__ KeyOf<In> low[kWarps], high[kWarps];
   const int lane = thread % kWarp, warp = thread / kWarp;
-  mine = warp_extent(mine, symmetric);
+  mine = warp_key_range(mine, symmetric);
   if (lane == 0) {
     low[warp] = mine.low;
     high[warp] = mine.high;
@@ -157,7 +159,7 @@ __device__ __forceinline__ Extent<In> block_extent(Extent<In> mine, bool symmetr
   __syncthreads();
   mine = {};
   if (lane < kWarps) mine = {low[lane], high[lane]};
-  return lanes_extent(mine, kWarps, symmetric);
+  return subwarp_key_range(mine, kWarps, symmetric);
 }
 
 // A team, a warp or a block, for each part of a segment.
@@ -172,17 +174,17 @@ __global__ void __launch_bounds__(kRangeThreads, kRangeBlocks)
   const std::int64_t part = team - segment * args.parts;
   const int rank = threadIdx.x % kThreads;
   const In* input = args.input + element_offset(args.starts, segment);
-  Extent<In> extent = team_extent<In, kThreads, kAligned>(args, input, part, rank);
+  KeyRange<In> key_range = team_key_range<In, kThreads, kAligned>(args, input, part, rank);
   if constexpr (kThreads == kWarp)
-    extent = warp_extent(extent, args.results.symmetric);
+    key_range = warp_key_range(key_range, args.results.symmetric);
   else
-    extent = block_extent(extent, args.results.symmetric, rank);
+    key_range = block_key_range(key_range, args.results.symmetric, rank);
   wait_for_previous();
   if (rank != 0) return;
   if (args.parts == 1)
-    args.results.put(segment, extent);
+    args.results.put(segment, key_range);
   else
-    args.keys.put(team, extent);
+    args.keys.put(team, key_range);
 }
 
 // --- Columns -----------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ struct ColumnRangeArgs {
   const In* input;
   RangeResults<In> results;
   RangeKeys<In> keys;  // [chunk][batch][column]; where there are none, a column is a segment
-  Space batches, rows;
+  IndexSpace batches, rows;
   std::int64_t row_count, columns;
   std::int64_t keys_stride;                // columns of all batches
   std::int64_t tiles, chunks, chunk_rows;  // of a batch
@@ -233,7 +235,7 @@ class ColumnKeys {
   __device__ __forceinline__ void add(In x) {
     add_key<kSymmetric, kFinite>(0, key_of(x, kSymmetric));
   }
-  __device__ __forceinline__ Extent<In> extent(int i) const {
+  __device__ __forceinline__ KeyRange<In> key_range(int i) const {
     if constexpr (kPairs)
       return {static_cast<std::int16_t>(low_[i / 2] >> i % 2 * 16),
               static_cast<std::int16_t>(high_[i / 2] >> i % 2 * 16)};
@@ -260,8 +262,8 @@ class ColumnKeys {
 // Rows first, first + step, ... below last of the columns that begin at `input`, kRangeBatch at a
 // time.
 template <class In, bool kVector, bool kSymmetric, bool kFinite>
-__device__ __forceinline__ void add_rows(const In* input, const Space& rows, std::int64_t first,
-                                         std::int64_t last, int step,
+__device__ __forceinline__ void add_rows(const In* input, const IndexSpace& rows,
+                                         std::int64_t first, std::int64_t last, int step,
                                          ColumnKeys<In, kVector>& keys) {
   using Unit = std::conditional_t<kVector, uint4, In>;
 #pragma unroll 1
@@ -283,24 +285,24 @@ __device__ __forceinline__ void add_rows(const In* input, const Space& rows, std
 }
 
 // Combines the threads of a block that share columns: kCount columns for each threadIdx.x. Calls
-// put(column of the tile, extent).
+// put(column of the tile, key range).
 template <class In, int kCount, class Of, class Put>
-__device__ __forceinline__ void reduce_columns(const Of& extent_of, const Put& put) {
+__device__ __forceinline__ void reduce_columns(const Of& key_range_of, const Put& put) {
   __shared__ KeyOf<In> low[kRangeThreads * kCount], high[kRangeThreads * kCount];
   const int width = blockDim.x * kCount, thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const Extent<In> extent = extent_of(i);
-    low[thread * kCount + i] = extent.low;
-    high[thread * kCount + i] = extent.high;
+    const KeyRange<In> key_range = key_range_of(i);
+    low[thread * kCount + i] = key_range.low;
+    high[thread * kCount + i] = key_range.high;
   }
   __syncthreads();
 #pragma unroll 1
   for (int column = thread; column < width; column += kRangeThreads) {
-    Extent<In> all;
+    KeyRange<In> all;
 #pragma unroll 4
     for (unsigned y = 0; y < blockDim.y; ++y)
-      all.add(Extent<In>{low[y * width + column], high[y * width + column]});
+      all.add(KeyRange<In>{low[y * width + column], high[y * width + column]});
     put(column, all);
   }
 }
@@ -331,14 +333,14 @@ __global__ void __launch_bounds__(kRangeThreads, kColumnBlocks)
       finite ? add(std::false_type{}, std::true_type{}) : add(std::false_type{}, std::false_type{});
   }
   wait_for_previous();
-  reduce_columns<In, kCount>([&](int i) { return keys.extent(i); },
-                             [&](int at, const Extent<In>& extent) {
+  reduce_columns<In, kCount>([&](int i) { return keys.key_range(i); },
+                             [&](int at, const KeyRange<In>& key_range) {
                                if (left + at >= args.columns) return;
                                const std::int64_t index = batch * args.columns + left + at;
                                if (args.keys.high == nullptr)
-                                 args.results.put(index, extent);
+                                 args.results.put(index, key_range);
                                else
-                                 args.keys.put(chunk * args.keys_stride + index, extent);
+                                 args.keys.put(chunk * args.keys_stride + index, key_range);
                              });
 }
 
@@ -359,23 +361,23 @@ __global__ void __launch_bounds__(kRangeThreads)
   let_dependents_start();
   const std::int64_t first = (args.first_block + blockIdx.x) * blockDim.x;
   const std::int64_t own = first + threadIdx.x;
-  Extent<In> extent;
+  KeyRange<In> key_range;
   wait_for_previous();
   if (own < args.count) {
 #pragma unroll 4
     for (std::int64_t i = threadIdx.y; i < args.chunks * args.inner; i += blockDim.y) {
       const std::int64_t chunk = args.inner == 1 ? i : args.chunks == 1 ? 0 : i / args.inner;
-      extent.add(
+      key_range.add(
           args.keys.get(chunk * args.chunk_stride + own * args.inner + (i - chunk * args.inner)));
     }
   }
   if (blockDim.x == 1) {
-    extent = block_extent(extent, args.results.symmetric, threadIdx.y);
-    if (threadIdx.y == 0) args.results.put(own, extent);
+    key_range = block_key_range(key_range, args.results.symmetric, threadIdx.y);
+    if (threadIdx.y == 0) args.results.put(own, key_range);
     return;
   }
-  reduce_columns<In, 1>([&](int) { return extent; },
-                        [&](int at, const Extent<In>& all) {
+  reduce_columns<In, 1>([&](int) { return key_range; },
+                        [&](int at, const KeyRange<In>& all) {
                           if (first + at < args.count) args.results.put(first + at, all);
                         });
 }

@@ -38,7 +38,7 @@ struct RangeOperands {
 // Segments of which the operand is the input, and where their ends are: `results` numbers them as
 // `starts` does, and holds an offset for each RangeEnd.
 struct RangeSegments : Segments {
-  Space results;
+  IndexSpace results;
   Offsets result_origin{};
 };
 
@@ -46,9 +46,9 @@ struct RangeSegments : Segments {
 // depend on shape and scope alone.
 template <class Visit>
 void for_each_box(const RangeProblem& problem, const RangeOperands& operands, Visit&& visit) {
-  const SegmentOperand input[kSpaceOperands] = {{&operands.input}};
-  SegmentOperand ends[kSpaceOperands];
-  for (int end = 0; end < kSpaceOperands; ++end)
+  const SegmentOperand input[kIndexSpaceOperands] = {{&operands.input}};
+  SegmentOperand ends[kIndexSpaceOperands];
+  for (int end = 0; end < kIndexSpaceOperands; ++end)
     ends[end] = {operands.ends[end].data ? &operands.ends[end] : nullptr, true};
   for_each_rests(problem.shape, problem.scope, [&](unsigned rests, int number) {
     RangeSegments box{segments_of(problem.shape, problem.scope, input, rests), {}, {}};

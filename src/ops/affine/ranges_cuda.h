@@ -55,8 +55,8 @@ inline constexpr int kRangeThreads = 256;
 // Of a multiprocessor, at least.
 inline constexpr int kRangeBlocks = 4, kColumnBlocks = 3;
 inline constexpr int kRangeBatch = 4;  // loads of a thread under way
-// Shorter runs inside a channel are better read as columns.
-inline constexpr std::int64_t kShortRangeRun = 512;
+// Shorter spans inside a channel are better read as columns.
+inline constexpr std::int64_t kShortRangeSpan = 512;
 
 namespace ranges {
 
@@ -115,7 +115,7 @@ inline bool reads_columns(const RangeProblem& problem, std::int64_t& inner) {
     Columns columns;
     if (number != 0 || !columns_of(box, columns)) return;
     inner = columns.inner;
-    result = inner == 1 || (inner < kShortRangeRun && box.line_count > 1);
+    result = inner == 1 || (inner < kShortRangeSpan && box.line_count > 1);
   });
   return result;
 }

@@ -11,7 +11,7 @@
 #include "ops/affine/segment_driver.h"
 
 #define PLANQ_LOOPS "ops/affine/range_loops.h"
-#include "host/each_level.h"
+#include "host/instruction_sets.h"
 
 namespace planq::host {
 

@@ -1,4 +1,4 @@
-// From a plan for ranges to kernels: which method, how many blocks share a result, and which body
+// From a plan for ranges to kernels: which method, how many blocks share a result, and which kernel
 // fits the operands. Definitions of what ranges_cuda.h declares.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace ranges {
 
 using std::int64_t;
 
-// A launch of one box; `first` says that no kernel of this run went before.
+// A launch of one box; `first` says that no kernel of this call went before.
 template <class In>
 struct Box {
   const RangePlan& plan;
@@ -24,7 +24,7 @@ struct Box {
   Bound& bound;
   bool& first;
 
-  // Slices of as many blocks as a grid numbers.
+  // Launches of as many blocks as a grid can have.
   template <class Args>
   Status run(void (*kernel)(Args), int64_t blocks, dim3 threads, Args args) const {
     for (args.first_block = 0; args.first_block < blocks; args.first_block += kMaxIndex) {
@@ -55,7 +55,7 @@ struct Box {
 
 // Whether everything that begins at offsets of the space begins with a vector.
 template <class In>
-bool is_aligned(const Space& space) {
+bool is_aligned(const IndexSpace& space) {
   for (int i = 0; i < space.rank; ++i)
     if (space.axes[i].stride[Segments::kElements] % kPerVector<In> != 0) return false;
   return true;
@@ -99,7 +99,7 @@ Status launch_segments(const Box<In>& box) {
         std::max<int64_t>(power_of_two(vectors), aligned ? 1 : 2 * kPerVector<In>);
     args.width_log2 = std::countr_zero(static_cast<std::uint64_t>(lanes));
     const int64_t per_block = kRangeSets * kRangeThreads / lanes;
-    return box.run(aligned ? lane_ranges<In, true> : lane_ranges<In, false>,
+    return box.run(aligned ? subwarp_ranges<In, true> : subwarp_ranges<In, false>,
                    ceil_div(s.count, per_block), kRangeThreads, args);
   }
   // A warp for each segment: where there are so many of them that blocks would only have to agree.
@@ -145,8 +145,8 @@ Status launch_columns(const Box<In>& box, const Columns& columns) {
 template <class In>
 Status preload_ranges() {
   using namespace ranges;
-  PLANQ_TRY(preload(lane_ranges<In, false>));
-  PLANQ_TRY(preload(lane_ranges<In, true>));
+  PLANQ_TRY(preload(subwarp_ranges<In, false>));
+  PLANQ_TRY(preload(subwarp_ranges<In, true>));
   PLANQ_TRY(preload(team_ranges<In, kWarp, false>));
   PLANQ_TRY(preload(team_ranges<In, kWarp, true>));
   PLANQ_TRY(preload(team_ranges<In, kRangeThreads, false>));

@@ -42,13 +42,13 @@ struct ResidentPlace {
 };
 
 template <class In>
-__device__ __noinline__ Extent<In> finite_resident(const SplitArgs<In>& args,
-                                                   const ResidentPlace<In>& place) {
-  Extent<In> extent;
+__device__ __noinline__ KeyRange<In> finite_resident(const SplitArgs<In>& args,
+                                                     const ResidentPlace<In>& place) {
+  KeyRange<In> key_range;
 #pragma unroll 1
   for (std::uint32_t i = place.first; i < place.count; i += place.step)
-    add_finite(args.input, i, args.recipe.mode == Mode::Symmetric, extent);
-  return extent;
+    add_finite(args.input, i, args.spec.mode == Mode::Symmetric, key_range);
+  return key_range;
 }
 
 template <class In, Codes kCodes>
@@ -59,10 +59,10 @@ __device__ __noinline__ void walk_resident(const SplitArgs<In>& args,
   for (std::uint32_t i = place.first; i < place.count; i += place.step)
     walk_codes<In, kCodes>(args.input + static_cast<std::int64_t>(i) * kPerVector<In>,
                            args.output + static_cast<std::int64_t>(i) * kWordBytes<In, kCodes>,
-                           kPerVector<In>, args.recipe, parameters, args.order, 0, 1);
+                           kPerVector<In>, args.spec, parameters, args.order, 0, 1);
 }
 
-template <class In, Codes kCodes, Recipe kRecipe, bool kAsymmetric>
+template <class In, Codes kCodes, Variant kVariant, bool kAsymmetric>
 __global__ void __launch_bounds__(kResidentThreads, 1)
     quantize_resident(const __grid_constant__ SplitArgs<In> args) {
   using C = Compute<In>;
@@ -100,10 +100,11 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   for (int k = 0; k < kHeldShared; ++k)
     if (place.at(k) < place.count) add(mine[k * kResidentThreads]);
 
-  Partial<In> partial{collector.extent(), 0};
-  if (partial.extent.special()) {
+  Partial<In> partial{collector.key_range(), 0};
+  if (partial.key_range.special()) {
     partial.special = 1;
-    if (args.recipe.nonfinite == NonFinite::Saturate) partial.extent = finite_resident(args, place);
+    if (args.spec.nonfinite == NonFinite::Saturate)
+      partial.key_range = finite_resident(args, place);
   }
   partial = block_partial<In, kWarps>(partial, !kAsymmetric);
   if (threadIdx.x == 0) args.partials[blockIdx.x] = partial;
@@ -113,22 +114,22 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < gridDim.x; i += kResidentThreads) all.add(args.partials[i]);
   all = block_partial<In, kWarps>(all, !kAsymmetric);
-  const auto range = range_of(all.extent, !kAsymmetric, all.special != 0);
-  const auto parameters = math::segment_parameters(args.recipe, range);
+  const auto range = range_of(all.key_range, !kAsymmetric, all.special != 0);
+  const auto parameters = math::segment_parameters(args.spec, range);
   if (place.first == 0) {
-    store_scale(args.scale, 0, parameters.scale, args.recipe.scale_dtype);
+    store_scale(args.scale, 0, parameters.scale, args.spec.scale_dtype);
     if constexpr (kAsymmetric) cuda::store_once(args.zero_point, parameters.zero_point);
   }
-  if (!is_fast(args.recipe, parameters, range)) {
+  if (!is_fast(args.spec, parameters, range)) {
     walk_resident<In, kCodes>(args, place, parameters);
     return;
   }
-  const Numbers<C> numbers(parameters, args.recipe);
+  const Numbers<C> numbers(parameters, args.spec);
   auto* words = reinterpret_cast<cuda::Word<kWordBytes<In, kCodes>>*>(args.output);
-  by_recipe<kRecipe, kCodes, kAsymmetric>(args, [&](auto divides, auto bounds) {
+  by_variant<kVariant, kCodes, kAsymmetric>(args, [&](auto divides, auto bounds) {
     const auto put = [&](std::uint32_t i, const uint4& vector) {
       const auto word = encode<In, kCodes, kAsymmetric, divides.value, bounds.value>(
-          vector, numbers, args.recipe, args.order);
+          vector, numbers, args.spec, args.order);
       if (i < place.count) cuda::store_once(words + i, word);
     };
     // Backwards, in the rounds of four of the first read.

@@ -9,9 +9,9 @@
 namespace planq::affine {
 
 template <class In, Codes kCodes>
-auto resident_kernel(const math::AffineRecipe<Compute<In>>& recipe) -> void (*)(SplitArgs<In>) {
-  return by_mode<kCodes>(recipe, [](auto asymmetric) {
-    return quantize_resident<In, kCodes, Recipe::Usual, asymmetric.value>;
+auto resident_kernel(const math::AffineSpec<Compute<In>>& spec) -> void (*)(SplitArgs<In>) {
+  return by_mode<kCodes>(spec, [](auto asymmetric) {
+    return quantize_resident<In, kCodes, Variant::Specialized, asymmetric.value>;
   });
 }
 
@@ -20,12 +20,12 @@ Partial<In>* book_resident(std::int32_t multiprocessors, Scratch& scratch) {
   return scratch.take<Partial<In>>(static_cast<std::size_t>(multiprocessors));
 }
 
-// Other recipes and layouts go the way of the two passes.
+// Other specs and layouts take two passes.
 template <Codes kCodes, class In>
 Status launch_resident(const Launch<In>& launch) {
   const Geometry g = launch.geometry();
-  const bool fits = recipe_kind(launch.recipe()) == Recipe::Usual && is_flat<kCodes>(launch, g) &&
-                    has_negative_codes(launch.recipe());
+  const bool fits = variant_of(launch.spec()) == Variant::Specialized &&
+                    is_flat<kCodes>(launch, g) && has_negative_codes(launch.spec());
   if (!fits) return launch_split<kCodes>(launch);
   Scratch scratch(launch.workspace);
   auto args = split_args(launch, g);
@@ -37,15 +37,15 @@ Status launch_resident(const Launch<In>& launch) {
   grid.shared_bytes = kHeldBytes;
   // A stream with a share of the multiprocessors gets the same bits in two passes.
   return cuda::launch_or(
-      resident_kernel<In, kCodes>(args.recipe), grid, args, launch.bound, [&](Bound& otherwise) {
+      resident_kernel<In, kCodes>(args.spec), grid, args, launch.bound, [&](Bound& otherwise) {
         return launch_split<kCodes>(Launch<In>{launch.tensor, launch.multiprocessors, launch.arch,
                                                launch.operands, launch.workspace, otherwise});
       });
 }
 
 template <class In, Codes kCodes>
-Status preload_resident(const math::AffineRecipe<Compute<In>>& recipe) {
-  return cuda::preload(resident_kernel<In, kCodes>(recipe), kHeldBytes);
+Status preload_resident(const math::AffineSpec<Compute<In>>& spec) {
+  return cuda::preload(resident_kernel<In, kCodes>(spec), kHeldBytes);
 }
 
 }  // namespace planq::affine

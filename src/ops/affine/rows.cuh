@@ -1,10 +1,10 @@
 // Segments that stay in registers: read once, reduced, quantized and written.
 //
-// quantize_lanes: one vector of a segment per lane, so a segment has 1 to 32 lanes; each warp works
-// on kSets runs of segments at a time. quantize_rows: a segment has a team, which is a warp or else
-// a block or a cluster of blocks, and every thread kVectors vectors of it.
+// quantize_subwarps: one vector of a segment per lane, so a segment has 1 to 32 lanes; each warp
+// works on kSets sets of segments at a time. quantize_rows: a segment has a team, which is a warp
+// or else a block or a cluster of blocks, and every thread kVectors vectors of it.
 //
-// These bodies take any alignment, strides and length; aligned_rows.cuh has those for regular
+// These kernels take any alignment, strides and length; aligned_rows.cuh has those for regular
 // segments.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace planq::affine {
 
-inline constexpr int kLaneThreads = 128;
+inline constexpr int kSubwarpThreads = 128;
 
 template <class In>
-struct LaneArgs {
+struct SubwarpArgs {
   SegmentArgs<In> segments;
   int lanes_log2;  // a segment's lanes: a power of two, and with edges at least 2 * kPerVector
 };
@@ -28,8 +28,8 @@ struct RowArgs {
 };
 
 template <class In, int kCount>
-__device__ __forceinline__ Extent<In> extent_of(const uint4 (&v)[kCount],
-                                                const bool (&active)[kCount], bool symmetric) {
+__device__ __forceinline__ KeyRange<In> key_range_of(const uint4 (&v)[kCount],
+                                                     const bool (&active)[kCount], bool symmetric) {
   Collector<In> collector;
   if (symmetric) {
 #pragma unroll
@@ -40,43 +40,43 @@ __device__ __forceinline__ Extent<In> extent_of(const uint4 (&v)[kCount],
     for (int k = 0; k < kCount; ++k)
       if (active[k]) collector.add_ordered(v[k]);
   }
-  return collector.extent();
+  return collector.key_range();
 }
 
-// --- Lanes -------------------------------------------------------------------------------------
+// --- Subwarps ----------------------------------------------------------------------------------
 
 // Where a lane stands: its set of lanes works on segments first, first + step, ...
-struct LanePlace {
+struct SubwarpPlace {
   int rank, width, step;
   std::uint32_t first;
 
-  __device__ __forceinline__ LanePlace(int lanes_log2, int sets) {
+  __device__ __forceinline__ SubwarpPlace(int lanes_log2, int sets) {
     const int lane = threadIdx.x % cuda::kWarp;
     width = 1 << lanes_log2;
     rank = lane & (width - 1);
     step = cuda::kWarp >> lanes_log2;
     const std::uint32_t warp =
-        blockIdx.x * (kLaneThreads / cuda::kWarp) + threadIdx.x / cuda::kWarp;
+        blockIdx.x * (kSubwarpThreads / cuda::kWarp) + threadIdx.x / cuda::kWarp;
     first = warp * sets * step + (lane >> lanes_log2);
   }
 };
 
 // The range of this lane's own segment over its finite elements.
 template <class In, int kSets>
-__device__ __forceinline__ Extent<In> finite_lanes(const SegmentArgs<In>& args,
-                                                   const LanePlace& place, int own) {
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
-  Extent<In> mine;
+__device__ __forceinline__ KeyRange<In> finite_subwarps(const SegmentArgs<In>& args,
+                                                        const SubwarpPlace& place, int own) {
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
+  KeyRange<In> mine;
 #pragma unroll 1
   for (int k = 0; k < kSets; ++k) {
     const std::uint32_t index = place.first + k * place.step;
-    Extent<In> extent;
+    KeyRange<In> key_range;
     if (index < args.count) {
       const Segment<In> segment(args, index);
-      extent = walk_finite(segment.input, segment.length, place.rank, place.width, symmetric);
+      key_range = walk_finite(segment.input, segment.length, place.rank, place.width, symmetric);
     }
-    extent = lanes_extent(extent, place.width, symmetric);
-    if (k == own) mine = extent;
+    key_range = subwarp_key_range(key_range, place.width, symmetric);
+    if (k == own) mine = key_range;
   }
   return mine;
 }
@@ -93,12 +93,12 @@ __device__ __forceinline__ math::SegmentParameters<C> from_lane(
 }
 
 template <class In, Codes kCodes, int kSets>
-__global__ void __launch_bounds__(kLaneThreads)
-    quantize_lanes(const __grid_constant__ LaneArgs<In> lane_args) {
+__global__ void __launch_bounds__(kSubwarpThreads)
+    quantize_subwarps(const __grid_constant__ SubwarpArgs<In> subwarp_args) {
   using C = Compute<In>;
-  const SegmentArgs<In>& args = lane_args.segments;
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
-  const LanePlace place(lane_args.lanes_log2, kSets);
+  const SegmentArgs<In>& args = subwarp_args.segments;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
+  const SubwarpPlace place(subwarp_args.lanes_log2, kSets);
 
   uint4 v[kSets];
   In edges[kSets];
@@ -111,37 +111,37 @@ __global__ void __launch_bounds__(kLaneThreads)
     const Segment<In> segment(args, index);
     v[k] = make_uint4(0, 0, 0, 0);
     edge[k] = false;
-    const Run<In, kCodes> run(segment.input, segment.output, segment.length);
-    active[k] = exists && place.rank < run.vectors;
-    edge[k] = exists && run.has_edge(place.rank);
-    regular = regular && (run.whole || !exists);
-    if (active[k]) v[k] = cuda::load_once(run.input + place.rank * kPerVector<In>);
-    if (edge[k]) edges[k] = *run.edge(place.rank);
+    const AlignedSpan<In, kCodes> span(segment.input, segment.output, segment.length);
+    active[k] = exists && place.rank < span.vectors;
+    edge[k] = exists && span.has_edge(place.rank);
+    regular = regular && (span.whole || !exists);
+    if (active[k]) v[k] = cuda::load_once(span.input + place.rank * kPerVector<In>);
+    if (edge[k]) edges[k] = *span.edge(place.rank);
   }
 
   // Lane k of a set goes on with the set's segment k, so that parameters are worked out side by
   // side.
   const int own = place.rank & (kSets - 1);
-  Extent<In> mine;
+  KeyRange<In> mine;
 #pragma unroll
   for (int k = 0; k < kSets; ++k) {
     Collector<In> collector;
     if (active[k]) symmetric ? collector.add_magnitudes(v[k]) : collector.add_ordered(v[k]);
-    Extent<In> extent = collector.extent();
-    if (edge[k]) extent.add(key_of(edges[k], symmetric));
-    extent = lanes_extent(extent, place.width, symmetric);
-    if (own == k) mine = extent;
+    KeyRange<In> key_range = collector.key_range();
+    if (edge[k]) key_range.add(key_of(edges[k], symmetric));
+    key_range = subwarp_key_range(key_range, place.width, symmetric);
+    if (own == k) mine = key_range;
   }
   const bool special = mine.special();
-  if (args.recipe.nonfinite == NonFinite::Saturate && __any_sync(cuda::kAllLanes, special))
-    mine = finite_lanes<In, kSets>(args, place, own);
+  if (args.spec.nonfinite == NonFinite::Saturate && __any_sync(cuda::kAllLanes, special))
+    mine = finite_subwarps<In, kSets>(args, place, own);
 
   const math::Range<C> range = range_of(mine, symmetric, special);
-  const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
+  const math::SegmentParameters<C> parameters = math::segment_parameters(args.spec, range);
   const std::uint32_t own_index = place.first + own * place.step;
   const bool owns = own_index < args.count;
   if (owns && place.rank < kSets) store_parameters(args, Segment<In>(args, own_index), parameters);
-  const bool fast = regular && (!owns || is_fast(args.recipe, parameters, range));
+  const bool fast = regular && (!owns || is_fast(args.spec, parameters, range));
 
   if (!__all_sync(cuda::kAllLanes, fast)) {
 #pragma unroll 1
@@ -151,28 +151,28 @@ __global__ void __launch_bounds__(kLaneThreads)
       const std::uint32_t index = place.first + k * place.step;
       if (index >= args.count) continue;
       const Segment<In> segment(args, index);
-      walk_codes<In, kCodes>(segment.input, segment.output, segment.length, args.recipe, theirs,
+      walk_codes<In, kCodes>(segment.input, segment.output, segment.length, args.spec, theirs,
                              args.order, place.rank, place.width);
     }
     return;
   }
-  by_rule(args.recipe.quotient, [&](auto divide) {
+  by_rule(args.spec.quotient, [&](auto divide) {
 #pragma unroll
     for (int k = 0; k < kSets; ++k) {
       constexpr int kBytes = kWordBytes<In, kCodes>;
       const auto theirs = from_lane(parameters, k, place.width, symmetric);
       const Segment<In> segment(args, place.first + k * place.step);
-      const Numbers<C> numbers(theirs, args.recipe);
+      const Numbers<C> numbers(theirs, args.spec);
       const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
-          v[k], numbers, args.recipe, args.order);
-      const Run<In, kCodes> run(segment.input, segment.output, segment.length);
+          v[k], numbers, args.spec, args.order);
+      const AlignedSpan<In, kCodes> span(segment.input, segment.output, segment.length);
       const bool exists = place.first + k * place.step < args.count;
-      const auto last = exists ? static_cast<int>(run.vectors) - 1 : -1;
-      cuda::store_shifted<kBytes>(run.output + place.rank * kBytes, word, run.shift, place.rank,
-                                  last, place.width);
+      const auto last = exists ? static_cast<int>(span.vectors) - 1 : -1;
+      cuda::store_unaligned<kBytes>(span.output + place.rank * kBytes, word, span.shift, place.rank,
+                                    last, place.width);
       std::uint8_t code = 0;
-      if (edge[k]) code = math::code_of(math::widen(edges[k]), args.recipe, theirs);
-      run.store_edge(place.rank, edge[k], code, args.order);
+      if (edge[k]) code = math::code_of(math::widen(edges[k]), args.spec, theirs);
+      span.store_edge(place.rank, edge[k], code, args.order);
     }
   });
 }
@@ -222,17 +222,17 @@ __device__ __forceinline__ int team_rank(int cluster) {
 
 // The range over the whole team. One barrier: every warp reduces the partial ranges itself.
 template <Team kTeam, class In>
-__device__ __forceinline__ Extent<In> team_extent(int round, Extent<In> extent, int cluster,
-                                                  bool symmetric) {
-  extent = warp_extent(extent, symmetric);
-  if constexpr (kTeam == Team::Warp) return extent;
+__device__ __forceinline__ KeyRange<In> team_key_range(int round, KeyRange<In> key_range,
+                                                       int cluster, bool symmetric) {
+  key_range = warp_key_range(key_range, symmetric);
+  if constexpr (kTeam == Team::Warp) return key_range;
   Exchange<In>& exchange = exchange_of<In>();
   const int warps = blockDim.x / cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const int lane = threadIdx.x % cuda::kWarp;
   if (cluster == 1) {
     if (lane == 0) {
-      exchange.high[round][warp] = extent.high;
-      if (!symmetric) exchange.low[round][warp] = extent.low;
+      exchange.high[round][warp] = key_range.high;
+      if (!symmetric) exchange.low[round][warp] = key_range.low;
     }
     __syncthreads();
   } else {
@@ -241,12 +241,12 @@ __device__ __forceinline__ Extent<In> team_extent(int round, Extent<In> extent, 
     cuda::Mailbox& mail = exchange.mail[round];
     if (lane < cluster) {
       const int place = cuda::cluster_rank() * warps + warp;
-      mail.send(&exchange.high[round][place], lane, extent.high);
-      if (!symmetric) mail.send(&exchange.low[round][place], lane, extent.low);
+      mail.send(&exchange.high[round][place], lane, key_range.high);
+      if (!symmetric) mail.send(&exchange.low[round][place], lane, key_range.low);
     }
     mail.wait();
   }
-  Extent<In> all;
+  KeyRange<In> all;
   const auto add = [&](int i) {
     all.high = max(all.high, exchange.high[round][i]);
     if (!symmetric) all.low = min(all.low, exchange.low[round][i]);
@@ -258,22 +258,22 @@ __device__ __forceinline__ Extent<In> team_extent(int round, Extent<In> extent, 
 #pragma unroll 1
     for (int i = lane; i < warps * cluster; i += cuda::kWarp) add(i);
   }
-  return warp_extent(all, symmetric);
+  return warp_key_range(all, symmetric);
 }
 
 template <class In, Codes kCodes, Team kTeam, int kVectors>
-__global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThreads, 2)
+__global__ void __launch_bounds__(kTeam == Team::Warp ? kSubwarpThreads : kRowThreads, 2)
     quantize_rows(const __grid_constant__ RowArgs<In> row_args) {
   using C = Compute<In>;
   const SegmentArgs<In>& args = row_args.segments;
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
   const int cluster = kTeam == Team::Warp ? 1 : row_args.cluster;
   if (cluster > 1) open_exchange<In>(cluster, symmetric);
   const int team = kTeam == Team::Warp ? cuda::kWarp : blockDim.x * cluster;
   const int rank = team_rank<kTeam>(cluster);
   std::uint32_t index;
   if constexpr (kTeam == Team::Warp) {
-    index = blockIdx.x * (kLaneThreads / cuda::kWarp) + threadIdx.x / cuda::kWarp;
+    index = blockIdx.x * (kSubwarpThreads / cuda::kWarp) + threadIdx.x / cuda::kWarp;
     if (index >= args.count) return;
   } else {
     index = cuda::cluster_index();
@@ -282,66 +282,66 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kLaneThreads : kRowThrea
   uint4 v[kVectors];
   In edge_value{};
   bool edge = false;
-  Extent<In> extent;
+  KeyRange<In> key_range;
   {
     const Segment<In> segment(args, index);
-    const Run<In, kCodes> run(segment.input, segment.output, segment.length);
-    const unsigned vectors = static_cast<unsigned>(run.vectors);
+    const AlignedSpan<In, kCodes> span(segment.input, segment.output, segment.length);
+    const unsigned vectors = static_cast<unsigned>(span.vectors);
     bool active[kVectors];
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
       const unsigned i = rank + k * team;
       active[k] = i < vectors;
       v[k] = make_uint4(0, 0, 0, 0);
-      if (active[k]) v[k] = cuda::load_once(run.input + i * kPerVector<In>);
+      if (active[k]) v[k] = cuda::load_once(span.input + i * kPerVector<In>);
     }
-    edge = run.has_edge(rank);
-    if (edge) edge_value = *run.edge(rank);
-    extent = extent_of<In>(v, active, symmetric);
-    if (edge) extent.add(key_of(edge_value, symmetric));
+    edge = span.has_edge(rank);
+    if (edge) edge_value = *span.edge(rank);
+    key_range = key_range_of<In>(v, active, symmetric);
+    if (edge) key_range.add(key_of(edge_value, symmetric));
   }
-  extent = team_extent<kTeam>(0, extent, cluster, symmetric);
-  const bool special = extent.special();
-  if (special && args.recipe.nonfinite == NonFinite::Saturate) {
+  key_range = team_key_range<kTeam>(0, key_range, cluster, symmetric);
+  const bool special = key_range.special();
+  if (special && args.spec.nonfinite == NonFinite::Saturate) {
     const Segment<In> segment(args, again(index));
-    extent = walk_finite(segment.input, segment.length, rank, team, symmetric);
-    extent = team_extent<kTeam>(1, extent, cluster, symmetric);
+    key_range = walk_finite(segment.input, segment.length, rank, team, symmetric);
+    key_range = team_key_range<kTeam>(1, key_range, cluster, symmetric);
   }
 
-  const math::Range<C> range = range_of(extent, symmetric, special);
-  const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
+  const math::Range<C> range = range_of(key_range, symmetric, special);
+  const math::SegmentParameters<C> parameters = math::segment_parameters(args.spec, range);
   const Segment<In> segment(args, again(index));
-  const Run<In, kCodes> run(segment.input, segment.output, segment.length);
+  const AlignedSpan<In, kCodes> span(segment.input, segment.output, segment.length);
   if (rank == 0) store_parameters(args, segment, parameters);
-  if (!run.whole || !is_fast(args.recipe, parameters, range)) {
-    walk_codes<In, kCodes>(segment.input, segment.output, segment.length, args.recipe, parameters,
+  if (!span.whole || !is_fast(args.spec, parameters, range)) {
+    walk_codes<In, kCodes>(segment.input, segment.output, segment.length, args.spec, parameters,
                            args.order, rank, team);
     return;
   }
-  const unsigned vectors = static_cast<unsigned>(run.vectors);
+  const unsigned vectors = static_cast<unsigned>(span.vectors);
   const int place = team_rank<kTeam>(cluster);
-  const Numbers<C> numbers(parameters, args.recipe);
-  by_rule(args.recipe.quotient, [&](auto divide) {
+  const Numbers<C> numbers(parameters, args.spec);
+  by_rule(args.spec.quotient, [&](auto divide) {
     constexpr int kBytes = kWordBytes<In, kCodes>;
     const int lane = threadIdx.x % cuda::kWarp;
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
       const unsigned i = place + k * team;
       const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
-          v[k], numbers, args.recipe, args.order);
-      std::uint8_t* to = run.output + i * kBytes;
-      if (run.shift != 0)
-        cuda::store_shifted<kBytes>(to, word, run.shift, lane,
-                                    min(static_cast<int>(vectors - 1 - (i - lane)), 31),
-                                    cuda::kWarp);
+          v[k], numbers, args.spec, args.order);
+      std::uint8_t* to = span.output + i * kBytes;
+      if (span.shift != 0)
+        cuda::store_unaligned<kBytes>(to, word, span.shift, lane,
+                                      min(static_cast<int>(vectors - 1 - (i - lane)), 31),
+                                      cuda::kWarp);
       else if (i < vectors)
         cuda::store_word<kBytes>(to, word);
     }
   });
   if (rank < cuda::kWarp) {
     std::uint8_t code = 0;
-    if (edge) code = math::code_of(math::widen(edge_value), args.recipe, parameters);
-    run.store_edge(rank, edge, code, args.order);
+    if (edge) code = math::code_of(math::widen(edge_value), args.spec, parameters);
+    span.store_edge(rank, edge, code, args.order);
   }
 }
 

@@ -28,7 +28,7 @@ inline cuda::Divider divider(int64_t d) { return cuda::Divider(static_cast<std::
 template <class In>
 SegmentArgs<In> segment_args(const Launch<In>& launch, const Geometry& g) {
   auto args = launch.template args<SegmentArgs<In>>();
-  args.segments = cuda::Lines(g.starts);
+  args.segments = cuda::IndexSpace32(g.starts);
   args.count = static_cast<std::uint32_t>(g.count);
   args.length = args.tail = g.length;
   if (g.tail.pieces > 1) {
@@ -38,28 +38,28 @@ SegmentArgs<In> segment_args(const Launch<In>& launch, const Geometry& g) {
   return args;
 }
 
-// Whether quantize_ragged_rows takes the segments: equal, and a fixed stride apart.
-// quantize_tight_* want them aligned besides.
+// Whether quantize_unaligned_rows takes the segments: equal, and a fixed stride apart.
+// quantize_aligned_rows wants them aligned besides.
 template <class In>
-bool ragged(const Launch<In>& launch, const Geometry& g) {
+bool regular(const Launch<In>& launch, const Geometry& g) {
   return g.starts.rank <= 1 && g.tail.pieces == 1 && g.length > 0 &&
-         has_negative_codes(launch.recipe());
+         has_negative_codes(launch.spec());
 }
 
-// What tight_parameters() needs of a recipe.
+// What regular_parameters() needs of a spec.
 template <class Args>
 void set_steps(Args& args) {
   using C = decltype(args.steps);
-  args.exact = stores_exactly(args.recipe);
+  args.exact = stores_exactly(args.spec);
   // Bounds so close to zero that a division by them might lose bits leave no segment ordinary.
-  args.steps = args.recipe.mode == Mode::Symmetric ? args.recipe.q_max : args.recipe.steps;
+  args.steps = args.spec.mode == Mode::Symmetric ? args.spec.q_max : args.spec.steps;
   args.inverse_steps =
       args.steps >= C(0x1p-30) ? C{1} / args.steps : std::numeric_limits<C>::quiet_NaN();
 }
 
 template <class In>
-TightArgs<In> tight_args(const Launch<In>& launch, const Geometry& g) {
-  auto args = launch.template args<TightArgs<In>>();
+RegularArgs<In> regular_args(const Launch<In>& launch, const Geometry& g) {
+  auto args = launch.template args<RegularArgs<In>>();
   if (g.starts.rank == 1) {
     const auto& stride = g.starts.axes[0].stride;
     args.input_stride = stride[kInput];
@@ -69,95 +69,97 @@ TightArgs<In> tight_args(const Launch<In>& launch, const Geometry& g) {
   }
   args.count = static_cast<std::uint32_t>(g.count);
   args.vectors = static_cast<std::uint32_t>(g.length / kPerVector<In>);
-  args.plain = stores_plainly(args.recipe);
-  args.clamps = needs_clamp(args.recipe);
+  args.plain = stores_plainly(args.spec);
+  args.clamps = needs_clamp(args.spec);
   set_steps(args);
   return args;
 }
 
 template <class In>
-using TightKernel = void (*)(TightArgs<In>);
+using RegularKernel = void (*)(RegularArgs<In>);
 
-// What chooses among the instances of a tight kernel.
-struct TightShape {
-  Recipe recipe;
+// What chooses among the instantiations of a regular kernel.
+struct RegularShape {
+  Variant variant;
   int vectors;  // of a thread; sets of a warp
   bool cluster = false;
 };
 
-// Kernels for unusual recipes come in one shape: so many sets of a warp, or vectors of a thread, no
+// Generic instantiations come in one shape: so many sets of a warp, or vectors of a thread, no
 // clusters, and aligned segments only.
-inline constexpr int kAnySets = 4, kAnyVectors = 8;
+inline constexpr int kGenericSets = 4, kGenericVectors = 8;
 
-// The most sets of a warp for usual recipes. Four leave room for more warps, which is faster;
+// The most sets of a warp for usual specs. Four leave room for more warps, which is faster;
 // nibbles of tensors with more than so many vectors were 2 to 6 % faster with eight on an H200.
 template <Codes kCodes>
 inline constexpr int kMostSets = kCodes == Codes::Nibble ? 8 : 4;
 inline constexpr int64_t kMostVectorsOfFourSets = 4 << 20;
 
 template <class In, Codes kCodes, bool kAsymmetric>
-TightKernel<In> tight_lane_kernel(TightShape shape) {
-  constexpr Recipe kUsual = Recipe::Usual;
+RegularKernel<In> aligned_subwarp_kernel(RegularShape shape) {
+  constexpr Variant kSpecialized = Variant::Specialized;
   const int sets = shape.vectors;
-  if (shape.recipe == kUsual) {
+  if (shape.variant == kSpecialized) {
     if constexpr (kMostSets<kCodes> == 8)
-      if (sets == 8) return quantize_tight_lanes<In, kCodes, kUsual, 8, kAsymmetric>;
-    return sets == 4   ? quantize_tight_lanes<In, kCodes, kUsual, 4, kAsymmetric>
-           : sets == 2 ? quantize_tight_lanes<In, kCodes, kUsual, 2, kAsymmetric>
-                       : quantize_tight_lanes<In, kCodes, kUsual, 1, kAsymmetric>;
+      if (sets == 8) return quantize_regular_subwarps<In, kCodes, kSpecialized, 8, kAsymmetric>;
+    return sets == 4   ? quantize_regular_subwarps<In, kCodes, kSpecialized, 4, kAsymmetric>
+           : sets == 2 ? quantize_regular_subwarps<In, kCodes, kSpecialized, 2, kAsymmetric>
+                       : quantize_regular_subwarps<In, kCodes, kSpecialized, 1, kAsymmetric>;
   }
-  return quantize_tight_lanes<In, kCodes, Recipe::Any, kAnySets, kAsymmetric>;
+  return quantize_regular_subwarps<In, kCodes, Variant::Generic, kGenericSets, kAsymmetric>;
 }
 template <class In, Codes kCodes, bool kAsymmetric>
-TightKernel<In> shifted_lane_kernel() {
-  return quantize_tight_lanes<In, kCodes, Recipe::Usual, kShiftedSets, kAsymmetric, true>;
+RegularKernel<In> unaligned_subwarp_kernel() {
+  return quantize_regular_subwarps<In, kCodes, Variant::Specialized, kUnalignedSets, kAsymmetric,
+                                   true>;
 }
 template <class In, Codes kCodes, bool kAsymmetric>
-TightKernel<In> tight_row_kernel(TightShape shape) {
-  constexpr Recipe kUsual = Recipe::Usual;
+RegularKernel<In> aligned_row_kernel(RegularShape shape) {
+  constexpr Variant kSpecialized = Variant::Specialized;
   const int vectors = shape.vectors;
   if constexpr (kIsWide<In>) {
     if (shape.cluster)
-      return vectors <= 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, true>
-                          : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, true>;
-    return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
-           : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, false>
-                          : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, false>;
+      return vectors <= 4 ? quantize_aligned_rows<In, kCodes, kSpecialized, 4, kAsymmetric, true>
+                          : quantize_aligned_rows<In, kCodes, kSpecialized, 8, kAsymmetric, true>;
+    return vectors <= 2   ? quantize_aligned_rows<In, kCodes, kSpecialized, 2, kAsymmetric, false>
+           : vectors == 4 ? quantize_aligned_rows<In, kCodes, kSpecialized, 4, kAsymmetric, false>
+                          : quantize_aligned_rows<In, kCodes, kSpecialized, 8, kAsymmetric, false>;
   } else {
-    if (shape.recipe == kUsual && shape.cluster)
-      return vectors <= 2   ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, true>
-             : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, true>
-                            : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, true>;
-    if (shape.recipe == kUsual)
-      return vectors == 1   ? quantize_tight_rows<In, kCodes, kUsual, 1, kAsymmetric, false>
-             : vectors == 2 ? quantize_tight_rows<In, kCodes, kUsual, 2, kAsymmetric, false>
-             : vectors == 4 ? quantize_tight_rows<In, kCodes, kUsual, 4, kAsymmetric, false>
-                            : quantize_tight_rows<In, kCodes, kUsual, 8, kAsymmetric, false>;
-    return quantize_tight_rows<In, kCodes, Recipe::Any, kAnyVectors, kAsymmetric, false>;
+    if (shape.variant == kSpecialized && shape.cluster)
+      return vectors <= 2   ? quantize_aligned_rows<In, kCodes, kSpecialized, 2, kAsymmetric, true>
+             : vectors == 4 ? quantize_aligned_rows<In, kCodes, kSpecialized, 4, kAsymmetric, true>
+                            : quantize_aligned_rows<In, kCodes, kSpecialized, 8, kAsymmetric, true>;
+    if (shape.variant == kSpecialized)
+      return vectors == 1   ? quantize_aligned_rows<In, kCodes, kSpecialized, 1, kAsymmetric, false>
+             : vectors == 2 ? quantize_aligned_rows<In, kCodes, kSpecialized, 2, kAsymmetric, false>
+             : vectors == 4
+                 ? quantize_aligned_rows<In, kCodes, kSpecialized, 4, kAsymmetric, false>
+                 : quantize_aligned_rows<In, kCodes, kSpecialized, 8, kAsymmetric, false>;
+    return quantize_aligned_rows<In, kCodes, Variant::Generic, kGenericVectors, kAsymmetric, false>;
   }
 }
 template <class In, Codes kCodes, bool kAsymmetric>
-TightKernel<In> ragged_row_kernel(int vectors) {
-  constexpr Recipe kUsual = Recipe::Usual;
-  return vectors <= 2   ? quantize_ragged_rows<In, kCodes, kUsual, 2, kAsymmetric>
-         : vectors == 4 ? quantize_ragged_rows<In, kCodes, kUsual, 4, kAsymmetric>
-                        : quantize_ragged_rows<In, kCodes, kUsual, 8, kAsymmetric>;
+RegularKernel<In> unaligned_row_kernel(int vectors) {
+  constexpr Variant kSpecialized = Variant::Specialized;
+  return vectors <= 2   ? quantize_unaligned_rows<In, kCodes, kSpecialized, 2, kAsymmetric>
+         : vectors == 4 ? quantize_unaligned_rows<In, kCodes, kSpecialized, 4, kAsymmetric>
+                        : quantize_unaligned_rows<In, kCodes, kSpecialized, 8, kAsymmetric>;
 }
 
-// --- Lanes -------------------------------------------------------------------------------------
+// --- Subwarps ----------------------------------------------------------------------------------
 
 // Whether segments of `lanes` vectors follow one another without a gap, in input and output.
 template <Codes kCodes, class In>
-bool is_dense(const TightArgs<In>& args, int lanes) {
+bool is_dense(const RegularArgs<In>& args, int lanes) {
   return args.vectors == static_cast<unsigned>(lanes) &&
          args.input_stride == lanes * kPerVector<In> &&
          args.output_stride == lanes * kWordBytes<In, kCodes>;
 }
 
 template <Codes kCodes, class In>
-bool launches_tight_lanes(const Launch<In>& launch, const Geometry& g, Status& status) {
-  if (!ragged(launch, g) || g.length % kPerVector<In> != 0) return false;
-  auto args = tight_args(launch, g);
+bool launches_regular_subwarps(const Launch<In>& launch, const Geometry& g, Status& status) {
+  if (!regular(launch, g) || g.length % kPerVector<In> != 0) return false;
+  auto args = regular_args(launch, g);
   const auto lanes = static_cast<int>(power_of_two(args.vectors));
   if (g.starts.rank == 0) {
     args.input_stride = lanes * kPerVector<In>;
@@ -166,56 +168,57 @@ bool launches_tight_lanes(const Launch<In>& launch, const Geometry& g, Status& s
   if (!is_dense<kCodes>(args, lanes)) return false;
   const bool is_aligned = aligned_segments<kCodes>(launch, g);
   const bool many = g.count * lanes > kMostVectorsOfFourSets;
-  TightShape shape{recipe_kind(launch.recipe()), std::min(lanes, many ? kMostSets<kCodes> : 4)};
-  if (shape.recipe == Recipe::Any) {
+  RegularShape shape{variant_of(launch.spec()), std::min(lanes, many ? kMostSets<kCodes> : 4)};
+  if (shape.variant == Variant::Generic) {
     // A set has no more segments than a segment has lanes.
-    if (!is_aligned || lanes < kAnySets) return false;
+    if (!is_aligned || lanes < kGenericSets) return false;
   } else if (!is_aligned) {
-    if (!kHasUnaligned<In, kCodes> || lanes < kShiftedSets || g.count * lanes < 2) return false;
+    if (!kHasUnaligned<In, kCodes> || lanes < kUnalignedSets || g.count * lanes < 2) return false;
   }
   args.lanes_log2 = std::countr_zero(static_cast<unsigned>(lanes));
   // Few warps: as many as there can be. Many: each with more loads under way.
   if (ceil_div(g.count * lanes, cuda::kWarp) <= launch.multiprocessors * 8) shape.vectors = 1;
-  if (shape.recipe == Recipe::Any) shape.vectors = kAnySets;
-  if (!is_aligned) shape.vectors = kShiftedSets;
-  const int64_t per_block = shape.vectors * kLaneThreads / lanes;
-  const TightKernel<In> kernel = by_mode<kCodes>(launch.recipe(), [&](auto asymmetric) {
+  if (shape.variant == Variant::Generic) shape.vectors = kGenericSets;
+  if (!is_aligned) shape.vectors = kUnalignedSets;
+  const int64_t per_block = shape.vectors * kSubwarpThreads / lanes;
+  const RegularKernel<In> kernel = by_mode<kCodes>(launch.spec(), [&](auto asymmetric) {
     if constexpr (kHasUnaligned<In, kCodes>)
-      if (!is_aligned) return shifted_lane_kernel<In, kCodes, asymmetric.value>();
-    return tight_lane_kernel<In, kCodes, asymmetric.value>(shape);
+      if (!is_aligned) return unaligned_subwarp_kernel<In, kCodes, asymmetric.value>();
+    return aligned_subwarp_kernel<In, kCodes, asymmetric.value>(shape);
   });
-  status = launch.run(kernel, launch.grid(ceil_div(g.count, per_block), kLaneThreads), args);
+  status = launch.run(kernel, launch.grid(ceil_div(g.count, per_block), kSubwarpThreads), args);
   return true;
 }
 
 template <Codes kCodes, class In>
-Status launch_lanes(const Launch<In>& launch) {
+Status launch_subwarps(const Launch<In>& launch) {
   const Geometry g = launch.geometry();
   if (g.count == 0) return Status::success();
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
-  if constexpr (kHasTight<In, kCodes>) {
+  if constexpr (kHasRegular<In, kCodes>) {
     Status status;
-    if (launches_tight_lanes<kCodes>(launch, g, status)) return status;
+    if (launches_regular_subwarps<kCodes>(launch, g, status)) return status;
   }
   constexpr int kSets = 4;
   const int64_t lanes =
       std::max<int64_t>(power_of_two(g.length / kPerVector<In>), 2 * kPerVector<In>);
-  const int64_t per_block = kSets * kLaneThreads / lanes;
-  return launch.run(
-      quantize_lanes<In, kCodes, kSets>, launch.grid(ceil_div(g.count, per_block), kLaneThreads),
-      LaneArgs<In>{segment_args(launch, g), std::countr_zero(static_cast<std::uint64_t>(lanes))});
+  const int64_t per_block = kSets * kSubwarpThreads / lanes;
+  return launch.run(quantize_subwarps<In, kCodes, kSets>,
+                    launch.grid(ceil_div(g.count, per_block), kSubwarpThreads),
+                    SubwarpArgs<In>{segment_args(launch, g),
+                                    std::countr_zero(static_cast<std::uint64_t>(lanes))});
 }
 
 template <class In, Codes kCodes>
-Status preload_lanes(const math::AffineRecipe<Compute<In>>& recipe) {
-  PLANQ_TRY(preload_all(quantize_lanes<In, kCodes, 4>, quantize_lines<In, kCodes>));
-  if constexpr (kHasTight<In, kCodes>)
-    return by_mode<kCodes>(recipe, [&](auto asymmetric) {
+Status preload_subwarps(const math::AffineSpec<Compute<In>>& spec) {
+  PLANQ_TRY(preload_all(quantize_subwarps<In, kCodes, 4>, quantize_lines<In, kCodes>));
+  if constexpr (kHasRegular<In, kCodes>)
+    return by_mode<kCodes>(spec, [&](auto asymmetric) {
       for (const int sets : {1, 2, 4, kMostSets<kCodes>})
         PLANQ_TRY(cuda::preload(
-            tight_lane_kernel<In, kCodes, asymmetric.value>({recipe_kind(recipe), sets})));
+            aligned_subwarp_kernel<In, kCodes, asymmetric.value>({variant_of(spec), sets})));
       if constexpr (kHasUnaligned<In, kCodes>)
-        PLANQ_TRY(cuda::preload(shifted_lane_kernel<In, kCodes, asymmetric.value>()));
+        PLANQ_TRY(cuda::preload(unaligned_subwarp_kernel<In, kCodes, asymmetric.value>()));
       return Status::success();
     });
   return Status::success();
@@ -245,7 +248,7 @@ inline BlockShape block_shape(int64_t vectors, bool few) {
 
 template <class In, Codes kCodes, Team kTeam>
 auto row_kernel() -> void (*)(RowArgs<In>) {
-  return quantize_rows < In, kCodes, kTeam, kTeam == Team::Block ? kAnyVectors : 4 > ;
+  return quantize_rows < In, kCodes, kTeam, kTeam == Team::Block ? kGenericVectors : 4 > ;
 }
 
 template <class In>
@@ -265,33 +268,34 @@ cuda::Grid row_grid(const Launch<In>& launch, const Geometry& g, int cluster, in
 }
 
 template <Codes kCodes, class In>
-bool launches_tight_rows(const Launch<In>& launch, const Geometry& g, int cluster, Status& status) {
-  const Recipe recipe = recipe_kind(launch.recipe());
-  if (!ragged(launch, g) || !aligned_segments<kCodes>(launch, g)) return false;
-  if ((cluster > 1 || kIsWide<In>) && recipe != Recipe::Usual) return false;
+bool launches_aligned_rows(const Launch<In>& launch, const Geometry& g, int cluster,
+                           Status& status) {
+  const Variant variant = variant_of(launch.spec());
+  if (!regular(launch, g) || !aligned_segments<kCodes>(launch, g)) return false;
+  if ((cluster > 1 || kIsWide<In>) && variant != Variant::Specialized) return false;
   const int64_t share = ceil_div(g.length / kPerVector<In>, cluster);
   const bool few = cluster == 1 && g.count <= launch.multiprocessors && !kIsWide<In>;
-  const BlockShape shape = recipe == Recipe::Usual
+  const BlockShape shape = variant == Variant::Specialized
                                ? block_shape(share, few)
-                               : BlockShape{threads_of(share, kAnyVectors), kAnyVectors};
-  const auto kernel = by_mode<kCodes>(launch.recipe(), [&](auto asymmetric) {
-    return tight_row_kernel<In, kCodes, asymmetric.value>({recipe, shape.vectors, cluster > 1});
+                               : BlockShape{threads_of(share, kGenericVectors), kGenericVectors};
+  const auto kernel = by_mode<kCodes>(launch.spec(), [&](auto asymmetric) {
+    return aligned_row_kernel<In, kCodes, asymmetric.value>({variant, shape.vectors, cluster > 1});
   });
-  status = launch.run(kernel, row_grid(launch, g, cluster, shape.threads), tight_args(launch, g));
+  status = launch.run(kernel, row_grid(launch, g, cluster, shape.threads), regular_args(launch, g));
   return true;
 }
 
 template <Codes kCodes, class In>
-bool launches_ragged_rows(const Launch<In>& launch, const Geometry& g, Status& status) {
+bool launches_unaligned_rows(const Launch<In>& launch, const Geometry& g, Status& status) {
   const int64_t vectors = g.length / kPerVector<In>;
-  if (recipe_kind(launch.recipe()) != Recipe::Usual || vectors <= 2 * cuda::kWarp ||
-      !ragged(launch, g))
+  if (variant_of(launch.spec()) != Variant::Specialized || vectors <= 2 * cuda::kWarp ||
+      !regular(launch, g))
     return false;
   const BlockShape shape = block_shape(vectors, false);
-  auto args = tight_args(launch, g);
+  auto args = regular_args(launch, g);
   args.vectors = static_cast<std::uint32_t>(g.length);
-  const auto kernel = by_mode<kCodes>(launch.recipe(), [&](auto asymmetric) {
-    return ragged_row_kernel<In, kCodes, asymmetric.value>(shape.vectors);
+  const auto kernel = by_mode<kCodes>(launch.spec(), [&](auto asymmetric) {
+    return unaligned_row_kernel<In, kCodes, asymmetric.value>(shape.vectors);
   });
   status = launch.run(kernel, row_grid(launch, g, 1, shape.threads), args);
   return true;
@@ -304,31 +308,33 @@ Status launch_rows(const Launch<In>& launch, int cluster) {
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
   Status status;
   if constexpr (kHasTightRows<In, kCodes>)
-    if (launches_tight_rows<kCodes>(launch, g, cluster, status)) return status;
+    if (launches_aligned_rows<kCodes>(launch, g, cluster, status)) return status;
   if constexpr (kHasUnaligned<In, kCodes>)
-    if (cluster == 1 && launches_ragged_rows<kCodes>(launch, g, status)) return status;
+    if (cluster == 1 && launches_unaligned_rows<kCodes>(launch, g, status)) return status;
   const int64_t vectors = g.length / kPerVector<In>;
   const RowArgs<In> args{segment_args(launch, g), cluster};
   if (cluster > 1 || vectors > 4 * cuda::kWarp)
     return launch.run(
         row_kernel<In, kCodes, Team::Block>(),
-        row_grid(launch, g, cluster, threads_of(ceil_div(vectors, cluster), kAnyVectors)), args);
+        row_grid(launch, g, cluster, threads_of(ceil_div(vectors, cluster), kGenericVectors)),
+        args);
   return launch.run(row_kernel<In, kCodes, Team::Warp>(),
-                    launch.grid(ceil_div(g.count, kLaneThreads / cuda::kWarp), kLaneThreads), args);
+                    launch.grid(ceil_div(g.count, kSubwarpThreads / cuda::kWarp), kSubwarpThreads),
+                    args);
 }
 
 template <class In, Codes kCodes>
-Status preload_rows(const math::AffineRecipe<Compute<In>>& recipe, bool cluster) {
+Status preload_rows(const math::AffineSpec<Compute<In>>& spec, bool cluster) {
   PLANQ_TRY(preload_all(quantize_lines<In, kCodes>, row_kernel<In, kCodes, Team::Block>(),
                         row_kernel<In, kCodes, Team::Warp>()));
   if constexpr (kHasTightRows<In, kCodes>)
-    return by_mode<kCodes>(recipe, [&](auto asymmetric) {
+    return by_mode<kCodes>(spec, [&](auto asymmetric) {
       for (const int vectors : {1, 2, 4, 8}) {
-        const TightShape shape{recipe_kind(recipe), vectors, cluster};
-        PLANQ_TRY(cuda::preload(tight_row_kernel<In, kCodes, asymmetric.value>(shape)));
+        const RegularShape shape{variant_of(spec), vectors, cluster};
+        PLANQ_TRY(cuda::preload(aligned_row_kernel<In, kCodes, asymmetric.value>(shape)));
         if constexpr (kHasUnaligned<In, kCodes>)
           if (!cluster)
-            PLANQ_TRY(cuda::preload(ragged_row_kernel<In, kCodes, asymmetric.value>(vectors)));
+            PLANQ_TRY(cuda::preload(unaligned_row_kernel<In, kCodes, asymmetric.value>(vectors)));
       }
       return Status::success();
     });

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "math/codec.h"
-#include "math/round.h"
+#include "math/formats.h"
+#include "math/ieee.h"
 
 namespace planq::math {
 
@@ -12,7 +12,7 @@ inline constexpr std::int32_t kZeroPointLimit = 1 << 30;
 
 // Everything about the arithmetic that does not depend on the data, resolved once per plan.
 template <class C>
-struct AffineRecipe {
+struct AffineSpec {
   C q_min, q_max;       // bounds of the code, exact in C
   C steps;              // q_max - q_min
   std::int32_t q_low;   // q_min as an integer; 0 for fp8
@@ -26,8 +26,8 @@ struct AffineRecipe {
 };
 
 template <class C>
-AffineRecipe<C> affine_recipe(DType output_dtype, DType scale_dtype, Mode mode, Quotient quotient,
-                              NonFinite nonfinite, bool include_zero, double q_min, double q_max) {
+AffineSpec<C> affine_spec(DType output_dtype, DType scale_dtype, Mode mode, Quotient quotient,
+                          NonFinite nonfinite, bool include_zero, double q_min, double q_max) {
   const bool fp8 = is_fp8(output_dtype);
   return {static_cast<C>(q_min),
           static_cast<C>(q_max),
@@ -116,55 +116,54 @@ PLANQ_HD C symmetric_step(C peak, C q_max) {
 }
 
 template <class C>
-PLANQ_HD SegmentParameters<C> symmetric_parameters(const AffineRecipe<C>& recipe, C peak) {
+PLANQ_HD SegmentParameters<C> symmetric_parameters(const AffineSpec<C>& spec, C peak) {
   const C scale =
-      peak == C{0} ? C{1} : stored_scale(symmetric_step(peak, recipe.q_max), recipe.scale_dtype);
+      peak == C{0} ? C{1} : stored_scale(symmetric_step(peak, spec.q_max), spec.scale_dtype);
   C inverse = C{1} / scale;
-  if (recipe.quotient == Quotient::Ratio) inverse = peak == C{0} ? C{1} : recipe.q_max / peak;
+  if (spec.quotient == Quotient::Ratio) inverse = peak == C{0} ? C{1} : spec.q_max / peak;
   return {scale, inverse, 0, false};
 }
 
 // q_min - rne(low / scale) without rounding, inside the bounds that the descriptor gives it. Steps
 // beyond the limit end at a bound whatever their number is, so 32 bits are enough.
 template <class C>
-PLANQ_HD std::int32_t zero_point_of(const AffineRecipe<C>& recipe, C low, C scale) {
+PLANQ_HD std::int32_t zero_point_of(const AffineSpec<C>& spec, C low, C scale) {
   const C far = static_cast<C>(kZeroPointLimit + 512);
   const std::int32_t exact =
-      recipe.q_low - static_cast<std::int32_t>(clamp(rne(low / scale), -far, far));
-  const std::int32_t bottom = recipe.include_zero ? recipe.q_low : -kZeroPointLimit;
-  const std::int32_t top = recipe.include_zero ? recipe.q_high : kZeroPointLimit;
+      spec.q_low - static_cast<std::int32_t>(clamp(rne(low / scale), -far, far));
+  const std::int32_t bottom = spec.include_zero ? spec.q_low : -kZeroPointLimit;
+  const std::int32_t top = spec.include_zero ? spec.q_high : kZeroPointLimit;
   return exact < bottom ? bottom : exact > top ? top : exact;
 }
 
 template <class C>
-PLANQ_HD SegmentParameters<C> asymmetric_parameters(const AffineRecipe<C>& recipe, C low, C high) {
-  if (recipe.include_zero) {
+PLANQ_HD SegmentParameters<C> asymmetric_parameters(const AffineSpec<C>& spec, C low, C high) {
+  if (spec.include_zero) {
     low = low < C{0} ? low : C{0};
     high = high > C{0} ? high : C{0};
   }
   C scale = C{1};
   if (low == high && low != C{0}) {
     // A constant segment is reproduced exactly: one step away from the zero point.
-    scale = stored_scale(at_least_normal(high < C{0} ? -high : high), recipe.scale_dtype);
-    return {scale, C{1} / scale, recipe.q_low - (high < C{0} ? -1 : 1), false};
+    scale = stored_scale(at_least_normal(high < C{0} ? -high : high), spec.scale_dtype);
+    return {scale, C{1} / scale, spec.q_low - (high < C{0} ? -1 : 1), false};
   }
   if (low != high) {
     // The halves only keep the difference from overflowing; both ways give the same bits.
     const C width = high - low;
-    const C step = is_finite(width) ? width / recipe.steps
-                                    : (high * C{0.5} - low * C{0.5}) / (recipe.steps * C{0.5});
-    scale = stored_scale(at_least_normal(step), recipe.scale_dtype);
+    const C step = is_finite(width) ? width / spec.steps
+                                    : (high * C{0.5} - low * C{0.5}) / (spec.steps * C{0.5});
+    scale = stored_scale(at_least_normal(step), spec.scale_dtype);
   }
-  return {scale, C{1} / scale, zero_point_of(recipe, low, scale), false};
+  return {scale, C{1} / scale, zero_point_of(spec, low, scale), false};
 }
 
 template <class C>
-PLANQ_HD SegmentParameters<C> segment_parameters(const AffineRecipe<C>& recipe,
-                                                 const Range<C>& range) {
-  if (range.special && recipe.nonfinite == NonFinite::Propagate)
+PLANQ_HD SegmentParameters<C> segment_parameters(const AffineSpec<C>& spec, const Range<C>& range) {
+  if (range.special && spec.nonfinite == NonFinite::Propagate)
     return {canonical_nan<C>(), canonical_nan<C>(), 0, true};
-  return recipe.mode == Mode::Symmetric ? symmetric_parameters(recipe, range.high)
-                                        : asymmetric_parameters(recipe, range.low, range.high);
+  return spec.mode == Mode::Symmetric ? symmetric_parameters(spec, range.high)
+                                      : asymmetric_parameters(spec, range.low, range.high);
 }
 
 // fl(x / scale) by the rule that the descriptor chose.
@@ -195,14 +194,13 @@ PLANQ_HD std::uint8_t fp8_code(C quotient, C q_min, C q_max, DType dtype) {
 
 // The code of one element as the low bits of a byte (all eight, or four for int4 and uint4).
 template <class C>
-PLANQ_HD std::uint8_t code_of(C x, const AffineRecipe<C>& recipe,
-                              const SegmentParameters<C>& segment) {
+PLANQ_HD std::uint8_t code_of(C x, const AffineSpec<C>& spec, const SegmentParameters<C>& segment) {
   const bool fp8 =
-      recipe.output_dtype == DType::Float8E4M3FN || recipe.output_dtype == DType::Float8E5M2;
+      spec.output_dtype == DType::Float8E4M3FN || spec.output_dtype == DType::Float8E5M2;
   if (segment.poisoned) return fp8 ? 0x7F : 0;
-  const C quotient = quotient_of(x, segment, recipe.quotient);
-  if (fp8) return fp8_code(quotient, recipe.q_min, recipe.q_max, recipe.output_dtype);
-  const std::int32_t code = integer_code(quotient, segment.zero_point, recipe.q_low, recipe.q_high);
+  const C quotient = quotient_of(x, segment, spec.quotient);
+  if (fp8) return fp8_code(quotient, spec.q_min, spec.q_max, spec.output_dtype);
+  const std::int32_t code = integer_code(quotient, segment.zero_point, spec.q_low, spec.q_high);
   return static_cast<std::uint8_t>(code & 0xFF);
 }
 

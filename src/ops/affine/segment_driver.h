@@ -24,7 +24,7 @@
 #include <cstdint>
 
 #include "core/segments.h"
-#include "host/parallel.h"
+#include "host/thread_pool.h"
 #include "ops/affine/range_keys.h"
 
 namespace planq::host {
@@ -81,7 +81,7 @@ struct RangeMeasure {
 // `count` lines of `length` elements; in each operand the first begins at `at`, and they are
 // `stride` apart.
 template <int kOperands>
-struct LinesOf {
+struct IndexSpace32Of {
   OffsetsOf<kOperands> at;
   std::int64_t length = 0, count = 1;
   std::array<std::int64_t, kOperands> stride{};
@@ -130,7 +130,7 @@ class SegmentDriver {
 
   using Box = SegmentsOf<kOperands>;
   using Columns = ColumnsOf<kOperands>;
-  using Lines = LinesOf<kOperands>;
+  using IndexSpace32 = IndexSpace32Of<kOperands>;
   using Offsets = OffsetsOf<kOperands>;
   using Axis = AxisOf<kOperands>;
   using Strides = std::array<std::int64_t, kOperands>;
@@ -161,7 +161,7 @@ class SegmentDriver {
     parallel_for(threads_, box.count * batches, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t task = first; task < last; ++task) {
         const std::int64_t group = task % batches * batch;
-        Lines lines = {box.origin + box.starts.offsets(task / batches), 0, 1, stride};
+        IndexSpace32 lines = {box.origin + box.starts.offsets(task / batches), 0, 1, stride};
         for (int i = 0; i < kOperands; ++i)
           lines.at.at[i] += is_parameter(box, i) ? group * stride[i] : group * size;
         lines.length = std::min(longest, box.length - group * size);
@@ -201,7 +201,7 @@ class SegmentDriver {
   // ---- measuring ---------------------------------------------------------------------------
 
   // Includes lines in the ranges of their segments.
-  void measure_lines(const Lines& lines, SegmentOfLine of, std::int64_t ahead,
+  void measure_lines(const IndexSpace32& lines, SegmentOfLine of, std::int64_t ahead,
                      const KeyRanges<K>& ranges) const {
     const K* x = input_ + lines.at.at[0];
     const KeyLines shape = {lines.length, lines.count, lines.stride[0]};
@@ -219,7 +219,7 @@ class SegmentDriver {
   }
 
   // Includes column j of all lines in range j.
-  void measure_columns(const Lines& lines, const KeyRanges<K>& ranges) const {
+  void measure_columns(const IndexSpace32& lines, const KeyRanges<K>& ranges) const {
     const K* x = input_ + lines.at.at[0];
     const KeyLines shape = {lines.length, lines.count, lines.stride[0]};
     const std::int64_t ahead = kAheadRows * shape.stride * kBytes;
@@ -268,7 +268,7 @@ class SegmentDriver {
     const std::int64_t batch =
         Use::kReadsAgain ? std::clamp<std::int64_t>(kBatchBytes / bytes, 1, kMost) : kMost;
     const auto piece = [&](const Offsets& from, std::int64_t count, const Axis& axis) {
-      Lines lines = {box.origin + from, box.length, count, axis.stride};
+      IndexSpace32 lines = {box.origin + from, box.length, count, axis.stride};
       if constexpr (Use::kReadsAgain) {
         if (bytes >= kLongLineBytes) return long_lines(box, lines);
       }
@@ -285,7 +285,7 @@ class SegmentDriver {
                  });
   }
 
-  void line_batch(const Lines& lines) const {
+  void line_batch(const IndexSpace32& lines) const {
     KeyArrays<K, kMost> arrays;
     Batch batch;
     arrays.ranges().clear(lines.count, measure_.none());
@@ -295,12 +295,12 @@ class SegmentDriver {
       use_.lines(lines, {0, 1}, lines.count * lines.stride[0] * kBytes + kFurtherBytes, batch);
   }
 
-  void long_lines(const Box& box, const Lines& lines) const {
+  void long_lines(const Box& box, const IndexSpace32& lines) const {
     KeyArrays<K, 1> arrays;
     Batch batch;
     const KeyRanges<K> range = arrays.ranges();
     range.clear(1, measure_.none());
-    Lines line = {lines.at, lines.length, 1, {}};
+    IndexSpace32 line = {lines.at, lines.length, 1, {}};
     measure_lines(line, {}, kAheadBytes, range);
     for (std::int64_t i = 0; i < lines.count; ++i) {
       use_.measured(range, 1, line.at, Strides{}, batch);
@@ -311,15 +311,15 @@ class SegmentDriver {
   }
 
   // Uses a line and, if there are more, measures the one that is `next` elements further.
-  void long_line(const Box& box, Lines line, std::int64_t next, bool more, const Batch& batch,
-                 const KeyRanges<K>& range) const {
+  void long_line(const Box& box, IndexSpace32 line, std::int64_t next, bool more,
+                 const Batch& batch, const KeyRanges<K>& range) const {
     constexpr std::int64_t kLongest = kStepBytes / kBytes;
     const std::int64_t length = line.length;
     for (std::int64_t i = 0; i < length; i += kLongest) {
       line.length = std::min(kLongest, length - i);
       use_.lines(line, {}, next * kBytes + kFurtherBytes, batch);
       if (more) {
-        Lines beside = line;
+        IndexSpace32 beside = line;
         beside.at.at[0] += next;
         measure_lines(beside, {}, 0, range);
       }
@@ -340,13 +340,13 @@ class SegmentDriver {
     if (per_line == 1) {
       for_each_piece(box.lines, first, last,
                      [&](const Offsets& at, std::int64_t count, const Axis& axis) {
-                       visit(Lines{start + at, box.length, count, axis.stride});
+                       visit(IndexSpace32{start + at, box.length, count, axis.stride});
                      });
       return;
     }
     for (std::int64_t unit = first; unit < last; ++unit) {
       const std::int64_t begin = unit % per_line * kBlockElements;
-      Lines block = {start + box.lines.offsets(unit / per_line), 0, 1, {}};
+      IndexSpace32 block = {start + box.lines.offsets(unit / per_line), 0, 1, {}};
       block.length = std::min(kBlockElements, box.length - begin);
       advance(block.at, box, begin);
       visit(block);
@@ -358,14 +358,14 @@ class SegmentDriver {
                      const KeyRanges<K>& range) const {
     range.clear(1, measure_.none());
     for_units(box, start, first, last,
-              [&](const Lines& lines) { measure_lines(lines, {}, kAheadBytes, range); });
+              [&](const IndexSpace32& lines) { measure_lines(lines, {}, kAheadBytes, range); });
   }
 
   void use_units(const Box& box, const Offsets& start, std::int64_t first, std::int64_t last,
                  const Batch& batch) const {
     if constexpr (Use::kReadsAgain) {
       for_units(box, start, first, last,
-                [&](const Lines& lines) { use_.lines(lines, {}, kAheadBytes, batch); });
+                [&](const IndexSpace32& lines) { use_.lines(lines, {}, kAheadBytes, batch); });
       use_.done();
     }
   }
@@ -443,7 +443,7 @@ class SegmentDriver {
                 std::int64_t last, const Visit& visit) const {
     for_each_piece(columns.rows, first, last,
                    [&](const Offsets& row, std::int64_t count, const Axis& axis) {
-                     visit(Lines{at + row, width, count, axis.stride});
+                     visit(IndexSpace32{at + row, width, count, axis.stride});
                    });
   }
 
@@ -451,7 +451,7 @@ class SegmentDriver {
                     std::int64_t first, std::int64_t last, const KeyRanges<K>& ranges) const {
     ranges.clear(width, measure_.none());
     for_rows(columns, at, width, first, last,
-             [&](const Lines& lines) { measure_columns(lines, ranges); });
+             [&](const IndexSpace32& lines) { measure_columns(lines, ranges); });
   }
 
   // Columns become segments.
@@ -475,7 +475,7 @@ class SegmentDriver {
       // A tile that stays in a cache leaves time to fetch the one beside it.
       const std::int64_t bytes = width * kBytes;
       const bool cached = (last - first) * bytes <= kTileBytes;
-      for_rows(columns, at, width, first, last, [&](const Lines& lines) {
+      for_rows(columns, at, width, first, last, [&](const IndexSpace32& lines) {
         use_.columns(lines, cached ? bytes : kAheadRows * lines.stride[0] * kBytes, batch);
       });
       use_.done();
@@ -522,7 +522,8 @@ class SegmentDriver {
 
   // ---- groups that cut lines ---------------------------------------------------------------
 
-  void group_batch(const SpaceOf<kOperands>& rows, const Lines& lines, std::int64_t size) const {
+  void group_batch(const IndexSpaceOf<kOperands>& rows, const IndexSpace32& lines,
+                   std::int64_t size) const {
     KeyArrays<K, kMost> arrays;
     Batch batch;
     const KeyRanges<K> ranges = arrays.ranges();
@@ -536,14 +537,15 @@ class SegmentDriver {
     // Tiles that stay in a cache leave time to fetch the ones beside them.
     const std::int64_t beside = tiles ? lines.length * kBytes : kAheadBytes;
     for (std::int64_t row = 0; row < row_count; ++row)
-      use_.groups(Lines{lines.at + rows.offsets(row), lines.length, 1, {}}, size, beside, batch);
+      use_.groups(IndexSpace32{lines.at + rows.offsets(row), lines.length, 1, {}}, size, beside,
+                  batch);
   }
 
   // The groups of a line, of which the last may be shorter.
   void measure_groups(const Offsets& at, std::int64_t length, std::int64_t size, std::int64_t ahead,
                       const KeyRanges<K>& ranges) const {
     const std::int64_t whole = length / size, rest = length % size;
-    Lines groups = {at, size, whole, {size}};
+    IndexSpace32 groups = {at, size, whole, {size}};
     measure_lines(groups, {0, 1}, ahead, ranges);
     if (rest == 0) return;
     groups.at.at[0] += whole * size;

@@ -73,7 +73,7 @@ int64_t vectors_of(int64_t elements) {
   return ceil_div(elements, kPerVector<In>);
 }
 
-// --- Operands become spaces --------------------------------------------------------------------
+// --- Operands become index spaces --------------------------------------------------------------
 
 // All segments in one box, as kernels see it: offsets in the output count bytes, and `tail` and
 // `line_tail` say which segments have fewer elements in a line, and fewer lines.
@@ -82,7 +82,7 @@ struct Geometry : Segments {
 };
 
 // Offsets in bytes of codes, of which two share one.
-inline void count_bytes(const SegmentedTensor& t, Space& space) {
+inline void count_bytes(const SegmentedTensor& t, IndexSpace& space) {
   if (!is_four_bit(t.output_dtype)) return;
   for (int i = 0; i < space.rank; ++i) space.axes[i].stride[kOutput] /= 2;
 }
@@ -109,8 +109,8 @@ inline Geometry geometry_of(const SegmentedTensor& t, const QuantizeOperands& op
 
 // The rows of the view [rows, columns] of the tensor, or false where there is none.
 inline bool view_rows(const SegmentedTensor& t, const QuantizeOperands& operands, int64_t columns,
-                      Space& rows) {
-  const SegmentOperand views[kSpaceOperands] = {
+                      IndexSpace& rows) {
+  const SegmentOperand views[kIndexSpaceOperands] = {
       {operands[kInput]}, {operands[kOutput], false, is_four_bit(t.output_dtype)}};
   const Segments all = segments_of(t.shape, Scope{}, views, kAllSegments);
   if (columns == 0 || all.length % columns != 0) return false;
@@ -126,7 +126,7 @@ inline bool view_rows(const SegmentedTensor& t, const QuantizeOperands& operands
 
 // Whether every line begins where vectors of the input and words of the codes begin.
 template <class In>
-bool aligned(const QuantizeOperands& operands, const Space& lines, int word_bytes) {
+bool aligned(const QuantizeOperands& operands, const IndexSpace& lines, int word_bytes) {
   const auto divides = [](const void* address, int bytes) {
     return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
   };

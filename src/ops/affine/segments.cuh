@@ -1,8 +1,8 @@
 // What a kernel knows of its segments, and the walk: element by element, whatever the alignment and
-// the numbers. The vector bodies hand over to it what they do not cover.
+// the numbers. The vector kernels hand over to it what they do not cover.
 #pragma once
 
-#include "cuda/index.cuh"
+#include "cuda/divider.cuh"
 #include "cuda/lines.cuh"
 #include "ops/affine/encode.cuh"
 
@@ -28,12 +28,12 @@ struct SegmentArgs {
   std::uint8_t* output;
   void* scale;
   std::int32_t* zero_point;
-  cuda::Lines segments;  // one index per segment, in the order of the parameters
+  cuda::IndexSpace32 segments;  // one index per segment, in the order of the parameters
   std::uint32_t count;
   // The last of `groups` segments along a row has `tail` elements.
   cuda::Divider groups;
   std::int64_t length, tail;
-  math::AffineRecipe<Compute<In>> recipe;
+  math::AffineSpec<Compute<In>> spec;
   NibbleOrder order;
 };
 
@@ -71,63 +71,64 @@ template <class In>
 __device__ __forceinline__ void store_parameters(
     const SegmentArgs<In>& args, const Segment<In>& segment,
     const math::SegmentParameters<Compute<In>>& parameters) {
-  store_scale(args.scale, segment.scale, parameters.scale, args.recipe.scale_dtype);
-  if (args.recipe.mode == Mode::Asymmetric)
+  store_scale(args.scale, segment.scale, parameters.scale, args.spec.scale_dtype);
+  if (args.spec.mode == Mode::Asymmetric)
     cuda::store_once(args.zero_point + segment.zero_point, parameters.zero_point);
 }
 
-// Range of the finite elements rank, rank + team, ... of a run.
+// Range of the finite elements rank, rank + team, ... of a span.
 template <class In>
-__device__ __forceinline__ Extent<In> walk_finite(const In* input, std::int64_t length, int rank,
-                                                  int team, bool symmetric) {
-  Extent<In> extent;
+__device__ __forceinline__ KeyRange<In> walk_finite(const In* input, std::int64_t length, int rank,
+                                                    int team, bool symmetric) {
+  KeyRange<In> key_range;
 #pragma unroll 1
-  for (std::int64_t i = rank; i < length; i += team) add_element(extent, input[i], symmetric, true);
-  return extent;
+  for (std::int64_t i = rank; i < length; i += team)
+    add_element(key_range, input[i], symmetric, true);
+  return key_range;
 }
 
-// The byte of codes that begins with element `first` of a run.
+// The byte of codes that begins with element `first` of a span.
 template <class In, Codes kCodes>
 __device__ __forceinline__ std::uint8_t byte_of_codes(
     const In* input, std::int64_t first, std::int64_t length,
-    const math::AffineRecipe<Compute<In>>& recipe,
+    const math::AffineSpec<Compute<In>>& spec,
     const math::SegmentParameters<Compute<In>>& parameters, NibbleOrder order) {
   std::uint8_t codes[2] = {0, 0};
 #pragma unroll 1
   for (int j = 0; j < kPerByte<kCodes>; ++j) {
     if (first + j >= length) break;
-    const std::uint8_t code = math::code_of(math::widen(input[first + j]), recipe, parameters);
+    const std::uint8_t code = math::code_of(math::widen(input[first + j]), spec, parameters);
     (j == 0 ? codes[0] : codes[1]) = code;
   }
   return kCodes == Codes::Nibble ? math::pack_nibbles(codes[0], codes[1], order) : codes[0];
 }
 
-// The bytes rank, rank + team, ... of a run's codes.
+// The bytes rank, rank + team, ... of a span's codes.
 template <class In, Codes kCodes>
 __device__ __forceinline__ void walk_codes(const In* input, std::uint8_t* output,
                                            std::int64_t length,
-                                           const math::AffineRecipe<Compute<In>>& recipe,
+                                           const math::AffineSpec<Compute<In>>& spec,
                                            const math::SegmentParameters<Compute<In>>& parameters,
                                            NibbleOrder order, int rank, int team) {
 #pragma unroll 1
   for (std::int64_t i = rank; i * kPerByte<kCodes> < length; i += team)
     output[i] =
-        byte_of_codes<In, kCodes>(input, i * kPerByte<kCodes>, length, recipe, parameters, order);
+        byte_of_codes<In, kCodes>(input, i * kPerByte<kCodes>, length, spec, parameters, order);
 }
 
-// --- Runs of consecutive elements --------------------------------------------------------------
+// --- Spans of consecutive elements -------------------------------------------------------------
 
 // A line of elements, and where the codes of its vectors are. Only bytes of the line are touched.
 template <class In, Codes kCodes>
-struct Run : cuda::CutLine<In> {
-  using cuda::CutLine<In>::head;
-  using cuda::CutLine<In>::vectors;
+struct Run : cuda::AlignedLine<In> {
+  using cuda::AlignedLine<In>::head;
+  using cuda::AlignedLine<In>::vectors;
   std::uint8_t* output;  // where the codes of the vectors begin
   int shift;             // bytes by which `output` is past the alignment of a word
   bool whole;            // the vectors begin on a byte of the output
 
-  __device__ __forceinline__ Run(const In* from, std::uint8_t* to, std::int64_t length)
-      : cuda::CutLine<In>(from, length) {
+  __device__ __forceinline__ AlignedSpan(const In* from, std::uint8_t* to, std::int64_t length)
+      : cuda::AlignedLine<In>(from, length) {
     output = to + head / kPerByte<kCodes>;
     whole = head % kPerByte<kCodes> == 0;
     shift = cuda::misalignment<kWordBytes<In, kCodes>>(output);

@@ -3,7 +3,7 @@
 // lines in turn. The second kernel goes backwards, so that it begins with what the cache still
 // holds.
 //
-// A segment that is one run of aligned vectors has kernels of its own: a few blocks that stay find
+// A segment that is one span of aligned vectors has kernels of its own: a few blocks that stay find
 // ranges, one block makes parameters of them, and as many blocks as it takes write the codes.
 #pragma once
 
@@ -28,11 +28,11 @@ inline constexpr std::int64_t kCachedBytes = 100 << 20;
 // Range of a part of a segment: of all its elements, or of the finite ones under SATURATE.
 template <class In>
 struct Partial {
-  Extent<In> extent;
+  KeyRange<In> key_range;
   std::int32_t special;
 
   __device__ __forceinline__ void add(const Partial& other) {
-    extent.add(other.extent);
+    key_range.add(other.key_range);
     special |= other.special;
   }
 };
@@ -49,18 +49,18 @@ struct SplitArgs {
   std::uint8_t* output;
   void* scale;
   std::int32_t* zero_point;
-  Space segments;  // in the order of the parameters
-  Space lines;     // inside a segment: runs of `length` consecutive elements
+  IndexSpace segments;  // in the order of the parameters
+  IndexSpace lines;     // inside a segment: spans of `length` consecutive elements
   std::int64_t line_count, length;
   std::int64_t groups, tail;  // the last of `groups` segments along a row has `tail` elements
   Partial<In>* partials;      // [segment][part]
   std::int32_t parts;
-  // Segments that are one aligned run:
+  // Segments that are one aligned span:
   FlatParameters<Compute<In>>* parameters;
   std::int32_t code_parts;  // blocks of a segment in the last kernel
   bool keep;                // whether the input may stay in the cache
   bool clamps;              // whether codes need Bounds::Clamp
-  math::AffineRecipe<Compute<In>> recipe;
+  math::AffineSpec<Compute<In>> spec;
   NibbleOrder order;
 };
 
@@ -71,13 +71,13 @@ __device__ __forceinline__ Partial<In> block_partial(Partial<In> mine, bool symm
   __shared__ bool special[kWarps];
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const auto over_warp = [&] {
-    mine.extent = warp_extent(mine.extent, symmetric);
+    mine.key_range = warp_key_range(mine.key_range, symmetric);
     mine.special = __any_sync(cuda::kAllLanes, mine.special);
   };
   over_warp();
   if (lane == 0) {
-    low[warp] = mine.extent.low;
-    high[warp] = mine.extent.high;
+    low[warp] = mine.key_range.low;
+    high[warp] = mine.key_range.high;
     special[warp] = mine.special != 0;
   }
   __syncthreads();
@@ -111,11 +111,11 @@ struct Part {
   }
 };
 
-// A piece: the vectors first, first + 32, ... of a run for this lane, and the run's edges at its
+// A piece: the vectors first, first + 32, ... of a span for this lane, and the span's edges at its
 // ends.
 template <class In, Codes kCodes>
 struct Piece {
-  Run<In, kCodes> run;
+  AlignedSpan<In, kCodes> span;
   std::int64_t length;
   std::int64_t index, first;
   int lane;
@@ -136,16 +136,16 @@ struct Piece {
   }
 
   __device__ __forceinline__ bool active(int k) const {
-    return first + k * cuda::kWarp < run.vectors;
+    return first + k * cuda::kWarp < span.vectors;
   }
   __device__ __forceinline__ const In* vector(int k) const {
-    return run.input + (first + k * cuda::kWarp) * kPerVector<In>;
+    return span.input + (first + k * cuda::kWarp) * kPerVector<In>;
   }
 
  private:
   __device__ __forceinline__ Piece(const Part<In>& part, const In* input, std::uint8_t* output,
                                    std::int64_t number)
-      : run(input, output, part.length),
+      : span(input, output, part.length),
         length(part.length),
         index(number),
         begin(input),
@@ -154,35 +154,35 @@ struct Piece {
     first = number * (kPieceVectors * cuda::kWarp) + lane;
     const bool at_head = lane < kPerVector<In> && number == 0;
     const bool at_tail = lane >= kPerVector<In> && number == part.pieces_per_line - 1;
-    edge = (at_head || at_tail) && run.has_edge(lane);
+    edge = (at_head || at_tail) && span.has_edge(lane);
   }
 };
 
 // The finite elements among those of this lane.
 template <class In>
-__device__ __forceinline__ Extent<In> finite_piece(const Piece<In, Codes::Byte>& piece,
-                                                   bool symmetric) {
-  Extent<In> extent;
+__device__ __forceinline__ KeyRange<In> finite_piece(const Piece<In, Codes::Byte>& piece,
+                                                     bool symmetric) {
+  KeyRange<In> key_range;
 #pragma unroll 1
   for (int i = 0; i < kPieceVectors * kPerVector<In>; ++i) {
     const int k = i / kPerVector<In>;
     if (!piece.active(k)) break;
     const KeyOf<In> key = key_of(piece.vector(k)[i % kPerVector<In>], symmetric);
-    if (!is_special<In>(key)) extent.add(key);
+    if (!is_special<In>(key)) key_range.add(key);
   }
   if (piece.edge) {
-    const KeyOf<In> key = key_of(*piece.run.edge(piece.lane), symmetric);
-    if (!is_special<In>(key)) extent.add(key);
+    const KeyOf<In> key = key_of(*piece.span.edge(piece.lane), symmetric);
+    if (!is_special<In>(key)) key_range.add(key);
   }
-  return extent;
+  return key_range;
 }
 
 template <class In>
 __global__ void __launch_bounds__(kSplitThreads)
     split_ranges(const __grid_constant__ SplitArgs<In> args) {
   cuda::let_dependents_start();
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
-  const bool saturate = args.recipe.nonfinite == NonFinite::Saturate;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
+  const bool saturate = args.spec.nonfinite == NonFinite::Saturate;
   const Part<In> part(args, blockIdx.x);
   Partial<In> mine{};
 #pragma unroll 1
@@ -197,11 +197,11 @@ __global__ void __launch_bounds__(kSplitThreads)
 #pragma unroll
     for (int k = 0; k < kPieceVectors; ++k)
       if (piece.active(k)) symmetric ? collector.add_magnitudes(v[k]) : collector.add_ordered(v[k]);
-    Extent<In> extent = collector.extent();
-    if (piece.edge) extent.add(key_of(*piece.run.edge(piece.lane), symmetric));
-    const bool special = extent.special();
-    if (special && saturate) extent = finite_piece(piece, symmetric);
-    mine.add({extent, special});
+    KeyRange<In> key_range = collector.key_range();
+    if (piece.edge) key_range.add(key_of(*piece.span.edge(piece.lane), symmetric));
+    const bool special = key_range.special();
+    if (special && saturate) key_range = finite_piece(piece, symmetric);
+    mine.add({key_range, special});
   }
   mine = block_partial(mine, symmetric);
   if (threadIdx.x == 0) args.partials[blockIdx.x] = mine;
@@ -211,7 +211,7 @@ template <class In, Codes kCodes>
 __global__ void __launch_bounds__(kSplitThreads)
     split_codes(const __grid_constant__ SplitArgs<In> args) {
   using C = Compute<In>;
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
   const Part<In> part(args, gridDim.x - 1 - blockIdx.x);
   cuda::wait_for_previous();
   Partial<In> all{};
@@ -219,45 +219,45 @@ __global__ void __launch_bounds__(kSplitThreads)
   for (int i = threadIdx.x; i < args.parts; i += kSplitThreads)
     all.add(args.partials[part.segment * args.parts + i]);
   all = block_partial(all, symmetric);
-  const math::Range<C> range = range_of(all.extent, symmetric, all.special != 0);
-  const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
+  const math::Range<C> range = range_of(all.key_range, symmetric, all.special != 0);
+  const math::SegmentParameters<C> parameters = math::segment_parameters(args.spec, range);
   if (part.part == 0 && threadIdx.x == 0) {
-    store_scale(args.scale, part.at.at[kScale], parameters.scale, args.recipe.scale_dtype);
+    store_scale(args.scale, part.at.at[kScale], parameters.scale, args.spec.scale_dtype);
     if (!symmetric)
       cuda::store_once(args.zero_point + part.at.at[kZeroPoint], parameters.zero_point);
   }
-  const bool fast = is_fast(args.recipe, parameters, range);
-  const Numbers<C> numbers(parameters, args.recipe);
+  const bool fast = is_fast(args.spec, parameters, range);
+  const Numbers<C> numbers(parameters, args.spec);
 #pragma unroll 1
   for (std::int64_t p = part.part * kSplitWarps + threadIdx.x / cuda::kWarp; p < part.pieces;
        p += args.parts * kSplitWarps) {
     const auto piece = Piece<In, kCodes>::at(args, part, part.pieces - 1 - p);
-    if (!fast || !piece.run.whole) {
+    if (!fast || !piece.span.whole) {
       // Pieces of elements here, not of vectors: they begin on a byte whatever the alignment.
       constexpr std::int64_t kPiece = kPieceVectors * cuda::kWarp * kPerVector<In>;
       const std::int64_t begin = piece.index * kPiece;
       const bool last = piece.index == part.pieces_per_line - 1;
       const std::int64_t count = last ? piece.length - begin : kPiece;
       walk_codes<In, kCodes>(piece.begin + begin, piece.codes + begin / kPerByte<kCodes>, count,
-                             args.recipe, parameters, args.order, piece.lane, cuda::kWarp);
+                             args.spec, parameters, args.order, piece.lane, cuda::kWarp);
       continue;
     }
     uint4 v[kPieceVectors];
 #pragma unroll
     for (int k = 0; k < kPieceVectors; ++k)
       if (piece.active(k)) v[k] = cuda::load_once(piece.vector(k));
-    by_rule(args.recipe.quotient, [&](auto divide) {
+    by_rule(args.spec.quotient, [&](auto divide) {
       constexpr int kBytes = kWordBytes<In, kCodes>;
 #pragma unroll
       for (int k = 0; k < kPieceVectors; ++k) {
         const std::int64_t i = piece.first + k * cuda::kWarp;
         const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
-            v[k], numbers, args.recipe, args.order);
-        std::uint8_t* to = piece.run.output + i * kBytes;
-        if (piece.run.shift != 0) {
-          const std::int64_t left = piece.run.vectors - 1 - (i - piece.lane);
+            v[k], numbers, args.spec, args.order);
+        std::uint8_t* to = piece.span.output + i * kBytes;
+        if (piece.span.shift != 0) {
+          const std::int64_t left = piece.span.vectors - 1 - (i - piece.lane);
           const int last = left < 0 ? -1 : left > 31 ? 31 : static_cast<int>(left);
-          cuda::store_shifted<kBytes>(to, word, piece.run.shift, piece.lane, last, cuda::kWarp);
+          cuda::store_unaligned<kBytes>(to, word, piece.span.shift, piece.lane, last, cuda::kWarp);
         } else if (piece.active(k)) {
           cuda::store_word<kBytes>(to, word);
         }
@@ -265,12 +265,12 @@ __global__ void __launch_bounds__(kSplitThreads)
     });
     std::uint8_t code = 0;
     if (piece.edge)
-      code = math::code_of(math::widen(*piece.run.edge(piece.lane)), args.recipe, parameters);
-    piece.run.store_edge(piece.lane, piece.edge, code, args.order);
+      code = math::code_of(math::widen(*piece.span.edge(piece.lane)), args.spec, parameters);
+    piece.span.store_edge(piece.lane, piece.edge, code, args.order);
   }
 }
 
-// --- Segments that are one run of aligned vectors ----------------------------------------------
+// --- Segments that are one span of aligned vectors ---------------------------------------------
 
 // Where a block stands in such a segment.
 template <class In>
@@ -299,31 +299,32 @@ struct FlatPlace {
 // Adds the finite elements of vector `i`.
 template <class In>
 __device__ __forceinline__ void add_finite(const In* input, std::uint32_t i, bool symmetric,
-                                           Extent<In>& extent) {
+                                           KeyRange<In>& key_range) {
 #pragma unroll 1
   for (int j = 0; j < kPerVector<In>; ++j)
-    add_element(extent, input[static_cast<std::int64_t>(i) * kPerVector<In> + j], symmetric, true);
+    add_element(key_range, input[static_cast<std::int64_t>(i) * kPerVector<In> + j], symmetric,
+                true);
 }
 
 // The finite elements of the vectors first, first + kFlatThreads, ... of every step-th tile.
 template <class In>
-__device__ __noinline__ Extent<In> finite_tiles(const In* input, std::uint32_t first,
-                                                std::uint32_t step, std::uint32_t count,
-                                                bool symmetric) {
-  Extent<In> extent;
+__device__ __noinline__ KeyRange<In> finite_tiles(const In* input, std::uint32_t first,
+                                                  std::uint32_t step, std::uint32_t count,
+                                                  bool symmetric) {
+  KeyRange<In> key_range;
 #pragma unroll 1
   for (std::uint32_t tile = first; tile < count; tile += step) {
 #pragma unroll 1
     for (std::uint32_t i = tile; i < min(tile + kFlatTile, count); i += kFlatThreads)
-      add_finite(input, i, symmetric, extent);
+      add_finite(input, i, symmetric, key_range);
   }
-  return extent;
+  return key_range;
 }
 
 template <class In, bool kKeep>
-__device__ __forceinline__ Extent<In> tile_extent(const uint4* from, std::uint32_t first,
-                                                  std::uint32_t step, std::uint32_t count,
-                                                  bool symmetric) {
+__device__ __forceinline__ KeyRange<In> tile_key_range(const uint4* from, std::uint32_t first,
+                                                       std::uint32_t step, std::uint32_t count,
+                                                       bool symmetric) {
   Collector<In> collector;
 #pragma unroll 1
   for (std::uint32_t i = first; i < count; i += step) {
@@ -342,26 +343,26 @@ __device__ __forceinline__ Extent<In> tile_extent(const uint4* from, std::uint32
       for (int k = 0; k < kFlatVectors; ++k) collector.add_ordered(v[k]);
     }
   }
-  return collector.extent();
+  return collector.key_range();
 }
 
 template <class In>
 __global__ void __launch_bounds__(kFlatThreads, kFlatRangeBlocks)
     flat_ranges(const __grid_constant__ SplitArgs<In> args) {
   cuda::let_dependents_start();
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
   const FlatPlace<In> place(args, blockIdx.x, args.parts);
   const In* input = args.input + place.at.at[kInput];
   const auto* from = reinterpret_cast<const uint4*>(input);
   const std::uint32_t first = place.part * kFlatTile + threadIdx.x;
   const std::uint32_t step = static_cast<std::uint32_t>(args.parts) * kFlatTile;
   Partial<In> mine{};
-  mine.extent = args.keep ? tile_extent<In, true>(from, first, step, place.count, symmetric)
-                          : tile_extent<In, false>(from, first, step, place.count, symmetric);
-  if (mine.extent.special()) {
+  mine.key_range = args.keep ? tile_key_range<In, true>(from, first, step, place.count, symmetric)
+                             : tile_key_range<In, false>(from, first, step, place.count, symmetric);
+  if (mine.key_range.special()) {
     mine.special = 1;
-    if (args.recipe.nonfinite == NonFinite::Saturate)
-      mine.extent = finite_tiles(input, first, step, place.count, symmetric);
+    if (args.spec.nonfinite == NonFinite::Saturate)
+      mine.key_range = finite_tiles(input, first, step, place.count, symmetric);
   }
   mine = block_partial<In, kFlatThreads / cuda::kWarp>(mine, symmetric);
   if (threadIdx.x == 0) args.partials[blockIdx.x] = mine;
@@ -373,7 +374,7 @@ __global__ void __launch_bounds__(kFlatThreads)
     flat_parameters(const __grid_constant__ SplitArgs<In> args) {
   cuda::let_dependents_start();
   cuda::wait_for_previous();
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
   const std::int64_t segment = blockIdx.x;
   const Partial<In>* partials = args.partials + segment * args.parts;
   Partial<In> all{};
@@ -381,11 +382,11 @@ __global__ void __launch_bounds__(kFlatThreads)
   for (int i = threadIdx.x; i < args.parts; i += kFlatThreads) all.add(partials[i]);
   all = block_partial<In, kFlatThreads / cuda::kWarp>(all, symmetric);
   if (threadIdx.x != 0) return;
-  const auto range = range_of(all.extent, symmetric, all.special != 0);
-  const auto parameters = math::segment_parameters(args.recipe, range);
-  args.parameters[segment] = {parameters, is_fast(args.recipe, parameters, range)};
+  const auto range = range_of(all.key_range, symmetric, all.special != 0);
+  const auto parameters = math::segment_parameters(args.spec, range);
+  args.parameters[segment] = {parameters, is_fast(args.spec, parameters, range)};
   const Offsets at = args.segments.offsets(segment);
-  store_scale(args.scale, at.at[kScale], parameters.scale, args.recipe.scale_dtype);
+  store_scale(args.scale, at.at[kScale], parameters.scale, args.spec.scale_dtype);
   if (!symmetric) cuda::store_once(args.zero_point + at.at[kZeroPoint], parameters.zero_point);
 }
 
@@ -397,12 +398,12 @@ __device__ __noinline__ void walk_tile(const SplitArgs<In>& args, const In* inpu
   const std::int64_t vectors = min(count - first, static_cast<std::uint32_t>(kFlatTile));
   walk_codes<In, kCodes>(input + static_cast<std::int64_t>(first) * kPerVector<In>,
                          output + static_cast<std::int64_t>(first) * kWordBytes<In, kCodes>,
-                         vectors * kPerVector<In>, args.recipe, parameters, args.order, threadIdx.x,
+                         vectors * kPerVector<In>, args.spec, parameters, args.order, threadIdx.x,
                          kFlatThreads);
 }
 
 // A tile of a segment; the last tiles come first.
-template <class In, Codes kCodes, Recipe kRecipe, bool kAsymmetric>
+template <class In, Codes kCodes, Variant kVariant, bool kAsymmetric>
 __global__ void __launch_bounds__(kFlatThreads, sizeof(In) == 8 ? 2 : 3)
     flat_codes(const __grid_constant__ SplitArgs<In> args) {
   const FlatPlace<In> place(args, gridDim.x - 1 - blockIdx.x, args.code_parts);
@@ -421,14 +422,14 @@ __global__ void __launch_bounds__(kFlatThreads, sizeof(In) == 8 ? 2 : 3)
     walk_tile<In, kCodes>(args, input, output, tile, place.count, parameters.segment);
     return;
   }
-  const Numbers<Compute<In>> numbers(parameters.segment, args.recipe);
+  const Numbers<Compute<In>> numbers(parameters.segment, args.spec);
   auto* words = reinterpret_cast<cuda::Word<kWordBytes<In, kCodes>>*>(output);
-  by_recipe<kRecipe, kCodes, kAsymmetric>(args, [&](auto divides, auto bounds) {
+  by_variant<kVariant, kCodes, kAsymmetric>(args, [&](auto divides, auto bounds) {
 #pragma unroll
     for (int k = 0; k < kFlatVectors; ++k) {
       const std::uint32_t i = tile + threadIdx.x + k * kFlatThreads;
       const auto word = encode<In, kCodes, kAsymmetric, divides.value, bounds.value>(
-          v[k], numbers, args.recipe, args.order);
+          v[k], numbers, args.spec, args.order);
       if (i < place.count) cuda::store_once(words + i, word);
     }
   });

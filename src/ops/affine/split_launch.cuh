@@ -49,7 +49,7 @@ std::size_t largest_split(const SegmentedTensor& tensor, std::int32_t multiproce
   return scratch.bytes();
 }
 
-// Whether every segment is one run of whole, aligned vectors, which 32 bits number.
+// Whether every segment is one span of whole, aligned vectors, which 32 bits number.
 template <Codes kCodes, class In>
 bool is_flat(const Launch<In>& launch, const Geometry& g) {
   return g.line_count == 1 && g.length > 0 &&
@@ -59,12 +59,12 @@ bool is_flat(const Launch<In>& launch, const Geometry& g) {
 }
 
 template <class In, Codes kCodes>
-auto flat_code_kernel(const math::AffineRecipe<Compute<In>>& recipe) -> void (*)(SplitArgs<In>) {
-  const bool usual = recipe_kind(recipe) == Recipe::Usual;
-  return by_mode<kCodes>(recipe, [&](auto asymmetric) -> void (*)(SplitArgs<In>) {
-    if constexpr (kHasTight<In, kCodes>)
-      if (usual) return flat_codes<In, kCodes, Recipe::Usual, asymmetric.value>;
-    return flat_codes<In, kCodes, Recipe::Any, asymmetric.value>;
+auto flat_code_kernel(const math::AffineSpec<Compute<In>>& spec) -> void (*)(SplitArgs<In>) {
+  const bool fast_is_exact = variant_of(spec) == Variant::Specialized;
+  return by_mode<kCodes>(spec, [&](auto asymmetric) -> void (*)(SplitArgs<In>) {
+    if constexpr (kHasRegular<In, kCodes>)
+      if (fast_is_exact) return flat_codes<In, kCodes, Variant::Specialized, asymmetric.value>;
+    return flat_codes<In, kCodes, Variant::Generic, asymmetric.value>;
   });
 }
 
@@ -77,7 +77,7 @@ SplitArgs<In> split_args(const Launch<In>& launch, const Geometry& g) {
   args.length = g.length;
   args.groups = g.tail.pieces;
   args.tail = g.tail.size;
-  args.clamps = needs_clamp(args.recipe);
+  args.clamps = needs_clamp(args.spec);
   return args;
 }
 
@@ -101,15 +101,15 @@ Status launch_split(const Launch<In>& launch) {
   const ParameterKernels<In> kernels = parameter_kernels<In>();
   PLANQ_TRY(launch.run(kernels.flat_ranges, launch.grid(blocks, kFlatThreads), args));
   PLANQ_TRY(launch.run(kernels.flat_parameters, launch.grid(g.count, kFlatThreads, true), args));
-  return launch.run(flat_code_kernel<In, kCodes>(args.recipe),
+  return launch.run(flat_code_kernel<In, kCodes>(args.spec),
                     launch.grid(g.count * args.code_parts, kFlatThreads, true), args);
 }
 
 template <class In, Codes kCodes>
-Status preload_split(const math::AffineRecipe<Compute<In>>& recipe) {
+Status preload_split(const math::AffineSpec<Compute<In>>& spec) {
   const ParameterKernels<In> kernels = parameter_kernels<In>();
   return preload_all(kernels.split_ranges, split_codes<In, kCodes>, kernels.flat_ranges,
-                     kernels.flat_parameters, flat_code_kernel<In, kCodes>(recipe));
+                     kernels.flat_parameters, flat_code_kernel<In, kCodes>(spec));
 }
 
 }  // namespace planq::affine

@@ -11,7 +11,7 @@ template <class T>
 struct StraightThroughArgs {
   const T *grad_output, *input;
   T* grad_input;
-  math::AffineRecipe<math::Compute<T>> recipe;
+  math::AffineSpec<math::Compute<T>> spec;
 };
 
 // A gradient from kTiny on, with a quotient between kTiny and kHuge, is divided by correcting a
@@ -45,7 +45,7 @@ struct StraightThrough {
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const GivenParameters& given,
                                                           const StoredParameters<C>& stored) {
-    return given_numbers<kDivide>(args.recipe, given, stored);
+    return given_numbers<kDivide>(args.spec, given, stored);
   }
 
   // Whether the gradients are exact.
@@ -54,12 +54,12 @@ struct StraightThrough {
                                              const ElementPlace&, const ParametersOf& of,
                                              Result& result) {
     bool passes[kVector];
-    bool odd = false;
-    const bool fp8 = is_fp8(args.recipe.output_dtype);
+    bool needs_slow_path = false;
+    const bool fp8 = is_fp8(args.spec.output_dtype);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
-      odd |= !of(j).usual;
-      const C q = checked_quotient<kDivide>(element_of<T>(vector.input, j), of(j), odd);
+      needs_slow_path |= !of(j).fast_is_exact;
+      const C q = checked_quotient<kDivide>(element_of<T>(vector.input, j), of(j), needs_slow_path);
       const C code = fp8 ? q : rounded_value(q);
       passes[j] = code >= of(j).low && code <= of(j).high;
     }
@@ -70,11 +70,11 @@ struct StraightThrough {
         const C dy = element_of<T>(vector.gradient, j);
         const C g = signed_quotient<kDivide>(dy, of(j).scale, of(j).inverse);
         const bool exact = fabs(dy) >= kTiny<C> && fabs(g) >= kTiny<C> && fabs(g) <= kHuge<C>;
-        odd |= kDivide && !exact && dy != C{0};
+        needs_slow_path |= kDivide && !exact && dy != C{0};
         values[j] = passes[j] ? g : C{0};
       }
       result = narrow_vector<T>(values);
-      odd |= any_nan(values);
+      needs_slow_path |= any_nan(values);
     } else {
       T elements[kVector];
       memcpy(elements, &vector.gradient, sizeof elements);
@@ -82,7 +82,7 @@ struct StraightThrough {
       for (int j = 0; j < kVector; ++j) elements[j] = passes[j] ? elements[j] : T{};
       memcpy(&result, elements, sizeof result);
     }
-    return !odd;
+    return !needs_slow_path;
   }
   __device__ __forceinline__ static void store(const Args& args, const ElementPlace& place,
                                                const Result& result) {
@@ -93,21 +93,21 @@ struct StraightThrough {
   __device__ __forceinline__ static void run_single(const Args& args, const GivenParameters& given,
                                                     const PlaceOf& place_of, int first, int) {
     const ElementPlace place = place_of(first);
-    const auto segment = given_segment(args.recipe, given, place.at);
+    const auto segment = given_segment(args.spec, given, place.at);
     const T gradient = load_single(args.grad_output + place.at.at[0]);
     const C x = math::widen(load_single(args.input + place.at.at[1]));
     T result{};
-    if (math::passes(x, args.recipe, segment))
-      result = kDivided ? math::narrow<T>(math::quotient_of(math::widen(gradient), segment,
-                                                            args.recipe.quotient))
+    if (math::passes(x, args.spec, segment))
+      result = kDivided ? math::narrow<T>(
+                              math::quotient_of(math::widen(gradient), segment, args.spec.quotient))
                         : gradient;
     store_single(args.grad_input + place.at.at[2], result);
   }
 };
 
-// What the row of an operator is prepared and launched by.
+// What the kernel of an operator is prepared and launched by.
 template <class T, bool kDivided, class Fields>
-struct StraightThroughRow {
+struct StraightThroughLaunch {
   using Op = StraightThrough<T, kDivided>;
 
   static Status prepare(const Descriptor&, const Device&, State&) { return preload_elements<Op>(); }
@@ -119,7 +119,7 @@ struct StraightThroughRow {
     const typename Op::Args args = {static_cast<const T*>(operands[kGradOutput].data),
                                     static_cast<const T*>(operands[kInput].data),
                                     static_cast<T*>(operands[kGradInput].data),
-                                    recipe_of<math::Compute<T>>(f)};
+                                    spec_of<math::Compute<T>>(f)};
     const GivenParameters given = {operands[kScale].data,
                                    asymmetric ? operands[kZeroPoint].data : nullptr, f.scale_dtype,
                                    f.zero_point_dtype};

@@ -1,5 +1,5 @@
 // What the straight-through gradients of quantize and fake_quantize have in common, whatever the
-// backend: their operands, where these lie, and what their rows say of themselves.
+// backend: their operands, where these lie, and what their kernels say of themselves.
 #pragma once
 
 #include <array>

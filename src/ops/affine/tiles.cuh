@@ -15,13 +15,13 @@ struct TileArgs {
   std::uint8_t* output;
   void* scale;
   std::int32_t* zero_point;
-  cuda::Lines tiles;                       // in the order of the parameters
+  cuda::IndexSpace32 tiles;                // in the order of the parameters
   std::int64_t input_pitch, output_pitch;  // from row to row
   // Tiles beside and below each other; the last ones may be smaller.
   cuda::Divider across, down;
   cuda::Divider width, last_width;  // vectors of a row
   std::uint32_t rows, last_rows;
-  math::AffineRecipe<Compute<In>> recipe;
+  math::AffineSpec<Compute<In>> spec;
   NibbleOrder order;
 };
 
@@ -60,14 +60,14 @@ struct Tile {
 };
 
 template <class In, Codes kCodes>
-__device__ __forceinline__ Extent<In> finite_tile(const TileArgs<In>& args) {
+__device__ __forceinline__ KeyRange<In> finite_tile(const TileArgs<In>& args) {
   const Tile<In, kCodes> tile(args, blockIdx.x);
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
-  Extent<In> extent;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
+  KeyRange<In> key_range;
 #pragma unroll 1
   for (std::uint32_t i = threadIdx.x; i < tile.vectors; i += blockDim.x)
-    extent.add(walk_finite(tile.vector(i), kPerVector<In>, 0, 1, symmetric));
-  return extent;
+    key_range.add(walk_finite(tile.vector(i), kPerVector<In>, 0, 1, symmetric));
+  return key_range;
 }
 
 template <class In, Codes kCodes>
@@ -76,7 +76,7 @@ __device__ __forceinline__ void walk_tile(const TileArgs<In>& args,
   const Tile<In, kCodes> tile(args, blockIdx.x);
 #pragma unroll 1
   for (std::uint32_t i = threadIdx.x; i < tile.vectors; i += blockDim.x)
-    walk_codes<In, kCodes>(tile.vector(i), tile.word(i), kPerVector<In>, args.recipe, parameters,
+    walk_codes<In, kCodes>(tile.vector(i), tile.word(i), kPerVector<In>, args.spec, parameters,
                            args.order, 0, 1);
 }
 
@@ -85,9 +85,9 @@ template <class In, Codes kCodes>
 __global__ void __launch_bounds__(kRowThreads, 2)
     quantize_tiles(const __grid_constant__ TileArgs<In> args) {
   using C = Compute<In>;
-  const bool symmetric = args.recipe.mode == Mode::Symmetric;
+  const bool symmetric = args.spec.mode == Mode::Symmetric;
   uint4 v[kTileVectors];
-  Extent<In> extent;
+  KeyRange<In> key_range;
   {
     const Tile<In, kCodes> tile(args, blockIdx.x);
     bool active[kTileVectors];
@@ -98,44 +98,44 @@ __global__ void __launch_bounds__(kRowThreads, 2)
       v[k] = make_uint4(0, 0, 0, 0);
       if (active[k]) v[k] = cuda::load_once(tile.vector(i));
     }
-    extent = extent_of<In>(v, active, symmetric);
+    key_range = key_range_of<In>(v, active, symmetric);
   }
-  extent = team_extent<Team::Block>(0, extent, 1, symmetric);
-  const bool special = extent.special();
-  if (special && args.recipe.nonfinite == NonFinite::Saturate)
-    extent = team_extent<Team::Block>(1, finite_tile<In, kCodes>(args), 1, symmetric);
+  key_range = team_key_range<Team::Block>(0, key_range, 1, symmetric);
+  const bool special = key_range.special();
+  if (special && args.spec.nonfinite == NonFinite::Saturate)
+    key_range = team_key_range<Team::Block>(1, finite_tile<In, kCodes>(args), 1, symmetric);
 
-  const math::Range<C> range = range_of(extent, symmetric, special);
-  const math::SegmentParameters<C> parameters = math::segment_parameters(args.recipe, range);
+  const math::Range<C> range = range_of(key_range, symmetric, special);
+  const math::SegmentParameters<C> parameters = math::segment_parameters(args.spec, range);
   const Tile<In, kCodes> tile(args, again(blockIdx.x));
   if (threadIdx.x == 0) {
-    store_scale(args.scale, tile.scale, parameters.scale, args.recipe.scale_dtype);
+    store_scale(args.scale, tile.scale, parameters.scale, args.spec.scale_dtype);
     if (!symmetric) cuda::store_once(args.zero_point + tile.zero_point, parameters.zero_point);
   }
-  if (!is_fast(args.recipe, parameters, range)) {
+  if (!is_fast(args.spec, parameters, range)) {
     walk_tile<In, kCodes>(args, parameters);
     return;
   }
-  const Numbers<C> numbers(parameters, args.recipe);
-  by_rule(args.recipe.quotient, [&](auto divide) {
+  const Numbers<C> numbers(parameters, args.spec);
+  by_rule(args.spec.quotient, [&](auto divide) {
 #pragma unroll
     for (int k = 0; k < kTileVectors; ++k) {
       const std::uint32_t i = threadIdx.x + k * blockDim.x;
       if (i >= tile.vectors) break;
       const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
-          v[k], numbers, args.recipe, args.order);
+          v[k], numbers, args.spec, args.order);
       cuda::store_word<kWordBytes<In, kCodes>>(tile.word(i), word);
     }
   });
 }
 
-// --- Usual recipes -----------------------------------------------------------------------------
+// --- Usual specs -------------------------------------------------------------------------------
 
 // The row of a thread's first vector is threadIdx.x / width, and the next one is `step` rows below.
 template <class In>
 struct AlignedTileArgs : TileArgs<In> {
   std::uint32_t step;
-  bool exact;                        // as in TightArgs
+  bool exact;                        // as in RegularArgs
   Compute<In> steps, inverse_steps;  // of a scale in the span of a tile
 };
 
@@ -143,15 +143,15 @@ struct AlignedTileArgs : TileArgs<In> {
 template <Codes kCodes, bool kAsymmetric, class In>
 __device__ __noinline__ void walk_aligned_tile(const AlignedTileArgs<In>& args, KeyOf<In> low,
                                                KeyOf<In> high) {
-  Extent<In> extent{low, high};
-  const bool special = extent.special();
-  if (special && args.recipe.nonfinite == NonFinite::Saturate)
-    extent = team_extent<Team::Block>(1, finite_tile<In, kCodes>(args), 1, !kAsymmetric);
+  KeyRange<In> key_range{low, high};
+  const bool special = key_range.special();
+  if (special && args.spec.nonfinite == NonFinite::Saturate)
+    key_range = team_key_range<Team::Block>(1, finite_tile<In, kCodes>(args), 1, !kAsymmetric);
   const auto parameters =
-      math::segment_parameters(args.recipe, range_of(extent, !kAsymmetric, special));
+      math::segment_parameters(args.spec, range_of(key_range, !kAsymmetric, special));
   const Tile<In, kCodes> tile(args, blockIdx.x);
   if (threadIdx.x == 0) {
-    store_scale(args.scale, tile.scale, parameters.scale, args.recipe.scale_dtype);
+    store_scale(args.scale, tile.scale, parameters.scale, args.spec.scale_dtype);
     if constexpr (kAsymmetric)
       cuda::store_once(args.zero_point + tile.zero_point, parameters.zero_point);
   }
@@ -176,7 +176,7 @@ struct AlignedTile {
 
 // A block per tile; its threads cover rows of the tile, and a thread stays in its column.
 template <class In, Codes kCodes, int kVectors, bool kAsymmetric>
-__global__ void __launch_bounds__(kRowThreads, kTightBlocks<In, kVectors>)
+__global__ void __launch_bounds__(kRowThreads, kRegularBlocks<In, kVectors>)
     quantize_aligned_tiles(const __grid_constant__ AlignedTileArgs<In> args) {
   using C = Compute<In>;
   uint4 v[kVectors];
@@ -192,14 +192,14 @@ __global__ void __launch_bounds__(kRowThreads, kTightBlocks<In, kVectors>)
     for (int k = 0; k < kVectors; ++k)
       v[k] = cuda::load_once(input + min(row + k * args.step, tile.rows - 1) * args.input_pitch);
   }
-  const Extent<In> extent =
-      team_extent<Team::Block>(0, tight_extent<In, kAsymmetric>(v), 1, !kAsymmetric);
+  const KeyRange<In> key_range =
+      team_key_range<Team::Block>(0, vector_key_range<In, kAsymmetric>(v), 1, !kAsymmetric);
   math::SegmentParameters<C> parameters;
-  if (!tight_parameters<Recipe::Usual, kAsymmetric>(args, extent, parameters)) {
-    walk_aligned_tile<kCodes, kAsymmetric>(args, extent.low, extent.high);
+  if (!regular_parameters<Variant::Specialized, kAsymmetric>(args, key_range, parameters)) {
+    walk_aligned_tile<kCodes, kAsymmetric>(args, key_range.low, key_range.high);
     return;
   }
-  const Numbers<C> numbers(parameters, args.recipe);
+  const Numbers<C> numbers(parameters, args.spec);
   constexpr int kBytes = kWordBytes<In, kCodes>;
   const AlignedTile<In> tile(args, again(blockIdx.x));
   const std::uint32_t row = args.width.quotient(again(threadIdx.x));
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kRowThreads, kTightBlocks<In, kVectors>)
   for (int k = 0; k < kVectors; ++k) {
     const std::uint32_t i = row + k * args.step;
     const auto word = encode<In, kCodes, kAsymmetric, true, kFreeBounds<kCodes, kAsymmetric>>(
-        v[k], numbers, args.recipe, args.order);
+        v[k], numbers, args.spec, args.order);
     if (column < tile.width && i < tile.rows)
       cuda::store_word<kBytes>(output + i * args.output_pitch, word);
   }

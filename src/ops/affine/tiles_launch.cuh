@@ -13,7 +13,7 @@ template <class In>
 void set_tiles(const Launch<In>& launch, const Geometry& g, TileArgs<In>& args) {
   const Shape parameters = parameter_shape(launch.tensor.shape, launch.tensor.scope);
   const int last = parameters.rank - 1;
-  args.tiles = cuda::Lines(g.starts);
+  args.tiles = cuda::IndexSpace32(g.starts);
   if (g.lines.rank > 0) {
     args.input_pitch = g.lines.axes[0].stride[kInput];
     args.output_pitch = g.lines.axes[0].stride[kOutput];
@@ -38,10 +38,10 @@ inline int64_t tile_threads(int64_t rows, int64_t width, int vectors) {
   return ceil_div(ceil_div(rows, vectors) * width, cuda::kWarp) * cuda::kWarp;
 }
 
-// Usual recipes, where a block's threads cover whole rows.
+// Usual specs, where a block's threads cover whole rows.
 template <Codes kCodes, class In>
 bool launches_aligned_tiles(const Launch<In>& launch, const Geometry& g, Status& status) {
-  if (recipe_kind(launch.recipe()) != Recipe::Usual || !has_negative_codes(launch.recipe()))
+  if (variant_of(launch.spec()) != Variant::Specialized || !has_negative_codes(launch.spec()))
     return false;
   const int64_t width = g.length / kPerVector<In>, rows = g.line_count;
   // Few tiles have a multiprocessor each: little work for each thread.
@@ -56,7 +56,7 @@ bool launches_aligned_tiles(const Launch<In>& launch, const Geometry& g, Status&
   set_tiles(launch, g, args);
   set_steps(args);
   args.step = static_cast<std::uint32_t>(threads / width);
-  const auto kernel = by_mode<kCodes>(launch.recipe(), [&](auto asymmetric) {
+  const auto kernel = by_mode<kCodes>(launch.spec(), [&](auto asymmetric) {
     return aligned_tile_kernel<In, kCodes, asymmetric.value>(vectors);
   });
   status = launch.run(kernel, launch.grid(g.count, static_cast<unsigned>(threads)), args);
@@ -65,7 +65,7 @@ bool launches_aligned_tiles(const Launch<In>& launch, const Geometry& g, Status&
 
 // Whether tiles of one row are read by lanes, not by a block each.
 template <class In>
-bool fits_lanes(const SegmentedTensor& tensor) {
+bool fits_subwarp(const SegmentedTensor& tensor) {
   return vectors_of<In>(outline(tensor).elements) <= cuda::kWarp;
 }
 
@@ -74,14 +74,14 @@ Status launch_tiles(const Launch<In>& launch) {
   const SegmentedTensor& t = launch.tensor;
   if (t.scope.kind == ScopeKind::Group) {
     if (t.scope.axis != t.shape.rank - 1) return launch_column_groups<kCodes>(launch);
-    return fits_lanes<In>(t) ? launch_lanes<kCodes>(launch) : launch_rows<kCodes>(launch, 1);
+    return fits_subwarp<In>(t) ? launch_subwarps<kCodes>(launch) : launch_rows<kCodes>(launch, 1);
   }
   const Geometry g = launch.geometry();
   if (g.count == 0) return Status::success();
   if (!aligned_segments<kCodes>(launch, g) ||
       !aligned<In>(launch.operands, g.lines, kWordBytes<In, kCodes>))
     return launch_lines<kCodes>(launch, g);
-  if constexpr (kHasTight<In, kCodes>) {
+  if constexpr (kHasRegular<In, kCodes>) {
     Status status;
     if (launches_aligned_tiles<kCodes>(launch, g, status)) return status;
   }
@@ -99,16 +99,16 @@ template <class In, Codes kCodes>
 Status preload_tiles(const Quantization<Compute<In>>& tensor) {
   if (tensor.scope.kind == ScopeKind::Block) {
     PLANQ_TRY(preload_all(quantize_tiles<In, kCodes>, quantize_lines<In, kCodes>));
-    if constexpr (kHasTight<In, kCodes>)
-      return by_mode<kCodes>(tensor.recipe, [](auto asymmetric) {
+    if constexpr (kHasRegular<In, kCodes>)
+      return by_mode<kCodes>(tensor.spec, [](auto asymmetric) {
         return preload_all(aligned_tile_kernel<In, kCodes, asymmetric.value>(4),
                            aligned_tile_kernel<In, kCodes, asymmetric.value>(8));
       });
     return Status::success();
   }
   if (tensor.scope.axis != tensor.shape.rank - 1) return preload_column_groups<In, kCodes>();
-  PLANQ_TRY((preload_lanes<In, kCodes>(tensor.recipe)));
-  return preload_rows<In, kCodes>(tensor.recipe, false);
+  PLANQ_TRY((preload_subwarps<In, kCodes>(tensor.spec)));
+  return preload_rows<In, kCodes>(tensor.spec, false);
 }
 
 }  // namespace planq::affine

@@ -306,16 +306,16 @@ PLANQ_HD int rank_below(C y, const CodebookTable<kCapacity>& table) {
   return rank;
 }
 
-// STOCHASTIC: the neighbour above where the draw, in [0, 1), is smaller than the share of the gap
-// that lies below y.
+// STOCHASTIC: the neighbour above where the random number, in [0, 1), is smaller than the share of
+// the gap that lies below y.
 template <class C, int kCapacity>
-PLANQ_HD std::uint8_t drawn_code(C y, const CodebookTable<kCapacity>& table, C draw) {
+PLANQ_HD std::uint8_t stochastic_code(C y, const CodebookTable<kCapacity>& table, C uniform) {
   y = number_of(y);
   const int rank = rank_below(y, table);
   const C low = static_cast<C>(table.value_at(rank));
   if (!(low <= y) || rank + 1 >= table.ranks) return table.code_at(rank);
   const C gap = static_cast<C>(table.value_at(rank + 1)) - low;
-  return table.code_at(draw < (y - low) / gap ? rank + 1 : rank);
+  return table.code_at(uniform < (y - low) / gap ? rank + 1 : rank);
 }
 
 // ---- back ------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ inline void expect_codebook(Codebook codebook, std::int64_t entries, OperandSpec
 }
 
 // Seed and offset of stochastic rounding as operands; otherwise they must be absent.
-inline void expect_draws(Rounding rounding, OperandSpec& seed, OperandSpec& offset) {
+inline void expect_seed(Rounding rounding, OperandSpec& seed, OperandSpec& offset) {
   for (OperandSpec* spec : {&seed, &offset})
     spec->expect(DType::Int64, {}, rounding == Rounding::Stochastic);
 }

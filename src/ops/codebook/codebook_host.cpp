@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "host/parallel.h"
 #include "host/simd.h"
+#include "host/thread_pool.h"
 #include "math/nibbles.h"
 #include "ops/affine/range_keys.h"
 #include "ops/codebook/codebook_search_host.h"
@@ -19,7 +19,7 @@ namespace planq::host {
 namespace {
 
 // Elements that loops keep on their stack.
-constexpr int kStretch = 512;
+constexpr int kLoopBlock = 512;
 // How far in front of a loop its input is requested.
 constexpr std::int64_t kAheadBytes = 4 << 10;
 
@@ -46,7 +46,7 @@ struct CodebookLoops {
 }  // namespace planq::host
 
 #define PLANQ_LOOPS "ops/codebook/codebook_loops.h"
-#include "host/each_level.h"
+#include "host/instruction_sets.h"
 
 namespace planq::host {
 namespace {
@@ -120,15 +120,15 @@ class Encoder {
   }
 
  private:
-  struct Drawn {
-    C draw[kStretch];
+  struct Uniforms {
+    C uniform[kLoopBlock];
     std::uint8_t code[kMostChunk + 1];
   };
   struct Buffers {
     C y[kMostChunk];
     union {
       T stage[kMostChunk];  // elements, until they are quotients
-      Drawn found;          // codes, from then on
+      Uniforms found;       // codes, from then on
     };
   };
 
@@ -220,19 +220,19 @@ class Encoder {
       codes[count] = 0;
       loops_.pack(codes, (count + 1) / 2, encoding_.nibble_order, output + first / 2);
     } else {
-      const FlatRuns::Run run = output_.run_at(first);
-      if (run.count >= count) return find(first, count, buffers, output + run.offset);
+      const FlatSpans::Span span = output_.span_at(first);
+      if (span.count >= count) return find(first, count, buffers, output + span.offset);
       find(first, count, buffers, buffers.found.code);
-      output_.each_run(first, count,
-                       [&](std::int64_t offset, std::int64_t done, std::int64_t taken) {
-                         std::copy_n(buffers.found.code + done, taken, output + offset);
-                       });
+      output_.each_span(first, count,
+                        [&](std::int64_t offset, std::int64_t done, std::int64_t taken) {
+                          std::copy_n(buffers.found.code + done, taken, output + offset);
+                        });
     }
   }
 
   void find(std::int64_t first, std::int64_t count, Buffers& buffers, std::uint8_t* codes) const {
     if (encoding_.rounding == Rounding::Stochastic) {
-      draw(first, count, buffers, codes);
+      encode_stochastically(first, count, buffers, codes);
     } else if constexpr (kFourBit) {
       loops_.find_nibbles(buffers.y, count, search_, codes);
     } else {
@@ -240,12 +240,14 @@ class Encoder {
     }
   }
 
-  void draw(std::int64_t first, std::int64_t count, Buffers& buffers, std::uint8_t* codes) const {
-    for (std::int64_t i = 0; i < count; i += kStretch) {
-      const std::int64_t last = std::min<std::int64_t>(i + kStretch, count);
-      fill_draws(buffers.found.draw, first + i, last - i, operands_.seed, operands_.offset);
+  void encode_stochastically(std::int64_t first, std::int64_t count, Buffers& buffers,
+                             std::uint8_t* codes) const {
+    for (std::int64_t i = 0; i < count; i += kLoopBlock) {
+      const std::int64_t last = std::min<std::int64_t>(i + kLoopBlock, count);
+      fill_uniforms(buffers.found.uniform, first + i, last - i, operands_.seed, operands_.offset);
       for (std::int64_t j = i; j < last; ++j)
-        codes[j] = math::drawn_code(buffers.y[j], *search_.table, buffers.found.draw[j - i]);
+        codes[j] =
+            math::stochastic_code(buffers.y[j], *search_.table, buffers.found.uniform[j - i]);
     }
     if (operands_.absmax != nullptr) clear_empty(first, first + count, codes);
   }
@@ -266,7 +268,7 @@ class Encoder {
   const Search& search_;
   const CodebookLoops<T>& loops_;
   const int threads_;
-  const FlatRuns input_, output_;
+  const FlatSpans input_, output_;
   const std::int64_t elements_, size_, blocks_, step_;
 };
 
@@ -371,13 +373,14 @@ class Decoder {
   void store(std::int64_t first, std::int64_t count, Buffers& buffers) const {
     T* output = static_cast<T*>(operands_.output.data);
     if (streaming_) loops_.narrow(buffers.value, count, buffers.element);
-    output_.each_run(first, count, [&](std::int64_t offset, std::int64_t done, std::int64_t taken) {
-      if (streaming_)
-        stream_copy(output + offset, buffers.element + done,
-                    static_cast<std::size_t>(taken) * sizeof(T));
-      else
-        loops_.narrow(buffers.value + done, taken, output + offset);
-    });
+    output_.each_span(first, count,
+                      [&](std::int64_t offset, std::int64_t done, std::int64_t taken) {
+                        if (streaming_)
+                          stream_copy(output + offset, buffers.element + done,
+                                      static_cast<std::size_t>(taken) * sizeof(T));
+                        else
+                          loops_.narrow(buffers.value + done, taken, output + offset);
+                      });
   }
 
   void load_absmax(std::int64_t first, std::int64_t count, C* to) const {
@@ -402,7 +405,7 @@ class Decoder {
   const CodebookLoops<T>& loops_;
   const int threads_;
   const bool four_bit_;
-  const FlatRuns input_, output_;
+  const FlatSpans input_, output_;
   const std::int64_t elements_, size_;
   const bool streaming_;
 };

@@ -1,10 +1,10 @@
-// Codes by a codebook on the host, and back: what the rows of the codebook operators share. Tensors
-// go through the caches in chunks of consecutive elements.
+// Codes by a codebook on the host, and back: what the kernels of the codebook operators share.
+// Tensors go through the caches in chunks of consecutive elements.
 #pragma once
 
 #include <cstdint>
 
-#include "host/draws.h"
+#include "host/random.h"
 #include "ops/codebook/arithmetic.h"
 #include "ops/codebook/codebook.h"
 
@@ -18,7 +18,7 @@ struct EncodingOperands {
   bool measured = false;  // absmax are to be measured
   std::uint64_t seed = 0, offset = 0;
 
-  void set_draws(Rounding rounding, const OperandView& seed_view, const OperandView& offset_view) {
+  void set_seed(Rounding rounding, const OperandView& seed_view, const OperandView& offset_view) {
     if (rounding != Rounding::Stochastic) return;
     seed = scalar_of(seed_view);
     offset = scalar_of(offset_view);

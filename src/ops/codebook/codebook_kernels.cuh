@@ -1,5 +1,5 @@
-// The CUDA rows of the codebook operators; see codebook_kernels.h. A struct of rows has preload()
-// and bind(), for the element type of the file.
+// The CUDA kernels of the codebook operators; see codebook_kernels.h. A struct of kernels has
+// preload() and bind(), for the element type of the file.
 #pragma once
 
 #include "cuda/element.cuh"
@@ -18,22 +18,22 @@ struct CudaCodebook : Op {
 };
 
 template <class Op, DType kIn, DType kOut, Rounding kRounding = Rounding::NearestEven>
-constexpr Kernel cuda_codebook_row() {
-  using Rows = CudaCodebook<Op>;
-  return codebook_row<Rows, kElement, kIn, kOut, kRounding>(Rows::prepare, Op::bind);
+constexpr Kernel cuda_codebook_kernel() {
+  using Kernels = CudaCodebook<Op>;
+  return codebook_kernel<Kernels, kElement, kIn, kOut, kRounding>(Kernels::prepare, Op::bind);
 }
 
 template <class Op>
-constexpr std::array<Kernel, 4> encoding_rows() {
-  return {cuda_codebook_row<Op, kElement, DType::UInt8>(),
-          cuda_codebook_row<Op, kElement, DType::UInt4>(),
-          cuda_codebook_row<Op, kElement, DType::UInt8, Rounding::Stochastic>(),
-          cuda_codebook_row<Op, kElement, DType::UInt4, Rounding::Stochastic>()};
+constexpr std::array<Kernel, 4> encoding_kernels() {
+  return {cuda_codebook_kernel<Op, kElement, DType::UInt8>(),
+          cuda_codebook_kernel<Op, kElement, DType::UInt4>(),
+          cuda_codebook_kernel<Op, kElement, DType::UInt8, Rounding::Stochastic>(),
+          cuda_codebook_kernel<Op, kElement, DType::UInt4, Rounding::Stochastic>()};
 }
 template <class Op>
-constexpr std::array<Kernel, 2> decoding_rows() {
-  return {cuda_codebook_row<Op, DType::UInt8, kElement>(),
-          cuda_codebook_row<Op, DType::UInt4, kElement>()};
+constexpr std::array<Kernel, 2> decoding_kernels() {
+  return {cuda_codebook_kernel<Op, DType::UInt8, kElement>(),
+          cuda_codebook_kernel<Op, DType::UInt4, kElement>()};
 }
 
 }  // namespace planq::cuda

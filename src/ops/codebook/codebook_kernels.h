@@ -1,6 +1,6 @@
-// The rows of the codebook operators, for both backends. An operator's rows of one backend are a
-// struct with its Fields, what its SKUs are made of (kName, kBackend, kMethod), a sentence kBasis,
-// the revision of its bits kRevision, and workspace().
+// The kernels of the codebook operators, for both backends. An operator's kernels of one backend
+// are a struct with its Fields, what its SKUs are made of (kName, kBackend, kMethod), a sentence
+// kBasis, the revision of its bits kRevision, and workspace().
 #pragma once
 
 #include <string_view>
@@ -26,7 +26,7 @@ Reason rejects_codebook(const Descriptor& descriptor, const Device&) {
 // kElements: the type of the elements, on whichever side of the codes they are.
 template <class Op, DType kElements, DType kIn, DType kOut,
           Rounding kRounding = Rounding::NearestEven>
-constexpr Kernel codebook_row(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
+constexpr Kernel codebook_kernel(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
   constexpr bool kWide = kElements == DType::Float64;
   constexpr bool kHost = Op::kBackend == Backend::Host;
   return {

@@ -1,7 +1,7 @@
 // Loops over the elements and codes of a chunk, for one instruction set: see codebook_host.cpp. No
-// include guard: see each_level.h.
+// include guard: see instruction_sets.h.
 
-#include "host/convert_loops.h"
+#include "host/convert.h"
 #include "ops/affine/range_loops.h"
 
 namespace planq::host::PLANQ_LEVEL {
@@ -44,9 +44,9 @@ inline void divide_block(const T* x, std::int64_t n, const math::BlockDivision<C
   if (block.empty) {
     std::memset(y, 0, static_cast<std::size_t>(n) * sizeof(C));
   } else if constexpr (std::is_same_v<T, math::Half>) {
-    C wide[kStretch];
-    for (std::int64_t i = 0; i < n; i += kStretch) {
-      const std::int64_t count = at_most(kStretch, n - i);
+    C wide[kLoopBlock];
+    for (std::int64_t i = 0; i < n; i += kLoopBlock) {
+      const std::int64_t count = at_most(kLoopBlock, n - i);
       widen<T>(x + i, count, wide);
       block.divides ? quotients<true>(wide, count, block.absmax, y + i)
                     : quotients<false>(wide, count, block.inverse, y + i);
@@ -244,12 +244,12 @@ inline void find(const float* y, std::int64_t n, const ByteSearch& search, std::
 // Nearest codes, a byte each. Searches compare floats, so doubles are rounded first.
 template <class C, class Search>
 void find_codes(const C* y, std::int64_t n, const Search& search, std::uint8_t* codes) {
-  for (std::int64_t i = 0; i < n; i += kStretch) {
-    const std::int64_t count = at_most(kStretch, n - i);
+  for (std::int64_t i = 0; i < n; i += kLoopBlock) {
+    const std::int64_t count = at_most(kLoopBlock, n - i);
     if constexpr (std::is_same_v<C, float>) {
       find(y + i, count, search, codes + i);
     } else {
-      float near[kStretch];
+      float near[kLoopBlock];
       for (std::int64_t j = 0; j < count; ++j)
         near[j] = math::searched(y[i + j], search.table->mirrored);
       find(near, count, search, codes + i);

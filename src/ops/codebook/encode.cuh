@@ -85,18 +85,18 @@ __device__ __forceinline__ float as_searched(double y, bool mirrored) {
 template <class In, class Search, bool kDivide, bool kBounded>
 __device__ __forceinline__ float searched_quotient(math::Compute<In> x,
                                                    const VectorBlock<math::Compute<In>>& block,
-                                                   bool mirrored, bool& odd) {
+                                                   bool mirrored, bool& needs_slow_path) {
   using C = math::Compute<In>;
   constexpr bool kLowered = kLowersInverse<Search, C, kDivide>;
   // A zero keeps its sign, by which a bucket is chosen.
   const C q = signed_quotient<kDivide>(x, block.absmax, block.inverse);
   if (kDivide)
-    odd |= x != C{0} && block.inverse != C{0} &&
-           !(fabs(x) >= kSmallDividend<C> && fabs(q) >= kSmallDividend<C>);
+    needs_slow_path |= x != C{0} && block.inverse != C{0} &&
+                       !(fabs(x) >= kSmallDividend<C> && fabs(q) >= kSmallDividend<C>);
   float y = as_searched(q, mirrored);
   if (kBounded) {
     constexpr float kBound = kLowered ? kLargestSearched * kByteFactor : kLargestSearched;
-    odd |= q != q;
+    needs_slow_path |= q != q;
     y = fminf(fmaxf(y, -kBound), kBound);
   }
   return Search::kNibble || kLowered ? y : y * kByteFactor;
@@ -168,13 +168,13 @@ __device__ __forceinline__ Word<kCodeBytes<In, false>> packed_bytes(
 template <class In, class Search, bool kDivide, bool kBounded>
 __device__ __forceinline__ auto fast_ranks(const typename Search::Base& base, const uint4& v,
                                            const VectorBlock<math::Compute<In>>& block,
-                                           bool mirrored, bool& odd) {
+                                           bool mirrored, bool& needs_slow_path) {
   constexpr int kCount = kPerVector<In>;
   std::uint32_t ranked[kCount];
 #pragma unroll
   for (int j = 0; j < kCount; ++j)
     ranked[j] = Search::lookup(searched_quotient<In, Search, kDivide, kBounded>(
-                                   element_of<In>(v, j), block, mirrored, odd),
+                                   element_of<In>(v, j), block, mirrored, needs_slow_path),
                                base);
   if constexpr (Search::kNibble)
     return packed_nibbles<In>(ranked, v);
@@ -273,8 +273,8 @@ __device__ __forceinline__ void load_tile(const EncodeArgs<In>& args, std::uint3
 template <class C>
 struct ThreadBlocks {
   VectorBlock<C> of[kTileVectors];
-  C own;       // where absmax were measured: that of this lane's vector
-  bool usual;  // the fast path is exact for all of them, but for quotients that it reports
+  C own;               // where absmax were measured: that of this lane's vector
+  bool fast_is_exact;  // the fast path is exact for all of them, but for quotients that it reports
 };
 
 // Measures the absmax of the blocks and stores them. Each of four lanes computes the divisor of one
@@ -286,10 +286,10 @@ __device__ __forceinline__ ThreadBlocks<math::Compute<In>> measured_blocks(
   using C = math::Compute<In>;
   using Keys = TileKeys<In>;
   ThreadBlocks<C> blocks;
-  blocks.usual = true;
+  blocks.fast_is_exact = true;
   Keys keys(vectors);
   if (args.saturate && keys.nonfinite()) {
-    blocks.usual = false;
+    blocks.fast_is_exact = false;
     uint4 finite[kTileVectors];
 #pragma unroll
     for (int i = 0; i < kTileVectors; ++i) finite[i] = finite_only<In>(vectors[i]);
@@ -302,7 +302,8 @@ __device__ __forceinline__ ThreadBlocks<math::Compute<In>> measured_blocks(
   if (in_block < kTileVectors && (at & mask) == 0 && at < args.vectors + (args.tail > 0))
     store_single(args.absmax + (at >> args.block_shift), math::stored_absmax(blocks.own));
   const C divisor = divisor_of(blocks.own);
-  blocks.usual = __all_sync(kAllLanes, blocks.usual && divides_fast<kLowers>(divisor));
+  blocks.fast_is_exact =
+      __all_sync(kAllLanes, blocks.fast_is_exact && divides_fast<kLowers>(divisor));
   const C inverse = searched_inverse<kLowers>(divisor);
 #pragma unroll
   for (int i = 0; i < kTileVectors; ++i) {
@@ -318,13 +319,13 @@ __device__ __forceinline__ ThreadBlocks<math::Compute<In>> given_blocks(const En
                                                                         std::uint32_t first) {
   using C = math::Compute<In>;
   ThreadBlocks<C> blocks;
-  blocks.usual = true;
+  blocks.fast_is_exact = true;
 #pragma unroll
   for (int i = 0; i < kTileVectors; ++i) {
     const std::uint32_t at = min(first + i * kWarp, args.vectors - (args.tail == 0));
     VectorBlock<C>& block = blocks.of[i];
     block.absmax = args.absmax ? load_single(args.absmax + args.block_vectors.quotient(at)) : C{1};
-    blocks.usual = blocks.usual && divides_fast<kLowers>(block.absmax);
+    blocks.fast_is_exact = blocks.fast_is_exact && divides_fast<kLowers>(block.absmax);
     block.inverse = searched_inverse<kLowers>(block.absmax);
   }
   return blocks;
@@ -344,17 +345,17 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args, const Se
     blocks = measured_blocks<In, kDivide, kLowers>(args, first, vectors, of_warps);
   else
     blocks = given_blocks<In, kLowers>(args, first);
-  bool odd = true;
+  bool needs_slow_path = true;
   // Quotients of other blocks are not bounded, and would be looked up outside of the tables.
-  if (fits && blocks.usual) {
-    odd = first + (kTileVectors - 1) * kWarp >= args.vectors;
+  if (fits && blocks.fast_is_exact) {
+    needs_slow_path = first + (kTileVectors - 1) * kWarp >= args.vectors;
     Word<kBytes> words[kTileVectors];
     const auto base = search.base(args.source);
     const bool mirrored = args.code_order == CodeOrder::SignAndMagnitude;
 #pragma unroll
     for (int i = 0; i < kTileVectors; ++i)
       words[i] = fast_ranks<In, Search, kDivide, !kMeasured>(base, vectors[i], blocks.of[i],
-                                                             mirrored, odd);
+                                                             mirrored, needs_slow_path);
     if constexpr (kNibble) {
       if (args.code_order != CodeOrder::Ascending || args.order == NibbleOrder::LowFirst) {
         const uint4 codes = ordered_codes(make_uint4(words[0], words[1], words[2], words[3]),
@@ -365,19 +366,20 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args, const Se
         words[3] = static_cast<Word<kBytes>>(codes.w);
       }
     }
-    if (!odd) {
+    if (!needs_slow_path) {
       std::uint8_t* output = args.output + std::int64_t{first} * kBytes;
 #pragma unroll
       for (int i = 0; i < kTileVectors; ++i)
         store_word<kBytes>(output + i * kWarp * kBytes, words[i]);
     }
   }
-  if (!__any_sync(kAllLanes, odd)) return;
+  if (!__any_sync(kAllLanes, needs_slow_path)) return;
   std::array<C, kTileVectors> absmax;
 #pragma unroll
   for (int i = 0; i < kTileVectors; ++i)
     absmax[i] = kMeasured ? TileKeys<In>::of_vector(blocks.own, i) : blocks.of[i].absmax;
-  if (odd) encode_slowly<In, kNibble, kMeasured>(args, search.table(dynamic), first, absmax);
+  if (needs_slow_path)
+    encode_slowly<In, kNibble, kMeasured>(args, search.table(dynamic), first, absmax);
 }
 
 // dynamic: the table of 8-bit codes where the caller gives none.
@@ -409,21 +411,21 @@ __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
 // --- Any layout --------------------------------------------------------------------------------
 
 // The random numbers of stochastic rounding.
-struct DrawArgs {
+struct RandomArgs {
   const std::int64_t *seed, *offset;  // on the device, or null
   std::int64_t seed_value, offset_value;
 
-  DrawArgs() = default;
-  DrawArgs(const OperandView& seed_view, const OperandView& offset_view)
+  RandomArgs() = default;
+  RandomArgs(const OperandView& seed_view, const OperandView& offset_view)
       : seed(static_cast<const std::int64_t*>(seed_view.data)),
         offset(static_cast<const std::int64_t*>(offset_view.data)),
         seed_value(seed_view.value),
         offset_value(offset_view.value) {}
   template <class C>
-  __device__ __forceinline__ C draw(std::int64_t index) const {
-    return math::element_draw<C>(static_cast<std::uint64_t>(seed ? *seed : seed_value),
-                                 static_cast<std::uint64_t>(offset ? *offset : offset_value),
-                                 static_cast<std::uint64_t>(index));
+  __device__ __forceinline__ C uniform(std::int64_t index) const {
+    return math::element_uniform<C>(static_cast<std::uint64_t>(seed ? *seed : seed_value),
+                                    static_cast<std::uint64_t>(offset ? *offset : offset_value),
+                                    static_cast<std::uint64_t>(index));
   }
 };
 
@@ -432,8 +434,8 @@ struct ElementEncodeArgs {
   EncodeArgs<In> tile;
   ElementPlaces places, code_places;  // the latter of codes of 8 bits
   std::int64_t bytes;                 // of codes
-  bool draws;
-  DrawArgs draw;
+  bool stochastic;
+  RandomArgs random;
 };
 
 __device__ __forceinline__ void load_table(math::ByteTable& table, const CodebookSource& source,
@@ -463,8 +465,8 @@ __device__ __forceinline__ std::uint8_t element_code(const ElementEncodeArgs<In>
                                     args.tile.quotient);
   if (division.empty) return table.zero;
   const C y = math::divided(x, division);
-  return args.draws ? math::drawn_code(y, table, args.draw.template draw<C>(index))
-                    : math::nearest_code(y, table);
+  return args.stochastic ? math::stochastic_code(y, table, args.random.template uniform<C>(index))
+                         : math::nearest_code(y, table);
 }
 
 // A thread for each byte of codes, in a grid-stride loop.

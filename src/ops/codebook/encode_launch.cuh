@@ -67,11 +67,11 @@ class EncodeLaunch {
     return tiles ? encode_by_tiles() : encode_by_elements();
   }
 
-  static Status preload(bool draws) {
+  static Status preload(bool stochastic) {
     PLANQ_TRY(cuda::preload(measure_blocks<In>));
     PLANQ_TRY(cuda::preload(finish_absmax<C>));
     PLANQ_TRY((cuda::preload(encode_elements<In, kNibble>)));
-    if (draws) return Status::success();
+    if (stochastic) return Status::success();
     if constexpr (kNibble) {
       return preload_tiles<NibbleSearch>();
     } else {
@@ -101,10 +101,10 @@ class EncodeLaunch {
     }
     return source;
   }
-  bool draws() const { return encoding_.rounding == Rounding::Stochastic; }
+  bool stochastic() const { return encoding_.rounding == Rounding::Stochastic; }
   bool one_block() const { return !operands_.absmax || args_.block_size >= args_.count; }
   bool takes_tiles() const {
-    return !draws() && places_.consecutive() && code_places_.consecutive() &&
+    return !stochastic() && places_.consecutive() && code_places_.consecutive() &&
            aligned_to(args_.input, 16) && aligned_to(args_.output, kCodeBytes<In, kNibble>) &&
            (one_block() || args_.block_size % kPer == 0) &&
            args_.count / kPer < kMaxIndex - (1 << 24);
@@ -189,8 +189,8 @@ class EncodeLaunch {
     args.places = places_;
     args.code_places = code_places_;
     args.bytes = kNibble ? groups_of(args_.count, 2) : args_.count;
-    args.draws = draws();
-    args.draw = DrawArgs(operands_.seed, operands_.offset);
+    args.stochastic = stochastic();
+    args.random = RandomArgs(operands_.seed, operands_.offset);
     const Grid grid{std::min<std::int64_t>(groups_of(args.bytes, kCodebookThreads),
                                            std::int64_t{multiprocessors_} * 8),
                     dim3(kCodebookThreads)};
@@ -207,9 +207,9 @@ class EncodeLaunch {
 
 template <class In>
 Status preload_encoding(const CodebookEncoding& encoding) {
-  const bool draws = encoding.rounding == Rounding::Stochastic;
-  return is_four_bit(encoding.output_dtype) ? EncodeLaunch<In, true>::preload(draws)
-                                            : EncodeLaunch<In, false>::preload(draws);
+  const bool stochastic = encoding.rounding == Rounding::Stochastic;
+  return is_four_bit(encoding.output_dtype) ? EncodeLaunch<In, true>::preload(stochastic)
+                                            : EncodeLaunch<In, false>::preload(stochastic);
 }
 
 template <class In>

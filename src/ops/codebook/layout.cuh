@@ -1,8 +1,8 @@
 // Where elements and codes of the codebook operators lie.
 #pragma once
 
-#include "core/space.h"
-#include "cuda/extents.cuh"
+#include "core/index_space.h"
+#include "cuda/key_range.cuh"
 #include "ops/codebook/codebook.h"
 
 namespace planq::cuda {
@@ -13,7 +13,7 @@ inline constexpr int kCodeBytes = kPerVector<In> / (kNibble ? 2 : 1);
 
 // Where the elements of a tensor lie, by their numbers.
 struct ElementPlaces {
-  SpaceOf<1> space;
+  IndexSpaceOf<1> space;
 
   ElementPlaces() = default;
   ElementPlaces(const Shape& shape, const OperandView& view) {

@@ -151,19 +151,20 @@ struct DifferenceCodes {
   typename Search::Base base;
   C absmax;
   VectorBlock<C> block;
-  bool usual;
+  bool fast_is_exact;
 
   __device__ __forceinline__ DifferenceCodes(const DynamicSearch& table,
                                              const typename Search::Base& buckets, C largest)
       : dynamic(table), base(buckets), absmax(largest) {
     block.absmax = divisor_of(absmax);
     block.inverse = searched_inverse<kLowers>(block.absmax);
-    usual = divides_fast<kLowers>(block.absmax);
+    fast_is_exact = divides_fast<kLowers>(block.absmax);
   }
   // The code in the uppermost byte.
   __device__ __forceinline__ std::uint32_t fast(C difference) const {
-    bool odd = false;
-    const float y = searched_quotient<C, Search, false, false>(difference, block, false, odd);
+    bool needs_slow_path = false;
+    const float y =
+        searched_quotient<C, Search, false, false>(difference, block, false, needs_slow_path);
     const std::uint32_t rank = Search::lookup(y, base);
     return __float_as_int(y) < 0 ? ~rank : rank;
   }
@@ -173,8 +174,8 @@ struct DifferenceCodes {
     for (int i = 0; i < kHeld; ++i) {
       const int at = i * kWarp + held.lane();
       if (at < count)
-        store_once(output + at, usual ? static_cast<std::uint8_t>(fast(held.of[i]) >> 24)
-                                      : slow_code(held.of[i], absmax, dynamic.table));
+        store_once(output + at, fast_is_exact ? static_cast<std::uint8_t>(fast(held.of[i]) >> 24)
+                                              : slow_code(held.of[i], absmax, dynamic.table));
     }
   }
   __device__ __forceinline__ void store_quads(const Differences<C>& held,
@@ -215,7 +216,7 @@ __device__ __forceinline__ void nest_block(const NestArgs<C>& args, const Dynami
     largest = max(largest, __shfl_xor_sync(kAllLanes, largest, step));
   const DifferenceCodes<C> codes(dynamic, base, math::stored_absmax(magnitude_of<C>(largest)));
   if (threadIdx.x % kWarp == 0) store_single(args.nested_absmax + block, codes.absmax);
-  if (quads && codes.usual) {
+  if (quads && codes.fast_is_exact) {
     codes.store_quads(held, args.output + span.first);
     return;
   }

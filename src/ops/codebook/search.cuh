@@ -10,7 +10,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "cuda/load_store.cuh"
+#include "cuda/memory_access.cuh"
 #include "ops/codebook/arithmetic.h"
 
 namespace planq::cuda {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/index_space.h"
 #include "core/operands.h"
-#include "core/space.h"
 
 namespace planq {
 
@@ -31,10 +31,10 @@ struct NibblePairs {
   // axis is even.
   enum Operand : int { kCodes, kPacked, kPosition };
 
-  Space bytes;          // every packed byte, with its first code
-  std::int64_t second;  // from a byte's first code to its second
-  std::int64_t pairs;   // positions from here on have no second code
-  bool odd;             // the packed axis ends with such a position
+  IndexSpace bytes;       // every packed byte, with its first code
+  std::int64_t second;    // from a byte's first code to its second
+  std::int64_t pairs;     // positions from here on have no second code
+  bool has_spare_nibble;  // the packed axis ends with such a position
 
   NibblePairs(const Shape& shape, std::int64_t axis, const OperandView& codes,
               const OperandView& packed) {
@@ -51,29 +51,31 @@ struct NibblePairs {
     bytes.merge();
     second = codes.strides[static_cast<int>(axis)];
     pairs = shape[static_cast<int>(axis)] / 2;
-    odd = shape[static_cast<int>(axis)] % 2 != 0;
+    has_spare_nibble = shape[static_cast<int>(axis)] % 2 != 0;
   }
 
   // The innermost axis of `bytes`: a line of packed bytes.
-  const Axis& run() const { return bytes.axes[bytes.rank - 1]; }
+  const Axis& inner_axis() const { return bytes.axes[bytes.rank - 1]; }
   // Whether the two codes of a byte are neighbours in memory, and so are the bytes of a line.
   bool adjacent() const {
-    return second == 1 && run().stride[kCodes] == 2 && run().stride[kPacked] == 1;
+    return second == 1 && inner_axis().stride[kCodes] == 2 && inner_axis().stride[kPacked] == 1;
   }
   // Whether the first codes of a line are consecutive in memory, and so are its second codes and
   // its bytes.
-  bool planes() const { return run().stride[kCodes] == 1 && run().stride[kPacked] == 1; }
+  bool planes() const {
+    return inner_axis().stride[kCodes] == 1 && inner_axis().stride[kPacked] == 1;
+  }
 
   // Whether the position changes along a line.
-  bool moves() const { return run().stride[kPosition] != 0; }
+  bool moves() const { return inner_axis().stride[kPosition] != 0; }
 
-  // Calls body(codes, packed, count, whole) for each line, or part of one, of the packed bytes
+  // Calls visit(codes, packed, count, whole) for each line, or part of one, of the packed bytes
   // [first, last): the offsets of its first byte, how many bytes it has, and how many of them have
   // two codes.
-  template <class Body>
-  void each_run(std::int64_t first, std::int64_t last, const Body& body) const {
-    const Axis& inner = run();
-    Space lines = bytes;
+  template <class Visit>
+  void each_line(std::int64_t first, std::int64_t last, const Visit& visit) const {
+    const Axis& inner = inner_axis();
+    IndexSpace lines = bytes;
     --lines.rank;
     while (first < last) {
       const std::int64_t line = first / inner.extent, skipped = first - line * inner.extent;
@@ -83,7 +85,7 @@ struct NibblePairs {
         return at.at[operand] + skipped * inner.stride[operand];
       };
       const std::int64_t left = std::clamp<std::int64_t>(pairs - start(kPosition), 0, count);
-      body(start(kCodes), start(kPacked), count, moves() || left == 0 ? left : count);
+      visit(start(kCodes), start(kPacked), count, moves() || left == 0 ? left : count);
       first += count;
     }
   }

@@ -2,7 +2,7 @@
 // quantiles. What both backends share.
 #pragma once
 
-#include "math/codec.h"
+#include "math/formats.h"
 
 namespace planq::math {
 

@@ -19,7 +19,7 @@ Status bind(const Call& call, Bound& bound) {
   return cuda::launch(noop_kernel, {1, dim3(32)}, args, bound);
 }
 
-constexpr Kernel kRows[] = {
+constexpr Kernel kKernels[] = {
     {.op = "noop",
      .method = "exact",
      .revision = 1,
@@ -43,4 +43,4 @@ constexpr Kernel kRows[] = {
 }  // namespace
 }  // namespace planq::noop
 
-PLANQ_KERNELS(noop, cuda, kRows);
+PLANQ_KERNELS(noop, cuda, kKernels);

@@ -1,5 +1,5 @@
 // noop: four operands, no work. Private to the tests: it shows what adding an operator touches, and
-// its launch rows let the host's share of a call be measured without a GPU.
+// its kernels let the host's share of a call be measured without a GPU.
 #pragma once
 
 #include "../plain.h"

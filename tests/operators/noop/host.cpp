@@ -7,7 +7,7 @@ namespace {
 Status compute(const Call&, const Stream&) { return Status::success(); }
 
 // Rows that promise less and less, so that the tests can watch preferences remove them.
-constexpr Kernel kRows[] = {
+constexpr Kernel kKernels[] = {
     {.op = "noop",
      .method = "exact",
      .revision = 1,
@@ -104,4 +104,4 @@ constexpr Kernel kRows[] = {
 
 }  // namespace planq::noop
 
-PLANQ_KERNELS(noop, host, kRows);
+PLANQ_KERNELS(noop, host, kKernels);

@@ -7,7 +7,7 @@
 namespace planq::steps {
 namespace {
 
-// --- What is launched ----------------------------------------------------------------------------
+// --- What is launched --------------------------------------------------------------------------
 
 // Reads rows of the input into the workspace, doubled.
 struct Double {
@@ -50,7 +50,7 @@ struct Tell {
   }
 };
 
-// --- The kernel ----------------------------------------------------------------------------------
+// --- The kernel --------------------------------------------------------------------------------
 
 // Odd numbers of rows take twice as much, so that the largest number does not need the most.
 float* book(const Shape& shape, Scratch& scratch) {

@@ -16,9 +16,9 @@ from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProb
 from ops.affine.quantize.reference import QuantizeProblem
 from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
 from ops.affine.reference import Problem
-from support import rows
+from support import kernels
+from support.kernels import Sharing
 from support.memory import Device, SharedLayout
-from support.rows import Sharing
 
 PLACES: tuple[Place, ...] = (
     (("token",), (4, 30, 1101)),
@@ -91,5 +91,5 @@ def check_accumulators(device: Device) -> None:
 
 def check_case(device: Device, operator: str, case: Case) -> None:
     """The case with its parameters shared in every way."""
-    for sharing in parameter_sharings(rows.outer_axes(operator, case.problem)):
-        rows.check_sharing(device, operator, case, sharing, rows.PROMISE)
+    for sharing in parameter_sharings(kernels.outer_axes(operator, case.problem)):
+        kernels.check_sharing(device, operator, case, sharing, kernels.PROMISE)

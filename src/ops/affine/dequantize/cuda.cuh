@@ -30,9 +30,10 @@ constexpr Form form_of(DType dtype) {
 // A scale and a zero point as the loops over codes want them.
 struct Numbers {
   Value scale;
-  Value offset;  // what an unsigned code is more than its difference to the zero point; if `usual`
+  Value offset;  // what an unsigned code is more than its difference to the zero point; if
+                 // `fast_is_exact`
   std::int32_t zero_point;
-  bool usual;  // no product can be NaN, and the difference is exact in C
+  bool fast_is_exact;  // no product can be NaN, and the difference is exact in C
 };
 
 struct DequantizeArgs {
@@ -214,9 +215,9 @@ struct Dequantize {
                                              const ElementPlace&, const ParametersOf& of,
                                              Result& result) {
     C values[kVector];
-    bool usual = true;
+    bool fast_is_exact = true;
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) usual = usual && of(j).usual;
+    for (int j = 0; j < kVector; ++j) fast_is_exact = fast_is_exact && of(j).fast_is_exact;
     if constexpr (kForm == Form::Int32) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
@@ -226,10 +227,10 @@ struct Dequantize {
         if (args.column_scale) values[j] = values[j] * vector.columns.scales[j];
         if (args.bias) values[j] = values[j] + vector.columns.biases[j];
       }
-      usual = !cuda::any_nan(values);
+      fast_is_exact = !cuda::any_nan(values);
     } else if constexpr (kForm == Form::Float8) {
       const bool e4m3 = args.dtype == DType::Float8E4M3FN;
-      usual = usual && !any_special(vector, e4m3);
+      fast_is_exact = fast_is_exact && !any_special(vector, e4m3);
       float codes[kVector];
       finite_float8(vector, e4m3, codes);
 #pragma unroll
@@ -241,7 +242,7 @@ struct Dequantize {
         values[j] = of(j).scale * (unsigned_code(codes, j) - of(j).offset);
     }
     result = cuda::narrow_vector<Out>(values);
-    return usual;
+    return fast_is_exact;
   }
   __device__ __forceinline__ static void store(const Args& args, const ElementPlace& place,
                                                const Result& result) {
@@ -321,7 +322,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kIn>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   constexpr bool kWide = std::is_same_v<Value, double>;
   return {
       .op = "dequantize",
@@ -347,9 +348,10 @@ constexpr Kernel row() {
   };
 }
 
-constexpr Kernel kRows[] = {
-    row<DType::Int8>(),  row<DType::UInt8>(),        row<DType::Int4>(),      row<DType::UInt4>(),
-    row<DType::Int32>(), row<DType::Float8E4M3FN>(), row<DType::Float8E5M2>()};
+constexpr Kernel kKernels[] = {make_kernel<DType::Int8>(),      make_kernel<DType::UInt8>(),
+                               make_kernel<DType::Int4>(),      make_kernel<DType::UInt4>(),
+                               make_kernel<DType::Int32>(),     make_kernel<DType::Float8E4M3FN>(),
+                               make_kernel<DType::Float8E5M2>()};
 
 }  // namespace
 

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT BFloat16
 #include "ops/affine/dequantize/cuda.cuh"
 
-PLANQ_KERNELS(dequantize, cuda_bf16, kRows);
+PLANQ_KERNELS(dequantize, cuda_bf16, kKernels);

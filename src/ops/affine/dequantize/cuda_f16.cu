@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float16
 #include "ops/affine/dequantize/cuda.cuh"
 
-PLANQ_KERNELS(dequantize, cuda_f16, kRows);
+PLANQ_KERNELS(dequantize, cuda_f16, kKernels);

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float32
 #include "ops/affine/dequantize/cuda.cuh"
 
-PLANQ_KERNELS(dequantize, cuda_f32, kRows);
+PLANQ_KERNELS(dequantize, cuda_f32, kKernels);

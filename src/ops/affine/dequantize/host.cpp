@@ -4,7 +4,7 @@
 
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
 #include "ops/affine/affine_host.h"
 #include "ops/affine/dequantize/desc.h"
 
@@ -14,7 +14,7 @@ namespace {
 using host::Stored;
 using math::Compute;
 
-// The integers behind a stretch of codes.
+// The integers behind a chunk of codes.
 void take_codes(const void* input, std::int64_t offset, std::int64_t count, DType dtype,
                 NibbleOrder order, std::int32_t* codes) {
   switch (dtype) {
@@ -51,7 +51,7 @@ struct Columns {
 };
 
 template <class C>
-void apply_columns(host::Stretch<C>& s, std::int64_t column, std::int64_t count,
+void apply_columns(host::Chunk<C>& s, std::int64_t column, std::int64_t count,
                    const Columns& columns) {
   if (columns.scale)
     for (std::int64_t i = 0; i < count; ++i)
@@ -83,9 +83,9 @@ Status compute(const Call& call, const Stream& stream) {
       {},
       {&operands[kScale]},
       {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
-  host::for_each_stretch<C>(
-      stream.threads, f.shape, f.scope, layout, given, math::AffineRecipe<C>{},
-      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+  host::for_each_chunk<C>(
+      stream.threads, f.shape, f.scope, layout, given, math::AffineSpec<C>{},
+      [&](host::Chunk<C>& s, const host::ChunkPlace& place, std::int64_t count) {
         if (fp8) {
           const auto* codes = static_cast<const std::uint8_t*>(input) + place.at.at[0];
           for (std::int64_t i = 0; i < count; ++i) s.value[i] = s.scale[i] * table[codes[i]];
@@ -109,7 +109,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kIn, DType kOut>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   constexpr bool kWide = kOut == DType::Float64;
   return {
       .op = "dequantize",
@@ -136,18 +136,18 @@ constexpr Kernel row() {
 }
 
 template <DType kOut>
-constexpr std::array<Kernel, 7> rows_of() {
-  return {row<DType::Int8, kOut>(),      row<DType::UInt8, kOut>(),
-          row<DType::Int4, kOut>(),      row<DType::UInt4, kOut>(),
-          row<DType::Int32, kOut>(),     row<DType::Float8E4M3FN, kOut>(),
-          row<DType::Float8E5M2, kOut>()};
+constexpr std::array<Kernel, 7> kernels_of() {
+  return {make_kernel<DType::Int8, kOut>(),      make_kernel<DType::UInt8, kOut>(),
+          make_kernel<DType::Int4, kOut>(),      make_kernel<DType::UInt4, kOut>(),
+          make_kernel<DType::Int32, kOut>(),     make_kernel<DType::Float8E4M3FN, kOut>(),
+          make_kernel<DType::Float8E5M2, kOut>()};
 }
 
-constexpr auto kRows = joined(rows_of<DType::Float16>(), rows_of<DType::BFloat16>(),
-                              rows_of<DType::Float32>(), rows_of<DType::Float64>());
+constexpr auto kKernels = joined(kernels_of<DType::Float16>(), kernels_of<DType::BFloat16>(),
+                                 kernels_of<DType::Float32>(), kernels_of<DType::Float64>());
 
 }  // namespace
 
 }  // namespace planq::dequantize
 
-PLANQ_KERNELS(dequantize, host, kRows);
+PLANQ_KERNELS(dequantize, host, kKernels);

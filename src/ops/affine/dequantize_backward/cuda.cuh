@@ -33,7 +33,7 @@ struct Product {
   using Result = cuda::VectorOf<T, kVector>;
   struct Parameters {
     C scale;
-    bool usual;
+    bool fast_is_exact;
   };
 
   __device__ __forceinline__ static Vector load(const Args& args, const cuda::ElementPlace& place) {
@@ -87,7 +87,8 @@ Status bind(const Call& call, Bound& bound) {
   return cuda::launch_elements<Op>(args, given, f.shape, f.scope, layout, bound);
 }
 
-constexpr Kernel kRows[] = {gradient_row<Gradient, Backend::Cuda, cuda::kElement>(prepare, bind)};
+constexpr Kernel kKernels[] = {
+    gradient_kernel<Gradient, Backend::Cuda, cuda::kElement>(prepare, bind)};
 
 }  // namespace
 

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float64
 #include "ops/affine/dequantize_backward/cuda.cuh"
 
-PLANQ_KERNELS(dequantize_backward, cuda_f64, kRows);
+PLANQ_KERNELS(dequantize_backward, cuda_f64, kKernels);

@@ -30,7 +30,7 @@ inline constexpr OperandInfo kOperands[] = {
     {"scale", Role::Input},
 };
 
-// What the rows of both backends are made of.
+// What the kernels of both backends are made of.
 struct Gradient {
   using Fields = dequantize_backward::Fields;
   static constexpr std::string_view kName = "dequantize_backward", kElement = "output_dtype";

@@ -2,7 +2,7 @@
 #include <array>
 #include <cstdint>
 
-#include "host/rows.h"
+#include "host/elementwise.h"
 #include "ops/affine/affine_host.h"
 #include "ops/affine/dequantize_backward/desc.h"
 #include "ops/affine/gradient_kernels.h"
@@ -24,9 +24,9 @@ Status compute(const Call& call, const Stream& stream) {
   const host::GivenOperands given = {operands[kScale].data, nullptr, f.scale_dtype};
   const std::array<ElementOperand, 5> layout = {
       ElementOperand{&operands[kGradOutput]}, {&operands[kGradInput]}, {}, {&operands[kScale]}, {}};
-  host::for_each_stretch<C>(
-      stream.threads, f.shape, f.scope, layout, given, math::AffineRecipe<C>{},
-      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+  host::for_each_chunk<C>(
+      stream.threads, f.shape, f.scope, layout, given, math::AffineSpec<C>{},
+      [&](host::Chunk<C>& s, const host::ChunkPlace& place, std::int64_t count) {
         loops.widen(grad_output + place.at.at[0], count, s.value);
         for (std::int64_t i = 0; i < count; ++i) s.value[i] *= s.scale[i];
         loops.narrow(s.value, count, grad_input + place.at.at[1]);
@@ -35,16 +35,16 @@ Status compute(const Call& call, const Stream& stream) {
 }
 
 template <DType kType>
-constexpr Kernel row() {
-  return gradient_row<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
-                                                      host::bind<compute<Stored<kType>>>);
+constexpr Kernel make_kernel() {
+  return gradient_kernel<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
+                                                         host::bind<compute<Stored<kType>>>);
 }
 
-constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
-                            row<DType::Float64>()};
+constexpr Kernel kKernels[] = {make_kernel<DType::Float16>(), make_kernel<DType::BFloat16>(),
+                               make_kernel<DType::Float32>(), make_kernel<DType::Float64>()};
 
 }  // namespace
 
 }  // namespace planq::dequantize_backward
 
-PLANQ_KERNELS(dequantize_backward, host, kRows);
+PLANQ_KERNELS(dequantize_backward, host, kKernels);

@@ -36,13 +36,13 @@ SegmentedTensor segmented(const Fields& f) {
   return {f.shape, planq::with_groups(f.shape, f.scope), f.output_dtype};
 }
 Quantization<C> quantization(const Fields& f) {
-  return {segmented(f), recipe_of<C>(f), f.nibble_order};
+  return {segmented(f), spec_of<C>(f), f.nibble_order};
 }
 
-// --- Rows of the registry ----------------------------------------------------------------------
+// --- Kernels of the registry -------------------------------------------------------------------
 
 enum class Method {
-  Lanes,
+  Subwarps,
   Registers,
   Cluster,
   Columns,
@@ -89,7 +89,7 @@ Reason rejects_size(Method method, const Outline& o, const Device& device) {
   const auto refuse_size = [&](const auto&... pieces) {
     return refuse_shape("a segment of ", o.elements, " elements ", pieces...);
   };
-  const int64_t most = method == Method::Lanes       ? cuda::kWarp
+  const int64_t most = method == Method::Subwarps    ? cuda::kWarp
                        : method == Method::Registers ? kBlockVectors
                                                      : kBlockVectors * kMaxCluster;
   constexpr std::string_view kWhere[] = {"a warp's lanes", "a block's registers",
@@ -110,7 +110,7 @@ Reason rejects_size(Method method, const Outline& o, const Device& device) {
 
 Reason rejects_columns(const SegmentedTensor& t, const Outline& o) {
   const bool last = t.scope.axis == t.shape.rank - 1;
-  if (last || (o.outer != 1 && o.inner < kShortRun)) return Reason::accept();
+  if (last || (o.outer != 1 && o.inner < kShortSpan)) return Reason::accept();
   return refuse_shape("a channel has runs of ", o.inner, " consecutive elements");
 }
 
@@ -131,7 +131,7 @@ Reason rejects_tiles(const SegmentedTensor& t, const Outline& o) {
 Reason rejects_shape(Method method, const SegmentedTensor& t, const Device& device) {
   const Outline o = outline(t);
   switch (method) {
-    case Method::Lanes:
+    case Method::Subwarps:
     case Method::Registers:
     case Method::Cluster: {
       const Reason reason = rejects_consecutive(t, o);
@@ -210,16 +210,16 @@ std::size_t largest_workspace(const Descriptor& descriptor, const Device& device
 template <Method kMethod, Codes kCodes>
 Status prepare(const Descriptor& descriptor, const Device&, State&) {
   const Quantization<C> q = quantization(descriptor.as<Fields>());
-  if constexpr (kMethod == Method::Lanes) return preload_lanes<In, kCodes>(q.recipe);
+  if constexpr (kMethod == Method::Subwarps) return preload_subwarps<In, kCodes>(q.spec);
   if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster)
-    return preload_rows<In, kCodes>(q.recipe, kMethod == Method::Cluster);
-  if constexpr (kMethod == Method::Columns) return preload_columns<In, kCodes>(q.recipe);
+    return preload_rows<In, kCodes>(q.spec, kMethod == Method::Cluster);
+  if constexpr (kMethod == Method::Columns) return preload_columns<In, kCodes>(q.spec);
   if constexpr (kMethod == Method::ColumnGroups) return preload_column_groups<In, kCodes>();
   if constexpr (kMethod == Method::Tiles) return preload_tiles<In, kCodes>(q);
   if constexpr (kMethod == Method::Elements) return preload_elements<In, kCodes>();
   if constexpr (kMethod == Method::Resident && kHasResident<In, kCodes>)
-    PLANQ_TRY((preload_resident<In, kCodes>(q.recipe)));
-  return preload_split<In, kCodes>(q.recipe);
+    PLANQ_TRY((preload_resident<In, kCodes>(q.spec)));
+  return preload_split<In, kCodes>(q.spec);
 }
 
 template <Method kMethod, Codes kCodes>
@@ -231,7 +231,7 @@ Status bind(const Call& call, Bound& bound) {
                           {&o[kInput], &o[kOutput], &o[kScale], &o[kZeroPoint]},
                           call.workspace,
                           bound};
-  if constexpr (kMethod == Method::Lanes) return launch_lanes<kCodes>(launch);
+  if constexpr (kMethod == Method::Subwarps) return launch_subwarps<kCodes>(launch);
   if constexpr (kMethod == Method::Registers) return launch_rows<kCodes>(launch, 1);
   if constexpr (kMethod == Method::Cluster)
     return launch_rows<kCodes>(launch, cluster_of<In>(launch.tensor, launch.multiprocessors));
@@ -245,7 +245,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <Method kMethod, ScopeKind kScope, DType kOut>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   constexpr bool kDouble = std::is_same_v<C, double>;
   return {
       .op = "dynamic_range_quantize",
@@ -277,14 +277,14 @@ constexpr Kernel row() {
   };
 }
 
-// One row per method and scope that go together, and output type.
+// One kernel per method and scope that go together, and output type.
 struct Pair {
   Method method;
   ScopeKind scope;
 };
 constexpr Pair kPairs[] = {
-    {Method::Lanes, ScopeKind::Tensor},     {Method::Lanes, ScopeKind::Channel},
-    {Method::Lanes, ScopeKind::Token},      {Method::Lanes, ScopeKind::Group},
+    {Method::Subwarps, ScopeKind::Tensor},  {Method::Subwarps, ScopeKind::Channel},
+    {Method::Subwarps, ScopeKind::Token},   {Method::Subwarps, ScopeKind::Group},
     {Method::Registers, ScopeKind::Tensor}, {Method::Registers, ScopeKind::Channel},
     {Method::Registers, ScopeKind::Token},  {Method::Registers, ScopeKind::Group},
     {Method::Cluster, ScopeKind::Tensor},   {Method::Cluster, ScopeKind::Channel},
@@ -300,13 +300,13 @@ constexpr Pair kPairs[] = {
 
 template <DType kFirst, DType kSecond, std::size_t... kIndex>
 constexpr std::array<Kernel, sizeof...(kIndex)> table(std::index_sequence<kIndex...>) {
-  return {row<kPairs[kIndex / 2].method, kPairs[kIndex / 2].scope,
-              kIndex % 2 == 0 ? kFirst : kSecond>()...};
+  return {make_kernel<kPairs[kIndex / 2].method, kPairs[kIndex / 2].scope,
+                      kIndex % 2 == 0 ? kFirst : kSecond>()...};
 }
 
-// The rows of two output types, whose codes have the same bytes: a file for each such pair.
+// The kernels of two output types, whose codes have the same bytes: a file for each such pair.
 template <DType kFirst, DType kSecond>
-constexpr auto kRows = table<kFirst, kSecond>(std::make_index_sequence<2 * std::size(kPairs)>{});
+constexpr auto kKernels = table<kFirst, kSecond>(std::make_index_sequence<2 * std::size(kPairs)>{});
 
 }  // namespace
 

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float16
 #include "ops/affine/dynamic_range_quantize/cuda.cuh"
 
-PLANQ_KERNELS(dynamic_range_quantize, cuda_f16_byte, (kRows<DType::Int8, DType::UInt8>));
+PLANQ_KERNELS(dynamic_range_quantize, cuda_f16_byte, (kKernels<DType::Int8, DType::UInt8>));

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float16
 #include "ops/affine/dynamic_range_quantize/cuda.cuh"
 
-PLANQ_KERNELS(dynamic_range_quantize, cuda_f16_nibble, (kRows<DType::Int4, DType::UInt4>));
+PLANQ_KERNELS(dynamic_range_quantize, cuda_f16_nibble, (kKernels<DType::Int4, DType::UInt4>));

@@ -3,4 +3,4 @@
 #include "ops/affine/dynamic_range_quantize/cuda.cuh"
 
 PLANQ_KERNELS(dynamic_range_quantize, cuda_f64_float8,
-              (kRows<DType::Float8E4M3FN, DType::Float8E5M2>));
+              (kKernels<DType::Float8E4M3FN, DType::Float8E5M2>));

@@ -60,9 +60,9 @@ inline Fields with_groups(Fields f) {
 }
 
 template <class C>
-math::AffineRecipe<C> recipe_of(const Fields& f) {
-  return math::affine_recipe<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
-                                f.include_zero, f.q_min, f.q_max);
+math::AffineSpec<C> spec_of(const Fields& f) {
+  return math::affine_spec<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
+                              f.include_zero, f.q_min, f.q_max);
 }
 
 }  // namespace planq::dynamic_range_quantize

@@ -9,7 +9,7 @@
 
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
 #include "ops/affine/dynamic_range_quantize/desc.h"
 #include "ops/affine/encode_host.h"
 
@@ -22,7 +22,7 @@ using math::Stored;
 template <class T>
 Status prepare(const Descriptor& descriptor, const Device&, State& state) {
   state.emplace<host::SegmentEncoding<T>>() =
-      host::segment_encoding<T>(recipe_of<Compute<T>>(descriptor.as<Fields>()));
+      host::segment_encoding<T>(spec_of<Compute<T>>(descriptor.as<Fields>()));
   return Status::success();
 }
 
@@ -47,7 +47,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <ScopeKind kScope, DType kInput, DType kOutput>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   using C = Compute<Stored<kInput>>;
   constexpr bool kDouble = std::is_same_v<C, double>;
   return {
@@ -85,15 +85,15 @@ constexpr DType kOutputs[] = {DType::Int8,  DType::UInt8,        DType::Int4,
 template <std::size_t... kIndex>
 constexpr std::array<Kernel, sizeof...(kIndex)> table(std::index_sequence<kIndex...>) {
   constexpr std::size_t kOuts = std::size(kOutputs), kIns = std::size(kInputs);
-  return {row<kScopes[kIndex / kOuts / kIns], kInputs[kIndex / kOuts % kIns],
-              kOutputs[kIndex % kOuts]>()...};
+  return {make_kernel<kScopes[kIndex / kOuts / kIns], kInputs[kIndex / kOuts % kIns],
+                      kOutputs[kIndex % kOuts]>()...};
 }
 
-constexpr auto kRows = table(
+constexpr auto kKernels = table(
     std::make_index_sequence<std::size(kScopes) * std::size(kInputs) * std::size(kOutputs)>{});
 
 }  // namespace
 
 }  // namespace planq::dynamic_range_quantize
 
-PLANQ_KERNELS(dynamic_range_quantize, host, kRows);
+PLANQ_KERNELS(dynamic_range_quantize, host, kKernels);

@@ -28,34 +28,34 @@ struct Scalar {
   }
 };
 
-// Draws cost so much that a thread takes more vectors than memory would ask for.
-constexpr cuda::TileShape kDrawingTile{4, 128, 6, false};
+// Random numbers cost so much that a thread takes more vectors than memory would ask for.
+constexpr cuda::TileShape kRandomTile{4, 128, 6, false};
 
-// Who rounds: nobody but the nearest integer, or draws whose keys the host made of its seed, or
-// draws whose seed lies on the device, so that every thread makes the keys.
-enum class Draw { None, HostSeed, DeviceSeed };
+// Where the random numbers of stochastic rounding come from: there are none; the host made Philox's
+// keys of its seed; the seed lies on the device, so that every thread makes the keys.
+enum class Randomness { None, HostSeed, DeviceSeed };
 
 struct FakeArgs {
   const T* input;
   T* output;
-  math::AffineRecipe<C> recipe;
+  math::AffineSpec<C> spec;
   math::PhiloxKeys keys;
   Scalar seed, offset;
 };
 
-template <Draw kDraw>
+template <Randomness kRandomness>
 struct FakeQuantize {
   using C = fake_quantize::C;
   using Args = FakeArgs;
-  static constexpr bool kStochastic = kDraw != Draw::None;
+  static constexpr bool kStochastic = kRandomness != Randomness::None;
   static constexpr bool kHasRule = true;
   static constexpr int kVector = cuda::kPerVector<T>;
   static constexpr int kUnit = 1;
   static constexpr std::array<int, 3> kVectorBytes = {16, 16, 1};
-  static constexpr cuda::TileShape kTile = kStochastic ? kDrawingTile : cuda::kWritingTile;
+  static constexpr cuda::TileShape kTile = kStochastic ? kRandomTile : cuda::kWritingTile;
   static constexpr cuda::TileShape kGroupTile = kTile;
   static constexpr cuda::ColumnShape kColumnShape{kStochastic ? 4 : 8, false, 4};
-  // Words are drawn while the elements are on their way.
+  // Random words are generated while the elements are on their way.
   struct Vector {
     uint4 elements;
     std::uint32_t words[kStochastic ? kVector : 1];
@@ -65,27 +65,27 @@ struct FakeQuantize {
 
   __device__ __forceinline__ static Vector load(const Args& args, const ElementPlace& place) {
     Vector vector = {cuda::load_once(args.input + place.at.at[0])};
-    if constexpr (kStochastic) draw(args, place, vector.words);
+    if constexpr (kStochastic) generate(args, place, vector.words);
     return vector;
   }
   template <bool kDivide>
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
                                                           const cuda::StoredParameters<C>& stored) {
-    return cuda::given_numbers<kDivide>(args.recipe, given, stored);
+    return cuda::given_numbers<kDivide>(args.spec, given, stored);
   }
 
   // Random words of a vector, which begins at a multiple of its size: four from one counter.
-  __device__ __forceinline__ static void draw(const Args& args, const ElementPlace& place,
-                                              std::uint32_t (&words)[kVector]) {
-    if constexpr (kDraw == Draw::HostSeed)
-      draw(args.keys, args.offset.get(), place, words);
+  __device__ __forceinline__ static void generate(const Args& args, const ElementPlace& place,
+                                                  std::uint32_t (&words)[kVector]) {
+    if constexpr (kRandomness == Randomness::HostSeed)
+      generate(args.keys, args.offset.get(), place, words);
     else
-      draw(math::PhiloxKeys(args.seed.get()), args.offset.get(), place, words);
+      generate(math::PhiloxKeys(args.seed.get()), args.offset.get(), place, words);
   }
-  __device__ __forceinline__ static void draw(const math::PhiloxKeys& keys, std::uint64_t offset,
-                                              const ElementPlace& place,
-                                              std::uint32_t (&words)[kVector]) {
+  __device__ __forceinline__ static void generate(const math::PhiloxKeys& keys,
+                                                  std::uint64_t offset, const ElementPlace& place,
+                                                  std::uint32_t (&words)[kVector]) {
     const auto index = static_cast<std::uint64_t>(place.index);
 #pragma unroll
     for (int j = 0; j < kVector; j += 4) {
@@ -96,16 +96,18 @@ struct FakeQuantize {
         words[j + k] = second ? four.word[(k + 2) % 4] : four.word[k];
     }
   }
-  // floor(fl(q + draw)) inside the bounds; the draw is exact, so one rounding makes the sum.
-  __device__ __forceinline__ static float drawn(float q, std::uint32_t word, const Parameters& n) {
+  // floor(fl(q + uniform)) inside the bounds; the random number is exact, so one rounding makes the
+  // sum.
+  __device__ __forceinline__ static float rounded_stochastically(float q, std::uint32_t word,
+                                                                 const Parameters& n) {
     const float sum = __fmaf_rn(static_cast<float>(word >> 8), 0x1p-24f, q);
     return __fadd_rn(__fadd_rd(cuda::bounded(sum, n), 0x1.8p+23f), -0x1.8p+23f);
   }
-  __device__ __forceinline__ static double drawn(double q, std::uint32_t word,
-                                                 const Parameters& n) {
-    // 2^28 and the draw, whose lowest bit is that of the double.
-    const double draw = __hiloint2double(0x41B00000, static_cast<int>(word >> 8)) - 0x1p28;
-    const double sum = q + draw;
+  __device__ __forceinline__ static double rounded_stochastically(double q, std::uint32_t word,
+                                                                  const Parameters& n) {
+    // 2^28 and the random number, whose lowest bit is that of the double.
+    const double uniform = __hiloint2double(0x41B00000, static_cast<int>(word >> 8)) - 0x1p28;
+    const double sum = q + uniform;
     return __dadd_rn(__dadd_rd(cuda::bounded(sum, n), 0x1.8p+52), -0x1.8p+52);
   }
 
@@ -115,17 +117,19 @@ struct FakeQuantize {
                                              const ElementPlace&, const ParametersOf& of,
                                              Result& result) {
     C values[kVector];
-    bool odd = false;
+    bool needs_slow_path = false;
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
       const Parameters& n = of(j);
-      odd |= !n.usual;
-      const C q = cuda::checked_quotient<kDivide>(cuda::element_of<T>(vector.elements, j), n, odd);
-      values[j] = n.scale * (kStochastic ? drawn(q, vector.words[kStochastic ? j : 0], n)
-                                         : cuda::rounded_value(cuda::bounded(q, n)));
+      needs_slow_path |= !n.fast_is_exact;
+      const C q = cuda::checked_quotient<kDivide>(cuda::element_of<T>(vector.elements, j), n,
+                                                  needs_slow_path);
+      values[j] =
+          n.scale * (kStochastic ? rounded_stochastically(q, vector.words[kStochastic ? j : 0], n)
+                                 : cuda::rounded_value(cuda::bounded(q, n)));
     }
     result = cuda::narrow_vector<T>(values);
-    return !odd;
+    return !needs_slow_path;
   }
   __device__ __forceinline__ static void store(const Args& args, const ElementPlace& place,
                                                const Result& result) {
@@ -138,13 +142,14 @@ struct FakeQuantize {
                                                     const PlaceOf& place_of, int first, int) {
     const ElementPlace place = place_of(first);
     const C x = math::widen(cuda::load_single(args.input + place.at.at[0]));
-    const C draw = kStochastic ? math::element_draw<C>(args.seed.get(), args.offset.get(),
-                                                       static_cast<std::uint64_t>(place.index))
-                               : C{0};
-    const auto segment = cuda::given_segment(args.recipe, given, place.at);
+    const C uniform = kStochastic
+                          ? math::element_uniform<C>(args.seed.get(), args.offset.get(),
+                                                     static_cast<std::uint64_t>(place.index))
+                          : C{0};
+    const auto segment = cuda::given_segment(args.spec, given, place.at);
     cuda::store_single(
         args.output + place.at.at[1],
-        math::narrow<T>(math::fake_quantized(x, args.recipe, segment, kStochastic, draw)));
+        math::narrow<T>(math::fake_quantized(x, args.spec, segment, kStochastic, uniform)));
   }
 };
 
@@ -157,7 +162,7 @@ Status run(const Fields& f, const Operands& operands, const cuda::GivenParameter
            const OperandView* scale, const OperandView* zero_point, Bound& bound) {
   FakeArgs args = {static_cast<const T*>(operands[kInput].data),
                    static_cast<T*>(operands[kOutput].data),
-                   recipe_of<C>(f),
+                   spec_of<C>(f),
                    {},
                    {},
                    {}};
@@ -172,17 +177,17 @@ Status run(const Fields& f, const Operands& operands, const cuda::GivenParameter
     return cuda::launch_elements<decltype(op)>(args, given, f.shape, f.scope, layout, bound);
   };
   if constexpr (!kStochastic)
-    return launch_as(FakeQuantize<Draw::None>{});
+    return launch_as(FakeQuantize<Randomness::None>{});
   else
-    return args.seed.device ? launch_as(FakeQuantize<Draw::DeviceSeed>{})
-                            : launch_as(FakeQuantize<Draw::HostSeed>{});
+    return args.seed.device ? launch_as(FakeQuantize<Randomness::DeviceSeed>{})
+                            : launch_as(FakeQuantize<Randomness::HostSeed>{});
 }
 
 template <bool kStochastic>
 Status preload() {
-  if constexpr (!kStochastic) return cuda::preload_elements<FakeQuantize<Draw::None>>();
-  PLANQ_TRY(cuda::preload_elements<FakeQuantize<Draw::HostSeed>>());
-  return cuda::preload_elements<FakeQuantize<Draw::DeviceSeed>>();
+  if constexpr (!kStochastic) return cuda::preload_elements<FakeQuantize<Randomness::None>>();
+  PLANQ_TRY(cuda::preload_elements<FakeQuantize<Randomness::HostSeed>>());
+  return cuda::preload_elements<FakeQuantize<Randomness::DeviceSeed>>();
 }
 
 // --- Given parameters --------------------------------------------------------------------------
@@ -209,7 +214,7 @@ Status bind(const Call& call, Bound& bound) {
 struct ParameterArgs {
   SegmentArrays<C> segments;
   Wanted wanted;
-  math::AffineRecipe<C> recipe;
+  math::AffineSpec<C> spec;
 };
 
 constexpr int kParameterThreads = 128;
@@ -219,11 +224,11 @@ __global__ void __launch_bounds__(kParameterThreads)
     segment_parameters(const __grid_constant__ ParameterArgs args) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kParameterThreads + threadIdx.x;
   if (i >= args.segments.count) return;
-  const auto parameters = args.segments.parameters(args.recipe, i);
+  const auto parameters = args.segments.parameters(args.spec, i);
   args.segments.scale[i] = parameters.scale;
   args.segments.inverse[i] = parameters.inverse;
   args.segments.zero_point[i] = parameters.zero_point;
-  args.wanted.put(parameters, args.recipe.scale_dtype, i);
+  args.wanted.put(parameters, args.spec.scale_dtype, i);
 }
 
 template <bool kStochastic>
@@ -260,7 +265,7 @@ Status bind_dynamic(const Call& call, Bound& bound) {
   cuda::Grid grid;
   grid.blocks = (segments.count + kParameterThreads - 1) / kParameterThreads;
   grid.threads = dim3(kParameterThreads);
-  const ParameterArgs args = {segments, Wanted(f, operands), recipe_of<C>(f)};
+  const ParameterArgs args = {segments, Wanted(f, operands), spec_of<C>(f)};
   PLANQ_TRY(cuda::launch(segment_parameters, grid, args, bound));
   const OperandView view = contiguous_view(parameter_shape(f.shape, f.scope));
   const cuda::GivenParameters given = {
@@ -269,7 +274,7 @@ Status bind_dynamic(const Call& call, Bound& bound) {
   return run<kStochastic>(f, operands, given, &view, &view, bound);
 }
 
-// --- Rows --------------------------------------------------------------------------------------
+// --- Kernels -----------------------------------------------------------------------------------
 
 template <Rounding kRounding, bool kDynamic>
 Reason rejects(const Descriptor& descriptor, const Device&) {
@@ -283,7 +288,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <Rounding kRounding, bool kDynamic>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   constexpr bool kWide = std::is_same_v<C, double>;
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
   return {
@@ -312,8 +317,9 @@ constexpr Kernel row() {
   };
 }
 
-constexpr Kernel kRows[] = {row<Rounding::NearestEven, false>(), row<Rounding::Stochastic, false>(),
-                            row<Rounding::NearestEven, true>(), row<Rounding::Stochastic, true>()};
+constexpr Kernel kKernels[] = {
+    make_kernel<Rounding::NearestEven, false>(), make_kernel<Rounding::Stochastic, false>(),
+    make_kernel<Rounding::NearestEven, true>(), make_kernel<Rounding::Stochastic, true>()};
 
 }  // namespace
 

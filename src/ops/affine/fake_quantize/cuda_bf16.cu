@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT BFloat16
 #include "ops/affine/fake_quantize/cuda.cuh"
 
-PLANQ_KERNELS(fake_quantize, cuda_bf16, kRows);
+PLANQ_KERNELS(fake_quantize, cuda_bf16, kKernels);

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float64
 #include "ops/affine/fake_quantize/cuda.cuh"
 
-PLANQ_KERNELS(fake_quantize, cuda_f64, kRows);
+PLANQ_KERNELS(fake_quantize, cuda_f64, kKernels);

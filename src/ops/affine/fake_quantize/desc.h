@@ -54,9 +54,9 @@ inline constexpr OperandInfo kOperands[] = {
 };
 
 template <class C>
-math::AffineRecipe<C> recipe_of(const Fields& f) {
-  return math::affine_recipe<C>(DType::Int32, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
-                                f.include_zero, f.q_min, f.q_max);
+math::AffineSpec<C> spec_of(const Fields& f) {
+  return math::affine_spec<C>(DType::Int32, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
+                              f.include_zero, f.q_min, f.q_max);
 }
 
 // The last part but one of a SKU.
@@ -70,7 +70,7 @@ inline RangeProblem range_problem(const Fields& f) {
   return {f.shape, f.input_dtype, f.scope, f.mode, f.nonfinite};
 }
 
-// What a dynamic row keeps of each segment in the workspace, in the order of the parameters.
+// What a dynamic kernel keeps of each segment in the workspace, in the order of the parameters.
 template <class C>
 struct SegmentArrays {
   C *low, *high, *scale, *inverse;
@@ -94,11 +94,11 @@ struct SegmentArrays {
     operands.ends[kHigh] = contiguous_view(parameters, high);
     return operands;
   }
-  PLANQ_HD math::SegmentParameters<C> parameters(const math::AffineRecipe<C>& recipe,
+  PLANQ_HD math::SegmentParameters<C> parameters(const math::AffineSpec<C>& spec,
                                                  std::int64_t segment) const {
     const C bottom = low ? low[segment] : C{0}, top = high[segment];
     const bool special = !(math::is_finite(bottom) && math::is_finite(top));
-    return math::segment_parameters(recipe, math::Range<C>{bottom, top, special});
+    return math::segment_parameters(spec, math::Range<C>{bottom, top, special});
   }
 };
 
@@ -106,7 +106,7 @@ struct SegmentArrays {
 struct Wanted {
   void* scale;
   std::int32_t* zero_point;
-  SpaceOf<2> at;
+  IndexSpaceOf<2> at;
 
   Wanted(const Fields& f, const Operands& operands)
       : scale(operands[kScale].data),

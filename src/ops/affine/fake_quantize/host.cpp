@@ -4,8 +4,8 @@
 
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "host/draws.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
+#include "host/random.h"
 #include "ops/affine/affine_host.h"
 #include "ops/affine/fake_quantize/desc.h"
 #include "ops/affine/ranges_host.h"
@@ -20,7 +20,7 @@ template <class T, bool kStochastic>
 void run(const Fields& f, const Operands& operands, const host::GivenOperands& given,
          const OperandView* scale, const OperandView* zero_point, int threads) {
   using C = Compute<T>;
-  const auto recipe = recipe_of<C>(f);
+  const auto spec = spec_of<C>(f);
   const auto& loops = host::affine_loops<T>();
   const T* input = static_cast<const T*>(operands[kInput].data);
   T* output = static_cast<T*>(operands[kOutput].data);
@@ -28,12 +28,12 @@ void run(const Fields& f, const Operands& operands, const host::GivenOperands& g
   const std::uint64_t offset = kStochastic ? host::scalar_of(operands[kOffset]) : 0;
   const std::array<ElementOperand, 5> layout = {
       ElementOperand{&operands[kInput]}, {&operands[kOutput]}, {}, {scale}, {zero_point}};
-  host::for_each_stretch<C>(
-      threads, f.shape, f.scope, layout, given, recipe,
-      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+  host::for_each_chunk<C>(
+      threads, f.shape, f.scope, layout, given, spec,
+      [&](host::Chunk<C>& s, const host::ChunkPlace& place, std::int64_t count) {
         loops.widen(input + place.at.at[0], count, s.value);
-        if constexpr (kStochastic) host::fill_draws(s.draw, place.index, count, seed, offset);
-        loops.fake(s, count, recipe, kStochastic);
+        if constexpr (kStochastic) host::fill_uniforms(s.uniform, place.index, count, seed, offset);
+        loops.fake(s, count, spec, kStochastic);
         loops.narrow(s.value, count, output + place.at.at[1]);
       });
 }
@@ -61,10 +61,10 @@ Status compute_dynamic(const Call& call, const Stream& stream) {
   host::measure_ranges(range_problem(f), segments.ranges(f, operands[kInput]), stream);
   {
     const host::StrictFloat strict;
-    const auto recipe = recipe_of<C>(f);
+    const auto spec = spec_of<C>(f);
     const Wanted wanted(f, operands);
     for (std::int64_t i = 0; i < segments.count; ++i) {
-      const auto parameters = segments.parameters(recipe, i);
+      const auto parameters = segments.parameters(spec, i);
       segments.scale[i] = parameters.scale;
       segments.inverse[i] = parameters.inverse;
       segments.zero_point[i] = parameters.zero_point;
@@ -98,7 +98,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kType, Rounding kRounding, bool kDynamic>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   constexpr bool kWide = kType == DType::Float64;
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
   return {
@@ -129,17 +129,19 @@ constexpr Kernel row() {
 }
 
 template <Rounding kRounding, bool kDynamic>
-constexpr std::array<Kernel, 4> rows_of() {
-  return {row<DType::Float16, kRounding, kDynamic>(), row<DType::BFloat16, kRounding, kDynamic>(),
-          row<DType::Float32, kRounding, kDynamic>(), row<DType::Float64, kRounding, kDynamic>()};
+constexpr std::array<Kernel, 4> kernels_of() {
+  return {make_kernel<DType::Float16, kRounding, kDynamic>(),
+          make_kernel<DType::BFloat16, kRounding, kDynamic>(),
+          make_kernel<DType::Float32, kRounding, kDynamic>(),
+          make_kernel<DType::Float64, kRounding, kDynamic>()};
 }
 
-constexpr auto kRows =
-    joined(rows_of<Rounding::NearestEven, false>(), rows_of<Rounding::Stochastic, false>(),
-           rows_of<Rounding::NearestEven, true>(), rows_of<Rounding::Stochastic, true>());
+constexpr auto kKernels =
+    joined(kernels_of<Rounding::NearestEven, false>(), kernels_of<Rounding::Stochastic, false>(),
+           kernels_of<Rounding::NearestEven, true>(), kernels_of<Rounding::Stochastic, true>());
 
 }  // namespace
 
 }  // namespace planq::fake_quantize
 
-PLANQ_KERNELS(fake_quantize, host, kRows);
+PLANQ_KERNELS(fake_quantize, host, kKernels);

@@ -9,10 +9,10 @@
 namespace planq::fake_quantize_backward {
 namespace {
 
-using Row = cuda::StraightThroughRow<cuda::Element, false, Fields>;
+using Launch = cuda::StraightThroughLaunch<cuda::Element, false, Fields>;
 
-constexpr Kernel kRows[] = {
-    gradient_row<Gradient, Backend::Cuda, cuda::kElement>(Row::prepare, Row::bind)};
+constexpr Kernel kKernels[] = {
+    gradient_kernel<Gradient, Backend::Cuda, cuda::kElement>(Launch::prepare, Launch::bind)};
 
 }  // namespace
 

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float32
 #include "ops/affine/fake_quantize_backward/cuda.cuh"
 
-PLANQ_KERNELS(fake_quantize_backward, cuda_f32, kRows);
+PLANQ_KERNELS(fake_quantize_backward, cuda_f32, kKernels);

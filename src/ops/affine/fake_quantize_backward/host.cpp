@@ -1,7 +1,7 @@
 // fake_quantize_backward on the host.
 #include <cstdint>
 
-#include "host/rows.h"
+#include "host/elementwise.h"
 #include "ops/affine/fake_quantize_backward/desc.h"
 #include "ops/affine/gradient_kernels.h"
 #include "ops/affine/straight_through_host.h"
@@ -16,7 +16,7 @@ Status compute(const Call& call, const Stream& stream) {
   using C = math::Compute<T>;
   return host::pass_straight_through<T>(
       call.fields<Fields>(), call.operands, stream,
-      [](const host::Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>&,
+      [](const host::Chunk<C>& s, std::int64_t count, const math::AffineSpec<C>&,
          const T* grad_output, T* grad_input) {
         // Passing gradients keep their bits.
         for (std::int64_t i = 0; i < count; ++i) grad_input[i] = s.byte[i] ? grad_output[i] : T{};
@@ -24,16 +24,16 @@ Status compute(const Call& call, const Stream& stream) {
 }
 
 template <DType kType>
-constexpr Kernel row() {
-  return gradient_row<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
-                                                      host::bind<compute<Stored<kType>>>);
+constexpr Kernel make_kernel() {
+  return gradient_kernel<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
+                                                         host::bind<compute<Stored<kType>>>);
 }
 
-constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
-                            row<DType::Float64>()};
+constexpr Kernel kKernels[] = {make_kernel<DType::Float16>(), make_kernel<DType::BFloat16>(),
+                               make_kernel<DType::Float32>(), make_kernel<DType::Float64>()};
 
 }  // namespace
 
 }  // namespace planq::fake_quantize_backward
 
-PLANQ_KERNELS(fake_quantize_backward, host, kRows);
+PLANQ_KERNELS(fake_quantize_backward, host, kKernels);

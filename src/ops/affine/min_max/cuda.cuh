@@ -1,4 +1,5 @@
-// min_max on CUDA: one row for each way to read a tensor, all of them by ops/affine/ranges_cuda.h.
+// min_max on CUDA: one kernel for each way to read a tensor, all of them by
+// ops/affine/ranges_cuda.h.
 #pragma once
 
 #include <array>
@@ -75,7 +76,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <RangeMethod kMethod>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   return {
       .op = "min_max",
       .method = info(kMethod).name,
@@ -93,8 +94,8 @@ constexpr Kernel row() {
   };
 }
 
-constexpr Kernel kRows[] = {row<RangeMethod::Columns>(), row<RangeMethod::Split>(),
-                            row<RangeMethod::Rows>()};
+constexpr Kernel kKernels[] = {make_kernel<RangeMethod::Columns>(),
+                               make_kernel<RangeMethod::Split>(), make_kernel<RangeMethod::Rows>()};
 
 }  // namespace
 

@@ -60,7 +60,7 @@ inline RangeOperands ranges_of(const Fields& f, const Operands& operands) {
            operands[kPreviousMaximum]}};
 }
 
-// What the rows of both backends promise; a range is copied, never computed.
+// What the kernels of both backends promise; a range is copied, never computed.
 template <class C>
 constexpr Guarantee guarantee() {
   return {.determinism = Determinism::BitExact,

@@ -1,11 +1,11 @@
-// min_max on the host: one row for each input type, all of them ranges_host.h.
+// min_max on the host: one kernel for each input type, all of them ranges_host.h.
 
 #include <array>
 #include <string>
 #include <string_view>
 
 #include "core/sku.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
 #include "host/simd.h"
 #include "ops/affine/min_max/desc.h"
 #include "ops/affine/ranges_host.h"
@@ -32,7 +32,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kInput>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   using C = std::conditional_t<kInput == DType::Float64, double, float>;
   return {
       .op = "min_max",
@@ -50,11 +50,11 @@ constexpr Kernel row() {
   };
 }
 
-constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
-                            row<DType::Float64>()};
+constexpr Kernel kKernels[] = {make_kernel<DType::Float16>(), make_kernel<DType::BFloat16>(),
+                               make_kernel<DType::Float32>(), make_kernel<DType::Float64>()};
 
 }  // namespace
 
 }  // namespace planq::min_max
 
-PLANQ_KERNELS(min_max, host, kRows);
+PLANQ_KERNELS(min_max, host, kKernels);

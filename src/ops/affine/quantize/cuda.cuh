@@ -21,7 +21,7 @@ using Value = math::Compute<In>;
 struct QuantizeArgs {
   const In* input;
   std::uint8_t* output;
-  math::AffineRecipe<Value> recipe;
+  math::AffineSpec<Value> spec;
   NibbleOrder order;
   bool bounded;  // fp8: inside narrower bounds than the type's
 };
@@ -50,22 +50,23 @@ struct Quantize {
   __device__ __forceinline__ static Parameters parameters(const Args& args,
                                                           const cuda::GivenParameters& given,
                                                           const cuda::StoredParameters<C>& stored) {
-    auto numbers = cuda::given_numbers<kDivide>(args.recipe, given, stored);
-    numbers.usual = numbers.usual && numbers.zero_point <= cuda::kLargeHalf &&
-                    numbers.zero_point >= -cuda::kLargeHalf;
+    auto numbers = cuda::given_numbers<kDivide>(args.spec, given, stored);
+    numbers.fast_is_exact = numbers.fast_is_exact && numbers.zero_point <= cuda::kLargeHalf &&
+                            numbers.zero_point >= -cuda::kLargeHalf;
     return numbers;
   }
 
   // Codes of a vector, where all quotients and zero points are small.
   template <bool kDivide, class ParametersOf>
   __device__ __forceinline__ static Result fast_codes(const Args& args, const Vector& vector,
-                                                      const ParametersOf& of, bool& odd) {
+                                                      const ParametersOf& of,
+                                                      bool& needs_slow_path) {
     if constexpr (cuda::is_float8(kCodes)) {
       C quotients[kVector];
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        quotients[j] =
-            cuda::checked_quotient<kDivide, true>(cuda::element_of<In>(vector, j), of(j), odd);
+        quotients[j] = cuda::checked_quotient<kDivide, true>(cuda::element_of<In>(vector, j), of(j),
+                                                             needs_slow_path);
       // The conversion saturates, which is enough for the bounds of the type.
       if (args.bounded) {
 #pragma unroll
@@ -74,16 +75,17 @@ struct Quantize {
       std::uint32_t bits[kVector];
 #pragma unroll
       for (int j = 0; j < kVector; ++j) bits[j] = __float_as_uint(cuda::as_float(quotients[j]));
-      return cuda::finish<kCodes, cuda::Bounds::None>(bits, args.recipe.output_dtype, args.order);
+      return cuda::finish<kCodes, cuda::Bounds::None>(bits, args.spec.output_dtype, args.order);
     } else {
       std::uint32_t pairs[(kVector + 1) / 2] = {};
-      const std::uint32_t lows = cuda::twice(args.recipe.q_low);
-      const std::uint32_t highs = cuda::twice(args.recipe.q_high);
+      const std::uint32_t lows = cuda::twice(args.spec.q_low);
+      const std::uint32_t highs = cuda::twice(args.spec.q_high);
 #pragma unroll
       for (int j = 0; j < kVector; j += 2) {
         const int other = j + 1 < kVector ? j + 1 : j;
-        const std::uint32_t steps = cuda::halves(fast_steps<kDivide>(vector, j, of, odd),
-                                                 fast_steps<kDivide>(vector, other, of, odd));
+        const std::uint32_t steps =
+            cuda::halves(fast_steps<kDivide>(vector, j, of, needs_slow_path),
+                         fast_steps<kDivide>(vector, other, of, needs_slow_path));
         const std::uint32_t zeros = cuda::halves(static_cast<std::uint32_t>(of(j).zero_point),
                                                  static_cast<std::uint32_t>(of(other).zero_point));
         pairs[j / 2] = cuda::bounded_halves(steps, zeros, lows, highs);
@@ -94,9 +96,11 @@ struct Quantize {
   // The rounded quotient of an element in the low 16 bits.
   template <bool kDivide, class ParametersOf>
   __device__ __forceinline__ static std::uint32_t fast_steps(const Vector& vector, int j,
-                                                             const ParametersOf& of, bool& odd) {
-    return static_cast<std::uint32_t>(cuda::rounded(cuda::checked_quotient<kDivide>(
-        cuda::element_of<In>(vector, j), of(j), odd, static_cast<C>(cuda::kLargeHalf))));
+                                                             const ParametersOf& of,
+                                                             bool& needs_slow_path) {
+    return static_cast<std::uint32_t>(cuda::rounded(
+        cuda::checked_quotient<kDivide>(cuda::element_of<In>(vector, j), of(j), needs_slow_path,
+                                        static_cast<C>(cuda::kLargeHalf))));
   }
 
   // Vectors and units begin on whole bytes.
@@ -110,11 +114,12 @@ struct Quantize {
                                              const ElementPlace&, const ParametersOf& of,
                                              Result& codes) {
     // Bounds of one sign make a signed zero of fp8 depend on them.
-    bool odd = cuda::is_float8(kCodes) && !(args.recipe.q_min < C{0} && args.recipe.q_max > C{0});
+    bool needs_slow_path =
+        cuda::is_float8(kCodes) && !(args.spec.q_min < C{0} && args.spec.q_max > C{0});
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) odd |= !of(j).usual;
-    codes = fast_codes<kDivide>(args, vector, of, odd);
-    return !odd;
+    for (int j = 0; j < kVector; ++j) needs_slow_path |= !of(j).fast_is_exact;
+    codes = fast_codes<kDivide>(args, vector, of, needs_slow_path);
+    return !needs_slow_path;
   }
   __device__ __forceinline__ static void store(const Args& args, const ElementPlace& place,
                                                Result codes) {
@@ -132,8 +137,7 @@ struct Quantize {
       if (i >= count) break;
       const ElementPlace place = place_of(first + i);
       const C x = math::widen(cuda::load_single(args.input + place.at.at[0]));
-      codes[i] =
-          math::given_code(x, args.recipe, cuda::given_segment(args.recipe, given, place.at));
+      codes[i] = math::given_code(x, args.spec, cuda::given_segment(args.spec, given, place.at));
       if (i == 0) byte = byte_at(place);
     }
     cuda::store_once(args.output + byte,
@@ -153,9 +157,8 @@ Status bind(const Call& call, Bound& bound) {
   const bool asymmetric = f.mode == Mode::Asymmetric;
   const double widest = f.output_dtype == DType::Float8E4M3FN ? 448 : 57344;
   const QuantizeArgs args = {static_cast<const In*>(operands[kInput].data),
-                             static_cast<std::uint8_t*>(operands[kOutput].data),
-                             recipe_of<Value>(f), f.nibble_order,
-                             f.q_min != -widest || f.q_max != widest};
+                             static_cast<std::uint8_t*>(operands[kOutput].data), spec_of<Value>(f),
+                             f.nibble_order, f.q_min != -widest || f.q_max != widest};
   const cuda::GivenParameters given = {operands[kScale].data,
                                        asymmetric ? operands[kZeroPoint].data : nullptr,
                                        f.scale_dtype, f.zero_point_dtype, f.nibble_order};
@@ -177,7 +180,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kOut>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   constexpr bool kWide = std::is_same_v<Value, double>;
   return {
       .op = "quantize",
@@ -203,9 +206,10 @@ constexpr Kernel row() {
   };
 }
 
-constexpr Kernel kRows[] = {row<DType::Int8>(),         row<DType::UInt8>(),
-                            row<DType::Int4>(),         row<DType::UInt4>(),
-                            row<DType::Float8E4M3FN>(), row<DType::Float8E5M2>()};
+constexpr Kernel kKernels[] = {
+    make_kernel<DType::Int8>(),         make_kernel<DType::UInt8>(),
+    make_kernel<DType::Int4>(),         make_kernel<DType::UInt4>(),
+    make_kernel<DType::Float8E4M3FN>(), make_kernel<DType::Float8E5M2>()};
 
 }  // namespace
 

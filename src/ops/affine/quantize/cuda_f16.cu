@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float16
 #include "ops/affine/quantize/cuda.cuh"
 
-PLANQ_KERNELS(quantize, cuda_f16, kRows);
+PLANQ_KERNELS(quantize, cuda_f16, kKernels);

@@ -4,7 +4,7 @@
 
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
 #include "ops/affine/affine_host.h"
 #include "ops/affine/quantize/desc.h"
 
@@ -14,7 +14,7 @@ namespace {
 using host::Stored;
 using math::Compute;
 
-// Codes of a stretch, each in a byte, as they lie in memory.
+// Codes of a chunk, each in a byte, as they lie in memory.
 void put_codes(const std::uint8_t* codes, std::int64_t count, std::uint8_t* output,
                std::int64_t offset, bool four_bit, NibbleOrder order) {
   if (!four_bit) {
@@ -31,7 +31,7 @@ Status compute(const Call& call, const Stream& stream) {
   using C = Compute<T>;
   const Fields& f = call.fields<Fields>();
   const Operands& operands = call.operands;
-  const auto recipe = recipe_of<C>(f);
+  const auto spec = spec_of<C>(f);
   const auto& loops = host::affine_loops<T>();
   const bool four_bit = is_four_bit(f.output_dtype);
   const T* input = static_cast<const T*>(operands[kInput].data);
@@ -46,11 +46,11 @@ Status compute(const Call& call, const Stream& stream) {
       {},
       {&operands[kScale]},
       {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
-  host::for_each_stretch<C>(
-      stream.threads, f.shape, f.scope, layout, given, recipe,
-      [&](host::Stretch<C>& s, const host::StretchPlace& place, std::int64_t count) {
+  host::for_each_chunk<C>(
+      stream.threads, f.shape, f.scope, layout, given, spec,
+      [&](host::Chunk<C>& s, const host::ChunkPlace& place, std::int64_t count) {
         loops.widen(input + place.at.at[0], count, s.value);
-        loops.quantize(s, count, recipe);
+        loops.quantize(s, count, spec);
         put_codes(s.byte, count, output, place.at.at[1], four_bit, f.nibble_order);
       });
   return Status::success();
@@ -65,7 +65,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 template <DType kIn, DType kOut>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   constexpr bool kWide = kIn == DType::Float64;
   return {
       .op = "quantize",
@@ -92,16 +92,17 @@ constexpr Kernel row() {
 }
 
 template <DType kIn>
-constexpr std::array<Kernel, 6> rows_of() {
-  return {row<kIn, DType::Int8>(),  row<kIn, DType::UInt8>(),        row<kIn, DType::Int4>(),
-          row<kIn, DType::UInt4>(), row<kIn, DType::Float8E4M3FN>(), row<kIn, DType::Float8E5M2>()};
+constexpr std::array<Kernel, 6> kernels_of() {
+  return {make_kernel<kIn, DType::Int8>(),         make_kernel<kIn, DType::UInt8>(),
+          make_kernel<kIn, DType::Int4>(),         make_kernel<kIn, DType::UInt4>(),
+          make_kernel<kIn, DType::Float8E4M3FN>(), make_kernel<kIn, DType::Float8E5M2>()};
 }
 
-constexpr auto kRows = joined(rows_of<DType::Float16>(), rows_of<DType::BFloat16>(),
-                              rows_of<DType::Float32>(), rows_of<DType::Float64>());
+constexpr auto kKernels = joined(kernels_of<DType::Float16>(), kernels_of<DType::BFloat16>(),
+                                 kernels_of<DType::Float32>(), kernels_of<DType::Float64>());
 
 }  // namespace
 
 }  // namespace planq::quantize
 
-PLANQ_KERNELS(quantize, host, kRows);
+PLANQ_KERNELS(quantize, host, kKernels);

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT BFloat16
 #include "ops/affine/quantize_backward/cuda.cuh"
 
-PLANQ_KERNELS(quantize_backward, cuda_bf16, kRows);
+PLANQ_KERNELS(quantize_backward, cuda_bf16, kKernels);

@@ -40,9 +40,9 @@ using enum straight_through::Operand;
 using straight_through::kOperands;
 
 template <class C>
-math::AffineRecipe<C> recipe_of(const Fields& f) {
-  return math::affine_recipe<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient,
-                                NonFinite::Propagate, true, f.q_min, f.q_max);
+math::AffineSpec<C> spec_of(const Fields& f) {
+  return math::affine_spec<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient,
+                              NonFinite::Propagate, true, f.q_min, f.q_max);
 }
 
 struct Gradient : straight_through::Gradient<Fields> {

@@ -1,7 +1,7 @@
 // quantize_backward on the host.
 #include <cstdint>
 
-#include "host/rows.h"
+#include "host/elementwise.h"
 #include "ops/affine/gradient_kernels.h"
 #include "ops/affine/quantize_backward/desc.h"
 #include "ops/affine/straight_through_host.h"
@@ -17,12 +17,11 @@ Status compute(const Call& call, const Stream& stream) {
   const auto& loops = host::affine_loops<T>();
   return host::pass_straight_through<T>(
       call.fields<Fields>(), call.operands, stream,
-      [&loops](host::Stretch<C>& s, std::int64_t count, const math::AffineRecipe<C>& recipe,
+      [&loops](host::Chunk<C>& s, std::int64_t count, const math::AffineSpec<C>& spec,
                const T* grad_output, T* grad_input) {
         loops.widen(grad_output, count, s.other);
         for (std::int64_t i = 0; i < count; ++i) {
-          const C g =
-              math::quotient_of(s.other[i], s.segment(static_cast<int>(i)), recipe.quotient);
+          const C g = math::quotient_of(s.other[i], s.segment(static_cast<int>(i)), spec.quotient);
           s.value[i] = s.byte[i] ? g : C{0};
         }
         loops.narrow(s.value, count, grad_input);
@@ -30,16 +29,16 @@ Status compute(const Call& call, const Stream& stream) {
 }
 
 template <DType kType>
-constexpr Kernel row() {
-  return gradient_row<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
-                                                      host::bind<compute<Stored<kType>>>);
+constexpr Kernel make_kernel() {
+  return gradient_kernel<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
+                                                         host::bind<compute<Stored<kType>>>);
 }
 
-constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
-                            row<DType::Float64>()};
+constexpr Kernel kKernels[] = {make_kernel<DType::Float16>(), make_kernel<DType::BFloat16>(),
+                               make_kernel<DType::Float32>(), make_kernel<DType::Float64>()};
 
 }  // namespace
 
 }  // namespace planq::quantize_backward
 
-PLANQ_KERNELS(quantize_backward, host, kRows);
+PLANQ_KERNELS(quantize_backward, host, kKernels);

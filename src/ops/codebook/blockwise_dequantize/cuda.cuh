@@ -7,7 +7,7 @@
 namespace planq::blockwise_dequantize {
 namespace {
 
-struct Rows {
+struct Kernels {
   using Fields = blockwise_dequantize::Fields;
   static constexpr std::string_view kName = "blockwise_dequantize", kMethod = "blocks";
   static constexpr std::uint16_t kRevision = 1;
@@ -36,7 +36,7 @@ struct Rows {
   }
 };
 
-constexpr auto kRows = cuda::decoding_rows<Rows>();
+constexpr auto kKernels = cuda::decoding_kernels<Kernels>();
 
 }  // namespace
 

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float64
 #include "ops/codebook/blockwise_dequantize/cuda.cuh"
 
-PLANQ_KERNELS(blockwise_dequantize, cuda_f64, kRows);
+PLANQ_KERNELS(blockwise_dequantize, cuda_f64, kKernels);

@@ -6,7 +6,7 @@
 namespace planq::blockwise_dequantize {
 namespace {
 
-struct Rows {
+struct Kernels {
   using Fields = blockwise_dequantize::Fields;
   static constexpr std::string_view kName = "blockwise_dequantize", kMethod = "blocks";
   static constexpr std::uint16_t kRevision = 1;
@@ -32,10 +32,10 @@ struct Rows {
   }
 };
 
-constexpr auto kRows = host::decoding_rows<Rows>();
+constexpr auto kKernels = host::decoding_kernels<Kernels>();
 
 }  // namespace
 
 }  // namespace planq::blockwise_dequantize
 
-PLANQ_KERNELS(blockwise_dequantize, host, kRows);
+PLANQ_KERNELS(blockwise_dequantize, host, kKernels);

@@ -21,7 +21,7 @@ struct Waiting {
         sums(scratch.take<C>(static_cast<std::size_t>(cuda::nesting_sums(counts.blocks)))) {}
 };
 
-struct Rows {
+struct Kernels {
   using Fields = blockwise_quantize::Fields;
   static constexpr std::string_view kName = "blockwise_quantize", kMethod = "blocks";
   static constexpr std::uint16_t kRevision = 2;
@@ -66,7 +66,7 @@ struct Rows {
   }
 };
 
-constexpr auto kRows = cuda::encoding_rows<Rows>();
+constexpr auto kKernels = cuda::encoding_kernels<Kernels>();
 
 }  // namespace
 

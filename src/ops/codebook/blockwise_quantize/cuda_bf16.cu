@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT BFloat16
 #include "ops/codebook/blockwise_quantize/cuda.cuh"
 
-PLANQ_KERNELS(blockwise_quantize, cuda_bf16, kRows);
+PLANQ_KERNELS(blockwise_quantize, cuda_bf16, kKernels);

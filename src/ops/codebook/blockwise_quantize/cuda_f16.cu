@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float16
 #include "ops/codebook/blockwise_quantize/cuda.cuh"
 
-PLANQ_KERNELS(blockwise_quantize, cuda_f16, kRows);
+PLANQ_KERNELS(blockwise_quantize, cuda_f16, kKernels);

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float64
 #include "ops/codebook/blockwise_quantize/cuda.cuh"
 
-PLANQ_KERNELS(blockwise_quantize, cuda_f64, kRows);
+PLANQ_KERNELS(blockwise_quantize, cuda_f64, kKernels);

@@ -23,7 +23,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
                     specs[kNestedAbsmax], specs[kNestedOffset]);
   if (f.absmax_given) specs[kAbsmax].role = Role::Input;
   expect_codebook(f.codebook, f.entries, specs[kCodebook]);
-  expect_draws(f.rounding, specs[kSeed], specs[kOffset]);
+  expect_seed(f.rounding, specs[kSeed], specs[kOffset]);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/scratch.h"
-#include "host/parallel.h"
 #include "host/simd.h"
+#include "host/thread_pool.h"
 #include "ops/affine/ranges.h"
 #include "ops/codebook/blockwise_quantize/desc.h"
 #include "ops/codebook/codebook_host.h"
@@ -46,7 +46,7 @@ void nest(const Fields& f, const Operands& operands, const Waiting<C>& waiting, 
   host::encode<C>(encoding, places, threads);
 }
 
-struct Rows {
+struct Kernels {
   using Fields = blockwise_quantize::Fields;
   static constexpr std::string_view kName = "blockwise_quantize", kMethod = "blocks";
   static constexpr std::uint16_t kRevision = 2;
@@ -76,7 +76,7 @@ struct Rows {
     places.codebook = static_cast<const float*>(operands[kCodebook].data);
     places.absmax = static_cast<C*>(operands[kAbsmax].data);
     places.measured = !f.absmax_given;
-    places.set_draws(f.rounding, operands[kSeed], operands[kOffset]);
+    places.set_seed(f.rounding, operands[kSeed], operands[kOffset]);
     const auto encoding = CodebookEncoding::of(f, f.block_size);
     if (!nested) {
       host::encode<T>(encoding, places, stream.threads);
@@ -90,10 +90,10 @@ struct Rows {
   }
 };
 
-constexpr auto kRows = host::encoding_rows<Rows>();
+constexpr auto kKernels = host::encoding_kernels<Kernels>();
 
 }  // namespace
 
 }  // namespace planq::blockwise_quantize
 
-PLANQ_KERNELS(blockwise_quantize, host, kRows);
+PLANQ_KERNELS(blockwise_quantize, host, kKernels);

@@ -9,7 +9,7 @@
 namespace planq::codebook_dequantize {
 namespace {
 
-struct Rows {
+struct Kernels {
   using Fields = codebook_dequantize::Fields;
   static constexpr std::string_view kName = "codebook_dequantize", kMethod = "elements";
   static constexpr std::uint16_t kRevision = 1;
@@ -35,7 +35,7 @@ struct Rows {
   }
 };
 
-constexpr auto kRows = cuda::decoding_rows<Rows>();
+constexpr auto kKernels = cuda::decoding_kernels<Kernels>();
 
 }  // namespace
 

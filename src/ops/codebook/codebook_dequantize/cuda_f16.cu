@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float16
 #include "ops/codebook/codebook_dequantize/cuda.cuh"
 
-PLANQ_KERNELS(codebook_dequantize, cuda_f16, kRows);
+PLANQ_KERNELS(codebook_dequantize, cuda_f16, kKernels);

@@ -8,7 +8,7 @@
 namespace planq::codebook_dequantize {
 namespace {
 
-struct Rows {
+struct Kernels {
   using Fields = codebook_dequantize::Fields;
   static constexpr std::string_view kName = "codebook_dequantize", kMethod = "elements";
   static constexpr std::uint16_t kRevision = 1;
@@ -30,10 +30,10 @@ struct Rows {
   }
 };
 
-constexpr auto kRows = host::decoding_rows<Rows>();
+constexpr auto kKernels = host::decoding_kernels<Kernels>();
 
 }  // namespace
 
 }  // namespace planq::codebook_dequantize
 
-PLANQ_KERNELS(codebook_dequantize, host, kRows);
+PLANQ_KERNELS(codebook_dequantize, host, kKernels);

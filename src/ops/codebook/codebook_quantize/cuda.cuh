@@ -10,7 +10,7 @@
 namespace planq::codebook_quantize {
 namespace {
 
-struct Rows {
+struct Kernels {
   using Fields = codebook_quantize::Fields;
   static constexpr std::string_view kName = "codebook_quantize", kMethod = "elements";
   static constexpr std::uint16_t kRevision = 2;
@@ -41,7 +41,7 @@ struct Rows {
   }
 };
 
-constexpr auto kRows = cuda::encoding_rows<Rows>();
+constexpr auto kKernels = cuda::encoding_kernels<Kernels>();
 
 }  // namespace
 

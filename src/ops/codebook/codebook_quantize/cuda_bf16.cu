@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT BFloat16
 #include "ops/codebook/codebook_quantize/cuda.cuh"
 
-PLANQ_KERNELS(codebook_quantize, cuda_bf16, kRows);
+PLANQ_KERNELS(codebook_quantize, cuda_bf16, kKernels);

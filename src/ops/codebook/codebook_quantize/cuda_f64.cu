@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float64
 #include "ops/codebook/codebook_quantize/cuda.cuh"
 
-PLANQ_KERNELS(codebook_quantize, cuda_f64, kRows);
+PLANQ_KERNELS(codebook_quantize, cuda_f64, kKernels);

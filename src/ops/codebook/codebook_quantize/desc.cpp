@@ -20,7 +20,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kAbsmax].expect(compute_dtype(f.input_dtype), {1, {1}}, !f.normalized);
   if (f.absmax_given) specs[kAbsmax].role = Role::Input;
   expect_codebook(f.codebook, f.entries, specs[kCodebook]);
-  expect_draws(f.rounding, specs[kSeed], specs[kOffset]);
+  expect_seed(f.rounding, specs[kSeed], specs[kOffset]);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace planq::codebook_quantize {
 namespace {
 
-struct Rows {
+struct Kernels {
   using Fields = codebook_quantize::Fields;
   static constexpr std::string_view kName = "codebook_quantize", kMethod = "elements";
   static constexpr std::uint16_t kRevision = 2;
@@ -26,7 +26,7 @@ struct Rows {
     places.codebook = static_cast<const float*>(operands[kCodebook].data);
     places.absmax = f.normalized ? nullptr : static_cast<C*>(operands[kAbsmax].data);
     places.measured = !f.normalized && !f.absmax_given;
-    places.set_draws(f.rounding, operands[kSeed], operands[kOffset]);
+    places.set_seed(f.rounding, operands[kSeed], operands[kOffset]);
     const std::int64_t elements = f.shape.elements();
     if (places.measured && elements == 0) *places.absmax = C{0};
     const std::int64_t whole = std::max<std::int64_t>(elements, 1);
@@ -35,10 +35,10 @@ struct Rows {
   }
 };
 
-constexpr auto kRows = host::encoding_rows<Rows>();
+constexpr auto kKernels = host::encoding_kernels<Kernels>();
 
 }  // namespace
 
 }  // namespace planq::codebook_quantize
 
-PLANQ_KERNELS(codebook_quantize, host, kRows);
+PLANQ_KERNELS(codebook_quantize, host, kKernels);

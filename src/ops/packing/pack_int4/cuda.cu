@@ -80,7 +80,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <DType kOutput>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   return {.op = "pack_int4",
           .method = "bytes",
           .dtypes = kDTypes<byte_dtype(kOutput), kOutput>,
@@ -95,12 +95,12 @@ constexpr Kernel row() {
           .bind = bind};
 }
 
-constexpr Kernel kRows[] = {
-    row<DType::Int4>(),
-    row<DType::UInt4>(),
+constexpr Kernel kKernels[] = {
+    make_kernel<DType::Int4>(),
+    make_kernel<DType::UInt4>(),
 };
 
 }  // namespace
 }  // namespace planq::pack_int4
 
-PLANQ_KERNELS(pack_int4, cuda, kRows);
+PLANQ_KERNELS(pack_int4, cuda, kKernels);

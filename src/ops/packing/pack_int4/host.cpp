@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "host/parallel.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
+#include "host/thread_pool.h"
 #include "math/nibbles.h"
 #include "ops/affine/scale.h"
 #include "ops/packing/nibble_pairs.h"
@@ -33,7 +33,7 @@ void pack_planes(const uint8_t* low, const uint8_t* high, uint8_t* packed, int64
   for (int64_t i = 0; i < count; ++i) packed[i] = math::nibbles_joined(low[i], high[i]);
 }
 
-struct Run {
+struct Line {
   const NibblePairs& pairs;
   NibbleOrder order;
   const uint8_t* codes;
@@ -56,10 +56,10 @@ struct Run {
 
  private:
   const uint8_t* code(int64_t i) const {
-    return codes + i * pairs.run().stride[NibblePairs::kCodes];
+    return codes + i * pairs.inner_axis().stride[NibblePairs::kCodes];
   }
   void pack_one(int64_t i, uint8_t second) const {
-    packed[i * pairs.run().stride[NibblePairs::kPacked]] =
+    packed[i * pairs.inner_axis().stride[NibblePairs::kPacked]] =
         math::pack_nibbles(*code(i), second, order);
   }
 };
@@ -71,15 +71,15 @@ Status compute(const Call& call, const Stream& stream) {
   const auto* codes = static_cast<const uint8_t*>(operands[kInput].data);
   auto* packed = static_cast<uint8_t*>(operands[kOutput].data);
   host::parallel_for(stream.threads, pairs.bytes.size(), kGrain, [&](int64_t first, int64_t last) {
-    pairs.each_run(first, last, [&](int64_t from, int64_t to, int64_t count, int64_t whole) {
-      Run{pairs, f.nibble_order, codes + from, packed + to, count, whole}.pack();
+    pairs.each_line(first, last, [&](int64_t from, int64_t to, int64_t count, int64_t whole) {
+      Line{pairs, f.nibble_order, codes + from, packed + to, count, whole}.pack();
     });
   });
   return Status::success();
 }
 
 template <DType kOutput>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   return {.op = "pack_int4",
           .method = "bytes",
           .dtypes = kDTypes<byte_dtype(kOutput), kOutput>,
@@ -94,13 +94,13 @@ constexpr Kernel row() {
           .bind = host::bind<compute>};
 }
 
-constexpr Kernel kRows[] = {
-    row<DType::Int4>(),
-    row<DType::UInt4>(),
+constexpr Kernel kKernels[] = {
+    make_kernel<DType::Int4>(),
+    make_kernel<DType::UInt4>(),
 };
 
 }  // namespace
 
 }  // namespace planq::pack_int4
 
-PLANQ_KERNELS(pack_int4, host, kRows);
+PLANQ_KERNELS(pack_int4, host, kKernels);

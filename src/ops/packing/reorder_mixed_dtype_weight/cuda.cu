@@ -84,7 +84,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <DType kDType>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   return {.op = "reorder_mixed_dtype_weight",
           .method = "tiles",
           .dtypes = kDTypes<kDType, DType::UInt8>,
@@ -99,12 +99,12 @@ constexpr Kernel row() {
           .bind = bind<Layout<kDType>>};
 }
 
-constexpr Kernel kRows[] = {
-    row<DType::Int8>(),
-    row<DType::Int4>(),
+constexpr Kernel kKernels[] = {
+    make_kernel<DType::Int8>(),
+    make_kernel<DType::Int4>(),
 };
 
 }  // namespace
 }  // namespace planq::reorder_mixed_dtype_weight
 
-PLANQ_KERNELS(reorder_mixed_dtype_weight, cuda, kRows);
+PLANQ_KERNELS(reorder_mixed_dtype_weight, cuda, kKernels);

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "host/parallel.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
+#include "host/thread_pool.h"
 #include "ops/packing/reorder_mixed_dtype_weight/desc.h"
 #include "ops/packing/reorder_mixed_dtype_weight/layout.h"
 
@@ -26,30 +26,30 @@ constexpr int64_t kGrainBytes = 1 << 16;
 
 // The span of a column whose elements are consecutive in the matrix.
 template <DType kDType>
-class Run {
+class Span {
  public:
-  static void order(const uint8_t* elements, uint8_t* run) {
-    for (int i = 0; i < L::kRunBytes; i += 16) order_vector(elements + i, run + i);
+  static void order(const uint8_t* elements, uint8_t* span) {
+    for (int i = 0; i < L::kSpanBytes; i += 16) order_vector(elements + i, span + i);
   }
-  static void reorder(const uint8_t* run, uint8_t* elements) {
-    for (int i = 0; i < L::kRunBytes; i += 16) reorder_vector(run + i, elements + i);
+  static void reorder(const uint8_t* span, uint8_t* elements) {
+    for (int i = 0; i < L::kSpanBytes; i += 16) reorder_vector(span + i, elements + i);
   }
 
  private:
   using L = Layout<kDType>;
 
-  static void order_vector(const uint8_t* elements, uint8_t* run) {
+  static void order_vector(const uint8_t* elements, uint8_t* span) {
     Words words;
     std::memcpy(&words, elements, sizeof words);
     words = zipped(words);
     if constexpr (L::kPerByte == 2)
       words = inner_bytes_swapped(inner_nibbles_swapped(zipped(words)));
     words ^= L::kSigns;
-    std::memcpy(run, &words, sizeof words);
+    std::memcpy(span, &words, sizeof words);
   }
-  static void reorder_vector(const uint8_t* run, uint8_t* elements) {
+  static void reorder_vector(const uint8_t* span, uint8_t* elements) {
     Words words;
-    std::memcpy(&words, run, sizeof words);
+    std::memcpy(&words, span, sizeof words);
     words ^= L::kSigns;
     if constexpr (L::kPerByte == 1) {
       words = unzipped(words);
@@ -113,14 +113,14 @@ class Block {
   }
 
   // One column as it is stored.
-  void read_run(int column, const uint8_t* run) {
-    std::memcpy(words_[column], run, L::kRunBytes);
+  void read_span(int column, const uint8_t* span) {
+    std::memcpy(words_[column], span, L::kSpanBytes);
     for (uint32_t& word : words_[column]) word ^= L::kSigns;
   }
-  void write_run(int column, uint8_t* run) const {
+  void write_span(int column, uint8_t* span) const {
     uint32_t words[L::kWords];
     for (int i = 0; i < L::kWords; ++i) words[i] = words_[column][i] ^ L::kSigns;
-    std::memcpy(run, words, L::kRunBytes);
+    std::memcpy(span, words, L::kSpanBytes);
   }
 
  private:
@@ -189,27 +189,27 @@ class Launch {
     for (int64_t group = first; group < last; ++group)
       for (int64_t chunk = 0; chunk < chunks_; ++chunk)
         for (int64_t column = group * L::kColumns; column < (group + 1) * L::kColumns; ++column) {
-          uint8_t* elements = matrix() + column * stride + chunk * L::kRunBytes;
-          uint8_t* run = run_of(column, chunk);
-          inverse_ ? Run<kDType>::reorder(run, elements) : Run<kDType>::order(elements, run);
+          uint8_t* elements = matrix() + column * stride + chunk * L::kSpanBytes;
+          uint8_t* span = span_of(column, chunk);
+          inverse_ ? Span<kDType>::reorder(span, elements) : Span<kDType>::order(elements, span);
         }
   }
   void run_block(int64_t chunk, int64_t across) const {
     Block<kDType> block;
     const int64_t stride = weight_.matrix.strides[0];
-    uint8_t* rows = matrix() + chunk * kChunk * stride + across * L::kRunBytes;
+    uint8_t* rows = matrix() + chunk * kChunk * stride + across * L::kSpanBytes;
     if (inverse_) {
-      for (int i = 0; i < kChunk; ++i) block.read_run(i, run_of(across * kChunk + i, chunk));
+      for (int i = 0; i < kChunk; ++i) block.read_span(i, span_of(across * kChunk + i, chunk));
       block.write_rows(rows, stride);
     } else {
       block.read_rows(rows, stride);
-      for (int i = 0; i < kChunk; ++i) block.write_run(i, run_of(across * kChunk + i, chunk));
+      for (int i = 0; i < kChunk; ++i) block.write_span(i, span_of(across * kChunk + i, chunk));
     }
   }
-  // Where a column's run lies. Rows of the operand are whole runs, and may be apart.
-  uint8_t* run_of(int64_t column, int64_t chunk) const {
+  // Where a column's span lies. Rows of the operand are whole spans, and may be apart.
+  uint8_t* span_of(int64_t column, int64_t chunk) const {
     const int64_t line = column / L::kColumns * chunks_ + chunk;
-    const int64_t byte = line * kLineBytes + column % L::kColumns * L::kRunBytes;
+    const int64_t byte = line * kLineBytes + column % L::kColumns * L::kSpanBytes;
     uint8_t* start = static_cast<uint8_t*>(weight_.reordered.data);
     const int64_t stride = weight_.reordered.strides[0];
     if (stride == row_bytes_) return start + byte;
@@ -229,7 +229,7 @@ Status compute(const Call& call, const Stream& stream) {
 }
 
 template <DType kDType>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   return {.op = "reorder_mixed_dtype_weight",
           .method = "tiles",
           .dtypes = kDTypes<kDType, DType::UInt8>,
@@ -244,13 +244,13 @@ constexpr Kernel row() {
           .bind = host::bind<compute<kDType>>};
 }
 
-constexpr Kernel kRows[] = {
-    row<DType::Int8>(),
-    row<DType::Int4>(),
+constexpr Kernel kKernels[] = {
+    make_kernel<DType::Int8>(),
+    make_kernel<DType::Int4>(),
 };
 
 }  // namespace
 
 }  // namespace planq::reorder_mixed_dtype_weight
 
-PLANQ_KERNELS(reorder_mixed_dtype_weight, host, kRows);
+PLANQ_KERNELS(reorder_mixed_dtype_weight, host, kKernels);

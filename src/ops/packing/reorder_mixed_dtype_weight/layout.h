@@ -2,7 +2,7 @@
 //
 // It is a sequence of lines of 128 bytes. A line holds a chunk of 64 rows of a few neighbouring
 // columns: 2 of int8, 4 of int4. All chunks of these columns follow one another, then come the next
-// columns. In a line every column has a run of 32-bit words, and a word holds the elements of one
+// columns. In a line every column has a span of 32-bit words, and a word holds the elements of one
 // column whose rows row() gives, the lowest lane in the lowest bits. Elements are stored with their
 // sign bit flipped.
 #pragma once
@@ -21,14 +21,14 @@ struct Layout {
   static constexpr int kBits = bits_of(kDType);
   static constexpr int kLanes = 32 / kBits;       // elements of a word
   static constexpr int kPerByte = 8 / kBits;      // elements of a byte
-  static constexpr int kWords = kChunk / kLanes;  // words of a run
-  static constexpr int kRunBytes = 4 * kWords;    // as many as the chunk has in the matrix
-  static constexpr int kColumns = kLineBytes / kRunBytes;
+  static constexpr int kWords = kChunk / kLanes;  // words of a span
+  static constexpr int kSpanBytes = 4 * kWords;   // as many as the chunk has in the matrix
+  static constexpr int kColumns = kLineBytes / kSpanBytes;
   static constexpr int kVectorElements = 16 / 4 * kLanes;
   static constexpr std::uint32_t kSigns = kBits == 8 ? 0x80808080u : 0x88888888u;
   static constexpr int kHalf = kLanes / 2;
 
-  // The row, in its chunk, that a lane of a word of the run holds.
+  // The row, in its chunk, that a lane of a word of the span holds.
   PLANQ_HD static constexpr int row(int word, int lane) {
     return word / 4 * kVectorElements + word % 4 * 2 + lane % kHalf * 8 + lane / kHalf;
   }

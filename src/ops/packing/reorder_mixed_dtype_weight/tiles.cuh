@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "cuda/index.cuh"
-#include "cuda/load_store.cuh"
+#include "cuda/divider.cuh"
+#include "cuda/memory_access.cuh"
 #include "math/nibbles.h"
 #include "ops/packing/reorder_mixed_dtype_weight/layout.h"
 
@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(kThreads) reorder_vectors(const __grid_constan
   for (int i = 0; i < kVectorsAThread; ++i) {
     const std::uint32_t vector = first + i * kThreads;
     if (vector >= args.vectors) continue;
-    constexpr std::uint32_t kOfLine = kLineBytes / 16, kOfRun = L::kRunBytes / 16;
+    constexpr std::uint32_t kOfLine = kLineBytes / 16, kOfSpan = L::kSpanBytes / 16;
     const std::uint32_t line = vector / kOfLine, group = args.chunk_count.quotient(line);
-    const std::int64_t column = std::int64_t{group} * L::kColumns + vector % kOfLine / kOfRun;
+    const std::int64_t column = std::int64_t{group} * L::kColumns + vector % kOfLine / kOfSpan;
     const std::int64_t chunk = line - group * args.chunk_count.divisor;
     const std::int64_t matrix =
-        column * args.matrix_stride + chunk * L::kRunBytes + vector % kOfRun * 16;
+        column * args.matrix_stride + chunk * L::kSpanBytes + vector % kOfSpan * 16;
     const std::int64_t layout = args.place(vector);
     vectors[i] = cuda::load_once(args.input + (kInverse ? layout : matrix));
     to[i] = kInverse ? matrix : layout;
@@ -132,7 +132,7 @@ struct Tile {
   static constexpr int kColumns = kGroups * kWide;
   static constexpr int kChunks = 32 / L::kWords;
   static constexpr int kSlots = 8;  // vectors of words in a column
-  static constexpr int kPerRun = L::kWords / 4;
+  static constexpr int kPerSpan = L::kWords / 4;
   static constexpr int kVectors = kColumns * kSlots / kThreads;  // of the layout, for a thread
 
   uint4 slots[kColumns * kSlots];
@@ -140,7 +140,7 @@ struct Tile {
   // Free of bank conflicts: the lanes of a warp that store to the same slot number are in different
   // groups, and those that load the vectors of one line are in different columns.
   static __device__ __forceinline__ int slot(int column, int vector) {
-    return column * kSlots + (vector ^ column / kWide % kGroups ^ column % L::kColumns * kPerRun);
+    return column * kSlots + (vector ^ column / kWide % kGroups ^ column % L::kColumns * kPerSpan);
   }
   __device__ __forceinline__ std::uint32_t& word(int column, int vector, int word) {
     return reinterpret_cast<std::uint32_t*>(slots + slot(column, vector))[word];
@@ -159,14 +159,14 @@ struct Piece {
     group = threadIdx.x % Tile<L>::kGroups;
     word = threadIdx.x / Tile<L>::kGroups % 4;
     vector = threadIdx.x / cuda::kWarp;
-    const std::int64_t chunk = first_chunk + vector / Tile<L>::kPerRun;
+    const std::int64_t chunk = first_chunk + vector / Tile<L>::kPerSpan;
     const std::int64_t column = first_column + group * Tile<L>::kWide;
     exists = chunk < args.chunks && column < args.columns;
     base = chunk * kChunk * args.matrix_stride + column / L::kPerByte;
   }
   __device__ __forceinline__ std::int64_t row(const Args& args, int lane) const {
-    const int in_run = vector % Tile<L>::kPerRun * 4 + word;
-    return base + L::row(in_run, lane) * args.matrix_stride;
+    const int in_span = vector % Tile<L>::kPerSpan * 4 + word;
+    return base + L::row(in_span, lane) * args.matrix_stride;
   }
 };
 
@@ -183,8 +183,8 @@ struct Stored {
     const int index = i * kThreads + threadIdx.x;
     const int in_line = index % 8, chunk = index / 8 % T::kChunks;
     const int lines = index / (8 * T::kChunks);
-    slot = T::slot(lines * L::kColumns + in_line / T::kPerRun,
-                   chunk * T::kPerRun + in_line % T::kPerRun);
+    slot = T::slot(lines * L::kColumns + in_line / T::kPerSpan,
+                   chunk * T::kPerSpan + in_line % T::kPerSpan);
     exists = first_chunk + chunk < args.chunks && first_column + lines * L::kColumns < args.columns;
     const std::int64_t line =
         (first_column / L::kColumns + lines) * args.chunks + first_chunk + chunk;
@@ -284,7 +284,7 @@ __device__ __forceinline__ std::uint32_t from_layout(const Args& args, std::int6
   const int row = static_cast<int>(k % kChunk), lane = L::lane(row);
   const std::int64_t line = n / L::kColumns * args.chunks + k / kChunk;
   const std::int64_t byte =
-      line * kLineBytes + n % L::kColumns * L::kRunBytes + L::word(row) * 4 + lane / L::kPerByte;
+      line * kLineBytes + n % L::kColumns * L::kSpanBytes + L::word(row) * 4 + lane / L::kPerByte;
   const std::int64_t start = byte / args.row_bytes;
   const std::uint32_t found =
       cuda::load_single(args.input + start * args.layout_stride + (byte - start * args.row_bytes));
@@ -308,10 +308,10 @@ __global__ void __launch_bounds__(kThreads) reorder_bytes(const __grid_constant_
       element = from_layout<L>(args, args.transposed ? other : row, args.transposed ? row : other);
     } else {
       const std::int64_t line = index / kLineBytes, group = line / args.chunks;
-      const int in_line = static_cast<int>(index % kLineBytes), in_run = in_line % L::kRunBytes;
-      const int k = L::row(in_run / 4, in_run % 4 * L::kPerByte + i);
+      const int in_line = static_cast<int>(index % kLineBytes), in_span = in_line % L::kSpanBytes;
+      const int k = L::row(in_span / 4, in_span % 4 * L::kPerByte + i);
       element = from_matrix<L>(args, (line - group * args.chunks) * kChunk + k,
-                               group * L::kColumns + in_line / L::kRunBytes);
+                               group * L::kColumns + in_line / L::kSpanBytes);
     }
     byte |= element << L::kBits * i;
   }

@@ -100,7 +100,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 template <DType kCodes>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   return {.op = "unpack_int4",
           .method = "bytes",
           .dtypes = kDTypes<kCodes, byte_dtype(kCodes)>,
@@ -115,12 +115,12 @@ constexpr Kernel row() {
           .bind = bind<kCodes == DType::Int4>};
 }
 
-constexpr Kernel kRows[] = {
-    row<DType::Int4>(),
-    row<DType::UInt4>(),
+constexpr Kernel kKernels[] = {
+    make_kernel<DType::Int4>(),
+    make_kernel<DType::UInt4>(),
 };
 
 }  // namespace
 }  // namespace planq::unpack_int4
 
-PLANQ_KERNELS(unpack_int4, cuda, kRows);
+PLANQ_KERNELS(unpack_int4, cuda, kKernels);

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "host/parallel.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
+#include "host/thread_pool.h"
 #include "math/nibbles.h"
 #include "ops/packing/nibble_pairs.h"
 #include "ops/packing/unpack_int4/desc.h"
@@ -41,7 +41,7 @@ void unpack_planes(const uint8_t* packed, uint8_t* low, uint8_t* high, int64_t c
 }
 
 template <bool kSigned>
-struct Run {
+struct Line {
   const NibblePairs& pairs;
   NibbleOrder order;
   const uint8_t* packed;
@@ -66,9 +66,11 @@ struct Run {
   }
 
  private:
-  uint8_t* code(int64_t i) const { return codes + i * pairs.run().stride[NibblePairs::kCodes]; }
+  uint8_t* code(int64_t i) const {
+    return codes + i * pairs.inner_axis().stride[NibblePairs::kCodes];
+  }
   uint8_t nibble(int64_t i, bool low) const {
-    const uint8_t byte = packed[i * pairs.run().stride[NibblePairs::kPacked]];
+    const uint8_t byte = packed[i * pairs.inner_axis().stride[NibblePairs::kPacked]];
     return finished<kSigned>(low ? math::low_nibbles(byte) : math::high_nibbles(byte));
   }
 };
@@ -81,15 +83,15 @@ Status compute(const Call& call, const Stream& stream) {
   const auto* packed = static_cast<const uint8_t*>(operands[kInput].data);
   auto* codes = static_cast<uint8_t*>(operands[kOutput].data);
   host::parallel_for(stream.threads, pairs.bytes.size(), kGrain, [&](int64_t first, int64_t last) {
-    pairs.each_run(first, last, [&](int64_t to, int64_t from, int64_t count, int64_t whole) {
-      Run<kSigned>{pairs, f.nibble_order, packed + from, codes + to, count, whole}.unpack();
+    pairs.each_line(first, last, [&](int64_t to, int64_t from, int64_t count, int64_t whole) {
+      Line<kSigned>{pairs, f.nibble_order, packed + from, codes + to, count, whole}.unpack();
     });
   });
   return Status::success();
 }
 
 template <DType kCodes>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   return {.op = "unpack_int4",
           .method = "bytes",
           .dtypes = kDTypes<kCodes, byte_dtype(kCodes)>,
@@ -104,13 +106,13 @@ constexpr Kernel row() {
           .bind = host::bind<compute<kCodes == DType::Int4>>};
 }
 
-constexpr Kernel kRows[] = {
-    row<DType::Int4>(),
-    row<DType::UInt4>(),
+constexpr Kernel kKernels[] = {
+    make_kernel<DType::Int4>(),
+    make_kernel<DType::UInt4>(),
 };
 
 }  // namespace
 
 }  // namespace planq::unpack_int4
 
-PLANQ_KERNELS(unpack_int4, host, kRows);
+PLANQ_KERNELS(unpack_int4, host, kKernels);

@@ -39,7 +39,7 @@ static_assert(kMaxQuantiles <= kThreads && kPairs % kThreads == 0);
 struct Wanted {
   Count ranks[kMaxQuantiles];  // of wanted elements, among those that the next pass counts
   Key keys[kMaxQuantiles];     // prefixes of the next pass
-  std::uint32_t runs;          // how many prefixes; 0: the result is NaN
+  std::uint32_t prefix_count;  // how many prefixes; 0: the result is NaN
   std::uint32_t done;          // blocks that have added up their counts
 };
 
@@ -74,11 +74,11 @@ __global__ void __launch_bounds__(kThreads) clear(const __grid_constant__ Memory
 // --- Counting ----------------------------------------------------------------------------------
 
 __device__ __forceinline__ void enter_prefixes(const Wanted& wanted, Table& table) {
-  const std::uint32_t thread = threadIdx.x, runs = wanted.runs;
+  const std::uint32_t thread = threadIdx.x, prefix_count = wanted.prefix_count;
   for (int i = thread; i < Table::kPlaces; i += kThreads) table.places[i] = Table::kNone;
-  if (thread < runs) table.keys[thread] = wanted.keys[thread];
+  if (thread < prefix_count) table.keys[thread] = wanted.keys[thread];
   __syncthreads();
-  if (thread >= runs) return;
+  if (thread >= prefix_count) return;
   std::uint32_t place = Table::first_place(table.keys[thread]);
   while (atomicCAS(table.places + place, Table::kNone, thread) != Table::kNone)
     place = Table::next_place(place);
@@ -207,8 +207,8 @@ __device__ __forceinline__ void narrow(const PassArgs& args, const Table& table,
   found[own] = at.index;
   __syncthreads();
   const bool opens = exists && (own == 0 || found[own - 1] != at.index);
-  const Count runs = scan_block(opens);
-  const Count rank_of_run = scan_block(opens ? at.held : 0) - at.held;
+  const Count prefix_count = scan_block(opens);
+  const Count rank_of_prefix = scan_block(opens ? at.held : 0) - at.held;
   if (!exists) return;
   const int bits = args.digit.bits;
   Key key = at.index;
@@ -218,14 +218,14 @@ __device__ __forceinline__ void narrow(const PassArgs& args, const Table& table,
     args.output[own] = math::value_of_order<In>(key);
     return;
   }
-  if (opens) wanted.keys[runs - 1] = key;
-  wanted.ranks[own] = rank_of_run + (rank - at.before);
-  if (own == args.quantiles - 1) wanted.runs = static_cast<std::uint32_t>(runs);
+  if (opens) wanted.keys[prefix_count - 1] = key;
+  wanted.ranks[own] = rank_of_prefix + (rank - at.before);
+  if (own == args.quantiles - 1) wanted.prefix_count = static_cast<std::uint32_t>(prefix_count);
 }
 
 // Where the result is NaN: tells the next passes, and stores it in the last one.
 __device__ __forceinline__ void give_up(const PassArgs& args) {
-  if (threadIdx.x == 0) args.memory.wanted->runs = 0;
+  if (threadIdx.x == 0) args.memory.wanted->prefix_count = 0;
   if (args.is_last && threadIdx.x < args.quantiles)
     args.output[threadIdx.x] = math::canonical_nan<C>();
 }
@@ -237,17 +237,17 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   auto* const counters = reinterpret_cast<std::uint32_t*>(shared);
   __shared__ Table table;
   Count* const counts = args.memory.counts;
-  bool gives_up = !kFirst && args.memory.wanted->runs == 0;
+  bool gives_up = !kFirst && args.memory.wanted->prefix_count == 0;
   for (int i = threadIdx.x; i < kCounters; i += kThreads) counters[i] = 0;
   if constexpr (!kFirst) enter_prefixes(*args.memory.wanted, table);
   __syncthreads();
   if (!gives_up)
     each_of_block(args, [&](In x) {
       const Key key = math::order_key(x);
-      std::uint32_t run = 0;
-      if constexpr (!kFirst) run = table.find(key >> args.digit.shift >> args.digit.bits);
-      if (run != Table::kNone)
-        atomicAdd(counters + (run << args.digit.bits | args.digit.of(key)), 1u);
+      std::uint32_t prefix = 0;
+      if constexpr (!kFirst) prefix = table.find(key >> args.digit.shift >> args.digit.bits);
+      if (prefix != Table::kNone)
+        atomicAdd(counters + (prefix << args.digit.bits | args.digit.of(key)), 1u);
     });
   __syncthreads();
   for (int i = threadIdx.x; i < kCounters; i += kThreads)
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (threadIdx.x == 0) args.memory.wanted->done = 0;
 }
 
-// --- The row -----------------------------------------------------------------------------------
+// --- The kernel --------------------------------------------------------------------------------
 
 struct Problem {
   Fields fields;
@@ -295,7 +295,7 @@ PassArgs arguments(const Problem& problem, const Operands& operands, const Memor
   args.tail = f.tail;
   args.propagate = f.nonfinite == NonFinite::Propagate;
   args.walk.parts = blocks;
-  const SegmentOperand input[kSpaceOperands] = {{&operands[kInput]}};
+  const SegmentOperand input[kIndexSpaceOperands] = {{&operands[kInput]}};
   const Segments all = segments_of(f.shape, Scope{}, input, 0);
   args.walk.lines = all.lines;
   args.walk.line_count = all.line_count;
@@ -331,7 +331,7 @@ std::size_t workspace(const Descriptor&, const Device&) {
   return scratch.bytes();
 }
 
-constexpr Kernel kRows[] = {{
+constexpr Kernel kKernels[] = {{
     .op = "estimate_quantiles",
     .method = "radix",
     .dtypes = kDTypes<cuda::kElement, compute_dtype(cuda::kElement)>,

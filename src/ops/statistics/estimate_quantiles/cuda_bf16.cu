@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT BFloat16
 #include "ops/statistics/estimate_quantiles/cuda.cuh"
 
-PLANQ_KERNELS(estimate_quantiles, cuda_bf16, kRows);
+PLANQ_KERNELS(estimate_quantiles, cuda_bf16, kKernels);

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float32
 #include "ops/statistics/estimate_quantiles/cuda.cuh"
 
-PLANQ_KERNELS(estimate_quantiles, cuda_f32, kRows);
+PLANQ_KERNELS(estimate_quantiles, cuda_f32, kKernels);

@@ -2,4 +2,4 @@
 #define PLANQ_ELEMENT Float64
 #include "ops/statistics/estimate_quantiles/cuda.cuh"
 
-PLANQ_KERNELS(estimate_quantiles, cuda_f64, kRows);
+PLANQ_KERNELS(estimate_quantiles, cuda_f64, kKernels);

@@ -63,8 +63,8 @@ struct Digit {
 inline Digit first_digit(DType input) { return {bits_of(input) - kCounterBits, kCounterBits}; }
 // As many bits as the counters allow, should every wanted element have a prefix of its own.
 inline Digit next_digit(const Digit& before, std::int64_t quantiles) {
-  const int runs_log2 = std::bit_width(static_cast<std::uint64_t>(quantiles - 1));
-  const int bits = std::min(before.shift, kCounterBits - runs_log2);
+  const int prefixes_log2 = std::bit_width(static_cast<std::uint64_t>(quantiles - 1));
+  const int bits = std::min(before.shift, kCounterBits - prefixes_log2);
   return {before.shift - bits, bits};
 }
 
@@ -76,7 +76,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
                         name_of(input));
 }
 
-// What the rows of both backends promise; a quantile is copied, never computed.
+// What the kernels of both backends promise; a quantile is copied, never computed.
 template <DType kInput>
 constexpr Guarantee guarantee() {
   return {.determinism = Determinism::BitExact,

@@ -8,9 +8,9 @@
 #include "core/elementwise.h"
 #include "core/scratch.h"
 #include "core/sku.h"
-#include "host/parallel.h"
-#include "host/rows.h"
+#include "host/elementwise.h"
 #include "host/simd.h"
+#include "host/thread_pool.h"
 #include "ops/statistics/estimate_quantiles/prefixes.h"
 #include "ops/statistics/quantiles.h"
 
@@ -58,7 +58,7 @@ class Selection {
       narrow(digit);
     }
     for (int64_t j = 0; j < fields_.quantiles; ++j)
-      output_[j] = math::value_of_order<T>(prefixes_.keys[runs_[j]]);
+      output_[j] = math::value_of_order<T>(prefixes_.keys[prefix_numbers_[j]]);
   }
 
  private:
@@ -93,9 +93,9 @@ class Selection {
       const Digit by = digit;
       for (int64_t i = 0; i < length; ++i) {
         const Key key = math::order_key(x[i]);
-        uint32_t run = 0;
-        if constexpr (!kFirst) run = prefixes_.find(key >> by.shift >> by.bits);
-        if (run != Prefixes<Key>::kNone) ++own[run << by.bits | by.of(key)];
+        uint32_t prefix = 0;
+        if constexpr (!kFirst) prefix = prefixes_.find(key >> by.shift >> by.bits);
+        if (prefix != Prefixes<Key>::kNone) ++own[prefix << by.bits | by.of(key)];
       }
     }
   }
@@ -125,31 +125,31 @@ class Selection {
   // the next pass, and ranks become those among the elements with the same prefix.
   void narrow(const Digit& digit) {
     std::array<Key, kMaxQuantiles> keys;
-    uint64_t before = 0, rank_of_run = 0, runs_end = 0;
-    uint32_t counter = 0, previous = ~uint32_t{0}, run = ~uint32_t{0};
+    uint64_t before = 0, rank_of_prefix = 0, prefix_end = 0;
+    uint32_t counter = 0, previous = ~uint32_t{0}, prefix = ~uint32_t{0};
     for (int64_t j = 0; j < fields_.quantiles; ++j) {
       while (counter < kCounters - 1 && before + counts_[counter] <= ranks_[j])
         before += counts_[counter++];
       if (counter != previous) {
-        keys[++run] = prefixes_.keys[counter >> digit.bits] << digit.bits |
-                      (counter & ((1u << digit.bits) - 1));
-        rank_of_run = runs_end;
-        runs_end += counts_[counter];
+        keys[++prefix] = prefixes_.keys[counter >> digit.bits] << digit.bits |
+                         (counter & ((1u << digit.bits) - 1));
+        rank_of_prefix = prefix_end;
+        prefix_end += counts_[counter];
         previous = counter;
       }
-      ranks_[j] += rank_of_run - before;
-      runs_[j] = run;
+      ranks_[j] += rank_of_prefix - before;
+      prefix_numbers_[j] = prefix;
     }
-    std::copy_n(keys.begin(), run + 1, prefixes_.keys);
+    std::copy_n(keys.begin(), prefix + 1, prefixes_.keys);
   }
 
   void enter_prefixes() {
     std::fill_n(prefixes_.places, Prefixes<Key>::kPlaces, Prefixes<Key>::kNone);
-    for (uint32_t run = 0; run <= runs_[fields_.quantiles - 1]; ++run) {
-      uint32_t place = Prefixes<Key>::first_place(prefixes_.keys[run]);
+    for (uint32_t prefix = 0; prefix <= prefix_numbers_[fields_.quantiles - 1]; ++prefix) {
+      uint32_t place = Prefixes<Key>::first_place(prefixes_.keys[prefix]);
       while (prefixes_.places[place] != Prefixes<Key>::kNone)
         place = Prefixes<Key>::next_place(place);
-      prefixes_.places[place] = run;
+      prefixes_.places[place] = prefix;
     }
   }
 
@@ -160,8 +160,8 @@ class Selection {
   uint64_t* const counts_;
   const int threads_;
   Prefixes<Key> prefixes_;
-  uint64_t ranks_[kMaxQuantiles];  // of wanted elements
-  uint32_t runs_[kMaxQuantiles];   // the numbers of their prefixes
+  uint64_t ranks_[kMaxQuantiles];           // of wanted elements
+  uint32_t prefix_numbers_[kMaxQuantiles];  // the numbers of their prefixes
 };
 
 template <DType kInput>
@@ -180,7 +180,7 @@ std::size_t workspace(const Descriptor&, const Device&) {
 }
 
 template <DType kInput>
-constexpr Kernel row() {
+constexpr Kernel make_kernel() {
   return {
       .op = "estimate_quantiles",
       .method = "radix",
@@ -197,11 +197,11 @@ constexpr Kernel row() {
   };
 }
 
-constexpr Kernel kRows[] = {row<DType::Float16>(), row<DType::BFloat16>(), row<DType::Float32>(),
-                            row<DType::Float64>()};
+constexpr Kernel kKernels[] = {make_kernel<DType::Float16>(), make_kernel<DType::BFloat16>(),
+                               make_kernel<DType::Float32>(), make_kernel<DType::Float64>()};
 
 }  // namespace
 
 }  // namespace planq::estimate_quantiles
 
-PLANQ_KERNELS(estimate_quantiles, host, kRows);
+PLANQ_KERNELS(estimate_quantiles, host, kKernels);

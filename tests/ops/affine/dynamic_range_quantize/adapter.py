@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 import planq
-from ops.affine.dynamic_range_quantize.bodies import body_cases
 from ops.affine.dynamic_range_quantize.cases import Case, empty_cases, outputs, sampled_cases
+from ops.affine.dynamic_range_quantize.instantiations import instantiation_cases
 from ops.affine.dynamic_range_quantize.reference import Problem
 from reference.formats import VECTOR, Array
 from support.from_reference import scope
@@ -42,7 +42,7 @@ def descriptor(problem: Problem) -> planq.DynamicRangeQuantizeDescriptor:
 @cache
 def all_cases() -> tuple[Case, ...]:
     """The sample of the table, then the shapes for the kernels' bodies."""
-    return (*sampled_cases(), *(item.case for item in body_cases()))
+    return (*sampled_cases(), *(item.case for item in instantiation_cases()))
 
 
 def as_problem(problem: Hashable) -> Problem:

@@ -1,8 +1,8 @@
 """The fixed problems and inputs that every kernel and the golden digests are tested with.
 
 The list is a covering sample of the operator's table: every input x output x scope, with the other
-choices drawn by an integer hash, so that it is the same list everywhere. `bodies.py` adds shapes
-for the kernels' bodies. Any change to the lists makes the golden digests be recorded anew.
+choices drawn by an integer hash, so that it is the same list everywhere. `instantiations.py` adds
+shapes for all instantiations. Any change to the lists makes the golden digests be recorded anew.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 // Division by a number that is known at launch, as a multiplication and a shift; and, made of it,
-// an index space like that of core/space.h for 32-bit indices.
+// an index space like that of core/index_space.h for 32-bit indices.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-#include "core/space.h"
+#include "core/index_space.h"
 
 namespace planq::cuda {
 
@@ -26,9 +26,9 @@ struct Divider {
 
 inline constexpr std::int64_t kMaxIndex = 0x7FFFFFFF;
 
-// A merged Space with fewer than 2^31 indices, whose axes all have the divisor 1.
+// A merged IndexSpace with fewer than 2^31 indices, whose axes all have the divisor 1.
 template <int kOperands>
-struct LinesOf {
+struct IndexSpace32Of {
   struct Axis {
     Divider extent;
     std::int64_t stride[kOperands];
@@ -36,8 +36,8 @@ struct LinesOf {
   std::int32_t rank = 0;
   Axis axes[kMaxRank];
 
-  LinesOf() = default;
-  explicit LinesOf(const SpaceOf<kOperands>& space) : rank(space.rank) {
+  IndexSpace32Of() = default;
+  explicit IndexSpace32Of(const IndexSpaceOf<kOperands>& space) : rank(space.rank) {
     for (int i = 0; i < rank; ++i) {
       if (i > 0) axes[i].extent = Divider(static_cast<std::uint32_t>(space.axes[i].extent));
       for (int operand = 0; operand < kOperands; ++operand)
@@ -76,6 +76,6 @@ struct LinesOf {
     return result;
   }
 };
-using Lines = LinesOf<kSpaceOperands>;
+using IndexSpace32 = IndexSpace32Of<kIndexSpaceOperands>;
 
 }  // namespace planq::cuda

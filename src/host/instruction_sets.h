@@ -4,7 +4,7 @@
 // use before.
 //
 //     #define PLANQ_LOOPS "ops/affine/affine_loops.h"
-//     #include "host/each_level.h"
+//     #include "host/instruction_sets.h"
 
 #define PLANQ_LEVEL baseline
 #define PLANQ_VECTOR_BYTES 16

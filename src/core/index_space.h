@@ -1,6 +1,6 @@
 // Index spaces over strided operands. The last axis of a tensor is contiguous (stride 1) and is
-// walked by the kernels themselves; the axes before it form a Space of "lines", whose offsets in
-// every operand follow from strides that are known only at run.
+// walked by the kernels themselves; the axes before it form an IndexSpace of "lines", whose offsets
+// in every operand follow from strides that are known only at run.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct OffsetsOf {
 };
 
 template <int kOperands>
-struct SpaceOf {
+struct IndexSpaceOf {
   using Axis = AxisOf<kOperands>;
   using Offsets = OffsetsOf<kOperands>;
 
@@ -106,7 +106,7 @@ OffsetsOf<kOperands> moved(OffsetsOf<kOperands> at, const AxisOf<kOperands>& axi
 // Calls visit(offsets of the first, count, innermost axis) for the pieces of [first, last) that the
 // innermost axis spans.
 template <int kOperands, class Visit>
-void for_each_piece(const SpaceOf<kOperands>& space, std::int64_t first, std::int64_t last,
+void for_each_piece(const IndexSpaceOf<kOperands>& space, std::int64_t first, std::int64_t last,
                     Visit&& visit) {
   const AxisOf<kOperands> none{};
   const AxisOf<kOperands>& inner = space.rank > 0 ? space.axes[space.rank - 1] : none;
@@ -118,9 +118,9 @@ void for_each_piece(const SpaceOf<kOperands>& space, std::int64_t first, std::in
 }
 
 // What most kernels walk.
-inline constexpr int kSpaceOperands = 4;
-using Axis = AxisOf<kSpaceOperands>;
-using Offsets = OffsetsOf<kSpaceOperands>;
-using Space = SpaceOf<kSpaceOperands>;
+inline constexpr int kIndexSpaceOperands = 4;
+using Axis = AxisOf<kIndexSpaceOperands>;
+using Offsets = OffsetsOf<kIndexSpaceOperands>;
+using IndexSpace = IndexSpaceOf<kIndexSpaceOperands>;
 
 }  // namespace planq

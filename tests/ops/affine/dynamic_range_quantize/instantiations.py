@@ -134,7 +134,7 @@ TILES: tuple[tuple[tuple[int, ...], int, tuple[int, int, int]], ...] = (
 
 
 @dataclass(frozen=True)
-class BodyCase:
+class InstantiationCase:
     """A case with the kernel that it is meant for."""
 
     method: str
@@ -171,7 +171,7 @@ def laid_out(
     return (-(-segments.count // 2), 2 * length - tail), ("group", length, -1)
 
 
-def usual(problem: Problem) -> Problem:
+def specialized(problem: Problem) -> Problem:
     """The same with fields at their defaults, for which there are specialized instantiations."""
     return replace(problem, q_min=None, q_max=None, scale_dtype=None, quotient="divide")
 
@@ -185,7 +185,7 @@ def make(
     shape, scope = laid_out(segments, kind, VECTOR[dtype], output[0] in NIBBLES, shorter)
     problem = variant(chooser, shape, scope, dtype, output, mode)
     if seed % 2 == 0:
-        problem = usual(problem)
+        problem = specialized(problem)
     data = chooser.pick(KINDS)
     return Case(problem, "tiled" if math.prod(shape) > TILE_FROM else data, seed)
 
@@ -198,9 +198,11 @@ def outputs_of(orders: int) -> tuple[tuple[str, str], ...]:
     return tuple((name, order[orders % len(order)]) for name, order in listed.items())
 
 
-def row_cases(method: str, dtype: str, output: tuple[str, str], first: int) -> list[BodyCase]:
+def row_cases(
+    method: str, dtype: str, output: tuple[str, str], first: int
+) -> list[InstantiationCase]:
     """Every scope x mode x alignment, whose slots rotate so that each meets all."""
-    cases: list[BodyCase] = []
+    cases: list[InstantiationCase] = []
     modes = modes_of(output[0])
     for place, kind in enumerate(SCOPES):
         for repeat in range(4):
@@ -208,13 +210,15 @@ def row_cases(method: str, dtype: str, output: tuple[str, str], first: int) -> l
             mode, edges = modes[repeat % len(modes)], repeat // 2
             slot = (EDGES if edges else WHOLE)[method][(place + repeat % 2) % 4]
             segments = slot[seed % len(slot)]
-            cases.append(BodyCase(method, make(segments, kind, dtype, output, mode, seed)))
+            cases.append(InstantiationCase(method, make(segments, kind, dtype, output, mode, seed)))
     return cases
 
 
-def column_cases(method: str, dtype: str, output: tuple[str, str], first: int) -> list[BodyCase]:
+def column_cases(
+    method: str, dtype: str, output: tuple[str, str], first: int
+) -> list[InstantiationCase]:
     """Aligned columns and others, each in every mode."""
-    cases: list[BodyCase] = []
+    cases: list[InstantiationCase] = []
     modes = modes_of(output[0])
     for index, (extents, extra, scope) in enumerate(COLUMNS[method]):
         seed = first + len(cases)
@@ -222,14 +226,14 @@ def column_cases(method: str, dtype: str, output: tuple[str, str], first: int) -
         shape = (*extents[:-1], extents[-1] * VECTOR[dtype] + extra)
         problem = variant(chooser, shape, scope, dtype, output, modes[index % len(modes)])
         if index // 2 % 2 == 0:
-            problem = usual(problem)
-        cases.append(BodyCase(method, Case(problem, chooser.pick(KINDS), seed)))
+            problem = specialized(problem)
+        cases.append(InstantiationCase(method, Case(problem, chooser.pick(KINDS), seed)))
     return cases
 
 
-def tile_cases(dtype: str, output: tuple[str, str], first: int) -> list[BodyCase]:
+def tile_cases(dtype: str, output: tuple[str, str], first: int) -> list[InstantiationCase]:
     """Tiles of whole vectors and others, in every mode."""
-    cases: list[BodyCase] = []
+    cases: list[InstantiationCase] = []
     modes, vector = modes_of(output[0]), VECTOR[dtype]
     for index, (extents, extra, (rows, vectors, elements)) in enumerate(TILES):
         seed = first + len(cases)
@@ -238,36 +242,38 @@ def tile_cases(dtype: str, output: tuple[str, str], first: int) -> list[BodyCase
         scope: ScopeSpec = ("block", rows, vectors * vector + elements)
         problem = variant(chooser, shape, scope, dtype, output, modes[index % len(modes)])
         if index // 2 % 2 == 0:
-            problem = usual(problem)
+            problem = specialized(problem)
         data = chooser.pick(KINDS)
         case = Case(problem, "tiled" if math.prod(shape) > TILE_FROM else data, seed)
-        cases.append(BodyCase("tiles", case))
+        cases.append(InstantiationCase("tiles", case))
     return cases
 
 
-def large_cases(dtype: str, first: int) -> list[BodyCase]:
+def large_cases(dtype: str, first: int) -> list[InstantiationCase]:
     """Large shapes, each once for every class of codes and mode; the largest in turns."""
-    cases: list[BodyCase] = []
+    cases: list[InstantiationCase] = []
     combinations = [(output, mode) for output in ONE_A_CLASS for mode in modes_of(output[0])]
     for method, segments in LARGE:
         for output, mode in combinations:
             seed = first + len(cases)
             kind = ("token", "group", "channel")[seed % 3]
             case = make(segments, kind, dtype, output, mode, seed)
-            cases.append(BodyCase(method, replace(case, problem=usual(case.problem))))
+            cases.append(
+                InstantiationCase(method, replace(case, problem=specialized(case.problem)))
+            )
     turn = INPUT_DTYPES.index(dtype)
     for index, (method, segments) in enumerate(LARGEST):
         seed = first + len(cases)
         output, mode = combinations[(index + turn) % len(combinations)]
         kind = ("token", "group", "channel")[seed % 3]
-        cases.append(BodyCase(method, make(segments, kind, dtype, output, mode, seed)))
+        cases.append(InstantiationCase(method, make(segments, kind, dtype, output, mode, seed)))
     return cases
 
 
 @cache
-def body_cases() -> tuple[BodyCase, ...]:
+def instantiation_cases() -> tuple[InstantiationCase, ...]:
     """All of them, each with a seed of its own."""
-    cases: list[BodyCase] = []
+    cases: list[InstantiationCase] = []
     for dtype in INPUT_DTYPES:
         for number, output in enumerate(outputs_of(INPUT_DTYPES.index(dtype))):
             for method in WHOLE:

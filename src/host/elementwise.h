@@ -5,7 +5,7 @@
 
 #include "core/registry.h"
 #include "host/bind.h"
-#include "math/codec.h"
+#include "math/formats.h"
 
 namespace planq::host {
 

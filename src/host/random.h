@@ -1,4 +1,4 @@
-// The draws of stochastic rounding.
+// The random numbers of stochastic rounding.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ inline std::uint64_t scalar_of(const OperandView& view) {
                                               : view.value);
 }
 
-// The draws of elements from `index` on; four of them come from one value of the counter.
+// The random numbers of elements from `index` on; four of them come from one value of the counter.
 template <class C>
-void fill_draws(C* draws, std::int64_t index, std::int64_t count, std::uint64_t seed,
-                std::uint64_t offset) {
+void fill_uniforms(C* uniforms, std::int64_t index, std::int64_t count, std::uint64_t seed,
+                   std::uint64_t offset) {
   const math::PhiloxKeys keys(seed);
   for (std::int64_t i = 0; i < count;) {
     const auto at = static_cast<std::uint64_t>(index + i);
     const auto words = math::philox(keys, offset + at / 4);
     for (std::uint64_t j = at % 4; j < 4 && i < count; ++j, ++i)
-      draws[i] = math::unit_draw<C>(words.word[j]);
+      uniforms[i] = math::uniform_of<C>(words.word[j]);
   }
 }
 

@@ -34,7 +34,7 @@ def operators() -> list[planq.OperatorInfo]:
     return [operator for operator in planq.operators() if operator.name not in PRIVATE]
 
 
-def rows(backend: planq.Backend) -> Iterator[tuple[str, planq.KernelInfo]]:
+def kernels(backend: planq.Backend) -> Iterator[tuple[str, planq.KernelInfo]]:
     """Every kernel of a backend, with the name of its operator."""
     for operator in operators():
         for kernel in operator.kernels:
@@ -42,7 +42,7 @@ def rows(backend: planq.Backend) -> Iterator[tuple[str, planq.KernelInfo]]:
                 yield operator.name, kernel
 
 
-def own_rows(backend: planq.Backend) -> Iterator[tuple[str, planq.KernelInfo]]:
+def own_kernels(backend: planq.Backend) -> Iterator[tuple[str, planq.KernelInfo]]:
     """The same of the tests' own operators that have an adapter."""
     for operator in planq.operators():
         for kernel in operator.kernels if operator.name in OWN else ():
@@ -51,14 +51,14 @@ def own_rows(backend: planq.Backend) -> Iterator[tuple[str, planq.KernelInfo]]:
 
 
 @cache
-def kernels() -> dict[str, planq.KernelInfo]:
+def by_sku() -> dict[str, planq.KernelInfo]:
     """Every kernel by its name."""
     return {kernel.sku: kernel for operator in planq.operators() for kernel in operator.kernels}
 
 
 def pinned(sku: str) -> planq.PlanPreference:
     """All that this kernel promises, from this kernel only."""
-    promise = kernels()[sku].guarantee
+    promise = by_sku()[sku].guarantee
     return planq.PlanPreference(
         determinism=promise.determinism,
         batch_invariant=promise.batch_invariant,
@@ -103,13 +103,13 @@ def is_taken(bench: Bench) -> bool:
     """Whether the operands are what the kernel asks of them; a refusal is by what explain shows."""
     status = bench.plan.can_implement(bench.args)
     if not status:
-        asked = [text.partition(": ") for text in kernels()[bench.plan.sku].constraints]
+        asked = [text.partition(": ") for text in by_sku()[bench.plan.sku].constraints]
         told = [f"{name}: expected {what}, got" for name, _, what in asked]
         assert status.reason.startswith(tuple(told)), status.reason
     return bool(status)
 
 
-def check_row(
+def check_kernel(
     device: Device,
     operator: str,
     sku: str,
@@ -154,23 +154,23 @@ def check_bench(
 def check_bits(device: Device, operator: str, sku: str) -> None:
     """The kernel gives what it promises on every case that it accepts."""
     cases = accepted(operator, sku, device.name)
-    taken = [check_row(device, operator, sku, case) for case in cases]
+    taken = [check_kernel(device, operator, sku, case) for case in cases]
     assert any(taken), f"no case exercises {sku}"
 
 
 def check_ten_runs(device: Device, operator: str, sku: str) -> None:
     """Ten runs of one plan on one set of operands give the same bits."""
     for case in spread(accepted(operator, sku, device.name), 3):
-        check_row(device, operator, sku, case, runs=RUNS)
+        check_kernel(device, operator, sku, case, runs=RUNS)
 
 
 def check_misaligned(device: Device, operator: str, sku: str) -> None:
     """Base pointers off by one element, all of them and one at a time, change nothing."""
     for case in spread(accepted(operator, sku, device.name), 4):
         names = (*case.inputs(), *expected(case))
-        check_row(device, operator, sku, case, dict.fromkeys(names, Layout(offset=1)))
+        check_kernel(device, operator, sku, case, dict.fromkeys(names, Layout(offset=1)))
         for name in names:
-            check_row(device, operator, sku, case, {name: Layout(offset=1)})
+            check_kernel(device, operator, sku, case, {name: Layout(offset=1)})
 
 
 def check_strided(device: Device, operator: str, sku: str) -> None:
@@ -178,9 +178,9 @@ def check_strided(device: Device, operator: str, sku: str) -> None:
     for case in spread(accepted(operator, sku, device.name), 4):
         names = (*case.inputs(), *expected(case))
         for pitch in (1, 16):
-            check_row(device, operator, sku, case, dict.fromkeys(names, Layout(pitch=pitch)))
+            check_kernel(device, operator, sku, case, dict.fromkeys(names, Layout(pitch=pitch)))
         for name in names:
-            check_row(device, operator, sku, case, {name: Layout(offset=3, pitch=5)})
+            check_kernel(device, operator, sku, case, {name: Layout(offset=3, pitch=5)})
 
 
 @cache
@@ -286,7 +286,7 @@ def check_shared(device: Device, operator: str, sku: str) -> None:
 def check_empty(device: Device, operator: str, sku: str) -> None:
     """Tensors without elements succeed, whatever their strides; scales of segments are written."""
     for case in accepted(operator, sku, device.name, empty=True):
-        check_row(device, operator, sku, case)
+        check_kernel(device, operator, sku, case)
         for sharing in sharings(outer_axes(operator, case.problem)):
             check_sharing(device, operator, case, sharing, pinned(sku))
 
@@ -309,7 +309,7 @@ def run_once(
 
 def check_batch(device: Device, operator: str, sku: str) -> None:
     """A part computed alone has the bits that it has among others, where the kernel promises it."""
-    if not kernels()[sku].guarantee.batch_invariant:
+    if not by_sku()[sku].guarantee.batch_invariant:
         return
     for case in spread(accepted(operator, sku, device.name), 3):
         inputs = inputs_of(case)

@@ -10,7 +10,7 @@ import torch
 
 import planq
 from reference.formats import Array
-from support import rows
+from support import kernels
 from support.gpu import Cuda, new_stream
 from support.memory import Host
 from support.operators import OPERATORS, Case, expected, inputs_of
@@ -25,15 +25,15 @@ CUDA_ROWS = [
         id=kernel.sku,
         marks=pytest.mark.xdist_group(kernel.sku.rpartition("/")[2]),
     )
-    for operator, kernel in rows.rows(planq.Backend.CUDA)
+    for operator, kernel in kernels.kernels(planq.Backend.CUDA)
 ]
 every_cuda_row = pytest.mark.parametrize(("operator", "kernel"), CUDA_ROWS)
 
 
 def test_there_are_cuda_rows_for_every_operator() -> None:
     """The two backends are equals."""
-    with_rows = {operator for operator, _ in rows.rows(planq.Backend.CUDA)}
-    assert with_rows == {operator.name for operator in rows.operators()}
+    with_kernels = {operator for operator, _ in kernels.kernels(planq.Backend.CUDA)}
+    assert with_kernels == {operator.name for operator in kernels.operators()}
 
 
 @pytest.mark.xdist_group("golden")
@@ -41,20 +41,20 @@ def test_every_case_is_taken_by_some_cuda_row() -> None:
     """On the GPU at hand."""
     for name, tests in OPERATORS.items():
         for case in (*tests.cases(), *tests.empty_cases()):
-            assert rows.takers(name, case.problem, GPU.name), case.id
+            assert kernels.takers(name, case.problem, GPU.name), case.id
 
 
 @every_cuda_row
 def test_a_row_gives_the_bits_of_the_reference(operator: str, kernel: planq.KernelInfo) -> None:
     """On every case that it accepts; also: the case list exercises the kernel at all."""
-    rows.check_bits(GPU, operator, kernel.sku)
+    kernels.check_bits(GPU, operator, kernel.sku)
 
 
 @cache
 def host_outputs(operator: str, case: Case) -> dict[str, Array]:
     """What the host backend writes for a case."""
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(Host(), desc, pref=rows.PROMISE)
+    bench = Bench(Host(), desc, pref=kernels.PROMISE)
     bench.load(inputs_of(case))
     bench.run()
     return bench.outputs()
@@ -63,9 +63,9 @@ def host_outputs(operator: str, case: Case) -> dict[str, Array]:
 @every_cuda_row
 def test_a_row_gives_the_bits_of_the_host(operator: str, kernel: planq.KernelInfo) -> None:
     """BIT_EXACT: the host backend and the GPU, side by side."""
-    for case in rows.accepted(operator, kernel.sku, GPU.name)[::3]:
+    for case in kernels.accepted(operator, kernel.sku, GPU.name)[::3]:
         desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku))
+        bench = Bench(GPU, desc, pref=kernels.pinned(kernel.sku))
         bench.load(inputs_of(case))
         bench.run()
         bench.check(inputs_of(case), host_outputs(operator, case), f"{kernel.sku} on {case.id}")
@@ -74,31 +74,31 @@ def test_a_row_gives_the_bits_of_the_host(operator: str, kernel: planq.KernelInf
 @every_cuda_row
 def test_ten_runs_give_the_same_bits(operator: str, kernel: planq.KernelInfo) -> None:
     """From outputs and workspace poisoned anew each time."""
-    rows.check_ten_runs(GPU, operator, kernel.sku)
+    kernels.check_ten_runs(GPU, operator, kernel.sku)
 
 
 @every_cuda_row
 def test_a_segment_alone_and_in_a_batch_is_equal(operator: str, kernel: planq.KernelInfo) -> None:
     """Batch invariance."""
-    rows.check_batch(GPU, operator, kernel.sku)
+    kernels.check_batch(GPU, operator, kernel.sku)
 
 
 @every_cuda_row
 def test_misaligned_pointers_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """Off by one element, each operand and all of them."""
-    rows.check_misaligned(GPU, operator, kernel.sku)
+    kernels.check_misaligned(GPU, operator, kernel.sku)
 
 
 @every_cuda_row
 def test_strides_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """And the gaps between strided rows stay untouched."""
-    rows.check_strided(GPU, operator, kernel.sku)
+    kernels.check_strided(GPU, operator, kernel.sku)
 
 
 @every_cuda_row
 def test_rows_that_share_elements_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """Inputs with stride 0, overlapping and negative strides, one, some and all at a time."""
-    rows.check_shared(GPU, operator, kernel.sku)
+    kernels.check_shared(GPU, operator, kernel.sku)
 
 
 @every_cuda_row
@@ -106,33 +106,33 @@ def test_groups_larger_than_the_tensor_are_the_tensor(
     operator: str, kernel: planq.KernelInfo
 ) -> None:
     """Up to the largest number that a descriptor takes."""
-    rows.check_oversized(GPU, operator, kernel.sku)
+    kernels.check_oversized(GPU, operator, kernel.sku)
 
 
 @every_cuda_row
 def test_empty_tensors_define_every_output(operator: str, kernel: planq.KernelInfo) -> None:
     """Scale 1 and the formula's zero point for each empty segment."""
-    rows.check_empty(GPU, operator, kernel.sku)
+    kernels.check_empty(GPU, operator, kernel.sku)
 
 
 @every_cuda_row
 def test_a_plan_keeps_nothing_of_its_last_run(operator: str, kernel: planq.KernelInfo) -> None:
     """Three inputs through one plan and one set of operands."""
-    rows.check_new_inputs(GPU, operator, kernel.sku)
+    kernels.check_new_inputs(GPU, operator, kernel.sku)
 
 
 @every_cuda_row
 def test_a_row_promises_what_was_tested(operator: str, kernel: planq.KernelInfo) -> None:
     """BIT_EXACT, batch invariant, 0 ulp, the contract's arithmetic; the plan says the same."""
-    rows.check_guarantee(GPU, operator, kernel)
+    kernels.check_guarantee(GPU, operator, kernel)
 
 
 @every_cuda_row
 def test_a_captured_run_replays_on_new_contents(operator: str, kernel: planq.KernelInfo) -> None:
     """The plan's first run is captured; three replays, each with other inputs."""
-    for case in rows.spread(rows.accepted(operator, kernel.sku, GPU.name), 2):
+    for case in kernels.spread(kernels.accepted(operator, kernel.sku, GPU.name), 2):
         desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku))
+        bench = Bench(GPU, desc, pref=kernels.pinned(kernel.sku))
         graph: Any = torch.cuda.CUDAGraph()
         with torch.cuda.stream(bench.stream):
             graph.capture_begin()
@@ -147,9 +147,9 @@ def test_a_captured_run_replays_on_new_contents(operator: str, kernel: planq.Ker
 @every_cuda_row
 def test_two_streams_at_once(operator: str, kernel: planq.KernelInfo) -> None:
     """One plan, two operand sets and workspaces, twenty interleaved runs."""
-    case = rows.spread(rows.accepted(operator, kernel.sku, GPU.name), 1)[0]
+    case = kernels.spread(kernels.accepted(operator, kernel.sku, GPU.name), 1)[0]
     desc = OPERATORS[operator].descriptor(case.problem)
-    benches = [Bench(GPU, desc, pref=rows.pinned(kernel.sku)) for _ in range(2)]
+    benches = [Bench(GPU, desc, pref=kernels.pinned(kernel.sku)) for _ in range(2)]
     cases = [case.reseeded(seed) for seed in range(2)]
     for bench, own in zip(benches, cases, strict=True):
         bench.load(inputs_of(own))
@@ -164,10 +164,10 @@ def test_two_streams_at_once(operator: str, kernel: planq.KernelInfo) -> None:
 @every_cuda_row
 def test_a_busy_gpu_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """While another stream multiplies matrices, so that blocks come late and in other orders."""
-    cases = rows.accepted(operator, kernel.sku, GPU.name)
+    cases = kernels.accepted(operator, kernel.sku, GPU.name)
     case = max(cases, key=lambda item: item.size)
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(GPU, desc, pref=rows.pinned(kernel.sku))
+    bench = Bench(GPU, desc, pref=kernels.pinned(kernel.sku))
     other, load = new_stream(), torch.ones(2048, 2048, device=GPU.name)
     for _ in range(2):
         bench.load(inputs_of(case))
@@ -184,8 +184,8 @@ def test_every_device_runs_its_own_plans() -> None:
     count = torch.cuda.device_count()
     for index in range(count):
         torch.cuda.set_device((index + 1) % count)
-        for operator, kernel in rows.rows(planq.Backend.CUDA):
-            case = rows.spread(rows.accepted(operator, kernel.sku, f"cuda:{index}"), 1)[0]
-            rows.check_row(Cuda(index), operator, kernel.sku, case)
+        for operator, kernel in kernels.kernels(planq.Backend.CUDA):
+            case = kernels.spread(kernels.accepted(operator, kernel.sku, f"cuda:{index}"), 1)[0]
+            kernels.check_kernel(Cuda(index), operator, kernel.sku, case)
         assert torch.cuda.current_device() == (index + 1) % count
     torch.cuda.set_device(0)

@@ -1,5 +1,5 @@
 // Memory access of the kernels: 16-byte vectors in, words of codes out. A word need not be aligned
-// in the output; store_shifted() then moves bytes between lanes so that the stores are.
+// in the output; store_unaligned() then moves bytes between lanes so that the stores are.
 #pragma once
 
 #include <cstdint>
@@ -136,8 +136,8 @@ __device__ __forceinline__ void store_word(std::uint8_t* address, Word<kBytes> w
 // the bytes before the first and after the last aligned word are stored one by one. The whole warp
 // calls this; `address` is where the calling lane's word begins.
 template <int kBytes>
-__device__ __forceinline__ void store_shifted(std::uint8_t* address, Word<kBytes> word, int shift,
-                                              int lane, int last, int width) {
+__device__ __forceinline__ void store_unaligned(std::uint8_t* address, Word<kBytes> word, int shift,
+                                                int lane, int last, int width) {
   using Wide = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;
   const Wide wide = word;
   const Wide before = __shfl_up_sync(kAllLanes, wide, 1, width);
@@ -158,9 +158,9 @@ __device__ __forceinline__ void store_shifted(std::uint8_t* address, Word<kBytes
 // The same for several sets of 32 words at consecutive addresses, which a warp stores one set after
 // another: only the first and the last bytes of all sets together are stored one by one.
 template <int kBytes>
-class ShiftedRuns {
+class UnalignedStores {
  public:
-  __device__ __forceinline__ ShiftedRuns(int shift, int lane) : shift_(shift), lane_(lane) {}
+  __device__ __forceinline__ UnalignedStores(int shift, int lane) : shift_(shift), lane_(lane) {}
 
   // `exists`: the lane has a word. `last`: its word is the last of all.
   __device__ __forceinline__ void store(std::uint8_t* address, Word<kBytes> word, bool exists,

@@ -1,5 +1,5 @@
 // Loops between stored elements and the compute type, for one instruction set; the loops that
-// compute include this. No include guard: see each_level.h.
+// compute include this. No include guard: see instruction_sets.h.
 
 namespace planq::host::PLANQ_LEVEL {
 

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 import planq
-from ops.affine.dynamic_range_quantize.bodies import ONE_A_CLASS, BodyCase, body_cases
 from ops.affine.dynamic_range_quantize.cases import Case, sampled_cases
-from support import rows
+from ops.affine.dynamic_range_quantize.instantiations import (
+    ONE_A_CLASS,
+    InstantiationCase,
+    instantiation_cases,
+)
+from support import kernels
 from support.gpu import Cuda
 from support.memory import Layout
 from support.operators import OPERATORS, expected, inputs_of
@@ -24,33 +28,33 @@ pytestmark = pytest.mark.sanitize
 GPU = Cuda(0)
 SMALL = 3000  # elements, for kernels whose time under the tool grows with them
 CLASSES = {output_dtype for output_dtype, _ in ONE_A_CLASS}
-SHIFTED = dict.fromkeys(("input", "output", "scale", "zero_point"), Layout(offset=1))
+UNALIGNED = dict.fromkeys(("input", "output", "scale", "zero_point"), Layout(offset=1))
 APART = dict.fromkeys(("input", "output"), Layout(pitch=16))
 
 
-def by_row() -> dict[str, list[Case]]:
+def by_sku() -> dict[str, list[Case]]:
     """The cases for each kernel of one output dtype of each class of codes."""
     found: dict[str, list[Case]] = defaultdict(list)
-    for item in body_cases():
+    for item in instantiation_cases():
         if item.case.problem.output_dtype in CLASSES:
             found[item.sku].append(item.case)
     for case in sampled_cases():
         if case.problem.output_dtype in CLASSES and case.size <= SMALL:
             for method in ("resident", "split", "elements"):
-                sku = BodyCase(method, case).sku
+                sku = InstantiationCase(method, case).sku
                 if len(found[sku]) < 4:
                     found[sku].append(case)
     return found
 
 
-ROWS = by_row()
+CASES = by_sku()
 
 
 def check(sku: str, case: Any, layouts: dict[str, Layout] | None) -> None:
     """One run and a comparison."""
     operator = sku.partition("/")[0].partition(".")[0]
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(GPU, desc, pref=rows.pinned(sku), layouts=layouts, tight=True)
+    bench = Bench(GPU, desc, pref=kernels.pinned(sku), layouts=layouts, unguarded=True)
     bench.load(inputs_of(case))
     bench.run()
     bench.check(inputs_of(case), expected(case), f"{sku} on {case.id}")
@@ -61,33 +65,33 @@ def by_types(sku: str) -> Any:
     return pytest.param(sku, marks=pytest.mark.xdist_group(sku.rpartition("/")[2]))
 
 
-@pytest.mark.parametrize("sku", [by_types(sku) for sku in sorted(ROWS)])
-def test_every_body_of_a_row(sku: str) -> None:
+@pytest.mark.parametrize("sku", [by_types(sku) for sku in sorted(CASES)])
+def test_every_instantiation_of_a_kernel(sku: str) -> None:
     """On aligned operands; then on unaligned ones, and on rows with gaps between them."""
-    for case in ROWS[sku]:
-        if rows.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
+    for case in CASES[sku]:
+        if kernels.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
             check(sku, case, None)
-    for case in rows.spread(ROWS[sku], 1):
-        if rows.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
-            check(sku, case, SHIFTED)
+    for case in kernels.spread(CASES[sku], 1):
+        if kernels.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
+            check(sku, case, UNALIGNED)
             check(sku, case, APART)
 
 
 OTHERS = [
     pytest.param(operator, kernel.sku, marks=pytest.mark.xdist_group(kernel.sku))
-    for operator, kernel in rows.rows(planq.Backend.CUDA)
+    for operator, kernel in kernels.kernels(planq.Backend.CUDA)
     if operator != "dynamic_range_quantize"
 ]
 
 
 @pytest.mark.parametrize(("operator", "sku"), OTHERS)
-def test_every_body_of_an_elementwise_row(operator: str, sku: str) -> None:
+def test_every_instantiation_of_an_elementwise_kernel(operator: str, sku: str) -> None:
     """Small cases of all kinds, whole vectors and edges alike; then unaligned, and with gaps."""
-    cases = sorted(rows.accepted(operator, sku, GPU.name), key=lambda case: case.size)
+    cases = sorted(kernels.accepted(operator, sku, GPU.name), key=lambda case: case.size)
     small = [case for case in cases if case.size <= SMALL] or cases[:2]
-    for case in rows.spread(small, 12):
+    for case in kernels.spread(small, 12):
         check(sku, case, None)
-    for case in rows.spread(small, 1):
+    for case in kernels.spread(small, 1):
         names = (*inputs_of(case), *expected(case))
         check(sku, case, dict.fromkeys(names, Layout(offset=1)))
         check(sku, case, dict.fromkeys(names, Layout(pitch=16)))

@@ -1,4 +1,4 @@
-#include "host/parallel.h"
+#include "host/thread_pool.h"
 
 #include <pthread.h>
 #include <signal.h>

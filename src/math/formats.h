@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "math/round.h"
+#include "math/ieee.h"
 
 namespace planq::math {
 

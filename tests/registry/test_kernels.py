@@ -10,34 +10,37 @@ from __future__ import annotations
 import pytest
 
 import planq
-from support import rows
+from support import kernels
 from support.memory import Host
 from support.operators import OPERATORS
 
 HOST = Host()
 HOST_ROWS = [
     pytest.param(operator, kernel, id=kernel.sku)
-    for operator, kernel in (*rows.rows(planq.Backend.HOST), *rows.own_rows(planq.Backend.HOST))
+    for operator, kernel in (
+        *kernels.kernels(planq.Backend.HOST),
+        *kernels.own_kernels(planq.Backend.HOST),
+    )
 ]
 every_host_row = pytest.mark.parametrize(("operator", "kernel"), HOST_ROWS)
 
 
 def test_every_operator_of_the_build_has_a_reference() -> None:
     """A new operator without an entry in OPERATORS fails here."""
-    assert {operator.name for operator in rows.operators()} == OPERATORS.keys()
+    assert {operator.name for operator in kernels.operators()} == OPERATORS.keys()
 
 
 def test_the_registry_lists_host_rows_for_every_operator() -> None:
     """An operator that the host does not know would have no reference backend."""
-    on_host = {operator for operator, _ in rows.rows(planq.Backend.HOST)}
-    assert on_host == {operator.name for operator in rows.operators()}
+    on_host = {operator for operator, _ in kernels.kernels(planq.Backend.HOST)}
+    assert on_host == {operator.name for operator in kernels.operators()}
 
 
 def test_every_case_is_taken_by_some_host_row() -> None:
     """The cases lie in the operator's table, so none may be refused."""
     for operator, tests in OPERATORS.items():
         for case in (*tests.cases(), *tests.empty_cases()):
-            assert rows.takers(operator, case.problem, "host"), case.id
+            assert kernels.takers(operator, case.problem, "host"), case.id
 
 
 @every_host_row
@@ -45,37 +48,37 @@ def test_a_row_gives_what_it_promises_of_the_reference(
     operator: str, kernel: planq.KernelInfo
 ) -> None:
     """On every case that it accepts; also: the case list exercises the kernel at all."""
-    rows.check_bits(HOST, operator, kernel.sku)
+    kernels.check_bits(HOST, operator, kernel.sku)
 
 
 @every_host_row
 def test_ten_runs_give_the_same_bits(operator: str, kernel: planq.KernelInfo) -> None:
     """From outputs and workspace poisoned anew each time."""
-    rows.check_ten_runs(HOST, operator, kernel.sku)
+    kernels.check_ten_runs(HOST, operator, kernel.sku)
 
 
 @every_host_row
 def test_a_segment_alone_and_in_a_batch_is_equal(operator: str, kernel: planq.KernelInfo) -> None:
     """Batch invariance, for every scope that has more than one segment."""
-    rows.check_batch(HOST, operator, kernel.sku)
+    kernels.check_batch(HOST, operator, kernel.sku)
 
 
 @every_host_row
 def test_misaligned_pointers_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """Off by one element, each operand and all of them."""
-    rows.check_misaligned(HOST, operator, kernel.sku)
+    kernels.check_misaligned(HOST, operator, kernel.sku)
 
 
 @every_host_row
 def test_strides_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """And the gaps between strided rows stay untouched."""
-    rows.check_strided(HOST, operator, kernel.sku)
+    kernels.check_strided(HOST, operator, kernel.sku)
 
 
 @every_host_row
 def test_rows_that_share_elements_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """Inputs with stride 0, overlapping and negative strides, one, some and all at a time."""
-    rows.check_shared(HOST, operator, kernel.sku)
+    kernels.check_shared(HOST, operator, kernel.sku)
 
 
 @every_host_row
@@ -83,32 +86,32 @@ def test_groups_larger_than_the_tensor_are_the_tensor(
     operator: str, kernel: planq.KernelInfo
 ) -> None:
     """Up to the largest number that a descriptor takes."""
-    rows.check_oversized(HOST, operator, kernel.sku)
+    kernels.check_oversized(HOST, operator, kernel.sku)
 
 
 @every_host_row
 def test_empty_tensors_define_every_output(operator: str, kernel: planq.KernelInfo) -> None:
     """Scale 1 and the formula's zero point for each empty segment."""
-    rows.check_empty(HOST, operator, kernel.sku)
+    kernels.check_empty(HOST, operator, kernel.sku)
 
 
 @every_host_row
 def test_a_plan_keeps_nothing_of_its_last_run(operator: str, kernel: planq.KernelInfo) -> None:
     """Three inputs through one plan and one set of operands."""
-    rows.check_new_inputs(HOST, operator, kernel.sku)
+    kernels.check_new_inputs(HOST, operator, kernel.sku)
 
 
 @every_host_row
 def test_the_number_of_threads_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """One, two, three and seven threads on a large and on small cases."""
-    cases = rows.accepted(operator, kernel.sku, "host")
+    cases = kernels.accepted(operator, kernel.sku, "host")
     largest = max(cases, key=lambda case: case.size)
     for threads in (1, 2, 3, 7):
-        for case in {largest, *rows.spread(cases, 2)}:
-            rows.check_row(Host(threads), operator, kernel.sku, case)
+        for case in {largest, *kernels.spread(cases, 2)}:
+            kernels.check_kernel(Host(threads), operator, kernel.sku, case)
 
 
 @every_host_row
 def test_a_row_promises_what_was_tested(operator: str, kernel: planq.KernelInfo) -> None:
     """Users' kernels BIT_EXACT and batch invariant; the contract's arithmetic; the plan says so."""
-    rows.check_guarantee(HOST, operator, kernel)
+    kernels.check_guarantee(HOST, operator, kernel)

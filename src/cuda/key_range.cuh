@@ -62,7 +62,7 @@ __device__ __forceinline__ Compute<In> value_of(KeyOf<In> key) {
 
 // Keys of the smallest and the largest element; no element: low > high. Symmetric uses `high` only.
 template <class In>
-struct Extent {
+struct KeyRange {
   using Key = KeyOf<In>;
   Key low = std::numeric_limits<Key>::max();
   Key high = std::numeric_limits<Key>::min();
@@ -71,7 +71,7 @@ struct Extent {
     low = key < low ? key : low;
     high = key > high ? key : high;
   }
-  __device__ __forceinline__ void add(const Extent& other) {
+  __device__ __forceinline__ void add(const KeyRange& other) {
     low = other.low < low ? other.low : low;
     high = other.high > high ? other.high : high;
   }
@@ -87,19 +87,21 @@ __device__ __forceinline__ bool is_special(KeyOf<In> key) {
 
 // Adds an element, or only if it is finite.
 template <class In>
-__device__ __forceinline__ void add_element(Extent<In>& extent, In x, bool symmetric, bool finite) {
+__device__ __forceinline__ void add_element(KeyRange<In>& key_range, In x, bool symmetric,
+                                            bool finite) {
   const KeyOf<In> key = key_of(x, symmetric);
-  if (!(finite && is_special<In>(key))) extent.add(key);
+  if (!(finite && is_special<In>(key))) key_range.add(key);
 }
 
-// `special` here is what the caller saw; `extent` holds finite elements or, under PROPAGATE, all.
+// `special` here is what the caller saw; `key_range` holds finite elements or, under PROPAGATE,
+// all.
 template <class In>
-__device__ __forceinline__ math::Range<Compute<In>> range_of(const Extent<In>& extent,
+__device__ __forceinline__ math::Range<Compute<In>> range_of(const KeyRange<In>& key_range,
                                                              bool symmetric, bool special) {
   using C = Compute<In>;
-  if (symmetric) return {C{0}, extent.high < 0 ? C{0} : value_of<In>(extent.high), special};
-  if (extent.low > extent.high) return {C{0}, C{0}, special};
-  return {value_of<In>(extent.low), value_of<In>(extent.high), special};
+  if (symmetric) return {C{0}, key_range.high < 0 ? C{0} : value_of<In>(key_range.high), special};
+  if (key_range.low > key_range.high) return {C{0}, C{0}, special};
+  return {value_of<In>(key_range.low), value_of<In>(key_range.high), special};
 }
 
 // --- Vectors of 16 bytes -----------------------------------------------------------------------
@@ -162,7 +164,7 @@ class Collector {
       for (int i = 0; i < kPerVector<In>; ++i) {
         const KeyOf<In> key = key_of(element_of<In>(v, i), true);
         if (kFinite && is_special<In>(key)) continue;
-        extent_.high = key > extent_.high ? key : extent_.high;
+        key_range_.high = key > key_range_.high ? key : key_range_.high;
       }
     }
   }
@@ -181,7 +183,7 @@ class Collector {
 #pragma unroll
       for (int i = 0; i < kPerVector<In>; ++i) {
         const KeyOf<In> key = key_of(element_of<In>(v, i), false);
-        if (!(kFinite && is_special<In>(key))) extent_.add(key);
+        if (!(kFinite && is_special<In>(key))) key_range_.add(key);
       }
     }
   }
@@ -200,15 +202,15 @@ class Collector {
       finite ? each([&](const uint4& one) { add_ordered<true>(one); })
              : each([&](const uint4& one) { add_ordered(one); });
   }
-  __device__ __forceinline__ Extent<In> extent() const {
+  __device__ __forceinline__ KeyRange<In> key_range() const {
     if constexpr (sizeof(In) == 2) {
-      Extent<In> extent;
-      if (high_ == kNone && low_ == ~kNone) return extent;
-      extent.high = max(half(high_, 0), half(high_, 16));
-      extent.low = min(half(low_, 0), half(low_, 16));
-      return extent;
+      KeyRange<In> key_range;
+      if (high_ == kNone && low_ == ~kNone) return key_range;
+      key_range.high = max(half(high_, 0), half(high_, 16));
+      key_range.low = min(half(low_, 0), half(low_, 16));
+      return key_range;
     } else {
-      return extent_;
+      return key_range_;
     }
   }
 
@@ -223,22 +225,23 @@ class Collector {
     return (keys & ~special) | (none & special);
   }
   std::uint32_t high_ = kNone, low_ = ~kNone;  // 16-bit elements
-  Extent<In> extent_;                          // others
+  KeyRange<In> key_range_;                     // others
 };
 
 // --- Across lanes ------------------------------------------------------------------------------
 
 template <class In>
-__device__ __forceinline__ Extent<In> lanes_extent(Extent<In> extent, int width, bool symmetric) {
-  extent.high = lanes_max(extent.high, width);
-  if (!symmetric) extent.low = ~lanes_max(~extent.low, width);
-  return extent;
+__device__ __forceinline__ KeyRange<In> subwarp_key_range(KeyRange<In> key_range, int width,
+                                                          bool symmetric) {
+  key_range.high = subwarp_max(key_range.high, width);
+  if (!symmetric) key_range.low = ~subwarp_max(~key_range.low, width);
+  return key_range;
 }
 template <class In>
-__device__ __forceinline__ Extent<In> warp_extent(Extent<In> extent, bool symmetric) {
-  extent.high = warp_max(extent.high);
-  if (!symmetric) extent.low = ~warp_max(~extent.low);
-  return extent;
+__device__ __forceinline__ KeyRange<In> warp_key_range(KeyRange<In> key_range, bool symmetric) {
+  key_range.high = warp_max(key_range.high);
+  if (!symmetric) key_range.low = ~warp_max(~key_range.low);
+  return key_range;
 }
 
 }  // namespace planq::cuda
