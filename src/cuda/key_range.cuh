@@ -7,7 +7,8 @@
 #include <limits>
 
 #include "cuda/reduce.cuh"
-#include "ops/affine/scale.h"
+#include "math/formats.h"
+#include "math/ieee.h"
 
 namespace planq::cuda {
 
@@ -91,17 +92,6 @@ __device__ __forceinline__ void add_element(KeyRange<In>& key_range, In x, bool 
                                             bool finite) {
   const KeyOf<In> key = key_of(x, symmetric);
   if (!(finite && is_special<In>(key))) key_range.add(key);
-}
-
-// `special` here is what the caller saw; `key_range` holds finite elements or, under PROPAGATE,
-// all.
-template <class In>
-__device__ __forceinline__ math::Range<Compute<In>> range_of(const KeyRange<In>& key_range,
-                                                             bool symmetric, bool special) {
-  using C = Compute<In>;
-  if (symmetric) return {C{0}, key_range.high < 0 ? C{0} : value_of<In>(key_range.high), special};
-  if (key_range.low > key_range.high) return {C{0}, C{0}, special};
-  return {value_of<In>(key_range.low), value_of<In>(key_range.high), special};
 }
 
 // --- Vectors of 16 bytes -----------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_the_library_does_not_know_the_operator_by_name() -> None:
 
 def test_what_all_families_share_knows_none_of_them() -> None:
     """Families stand on it, and it stands on no family."""
-    for folder in ("core", "math", "host"):
+    for folder in ("core", "math", "host", "cuda"):
         files = list((ROOT / "src" / folder).iterdir())
         assert files
         for path in files:

@@ -32,7 +32,6 @@ using cuda::kRoundedBits;
 using cuda::kSmallScale;
 using cuda::kWordBytes;
 using cuda::quotient;
-using cuda::range_of;
 using cuda::rounded;
 using cuda::signs_of_halves;
 using cuda::subwarp_key_range;
@@ -41,6 +40,17 @@ using cuda::warp_key_range;
 using math::Bfloat16;
 using math::Compute;
 using math::Half;
+
+// `special` here is what the caller saw; `key_range` holds finite elements or, under PROPAGATE,
+// all.
+template <class In>
+__device__ __forceinline__ math::Range<Compute<In>> range_of(const KeyRange<In>& key_range,
+                                                             bool symmetric, bool special) {
+  using C = Compute<In>;
+  if (symmetric) return {C{0}, key_range.high < 0 ? C{0} : value_of<In>(key_range.high), special};
+  if (key_range.low > key_range.high) return {C{0}, C{0}, special};
+  return {value_of<In>(key_range.low), value_of<In>(key_range.high), special};
+}
 
 // Whether encode() below gives the codes of a segment with this range, whose elements all are
 // finite.

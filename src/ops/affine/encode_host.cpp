@@ -55,7 +55,7 @@ bool cuts_lines(const Shape& shape, const Scope& scope, std::int64_t element_byt
 template <class T>
 SegmentEncoding<T> segment_encoding(const math::AffineSpec<math::Compute<T>>& spec) {
   const bool signs = spec.mode == Mode::Asymmetric;
-  SegmentEncoding<T> encoding{variant,
+  SegmentEncoding<T> encoding{spec,
                               {range_loops<T>(signs, false), range_loops<T>(signs, true), signs,
                                spec.nonfinite == NonFinite::Saturate, kInfinityKey<T>},
                               {}};

@@ -107,15 +107,15 @@ auto by_mode(const math::AffineSpec<C>& spec, const Use& use) {
 
 // --- Instantiations ----------------------------------------------------------------------------
 
-// Whether there are kernels for regular segments. float8_e5m2, a rare choice for anything but
-// gradients, has those for any segments alone; float64, which no engine stores, has besides them
-// those for long rows and usual specs.
+// Whether there are kernels for regular segments, and for regular rows. float8_e5m2, a rare choice
+// for anything but gradients, has neither; float64, which no engine stores, has specialized ones
+// for rows alone.
 template <class In>
 inline constexpr bool kIsWide = std::is_same_v<Compute<In>, double>;
 template <class In, Codes kCodes>
-inline constexpr bool kHasTightRows = kCodes != Codes::E5M2;
+inline constexpr bool kHasRegularRows = kCodes != Codes::E5M2;
 template <class In, Codes kCodes>
-inline constexpr bool kHasRegular = kHasTightRows<In, kCodes> && !kIsWide<In>;
+inline constexpr bool kHasRegular = kHasRegularRows<In, kCodes> && !kIsWide<In>;
 // Subwarps whose segments begin anywhere, and rows that do: codes of whole bytes.
 template <class In, Codes kCodes>
 inline constexpr bool kHasUnaligned = kHasRegular<In, kCodes> && kCodes != Codes::Nibble;

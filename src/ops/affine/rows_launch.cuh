@@ -89,7 +89,7 @@ struct RegularShape {
 // clusters, and aligned segments only.
 inline constexpr int kGenericSets = 4, kGenericVectors = 8;
 
-// The most sets of a warp for usual specs. Four leave room for more warps, which is faster;
+// The most sets of a warp of specialized kernels. Four leave room for more warps, which is faster;
 // nibbles of tensors with more than so many vectors were 2 to 6 % faster with eight on an H200.
 template <Codes kCodes>
 inline constexpr int kMostSets = kCodes == Codes::Nibble ? 8 : 4;
@@ -307,7 +307,7 @@ Status launch_rows(const Launch<In>& launch, int cluster) {
   if (g.count == 0) return Status::success();
   if (g.line_count != 1) return launch_lines<kCodes>(launch, g);
   Status status;
-  if constexpr (kHasTightRows<In, kCodes>)
+  if constexpr (kHasRegularRows<In, kCodes>)
     if (launches_aligned_rows<kCodes>(launch, g, cluster, status)) return status;
   if constexpr (kHasUnaligned<In, kCodes>)
     if (cluster == 1 && launches_unaligned_rows<kCodes>(launch, g, status)) return status;
@@ -327,7 +327,7 @@ template <class In, Codes kCodes>
 Status preload_rows(const math::AffineSpec<Compute<In>>& spec, bool cluster) {
   PLANQ_TRY(preload_all(quantize_lines<In, kCodes>, row_kernel<In, kCodes, Team::Block>(),
                         row_kernel<In, kCodes, Team::Warp>()));
-  if constexpr (kHasTightRows<In, kCodes>)
+  if constexpr (kHasRegularRows<In, kCodes>)
     return by_mode<kCodes>(spec, [&](auto asymmetric) {
       for (const int vectors : {1, 2, 4, 8}) {
         const RegularShape shape{variant_of(spec), vectors, cluster};

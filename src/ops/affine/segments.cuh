@@ -120,7 +120,7 @@ __device__ __forceinline__ void walk_codes(const In* input, std::uint8_t* output
 
 // A line of elements, and where the codes of its vectors are. Only bytes of the line are touched.
 template <class In, Codes kCodes>
-struct Run : cuda::AlignedLine<In> {
+struct AlignedSpan : cuda::AlignedLine<In> {
   using cuda::AlignedLine<In>::head;
   using cuda::AlignedLine<In>::vectors;
   std::uint8_t* output;  // where the codes of the vectors begin

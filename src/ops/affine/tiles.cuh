@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   });
 }
 
-// --- Usual specs -------------------------------------------------------------------------------
+// --- Specialized --------------------------------------------------------------------------------
 
 // The row of a thread's first vector is threadIdx.x / width, and the next one is `step` rows below.
 template <class In>

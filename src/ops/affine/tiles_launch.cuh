@@ -38,7 +38,7 @@ inline int64_t tile_threads(int64_t rows, int64_t width, int vectors) {
   return ceil_div(ceil_div(rows, vectors) * width, cuda::kWarp) * cuda::kWarp;
 }
 
-// Usual specs, where a block's threads cover whole rows.
+// What the specialized kernels take: a block's threads cover whole rows of a tile.
 template <Codes kCodes, class In>
 bool launches_aligned_tiles(const Launch<In>& launch, const Geometry& g, Status& status) {
   if (variant_of(launch.spec()) != Variant::Specialized || !has_negative_codes(launch.spec()))

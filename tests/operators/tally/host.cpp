@@ -12,7 +12,7 @@ bool flag_of(const OperandView& view) {
 
 Status compute(const Call& call, const Stream&) {
   const Shape& shape = call.fields<Fields>().shape;
-  const OperandView &rows = call.operands[kKernels], &copy = call.operands[kCopy];
+  const OperandView &rows = call.operands[kRows], &copy = call.operands[kCopy];
   const bool negative = flag_of(call.operands[kNegative]);
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < shape[0]; ++i) {
