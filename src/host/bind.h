@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/registry.h"
+#include "host/simd.h"
 
 namespace planq::host {
 
@@ -42,16 +43,25 @@ class KeptCall {
 
 using Compute = Status (*)(const Call&, const Stream&);
 
+// Arithmetic is IEEE's, whatever the caller's thread is set to. The threads of the pool are so too.
+template <Compute kCompute>
+Status compute_strictly(const Call& call, const Stream& stream) {
+  const StrictFloat strict;
+  return kCompute(call, stream);
+}
+
 template <Compute kCompute>
 struct ComputeStep {
   std::shared_ptr<const KeptCall> kept;
 
-  Status launch(const Stream& stream) const { return kCompute(kept->call(), stream); }
+  Status launch(const Stream& stream) const {
+    return compute_strictly<kCompute>(kept->call(), stream);
+  }
 };
 
 template <Compute kCompute>
 Status bind(const Call& call, Bound& bound) {
-  if (const Stream* stream = bound.now()) return kCompute(call, *stream);
+  if (const Stream* stream = bound.now()) return compute_strictly<kCompute>(call, *stream);
   return bound.add(ComputeStep<kCompute>{std::make_shared<const KeptCall>(call)});
 }
 

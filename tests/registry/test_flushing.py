@@ -1,0 +1,36 @@
+"""A caller's thread that flushes subnormals to zero changes no bit of any host kernel."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import planq
+from support import kernels
+from support.memory import Host
+from support.operators import expected, inputs_of
+from support.promises import judge_of
+from support.runner import Bench
+
+ALONE = Host(1)  # the caller's own thread computes everything
+KERNELS = [pytest.param(o, k.sku, id=k.sku) for o, k in kernels.kernels(planq.Backend.HOST)]
+
+
+@pytest.mark.parametrize(("operator", "sku"), KERNELS)
+def test_a_caller_that_flushes_subnormals_changes_no_bit(operator: str, sku: str) -> None:
+    """Neither of a selection nor of a run; and the caller's setting is kept."""
+    tests = kernels.ADAPTERS[operator]
+    for case in kernels.spread(kernels.accepted(operator, sku, ALONE.name), 4):
+        inputs, outputs = inputs_of(case), expected(case)
+        desc, pref = tests.descriptor(case.problem), kernels.pinned(sku)
+        assert torch.set_flush_denormal(True)
+        try:
+            bench = Bench(ALONE, desc, pref=pref)
+            bench.load(inputs)
+            bench.run()
+            kept = float(torch.tensor(1e-310, dtype=torch.float64) * 1) == 0
+        finally:
+            torch.set_flush_denormal(False)
+        assert kept
+        what = f"{sku} on {case.id}, flushing"
+        bench.check(inputs, outputs, what, judge_of(bench.plan, case, inputs))
