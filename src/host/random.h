@@ -3,15 +3,14 @@
 
 #include <cstdint>
 
-#include "core/operands.h"
+#include "core/scalar.h"
 #include "math/philox.h"
 
 namespace planq::host {
 
 // The value of a seed or an offset, which is given by value or in memory.
 inline std::uint64_t scalar_of(const OperandView& view) {
-  return static_cast<std::uint64_t>(view.data ? *static_cast<const std::int64_t*>(view.data)
-                                              : view.value);
+  return static_cast<std::uint64_t>(integer_of(view).get());
 }
 
 // The random numbers of elements from `index` on; four of them come from one value of the counter.

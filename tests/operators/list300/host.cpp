@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "../plain.h"
+#include "core/scalar.h"
 #include "core/scratch.h"
 #include "desc.h"
 #include "host/bind.h"
@@ -21,14 +22,11 @@ double update(float* parameter, const float* gradient, std::int64_t count, doubl
 void update_all(const Call& call, double* sums) {
   const ShapeList& shapes = call.fields<Fields>().shapes;
   const OperandView &parameters = call.operands[0], &gradients = call.operands[1];
-  const OperandView& rate = call.operands[2];
-  const double factor = !rate.data                     ? rate.real
-                        : rate.dtype == DType::Float32 ? *static_cast<const float*>(rate.data)
-                                                       : *static_cast<const double*>(rate.data);
+  const double rate = real_of(call.operands[2]).get();
   for (std::int64_t i = 0; i < shapes.count; ++i)
     sums[i] = update(static_cast<float*>(parameters.members[i].data),
                      static_cast<const float*>(gradients.members[i].data),
-                     shapes.data[i].elements(), factor);
+                     shapes.data[i].elements(), rate);
 }
 
 Status directly(const Call& call, const Stream&) {

@@ -4,37 +4,10 @@
 #include <cmath>
 
 #include "core/host_device.h"
+#include "core/scalar.h"
 #include "desc.h"
 
 namespace planq::step14 {
-
-// A number by value, or where it lies: kernels read memory when they run.
-struct Real {
-  const void* data;
-  double value;
-  bool narrow;
-
-  PLANQ_HD double get() const {
-    if (!data) return value;
-    return narrow ? *static_cast<const float*>(data) : *static_cast<const double*>(data);
-  }
-};
-// `otherwise`: where the caller left it out.
-inline Real real_of(const OperandView& view, double otherwise = 0) {
-  if (view.dtype == DType::Unset) return {nullptr, otherwise, false};
-  if (!view.data) return {nullptr, view.real, false};
-  return {view.data, 0, view.dtype == DType::Float32};
-}
-
-struct Integer {
-  const std::int64_t* data;
-  std::int64_t value;
-
-  PLANQ_HD std::int64_t get() const { return data ? *data : value; }
-};
-inline Integer integer_of(const OperandView& view) {
-  return {static_cast<const std::int64_t*>(view.data), view.data ? 0 : view.value};
-}
 
 // Rows of floats, or none.
 struct Matrix {
@@ -52,8 +25,8 @@ inline Matrix matrix_of(const OperandView& view) {
 struct Arguments {
   std::int64_t rows, columns;
   Matrix parameter, gradient, average, square, largest, copy;
-  Real rate, beta1, beta2, epsilon, decay, gradient_scale;
-  Integer skip;
+  RealScalar rate, beta1, beta2, epsilon, decay, gradient_scale;
+  IntegerScalar skip;
   std::int64_t* step;
 
   PLANQ_HD bool skips() const { return skip.get() != 0; }
