@@ -107,6 +107,17 @@ struct ComputeOf<double> {
 template <class T>
 using Compute = typename ComputeOf<T>::type;
 
+// Rounds a value of the compute type to a stored type; a NaN becomes the type's canonical one.
+template <class T>
+PLANQ_HD T narrow(Compute<T> x) {
+  if constexpr (std::is_same_v<T, Half>)
+    return to_half(x);
+  else if constexpr (std::is_same_v<T, Bfloat16>)
+    return to_bfloat16(x);
+  else
+    return is_nan(x) ? canonical_nan<T>() : x;
+}
+
 // The stored type of a float dtype.
 template <DType kDType>
 struct StoredType;

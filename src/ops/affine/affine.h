@@ -8,17 +8,6 @@
 
 namespace planq::math {
 
-// Rounds a value of the compute type to a stored type; a NaN becomes the type's canonical one.
-template <class T>
-PLANQ_HD T narrow(Compute<T> x) {
-  if constexpr (std::is_same_v<T, Half>)
-    return to_half(x);
-  else if constexpr (std::is_same_v<T, Bfloat16>)
-    return to_bfloat16(x);
-  else
-    return is_nan(x) ? canonical_nan<T>() : x;
-}
-
 // A given scale in the compute type: one rounding where that is the narrower one.
 template <class C>
 PLANQ_HD C load_scale(const void* scales, std::int64_t index, DType dtype) {
