@@ -70,7 +70,7 @@ class _Codes:
         self.desc = desc
         self.normalized: bool = getattr(desc, "normalized", False)
         self.name: str = desc.codebook.value
-        self.reference: Any = from_tests("reference.codebook")
+        self.reference: Any = from_tests("ops.codebook.reference")
 
     def stored(self, codes: torch.Tensor) -> torch.Tensor:
         """Flat codes as stored, the first of a pair in the high nibble."""
@@ -170,7 +170,7 @@ class EstimateQuantiles:
     """Order statistics of sorted elements, at the positions of the tests' reference."""
 
     def __init__(self, desc: Any) -> None:
-        reference: Any = from_tests("reference.quantiles")
+        reference: Any = from_tests("ops.statistics.estimate_quantiles.reference")
         dtype = desc.input_dtype.value
         problem = reference.Problem(desc.shape, dtype, desc.quantiles, desc.tail)
         self.places = _everywhere(reference.positions(problem, math.prod(desc.shape)))
