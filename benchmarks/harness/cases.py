@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import planq
-from harness.data import NUMBERS, PARAMETERS
+from harness.data import PARAMETERS
 
 MEGABYTE = 1e6
 
@@ -168,7 +168,7 @@ class Case:
         return [
             spec
             for name, spec in self.descriptor.operands().items()
-            if spec.role == "input" and name not in PARAMETERS and name not in NUMBERS
+            if spec.role == "input" and spec.kind == "tensor" and name not in PARAMETERS
         ]
 
     @property

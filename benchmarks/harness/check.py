@@ -11,7 +11,6 @@ import torch
 
 import planq
 from harness.cases import Case
-from harness.data import NUMBERS
 from harness.formula import formula
 from harness.workload import Operands, aligned_bytes, storage_of
 
@@ -77,7 +76,7 @@ class Part:
         """The part of an operand."""
         if name == "offset":  # the draws of the first element that is left
             return operand + int(self.places[0]) * matrix_shape(self.case)[1] // 4
-        if name in NUMBERS or name in WHOLE:
+        if not isinstance(operand, torch.Tensor) or name in WHOLE:
             return operand
         if name in BY_SEGMENT:
             return self._of_segments(operand)
@@ -209,8 +208,9 @@ def check(case: Case, operands: Operands, references: Sequence[Reference]) -> Ch
     desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), "shape": part.shape})
     roles = {name: spec.role for name, spec in desc.operands().items()}
     inputs = {name: chosen[name] for name, role in roles.items() if role == "input"}
-    for name in inputs.keys() - NUMBERS.keys():
-        inputs[name] = inputs[name].reshape(desc.operands()[name].shape)
+    for name, operand in inputs.items():
+        if isinstance(operand, torch.Tensor):
+            inputs[name] = operand.reshape(desc.operands()[name].shape)
     differing, used = 0, []
     for reference in references:
         expected = reference(desc, dict(inputs))

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import torch
 
+import planq
 from harness.codebook import codes_of_normal, given_values
 
 # What a plan reads beside its elements.
@@ -23,7 +24,7 @@ PARAMETERS: Final = (
     "nested_offset",
     "nested_codebook",
 )
-NUMBERS: Final = {"seed": 20240229, "offset": 4096}  # operands that are one integer
+_NUMBERS: Final = {"seed": 20240229, "offset": 4096}
 
 _CODES: Final = {  # mean and deviation of codes, and the range that holds them
     "int8": (0.0, 40.0, -127.0, 127.0),
@@ -33,6 +34,11 @@ _CODES: Final = {  # mean and deviation of codes, and the range that holds them
     "float8_e5m2": (0.0, 100.0, -448.0, 448.0),
 }
 _RANGE: Final = 6.0  # standard deviations that the codes of a segment span: a few are clamped
+
+
+def number(spec: planq.OperandSpec) -> float:
+    """What an operand that is one number is given."""
+    return _NUMBERS.get(spec.name, 0.75 if spec.dtype is planq.DType.FLOAT64 else 1)
 
 
 def fill_elements(values: torch.Tensor, dtype: str, source: Any = None) -> None:

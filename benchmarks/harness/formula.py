@@ -38,4 +38,6 @@ def formula(desc: Any) -> Formula:
     Raises:
         ValueError: The descriptor asks for something that is not written down in torch.
     """
+    if desc.operator not in _FORMULAS:
+        raise ValueError(f"no torch formula for {desc.operator}")
     return _FORMULAS[desc.operator](desc)

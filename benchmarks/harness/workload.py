@@ -13,7 +13,7 @@ import torch
 import planq
 from harness.cases import Case, item_bytes
 from harness.codebook import source_of
-from harness.data import NUMBERS, PARAMETERS, fill_elements, fill_parameter
+from harness.data import PARAMETERS, fill_elements, fill_parameter, number
 
 Launch = Callable[[], object]
 Operands = dict[str, Any]  # tensors and numbers by name
@@ -198,8 +198,8 @@ class Workload:
     def _operands(self) -> Operands:
         operands: Operands = {}
         for name, spec in self.case.descriptor.operands().items():
-            if name in NUMBERS:
-                operands[name] = NUMBERS[name]
+            if spec.kind == "scalar":
+                operands[name] = number(spec)
                 continue
             parameter = spec.role == "input" and name in PARAMETERS
             arena = self.machine.inputs if spec.role == "input" else self.machine.outputs
