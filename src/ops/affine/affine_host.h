@@ -126,7 +126,6 @@ void for_each_chunk(int threads, const Shape& shape, const Scope& scope,
   const std::int64_t chunks = (layout.length + kChunk - 1) / kChunk;
   const std::int64_t per_chunk = std::min<std::int64_t>(layout.length, kChunk);
   const auto body = [&](std::int64_t first, std::int64_t last) {
-    const StrictFloat strict;
     Chunk<C> s;
     std::optional<ParameterPlace> held;  // of the parameters that fill the chunk
     for (std::int64_t i = first; i < last; ++i) {

@@ -299,7 +299,6 @@ template <class T>
 template <class T>
 void encode(const CodebookEncoding& encoding, const EncodingOperands<Compute<T>>& operands,
             int threads) {
-  const StrictFloat strict;
   if (is_four_bit(encoding.output_dtype)) {
     const NibbleTable table = nibbles_of(encoding.codebook, operands.codebook, encoding.entries);
     const NibbleSearch search(table);
@@ -414,7 +413,6 @@ class Decoder {
 
 template <class T>
 void decode(const CodebookDecoding& decoding, const DecodingOperands& operands, int threads) {
-  const StrictFloat strict;
   if (is_four_bit(decoding.input_dtype)) {
     const NibbleTable table = nibbles_of(decoding.codebook, operands.codebook, decoding.entries);
     return Decoder<T>(decoding, operands, table.value, threads).run();
@@ -447,7 +445,6 @@ C node_sum(const C* sums, std::int64_t count) {
 
 template <class C>
 C tree_mean(const C* values, std::int64_t count, C* sums, int threads) {
-  const StrictFloat strict;
   const std::int64_t leaves = groups_of(count, math::kSumLeaf);
   parallel_for(threads, leaves, grain_of(math::kSumLeaf), [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t leaf = from; leaf < to; ++leaf) {

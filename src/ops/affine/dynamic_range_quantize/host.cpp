@@ -28,7 +28,6 @@ Status prepare(const Descriptor& descriptor, const Device&, State& state) {
 
 template <class T>
 Status compute(const Call& call, const Stream& stream) {
-  const host::StrictFloat strict;
   const Fields fields = with_groups(call.fields<Fields>());
   const Operands& operands = call.operands;
   host::encode_segments(

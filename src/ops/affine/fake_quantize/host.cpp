@@ -59,17 +59,14 @@ Status compute_dynamic(const Call& call, const Stream& stream) {
   Scratch scratch(call.workspace);
   const SegmentArrays<C> segments(f, scratch);
   host::measure_ranges(range_problem(f), segments.ranges(f, operands[kInput]), stream);
-  {
-    const host::StrictFloat strict;
-    const auto spec = spec_of<C>(f);
-    const Wanted wanted(f, operands);
-    for (std::int64_t i = 0; i < segments.count; ++i) {
-      const auto parameters = segments.parameters(spec, i);
-      segments.scale[i] = parameters.scale;
-      segments.inverse[i] = parameters.inverse;
-      segments.zero_point[i] = parameters.zero_point;
-      wanted.put(parameters, f.scale_dtype, i);
-    }
+  const auto spec = spec_of<C>(f);
+  const Wanted wanted(f, operands);
+  for (std::int64_t i = 0; i < segments.count; ++i) {
+    const auto parameters = segments.parameters(spec, i);
+    segments.scale[i] = parameters.scale;
+    segments.inverse[i] = parameters.inverse;
+    segments.zero_point[i] = parameters.zero_point;
+    wanted.put(parameters, f.scale_dtype, i);
   }
   const OperandView view = contiguous_view(parameter_shape(f.shape, f.scope));
   const host::GivenOperands given = {

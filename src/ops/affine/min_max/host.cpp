@@ -6,7 +6,6 @@
 
 #include "core/sku.h"
 #include "host/elementwise.h"
-#include "host/simd.h"
 #include "ops/affine/min_max/desc.h"
 #include "ops/affine/ranges_host.h"
 
@@ -14,7 +13,6 @@ namespace planq::min_max {
 namespace {
 
 Status compute(const Call& call, const Stream& stream) {
-  const host::StrictFloat strict;
   const Fields& fields = call.fields<Fields>();
   const Operands& operands = call.operands;
   host::measure_ranges(problem_of(fields), ranges_of(fields, operands), stream);

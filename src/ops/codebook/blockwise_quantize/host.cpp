@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/scratch.h"
-#include "host/simd.h"
 #include "host/thread_pool.h"
 #include "ops/affine/ranges.h"
 #include "ops/codebook/blockwise_quantize/desc.h"
@@ -29,7 +28,6 @@ struct Waiting {
 // Absmax without their mean, as codes of the dynamic map in blocks of their own.
 template <class C>
 void nest(const Fields& f, const Operands& operands, const Waiting<C>& waiting, int threads) {
-  const host::StrictFloat strict;
   const std::int64_t blocks = counts_of(f).blocks;
   const C mean = host::tree_mean(waiting.absmax, blocks, waiting.sums, threads);
   *static_cast<C*>(operands[kNestedOffset].data) = mean;

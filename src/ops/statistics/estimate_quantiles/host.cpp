@@ -9,7 +9,6 @@
 #include "core/scratch.h"
 #include "core/sku.h"
 #include "host/elementwise.h"
-#include "host/simd.h"
 #include "host/thread_pool.h"
 #include "ops/statistics/estimate_quantiles/prefixes.h"
 #include "ops/statistics/quantiles.h"
@@ -166,7 +165,6 @@ class Selection {
 
 template <DType kInput>
 Status compute(const Call& call, const Stream& stream) {
-  const host::StrictFloat strict;
   Scratch scratch(call.workspace);
   Selection<host::Stored<kInput>>(call.fields<Fields>(), call.operands, book(scratch), stream)
       .run();
