@@ -76,7 +76,8 @@ bool make_plan(const Stream& stream, Plan& plan, Status& status) {
     if (status.ok()) status = add_prepared(*plan.kernel, plan);
     return true;
   }
-  for (const Kernel* kernel : ordered_kernels(op))
+  const auto kernels = kernels_for(plan.descriptor, plan.device);
+  for (const Kernel* kernel : *kernels)
     if (status.ok() && may_stand_in(*kernel, plan)) status = add_prepared(*kernel, plan);
   return true;
 }

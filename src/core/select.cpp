@@ -1,6 +1,9 @@
 #include "core/select.h"
 
 #include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <string>
 #include <unordered_map>
 
 namespace planq {
@@ -106,6 +109,52 @@ std::span<const Kernel* const> ordered_kernels(const Operator& op) {
   return orders.at(&op);
 }
 
+namespace {
+
+using Kernels = std::shared_ptr<const std::vector<const Kernel*>>;
+
+// Everything of a descriptor and a device that kernels_for() may depend on.
+std::string key_of(const Descriptor& descriptor, const Device& device) {
+  auto fields = descriptor.storage;
+  for (const Field& field : descriptor.op->fields)
+    if (field.kind == FieldKind::Shape || field.kind == FieldKind::ShapeList)
+      std::memset(fields.data() + field.offset, 0, field.size);
+  std::string key(reinterpret_cast<const char*>(fields.data()), fields.size());
+  const auto append = [&](const auto& value) {
+    key.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  append(descriptor.op);
+  append(device.backend);
+  append(device.arch);
+  return key;
+}
+
+// Elements and scopes of other kernels are ruled out whatever the shapes are.
+bool rules_out(ReasonKind kind) { return kind == ReasonKind::DType || kind == ReasonKind::Scope; }
+
+Kernels find_kernels(const Descriptor& descriptor, const Device& device) {
+  auto found = std::make_shared<std::vector<const Kernel*>>();
+  for (const Kernel* kernel : ordered_kernels(*descriptor.op)) {
+    if (!rejects_device(*kernel, device).accepted()) continue;
+    const Reason reason = kernel->rejects(descriptor, device);
+    if (reason.accepted() || !rules_out(reason.kind)) found->push_back(kernel);
+  }
+  return found;
+}
+
+}  // namespace
+
+Kernels kernels_for(const Descriptor& descriptor, const Device& device) {
+  constexpr std::size_t kMostKept = 1024;
+  static std::mutex mutex;
+  static std::unordered_map<std::string, Kernels> kept;
+  std::string key = key_of(descriptor, device);
+  const std::lock_guard lock(mutex);
+  if (const auto at = kept.find(key); at != kept.end()) return at->second;
+  if (kept.size() >= kMostKept) kept.clear();
+  return kept[std::move(key)] = find_kernels(descriptor, device);
+}
+
 bool admits(const Kernel& kernel, const Preference& preference, const Device& device) {
   return kernel.backend == device.backend && device.arch >= kernel.arch.first &&
          device.arch <= kernel.arch.last && rejects_promise(kernel, preference).accepted() &&
@@ -114,8 +163,8 @@ bool admits(const Kernel& kernel, const Preference& preference, const Device& de
 
 const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
                      const Device& device) {
-  for (const Kernel* kernel : ordered_kernels(*descriptor.op)) {
-    if (kernel->backend != device.backend) continue;
+  const Kernels kernels = kernels_for(descriptor, device);
+  for (const Kernel* kernel : *kernels) {
     Candidate candidate;
     candidate.kernel = kernel;
     examine(descriptor, preference, device, candidate);

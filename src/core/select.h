@@ -2,6 +2,7 @@
 // (descriptor, preference, device facts, build).
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,10 @@ PLANQ_API const Kernel* choose(const Descriptor& descriptor, const Preference& p
                                const Device& device);
 // The kernels of an operator in order of preference.
 PLANQ_API std::span<const Kernel* const> ordered_kernels(const Operator& op);
+// Those of them that a device has and that no field but a shape rules out, remembered for the next
+// descriptor that differs in shapes alone: an engine asks for new ones in every step.
+std::shared_ptr<const std::vector<const Kernel*>> kernels_for(const Descriptor& descriptor,
+                                                              const Device& device);
 // Whether backend, architecture and promises are what is asked for; sku and workspace apart.
 bool admits(const Kernel& kernel, const Preference& preference, const Device& device);
 

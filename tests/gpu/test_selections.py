@@ -1,0 +1,24 @@
+"""A plan on a GPU takes the kernel that `explain` names, which reads every kernel's reason."""
+
+from __future__ import annotations
+
+import pytest
+
+import planq
+from support import golden, selections
+from support.gpu import Cuda
+from support.operators import OPERATORS
+
+GPU = Cuda(0)
+
+
+@pytest.mark.parametrize("operator", sorted(OPERATORS))
+def test_a_plan_has_the_kernel_that_explain_names(operator: str) -> None:
+    """By cases that have every answer between them; twice, since answers are remembered."""
+    cases = tuple(selections.cover(operator, "sm_90")) or golden.all_cases(operator)
+    stream = GPU.stream()
+    for case in (*cases, *reversed(cases)):
+        desc = OPERATORS[operator].descriptor(case.problem)
+        chosen = planq.explain(desc, stream).chosen
+        assert chosen is not None
+        assert planq.Plan.select(stream, desc).sku == chosen.sku, case.id
