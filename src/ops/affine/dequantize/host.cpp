@@ -115,7 +115,7 @@ constexpr Kernel make_kernel() {
       .op = "dequantize",
       .method = "elements",
       .dtypes = kDTypes<kIn, kOut>,
-      .revision = is_fp8(kIn) || kIn == DType::Int32 ? 1 : 2,
+      .revision = kIn == DType::Int32 ? 1 : 2,
       .backend = Backend::Host,
       .arch = {},
       .rank = 0,

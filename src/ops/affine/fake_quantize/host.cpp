@@ -98,11 +98,13 @@ template <DType kType, Rounding kRounding, bool kDynamic>
 constexpr Kernel make_kernel() {
   constexpr bool kWide = kType == DType::Float64;
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
+  constexpr host::Compute kCompute =
+      kDynamic ? compute_dynamic<Stored<kType>, kStochastic> : compute<Stored<kType>, kStochastic>;
   return {
       .op = "fake_quantize",
       .method = method_of(kRounding, kDynamic),
       .dtypes = kDTypes<kType, kType>,
-      .revision = kDynamic ? 1 : 2,
+      .revision = 2,
       .backend = Backend::Host,
       .arch = {},
       .rank = 0,
@@ -118,10 +120,7 @@ constexpr Kernel make_kernel() {
       .rejects = rejects<kType, kRounding, kDynamic>,
       .workspace = kDynamic ? dynamic_workspace<Compute<Stored<kType>>> : host::no_workspace,
       .prepare = host::nothing_to_prepare,
-      .bind = host::bind < kDynamic ? compute_dynamic<Stored<kType>, kStochastic>
-                                    : compute < Stored<kType>,
-      kStochastic >>
-      ,
+      .bind = host::bind<kCompute>,
   };
 }
 
