@@ -422,6 +422,41 @@ def test_the_state_of_a_tensor_is_asked_anew_each_time() -> None:
         x.data = torch._neg_view(x.data)
 
 
+@pytest.mark.parametrize("code", sorted({*np.typecodes["AllInteger"], *"?efd"} - {"b"}))
+def test_every_number_type_of_numpy_is_known_by_name(code: str) -> None:
+    """Also where two types have a name in common, such as `l` and `q`."""
+    sample = make_sample()
+    array = np.zeros(SHAPE, code)
+    refused(sample, "output", array, f"got {SHAPE} {array.dtype.name} on host")
+
+
+@pytest.mark.parametrize("code", ["g", "F", "D", "G", "O", "S4", "U4", "V4", "M8[s]", "m8[s]", "T"])
+def test_element_types_of_numpy_that_no_operand_has(code: str) -> None:
+    """Four of them are four bytes wide, like the floats that are expected."""
+    refused(make_sample(), "input", np.zeros(SHAPE, code))
+
+
+def test_a_field_of_a_record_may_be_an_input_where_it_lies_between_elements_or_is_refused() -> None:
+    """Strides count whole elements."""
+    sample = make_sample()
+    for padding, fits in ((2, True), (1, False)):
+        row = np.dtype([("x", np.float32, SHAPE[1:]), ("rest", np.int16, padding)])
+        rows = np.zeros(SHAPE[0], row)
+        rows["x"] = sample.x
+        if fits:
+            make_plan().run(planq.HOST, None, sample.args(input=rows["x"]))
+            assert sample.right()
+        else:
+            refused(make_sample(), "input", rows["x"], "stride")
+
+
+def test_subclasses_of_arrays_are_arrays() -> None:
+    """A memory map's class among them."""
+    sample = make_sample()
+    make_plan().run(planq.HOST, None, sample.args(input=sample.x.view(np.memmap)))
+    assert sample.right()
+
+
 def test_masked_arrays_are_refused() -> None:
     """Their mask is beside their memory."""
 

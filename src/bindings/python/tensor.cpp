@@ -6,13 +6,14 @@
 #include <unordered_map>
 
 #include "bindings/python/dlpack_abi.h"
+#include "bindings/python/numpy_array.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace planq::python {
 namespace {
 
 // Which interface a type is read through; found once per type.
-enum class Route { None, Exchange, Fake, Masked, HostDlpack, Dlpack, Tuple };
+enum class Route { None, Exchange, Fake, Masked, NumPy, Dlpack, Tuple };
 
 struct TypeEntry {
   Route route = Route::None;
@@ -300,7 +301,7 @@ Intake read_interfaces(PyObject* object, bool number, TensorView& view, Ref& exp
 // Objects with __dlpack__. What DLPack cannot say (an ml_dtypes element type; before DLPack 1, that
 // an array is read-only) is in their other interfaces.
 Intake read_dlpack(PyObject* object, const TypeEntry& entry, TensorView& view, Ref& exported) {
-  const bool numpy = entry.route == Route::HostDlpack;
+  const bool numpy = entry.route == Route::NumPy;
   exported = numpy ? Ref(PyObject_CallMethodNoArgs(object, names().dlpack)) : call_dlpack(object);
   if (exported) return read_capsule(exported.get(), view);
   if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_TypeError))
@@ -406,7 +407,7 @@ TypeEntry classify(PyObject* object) {
     }
   }
   if (std::strcmp(type->tp_name, "numpy.ndarray") == 0)
-    entry.route = Route::HostDlpack;
+    entry.route = Route::NumPy;
   else if (has(type, names().dlpack) && has(type, names().dlpack_device))
     entry.route = Route::Dlpack;
   return entry;
@@ -520,8 +521,10 @@ Intake read_tensor(PyObject* object, Keep keep, TensorView& view, Ref& exported)
       return Intake::Masked;
     case Route::Tuple:
       return read_tuple(object, view);
-    case Route::HostDlpack:
-      return read_dlpack(object, entry, view, exported);
+    case Route::NumPy:
+      if (!read_numpy_array(object, view)) return read_dlpack(object, entry, view, exported);
+      exported = Ref(Py_NewRef(object));
+      return Intake::Ok;
     case Route::Dlpack: {
       const Intake intake = read_dlpack(object, entry, view, exported);
       const bool moves = intake == Intake::Ok && entry.torch;
