@@ -40,20 +40,20 @@ inline constexpr std::size_t kWorkspaceAlignment = 256;
 // No operand and no workspace is larger: offsets are signed, and no memory comes near.
 inline constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
-PLANQ_API Device host_device();
+Device host_device() PLANQ_API(host_device);
 // Facts of a GPU that need not be present, by its architecture: "sm_80", "sm_89", "sm_120", any of
 // compute capability 8.0 and later; false for another name.
-PLANQ_API bool modelled_device(const std::string& name, Device& device);
+bool modelled_device(const std::string& name, Device& device) PLANQ_API(modelled_device);
 
 // The functions below need a driver; without one they report a CUDA status and no devices.
-PLANQ_API int cuda_device_count();
-PLANQ_API Status cuda_device(int index, Device& device);
-PLANQ_API Status cuda_stream_device(void* handle, int& device);
-PLANQ_API const char* cuda_error_name(int error);
-PLANQ_API const char* cuda_error_text(int error);
+int cuda_device_count() PLANQ_API(cuda_device_count);
+Status cuda_device(int index, Device& device) PLANQ_API(cuda_device);
+Status cuda_stream_device(void* handle, int& device) PLANQ_API(cuda_stream_device);
+const char* cuda_error_name(int error) PLANQ_API(cuda_error_name);
+const char* cuda_error_text(int error) PLANQ_API(cuda_error_text);
 
 // Makes a device current for a scope and restores the caller's afterwards.
-class PLANQ_API DeviceGuard {
+class DeviceGuard {
  public:
   explicit DeviceGuard(const Stream& stream);
   ~DeviceGuard();

@@ -181,7 +181,7 @@ bool same_dtype(const OperandSpec& spec, DType dtype) {
 bool accept_dim(const Plan& plan, int index, int dim, const TensorView& view, std::int64_t extent,
                 Extents& extents, ArgumentFailure& failure) {
   const auto at = static_cast<std::size_t>(dim);
-  if (extent > plan.descriptor.extras->dims[at].max) {
+  if (extent < 0 || extent > plan.descriptor.extras->dims[at].max) {
     failure = mismatch(plan, index, -1, view);
     return false;
   }
@@ -268,10 +268,11 @@ bool accept(const Plan& plan, int index, const TensorView& view, OperandView& op
     failure = mismatch(plan, index, member, view);
     return false;
   }
+  if (!accept_shape(plan, index, member, view, extents, failure)) return false;
+  // Of extents that are the spec's by now: the product of anybody's may overflow.
   std::int64_t elements = 1;
   for (int axis = 0; axis < view.ndim; ++axis) elements *= view.shape[axis];
-  if (!accept_shape(plan, index, member, view, extents, failure) ||
-      !accept_strides(plan, index, member, view, elements, failure) ||
+  if (!accept_strides(plan, index, member, view, elements, failure) ||
       !accept_access(plan, index, member, view, failure) ||
       !accept_address(plan, index, member, view, elements, failure))
     return false;
@@ -367,7 +368,8 @@ Occupied occupied_by(const Plan& plan, const OperandView& view, int index, int m
 
 }  // namespace
 
-CallOperands::CallOperands(const Plan& plan) : views_(plan.specs.size()) {
+void CallOperands::make_room(const Plan& plan) {
+  views_.resize(plan.specs.size());
   std::size_t members = 0;
   if (plan.has_lists) {
     for (const OperandSpec& spec : plan.specs) {

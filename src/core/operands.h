@@ -115,29 +115,35 @@ struct Occupied {
   bool written;
 };
 
+class CallOperands;
+// Whether the operands go together: outputs share memory with nothing, not even with themselves,
+// except that one may take the place of the input that its spec names.
+bool accept_together(const Plan& plan, CallOperands& call, ArgumentFailure& failure)
+    PLANQ_API(accept_together);
+
 // The operands of one call, with room for whatever the plan's checks write: made with the plan, so
 // that a call allocates nothing.
-class PLANQ_API CallOperands {
+class CallOperands {
  public:
-  explicit CallOperands(const Plan& plan);
+  explicit CallOperands(const Plan& plan) { make_room(plan); }
 
   Operands views() const { return views_; }
   OperandView& operator[](int index) { return views_[static_cast<std::size_t>(index)]; }
   // The members of a list, which are operands of the call from here on.
-  OperandView* list(int index);
+  OperandView* list(int index) PLANQ_API(list_members);
   // Where the first of them stands among the members of all lists.
   std::int64_t first_member(int index) const {
     return first_members_[static_cast<std::size_t>(index)];
   }
   std::size_t count_members() const { return members_.size(); }
   // As it was made; members are as the last call left them.
-  void clear();
+  void clear() PLANQ_API(clear_operands);
 
   Extents extents;
 
  private:
-  friend PLANQ_API bool accept_together(const Plan& plan, CallOperands& call,
-                                        ArgumentFailure& failure);
+  friend bool accept_together(const Plan& plan, CallOperands& call, ArgumentFailure& failure);
+  void make_room(const Plan& plan) PLANQ_API(make_room);
 
   std::vector<OperandView> views_;
   std::vector<OperandView> members_;         // of one list after another
@@ -152,28 +158,25 @@ struct ArgumentFailure {
 
 // Whether the memory is what the plan expects of an operand, or of a member of a list; fills
 // `operand` and `extents`, or `failure`.
-PLANQ_API bool accept(const Plan& plan, int index, const TensorView& view, OperandView& operand,
-                      Extents& extents, ArgumentFailure& failure, int member = -1);
-// Whether the operands go together: outputs share memory with nothing, not even with themselves,
-// except that one may take the place of the input that its spec names.
-PLANQ_API bool accept_together(const Plan& plan, CallOperands& call, ArgumentFailure& failure);
+bool accept(const Plan& plan, int index, const TensorView& view, OperandView& operand,
+            Extents& extents, ArgumentFailure& failure, int member = -1) PLANQ_API(accept);
 // Whether operands are what a kernel asks beyond their specs.
-PLANQ_API bool accept_constraints(const Plan& plan, std::span<const Constraint> constraints,
-                                  Operands operands, ArgumentFailure& failure);
+bool accept_constraints(const Plan& plan, std::span<const Constraint> constraints,
+                        Operands operands, ArgumentFailure& failure) PLANQ_API(accept_constraints);
 
 // What an operand has to be, in words: "shape (4096,) float32 on cuda:0".
-PLANQ_API std::string expected_text(const Plan& plan, int index, int member = -1);
+std::string expected_text(const Plan& plan, int index, int member = -1) PLANQ_API(expected_text);
 // The name of an operand, or of a member of a list: "gradient[3]".
-PLANQ_API std::string operand_name(const Plan& plan, int index, int member = -1);
+std::string operand_name(const Plan& plan, int index, int member = -1) PLANQ_API(operand_name);
 // "(4096, 8192) bfloat16 on cuda:0, strides (8192, 1)"
-PLANQ_API std::string describe(const TensorView& view, bool with_strides);
-PLANQ_API std::string shape_text(const std::int64_t* dims, int rank);
-PLANQ_API std::string device_text(const Device& device);
+std::string describe(const TensorView& view, bool with_strides);
+std::string shape_text(const std::int64_t* dims, int rank);
+std::string device_text(const Device& device) PLANQ_API(device_text);
 // Whether memory of this kind can be an operand on the device.
-PLANQ_API bool is_on(const TensorView& view, const Device& device);
+bool is_on(const TensorView& view, const Device& device) PLANQ_API(is_on);
 
 // Why a workspace cannot be used; null: it can.
-PLANQ_API const char* workspace_problem(std::size_t needed, const Workspace& workspace,
-                                        const Plan& plan, Operands operands);
+const char* workspace_problem(std::size_t needed, const Workspace& workspace, const Plan& plan,
+                              Operands operands) PLANQ_API(workspace_problem);
 
 }  // namespace planq

@@ -40,7 +40,7 @@ struct Plan {
 
 // Fills the rest of a plan whose descriptor, preference and device are set. False: nothing was
 // chosen, and `status` is that of the device.
-PLANQ_API bool make_plan(const Stream& stream, Plan& plan, Status& status);
+bool make_plan(const Stream& stream, Plan& plan, Status& status) PLANQ_API(make_plan);
 
 // What one call has in the place of the plan's dims.
 struct Actual {
@@ -50,12 +50,13 @@ struct Actual {
 };
 // `storage` is where the descriptor goes that has the extents of the call; it is not used where the
 // plan has no dims.
-PLANQ_API Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage);
+Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage)
+    PLANQ_API(actual_of);
 
 // Everything but the launches, which it adds to the bound, with the plan's device current.
-PLANQ_API Status bind(const Plan& plan, const Actual& actual, Operands operands,
-                      Workspace workspace, const Stream& stream, Bound& bound);
+Status bind(const Plan& plan, const Actual& actual, Operands operands, Workspace workspace,
+            const Stream& stream, Bound& bound) PLANQ_API(bind);
 // A bound launch, with the stream's device current.
-PLANQ_API Status launch(const Bound& bound, const Stream& stream);
+Status launch(const Bound& bound, const Stream& stream) PLANQ_API(launch);
 
 }  // namespace planq

@@ -67,7 +67,7 @@ struct Constraint {
 };
 
 // "an address divisible by 16"
-PLANQ_API std::string constraint_text(const Constraint& constraint);
+std::string constraint_text(const Constraint& constraint) PLANQ_API(constraint_text);
 
 // One call of a kernel: what is bound. The descriptor has the extents of this call in the place of
 // dims.
@@ -147,17 +147,17 @@ struct Operator {
 };
 
 // Fills and checks the fields of a descriptor, and the sizes of the operands that follow from them.
-PLANQ_API Fault resolve(Descriptor& descriptor);
+Fault resolve(Descriptor& descriptor) PLANQ_API(resolve);
 
 // What a descriptor asks of its operands, as many as its operator declares.
-PLANQ_API void specify(const Descriptor& descriptor, std::span<OperandSpec> specs);
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) PLANQ_API(specify);
 
-PLANQ_API std::span<const Operator* const> operators();
-PLANQ_API const Operator* find_operator(std::string_view name);
+std::span<const Operator* const> operators() PLANQ_API(operators);
+const Operator* find_operator(std::string_view name) PLANQ_API(find_operator);
 
 struct BuildInfo {
   std::string_view version, build_id, cuda_version, architectures, compiler;
 };
-PLANQ_API const BuildInfo& build_info();
+const BuildInfo& build_info() PLANQ_API(build_info);
 
 }  // namespace planq

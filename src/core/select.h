@@ -35,10 +35,10 @@ struct Selection {
 };
 
 // The kernel that runs a descriptor, or null: that of select(), without the reasons.
-PLANQ_API const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
-                               const Device& device);
+const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
+                     const Device& device);
 // The kernels of an operator in order of preference.
-PLANQ_API std::span<const Kernel* const> ordered_kernels(const Operator& op);
+std::span<const Kernel* const> ordered_kernels(const Operator& op);
 // Those of them that a device has and that no field but a shape rules out, remembered for the next
 // descriptor that differs in shapes alone: an engine asks for new ones in every step.
 std::shared_ptr<const std::vector<const Kernel*>> kernels_for(const Descriptor& descriptor,
@@ -46,7 +46,7 @@ std::shared_ptr<const std::vector<const Kernel*>> kernels_for(const Descriptor& 
 // Whether backend, architecture and promises are what is asked for; sku and workspace apart.
 bool admits(const Kernel& kernel, const Preference& preference, const Device& device);
 
-PLANQ_API Selection select(const Descriptor& descriptor, const Preference& preference,
-                           const Device& device);
+Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device)
+    PLANQ_API(select);
 
 }  // namespace planq
