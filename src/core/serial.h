@@ -1,0 +1,36 @@
+// Descriptors, preferences, plans and selections as JSON: the same values in every language.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/json.h"
+#include "core/plan.h"
+#include "core/registry.h"
+#include "core/select.h"
+
+namespace planq {
+
+// Reads and resolves a descriptor from an object with the operator's name under "op".
+Fault read_descriptor(const Json& values, Descriptor& descriptor);
+Fault read_preference(const Json& values, Preference& preference);
+
+Json descriptor_json(const Descriptor& descriptor);
+Json preference_json(const Preference& preference);
+// With the number of terms that its descriptor says.
+Json guarantee_json(const Plan& plan);
+// What each operand has to be; those that the descriptor rules out are left out.
+Json operands_json(const Descriptor& descriptor);
+// What a stored plan holds, and is compared by.
+Json plan_json(const Plan& plan);
+Json selection_json(const Operator& op, const Selection& selection);
+// Every operator with its fields, its operands and its kernels.
+Json operators_json();
+
+// A selection as a table, for messages.
+std::string selection_text(const Operator& op, const Selection& selection);
+// Why no kernel runs a descriptor on a device: a sentence, and that table.
+std::string no_kernel_text(const Descriptor& descriptor, const Preference& preference,
+                           const Device& device);
+
+}  // namespace planq

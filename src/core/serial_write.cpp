@@ -1,0 +1,360 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/serial.h"
+
+namespace planq {
+
+namespace {
+
+Json name_json(std::string_view name) { return name.empty() ? Json() : Json::text(name); }
+
+// A number without a fraction is an integer; none at all is null.
+Json number_json(double number) {
+  if (std::isnan(number)) return {};
+  if (!std::isfinite(number) || number != std::trunc(number)) return Json::real(number);
+  char digits[400];
+  std::snprintf(digits, sizeof digits, "%.0f", number);
+  return Json::digits(digits);
+}
+
+Json dim_json(const DimInfo& dim) {
+  Json values = Json::object();
+  values.set("dim", Json::text(dim.name.data()));
+  values.set("max", Json::integer(dim.max));
+  return values;
+}
+
+// Each extent, or what dim_at(axis) has in its place.
+template <class DimAt>
+Json shape_json(const Shape& shape, const DimAt& dim_at) {
+  Json extents = Json::list();
+  for (int axis = 0; axis < shape.rank; ++axis) {
+    const DimInfo* dim = dim_at(axis);
+    extents.append(dim ? dim_json(*dim) : Json::integer(shape[axis]));
+  }
+  return extents;
+}
+Json shapes_json(const ShapeList& list) {
+  Json shapes = Json::list();
+  for (const Shape& shape : list)
+    shapes.append(shape_json(shape, [](int) -> const DimInfo* { return nullptr; }));
+  return shapes;
+}
+
+// A shape in a descriptor's storage. `descriptor` has its dims; null: there are none.
+Json field_shape_json(const Shape& shape, const Descriptor* descriptor) {
+  return shape_json(shape, [&](int axis) -> const DimInfo* {
+    if (!descriptor || !descriptor->extras) return nullptr;
+    const auto* place =
+        reinterpret_cast<const std::byte*>(&shape.dims[static_cast<std::size_t>(axis)]);
+    for (const DimUse& use : descriptor->extras->uses)
+      if (descriptor->storage.data() + use.offset == place)
+        return &descriptor->extras->dims[use.dim];
+    return nullptr;
+  });
+}
+
+Json scope_json(const Scope& scope) {
+  Json values = Json::object();
+  values.set("kind", Json::text(name_of(scope.kind)));
+  if (scope.kind == ScopeKind::Channel || scope.kind == ScopeKind::Group)
+    values.set("axis", Json::integer(scope.axis));
+  if (scope.kind == ScopeKind::Group) values.set("size", Json::integer(scope.size));
+  if (scope.kind == ScopeKind::Block) {
+    values.set("rows", Json::integer(scope.rows));
+    values.set("columns", Json::integer(scope.size));
+  }
+  return values;
+}
+
+Json field_json(const Field& field, const void* value, const Descriptor* descriptor) {
+  switch (field.kind) {
+    case FieldKind::Shape:
+      return field_shape_json(*static_cast<const Shape*>(value), descriptor);
+    case FieldKind::ShapeList:
+      return shapes_json(*static_cast<const ShapeList*>(value));
+    case FieldKind::Scope:
+      return scope_json(*static_cast<const Scope*>(value));
+    case FieldKind::DType:
+    case FieldKind::Enumeration:
+      return name_json(field.vocabulary.names[*static_cast<const std::uint8_t*>(value)]);
+    case FieldKind::Number:
+      return number_json(*static_cast<const double*>(value));
+    case FieldKind::Flag:
+      return Json::flag(*static_cast<const bool*>(value));
+    case FieldKind::Integer:
+      return Json::integer(*static_cast<const std::int64_t*>(value));
+    case FieldKind::Count: {
+      const std::int64_t count = *static_cast<const std::int64_t*>(value);
+      return count == 0 ? Json() : Json::integer(count);
+    }
+  }
+  return {};
+}
+
+template <class T, class Write>
+Json optional_json(const std::optional<T>& value, const Write& write) {
+  return value ? write(*value) : Json();
+}
+
+// `terms`: null where no descriptor says how many there are.
+Json bound_json(const ErrorBound& bound, const Json& terms) {
+  if (!bound.terms) return {};
+  Json values = Json::object();
+  values.set("constant", Json::real(bound.constant));
+  values.set("per_term", Json::real(bound.per_term));
+  values.set("terms", terms);
+  values.set("epsilon", Json::real(bound.epsilon));
+  values.set("output_rounding", Json::flag(bound.output_rounding));
+  return values;
+}
+
+Json guarantee_json(const Guarantee& guarantee, const Json& terms) {
+  Json values = Json::object();
+  values.set("determinism", Json::text(name_of(guarantee.determinism.value)));
+  values.set("math", Json::text(name_of(guarantee.math.value)));
+  values.set("accumulator", Json::text(name_of(guarantee.accumulator.value)));
+  values.set("rounding", Json::text(name_of(guarantee.rounding.value)));
+  values.set("max_ulp",
+             guarantee.max_ulp == kUlpUnknown ? Json() : Json::integer(guarantee.max_ulp.value));
+  values.set("error_bound", bound_json(guarantee.error_bound.value, terms));
+  values.set("batch_invariant", Json::flag(guarantee.batch_invariant.value));
+  values.set("basis", Json::text(guarantee.basis.value));
+  return values;
+}
+
+Json constraints_json(const Operator& op, const Kernel& kernel) {
+  Json asked = Json::list();
+  for (const Constraint& constraint : kernel.constraints)
+    asked.append(
+        Json::text(std::string(op.operands[static_cast<std::size_t>(constraint.operand)].name) +
+                   ": " + constraint_text(constraint)));
+  return asked;
+}
+
+Json dtypes_json(const Kernel& kernel) {
+  Json dtypes = Json::list();
+  for (const DType dtype : kernel.dtypes) dtypes.append(Json::text(name_of(dtype)));
+  return dtypes;
+}
+
+Json kernel_json(const Operator& op, const Kernel& kernel) {
+  Json values = Json::object();
+  values.set("sku", Json::text(kernel.sku));
+  values.set("dtypes", dtypes_json(kernel));
+  values.set("revision", Json::integer(kernel.revision));
+  values.set("backend", Json::text(name_of(kernel.backend)));
+  values.set("min_arch", Json::integer(kernel.arch.first));
+  values.set("max_arch", kernel.arch.last >= kLastArch ? Json() : Json::integer(kernel.arch.last));
+  values.set("constraints", constraints_json(op, kernel));
+  values.set("rank", Json::integer(kernel.rank));
+  values.set("guarantee", guarantee_json(kernel.guarantee, Json()));
+  return values;
+}
+
+Json declared_field_json(const Field& field) {
+  Json values = Json::object();
+  values.set("name", Json::text(field.name));
+  values.set("kind", Json::text(name_of(field.kind)));
+  values.set("required", Json::flag(field.is_required));
+  values.set("default", field.is_required ? Json() : field_json(field, field.initial, nullptr));
+  values.set("source", name_json(field.source));
+  Json members = Json::list();
+  for (const std::string_view name : field.vocabulary.names)
+    if (!name.empty()) members.append(Json::text(name));
+  values.set("members", std::move(members));
+  return values;
+}
+
+Json declared_operand_json(const OperandInfo& operand) {
+  constexpr std::string_view kPresences[] = {"always", "by_field", "optional"};
+  Json values = Json::object();
+  values.set("name", Json::text(operand.name));
+  values.set("role", Json::text(name_of(operand.role)));
+  values.set("kind", Json::text(name_of(operand.kind)));
+  values.set("presence", Json::text(kPresences[static_cast<std::size_t>(operand.presence)]));
+  return values;
+}
+
+Json operator_json(const Operator& op) {
+  Json fields = Json::list(), operands = Json::list(), kernels = Json::list();
+  for (const Field& field : op.fields) fields.append(declared_field_json(field));
+  for (const OperandInfo& operand : op.operands) operands.append(declared_operand_json(operand));
+  for (const Kernel* kernel : ordered_kernels(op)) kernels.append(kernel_json(op, *kernel));
+  Json values = Json::object();
+  values.set("name", Json::text(op.name));
+  values.set("fields", std::move(fields));
+  values.set("operands", std::move(operands));
+  values.set("kernels", std::move(kernels));
+  return values;
+}
+
+}  // namespace
+
+Json descriptor_json(const Descriptor& descriptor) {
+  Json values = Json::object();
+  values.set("op", Json::text(descriptor.op->name));
+  for (const Field& field : descriptor.op->fields)
+    values.set(field.name,
+               field_json(field, descriptor.storage.data() + field.offset, &descriptor));
+  return values;
+}
+
+Json preference_json(const Preference& preference) {
+  Json values = Json::object();
+  values.set("determinism", Json::text(name_of(preference.determinism)));
+  values.set("batch_invariant", Json::flag(preference.batch_invariant));
+  values.set("max_ulp", optional_json(preference.max_ulp, Json::integer));
+  values.set("max_workspace_bytes", optional_json(preference.max_workspace_bytes, Json::natural));
+  values.set("backend", optional_json(preference.backend, [](Backend backend) {
+               return Json::text(name_of(backend));
+             }));
+  values.set("sku", name_json(preference.sku));
+  return values;
+}
+
+Json guarantee_json(const Plan& plan) {
+  return guarantee_json(plan.kernel->guarantee, Json::integer(plan.terms()));
+}
+
+Json operands_json(const Descriptor& descriptor) {
+  const auto declared = descriptor.op->operands;
+  std::vector<OperandSpec> specs(declared.size());
+  specify(descriptor, specs);
+  Json operands = Json::list();
+  for (std::size_t i = 0; i < declared.size(); ++i) {
+    const OperandSpec& spec = specs[i];
+    if (!spec.present) continue;
+    const auto dim_at = [&](int axis) -> const DimInfo* {
+      const int dim = spec.dims[static_cast<std::size_t>(axis)];
+      return dim < 0 ? nullptr : &descriptor.extras->dims[static_cast<std::size_t>(dim)];
+    };
+    Json values = Json::object();
+    values.set("name", Json::text(declared[i].name));
+    values.set("role", Json::text(name_of(spec.role)));
+    values.set("dtype", Json::text(name_of(spec.dtype)));
+    values.set("shape", shape_json(spec.shape, dim_at));
+    values.set("storage", Json::text(name_of(storage_of(spec.dtype))));
+    values.set("optional", Json::flag(spec.optional));
+    values.set("kind", Json::text(name_of(spec.kind)));
+    values.set("shapes", shapes_json(spec.shapes));
+    operands.append(std::move(values));
+  }
+  return operands;
+}
+
+Json plan_json(const Plan& plan) {
+  Json values = Json::object();
+  values.set("descriptor", descriptor_json(plan.descriptor));
+  values.set("preference", preference_json(plan.preference));
+  values.set("sku", Json::text(plan.kernel->sku));
+  values.set("revision", Json::integer(plan.kernel->revision));
+  values.set("guarantee", guarantee_json(plan));
+  values.set("build_id", Json::text(build_info().build_id));
+  return values;
+}
+
+Json selection_json(const Operator& op, const Selection& selection) {
+  Json candidates = Json::list();
+  for (const Candidate& candidate : selection.candidates) {
+    const Kernel& kernel = *candidate.kernel;
+    Json values = Json::object();
+    values.set("sku", Json::text(kernel.sku));
+    values.set("revision", Json::integer(kernel.revision));
+    values.set("backend", Json::text(name_of(kernel.backend)));
+    values.set("rank", Json::integer(kernel.rank));
+    values.set("chosen", Json::flag(candidate.chosen));
+    values.set("reason", Json::text(candidate.reason.text()));
+    values.set("reason_kind", Json::text(name_of(candidate.reason.kind)));
+    values.set("guarantee", guarantee_json(kernel.guarantee, Json()));
+    values.set("workspace", Json::natural(candidate.workspace));
+    values.set("constraints", constraints_json(op, kernel));
+    values.set("dtypes", dtypes_json(kernel));
+    candidates.append(std::move(values));
+  }
+  Json values = Json::object();
+  values.set("candidates", std::move(candidates));
+  return values;
+}
+
+Json operators_json() {
+  Json listed = Json::list();
+  for (const Operator* op : operators()) listed.append(operator_json(*op));
+  return listed;
+}
+
+// --- Words ---------------------------------------------------------------------------------------
+
+namespace {
+
+// Kernels that were written for something else altogether are counted, not listed.
+bool is_counted(ReasonKind kind) {
+  return kind == ReasonKind::Backend || kind == ReasonKind::DType || kind == ReasonKind::Scope;
+}
+
+std::string verdict(const Candidate& candidate) {
+  if (candidate.chosen) return "chosen";
+  if (candidate.reason.accepted()) return "accepted, but a row above it is preferred";
+  return candidate.reason.text();
+}
+
+std::string aligned_right(std::string text, std::size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
+std::string aligned_left(std::string_view text, std::size_t width) {
+  return std::string(text) + std::string(width - std::min(width, text.size()), ' ');
+}
+
+}  // namespace
+
+std::string selection_text(const Operator& op, const Selection& selection) {
+  std::size_t width = 0;
+  std::map<std::string_view, int> counts;
+  for (const Candidate& candidate : selection.candidates) {
+    if (is_counted(candidate.reason.kind))
+      ++counts[name_of(candidate.reason.kind)];
+    else
+      width = std::max(width, candidate.kernel->sku.view().size());
+  }
+  if (width == 0) width = 3;
+  std::string table = aligned_left("sku", width) + "  rank  workspace  verdict";
+  const auto add_line = [&](const std::string& line) {
+    table += '\n';
+    table += line;
+  };
+  for (const Candidate& candidate : selection.candidates) {
+    if (is_counted(candidate.reason.kind)) continue;
+    const Kernel& kernel = *candidate.kernel;
+    add_line(aligned_left(kernel.sku, width) + "  " +
+             aligned_right(std::to_string(kernel.rank), 4) + "  " +
+             aligned_right(std::to_string(candidate.workspace), 9) + "  " + verdict(candidate));
+    const Json constraints = constraints_json(op, kernel);
+    for (const Json& asked : constraints.items())
+      add_line(aligned_left("", width) + "  asks " + asked.text());
+  }
+  for (const auto& [kind, count] : counts)
+    add_line("... and " + std::to_string(count) + " rows for another " + std::string(kind));
+  return table;
+}
+
+std::string no_kernel_text(const Descriptor& descriptor, const Preference& preference,
+                           const Device& device) {
+  const Operator& op = *descriptor.op;
+  const Selection selection = select(descriptor, preference, device);
+  const bool known =
+      std::any_of(selection.candidates.begin(), selection.candidates.end(),
+                  [&](const Candidate& each) { return each.kernel->sku.view() == preference.sku; });
+  const std::string name(op.name);
+  const std::string sentence =
+      preference.sku.empty() || known
+          ? "no row of " + name + " takes this descriptor"
+          : "no row of " + name + " is called " + shown(Json::text(preference.sku));
+  return sentence + "\n" + selection_text(op, selection);
+}
+
+}  // namespace planq
