@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from planq import _core
@@ -12,7 +12,6 @@ from planq.arguments import Shape
 from planq.dim import Dim
 from planq.dtypes import DType, OperandKind, Role
 from planq.errors import DescriptorError, as_field
-from planq.scope import Scope
 
 D = TypeVar("D", bound="Descriptor")
 
@@ -46,14 +45,6 @@ class OperandSpec:
     def extents(self) -> tuple[int, ...]:
         """The shape with every :class:`Dim` at its largest."""
         return tuple(item.max if isinstance(item, Dim) else item for item in self.shape)
-
-
-def _to_json_value(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_to_json_value(item) for item in value]
-    if isinstance(value, (Scope, Dim)):
-        return value.to_dict()
-    return getattr(value, "value", value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,15 +95,12 @@ class Descriptor:
 
     def to_dict(self) -> dict[str, Any]:
         """The descriptor as plain JSON values, with the operator's name under ``op``."""
-        values = {"op": self.operator}
-        for item in fields(self):
-            if item.init:
-                values[item.name] = _to_json_value(getattr(self, item.name))
+        values: dict[str, Any] = json.loads(self.to_json())
         return values
 
     def to_json(self) -> str:
         """The descriptor as JSON text; :meth:`from_json` makes an equal one of it."""
-        return json.dumps(self.to_dict())
+        return self._native.to_json()
 
     @classmethod
     def from_dict(cls: type[D], values: object) -> D:
@@ -127,10 +115,13 @@ class Descriptor:
         if not issubclass(found, cls):
             raise DescriptorError("op", f"expected {cls.operator}, got {found.operator}")
         given = {key: value for key, value in values.items() if key != "op"}
-        known = {item.name for item in fields(found) if item.init}
+        known = {item.name: item for item in fields(found) if item.init}
         for name in given:
             if name not in known:
                 raise DescriptorError(as_field(name), f"{found.operator} has no such field")
+        for name, item in known.items():
+            if item.default is MISSING and name not in given:
+                raise DescriptorError(name, f"{found.operator} needs this field")
         try:
             return found(**given)
         except TypeError as error:
@@ -144,8 +135,8 @@ class Descriptor:
             DescriptorError: The text is no JSON, or not a descriptor.
         """
         try:
-            values = json.loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
+            values = _core.parse_json(text)
+        except (ValueError, TypeError) as error:
             raise DescriptorError("op", f"not JSON: {error}") from None
         return cls.from_dict(values)
 

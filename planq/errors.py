@@ -28,7 +28,7 @@ def shown(value: object) -> str:
 
 def as_field(key: object) -> str:
     """The key of anybody's dictionary as the field of an error."""
-    return key if isinstance(key, str) and key.isprintable() else shown(key)
+    return key if isinstance(key, str) and key and key.isprintable() else shown(key)
 
 
 class PlanqError(Exception):

@@ -21,7 +21,6 @@ from planq.errors import (
 )
 from planq.guarantee import PrecisionGuarantee, guarantee_of_plan
 from planq.preference import PlanPreference
-from planq.registry import build_info
 from planq.selection import DeviceFacts, Selection, checked_preference, explain
 
 
@@ -207,18 +206,12 @@ class Plan(_core.PlanBase):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values: what :meth:`from_json` compares."""
-        return {
-            "descriptor": self._descriptor.to_dict(),
-            "preference": self._preference.to_dict(),
-            "sku": self.sku,
-            "revision": self.revision,
-            "guarantee": self.precision_guarantee().to_dict(),
-            "build_id": build_info().build_id,
-        }
+        values: dict[str, Any] = json.loads(self.to_json())
+        return values
 
     def to_json(self) -> str:
         """The plan as JSON text, for an audit or another process."""
-        return json.dumps(self.to_dict())
+        return self._json()
 
     @classmethod
     def from_json(cls, stream: StreamLike, text: str) -> Self:
@@ -229,14 +222,9 @@ class Plan(_core.PlanBase):
                 something else; the message lists every difference.
             DescriptorError: The recorded descriptor has no meaning in this build.
         """
-        try:
-            stored = json.loads(text)
-            desc = Descriptor.from_dict(stored["descriptor"])
-            pref = PlanPreference.from_dict(stored["preference"])
-        except DescriptorError:
-            raise
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise PlanMismatchError(f"not a stored plan: {shown(error)}") from None
+        stored = _stored(text)
+        desc = Descriptor.from_dict(stored["descriptor"])
+        pref = PlanPreference.from_dict(stored["preference"])
         try:
             plan = cls.select(stream, desc, pref)
         except NoKernelError as error:
@@ -250,6 +238,19 @@ class Plan(_core.PlanBase):
         if changed:
             raise PlanMismatchError("the plan differs from the stored one\n" + "\n".join(changed))
         return plan
+
+
+def _stored(text: str) -> dict[str, Any]:
+    """The parts of a stored plan, of which descriptor and preference are there."""
+    try:
+        stored = _core.parse_json(text)
+    except (ValueError, TypeError) as error:
+        raise PlanMismatchError(f"not a stored plan: not JSON: {error}") from None
+    for key in ("descriptor", "preference"):
+        if not isinstance(stored, dict) or key not in stored:
+            raise PlanMismatchError(f"not a stored plan: it has no {key}")
+    parts: dict[str, Any] = stored
+    return parts
 
 
 def _known_shape(name: str, spec: OperandSpec, extents: dict[str, int]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,10 +107,8 @@ class Scope:
             return value
         if known and isinstance(value, dict):
             arguments = {key: item for key, item in value.items() if key != "kind"}
-            try:
-                return _CONSTRUCTORS[value["kind"]](**arguments)
-            except TypeError as error:
-                raise DescriptorError(field, str(error)) from None
+            _check_names(value["kind"], arguments, field)
+            return _CONSTRUCTORS[value["kind"]](**arguments)
         raise DescriptorError(field, f"expected a planq.Scope, got {shown(value)}")
 
 
@@ -121,3 +120,14 @@ _CONSTRUCTORS: Final[dict[str, Callable[..., Scope]]] = {
     "block": Scope.block,
     "pair": Scope.pair,
 }
+
+
+def _check_names(kind: str, arguments: dict[str, Any], field: str) -> None:
+    """Raises where the parts of a scope are not those of its kind."""
+    parts = inspect.signature(_CONSTRUCTORS[kind]).parameters
+    for name in arguments:
+        if name not in parts:
+            raise DescriptorError(field, f"a {kind} scope has no {shown(name)}")
+    for name, part in parts.items():
+        if part.default is part.empty and name not in arguments:
+            raise DescriptorError(field, f"a {kind} scope needs {shown(name)}")

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/api.h"
+
 namespace planq {
 
 class Json {
@@ -59,10 +61,10 @@ class Json {
 // Reads the text of one value, in UTF-8; false, with a sentence in `fault`, where it is not JSON,
 // names something twice, is nested deeper than 64 levels, or has a number that neither 4300 digits
 // nor a double hold.
-bool parse_json(std::string_view text, Json& value, std::string& fault);
+bool parse_json(std::string_view text, Json& value, std::string& fault) PLANQ_API(parse_json);
 
 // As Python's json.dumps does: blanks after commas and colons, and no letters beyond ASCII.
-std::string dump(const Json& value);
+std::string dump(const Json& value) PLANQ_API(dump_json);
 
 // As Python's repr() does, at most 1000 letters: a value in a message.
 std::string shown(const Json& value);

@@ -15,14 +15,14 @@ namespace planq {
 Fault read_descriptor(const Json& values, Descriptor& descriptor);
 Fault read_preference(const Json& values, Preference& preference);
 
-Json descriptor_json(const Descriptor& descriptor);
+Json descriptor_json(const Descriptor& descriptor) PLANQ_API(descriptor_json);
 Json preference_json(const Preference& preference);
 // With the number of terms that its descriptor says.
 Json guarantee_json(const Plan& plan);
 // What each operand has to be; those that the descriptor rules out are left out.
 Json operands_json(const Descriptor& descriptor);
 // What a stored plan holds, and is compared by.
-Json plan_json(const Plan& plan);
+Json plan_json(const Plan& plan) PLANQ_API(plan_json);
 Json selection_json(const Operator& op, const Selection& selection);
 // Every operator with its fields, its operands and its kernels.
 Json operators_json();

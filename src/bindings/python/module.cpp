@@ -16,6 +16,7 @@
 #include "core/plan.h"
 #include "core/registry.h"
 #include "core/select.h"
+#include "core/serial.h"
 
 namespace py = pybind11;
 
@@ -134,6 +135,40 @@ py::list device_list() {
   return devices;
 }
 
+// The values that Python's json.loads has for the same text.
+py::object json_value(const Json& value) {
+  switch (value.kind()) {
+    case Json::Kind::Null:
+      return py::none();
+    case Json::Kind::Bool:
+      return py::bool_(value.flag());
+    case Json::Kind::Integer:
+      return py::int_(py::str(value.text()));
+    case Json::Kind::Real:
+      return py::float_(value.real());
+    case Json::Kind::Text:
+      return py::str(value.text());
+    case Json::Kind::List: {
+      py::list items;
+      for (const Json& item : value.items()) items.append(json_value(item));
+      return items;
+    }
+    case Json::Kind::Object:
+      break;
+  }
+  py::dict items;
+  for (std::size_t i = 0; i < value.names().size(); ++i)
+    items[py::str(value.names()[i])] = json_value(value.items()[i]);
+  return items;
+}
+
+py::object json_values(std::string_view text) {
+  Json value;
+  std::string fault;
+  if (!parse_json(text, value, fault)) throw py::value_error(fault);
+  return json_value(value);
+}
+
 std::optional<Device> model(const std::string& name) {
   Device device;
   if (modelled_device(name, device)) return device;
@@ -212,7 +247,9 @@ PYBIND11_MODULE(_core, module) {
   module.attr("WORKSPACE_ALIGNMENT") = kWorkspaceAlignment;
   py::class_<Descriptor>(module, "Descriptor")
       .def("values", &field_values)
-      .def("operands", &descriptor_operands);
+      .def("operands", &descriptor_operands)
+      .def("to_json",
+           [](const Descriptor& descriptor) { return dump(descriptor_json(descriptor)); });
   py::class_<Preference>(module, "Preference").def(py::init(&make_preference));
   py::register_exception<NoKernel>(module, "NoKernel");
   define_devices(module);
@@ -222,6 +259,7 @@ PYBIND11_MODULE(_core, module) {
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);
   module.def("operators", operator_values);
+  module.def("parse_json", json_values);
   module.def("select", selection_values);
   module.def("build_info", [] {
     const BuildInfo& info = build_info();

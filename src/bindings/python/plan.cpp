@@ -14,6 +14,7 @@
 #include "bindings/python/stream.h"
 #include "bindings/python/tensor.h"
 #include "core/device.h"
+#include "core/serial.h"
 
 namespace planq::python {
 
@@ -610,6 +611,7 @@ void define_plan(py::module_& module) {
              const Plan& plan = made(self).plan();
              return kernel_values(*plan.descriptor.op, *plan.kernel);
            })
+      .def("_json", [](py::handle self) { return dump(plan_json(made(self).plan())); })
       .def_property_readonly("_terms", [](py::handle self) { return made(self).plan().terms(); })
       .def("_workspace_size", [](py::handle self, const py::dict& extents) {
         return made(self).workspace_size(extents);

@@ -5,11 +5,16 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "bindings/python/dlpack_abi.h"
+#include "bindings/dlpack.h"
 #include "bindings/python/numpy_array.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace planq::python {
+
+using dlpack::contiguous_strides;
+using dlpack::dtype_of;
+using dlpack::memory_of;
+
 namespace {
 
 // Which interface a type is read through; found once per type.
@@ -41,71 +46,11 @@ const Names& names() {
   return *interned;
 }
 
-// By DLPack's type code and bits. Numbers that share a byte are memory's uint8 to planq, never a
-// tensor's own type.
-constexpr int kKinds = 32, kLargestBits = 64;
-constexpr auto kByKind = [] {
-  std::array<std::array<DType, kLargestBits + 1>, kKinds> table{};
-  for (std::size_t i = 1; i < kFormats.size(); ++i)
-    if (kFormats[i].per_byte == 1)
-      table[static_cast<std::size_t>(kFormats[i].kind)][kFormats[i].bits] = static_cast<DType>(i);
-  return table;
-}();
-
-DType dtype_of(std::uint8_t kind, std::size_t bits) {
-  return kind < kKinds && bits <= kLargestBits ? kByKind[kind][bits] : DType::Unset;
-}
-
-void name_unknown(dlpack::DataType type, TensorView& view) {
-  for (const FormatInfo& format : kFormats) {
-    if (format.bits != type.bits || static_cast<int>(format.kind) != type.code) continue;
-    std::snprintf(view.type_text, sizeof view.type_text, "%s", format.name.data());
-    return;
-  }
-  static constexpr const char* kinds[] = {"int",    "uint",    "float", "handle",
-                                          "bfloat", "complex", "bool",  "float8_e3m4"};
-  const char* kind = type.code < std::size(kinds) ? kinds[type.code] : "dlpack_code";
-  std::snprintf(view.type_text, sizeof view.type_text, "%s%d", kind, type.bits);
-}
-
-void contiguous_strides(TensorView& view) {
-  std::int64_t stride = 1;
-  for (int axis = view.ndim - 1; axis >= 0; --axis) {
-    view.strides[axis] = stride;
-    stride *= view.shape[axis];
-  }
-}
-
-Memory memory_of(std::int32_t device_type) {
-  switch (device_type) {
-    case dlpack::kCpu:
-      return Memory::Host;
-    case dlpack::kCuda:
-      return Memory::Cuda;
-    case dlpack::kCudaManaged:
-      return Memory::Managed;
-    default:
-      return Memory::Other;
-  }
-}
-
 Intake from_dlpack(const dlpack::Tensor& tensor, std::uint64_t flags, TensorView& view) {
   if (tensor.ndim > kMaxRank) return Intake::TooManyAxes;
-  view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  view.ndim = tensor.ndim;
-  view.dtype =
-      tensor.dtype.lanes == 1 ? dtype_of(tensor.dtype.code, tensor.dtype.bits) : DType::Unset;
-  if (view.dtype == DType::Unset) name_unknown(tensor.dtype, view);
-  view.memory = memory_of(tensor.device.type);
-  view.device = tensor.device.index;
+  dlpack::read(tensor, view);
   view.readonly = flags & dlpack::kReadOnly;
   view.copied = flags & dlpack::kIsCopied;
-  for (int axis = 0; axis < tensor.ndim; ++axis) view.shape[axis] = tensor.shape[axis];
-  if (tensor.strides) {
-    for (int axis = 0; axis < tensor.ndim; ++axis) view.strides[axis] = tensor.strides[axis];
-  } else {
-    contiguous_strides(view);
-  }
   return Intake::Ok;
 }
 
