@@ -1,0 +1,288 @@
+#include "bindings/c/plan.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "bindings/c/errors.h"
+#include "bindings/dlpack.h"
+#include "core/serial.h"
+
+// The type that planq.h declares has the layout of DLPack's.
+static_assert(sizeof(planq_tensor) == sizeof(planq::dlpack::Tensor) &&
+              offsetof(planq_tensor, byte_offset) == offsetof(planq::dlpack::Tensor, byte_offset) &&
+              offsetof(planq_tensor, dtype) == offsetof(planq::dlpack::Tensor, dtype));
+
+namespace planq::c {
+
+// --- Plans ---------------------------------------------------------------------------------------
+
+SharedPlan::SharedPlan(const Stream& stream, const Descriptor& descriptor,
+                       const Preference& preference) {
+  plan_.descriptor = descriptor;
+  plan_.preference = preference;
+  plan_.device = host_device();
+  if (stream.backend == Backend::Cuda)
+    check(cuda_device(stream.device, plan_.device), "reading the device of the stream");
+  Status status;
+  if (!make_plan(stream, plan_, status))
+    refuse(PLANQ_ERROR_NO_KERNEL, no_kernel_text(descriptor, preference, plan_.device));
+  check(status, "preparing a kernel");
+  put(std::make_unique<CallOperands>(plan_));
+}
+
+SharedPlan::~SharedPlan() {
+  for (std::atomic<CallOperands*>& idle : idle_) delete idle.load(std::memory_order_acquire);
+}
+
+std::unique_ptr<CallOperands> SharedPlan::take() {
+  for (std::atomic<CallOperands*>& idle : idle_) {
+    if (!idle.load(std::memory_order_relaxed)) continue;
+    if (CallOperands* call = idle.exchange(nullptr, std::memory_order_acquire))
+      return std::unique_ptr<CallOperands>(call);
+  }
+  return std::make_unique<CallOperands>(plan_);
+}
+
+void SharedPlan::put(std::unique_ptr<CallOperands> call) {
+  call->clear();
+  for (std::atomic<CallOperands*>& idle : idle_) {
+    CallOperands* none = nullptr;
+    if (!idle.compare_exchange_strong(none, call.get(), std::memory_order_release,
+                                      std::memory_order_relaxed))
+      continue;
+    call.release();
+    return;
+  }
+}
+
+// --- Streams and workspaces ----------------------------------------------------------------------
+
+Stream read_stream(const planq_stream* given) {
+  if (!given)
+    refuse(PLANQ_ERROR_STREAM, "expected a stream, got NULL; planq has no current stream");
+  Stream stream;
+  if (given->backend == PLANQ_HOST) {
+    if (given->threads < 1 || given->threads > 1024)
+      refuse(PLANQ_ERROR_STREAM,
+             "expected 1 to 1024 threads, got " + std::to_string(given->threads));
+    stream.threads = given->threads;
+    return stream;
+  }
+  if (given->backend != PLANQ_CUDA)
+    refuse(PLANQ_ERROR_STREAM,
+           "expected PLANQ_HOST or PLANQ_CUDA, got " + std::to_string(given->backend));
+  if (given->device < 0)
+    refuse(PLANQ_ERROR_STREAM,
+           "expected the number of a device, got " + std::to_string(given->device));
+  stream.backend = Backend::Cuda;
+  stream.handle = given->handle;
+  stream.device = given->device;
+  return stream;
+}
+
+void check_stream(const Plan& plan, const Stream& stream) {
+  const bool same = stream.backend == plan.device.backend &&
+                    (stream.backend == Backend::Host || stream.device == plan.device.index);
+  if (same) return;
+  Device actual;
+  actual.backend = stream.backend;
+  actual.index = stream.device;
+  refuse(PLANQ_ERROR_STREAM, "the plan was selected for " + device_text(plan.device) +
+                                 ", the stream is on " + device_text(actual));
+}
+
+void check_workspace(const Plan& plan, const Actual& actual, CallOperands& call,
+                     const Workspace& workspace) {
+  const char* problem = workspace_problem(actual.workspace, workspace, plan, call.views());
+  if (!problem) return;
+  const bool none = !workspace.data && workspace.bytes == 0;
+  refuse(PLANQ_ERROR_WORKSPACE, "workspace: expected at least " + std::to_string(actual.workspace) +
+                                    " bytes aligned to " + std::to_string(kWorkspaceAlignment) +
+                                    ", got " + std::to_string(workspace.bytes) + " bytes; " +
+                                    (none ? "none was given" : problem));
+}
+
+// --- Operands ------------------------------------------------------------------------------------
+
+namespace {
+
+class Reader {
+ public:
+  Reader(const Plan& plan, CallOperands& call) : plan_(plan), call_(call) {}
+
+  void read(std::span<const planq_operand> given) {
+    for (std::size_t i = 0; i < given.size(); ++i) place(given[i], i);
+    const int count = static_cast<int>(plan_.specs.size());
+    for (int i = 0; i < count; ++i) read_operand(i, given_[static_cast<std::size_t>(i)]);
+    ArgumentFailure failure;
+    if (!accept_together(plan_, call_, failure)) refuse(failure);
+  }
+
+ private:
+  const OperandSpec& spec(int index) const { return plan_.specs[static_cast<std::size_t>(index)]; }
+  std::span<const OperandInfo> declared() const { return plan_.descriptor.op->operands; }
+
+  // Finds the operand that is meant. Most callers keep the order of the operator.
+  void place(const planq_operand& operand, std::size_t at) {
+    if (!operand.name) refuse(ArgumentFailure{label(at), "a name", "NULL", ""});
+    const std::string_view name(operand.name);
+    std::size_t index = at;
+    if (index >= declared().size() || declared()[index].name != name)
+      for (index = 0; index < declared().size() && declared()[index].name != name; ++index) {
+      }
+    if (index == declared().size()) refuse_name(name, at);
+    if (given_[index]) refuse(ArgumentFailure{operand.name, "one operand of this name", "two", ""});
+    given_[index] = &operand;
+  }
+  static std::string label(std::size_t at) { return "operands[" + std::to_string(at) + "]"; }
+  [[noreturn]] void refuse_name(std::string_view name, std::size_t at) const {
+    std::string names;
+    for (const OperandInfo& known : declared())
+      names += (names.empty() ? "one of " : ", ") + std::string(known.name);
+    refuse(ArgumentFailure{label(at), names, shown(Json::text(name)), ""});
+  }
+
+  [[noreturn]] void fail(int index, int member, std::string actual, std::string advice = "") const {
+    refuse(ArgumentFailure{operand_name(plan_, index, member), expected_text(plan_, index, member),
+                           std::move(actual), std::move(advice)});
+  }
+
+  static bool is_absent(const planq_operand& operand, bool listed) {
+    if (operand.type != PLANQ_TENSORS) return false;
+    if (listed) return !operand.tensors && operand.count > 0;
+    return !operand.tensors || operand.count == 0 || (operand.count == 1 && !operand.tensors[0]);
+  }
+
+  void read_operand(int index, const planq_operand* operand) {
+    const bool listed = spec(index).kind == OperandKind::List;
+    const bool absent = !operand || is_absent(*operand, listed);
+    if (!spec(index).present) {
+      if (absent || (listed && operand->count == 0)) return;
+      refuse(ArgumentFailure{operand_name(plan_, index), "None", "an operand",
+                             "the descriptor's mode has no such operand"});
+    }
+    if (absent && spec(index).optional) return;
+    if (absent) fail(index, -1, "None");
+    if (operand->type != PLANQ_TENSORS) return read_value(index, *operand);
+    if (listed) return read_list(index, *operand);
+    if (operand->count != 1) fail(index, -1, std::to_string(operand->count) + " of them");
+    read_tensor(index, -1, operand->tensors[0], call_[index]);
+  }
+
+  void read_list(int index, const planq_operand& operand) {
+    const auto count = static_cast<std::size_t>(spec(index).shapes.count);
+    if (operand.count != count) fail(index, -1, std::to_string(operand.count) + " of them");
+    OperandView* members = call_.list(index);
+    for (std::size_t member = 0; member < count; ++member)
+      read_tensor(index, static_cast<int>(member), operand.tensors[member], members[member]);
+  }
+
+  void read_tensor(int index, int member, const planq_tensor* tensor, OperandView& operand) {
+    if (!tensor) fail(index, member, "None");
+    if (tensor->ndim < 0 || tensor->ndim > kMaxRank)
+      fail(index, member, "a tensor of " + std::to_string(tensor->ndim) + " axes",
+           tensor->ndim > 0 ? "it has more than 8 axes" : "");
+    if (tensor->ndim > 0 && !tensor->shape) fail(index, member, "a tensor without a shape");
+    TensorView view;
+    dlpack::Tensor read;
+    std::memcpy(&read, tensor, sizeof read);
+    dlpack::read(read, view);
+    ArgumentFailure failure;
+    if (!accept(plan_, index, view, operand, call_.extents, failure, member)) refuse(failure);
+  }
+
+  void read_value(int index, const planq_operand& operand) {
+    static constexpr const char* kTypes[] = {"tensors", "an int64", "a float64", "a bool"};
+    if (operand.type < PLANQ_TENSORS || operand.type > PLANQ_BOOL)
+      refuse(ArgumentFailure{operand_name(plan_, index), "a type of PLANQ_TENSORS to PLANQ_BOOL",
+                             std::to_string(operand.type), ""});
+    const DType dtype = spec(index).dtype;
+    const bool scalar = spec(index).kind == OperandKind::Scalar && !is_written(spec(index).role);
+    const bool real = operand.type == PLANQ_FLOAT64;
+    const bool fits = dtype == DType::Float64 ? real || operand.type == PLANQ_INT64
+                      : dtype == DType::Bool  ? operand.type == PLANQ_BOOL
+                                              : operand.type == PLANQ_INT64;
+    if (!scalar || !fits) fail(index, -1, kTypes[operand.type]);
+    OperandView& view = call_[index];
+    view.dtype = dtype;
+    if (dtype == DType::Float64)
+      view.real = real ? operand.value.real : static_cast<double>(operand.value.integer);
+    else
+      view.value = dtype == DType::Bool ? operand.value.integer != 0 : operand.value.integer;
+  }
+
+  const Plan& plan_;
+  CallOperands& call_;
+  std::array<const planq_operand*, kMaxOperands> given_{};
+};
+
+}  // namespace
+
+Actual read_operands(const Plan& plan, std::span<const planq_operand> given, CallOperands& call,
+                     Descriptor& storage) {
+  if (given.size() > 0) check_given(given.data(), "operands", "an array");
+  Reader(plan, call).read(given);
+  const Actual actual = actual_of(plan, call.extents, storage);
+  const auto& constraints = actual.prepared->kernel->constraints;
+  ArgumentFailure failure;
+  if (!constraints.empty() && !accept_constraints(plan, constraints, call.views(), failure))
+    refuse(failure);
+  return actual;
+}
+
+// --- Stored plans --------------------------------------------------------------------------------
+
+namespace {
+
+[[noreturn]] void refuse_mismatch(const std::string& text) {
+  refuse(PLANQ_ERROR_PLAN_MISMATCH, text);
+}
+
+const Json& part_of(const Json& stored, const char* name) {
+  const Json* part = stored.is(Json::Kind::Object) ? stored.find(name) : nullptr;
+  if (!part) refuse_mismatch(std::string("not a stored plan: it has no ") + name);
+  return *part;
+}
+
+// Each key that the two do not have in common, in order.
+std::string differences(const Json& stored, const Json& current) {
+  std::set<std::string> keys(stored.names().begin(), stored.names().end());
+  keys.insert(current.names().begin(), current.names().end());
+  std::string changed;
+  for (const std::string& key : keys) {
+    const Json *then = stored.find(key), *now = current.find(key), none;
+    if (then && now && *then == *now) continue;
+    changed +=
+        "\n" + key + ": stored " + shown(then ? *then : none) + ", now " + shown(now ? *now : none);
+  }
+  return changed;
+}
+
+}  // namespace
+
+std::shared_ptr<SharedPlan> restore(const Stream& stream, std::string_view text) {
+  Json stored;
+  std::string fault;
+  if (!parse_json(text, stored, fault)) refuse_mismatch("not a stored plan: not JSON: " + fault);
+  const Json& stored_descriptor = part_of(stored, "descriptor");
+  const Json& stored_preference = part_of(stored, "preference");
+  Descriptor descriptor;
+  Preference preference;
+  if (const Fault wrong = read_descriptor(stored_descriptor, descriptor); !wrong.ok())
+    refuse(wrong);
+  if (const Fault wrong = read_preference(stored_preference, preference); !wrong.ok())
+    refuse(wrong);
+  std::shared_ptr<SharedPlan> plan;
+  try {
+    plan = std::make_shared<SharedPlan>(stream, descriptor, preference);
+  } catch (const Refusal& refusal) {
+    if (refusal.code != PLANQ_ERROR_NO_KERNEL) throw;
+    refuse_mismatch("this build selects no row: " + refusal.text);
+  }
+  if (const std::string changed = differences(stored, plan_json(plan->plan())); !changed.empty())
+    refuse_mismatch("the plan differs from the stored one" + changed);
+  return plan;
+}
+
+}  // namespace planq::c
