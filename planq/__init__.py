@@ -13,6 +13,7 @@ from planq.dim import Dim
 from planq.dtypes import (
     Backend,
     Codebook,
+    Convention,
     Determinism,
     DType,
     MathPrecision,
@@ -72,6 +73,7 @@ __all__ = [
     "BuildInfo",
     "Candidate",
     "Codebook",
+    "Convention",
     "CudaError",
     "DType",
     "Descriptor",

@@ -117,6 +117,20 @@ class NibbleOrder(enum.StrEnum):
     HIGH_FIRST = "high_first"
 
 
+class Convention(enum.StrEnum):
+    """Whose formulas make scales and codes.
+
+    ``PLANQ``: docs/numerics/affine.md, sections 2 to 4. ``COMPRESSED_TENSORS``: symmetric,
+    ``scale = max|x| / ((q_max - q_min) / 2)`` over all codes of the type, in the input's own type;
+    the epsilon of that type in place of a scale of 0. ``GGML``: the blocks Q8_0 (int8) and Q4_0
+    (int4) of GGUF files.
+    """
+
+    PLANQ = "planq"
+    COMPRESSED_TENSORS = "compressed_tensors"
+    GGML = "ggml"
+
+
 class Codebook(enum.StrEnum):
     """Which values codes stand for.
 
@@ -138,12 +152,14 @@ class Rounding(enum.StrEnum):
 
     ``NEAREST_EVEN``: to the nearest, ties to even. ``STOCHASTIC``: up or down, with the mean of the
     value, by random numbers of Philox4x32-10 of a seed and the element's index. ``NONE``: nothing
-    rounds.
+    rounds. ``NEAREST_AWAY``, ``NEAREST_UP``: to the nearest, ties away from zero, or up.
     """
 
     NEAREST_EVEN = "nearest_even"
     STOCHASTIC = "stochastic"
     NONE = "none"
+    NEAREST_AWAY = "nearest_away"
+    NEAREST_UP = "nearest_up"
 
 
 class Backend(enum.StrEnum):

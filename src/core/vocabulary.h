@@ -47,11 +47,14 @@ inline constexpr Vocabulary kVocabulary{};
 #define PLANQ_QUOTIENT_NAMES(_) _(Divide, "divide") _(Reciprocal, "reciprocal") _(Ratio, "ratio")
 #define PLANQ_NON_FINITE_NAMES(_) _(Propagate, "propagate") _(Saturate, "saturate")
 #define PLANQ_NIBBLE_ORDER_NAMES(_) _(LowFirst, "low_first") _(HighFirst, "high_first")
+#define PLANQ_CONVENTION_NAMES(_) \
+  _(Planq, "planq") _(CompressedTensors, "compressed_tensors") _(Ggml, "ggml")
 #define PLANQ_CODEBOOK_NAMES(_) \
   _(Given, "given") _(Dynamic, "dynamic") _(Nf4, "nf4") _(Fp4, "fp4") _(Int4, "int4") \
   _(Af4, "af4")
 #define PLANQ_ROUNDING_NAMES(_) \
-  _(NearestEven, "nearest_even") _(Stochastic, "stochastic") _(None, "none")
+  _(NearestEven, "nearest_even") _(Stochastic, "stochastic") _(None, "none") \
+  _(NearestAway, "nearest_away") _(NearestUp, "nearest_up")
 #define PLANQ_BACKEND_NAMES(_) _(Host, "host") _(Cuda, "cuda")
 #define PLANQ_DETERMINISM_NAMES(_) \
   _(NotGuaranteed, "not_guaranteed") _(RunToRun, "run_to_run") _(GpuToGpu, "gpu_to_gpu") \
@@ -73,6 +76,7 @@ inline constexpr Vocabulary kVocabulary{};
   _(Quotient, PLANQ_QUOTIENT_NAMES)            \
   _(NonFinite, PLANQ_NON_FINITE_NAMES)         \
   _(NibbleOrder, PLANQ_NIBBLE_ORDER_NAMES)     \
+  _(Convention, PLANQ_CONVENTION_NAMES)        \
   _(Codebook, PLANQ_CODEBOOK_NAMES)            \
   _(Rounding, PLANQ_ROUNDING_NAMES)            \
   _(Backend, PLANQ_BACKEND_NAMES)              \

@@ -188,7 +188,7 @@ def oversized(desc: planq.Descriptor) -> planq.Descriptor:
     """The same with every group and block that holds all there is as large as numbers are."""
     fields = json.loads(desc.to_json())
     shape, scope = fields.get("shape"), fields.get("scope", {})
-    if shape is None:
+    if shape is None or fields.get("convention") == "ggml":  # whose groups are 32
         return desc
     extents = {"rows": shape[-2:][0], "columns": shape[-1]}
     if scope.get("kind") == "group":

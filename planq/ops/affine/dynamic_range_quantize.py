@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Mode, NibbleOrder, NonFinite, Quotient
+from planq.dtypes import Convention, Mode, NibbleOrder, NonFinite, Quotient
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -37,6 +37,15 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         ``include_zero`` and to ``+-2^30`` without;
         ``q = clamp(rne(fl(x / scale)) + zero_point, q_min, q_max)``. Without ``include_zero`` a
         constant segment ``c != 0`` takes ``scale = |c|``, ``zero_point = q_min - sign(c)``.
+
+        ``Convention.COMPRESSED_TENSORS``, symmetric: ``scale = fl(M / fl((q_max - q_min) / 2))``,
+        rounded to ``scale_dtype``; subnormal scales are kept, 0 becomes the epsilon of the type.
+
+        ``Convention.GGML``, groups of 32 along the last axis: int8 ``d = fl(M / 127)``, ``q`` is
+        ``fl(x * fl(1 / d))`` rounded half away from zero; int4 ``d = fl(e / -8)`` with the first
+        element e of magnitude M, ``q = min(trunc(fl(fl(x * fl(1 / d)) + 8.5)), 15) - 8``. ``scale``
+        is d rounded to float16; codes are made with d itself, and are those of 0 where ``1 / d`` is
+        not finite.
 
         The scale is rounded to ``scale_dtype`` and kept in its normal range before it is used. fp8
         codes round to nearest even with saturation and keep subnormals and the sign of zero.
@@ -72,15 +81,20 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         nonfinite: What a segment with a NaN or an infinity becomes.
         include_zero: Asymmetric only: the range always holds 0, so that 0 has a code of its own.
         nibble_order: 4-bit only: which nibble the first of two codes takes.
+        convention: Whose formulas make scales and codes. COMPRESSED_TENSORS has its own defaults:
+            ``q_min`` the dtype's lowest, ``scale_dtype`` the input's. GGML fixes all that is above
+            but shape, axis types and nibble order.
 
     Raises:
         DescriptorError: Symmetric into an unsigned dtype, asymmetric into fp8, RATIO without
             symmetry, bounds that are no codes of the dtype, ``q_max <= 0`` (symmetric),
-            ``q_min >= q_max``, an axis outside of the shape, blocks of a tensor of one axis.
+            ``q_min >= q_max``, an axis outside of the shape, blocks of a tensor of one axis, fields
+            that do not go with the convention.
 
     Source:
         baracuda ``DynamicRangeQuantizePlan``; ONNX ``DynamicQuantizeLinear``; bitsandbytes
-        ``int8_vectorwise_quant``.
+        ``int8_vectorwise_quant``; compressed-tensors ``calculate_qparams``; ggml
+        ``quantize_row_q8_0_ref``, ``quantize_row_q4_0_ref``.
     """
 
     operator: ClassVar[str] = "dynamic_range_quantize"
@@ -97,6 +111,7 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
     nonfinite: NonFinite = NonFinite.PROPAGATE
     include_zero: bool = True
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
+    convention: Convention = Convention.PLANQ
 
 
 @dataclass(slots=True, kw_only=True)

@@ -129,7 +129,8 @@ class SegmentEncoder {
         four_bit_(is_four_bit(spec.output_dtype)),
         shares_bytes_(shares_bytes),
         streams_(elements * static_cast<std::int64_t>(sizeof(K) + 1) > kStreamBytes),
-        plain_(spec.mode == Mode::Symmetric && spec.quotient != Quotient::Ratio &&
+        plain_(spec.convention == Convention::Planq && spec.mode == Mode::Symmetric &&
+               spec.quotient != Quotient::Ratio &&
                spec.scale_dtype == (sizeof(C) == 4 ? DType::Float32 : DType::Float64)) {}
 
   void measured(const KeyRanges<K>& ranges, std::int64_t count, const OffsetsOf<4>& at,

@@ -74,11 +74,13 @@ bool stores_exactly(const math::AffineSpec<C>& spec) {
   return (spec.scale_dtype == DType::Float64 || stores_plainly(spec)) && spec.q_max >= 1;
 }
 
-// Whether codes have to be compared with q_min and q_max. A symmetric quotient ends at q_max, give
-// or take a rounding that no code sees, as long as the scale is the one that was computed. An
-// asymmetric one saturates where the bounds are those of the type.
+// Whether codes have to be compared with q_min and q_max: always where the scale is not range /
+// q_max. A symmetric quotient ends at q_max, give or take a rounding that no code sees, as long as
+// the scale is the one that was computed. An asymmetric one saturates where the bounds are those of
+// the type.
 template <class C>
 bool needs_clamp(const math::AffineSpec<C>& spec) {
+  if (spec.convention != Convention::Planq) return true;
   if (spec.mode == Mode::Symmetric) return spec.q_min > -spec.q_max || !stores_exactly(spec);
   return spec.steps != static_cast<C>((1 << bits_of(spec.output_dtype)) - 1);
 }
@@ -91,10 +93,11 @@ Variant variant_of(const math::AffineSpec<C>& spec) {
   return fast_is_exact ? Variant::Specialized : Variant::Generic;
 }
 
-// Whether float8 codes may be negative, as the kernels for regular segments take for granted.
+// What the kernels for regular segments take for granted: scales by planq's own rule, and float8
+// codes that may be negative.
 template <class C>
-bool has_negative_codes(const math::AffineSpec<C>& spec) {
-  return !is_fp8(spec.output_dtype) || spec.q_min < 0;
+bool is_regular(const math::AffineSpec<C>& spec) {
+  return spec.convention == Convention::Planq && (!is_fp8(spec.output_dtype) || spec.q_min < 0);
 }
 
 // Calls use(true_type) for the asymmetric mode; float8 codes have no zero point, so none are.

@@ -25,7 +25,7 @@ template <Codes kCodes, class In>
 Status launch_resident(const Launch<In>& launch) {
   const Geometry g = launch.geometry();
   const bool fits = variant_of(launch.spec()) == Variant::Specialized &&
-                    is_flat<kCodes>(launch, g) && has_negative_codes(launch.spec());
+                    is_flat<kCodes>(launch, g) && is_regular(launch.spec());
   if (!fits) return launch_split<kCodes>(launch);
   Scratch scratch(launch.workspace);
   auto args = split_args(launch, g);

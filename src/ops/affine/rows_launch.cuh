@@ -42,8 +42,7 @@ SegmentArgs<In> segment_args(const Launch<In>& launch, const Geometry& g) {
 // quantize_aligned_rows wants them aligned besides.
 template <class In>
 bool regular(const Launch<In>& launch, const Geometry& g) {
-  return g.starts.rank <= 1 && g.tail.pieces == 1 && g.length > 0 &&
-         has_negative_codes(launch.spec());
+  return g.starts.rank <= 1 && g.tail.pieces == 1 && g.length > 0 && is_regular(launch.spec());
 }
 
 // What regular_parameters() needs of a spec.

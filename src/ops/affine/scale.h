@@ -23,11 +23,13 @@ struct AffineSpec {
   Quotient quotient;
   NonFinite nonfinite;
   bool include_zero;
+  Convention convention;  // Planq or CompressedTensors
 };
 
 template <class C>
 AffineSpec<C> affine_spec(DType output_dtype, DType scale_dtype, Mode mode, Quotient quotient,
-                          NonFinite nonfinite, bool include_zero, double q_min, double q_max) {
+                          NonFinite nonfinite, bool include_zero, double q_min, double q_max,
+                          Convention convention = Convention::Planq) {
   const bool fp8 = is_fp8(output_dtype);
   return {static_cast<C>(q_min),
           static_cast<C>(q_max),
@@ -39,7 +41,8 @@ AffineSpec<C> affine_spec(DType output_dtype, DType scale_dtype, Mode mode, Quot
           mode,
           quotient,
           nonfinite,
-          include_zero};
+          include_zero,
+          convention};
 }
 
 // Range of a segment. Symmetric: high = max|x| and low is unused. `special` says that the segment
@@ -60,25 +63,26 @@ struct SegmentParameters {
 };
 
 // Rounds a computed scale to the type that stores it, inside that type's normal range, and gives
-// back the value that dequantizing will see.
+// back the value that dequantizing will see. `subnormals`: the range begins at 0.
 template <class C>
-PLANQ_HD C stored_scale(C scale, DType dtype) {
-  constexpr C kFloatNormal = static_cast<C>(1.1754943508222875e-38);
+PLANQ_HD C stored_scale(C scale, DType dtype, bool subnormals = false) {
+  const C float_normal = subnormals ? C{0} : static_cast<C>(1.1754943508222875e-38);
   switch (dtype) {
     case DType::Float16: {
-      const C bounded = clamp(scale, static_cast<C>(6.103515625e-05), static_cast<C>(65504.0));
+      const C lowest = subnormals ? C{0} : static_cast<C>(6.103515625e-05);
+      const C bounded = clamp(scale, lowest, static_cast<C>(65504.0));
       return static_cast<C>(widen(to_half(bounded)));
     }
     case DType::BFloat16: {
-      const C bounded = clamp(scale, kFloatNormal, static_cast<C>(3.3895313892515355e38));
+      const C bounded = clamp(scale, float_normal, static_cast<C>(3.3895313892515355e38));
       return static_cast<C>(widen(to_bfloat16(bounded)));
     }
     case DType::Float32: {
-      const C bounded = clamp(scale, kFloatNormal, static_cast<C>(3.4028234663852886e38));
+      const C bounded = clamp(scale, float_normal, static_cast<C>(3.4028234663852886e38));
       return static_cast<C>(static_cast<float>(bounded));
     }
     default:  // float64 holds every C; only an overflow of C itself is left to bound
-      return clamp(scale, smallest_normal<C>(), largest_finite<C>());
+      return clamp(scale, subnormals ? C{0} : smallest_normal<C>(), largest_finite<C>());
   }
 }
 
@@ -115,8 +119,35 @@ PLANQ_HD C symmetric_step(C peak, C q_max) {
   return at_least_normal(peak / q_max);
 }
 
+// The distance from 1 to the next number of a type.
+template <class C>
+PLANQ_HD C epsilon_of(DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      return static_cast<C>(0x1p-10);
+    case DType::BFloat16:
+      return static_cast<C>(0x1p-7);
+    case DType::Float32:
+      return static_cast<C>(0x1p-23);
+    default:
+      return static_cast<C>(0x1p-52);
+  }
+}
+
+// compressed-tensors: all codes from q_min to q_max span the range, subnormal scales are kept, and
+// a scale that would be 0 becomes the epsilon of its type.
+template <class C>
+PLANQ_HD C compressed_tensors_scale(const AffineSpec<C>& spec, C peak) {
+  const C scale = stored_scale(peak / (spec.steps * C{0.5}), spec.scale_dtype, true);
+  return scale == C{0} ? epsilon_of<C>(spec.scale_dtype) : scale;
+}
+
 template <class C>
 PLANQ_HD SegmentParameters<C> symmetric_parameters(const AffineSpec<C>& spec, C peak) {
+  if (spec.convention == Convention::CompressedTensors) {
+    const C scale = compressed_tensors_scale(spec, peak);
+    return {scale, C{1} / scale, 0, false};
+  }
   const C scale =
       peak == C{0} ? C{1} : stored_scale(symmetric_step(peak, spec.q_max), spec.scale_dtype);
   C inverse = C{1} / scale;

@@ -41,8 +41,7 @@ inline int64_t tile_threads(int64_t rows, int64_t width, int vectors) {
 // What the specialized kernels take: a block's threads cover whole rows of a tile.
 template <Codes kCodes, class In>
 bool launches_aligned_tiles(const Launch<In>& launch, const Geometry& g, Status& status) {
-  if (variant_of(launch.spec()) != Variant::Specialized || !has_negative_codes(launch.spec()))
-    return false;
+  if (variant_of(launch.spec()) != Variant::Specialized || !is_regular(launch.spec())) return false;
   const int64_t width = g.length / kPerVector<In>, rows = g.line_count;
   // Few tiles have a multiprocessor each: little work for each thread.
   const bool few = g.count <= launch.multiprocessors;

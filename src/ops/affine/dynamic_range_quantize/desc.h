@@ -3,8 +3,10 @@
 // what a descriptor may say. The arithmetic is in affine/scale.h.
 #pragma once
 
+#include "core/index_space.h"
 #include "core/operands.h"
 #include "core/registry.h"
+#include "core/rejects.h"
 #include "core/scope.h"
 #include "ops/affine/scale.h"
 
@@ -23,6 +25,7 @@ struct Fields {
   NonFinite nonfinite = NonFinite::Propagate;
   bool include_zero = true;
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
+  Convention convention = Convention::Planq;
 };
 
 inline constexpr Field kFields[] = {
@@ -38,6 +41,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, nonfinite),
     PLANQ_FIELD(Fields, include_zero),
     PLANQ_FIELD(Fields, nibble_order),
+    PLANQ_FIELD(Fields, convention),
 };
 
 // Positions in Operands.
@@ -62,7 +66,59 @@ inline Fields with_groups(Fields f) {
 template <class C>
 math::AffineSpec<C> spec_of(const Fields& f) {
   return math::affine_spec<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
-                              f.include_zero, f.q_min, f.q_max);
+                              f.include_zero, f.q_min, f.q_max, f.convention);
+}
+
+// Kernels of ranges and scales know two conventions; GGML's blocks have kernels of their own.
+inline Reason rejects_ggml(const Fields& f) {
+  if (f.convention != Convention::Ggml) return Reason::accept();
+  return Reason::refuse(ReasonKind::Feature,
+                        "computes convention planq or compressed_tensors, not ",
+                        name_of(f.convention));
+}
+
+// The elements of a block of GGML.
+inline constexpr std::int64_t kGgmlBlock = 32;
+
+// What GGML's kernels of both backends promise.
+template <DType kOutput>
+constexpr Guarantee ggml_guarantee() {
+  constexpr bool kByte = kOutput == DType::Int8;
+  return {.determinism = Determinism::BitExact,
+          .math = MathPrecision::F32,
+          .accumulator = DType::Float32,
+          .rounding = kByte ? Rounding::NearestAway : Rounding::NearestUp,
+          .max_ulp = 0,
+          .error_bound = kNoErrorBound,
+          .batch_invariant = true,
+          .basis = std::string_view("exact maximum of magnitudes; two IEEE divisions a block; a "
+                                    "product and a sum an element; no reassociation")};
+}
+
+template <DType kInput, DType kOutput>
+Reason rejects_but_ggml(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  Reason reason = expect(ReasonKind::Feature, "convention", Convention::Ggml, f.convention);
+  if (reason.accepted()) reason = expect(ReasonKind::DType, "input_dtype", kInput, f.input_dtype);
+  return reason.accepted() ? expect(ReasonKind::DType, "output_dtype", kOutput, f.output_dtype)
+                           : reason;
+}
+
+// Where the blocks lie: every axis but the last, and the blocks of a row.
+inline IndexSpace ggml_blocks(const Fields& f, const Operands& operands) {
+  const std::int64_t bytes = is_four_bit(f.output_dtype) ? kGgmlBlock / 2 : kGgmlBlock;
+  const int last = f.shape.rank - 1;
+  IndexSpace space;
+  for (int i = 0; i <= last; ++i) {
+    Axis axis;
+    axis.extent = i == last ? f.shape[i] / kGgmlBlock : f.shape[i];
+    axis.stride[kInput] = i == last ? kGgmlBlock : operands[kInput].strides[i];
+    axis.stride[kOutput] = i == last ? bytes : operands[kOutput].strides[i];
+    axis.stride[kScale] = operands[kScale].strides[i];
+    space.append(axis);
+  }
+  space.merge();
+  return space;
 }
 
 }  // namespace planq::dynamic_range_quantize

@@ -42,7 +42,8 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
   Reason reason = expect(ReasonKind::DType, "input_dtype", kInput, f.input_dtype);
   if (reason.accepted())
     reason = expect(ReasonKind::DType, "output_dtype", kOutput, f.output_dtype);
-  return reason.accepted() ? expect(ReasonKind::Scope, "scope", kScope, f.scope.kind) : reason;
+  if (reason.accepted()) reason = expect(ReasonKind::Scope, "scope", kScope, f.scope.kind);
+  return reason.accepted() ? rejects_ggml(f) : reason;
 }
 
 template <ScopeKind kScope, DType kInput, DType kOutput>

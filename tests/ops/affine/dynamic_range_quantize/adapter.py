@@ -9,7 +9,13 @@ from functools import cache
 from typing import Any
 
 import planq
-from ops.affine.dynamic_range_quantize.cases import Case, empty_cases, outputs, sampled_cases
+from ops.affine.dynamic_range_quantize.cases import (
+    Case,
+    convention_cases,
+    empty_cases,
+    outputs,
+    sampled_cases,
+)
 from ops.affine.dynamic_range_quantize.instantiations import instantiation_cases
 from ops.affine.dynamic_range_quantize.reference import Problem
 from reference.formats import VECTOR, Array
@@ -36,13 +42,15 @@ def descriptor(problem: Problem) -> planq.DynamicRangeQuantizeDescriptor:
         nonfinite=planq.NonFinite(problem.nonfinite),
         include_zero=problem.include_zero,
         nibble_order=planq.NibbleOrder(problem.nibble_order),
+        convention=planq.Convention(problem.convention),
     )
 
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """The sample of the table, then the shapes for the kernels' bodies."""
-    return (*sampled_cases(), *(item.case for item in instantiation_cases()))
+    """The sample of the table, the shapes for the kernels' bodies, then other conventions."""
+    shapes = (item.case for item in instantiation_cases())
+    return (*sampled_cases(), *shapes, *convention_cases())
 
 
 def as_problem(problem: Hashable) -> Problem:
@@ -73,8 +81,12 @@ class DynamicRangeQuantizeTests:
         return planq.MathPrecision.F64 if wide else planq.MathPrecision.F32
 
     def rounding(self, problem: Hashable) -> planq.Rounding:
-        """To nearest, ties to even."""
-        return planq.Rounding.NEAREST_EVEN
+        """To nearest, ties to even unless GGML says otherwise."""
+        fields = as_problem(problem)
+        if fields.convention != "ggml":
+            return planq.Rounding.NEAREST_EVEN
+        eight = fields.output_dtype == "int8"
+        return planq.Rounding.NEAREST_AWAY if eight else planq.Rounding.NEAREST_UP
 
     def variety(self, problem: Hashable) -> str:
         """The mode, and whether what a kernel reads in one go is whole vectors."""

@@ -59,6 +59,7 @@ BLOCKS: tuple[tuple[ScopeSpec, tuple[tuple[int, ...], ...]], ...] = (
     (("block", 200, 3), ((70, 8), (2, 300, 6), (5, 1))),
     (("block", 2, 5000), ((5, 400), (3, 4, 129), (2, 10001))),
 )
+CONVENTION_SEED = 20000
 WIDE_BLOCKS = (
     (("block", 128, 128), (300, 1032)),
     (("block", 700, 901), (1500, 1801)),
@@ -249,6 +250,69 @@ def block_cases(first: int) -> list[Case]:
     return cases
 
 
+def ggml_problems(shapes: tuple[tuple[int, ...], ...]) -> Iterator[Problem]:
+    """Q8_0 and Q4_0 of every input, in every shape."""
+    for input_dtype in ("float16", "bfloat16", "float32"):
+        for output_dtype, order in OUTPUTS:
+            for shape in shapes if output_dtype in ("int8", "int4") else ():
+                yield Problem(
+                    shape=shape,
+                    input_dtype=input_dtype,
+                    output_dtype=output_dtype,
+                    scope=("group", 32, -1),
+                    quotient="reciprocal",
+                    nibble_order=order,
+                    convention="ggml",
+                )
+
+
+@cache
+def convention_cases() -> tuple[Case, ...]:
+    """compressed-tensors' rule for every input x output x scope, and GGML's for its formats."""
+    cases: list[Case] = []
+    scopes: tuple[tuple[ScopeSpec, tuple[int, ...]], ...] = (
+        (("token",), (5, 264)),
+        (("tensor",), (3, 700)),
+        (("channel", 0), (9, 4100)),
+        (("channel", -1), (37, 40)),
+        (("group", 128, -1), (5, 384)),
+        (("group", 32, -1), (16, 65)),
+        (("block", 128, 128), (130, 264)),
+        (("block", 16, 8), (40, 33)),
+    )
+    for input_dtype in INPUT_DTYPES:
+        for output_dtype, order in OUTPUTS:
+            for scope, shape in scopes if not output_dtype.startswith("u") else ():
+                chooser = Chooser(CONVENTION_SEED + len(cases))
+                problem = Problem(
+                    shape=shape,
+                    input_dtype=input_dtype,
+                    output_dtype=output_dtype,
+                    scope=scope,
+                    scale_dtype=chooser.pick((None, None, "float16", "float32")),
+                    quotient=chooser.pick(("divide", "divide", "reciprocal")),
+                    nonfinite=chooser.pick(("propagate", "saturate")),
+                    nibble_order=order,
+                    convention="compressed_tensors",
+                )
+                data = chooser.pick((*KINDS, "subnormal", "zeros"))
+                cases.append(Case(problem, data, CONVENTION_SEED + len(cases)))
+    # What a block of threads does not hold.
+    for input_dtype in ("bfloat16", "float32"):
+        for scope, shape in (
+            (("tensor",), (3, 150001)),
+            (("token",), (2, 70000)),
+            (("channel", -1), (3000, 72)),
+        ):
+            problem = Problem(shape, input_dtype, scope=scope, convention="compressed_tensors")
+            cases.append(Case(problem, "tiled", CONVENTION_SEED + len(cases)))
+    for problem in ggml_problems(((32,), (7, 64), (3, 5, 96), (70, 4096), (2, 1, 3, 32))):
+        chooser = Chooser(CONVENTION_SEED + len(cases))
+        kind = chooser.pick((*KINDS, "subnormal", "zeros", "zeros"))
+        cases.append(Case(problem, kind, CONVENTION_SEED + len(cases)))
+    return tuple(cases)
+
+
 @cache
 def empty_cases() -> tuple[Case, ...]:
     """Tensors without elements, of every scope, some with segments and some without."""
@@ -278,4 +342,5 @@ def empty_cases() -> tuple[Case, ...]:
             mode = chooser.pick(modes_of(output[0]))
             problem = variant(chooser, shape, ("block", 2, 3), dtype, output, mode)
             cases.append(Case(problem, "finite", seed))
+    cases.extend(Case(problem, "finite", 0) for problem in ggml_problems(((0, 64), (3, 0))))
     return tuple(cases)

@@ -46,6 +46,7 @@ class Problem:
     nonfinite: str = "propagate"
     include_zero: bool = True
     nibble_order: str = "low_first"
+    convention: str = "planq"
 
     @property
     def compute(self) -> Any:
@@ -55,7 +56,8 @@ class Problem:
     @property
     def stored_scale(self) -> str:
         """The dtype of the stored scales."""
-        return self.scale_dtype or np.dtype(self.compute).name
+        default = {"compressed_tensors": self.input_dtype, "ggml": "float16"}
+        return self.scale_dtype or default.get(self.convention, np.dtype(self.compute).name)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -64,7 +66,11 @@ class Problem:
         highest: float
         if self.output_dtype in INTEGER_RANGES:
             lowest, highest = INTEGER_RANGES[self.output_dtype]
-            lowest += self.mode == "symmetric"
+            all_codes = self.convention != "planq" and (self.convention, self.output_dtype) != (
+                "ggml",
+                "int8",
+            )
+            lowest += self.mode == "symmetric" and not all_codes
         else:
             highest = FLOATS[self.output_dtype].largest
             lowest = -highest
@@ -109,6 +115,8 @@ class Quantized:
 
 def dynamic_range_quantize(problem: Problem, x: Array) -> Quantized:
     """The operator's outputs for input `x`, in the dtypes in which they are stored."""
+    if problem.convention == "ggml":
+        return ggml_blocks(problem, x)
     with np.errstate(all="ignore"):
         view, axes = segmented(problem, x.astype(problem.compute))
         finite = np.isfinite(view)
@@ -166,8 +174,46 @@ def symmetric_scale(problem: Problem, lo: Array, hi: Array) -> Array:
     """`s = 1 if M = 0 else max(fl(M / q_max), smallest normal)`, as stored, in C."""
     C = problem.compute
     M = np.maximum(np.abs(lo), np.abs(hi))
+    if problem.convention == "compressed_tensors":
+        return compressed_tensors_scale(problem, M)
     s = np.where(M == 0, C(1), np.maximum(M / C(problem.bounds[1]), np.finfo(C).smallest_normal))
     return as_stored(problem, s)
+
+
+def compressed_tensors_scale(problem: Problem, M: Array) -> Array:
+    """`fl(M / ((q_max - q_min) / 2))` in the scale dtype, and its epsilon in place of 0, in C."""
+    C = problem.compute
+    q_min, q_max = problem.bounds
+    fmt = FLOATS[problem.stored_scale]
+    s = M / C((q_max - q_min) / 2)
+    if fmt.precision <= FLOATS[np.dtype(C).name].precision:
+        s = round_to(np.minimum(s, C(fmt.largest)).astype(C), fmt)
+    return np.where(s == 0, C(2.0 ** (1 - fmt.precision)), s).astype(C)
+
+
+def ggml_blocks(problem: Problem, x: Array) -> Quantized:
+    """The codes and scales of Q8_0 (int8) and Q4_0 (int4), blocks of 32 along the last axis."""
+    blocks = x.astype(np.float32).reshape(*x.shape[:-1], x.shape[-1] // 32, 32)
+    bad = ~np.isfinite(blocks).all(axis=-1, keepdims=True)
+    with np.errstate(all="ignore"):
+        first = np.abs(blocks).argmax(axis=-1, keepdims=True)
+        peak = np.take_along_axis(blocks, first, axis=-1)
+        eight = problem.output_dtype == "int8"
+        d = np.abs(peak) / np.float32(127) if eight else peak / np.float32(-8)
+        inverse = np.float32(1) / d
+        inverse = np.where(np.isfinite(inverse), inverse, np.float32(0))
+        value = blocks * inverse
+        if eight:  # exact in float64
+            codes = np.copysign(np.floor(np.abs(value.astype(np.float64)) + 0.5), value)
+        else:
+            codes = np.minimum(np.trunc(value + np.float32(8.5)), np.float32(15)) - 8
+        codes = np.where(bad, 0, codes).astype(np.int8).reshape(x.shape)
+        stored = d.astype(np.float16).view(np.uint16)
+    nan = np.uint16(CANONICAL_NAN["float16"])
+    scale = np.where(bad, nan, stored).astype(np.uint16).view(np.float16)
+    if not eight:
+        codes = pack_nibbles(codes, problem.nibble_order)
+    return Quantized(codes, scale.reshape(problem.parameter_shape), None)
 
 
 def asymmetric_parameters(problem: Problem, lo: Array, hi: Array) -> tuple[Array, Array]:
@@ -254,7 +300,8 @@ def stored_scale(problem: Problem, s: Array, bad: Array) -> Array:
     """Scales in their dtype, with the canonical NaN for a non-finite segment."""
     fmt = FLOATS[problem.stored_scale]
     unsigned = np.dtype(f"u{fmt.dtype.itemsize}")
-    normal = np.clip(s.astype(np.float64), fmt.smallest_normal, fmt.largest)
+    lowest = 0.0 if problem.convention == "compressed_tensors" else fmt.smallest_normal
+    normal = np.clip(s.astype(np.float64), lowest, fmt.largest)
     stored = normal.astype(fmt.dtype).view(unsigned)
     nan = unsigned.type(CANONICAL_NAN[problem.stored_scale])
     return np.asarray(np.where(bad, nan, stored).view(fmt.dtype))

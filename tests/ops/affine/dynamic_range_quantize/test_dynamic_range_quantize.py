@@ -571,3 +571,44 @@ def test_threads_share_a_few_large_blocks() -> None:
         problem = Problem(x.shape, output_dtype=output_dtype, mode="asymmetric", scope=scope)
         for threads in (1, 2, 5):
             check_problem(problem, x, Host(threads))
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("mode", {"mode": "asymmetric", "convention": "compressed_tensors"}),
+        ("quotient", {"quotient": "ratio", "convention": "compressed_tensors"}),
+        ("scope", {"scope": planq.Scope.token()}),
+        ("scope", {"scope": planq.Scope.group(64)}),
+        ("scope", {"scope": planq.Scope.group(32, 0)}),
+        ("shape", {"shape": (64, 48)}),
+        ("mode", {"mode": "asymmetric"}),
+        ("q_min", {"q_min": -128}),
+        ("q_max", {"q_max": 126}),
+        ("quotient", {"quotient": "ratio"}),
+        ("nonfinite", {"nonfinite": "saturate"}),
+        ("input_dtype", {"input_dtype": "float64"}),
+        ("output_dtype", {"output_dtype": "uint8", "mode": "asymmetric"}),
+        ("scale_dtype", {"scale_dtype": "float32"}),
+    ],
+)
+def test_a_convention_refuses_what_it_has_no_formula_for(
+    field: str, values: dict[str, Any]
+) -> None:
+    """The error names the field."""
+    fields = {"shape": (64, 64), "input_dtype": "float32", "output_dtype": "int8"}
+    fields |= {"scope": planq.Scope.group(32), "convention": "ggml"}
+    with pytest.raises(planq.DescriptorError) as caught:
+        planq.DynamicRangeQuantizeDescriptor(**{**fields, **values})
+    assert caught.value.field == field
+
+
+def test_a_convention_has_defaults_of_its_own() -> None:
+    """All codes, and the input's type for the scale; GGML divides by a product."""
+    make = planq.DynamicRangeQuantizeDescriptor
+    like = {"shape": (64, 64), "input_dtype": "bfloat16", "output_dtype": "int4"}
+    peers = make(**like, convention=planq.Convention.COMPRESSED_TENSORS)
+    assert (peers.q_min, peers.q_max, peers.scale_dtype) == (-8, 7, planq.DType.BFLOAT16)
+    blocks = make(**like, scope=planq.Scope.group(32), convention=planq.Convention.GGML)
+    assert (blocks.q_min, blocks.q_max, blocks.scale_dtype) == (-8, 7, planq.DType.FLOAT16)
+    assert blocks.quotient is planq.Quotient.RECIPROCAL

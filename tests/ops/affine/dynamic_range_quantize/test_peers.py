@@ -11,6 +11,9 @@ bitsandbytes int8_vectorwise_quant     RATIO       `round(A * (127.0 / row_stats
 vLLM dynamic int8 per token            RATIO       `rint(x * (127 / absmax))`, scale `absmax / 127`
 vLLM and torch fp8 per token           DIVIDE      cast of `x / scale`, scale `absmax / 448`
 ml_dtypes casts to fp8                 DIVIDE      scale 1, the cast alone
+compressed-tensors calculate_qparams   (scale)     `fl(max|x| / ((q_max - q_min) / 2))`
+compressed-tensors quantize            DIVIDE      `round(clamp(x / scale))`
+gguf Q8_0, Q4_0                        RECIPROCAL  `x * (1 / d)`, `x * (1 / d) + 8.5`
 =====================================  ==========  =================================================
 """
 
@@ -37,6 +40,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     import bitsandbytes as bnb
+    import gguf
+    from compressed_tensors.quantization import QuantizationArgs
+    from compressed_tensors.quantization.lifecycle.forward import quantize as ct_quantize
+    from compressed_tensors.quantization.utils.helpers import calculate_qparams
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 
@@ -297,3 +304,97 @@ def test_ml_dtypes_decodes_every_code(output_dtype: str) -> None:
     ours = quantize(Problem(codes.shape, output_dtype=output_dtype), codes.astype(F32))
     assert ours["scale"].tolist() == [1]
     assert np.array_equal(ours["output"], codes.view(np.uint8))
+
+
+COMPRESSED: dict[str, tuple[dict[str, Any], Any]] = {
+    "token": ({"strategy": "channel"}, ("token",)),
+    "tensor": ({"strategy": "tensor"}, ("tensor",)),
+    "group": ({"strategy": "group", "group_size": 128}, ("group", 128, -1)),
+    "block": ({"strategy": "block", "block_structure": [128, 128]}, ("block", 128, 128)),
+}
+COMPRESSED_CODES = {"int8": (8, "int"), "int4": (4, "int"), "float8_e4m3fn": (8, "float")}
+
+
+def compressed(x: torch.Tensor, scope: str, output_dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """compressed-tensors' scale and codes: the codes of 16-bit tensors by a float32 quotient."""
+    bits, kind = COMPRESSED_CODES[output_dtype]
+    fields, _ = COMPRESSED[scope]
+    args = QuantizationArgs(num_bits=bits, type=kind, symmetric=True, **fields)
+    rows, columns = x.shape
+    if scope == "block":
+        pieces = x.unflatten(1, (-1, 128)).unflatten(0, (-1, 128))
+        low, high = pieces.amin(dim=(1, 3)), pieces.amax(dim=(1, 3))
+    elif scope == "group":
+        pieces = x.unflatten(1, (-1, 128))
+        low, high = pieces.amin(dim=-1), pieces.amax(dim=-1)
+    else:
+        dims = (0, 1) if scope == "tensor" else (1,)
+        low, high = x.amin(dim=dims, keepdim=True), x.amax(dim=dims, keepdim=True)
+    scale, _ = calculate_qparams(low, high, args)
+    dtype = torch.float8_e4m3fn if kind == "float" else torch.int8
+    codes = ct_quantize(x.float(), scale.float(), None, args, dtype=dtype)
+    assert codes.shape == (rows, columns)
+    return scale, codes
+
+
+@pytest.mark.parametrize("output_dtype", COMPRESSED_CODES)
+@pytest.mark.parametrize("scope", COMPRESSED)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_compressed_tensors_gives_the_same_scales_and_codes(
+    dtype: str, scope: str, output_dtype: str
+) -> None:
+    """Also in zero segments, and in float16 where the scale is subnormal."""
+    for kind in KINDS:
+        x = values(kind, (256, 384))
+        x *= F32(2.0**-8) if dtype == "float16" else F32(1)
+        x[128:, 128:] = 0
+        tensor = torch.from_numpy(x).clamp(-1000, 1000).to(getattr(torch, dtype))
+        scale, codes = compressed(tensor, scope, output_dtype)
+        problem = Problem(
+            x.shape, dtype, output_dtype, COMPRESSED[scope][1], convention="compressed_tensors"
+        )
+        native = tensor.numpy() if dtype != "bfloat16" else tensor.view(torch.int16).numpy()
+        if dtype == "bfloat16":
+            native = native.view(ml_dtypes.bfloat16)
+        ours = quantize(problem, native)
+        assert np.array_equal(bits(ours["scale"]).ravel(), scale.view(BITS[dtype]).numpy().ravel())
+        if output_dtype == "int4":
+            ours["output"] = signed(unpack_nibbles(ours["output"], x.shape[1], "low_first"))
+        assert np.array_equal(ours["output"].view("i1"), codes.view(torch.int8).numpy()), kind
+
+
+def signed(nibbles: Array) -> Array:
+    """4-bit codes as int8."""
+    return ((nibbles.astype(np.int8) ^ 8) - 8).astype(np.int8)
+
+
+BITS = {"float32": torch.uint32, "float16": torch.uint16, "bfloat16": torch.uint16}
+
+
+@pytest.mark.parametrize("output_dtype", ["int8", "int4"])
+@pytest.mark.parametrize("kind", ["normal", "ties", "offset", "constant", "zeros"])
+def test_gguf_gives_the_same_blocks(kind: str, output_dtype: str) -> None:
+    """Q8_0 and Q4_0 of the gguf package, byte for byte, once the codes lie as in its blocks."""
+    eight = output_dtype == "int8"
+    form = gguf.GGMLQuantizationType.Q8_0 if eight else gguf.GGMLQuantizationType.Q4_0
+    for seed in range(10):
+        x = inputs.make(kind, (9, 256), "float32", seed)
+        expected = gguf.quants.quantize(x, form).reshape(9, 8, -1)
+        problem = Problem(
+            x.shape,
+            output_dtype=output_dtype,
+            scope=("group", 32, -1),
+            quotient="reciprocal",
+            convention="ggml",
+        )
+        ours = quantize(problem, x)
+        assert np.array_equal(ours["scale"].view("u1").reshape(9, 8, 2), expected[..., :2])
+        codes = ours["output"]
+        if not eight:
+            codes = signed(unpack_nibbles(codes, 256, "low_first"))
+        codes = codes.view("i1").reshape(9, 8, 32)
+        if eight:
+            assert np.array_equal(codes, expected[..., 2:].view("i1"))
+        else:
+            both = np.concatenate([expected[..., 2:] & 15, expected[..., 2:] >> 4], axis=-1)
+            assert np.array_equal(codes.astype(int) + 8, both)
