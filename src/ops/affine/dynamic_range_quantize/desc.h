@@ -98,10 +98,13 @@ constexpr Guarantee ggml_guarantee() {
 template <DType kInput, DType kOutput>
 Reason rejects_but_ggml(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
-  Reason reason = expect(ReasonKind::Feature, "convention", Convention::Ggml, f.convention);
-  if (reason.accepted()) reason = expect(ReasonKind::DType, "input_dtype", kInput, f.input_dtype);
-  return reason.accepted() ? expect(ReasonKind::DType, "output_dtype", kOutput, f.output_dtype)
-                           : reason;
+  Reason reason = expect(ReasonKind::DType, "input_dtype", kInput, f.input_dtype);
+  if (reason.accepted())
+    reason = expect(ReasonKind::DType, "output_dtype", kOutput, f.output_dtype);
+  if (reason.accepted())
+    reason = expect(ReasonKind::Scope, "scope", ScopeKind::Group, f.scope.kind);
+  if (!reason.accepted()) return reason;
+  return expect(ReasonKind::Feature, "convention", Convention::Ggml, f.convention);
 }
 
 // Where the blocks lie: every axis but the last, and the blocks of a row.
