@@ -57,28 +57,28 @@ __device__ __forceinline__ void store_regular(
 }
 
 // Parameters and codes of a segment element by element, by all threads of its team.
-template <class In, Codes kCodes>
+template <class In, Codes kCodes, Variant kVariant, bool kAsymmetric>
 __device__ __noinline__ void walk_regular(const RegularArgs<In>& args, std::uint32_t index,
                                           std::int64_t length, KeyOf<In> low, KeyOf<In> high,
                                           bool special, int rank, int team) {
-  const bool symmetric = args.spec.mode == Mode::Symmetric;
+  const auto spec = known_spec<kVariant, kAsymmetric>(args.spec);
   const KeyRange<In> key_range{low, high};
   const auto parameters =
-      math::segment_parameters(args.spec, range_of(key_range, symmetric, special));
+      math::segment_parameters(spec, range_of(key_range, !kAsymmetric, special));
   if (rank == 0) {
-    store_scale(args.scale, index * args.scale_stride, parameters.scale, args.spec.scale_dtype);
-    if (!symmetric)
+    store_scale(args.scale, index * args.scale_stride, parameters.scale, spec.scale_dtype);
+    if constexpr (kAsymmetric)
       cuda::store_once(args.zero_point + index * args.zero_point_stride, parameters.zero_point);
   }
-  walk_codes<In, kCodes>(args.segment(index), args.codes(index), length, args.spec, parameters,
+  walk_codes<In, kCodes>(args.segment(index), args.codes(index), length, spec, parameters,
                          args.order, rank, team);
 }
 
-template <class In>
+template <bool kAsymmetric, class In>
 __device__ __noinline__ KeyRange<In> walk_regular_finite(const RegularArgs<In>& args,
                                                          std::uint32_t index, std::int64_t length,
                                                          int rank, int team) {
-  return walk_finite(args.segment(index), length, rank, team, args.spec.mode == Mode::Symmetric);
+  return walk_finite(args.segment(index), length, rank, team, !kAsymmetric);
 }
 
 // --- Ranges and parameters ---------------------------------------------------------------------
@@ -217,15 +217,17 @@ __device__ __forceinline__ bool regular_parameters(const Args& args, const KeyRa
 // --- A block or a cluster ----------------------------------------------------------------------
 
 // What is left to do where the numbers of a segment are not ordinary.
-template <Codes kCodes, bool kAsymmetric, class In>
+template <Codes kCodes, Variant kVariant, bool kAsymmetric, class In>
 __device__ __forceinline__ void walk_team(const RegularArgs<In>& args, std::uint32_t index,
                                           std::int64_t length, KeyRange<In> key_range, int rank,
                                           int team, int cluster) {
   const bool special = key_range.special();
   if (special && args.spec.nonfinite == NonFinite::Saturate)
-    key_range = team_key_range<Team::Block>(1, walk_regular_finite(args, index, length, rank, team),
-                                            cluster, !kAsymmetric);
-  walk_regular<In, kCodes>(args, index, length, key_range.low, key_range.high, special, rank, team);
+    key_range = team_key_range<Team::Block>(
+        1, walk_regular_finite<kAsymmetric>(args, index, length, rank, team), cluster,
+        !kAsymmetric);
+  walk_regular<In, kCodes, kVariant, kAsymmetric>(args, index, length, key_range.low,
+                                                  key_range.high, special, rank, team);
 }
 
 // Blocks that fit a multiprocessor beside each other hide each other's barriers.
@@ -255,9 +257,9 @@ __global__ void __launch_bounds__(kVectors == 1 ? kWideRowThreads : kRowThreads,
       team_key_range<Team::Block>(0, vector_key_range<In, kAsymmetric>(v), cluster, !kAsymmetric);
   math::SegmentParameters<C> parameters;
   if (!regular_parameters<kVariant, kAsymmetric>(args, key_range, parameters)) {
-    walk_team<kCodes, kAsymmetric>(args, index,
-                                   static_cast<std::int64_t>(args.vectors) * kPerVector<In>,
-                                   key_range, rank, team, cluster);
+    walk_team<kCodes, kVariant, kAsymmetric>(
+        args, index, static_cast<std::int64_t>(args.vectors) * kPerVector<In>, key_range, rank,
+        team, cluster);
     return;
   }
   const Numbers<C> numbers(parameters, args.spec);
@@ -311,7 +313,7 @@ __global__ void __launch_bounds__(kRowThreads, kRegularBlocks<In, kVectors>)
   key_range = team_key_range<Team::Block>(0, key_range, 1, !kAsymmetric);
   math::SegmentParameters<C> parameters;
   if (!regular_parameters<kVariant, kAsymmetric>(args, key_range, parameters)) {
-    walk_team<kCodes, kAsymmetric>(args, index, args.vectors, key_range, rank, team, 1);
+    walk_team<kCodes, kVariant, kAsymmetric>(args, index, args.vectors, key_range, rank, team, 1);
     return;
   }
   if (rank == 0) store_regular<kVariant, kAsymmetric>(args, index, parameters);
@@ -393,10 +395,10 @@ __device__ __forceinline__ KeyRange<In> scattered_key_range(const uint4 (&v)[kSe
 }
 
 // Ranges, parameters and codes of a warp's segments, one after another and element by element.
-template <class In, Codes kCodes, int kSets>
+template <class In, Codes kCodes, Variant kVariant, int kSets, bool kAsymmetric>
 __device__ __noinline__ void walk_regular_subwarps(const RegularArgs<In>& args, std::uint32_t first,
                                                    int step, int rank) {
-  const bool symmetric = args.spec.mode == Mode::Symmetric;
+  constexpr bool symmetric = !kAsymmetric;
   const std::int64_t length = static_cast<std::int64_t>(args.vectors) * kPerVector<In>;
   const int lanes = 1 << args.lanes_log2;
 #pragma unroll 1
@@ -417,7 +419,8 @@ __device__ __noinline__ void walk_regular_subwarps(const RegularArgs<In>& args, 
     const bool saturate = special && args.spec.nonfinite == NonFinite::Saturate;
     const KeyRange<In>& used = saturate ? finite : key_range;
     if (exists)
-      walk_regular<In, kCodes>(args, index, length, used.low, used.high, special, rank, lanes);
+      walk_regular<In, kCodes, kVariant, kAsymmetric>(args, index, length, used.low, used.high,
+                                                      special, rank, lanes);
   }
 }
 
@@ -485,7 +488,7 @@ __global__ void __launch_bounds__(kSubwarpThreads)
   math::SegmentParameters<C> parameters;
   const bool fast = regular_parameters<kVariant, kAsymmetric>(args, key_range, parameters);
   if (!__all_sync(cuda::kAllLanes, fast)) {
-    walk_regular_subwarps<In, kCodes, kSets>(args, first, step, rank);
+    walk_regular_subwarps<In, kCodes, kVariant, kSets, kAsymmetric>(args, first, step, rank);
     return;
   }
   const std::uint32_t own = first + (rank & (kSets - 1)) * step;

@@ -373,11 +373,11 @@ __device__ __forceinline__ void walk_column_codes(const In* input, std::uint8_t*
     const In* from = input + rows.input(r);
 #pragma unroll 1
     for (int i = 0; i < present; i += kPerByte<kCodes>) {
-      std::uint8_t code = math::code_of(math::widen(from[i]), spec, tile.segment(i));
+      std::uint8_t code = code_of<kCodes>(math::widen(from[i]), spec, tile.segment(i));
       if constexpr (kCodes == Codes::Nibble) {
         std::uint8_t second = 0;
         if (i + 1 < present)
-          second = math::code_of(math::widen(from[i + 1]), spec, tile.segment(i + 1));
+          second = code_of<kCodes>(math::widen(from[i + 1]), spec, tile.segment(i + 1));
         code = math::pack_nibbles(code, second, order);
       }
       output[rows.output(r) + i / kPerByte<kCodes>] = code;

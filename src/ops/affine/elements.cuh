@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(kSplitThreads)
       if (column >= args.row_length) break;
       const std::int64_t parameter =
           at.at[kElementScale] + column / args.row_divisor * args.row_step;
-      const std::uint8_t code = math::code_of(math::widen(args.input[at.at[kInput] + column]),
-                                              args.spec, args.parameters[parameter]);
+      const std::uint8_t code = code_of<kCodes>(math::widen(args.input[at.at[kInput] + column]),
+                                                args.spec, args.parameters[parameter]);
       (j == 0 ? codes[0] : codes[1]) = code;
     }
     args.output[at.at[kOutput] / kPerByte<kCodes> + byte] =

@@ -52,6 +52,18 @@ __device__ __forceinline__ math::Range<Compute<In>> range_of(const KeyRange<In>&
   return {value_of<In>(key_range.low), value_of<In>(key_range.high), special};
 }
 
+// math::code_of in a kernel that knows the kind of its codes, without what the others need.
+template <Codes kCodes, class C>
+__device__ __forceinline__ std::uint8_t code_of(C x, const math::AffineSpec<C>& spec,
+                                                const math::SegmentParameters<C>& segment) {
+  if constexpr (kCodes == Codes::E4M3)
+    return math::float8_code_of(x, spec, segment, DType::Float8E4M3FN);
+  else if constexpr (kCodes == Codes::E5M2)
+    return math::float8_code_of(x, spec, segment, DType::Float8E5M2);
+  else
+    return math::integer_code_of(x, spec, segment);
+}
+
 // Whether encode() below gives the codes of a segment with this range, whose elements all are
 // finite.
 template <class C>
@@ -175,6 +187,18 @@ using BoundsConstant = std::integral_constant<Bounds, kBounds>;
 // bounds. It has instantiations of its own where time is short, so that a small launch, which waits
 // for every instruction that it fetches, fetches few.
 enum class Variant { Specialized, Generic };
+
+// What a kernel knows of its spec, as constants: code that is made for one spec is shorter.
+template <Variant kVariant, bool kAsymmetric, class C>
+__device__ __forceinline__ math::AffineSpec<C> known_spec(const math::AffineSpec<C>& given) {
+  math::AffineSpec<C> spec = given;
+  spec.mode = kAsymmetric ? Mode::Asymmetric : Mode::Symmetric;
+  if constexpr (kVariant == Variant::Specialized) {
+    spec.quotient = Quotient::Divide;
+    spec.scale_dtype = sizeof(C) == 8 ? DType::Float64 : DType::Float32;
+  }
+  return spec;
+}
 
 // What is enough where a segment's codes need no comparison with its bounds.
 template <Codes kCodes, bool kAsymmetric>

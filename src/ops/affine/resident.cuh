@@ -51,15 +51,16 @@ __device__ __noinline__ KeyRange<In> finite_resident(const SplitArgs<In>& args,
   return key_range;
 }
 
-template <class In, Codes kCodes>
+template <class In, Codes kCodes, Variant kVariant, bool kAsymmetric>
 __device__ __noinline__ void walk_resident(const SplitArgs<In>& args,
                                            const ResidentPlace<In>& place,
                                            const math::SegmentParameters<Compute<In>>& parameters) {
+  const auto spec = known_spec<kVariant, kAsymmetric>(args.spec);
 #pragma unroll 1
   for (std::uint32_t i = place.first; i < place.count; i += place.step)
     walk_codes<In, kCodes>(args.input + static_cast<std::int64_t>(i) * kPerVector<In>,
                            args.output + static_cast<std::int64_t>(i) * kWordBytes<In, kCodes>,
-                           kPerVector<In>, args.spec, parameters, args.order, 0, 1);
+                           kPerVector<In>, spec, parameters, args.order, 0, 1);
 }
 
 template <class In, Codes kCodes, Variant kVariant, bool kAsymmetric>
@@ -115,13 +116,14 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   for (unsigned i = threadIdx.x; i < gridDim.x; i += kResidentThreads) all.add(args.partials[i]);
   all = block_partial<In, kWarps>(all, !kAsymmetric);
   const auto range = range_of(all.key_range, !kAsymmetric, all.special != 0);
-  const auto parameters = math::segment_parameters(args.spec, range);
+  const auto spec = known_spec<kVariant, kAsymmetric>(args.spec);
+  const auto parameters = math::segment_parameters(spec, range);
   if (place.first == 0) {
-    store_scale(args.scale, 0, parameters.scale, args.spec.scale_dtype);
+    store_scale(args.scale, 0, parameters.scale, spec.scale_dtype);
     if constexpr (kAsymmetric) cuda::store_once(args.zero_point, parameters.zero_point);
   }
-  if (!is_fast(args.spec, parameters, range)) {
-    walk_resident<In, kCodes>(args, place, parameters);
+  if (!is_fast(spec, parameters, range)) {
+    walk_resident<In, kCodes, kVariant, kAsymmetric>(args, place, parameters);
     return;
   }
   const Numbers<C> numbers(parameters, args.spec);

@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kSubwarpThreads)
       cuda::store_unaligned<kBytes>(span.output + place.rank * kBytes, word, span.shift, place.rank,
                                     last, place.width);
       std::uint8_t code = 0;
-      if (edge[k]) code = math::code_of(math::widen(edges[k]), args.spec, theirs);
+      if (edge[k]) code = code_of<kCodes>(math::widen(edges[k]), args.spec, theirs);
       span.store_edge(place.rank, edge[k], code, args.order);
     }
   });
@@ -340,7 +340,7 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kSubwarpThreads : kRowTh
   });
   if (rank < cuda::kWarp) {
     std::uint8_t code = 0;
-    if (edge) code = math::code_of(math::widen(edge_value), args.spec, parameters);
+    if (edge) code = code_of<kCodes>(math::widen(edge_value), args.spec, parameters);
     span.store_edge(rank, edge, code, args.order);
   }
 }

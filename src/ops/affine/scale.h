@@ -225,14 +225,25 @@ PLANQ_HD std::uint8_t fp8_code(C quotient, C q_min, C q_max, DType dtype) {
 
 // The code of one element as the low bits of a byte (all eight, or four for int4 and uint4).
 template <class C>
+PLANQ_HD std::uint8_t integer_code_of(C x, const AffineSpec<C>& spec,
+                                      const SegmentParameters<C>& segment) {
+  if (segment.poisoned) return 0;
+  const C quotient = quotient_of(x, segment, spec.quotient);
+  const std::int32_t code = integer_code(quotient, segment.zero_point, spec.q_low, spec.q_high);
+  return static_cast<std::uint8_t>(code & 0xFF);
+}
+template <class C>
+PLANQ_HD std::uint8_t float8_code_of(C x, const AffineSpec<C>& spec,
+                                     const SegmentParameters<C>& segment, DType dtype) {
+  if (segment.poisoned) return 0x7F;
+  return fp8_code(quotient_of(x, segment, spec.quotient), spec.q_min, spec.q_max, dtype);
+}
+template <class C>
 PLANQ_HD std::uint8_t code_of(C x, const AffineSpec<C>& spec, const SegmentParameters<C>& segment) {
   const bool fp8 =
       spec.output_dtype == DType::Float8E4M3FN || spec.output_dtype == DType::Float8E5M2;
-  if (segment.poisoned) return fp8 ? 0x7F : 0;
-  const C quotient = quotient_of(x, segment, spec.quotient);
-  if (fp8) return fp8_code(quotient, spec.q_min, spec.q_max, spec.output_dtype);
-  const std::int32_t code = integer_code(quotient, segment.zero_point, spec.q_low, spec.q_high);
-  return static_cast<std::uint8_t>(code & 0xFF);
+  return fp8 ? float8_code_of(x, spec, segment, spec.output_dtype)
+             : integer_code_of(x, spec, segment);
 }
 
 // Two 4-bit codes in a byte; `first` is the element with the smaller index.

@@ -97,7 +97,7 @@ __device__ __forceinline__ std::uint8_t byte_of_codes(
 #pragma unroll 1
   for (int j = 0; j < kPerByte<kCodes>; ++j) {
     if (first + j >= length) break;
-    const std::uint8_t code = math::code_of(math::widen(input[first + j]), spec, parameters);
+    const std::uint8_t code = code_of<kCodes>(math::widen(input[first + j]), spec, parameters);
     (j == 0 ? codes[0] : codes[1]) = code;
   }
   return kCodes == Codes::Nibble ? math::pack_nibbles(codes[0], codes[1], order) : codes[0];

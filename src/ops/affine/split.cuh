@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     });
     std::uint8_t code = 0;
     if (piece.edge)
-      code = math::code_of(math::widen(*piece.span.edge(piece.lane)), args.spec, parameters);
+      code = code_of<kCodes>(math::widen(*piece.span.edge(piece.lane)), args.spec, parameters);
     piece.span.store_edge(piece.lane, piece.edge, code, args.order);
   }
 }

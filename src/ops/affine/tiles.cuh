@@ -72,11 +72,12 @@ __device__ __forceinline__ KeyRange<In> finite_tile(const TileArgs<In>& args) {
 
 template <class In, Codes kCodes>
 __device__ __forceinline__ void walk_tile(const TileArgs<In>& args,
+                                          const math::AffineSpec<Compute<In>>& spec,
                                           const math::SegmentParameters<Compute<In>> parameters) {
   const Tile<In, kCodes> tile(args, blockIdx.x);
 #pragma unroll 1
   for (std::uint32_t i = threadIdx.x; i < tile.vectors; i += blockDim.x)
-    walk_codes<In, kCodes>(tile.vector(i), tile.word(i), kPerVector<In>, args.spec, parameters,
+    walk_codes<In, kCodes>(tile.vector(i), tile.word(i), kPerVector<In>, spec, parameters,
                            args.order, 0, 1);
 }
 
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(kRowThreads, 2)
     if (!symmetric) cuda::store_once(args.zero_point + tile.zero_point, parameters.zero_point);
   }
   if (!is_fast(args.spec, parameters, range)) {
-    walk_tile<In, kCodes>(args, parameters);
+    walk_tile<In, kCodes>(args, args.spec, parameters);
     return;
   }
   const Numbers<C> numbers(parameters, args.spec);
@@ -143,19 +144,20 @@ struct AlignedTileArgs : TileArgs<In> {
 template <Codes kCodes, bool kAsymmetric, class In>
 __device__ __noinline__ void walk_aligned_tile(const AlignedTileArgs<In>& args, KeyOf<In> low,
                                                KeyOf<In> high) {
+  const auto spec = known_spec<Variant::Specialized, kAsymmetric>(args.spec);
   KeyRange<In> key_range{low, high};
   const bool special = key_range.special();
   if (special && args.spec.nonfinite == NonFinite::Saturate)
     key_range = team_key_range<Team::Block>(1, finite_tile<In, kCodes>(args), 1, !kAsymmetric);
   const auto parameters =
-      math::segment_parameters(args.spec, range_of(key_range, !kAsymmetric, special));
+      math::segment_parameters(spec, range_of(key_range, !kAsymmetric, special));
   const Tile<In, kCodes> tile(args, blockIdx.x);
   if (threadIdx.x == 0) {
-    store_scale(args.scale, tile.scale, parameters.scale, args.spec.scale_dtype);
+    store_scale(args.scale, tile.scale, parameters.scale, spec.scale_dtype);
     if constexpr (kAsymmetric)
       cuda::store_once(args.zero_point + tile.zero_point, parameters.zero_point);
   }
-  walk_tile<In, kCodes>(args, parameters);
+  walk_tile<In, kCodes>(args, spec, parameters);
 }
 
 // Where a tile lies, and how much of a whole tile it has.
