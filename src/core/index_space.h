@@ -72,6 +72,9 @@ struct IndexSpaceOf {
   // Element offsets of the line with this index, row-major over the axes.
   PLANQ_HD Offsets offsets(std::int64_t index) const {
     Offsets result{};
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
     for (int i = rank - 1; i >= 0; --i) {
       const Axis& axis = axes[i];
       std::int64_t position = index;
@@ -79,9 +82,10 @@ struct IndexSpaceOf {
         index = position / axis.extent;
         position -= index * axis.extent;
       }
+      const std::int64_t group = axis.grouped != 0 ? position / axis.divisor : position;
       for (int operand = 0; operand < kOperands; ++operand) {
         const bool grouped = axis.grouped >> operand & 1u;
-        result.at[operand] += (grouped ? position / axis.divisor : position) * axis.stride[operand];
+        result.at[operand] += (grouped ? group : position) * axis.stride[operand];
       }
     }
     return result;
