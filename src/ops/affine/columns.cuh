@@ -404,10 +404,10 @@ __device__ __forceinline__ std::uint32_t column_code(C quotient, std::int32_t ze
   return static_cast<std::uint32_t>(code);
 }
 
-template <class In, Codes kCodes, bool kVector, bool kAsymmetric, bool kDivide, Bounds kBounds,
-          int kCount>
+template <class In, Codes kCodes, bool kVector, bool kAsymmetric, Bounds kBounds, int kCount,
+          class Divides>
 __device__ __forceinline__ auto encode_row(
-    const RowOf<In, kCount, kVector>& row,
+    Divides divides, const RowOf<In, kCount, kVector>& row,
     const ColumnNumbers<Compute<In>, kCount, kAsymmetric>& by, int present,
     const math::AffineSpec<Compute<In>>& spec, NibbleOrder order) {
   using C = Compute<In>;
@@ -416,9 +416,9 @@ __device__ __forceinline__ auto encode_row(
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const C x = row.value(i);
-    const C q = quotient<kDivide>(x, by.scale[i], by.inverse[i]);
+    const C q = quotient_by(divides, x, by.scale[i], by.inverse[i]);
     if constexpr (is_float8(kCodes))
-      codes[i] = __float_as_uint(float8_value<kDivide, kBounds>(q, x, spec));
+      codes[i] = __float_as_uint(float8_value_by<kBounds>(divides, q, x, spec));
     else
       codes[i] = column_code<kAsymmetric, kBounds>(q, by.zero[kAsymmetric ? i : 0], none, spec);
     if (!kVector && i >= present) codes[i] = 0;
@@ -428,12 +428,16 @@ __device__ __forceinline__ auto encode_row(
 
 // Calls use(asymmetric, divides, bounds) for any descriptor: symmetric columns have zero points of
 // 0. Single columns may miss their second nibble, which must be 0, so codes are not left to
-// saturate here.
-template <Codes kCodes, class C, class Use>
+// saturate here. kOnce: one copy for both rules.
+template <Codes kCodes, bool kOnce, class C, class Use>
 __device__ __forceinline__ void by_generic(const math::AffineSpec<C>& spec, const Use& use) {
-  by_rule(spec.quotient, [&](auto divides) {
+  const auto use_rule = [&](auto divides) {
     use(std::bool_constant<!is_float8(kCodes)>{}, divides, BoundsConstant<Bounds::Clamp>{});
-  });
+  };
+  if constexpr (kOnce)
+    use_rule(spec.quotient == Quotient::Divide);
+  else
+    by_rule(spec.quotient, use_rule);
 }
 
 // Codes of the rows of this thread's columns, last row first. All threads of the block call this,
@@ -450,12 +454,14 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
   const std::int64_t count = present > 0 ? rows_below(first, last, step) : 0;
   RowWalk<Rows> walk(rows, first + (count - 1) * step, count, -step);
   RowOf<In, kCount, kVector> ahead[kRowsAhead];
+  // Where it is long, the code of a row is there once: loads do not begin before the parameters.
+  constexpr bool kOnce = !kVector || !Rows::kEqual;
   const auto load = [&] {
 #pragma unroll
     for (int j = 0; j < kRowsAhead; ++j)
       if (walk.has(j)) ahead[j].load(input + walk.input(j), present, true);
   };
-  load();
+  if constexpr (!kOnce) load();
   fill();
   if (count == 0) return;
   bool fast = true;
@@ -477,14 +483,25 @@ __device__ __forceinline__ void column_codes(const In* input, std::uint8_t* outp
     }
 #pragma unroll 1
     while (walk.left > 0) {
-#pragma unroll
-      for (int j = 0; j < kRowsAhead; ++j) {
-        const auto word = encode_row<In, kCodes, kVector, kAsymmetric, divides.value, bounds.value>(
-            ahead[j], by, present, spec, order);
+      const auto store = [&](int j, const RowOf<In, kCount, kVector>& row) {
+        const auto word = encode_row<In, kCodes, kVector, kAsymmetric, bounds.value>(
+            divides, row, by, present, spec, order);
         if (walk.has(j)) cuda::store_word<sizeof(word)>(output + walk.output(j), word);
+      };
+      if constexpr (kOnce) {
+        load();
+#pragma unroll 1
+        for (int j = 0; j < kRowsAhead; ++j) {
+          store(j, ahead[0]);
+          move_down(ahead);
+        }
+        walk.advance();
+      } else {
+#pragma unroll
+        for (int j = 0; j < kRowsAhead; ++j) store(j, ahead[j]);
+        walk.advance();
+        load();
       }
-      walk.advance();
-      load();
     }
   });
 }
@@ -595,8 +612,9 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnCodeBlocks)
 template <class In, Codes kCodes, bool kVector>
 __global__ void __launch_bounds__(kColumnThreads)
     generic_channels(const __grid_constant__ ColumnArgs<In> args) {
-  channel_codes<In, kCodes, kVector>(args, rows_of<false>(args.lines),
-                                     [&](const auto& use) { by_generic<kCodes>(args.spec, use); });
+  channel_codes<In, kCodes, kVector>(args, rows_of<false>(args.lines), [&](const auto& use) {
+    by_generic<kCodes, true>(args.spec, use);
+  });
 }
 
 // --- Groups of rows ----------------------------------------------------------------------------
@@ -633,7 +651,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   column_codes<In, kCodes, kVector>(
       input, args.output + at.at[kOutput] + column / kPerByte<kCodes>, rows, threadIdx.y, count,
       blockDim.y, present, [] {}, tile, args.spec, args.order,
-      [&](const auto& use) { by_generic<kCodes>(args.spec, use); });
+      [&](const auto& use) { by_generic<kCodes, !kVector>(args.spec, use); });
 }
 
 }  // namespace planq::affine

@@ -147,6 +147,18 @@ __device__ __forceinline__ float float8_value(C quotient, C x, const math::Affin
   return __uint_as_float(bits);
 }
 
+// The quotient and the value by a rule that may be known only at run.
+template <class Divides, class C>
+__device__ __forceinline__ C quotient_by(Divides divides, C x, C scale, C inverse) {
+  return divides ? quotient<true>(x, scale, inverse) : quotient<false>(x, scale, inverse);
+}
+template <Bounds kBounds, class Divides, class C>
+__device__ __forceinline__ float float8_value_by(Divides divides, C quotient, C x,
+                                                 const math::AffineSpec<C>& spec) {
+  return divides ? float8_value<true, kBounds>(quotient, x, spec)
+                 : float8_value<false, kBounds>(quotient, x, spec);
+}
+
 // The bits of one element's code, as finish() takes them.
 template <Codes kCodes, bool kAsymmetric, bool kDivide, Bounds kBounds, class C>
 __device__ __forceinline__ std::uint32_t code_bits(C x, const Numbers<C>& numbers,
@@ -168,6 +180,34 @@ __device__ __forceinline__ cuda::Word<kWordBytes<In, kCodes>> encode(
     codes[i] =
         code_bits<kCodes, kAsymmetric, kDivide, kBounds>(element_of<In>(v, i), numbers, spec);
   return finish<kCodes, kBounds>(codes, spec.output_dtype, order);
+}
+
+// encode() in one copy for both rules and all bounds, for kernels that are not worth two.
+template <class In, Codes kCodes>
+__device__ __forceinline__ cuda::Word<kWordBytes<In, kCodes>> encode_by_any_rule(
+    const uint4& v, const Numbers<Compute<In>>& numbers, const math::AffineSpec<Compute<In>>& spec,
+    NibbleOrder order) {
+  using C = Compute<In>;
+  const bool divides = spec.quotient == Quotient::Divide;
+  std::uint32_t codes[kPerVector<In>];
+#pragma unroll
+  for (int i = 0; i < kPerVector<In>; ++i) {
+    const C x = element_of<In>(v, i);
+    const C q = quotient_by(divides, x, numbers.scale, numbers.inverse);
+    if constexpr (is_float8(kCodes))
+      codes[i] = __float_as_uint(float8_value_by<Bounds::Clamp>(divides, q, x, spec));
+    else
+      codes[i] = integer_code<true, Bounds::Clamp>(q, numbers, spec);
+  }
+  return finish<kCodes, Bounds::Clamp>(codes, spec.output_dtype, order);
+}
+
+// Moves every element of an array down by one. A loop that works on the first element and then
+// calls this is one copy of its body, and the array still stays in registers.
+template <class T, int kCount>
+__device__ __forceinline__ void move_down(T (&array)[kCount]) {
+#pragma unroll
+  for (int i = 0; i + 1 < kCount; ++i) array[i] = array[i + 1];
 }
 
 // The code of one element of a whole byte.

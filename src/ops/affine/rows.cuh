@@ -156,25 +156,25 @@ __global__ void __launch_bounds__(kSubwarpThreads)
     }
     return;
   }
-  by_rule(args.spec.quotient, [&](auto divide) {
-#pragma unroll
-    for (int k = 0; k < kSets; ++k) {
-      constexpr int kBytes = kWordBytes<In, kCodes>;
-      const auto theirs = from_lane(parameters, k, place.width, symmetric);
-      const Segment<In> segment(args, place.first + k * place.step);
-      const Numbers<C> numbers(theirs, args.spec);
-      const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
-          v[k], numbers, args.spec, args.order);
-      const AlignedSpan<In, kCodes> span(segment.input, segment.output, segment.length);
-      const bool exists = place.first + k * place.step < args.count;
-      const auto last = exists ? static_cast<int>(span.vectors) - 1 : -1;
-      cuda::store_unaligned<kBytes>(span.output + place.rank * kBytes, word, span.shift, place.rank,
-                                    last, place.width);
-      std::uint8_t code = 0;
-      if (edge[k]) code = code_of<kCodes>(math::widen(edges[k]), args.spec, theirs);
-      span.store_edge(place.rank, edge[k], code, args.order);
-    }
-  });
+#pragma unroll 1
+  for (int k = 0; k < kSets; ++k) {
+    constexpr int kBytes = kWordBytes<In, kCodes>;
+    const auto theirs = from_lane(parameters, k, place.width, symmetric);
+    const Segment<In> segment(args, place.first + k * place.step);
+    const Numbers<C> numbers(theirs, args.spec);
+    const auto word = encode_by_any_rule<In, kCodes>(v[0], numbers, args.spec, args.order);
+    const AlignedSpan<In, kCodes> span(segment.input, segment.output, segment.length);
+    const bool exists = place.first + k * place.step < args.count;
+    const auto last = exists ? static_cast<int>(span.vectors) - 1 : -1;
+    cuda::store_unaligned<kBytes>(span.output + place.rank * kBytes, word, span.shift, place.rank,
+                                  last, place.width);
+    std::uint8_t code = 0;
+    if (edge[0]) code = code_of<kCodes>(math::widen(edges[0]), args.spec, theirs);
+    span.store_edge(place.rank, edge[0], code, args.order);
+    move_down(v);
+    move_down(edges);
+    move_down(edge);
+  }
 }
 
 // --- A warp, a block or a cluster --------------------------------------------------------------
@@ -321,23 +321,21 @@ __global__ void __launch_bounds__(kTeam == Team::Warp ? kSubwarpThreads : kRowTh
   const unsigned vectors = static_cast<unsigned>(span.vectors);
   const int place = team_rank<kTeam>(cluster);
   const Numbers<C> numbers(parameters, args.spec);
-  by_rule(args.spec.quotient, [&](auto divide) {
-    constexpr int kBytes = kWordBytes<In, kCodes>;
-    const int lane = threadIdx.x % cuda::kWarp;
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) {
-      const unsigned i = place + k * team;
-      const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
-          v[k], numbers, args.spec, args.order);
-      std::uint8_t* to = span.output + i * kBytes;
-      if (span.shift != 0)
-        cuda::store_unaligned<kBytes>(to, word, span.shift, lane,
-                                      min(static_cast<int>(vectors - 1 - (i - lane)), 31),
-                                      cuda::kWarp);
-      else if (i < vectors)
-        cuda::store_word<kBytes>(to, word);
-    }
-  });
+  constexpr int kBytes = kWordBytes<In, kCodes>;
+  const int lane = threadIdx.x % cuda::kWarp;
+#pragma unroll 1
+  for (int k = 0; k < kVectors; ++k) {
+    const unsigned i = place + k * team;
+    const auto word = encode_by_any_rule<In, kCodes>(v[0], numbers, args.spec, args.order);
+    std::uint8_t* to = span.output + i * kBytes;
+    if (span.shift != 0)
+      cuda::store_unaligned<kBytes>(to, word, span.shift, lane,
+                                    min(static_cast<int>(vectors - 1 - (i - lane)), 31),
+                                    cuda::kWarp);
+    else if (i < vectors)
+      cuda::store_word<kBytes>(to, word);
+    move_down(v);
+  }
   if (rank < cuda::kWarp) {
     std::uint8_t code = 0;
     if (edge) code = code_of<kCodes>(math::widen(edge_value), args.spec, parameters);

@@ -246,23 +246,21 @@ __global__ void __launch_bounds__(kSplitThreads)
 #pragma unroll
     for (int k = 0; k < kPieceVectors; ++k)
       if (piece.active(k)) v[k] = cuda::load_once(piece.vector(k));
-    by_rule(args.spec.quotient, [&](auto divide) {
-      constexpr int kBytes = kWordBytes<In, kCodes>;
-#pragma unroll
-      for (int k = 0; k < kPieceVectors; ++k) {
-        const std::int64_t i = piece.first + k * cuda::kWarp;
-        const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
-            v[k], numbers, args.spec, args.order);
-        std::uint8_t* to = piece.span.output + i * kBytes;
-        if (piece.span.shift != 0) {
-          const std::int64_t left = piece.span.vectors - 1 - (i - piece.lane);
-          const int last = left < 0 ? -1 : left > 31 ? 31 : static_cast<int>(left);
-          cuda::store_unaligned<kBytes>(to, word, piece.span.shift, piece.lane, last, cuda::kWarp);
-        } else if (piece.active(k)) {
-          cuda::store_word<kBytes>(to, word);
-        }
+    constexpr int kBytes = kWordBytes<In, kCodes>;
+#pragma unroll 1
+    for (int k = 0; k < kPieceVectors; ++k) {
+      const std::int64_t i = piece.first + k * cuda::kWarp;
+      const auto word = encode_by_any_rule<In, kCodes>(v[0], numbers, args.spec, args.order);
+      std::uint8_t* to = piece.span.output + i * kBytes;
+      if (piece.span.shift != 0) {
+        const std::int64_t left = piece.span.vectors - 1 - (i - piece.lane);
+        const int last = left < 0 ? -1 : left > 31 ? 31 : static_cast<int>(left);
+        cuda::store_unaligned<kBytes>(to, word, piece.span.shift, piece.lane, last, cuda::kWarp);
+      } else if (piece.active(k)) {
+        cuda::store_word<kBytes>(to, word);
       }
-    });
+      move_down(v);
+    }
     std::uint8_t code = 0;
     if (piece.edge)
       code = code_of<kCodes>(math::widen(*piece.span.edge(piece.lane)), args.spec, parameters);

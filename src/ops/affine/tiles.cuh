@@ -118,16 +118,12 @@ __global__ void __launch_bounds__(kRowThreads, 2)
     return;
   }
   const Numbers<C> numbers(parameters, args.spec);
-  by_rule(args.spec.quotient, [&](auto divide) {
-#pragma unroll
-    for (int k = 0; k < kTileVectors; ++k) {
-      const std::uint32_t i = threadIdx.x + k * blockDim.x;
-      if (i >= tile.vectors) break;
-      const auto word = encode<In, kCodes, true, divide.value, Bounds::Clamp>(
-          v[k], numbers, args.spec, args.order);
-      cuda::store_word<kWordBytes<In, kCodes>>(tile.word(i), word);
-    }
-  });
+#pragma unroll 1
+  for (std::uint32_t i = threadIdx.x; i < tile.vectors; i += blockDim.x) {
+    const auto word = encode_by_any_rule<In, kCodes>(v[0], numbers, args.spec, args.order);
+    cuda::store_word<kWordBytes<In, kCodes>>(tile.word(i), word);
+    move_down(v);
+  }
 }
 
 // --- Specialized --------------------------------------------------------------------------------
