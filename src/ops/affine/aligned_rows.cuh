@@ -426,6 +426,7 @@ __device__ __noinline__ void walk_regular_subwarps(const RegularArgs<In>& args, 
 
 // Vectors that begin between 16-byte boundaries, and words that begin between theirs.
 inline constexpr int kUnalignedSets = 4;
+inline constexpr int kUnalignedBlocks = 10;  // of a multiprocessor
 
 // Vectors place, place + 32, ... of at least two that begin anywhere; those beyond the last repeat
 // it.
@@ -455,7 +456,7 @@ __device__ __forceinline__ void load_unaligned(const In* input, std::int64_t pla
 // through, and a warp takes kSets * 32 of them.
 template <class In, Codes kCodes, Variant kVariant, int kSets, bool kAsymmetric,
           bool kUnaligned = false>
-__global__ void __launch_bounds__(kSubwarpThreads)
+__global__ void __launch_bounds__(kSubwarpThreads, kUnaligned ? kUnalignedBlocks : 0)
     quantize_regular_subwarps(const __grid_constant__ RegularArgs<In> args) {
   using C = Compute<In>;
   constexpr int kBytes = kWordBytes<In, kCodes>;

@@ -253,8 +253,11 @@ __device__ __forceinline__ void by_variant(const Args& args, const Use& use) {
   if constexpr (kVariant == Variant::Specialized) {
     use(std::true_type{}, Free{});
   } else {
+    // A float divided without bounds is Variant::Specialized, but for scales in float64, which are
+    // too rare for code of their own.
+    constexpr bool kRare = sizeof(args.spec.q_max) == 4 && !kAsymmetric && kCodes != Codes::E5M2;
     by_rule(args.spec.quotient, [&](auto divides) {
-      if (args.clamps)
+      if ((kRare && divides.value) || args.clamps)
         use(divides, BoundsConstant<Bounds::Clamp>{});
       else
         use(divides, Free{});

@@ -1,7 +1,7 @@
 // dynamic_range_quantize on CUDA: which kernels exist, and which descriptors each takes. What they
 // do is the family's: a decomposition's kernels are in affine/rows.cuh and its neighbours, and
-// affine/rows_launch.cuh and its neighbours start them. Compiled once per input type and two output
-// types, which a file names that includes this one.
+// affine/rows_launch.cuh and its neighbours start them. Compiled once per input type, which a file
+// names that includes this one.
 #pragma once
 
 #include <array>
@@ -299,15 +299,21 @@ constexpr Pair kPairs[] = {
     {Method::Elements, ScopeKind::Block},
 };
 
-template <DType kFirst, DType kSecond, std::size_t... kIndex>
+// Pair after pair of output types whose codes have the same bytes.
+constexpr DType kOutputs[] = {DType::Int8,       DType::UInt8, DType::Float8E4M3FN,
+                              DType::Float8E5M2, DType::Int4,  DType::UInt4};
+
+template <std::size_t... kIndex>
 constexpr std::array<Kernel, sizeof...(kIndex)> table(std::index_sequence<kIndex...>) {
-  return {make_kernel<kPairs[kIndex / 2].method, kPairs[kIndex / 2].scope,
-                      kIndex % 2 == 0 ? kFirst : kSecond>()...};
+  constexpr std::size_t kBoth = 2 * std::size(kPairs);
+  return {make_kernel<kPairs[kIndex % kBoth / 2].method, kPairs[kIndex % kBoth / 2].scope,
+                      kOutputs[kIndex / kBoth * 2 + kIndex % 2]>()...};
 }
 
-// The kernels of two output types, whose codes have the same bytes: a file for each such pair.
-template <DType kFirst, DType kSecond>
-constexpr auto kKernels = table<kFirst, kSecond>(std::make_index_sequence<2 * std::size(kPairs)>{});
+// All output types in one file: their kernels have much in common, and what a file has in common is
+// packed once.
+constexpr auto kKernels =
+    table(std::make_index_sequence<std::size(kPairs) * std::size(kOutputs)>{});
 
 }  // namespace
 

@@ -1,6 +1,0 @@
-// dynamic_range_quantize on CUDA, from bfloat16 to float8.
-#define PLANQ_ELEMENT BFloat16
-#include "ops/affine/dynamic_range_quantize/cuda.cuh"
-
-PLANQ_KERNELS(dynamic_range_quantize, cuda_bf16_float8,
-              (kKernels<DType::Float8E4M3FN, DType::Float8E5M2>));

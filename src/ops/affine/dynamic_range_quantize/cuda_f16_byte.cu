@@ -1,5 +1,0 @@
-// dynamic_range_quantize on CUDA, from float16 to int8 and uint8.
-#define PLANQ_ELEMENT Float16
-#include "ops/affine/dynamic_range_quantize/cuda.cuh"
-
-PLANQ_KERNELS(dynamic_range_quantize, cuda_f16_byte, (kKernels<DType::Int8, DType::UInt8>));
