@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
         TypeError: The fields (their names, order, requiredness or defaults) or the operands differ
             from those that the native half declares.
     """
-    native = _native_operators()[descriptor.operator]
+    native = native_operators()[descriptor.operator]
     _compare(f"the fields of {descriptor.operator}", _fields(descriptor), _native_fields(native))
     operands = {item.name: "" for item in fields(args)}
     _compare(
@@ -85,6 +86,17 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
     )
     CLASSES[descriptor.operator] = Classes(descriptor, args, plan)
     operators.cache_clear()
+    for listener in _listeners:
+        listener()
+
+
+_listeners: list[Callable[[], None]] = []
+
+
+def on_register(listener: Callable[[], None]) -> None:
+    """Calls a function now, and after every operator that is registered from here on."""
+    _listeners.append(listener)
+    listener()
 
 
 def _fields(descriptor: type[Descriptor]) -> dict[str, str]:
@@ -109,7 +121,8 @@ def _compare(what: str, declared: dict[str, str], native: dict[str, str]) -> Non
 
 
 @functools.cache
-def _native_operators() -> dict[str, dict[str, Any]]:
+def native_operators() -> dict[str, dict[str, Any]]:
+    """What the native half says of every operator: its fields, operands and kernels."""
     return {entry["name"]: entry for entry in _core.operators()}
 
 
@@ -117,7 +130,7 @@ def _native_operators() -> dict[str, dict[str, Any]]:
 def operators() -> tuple[OperatorInfo, ...]:
     """The operators of this build, by name."""
     return tuple(
-        _operator_info(name, _native_operators()[name], classes)
+        _operator_info(name, native_operators()[name], classes)
         for name, classes in sorted(CLASSES.items())
     )
 

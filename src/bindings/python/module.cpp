@@ -58,6 +58,18 @@ py::list descriptor_operands(const Descriptor& descriptor) {
   return operands;
 }
 
+// What an operator declares of its operands, by name: (role, kind, presence). A descriptor may make
+// exceptions.
+py::dict operand_table(const Operator& op) {
+  static constexpr const char* kPresences[] = {"always", "by_field", "optional"};
+  py::dict table;
+  for (const OperandInfo& operand : op.operands)
+    table[py::str(text(operand.name))] =
+        py::make_tuple(text(name_of(operand.role)), text(name_of(operand.kind)),
+                       kPresences[static_cast<std::size_t>(operand.presence)]);
+  return table;
+}
+
 py::list operator_values() {
   using namespace py::literals;
   py::list result;
@@ -67,7 +79,8 @@ py::list operator_values() {
     for (const auto* table : op->tables)
       for (const Kernel& kernel : *table) kernels.append(kernel_values(*op, kernel));
     result.append(py::dict("name"_a = text(op->name), "fields"_a = field_table(*op),
-                           "operands"_a = py::tuple(operands), "kernels"_a = py::tuple(kernels)));
+                           "operands"_a = py::tuple(operands), "kernels"_a = py::tuple(kernels),
+                           "operand_table"_a = operand_table(*op)));
   }
   return result;
 }

@@ -66,8 +66,8 @@ const char* intake_advice(Intake intake) {
       return "its negative bit is set: its memory holds the values with the other sign; pass "
              "t.resolve_neg()";
     case Intake::RequiresGrad:
-      return "it requires a gradient, which would be lost; call under torch.no_grad() or pass "
-             "t.detach()";
+      return "it requires a gradient, which would be lost; call under torch.no_grad(), pass "
+             "t.detach(), or use planq.torch, which differentiates what has a gradient";
     default:
       return "it offers no DLPack, buffer, array interface or CUDA array interface";
   }
@@ -80,18 +80,28 @@ class Reader {
   Reader(const PlanBase& base, Keep keep, Given& given, ArgumentFailure& failure)
       : base_(base), plan_(base.plan()), keep_(keep), given_(given), failure_(failure) {}
 
-  // Operands that are only borrowed are read last: no Python code runs after that.
   bool read(PyObject* arguments) {
-    const int count = static_cast<int>(plan_.specs.size());
     if (reinterpret_cast<PyObject*>(Py_TYPE(arguments)) != base_.arguments_type()) {
       failure_ = {"args", reinterpret_cast<PyTypeObject*>(base_.arguments_type())->tp_name,
                   Py_TYPE(arguments)->tp_name, ""};
       return false;
     }
+    return read_all([&](int index) { return base_.operand(arguments, index); });
+  }
+  // The same of a tuple with every operand in its place.
+  bool read_tuple(PyObject* operands) {
+    return read_all([&](int index) { return Ref(Py_NewRef(PyTuple_GET_ITEM(operands, index))); });
+  }
+
+ private:
+  // Operands that are only borrowed are read last: no Python code runs after that.
+  template <class OperandAt>
+  bool read_all(const OperandAt& operand_at) {
+    const int count = static_cast<int>(plan_.specs.size());
     std::array<bool, kMaxOperands> deferred{};
     for (int i = 0; i < count; ++i) {
       Ref& object = given_.held[static_cast<std::size_t>(i)].object;
-      object = base_.operand(arguments, i);
+      object = operand_at(i);
       if (!object || !read_operand(i, object.get(), deferred[static_cast<std::size_t>(i)]))
         return false;
     }
@@ -100,7 +110,6 @@ class Reader {
     return accept_together(plan_, given_.operands, failure_);
   }
 
- private:
   const OperandSpec& spec(int index) const { return plan_.specs[static_cast<std::size_t>(index)]; }
   CallOperands& views() { return given_.operands; }
   Held& held(int index) { return given_.held[static_cast<std::size_t>(index)]; }
@@ -343,6 +352,32 @@ bool announce(PyObject* plan) {
   return answer != nullptr;
 }
 
+// Runs on (stream, workspace, operands), which `read` reads.
+template <class Read>
+PyObject* run_with(PyObject* self, const PlanBase& base, PyObject* const* arguments,
+                   const Read& read) {
+  const Plan& plan = base.plan();
+  const Keep keep = base.keeps_gil() && !verbose_hook ? Keep::Call : Keep::Export;
+  Stream stream;
+  Workspace workspace;
+  Ref workspace_export;
+  GivenLease lease = base.lease();
+  Given& given = *lease;
+  ArgumentFailure failure;
+  if (!read_run_stream(plan, arguments[0], stream)) return nullptr;
+  if (!read_workspace(plan, arguments[1], workspace, workspace_export)) return nullptr;
+  if (!read(Reader(base, keep, given, failure))) return raise_failure(failure);
+  Descriptor storage;
+  const Actual actual = actual_of(plan, given.operands.extents, storage);
+  if (!meet_constraints(plan, actual, given, failure)) return raise_failure(failure);
+  if (!meet_workspace(plan, actual, given, arguments[1], workspace) || !announce(self))
+    return nullptr;
+  return launch_now(base, [&] {
+    Bound bound(stream);
+    return planq::bind(plan, actual, given.operands.views(), workspace, stream, bound);
+  });
+}
+
 // plan.run(stream, workspace, args)
 PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   if (count != 3 || (keywords && PyTuple_GET_SIZE(keywords) != 0)) {
@@ -354,26 +389,19 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
     PyErr_SetString(PyExc_TypeError, kUnmade);
     return nullptr;
   }
-  const Plan& plan = base->plan();
-  const Keep keep = base->keeps_gil() && !verbose_hook ? Keep::Call : Keep::Export;
-  Stream stream;
-  Workspace workspace;
-  Ref workspace_export;
-  GivenLease lease = base->lease();
-  Given& given = *lease;
-  ArgumentFailure failure;
-  if (!read_run_stream(plan, arguments[0], stream)) return nullptr;
-  if (!read_workspace(plan, arguments[1], workspace, workspace_export)) return nullptr;
-  if (!Reader(*base, keep, given, failure).read(arguments[2])) return raise_failure(failure);
-  Descriptor storage;
-  const Actual actual = actual_of(plan, given.operands.extents, storage);
-  if (!meet_constraints(plan, actual, given, failure)) return raise_failure(failure);
-  if (!meet_workspace(plan, actual, given, arguments[1], workspace) || !announce(self))
+  return run_with(self, *base, arguments, [&](Reader reader) { return reader.read(arguments[2]); });
+}
+
+// plan._run_tuple(stream, workspace, operands), for planq's own callers.
+PyObject* run_tuple(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  const PlanBase* base = native<PlanBase>(self);
+  if (!base || count != 3 || !PyTuple_CheckExact(arguments[2]) ||
+      PyTuple_GET_SIZE(arguments[2]) != std::ssize(base->plan().specs)) {
+    PyErr_SetString(PyExc_TypeError, "expected (stream, workspace, a tuple of every operand)");
     return nullptr;
-  return launch_now(*base, [&] {
-    Bound bound(stream);
-    return planq::bind(plan, actual, given.operands.views(), workspace, stream, bound);
-  });
+  }
+  return run_with(self, *base, arguments,
+                  [&](Reader reader) { return reader.read_tuple(arguments[2]); });
 }
 
 // A bound launch: operands and workspace validated once. `kept` has the objects and what they
@@ -616,14 +644,20 @@ void define_plan(py::module_& module) {
       .def("_workspace_size", [](py::handle self, const py::dict& extents) {
         return made(self).workspace_size(extents);
       });
-  // run is a plain C method: the dispatcher that pybind11 puts in front of a function costs as much
-  // as everything that run itself does.
-  static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),
-                               METH_FASTCALL | METH_KEYWORDS,
-                               "run($self, stream, workspace, args, /)\n--\n\n"
-                               "Validate the operands and enqueue the operation on the stream."};
-  base.attr("run") = py::reinterpret_steal<py::object>(
-      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(base.ptr()), &method));
+  // Plain C methods: the dispatcher that pybind11 puts in front of a function costs as much as
+  // everything that run itself does.
+  static PyMethodDef methods[] = {
+      {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),
+       METH_FASTCALL | METH_KEYWORDS,
+       "run($self, stream, workspace, args, /)\n--\n\n"
+       "Validate the operands and enqueue the operation on the stream."},
+      {"_run_tuple", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_tuple)),
+       METH_FASTCALL,
+       "_run_tuple($self, stream, workspace, operands, /)\n--\n\n"
+       "Run with the operands in a tuple, in the order of the args."}};
+  for (PyMethodDef& method : methods)
+    base.attr(method.ml_name) = py::reinterpret_steal<py::object>(
+        PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(base.ptr()), &method));
   module.attr("Launch") =
       py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(launch_type()));
   module.def("set_verbose_hook", [](py::object hook) {

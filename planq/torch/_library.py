@@ -1,0 +1,54 @@
+"""Every registered operator as an operator of torch's."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from planq.registry import OperatorInfo, on_register, operators
+from planq.torch import _autograd
+from planq.torch._calls import Overload
+from planq.torch._schema import arguments_of, results_of, schema, table_of
+
+# Kernels live as long as this does.
+_make: Any = torch.library.Library  # it has no types
+LIBRARY: Final[Any] = _make("planq", "FRAGMENT")
+OVERLOADS: Final[dict[str, Overload]] = {}
+
+
+def define_all() -> None:
+    """Defines the operators that are registered and not yet defined."""
+    for info in operators():
+        if info.name not in _defined:
+            _defined.add(info.name)
+            _define_operator(info)
+
+
+_defined: Final[set[str]] = set()
+
+
+def _define_operator(info: OperatorInfo) -> None:
+    table = table_of(info)
+    if table.updates:
+        _define(info, info.name, allocating=False)
+        return
+    _define(info, info.name, allocating=True)
+    _define(info, f"{info.name}.out", allocating=False)
+
+
+def _define(info: OperatorInfo, name: str, *, allocating: bool) -> None:
+    table = table_of(info)
+    arguments = arguments_of(table, allocating=allocating)
+    overload = Overload(info, table, arguments, allocating=allocating)
+    LIBRARY.define(schema(name, arguments, results_of(table) if allocating else "()"))
+    for key in ("CPU", "CUDA"):
+        LIBRARY.impl(name, overload.run, key)
+    LIBRARY._register_fake(name, overload.fake)
+    if not _autograd.register(LIBRARY, name, overload):
+        # Kernels see for themselves whether a gradient would be lost.
+        LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    OVERLOADS[name] = overload
+
+
+on_register(define_all)

@@ -1,0 +1,79 @@
+"""Quantize and dequantize with a gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from planq.ops.affine import DynamicRangeQuantizeDescriptor
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _bounds(
+    dtype: str, mode: str, q_min: float | None, q_max: float | None
+) -> tuple[float, float, bool]:
+    """The lowest and the highest code, and whether codes are integers."""
+    fields = {"output_dtype": dtype, "mode": mode, "q_min": q_min, "q_max": q_max}
+    make: Any = DynamicRangeQuantizeDescriptor
+    desc: DynamicRangeQuantizeDescriptor = make(shape=(1,), input_dtype="float32", **fields)
+    assert desc.q_min is not None
+    assert desc.q_max is not None
+    return desc.q_min, desc.q_max, "int" in desc.output_dtype
+
+
+def _larger(scale: torch.Tensor) -> torch.Tensor:
+    """The scales two steps up.
+
+    A scale is rounded, so the element that it was made of may lie a step beyond the highest code.
+    That is no harm to integers, which round; of fp8 codes it would cost that element its gradient.
+    """
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[scale.element_size()]
+    return (scale.view(bits) + 2).view(scale.dtype)
+
+
+class _StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dtype: str, scope: str, mode: str, *rest: Any) -> Any:
+        codes, scale, *zero_points = torch.ops.planq.dynamic_range_quantize(
+            x, dtype, scope, mode, *rest
+        )
+        zero_point = zero_points[0] if zero_points else None
+        ctx.save_for_backward(x, scale, zero_point)
+        ctx.fields = dtype, scope, mode, rest[0], rest[1], rest[3]
+        return torch.ops.planq.dequantize(
+            codes,
+            scale,
+            dtype,
+            str(x.dtype).removeprefix("torch."),
+            zero_point,
+            shape=x.shape,
+            scope=scope,
+            mode_=mode,
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        x, scale, zero_point = ctx.saved_tensors
+        dtype, scope, mode, q_min, q_max, quotient = ctx.fields
+        grad = grads[0].contiguous()
+        low, high, whole = _bounds(dtype, mode, q_min, q_max)
+        if whole:
+            grad = torch.ops.planq.fake_quantize_backward(
+                grad, x, scale, zero_point, scope, mode, low, high, None, quotient
+            )
+        else:
+            scale = _larger(scale)
+            wide = torch.promote_types(x.dtype, torch.float32)
+            grad = torch.ops.planq.dequantize_backward(grad.to(wide), scale, scope)
+            grad = torch.ops.planq.quantize_backward(
+                grad, x.to(wide), scale, dtype, None, scope, mode, low, high, None, quotient
+            ).to(x.dtype)
+        return grad, *(None,) * 9
+
+
+def apply(x: torch.Tensor, *fields: Any) -> torch.Tensor:
+    """Quantizes and dequantizes; the fields are those of dynamic_range_quantize, in its order."""
+    call: Any = _StraightThrough.apply
+    result: torch.Tensor = call(x, *fields)
+    return result

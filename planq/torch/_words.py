@@ -1,0 +1,21 @@
+"""Values of fields as torch's operators take them: as text. Dynamo traces these functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from planq.scope import Scope
+
+
+def word(value: Any) -> str:
+    """A member, a scope, a dtype of torch or NumPy, or its name."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Scope):
+        return value.__str__()
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    name: str = value.__name__ if isinstance(value, type) else value.name
+    return name
