@@ -29,7 +29,7 @@ Plans:
     so a new batch size is nearly always a hit. The 1024 plans that were used last are kept. Plans
     are selected by planq's own preference, RUN_TO_RUN; where no kernel is left, one that promises
     less is taken, and ``torch.use_deterministic_algorithms(True)`` makes that a
-    :class:`planq.NoKernelError`.
+    :class:`planq.NoKernelError`. ``sku=`` pins a kernel.
 
 Streams:
     On a GPU, torch's current stream of the operands' device. On the host, as many threads as

@@ -33,8 +33,6 @@ FEWEST_ROWS: Final = 16
 _MOST_DIMS: Final = 4
 _ALIGNMENT: Final = _core.WORKSPACE_ALIGNMENT
 _SCOPE: Final = re.compile(r"\s*(\w+)\s*(?:\((.*)\))?\s*")
-_DEFAULT: Final = PlanPreference()
-_ANY: Final = PlanPreference(determinism=Determinism.NOT_GUARANTEED)
 
 Call = tuple[Any, ...]
 
@@ -118,6 +116,7 @@ class Overload:
         self._memories = tuple(places.get(("memory", each.name)) for each in table.operands)
         self._fields = {each.name: places.get(("field", each.name)) for each in table.fields}
         self._workspace = places.get(("workspace", ""))
+        self._sku = places["sku", ""]
         self._tensors = [
             i
             for i, item in enumerate(arguments)
@@ -141,7 +140,7 @@ class Overload:
         def key(call: Call) -> Any:
             facts = [_facts(call[i]) for i in told if i is not None]
             given = [call[i] and tuple(call[i]) for i in extents]
-            return self._device(call), *facts, *given, *[call[i] for i in values]
+            return self._device(call), call[self._sku], *facts, *given, *[call[i] for i in values]
 
         return key
 
@@ -277,7 +276,7 @@ class Overload:
         """The entry of a call that was not seen before, or not lately."""
         device = self._device(call)
         desc = self.descriptor(call)
-        plan, extents = _plan_for(device, desc, self._shapes)
+        plan, extents = _plan_for(device, desc, self._shapes, call[self._sku])
         outputs = []
         for operand in self.table.operands:
             spec = desc.operands().get(operand.name)
@@ -359,7 +358,7 @@ def _refuse_indefinite(plan: Plan) -> None:
     """Where deterministic algorithms are asked for, a kernel without such a promise is refused."""
     if torch.are_deterministic_algorithms_enabled():
         stream = _stream(-1 if plan.device.backend == "host" else plan.device.index)
-        Plan.select(stream, plan.descriptor, _DEFAULT)
+        Plan.select(stream, plan.descriptor, PlanPreference(sku=plan.preference.sku))
 
 
 _host_streams: dict[int, _core.HostStream] = {}
@@ -378,7 +377,7 @@ def _stream(device: int) -> Any:
 
 
 def _plan_for(
-    device: int, desc: Descriptor, shapes: tuple[str, ...]
+    device: int, desc: Descriptor, shapes: tuple[str, ...], sku: str | None
 ) -> tuple[Plan, dict[str, int]]:
     """A plan for a descriptor, for other numbers of rows too where the operator admits it.
 
@@ -386,10 +385,10 @@ def _plan_for(
         The plan, and its dims with their extents.
     """
     for extents, flexible in _flexible(desc, shapes):
-        plan = _plan_or_none(device, flexible)
+        plan = _plan_or_none(device, flexible, sku)
         if plan is not None:
             return plan, extents
-    return _plan(device, desc), {}
+    return _plan(device, desc, sku), {}
 
 
 def _flexible(
@@ -429,18 +428,19 @@ def _maximum(rows: int) -> int:
     return max(FEWEST_ROWS, 1 << max(rows - 1, 0).bit_length())
 
 
-def _plan_or_none(device: int, desc: Descriptor) -> Plan | None:
+def _plan_or_none(device: int, desc: Descriptor, sku: str | None) -> Plan | None:
     try:
-        return _plan(device, desc)
+        return _plan(device, desc, sku)
     except NoKernelError:
         return None
 
 
 @functools.lru_cache(maxsize=PLANS)
-def _plan(device: int, desc: Descriptor) -> Plan:
+def _plan(device: int, desc: Descriptor, sku: str | None) -> Plan:
     """A plan by planq's own preference; where there is none, of a kernel that promises less."""
     stream = _stream(device)
     try:
-        return Plan.select(stream, desc, _DEFAULT)
+        return Plan.select(stream, desc, PlanPreference(sku=sku))
     except NoKernelError:
-        return Plan.select(stream, desc, _ANY)
+        any_promise = Determinism.NOT_GUARANTEED
+        return Plan.select(stream, desc, PlanPreference(determinism=any_promise, sku=sku))

@@ -77,7 +77,8 @@ class Argument:
 
     Attributes:
         text: As a schema has it, without a default.
-        role: What it is to planq: ``operand``, ``memory`` (of a scalar), ``workspace``, ``field``.
+        role: What it is to planq: ``operand``, ``memory`` (of a scalar), ``workspace``, ``field``,
+            ``sku``.
         of: The name of the operand or field.
         mutable: Whether torch is told that it is written.
     """
@@ -222,7 +223,7 @@ def arguments_of(table: Table, *, allocating: bool) -> tuple[Argument, ...]:
     if not allocating:
         workspace = Argument("workspace", "Tensor(workspace!)?", "workspace", "", mutable=True)
         operands.append(workspace)
-    listed = (*operands, *fields)
+    listed = (*operands, *fields, Argument("sku", "str?", "sku", ""))
     return tuple(sorted(listed, key=lambda argument: not argument.required))
 
 

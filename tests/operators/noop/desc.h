@@ -28,6 +28,11 @@ inline constexpr OperandInfo kOperands[] = {
 };
 
 using plain::accept, plain::no_workspace, plain::nothing;
+// So that a descriptor with uint8 is left to the kernel that promises nothing.
+inline Reason accept_int8(const Descriptor& descriptor, const Device&) {
+  if (descriptor.as<Fields>().output_dtype == DType::Int8) return Reason::accept();
+  return Reason::refuse(ReasonKind::DType, "computes output_dtype int8, not uint8");
+}
 inline std::size_t some_workspace(const Descriptor&, const Device&) { return 1000; }
 
 }  // namespace planq::noop

@@ -1,0 +1,123 @@
+"""Calls of torch.ops.planq for the cases of any operator, on the host or on a GPU.
+
+What becomes of an operand or a field is written here from the documented rules, not taken from
+planq.torch: a field is text, ``mode`` is ``mode_``, a scalar in memory or an operand that has a
+field's name ends with ``_tensor``.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+import planq
+import planq.torch
+from reference.formats import Array
+from support.kernels import ADAPTERS, spread
+from support.operators import Case, expected, inputs_of
+from support.promises import judge_of
+from support.tensors import as_torch, from_torch
+
+OPERATORS = sorted(ADAPTERS)
+
+
+def text(value: object) -> Any:
+    """A field as torch takes it."""
+    if isinstance(value, bool | int | float | None):
+        return value
+    return list(value) if isinstance(value, tuple) else str(value)
+
+
+def field_of(name: str) -> str:
+    """The field that an argument may be."""
+    return name.removesuffix("_")
+
+
+@dataclass(frozen=True)
+class Call:
+    """An overload with a case's arguments."""
+
+    overload: Any
+    arguments: dict[str, Any]
+    outputs: tuple[str, ...]
+
+    def __call__(self) -> dict[str, torch.Tensor]:
+        """What came of it, by name."""
+        results = self.overload(**self.arguments)
+        if self.overload._schema.returns:
+            made = [results] if isinstance(results, torch.Tensor) else results
+            return dict(zip(self.outputs, made, strict=True))
+        return {name: self.operand(name) for name in self.outputs}
+
+    def operand(self, name: str) -> torch.Tensor:
+        """One that was given."""
+        given = self.arguments.get(f"{name}_tensor", self.arguments.get(name))
+        assert isinstance(given, torch.Tensor)
+        return given
+
+
+def overloads(operator: str) -> list[Any]:
+    """All of an operator's."""
+    packet = getattr(torch.ops.planq, operator)
+    return [getattr(packet, name) for name in packet.overloads()]
+
+
+def unconstrained(desc: Any, place: str) -> str:
+    """A kernel that takes operands wherever torch puts them."""
+    candidates = planq.explain(desc, device=place).candidates
+    return next(c.sku for c in candidates if not c.constraints and (c.chosen or not c.reason))
+
+
+def call_of(overload: Any, desc: Any, inputs: dict[str, Array], device: str = "cpu") -> Call:
+    """A call with the case's operands; those that it writes are poisoned."""
+    specs, place = desc.operands(), "host" if device == "cpu" else device
+    allocating = bool(overload._schema.returns)
+    written = tuple(name for name, spec in specs.items() if spec.role != planq.Role.INPUT)
+    tensors = {name: as_torch(values).to(device) for name, values in inputs.items()}
+    if not allocating:
+        for name in set(written) - set(tensors):
+            dtype = getattr(torch, specs[name].storage)
+            tensors[name] = torch.empty(specs[name].shape, dtype=dtype, device=device)
+            tensors[name].view(torch.uint8).fill_(0xA5)
+    arguments: dict[str, Any] = {}
+    if any(candidate.constraints for candidate in planq.explain(desc, device=place).candidates):
+        arguments["sku"] = unconstrained(desc, place)
+    for argument in overload._schema.arguments:
+        name, tensor = argument.name, "Tensor" in str(argument.type)
+        operand = name if name in specs else name.removesuffix("_tensor")
+        if tensor and operand in tensors:
+            arguments[name] = tensors[operand]
+        elif not tensor and hasattr(desc, field_of(name)) and name not in specs:
+            arguments[name] = text(getattr(desc, field_of(name)))
+        elif name in specs and name == "codebook" and not tensor:
+            arguments[name] = text(desc.codebook)
+    return Call(overload, arguments, written)
+
+
+@functools.cache
+def cases(operator: str, count: int) -> tuple[Case, ...]:
+    """Some cases of an operator, small and large, and two without elements."""
+    tests = ADAPTERS[operator]
+    return (*spread(tests.cases(), count), *spread(tests.empty_cases(), 2))
+
+
+def check(operator: str, case: Case, overload: Any, device: str = "cpu") -> None:
+    """Calls, and compares every byte with the reference; or what a promise says of sums."""
+    desc = ADAPTERS[operator].descriptor(case.problem)
+    inputs, outputs = inputs_of(case), expected(case)
+    results = call_of(overload, desc, inputs, device)()
+    stream: Any = planq.HOST if device == "cpu" else torch.cuda.current_stream()
+    judge = judge_of(planq.Plan.select(stream, desc), case, inputs)
+    assert set(results) == set(outputs)
+    for name, wanted in outputs.items():
+        got = from_torch(results[name].cpu())
+        what = f"{overload} on {case.id}: {name}"
+        assert got.shape == wanted.shape, what
+        if judge is not None:
+            judge(f"{what}: {name}", got, wanted)
+        else:
+            assert got.tobytes() == np.ascontiguousarray(wanted).tobytes(), what
