@@ -128,7 +128,8 @@ class Overload:
         self.single = results_of(table) == "Tensor"
         self._key = self._make_key()
         self._pick = self._make_pick()
-        self._entries: dict[Any, Entry] = {}
+        self.known: dict[Any, Entry] = {}
+        _overloads.append(self)
 
     def _make_key(self) -> Callable[[Call], Any]:
         """What tells calls with different descriptors apart, and with different shapes."""
@@ -228,7 +229,7 @@ class Overload:
     def run(self, *args: Any) -> Any:
         """What torch calls with tensors of the host and of GPUs."""
         call = args + self._defaults[len(args) :]
-        entry = self._entries.get(self._key(call)) or self._find(call)
+        entry = self.known.get(self._key(call)) or self._find(call)
         if entry.indefinite:
             _refuse_indefinite(entry.plan)
         operands = self._pick(call)
@@ -292,9 +293,9 @@ class Overload:
             tuple(outputs) if self.allocating else (),
             plan.precision_guarantee().determinism < Determinism.RUN_TO_RUN,
         )
-        if len(self._entries) >= CALLS:
-            self._entries.clear()
-        self._entries[self._key(call)] = entry
+        if len(self.known) >= CALLS:
+            self.known.clear()
+        self.known[self._key(call)] = entry
         return entry
 
     # --- Without memory
@@ -376,6 +377,16 @@ def _stream(device: int) -> Any:
 # --- Plans
 
 
+_overloads: Final[list[Overload]] = []
+
+
+def forget() -> None:
+    """Drops every plan that is kept."""
+    plan_of.cache_clear()
+    for overload in _overloads:
+        overload.known.clear()
+
+
 def _plan_for(
     device: int, desc: Descriptor, shapes: tuple[str, ...], sku: str | None
 ) -> tuple[Plan, dict[str, int]]:
@@ -388,7 +399,7 @@ def _plan_for(
         plan = _plan_or_none(device, flexible, sku)
         if plan is not None:
             return plan, extents
-    return _plan(device, desc, sku), {}
+    return plan_of(device, desc, sku), {}
 
 
 def _flexible(
@@ -430,13 +441,13 @@ def _maximum(rows: int) -> int:
 
 def _plan_or_none(device: int, desc: Descriptor, sku: str | None) -> Plan | None:
     try:
-        return _plan(device, desc, sku)
+        return plan_of(device, desc, sku)
     except NoKernelError:
         return None
 
 
 @functools.lru_cache(maxsize=PLANS)
-def _plan(device: int, desc: Descriptor, sku: str | None) -> Plan:
+def plan_of(device: int, desc: Descriptor, sku: str | None) -> Plan:
     """A plan by planq's own preference; where there is none, of a kernel that promises less."""
     stream = _stream(device)
     try:

@@ -1,0 +1,373 @@
+"""What a call through torch finds, refuses and keeps."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import planq
+import planq.torch
+from planq.torch import _calls, _library
+from support.operators import TESTS
+from support.samples import make_sample
+
+NOOP: Any = importlib.import_module("operators.noop")
+OPS: Any = torch.ops.planq
+WIDTH = 64
+
+
+def rows(count: int) -> torch.Tensor:
+    """Some rows."""
+    return torch.from_numpy(
+        np.random.default_rng(count).standard_normal((count, WIDTH), dtype=np.float32)
+    )
+
+
+@pytest.fixture
+def selections(monkeypatch: pytest.MonkeyPatch) -> list[planq.Plan]:
+    """The plans that are selected from here on, with empty caches."""
+    selected: list[planq.Plan] = []
+    select = planq.Plan.select
+
+    def record(*args: Any) -> planq.Plan:
+        selected.append(select(*args))
+        return selected[-1]
+
+    monkeypatch.setattr(planq.Plan, "select", record)
+    _calls.forget()
+    return selected
+
+
+# --- Plans
+
+
+def test_a_new_batch_size_under_a_power_of_two_is_a_hit(selections: list[planq.Plan]) -> None:
+    """16, then 32 and 1024; never selected again."""
+    for count in (1, 7, 16, 0, 2, 17, 32, 31, 1000, 513, 7):
+        OPS.dynamic_range_quantize(rows(count), "int8")
+    kept = [plan.descriptor.to_dict()["shape"][0]["max"] for plan in selections]
+    assert kept == [16, 32, 1024]
+
+
+def test_every_leading_extent_is_a_dim_where_the_operator_admits_it(
+    selections: list[planq.Plan],
+) -> None:
+    """Both of a batch of sequences; of blocks of two axes the first alone; of flat ones none."""
+    batch = torch.ones(3, 40, WIDTH)
+    for scope in ("token()", "block(8, 8)"):
+        OPS.dynamic_range_quantize(batch, "int8", scope)
+    OPS.blockwise_quantize(batch, "uint8", 64, codebook="dynamic")
+    found = [plan.descriptor.to_dict()["shape"] for plan in selections]
+    dims = [[extent["max"] for extent in shape if isinstance(extent, dict)] for shape in found]
+    assert dims == [[16, 64], [16], []]
+
+
+def test_other_fields_and_dtypes_have_plans_of_their_own(selections: list[planq.Plan]) -> None:
+    """A field, a dtype, a pinned kernel."""
+    x = rows(4)
+    OPS.dynamic_range_quantize(x, "int8")
+    OPS.dynamic_range_quantize(x, "int8", "tensor()")
+    OPS.dynamic_range_quantize(x.double(), "int8")
+    OPS.dynamic_range_quantize(x, "int8", sku=selections[0].sku)
+    assert len({(plan.descriptor, plan.preference) for plan in selections}) == 4
+
+
+def test_kept_plans_are_bounded(
+    selections: list[planq.Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So are the calls that find theirs at once."""
+    monkeypatch.setattr(_calls, "CALLS", 8)
+    for count in range(20):
+        OPS.dynamic_range_quantize(rows(count), "int8")
+    overload = _library.OVERLOADS["dynamic_range_quantize"]
+    assert len(overload.known) <= 8
+    assert len(selections) == 2
+    assert _calls.plan_of.cache_info().maxsize == _calls.PLANS
+
+
+def test_threads_share_plans() -> None:
+    """Calls of many shapes from several threads are right."""
+    wanted = {count: OPS.dynamic_range_quantize(rows(count), "int8") for count in range(1, 40)}
+    _calls.forget()
+    faults: list[str] = []
+
+    def work(seed: int) -> None:
+        for step in range(200):
+            count = 1 + (step * (2 * seed + 1)) % 39
+            found = OPS.dynamic_range_quantize(rows(count), "int8")
+            if not all(map(torch.equal, found, wanted[count])):
+                faults.append(f"{count} rows")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+def test_the_bits_do_not_depend_on_threads() -> None:
+    """As many as torch uses."""
+    x, before = rows(5000), torch.get_num_threads()
+    try:
+        found = []
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            found.append(OPS.dynamic_range_quantize(x, "int8"))
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, *found))
+
+
+def test_the_callers_workspace_is_used() -> None:
+    """One that is too small is refused; torch's own is as good."""
+    source = torch.linspace(-1, 1, 4096)
+    out, other = torch.empty(256), torch.empty(256)
+    OPS.estimate_quantiles.out(source, out)
+    desc = planq.EstimateQuantilesDescriptor(shape=(4096,), input_dtype="float32")
+    needed = planq.Plan.select(planq.HOST, desc).workspace_size()
+    memory = torch.zeros(needed + 256, dtype=torch.uint8)
+    memory = memory[-memory.data_ptr() % 256 :][:needed]
+    OPS.estimate_quantiles.out(source, other, memory)
+    assert torch.equal(out, other)
+    assert memory.any()
+    with pytest.raises(planq.WorkspaceError, match=f"expected at least {needed} bytes"):
+        OPS.estimate_quantiles.out(source, other, memory[:-1])
+
+
+# --- Compiled
+
+
+CHANGING = {
+    "quantize": lambda x: OPS.dynamic_range_quantize(x, "int8"),
+    "groups": lambda x: OPS.dynamic_range_quantize(x, "uint4", "group(24)", "asymmetric"),
+    "flat": lambda x: OPS.blockwise_quantize(x, "uint4", 64, codebook="nf4"),
+    "tensor": lambda x: OPS.min_max(x),
+    "there and back": lambda x: planq.torch.quantize_dequantize(x, "int8"),
+    "written": lambda x: OPS.dynamic_range_quantize.out(
+        x, torch.empty_like(x, dtype=torch.int8), x.new_empty(x.shape[0]), "int8"
+    ),
+}
+
+
+# torch's own, inside of its compiler.
+torch_warns = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+
+
+@torch_warns
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_new_number_of_rows_compiles_nothing(name: str) -> None:
+    """From 2 rows up; with symbols for the columns too, the second width compiles nothing."""
+    torch.compiler.reset()
+    compiled = torch.compile(CHANGING[name], fullgraph=True, dynamic=True, backend="aot_eager")
+    compiled(rows(2))
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for count in (3, 7, 100, 1000):
+            assert_same(compiled(rows(count)), CHANGING[name](rows(count)))
+        wide = rows(6).repeat(1, 3)
+        assert_same(compiled(wide), CHANGING[name](wide))
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    """To the bit, and in their shapes."""
+    leaves = torch.utils._pytree.tree_leaves
+    pairs = list(zip(leaves(ours), leaves(theirs), strict=True))
+    assert all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs if a is not None)
+
+
+@torch_warns
+def test_inductor_runs_what_eager_runs() -> None:
+    """The default backend, with arithmetic around an operator and one that writes."""
+
+    def step(x: torch.Tensor, codes: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        OPS.dynamic_range_quantize.out(x * 2, codes, scale, "int8")
+        result: torch.Tensor = OPS.dequantize(codes, scale, "int8", "float32", scope="token()") + 1
+        return result
+
+    torch.compiler.reset()
+    compiled = torch.compile(step, fullgraph=True, dynamic=True)
+    for count in (2, 9):
+        ours, theirs = (
+            (rows(count), torch.empty(count, WIDTH, dtype=torch.int8), torch.empty(count))
+            for _ in range(2)
+        )
+        assert torch.equal(compiled(*ours), step(*theirs))
+        assert_same(ours, theirs)
+
+
+def test_exported_with_rows_of_any_number() -> None:
+    """A named dimension stays free."""
+
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return OPS.dynamic_range_quantize(x, "int4", "group(24)")
+
+    shapes = {"x": {0: torch.export.Dim("m", min=2, max=4096)}}
+    program = torch.export.export(Net(), (rows(5),), dynamic_shapes=shapes)
+    assert_same(program.module()(rows(77)), Net()(rows(77)))
+
+
+# --- Faults
+
+
+def test_planqs_own_errors_come_through() -> None:
+    """With their classes and their words."""
+    x, codes, scale = rows(4), torch.empty(4, WIDTH, dtype=torch.int8), torch.empty(4)
+    with pytest.raises(planq.DescriptorError, match=r"output_dtype: expected .*, got float32"):
+        OPS.dynamic_range_quantize(x, "float32")
+    with pytest.raises(planq.DescriptorError, match="a dtype that planq knows, got 'int7'"):
+        OPS.dynamic_range_quantize(x, "int7")
+    with pytest.raises(planq.DescriptorError, match=r"scope: expected a scope such as 'token\(\)'"):
+        OPS.dynamic_range_quantize(x, "int8", "tokens")
+    with pytest.raises(planq.ArgumentError, match=r"scale: expected shape .* float32 on host"):
+        OPS.dynamic_range_quantize.out(x, codes, scale.double(), "int8")
+    with pytest.raises(planq.ArgumentError, match=r"output: .*got \(4, 63\) int8"):
+        OPS.dynamic_range_quantize.out(x, codes[:, 1:], scale, "int8")
+    with pytest.raises(planq.ArgumentError, match="scale: expected None: it is a result"):
+        OPS.fake_quantize(x, scale, dynamic=True)
+    with pytest.raises(planq.NoKernelError, match="no row of min_max is called 'a/b'"):
+        OPS.min_max(x, sku="a/b")
+
+
+def test_a_packed_operand_does_not_tell_its_shape() -> None:
+    """Of an even or an odd number of codes."""
+    x = rows(3)[:, :63].contiguous()
+    codes, scale = OPS.dynamic_range_quantize(x, "int4")
+    expected = r"shape: expected the logical shape: input is packed into \(3, 32\)"
+    with pytest.raises(planq.DescriptorError, match=expected):
+        OPS.dequantize(codes, scale, "int4", "float32", scope="token()")
+    back = OPS.dequantize(codes, scale, "int4", "float32", scope="token()", shape=[3, 63])
+    assert back.shape == (3, 63)
+
+
+def test_wrong_fields_are_refused_when_compiled() -> None:
+    """Before anything runs, in planq's words."""
+    compiled = torch.compile(
+        lambda x: OPS.dynamic_range_quantize(x, "float32"), fullgraph=True, backend="aot_eager"
+    )
+    with pytest.raises(Exception, match="output_dtype: expected"):
+        compiled(rows(4))
+
+
+def test_a_kernel_that_promises_nothing_is_refused_where_that_was_asked_for() -> None:
+    """``uint8`` is left to one."""
+    x = rows(4)
+    assert len(OPS.noop(x, "uint8")) == 3
+    torch.use_deterministic_algorithms(True)
+    try:
+        OPS.noop(x, "int8")
+        with pytest.raises(planq.NoKernelError, match="not_guaranteed"):
+            OPS.noop(x, "uint8")
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+# --- Gradients
+
+
+def calls_with_a_gradient(x: torch.Tensor) -> dict[str, Any]:
+    """What has none, with an operand that wants one."""
+    scale = torch.ones(1)
+    return {
+        "allocating": lambda: OPS.quantize(x, scale, "int8"),
+        "written": lambda: OPS.quantize.out(
+            x, torch.empty(x.shape, dtype=torch.int8), scale, "int8"
+        ),
+        "scale": lambda: OPS.quantize(x.detach(), scale.clone().requires_grad_(), "int8"),
+        "fake, scale": lambda: OPS.fake_quantize(x, scale.clone().requires_grad_()),
+        "fake, written": lambda: OPS.fake_quantize.out(x, torch.empty(x.shape), scale),
+        "codes": lambda: planq.torch.quantize(x, "int8"),
+    }
+
+
+@pytest.mark.parametrize("name", calls_with_a_gradient(torch.ones(2, 2)))
+def test_no_gradient_is_lost_in_silence(name: str) -> None:
+    """In a kernel and in a fake; nothing is refused while none are recorded."""
+    from torch._subclasses import FakeTensorMode
+
+    x = rows(4).requires_grad_()
+    with pytest.raises(planq.ArgumentError, match=r"gradient.*planq\.torch"):
+        calls_with_a_gradient(x)[name]()
+    with torch.no_grad():
+        calls_with_a_gradient(x)[name]()
+    with FakeTensorMode(), pytest.raises(planq.ArgumentError, match=r"gradient.*planq\.torch"):
+        calls_with_a_gradient(torch.empty(4, WIDTH, requires_grad=True))[name]()
+
+
+def test_the_bare_plan_names_this_module() -> None:
+    """Where a gradient would be lost."""
+    sample = make_sample()
+    plan = planq.Plan.select(
+        planq.HOST,
+        planq.DynamicRangeQuantizeDescriptor(
+            shape=sample.x.shape, input_dtype="float32", output_dtype="int8"
+        ),
+    )
+    leaf = torch.from_numpy(sample.x).requires_grad_()
+    assert "planq.torch" in plan.can_implement(sample.args(input=leaf)).reason
+
+
+def test_what_is_written_is_known_to_autograd() -> None:
+    """A tensor that backward needs may not change under it."""
+    weight, saved = torch.ones(4, requires_grad=True), torch.ones(4)
+    loss = (weight * saved).sum()
+    OPS.dequantize.out(torch.ones(4, dtype=torch.int8), saved, torch.ones(1), "int8", "float32")
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+# --- Registration
+
+
+def test_importing_planq_imports_none_of_this() -> None:
+    """Nor does planq.torch know an operator by name, but the one with a gradient."""
+    names = {path.parent.name for path in (TESTS / "ops").glob("*/*/adapter.py")}
+    for path in Path(planq.torch.__file__).parent.glob("_*.py"):
+        if path.name in ("__init__.py", "_straight_through.py", "_autograd.py"):
+            continue
+        text = path.read_text()
+        found = [name for name in names if f'"{name}"' in text]
+        assert not found, f"{path.name}: {found}"
+
+
+def test_an_operator_that_is_registered_later_is_defined() -> None:
+    """The tests' own are."""
+    assert OPS.noop.overloads() == ["default", "out"]
+    assert OPS.step14.overloads() == ["default"]
+    schema = OPS.step14.default._schema
+    written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+    assert {"parameter", "average", "square", "largest", "copy", "step"} <= set(written)
+    assert not schema.returns
+    assert OPS.noop.out.tags == []
+
+
+def test_what_operands_may_be_is_what_schemas_say() -> None:
+    """No descriptor of any case has a role that the schema does not know."""
+    from support.kernels import ADAPTERS
+
+    for operator, tests in ADAPTERS.items():
+        overload = next(
+            found
+            for name, found in _library.OVERLOADS.items()
+            if name in (operator, f"{operator}.out") and not found.allocating
+        )
+        for case in (*tests.cases(), *tests.empty_cases()):
+            for spec in tests.descriptor(case.problem).operands().values():
+                assert spec.role in overload.table.operand(spec.name).roles, case.id
+
+
+def test_shapes_and_lists_as_text() -> None:
+    """An operator without results and kernels has a schema too."""
+    importlib.import_module("operators.every_kind")
+    values = json.dumps([[2, 3], [4]])
+    with pytest.raises(planq.NoKernelError):
+        OPS.every_kind(torch.ones(10, 2), [3], shape=[10, 2], shapes=values)
+    with pytest.raises(planq.DescriptorError, match="shapes: expected a JSON list"):
+        OPS.every_kind(torch.ones(10, 2), [3], shape=[10, 2], shapes="2, 3")
