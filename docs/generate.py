@@ -104,8 +104,8 @@ def stub() -> str:
     text = text.replace("from planq import Launch\n", "")
     text = re.sub(r"\n__all__.*?\n", "\n", text)
     text = re.sub(
-        r"def (run|_run_tuple)\(self, stream, workspace, (\w+)\):",
-        r"def \1(self, stream: object, workspace: object, \2: object, /) -> None:",
+        r"def run\(self, stream, workspace, args\):",
+        "def run(self, stream: object, workspace: object, args: object, /) -> None:",
         text,
     )
     launch = (

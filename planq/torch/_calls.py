@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -20,7 +20,7 @@ from planq.plan import Plan
 from planq.preference import PlanPreference
 from planq.registry import OperatorInfo
 from planq.scope import Scope
-from planq.stream import host_stream
+from planq.stream import HOST
 from planq.torch import _shapes
 from planq.torch._schema import Argument, Field, Table, results_of
 
@@ -35,24 +35,6 @@ _ALIGNMENT: Final = _core.WORKSPACE_ALIGNMENT
 _SCOPE: Final = re.compile(r"\s*(\w+)\s*(?:\((.*)\))?\s*")
 
 Call = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A plan with what a call of certain shapes needs beside it.
-
-    Attributes:
-        workspace: Bytes for these very shapes.
-        outputs: Of an allocating call: place among the operands, shapes, torch's dtype, whether it
-            is a list.
-        indefinite: Whether two runs may give different bits.
-    """
-
-    plan: Plan
-    run: Callable[..., None]
-    workspace: int
-    outputs: tuple[tuple[int, tuple[tuple[int, ...], ...], torch.dtype, bool], ...]
-    indefinite: bool
 
 
 # --- From arguments to a descriptor
@@ -102,7 +84,7 @@ def _told(field: Field, operand: Any) -> Any:
 
 
 class Overload:
-    """An overload of an operator: what torch calls."""
+    """An overload of an operator: ``run`` and ``fake`` are what torch calls."""
 
     def __init__(
         self, info: OperatorInfo, table: Table, arguments: tuple[Argument, ...], *, allocating: bool
@@ -110,12 +92,13 @@ class Overload:
         """Prepares what does not depend on a call."""
         self.info, self.table, self.arguments = info, table, arguments
         self.allocating = allocating
+        self.single = results_of(table) == "Tensor"
         self._defaults = tuple(argument.default for argument in arguments)
         places = {(item.role, item.of): i for i, item in enumerate(arguments)}
-        self._operands = tuple(places.get(("operand", each.name)) for each in table.operands)
-        self._memories = tuple(places.get(("memory", each.name)) for each in table.operands)
-        self._fields = {each.name: places.get(("field", each.name)) for each in table.fields}
-        self._workspace = places.get(("workspace", ""))
+        self._operands = {
+            each.name: places.get(("operand", each.name), -1) for each in table.operands
+        }
+        self._fields = {each.name: places.get(("field", each.name), -1) for each in table.fields}
         self._sku = places["sku", ""]
         self._tensors = [
             i
@@ -123,40 +106,32 @@ class Overload:
             if item.role in ("operand", "memory") and item.text.startswith("Tensor")
         ]
         self._lists = frozenset(i for i in self._tensors if "[]" in arguments[i].text)
-        self._written = [i for i, item in enumerate(arguments) if item.mutable]
         self._shapes = tuple(field.name for field in table.fields if field.kind == "shape")
-        self.single = results_of(table) == "Tensor"
-        self._key = self._make_key()
-        self._pick = self._make_pick()
-        self.known: dict[Any, Entry] = {}
+        self.run = _core.torch_call(self._layout(places))
         _overloads.append(self)
 
-    def _make_key(self) -> Callable[[Call], Any]:
-        """What tells calls with different descriptors apart, and with different shapes."""
-        told = [self._operands[self.table.operand(f.source).place] for f in self._told()]
-        fields = [place for place in self._fields.values() if place is not None]
-        extents = [i for i in fields if "[]" in self.arguments[i].text]
-        values = [i for i in fields if i not in extents]
-
-        def key(call: Call) -> Any:
-            facts = [_facts(call[i]) for i in told if i is not None]
-            given = [call[i] and tuple(call[i]) for i in extents]
-            return self._device(call), call[self._sku], *facts, *given, *[call[i] for i in values]
-
-        return key
-
-    def _told(self) -> list[Field]:
-        """The fields that operands tell."""
-        return [field for field in self.table.fields if field.source]
-
-    def _make_pick(self) -> Callable[[Call], Call]:
-        """The operands of a call in the order of the args; results are yet to be made."""
-        pairs = list(zip(self._operands, self._memories, strict=True))
-
-        def pick(call: Call) -> Call:
-            return tuple(_operand(call, value, memory) for value, memory in pairs)
-
-        return pick
+    def _layout(self, places: dict[tuple[str, str], int]) -> dict[str, Any]:
+        """What native code has to know of the arguments; places are theirs, -1 is none."""
+        told = [self._operands[field.source] for field in self.table.fields if field.source]
+        values = [self._sku, *(place for place in self._fields.values() if place >= 0)]
+        return {
+            "defaults": self._defaults,
+            "operands": [
+                (place, places.get(("memory", name), -1)) for name, place in self._operands.items()
+            ],
+            "told": [place for place in dict.fromkeys(told) if place >= 0],
+            "tensors": self._tensors,
+            "values": values,
+            "written": [i for i, item in enumerate(self.arguments) if item.mutable],
+            "workspace": places.get(("workspace", ""), -1),
+            "allocates": self.allocating,
+            "single": self.allocating and self.single,
+            "most": CALLS,
+            "find": self._find,
+            "threads": torch.get_num_threads,
+            "stream": _current_stream,
+            "mark": torch._C._increment_version,
+        }
 
     def tensors(self, call: Call) -> Iterator[torch.Tensor]:
         """All operands that are tensors, and the members of lists."""
@@ -169,10 +144,6 @@ class Overload:
         """Of the first operand that is a tensor; -1 is the host."""
         return next((tensor.get_device() for tensor in self.tensors(call)), -1)
 
-    def filled(self, args: Call) -> Call:
-        """With the defaults that torch leaves out."""
-        return args + self._defaults[len(args) :]
-
     def values(self, call: Call) -> dict[str, Any]:
         """The fields that a call gives, by arguments or by operands.
 
@@ -182,7 +153,7 @@ class Overload:
         found: dict[str, Any] = {}
         for field in self.table.fields:
             place = self._fields[field.name]
-            given = None if place is None else call[place]
+            given = None if place < 0 else call[place]
             if given is not None:
                 reader = _READERS.get(field.kind)
                 found[field.name] = reader(given) if reader else given
@@ -198,8 +169,8 @@ class Overload:
         """The operand that tells a field."""
         if not field.source:
             return None
-        place = self._operands[self.table.operand(field.source).place]
-        return None if place is None else call[place]
+        place = self._operands[field.source]
+        return None if place < 0 else call[place]
 
     def descriptor(self, call: Call) -> Descriptor:
         """The descriptor of a call with known extents.
@@ -212,7 +183,7 @@ class Overload:
         specs = desc.operands()
         for field in self.table.fields:
             place = self._fields[field.name]
-            if field.kind != "shape" or not field.source or place is None:
+            if field.kind != "shape" or not field.source or place < 0:
                 continue
             operand = self._source(call, field)
             packed = field.source in specs and specs[field.source].storage != (
@@ -224,85 +195,39 @@ class Overload:
                 raise DescriptorError(field.name, f"expected {expected}; pass {field.name}=[...]")
         return desc
 
-    # --- A run
-
-    def run(self, *args: Any) -> Any:
-        """What torch calls with tensors of the host and of GPUs."""
-        call = args + self._defaults[len(args) :]
-        entry = self.known.get(self._key(call)) or self._find(call)
-        if entry.indefinite:
-            _refuse_indefinite(entry.plan)
-        operands = self._pick(call)
-        made: list[Any] = []
-        if self.allocating:
-            operands = self._with_outputs(entry, operands, made, self._place(call))
-        given = None if self._workspace is None else call[self._workspace]
-        device = self._device(call)
-        stream = _stream(device)
-        if given is None and entry.workspace:
-            memory = _borrow(entry.workspace, self._place(call))
-            given = memory.data_ptr() + -memory.data_ptr() % _ALIGNMENT, entry.workspace
-        entry.run(stream, given, operands)
-        if self.allocating:
-            return made[0] if self.single else made
-        torch._C._increment_version(self._marked(call))
-        return None
-
     def _place(self, call: Call) -> torch.device:
         return next((tensor.device for tensor in self.tensors(call)), torch.device("cpu"))
 
-    def _marked(self, call: Call) -> list[torch.Tensor]:
-        """The tensors that were written, for autograd to know."""
-        marked: list[torch.Tensor] = []
-        for place in self._written:
-            given = call[place]
-            if given is not None:
-                marked += given if place in self._lists else (given,)
-        return marked
-
-    def _with_outputs(
-        self, entry: Entry, operands: Call, made: list[Any], place: torch.device
-    ) -> Call:
-        filled = list(operands)
-        for index, shapes, dtype, is_list in entry.outputs:
-            if filled[index] is not None:
-                name = self.table.operands[index].name
-                raise ArgumentError(name, "None: it is a result", "a tensor")
-            tensors = [torch.empty(shape, dtype=dtype, device=place) for shape in shapes]
-            filled[index] = tensors if is_list else tensors[0]
-            made += tensors
-        return tuple(filled)
-
-    def _find(self, call: Call) -> Entry:
-        """The entry of a call that was not seen before, or not lately."""
-        device = self._device(call)
-        desc = self.descriptor(call)
+    def _find(self, call: Call) -> tuple[Any, ...]:
+        """A plan for a call, what makes its workspace and results, and what may yet refuse it."""
+        place, desc = self._place(call), self.descriptor(call)
+        device = -1 if place.type == "cpu" else place.index
         plan, extents = _plan_for(device, desc, self._shapes, call[self._sku])
-        outputs = []
-        for operand in self.table.operands:
-            spec = desc.operands().get(operand.name)
-            if spec is None or spec.role is not Role.OUTPUT:
+        needed = plan.workspace_size(**extents)
+        workspace = _maker((needed + _ALIGNMENT - 1,), torch.uint8, place) if needed else None
+        definite = plan.precision_guarantee().determinism >= Determinism.RUN_TO_RUN
+        refuse = None if definite else functools.partial(_refuse_indefinite, plan)
+        return plan, workspace, tuple(self._makers(desc, place)), refuse
+
+    def _makers(self, desc: Descriptor, device: torch.device) -> Iterator[tuple[int, Any]]:
+        """What makes each result: by the operand's place, a function."""
+        if not self.allocating:
+            return
+        for name, spec in desc.operands().items():
+            if spec.role is not Role.OUTPUT:
                 continue
-            is_list = spec.kind is OperandKind.LIST
-            shapes = spec.shapes if is_list else (spec.extents,)
-            outputs.append((operand.place, shapes, getattr(torch, spec.storage), is_list))
-        entry = Entry(
-            plan,
-            plan._run_tuple,
-            plan.workspace_size(**extents),
-            tuple(outputs) if self.allocating else (),
-            plan.precision_guarantee().determinism < Determinism.RUN_TO_RUN,
-        )
-        if len(self.known) >= CALLS:
-            self.known.clear()
-        self.known[self._key(call)] = entry
-        return entry
+            dtype, place = getattr(torch, spec.storage), self.table.operand(name).place
+            if spec.kind is OperandKind.LIST:
+                members = [_maker(shape, dtype, device) for shape in spec.shapes]
+                yield place, functools.partial(_made, members)
+            else:
+                yield place, _maker(spec.extents, dtype, device)
 
     # --- Without memory
 
     def fake(self, *args: Any) -> Any:
         """What torch calls to learn shapes, which may be symbols."""
-        call = self.filled(args)
+        call = args + self._defaults[len(args) :]  # which torch leaves out
         self._refuse_gradients(call)
         if not self.allocating:
             return None
@@ -334,25 +259,12 @@ def gradient_error(name: str) -> ArgumentError:
     )
 
 
-def _facts(operand: Any) -> Any:
-    """The shape and the dtype of a tensor, or of the members of a list."""
-    if operand is None:
-        return None
-    if isinstance(operand, torch.Tensor):
-        return operand.shape, operand.dtype
-    return tuple((member.shape, member.dtype) for member in operand)
+def _maker(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Any:
+    return functools.partial(torch.empty, shape, dtype=dtype, device=device)
 
 
-def _operand(call: Call, value: int | None, memory: int | None) -> Any:
-    in_memory = None if memory is None else call[memory]
-    if in_memory is not None:
-        return in_memory
-    return None if value is None else call[value]
-
-
-def _borrow(count: int, place: torch.device) -> torch.Tensor:
-    """Workspace of torch's allocator, with room to align it."""
-    return torch.empty(count + _ALIGNMENT - 1, dtype=torch.uint8, device=place)
+def _made(makers: list[Callable[[], torch.Tensor]]) -> list[torch.Tensor]:
+    return [make() for make in makers]
 
 
 def _refuse_indefinite(plan: Plan) -> None:
@@ -362,16 +274,15 @@ def _refuse_indefinite(plan: Plan) -> None:
         Plan.select(stream, plan.descriptor, PlanPreference(sku=plan.preference.sku))
 
 
-_host_streams: dict[int, _core.HostStream] = {}
+def _current_stream(device: int) -> int:
+    """The handle of torch's, of a GPU."""
+    handle: int = torch._C._cuda_getCurrentRawStream(device)
+    return handle
 
 
 def _stream(device: int) -> Any:
-    """The current stream of a device, or as many threads as torch uses."""
-    if device >= 0:
-        return torch._C._cuda_getCurrentRawStream(device), device
-    threads = torch.get_num_threads()
-    found = _host_streams.get(threads)
-    return found or _host_streams.setdefault(threads, host_stream(threads))
+    """To select a plan with: only its device matters."""
+    return HOST if device < 0 else (_current_stream(device), device)
 
 
 # --- Plans
@@ -384,7 +295,7 @@ def forget() -> None:
     """Drops every plan that is kept."""
     plan_of.cache_clear()
     for overload in _overloads:
-        overload.known.clear()
+        overload.run.forget()
 
 
 def _plan_for(

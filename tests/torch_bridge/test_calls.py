@@ -79,16 +79,15 @@ def test_other_fields_and_dtypes_have_plans_of_their_own(selections: list[planq.
     assert len({(plan.descriptor, plan.preference) for plan in selections}) == 4
 
 
-def test_kept_plans_are_bounded(
-    selections: list[planq.Plan], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_plans_are_bounded(selections: list[planq.Plan]) -> None:
     """So are the calls that find theirs at once."""
-    monkeypatch.setattr(_calls, "CALLS", 8)
-    for count in range(20):
-        OPS.dynamic_range_quantize(rows(count), "int8")
-    overload = _library.OVERLOADS["dynamic_range_quantize"]
-    assert len(overload.known) <= 8
-    assert len(selections) == 2
+    found = []
+    for width in range(_calls.CALLS + 10):
+        OPS.thirds(torch.empty(1, width), sku="thirds/host/quotients")
+        found.append(len(_library.OVERLOADS["thirds"].run))
+    assert max(found) == _calls.CALLS
+    assert found[-1] == 10
+    assert len(selections) == _calls.CALLS + 10
     assert _calls.plan_of.cache_info().maxsize == _calls.PLANS
 
 

@@ -12,6 +12,7 @@
 #include "bindings/python/kernels.h"
 #include "bindings/python/plan.h"
 #include "bindings/python/stream.h"
+#include "bindings/python/torch_call.h"
 #include "bindings/python/vocabularies.h"
 #include "core/plan.h"
 #include "core/registry.h"
@@ -268,6 +269,7 @@ PYBIND11_MODULE(_core, module) {
   define_devices(module);
   define_streams(module);
   define_plan(module);
+  define_torch_call(module);
   module.def("resolve_descriptor", resolve_instance);
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);

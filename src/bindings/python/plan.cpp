@@ -88,9 +88,9 @@ class Reader {
     }
     return read_all([&](int index) { return base_.operand(arguments, index); });
   }
-  // The same of a tuple with every operand in its place.
-  bool read_tuple(PyObject* operands) {
-    return read_all([&](int index) { return Ref(Py_NewRef(PyTuple_GET_ITEM(operands, index))); });
+  // The same of an array with every operand in its place.
+  bool read(PyObject* const* operands) {
+    return read_all([&](int index) { return Ref(Py_NewRef(operands[index])); });
   }
 
  private:
@@ -352,26 +352,23 @@ bool announce(PyObject* plan) {
   return answer != nullptr;
 }
 
-// Runs on (stream, workspace, operands), which `read` reads.
+// Runs on a stream with a workspace and the operands that `read` reads.
 template <class Read>
-PyObject* run_with(PyObject* self, const PlanBase& base, PyObject* const* arguments,
+PyObject* run_with(PyObject* self, const PlanBase& base, const Stream& stream, PyObject* memory,
                    const Read& read) {
   const Plan& plan = base.plan();
   const Keep keep = base.keeps_gil() && !verbose_hook ? Keep::Call : Keep::Export;
-  Stream stream;
   Workspace workspace;
   Ref workspace_export;
   GivenLease lease = base.lease();
   Given& given = *lease;
   ArgumentFailure failure;
-  if (!read_run_stream(plan, arguments[0], stream)) return nullptr;
-  if (!read_workspace(plan, arguments[1], workspace, workspace_export)) return nullptr;
+  if (!read_workspace(plan, memory, workspace, workspace_export)) return nullptr;
   if (!read(Reader(base, keep, given, failure))) return raise_failure(failure);
   Descriptor storage;
   const Actual actual = actual_of(plan, given.operands.extents, storage);
   if (!meet_constraints(plan, actual, given, failure)) return raise_failure(failure);
-  if (!meet_workspace(plan, actual, given, arguments[1], workspace) || !announce(self))
-    return nullptr;
+  if (!meet_workspace(plan, actual, given, memory, workspace) || !announce(self)) return nullptr;
   return launch_now(base, [&] {
     Bound bound(stream);
     return planq::bind(plan, actual, given.operands.views(), workspace, stream, bound);
@@ -389,19 +386,10 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyOb
     PyErr_SetString(PyExc_TypeError, kUnmade);
     return nullptr;
   }
-  return run_with(self, *base, arguments, [&](Reader reader) { return reader.read(arguments[2]); });
-}
-
-// plan._run_tuple(stream, workspace, operands), for planq's own callers.
-PyObject* run_tuple(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  const PlanBase* base = native<PlanBase>(self);
-  if (!base || count != 3 || !PyTuple_CheckExact(arguments[2]) ||
-      PyTuple_GET_SIZE(arguments[2]) != std::ssize(base->plan().specs)) {
-    PyErr_SetString(PyExc_TypeError, "expected (stream, workspace, a tuple of every operand)");
-    return nullptr;
-  }
-  return run_with(self, *base, arguments,
-                  [&](Reader reader) { return reader.read_tuple(arguments[2]); });
+  Stream stream;
+  if (!read_run_stream(base->plan(), arguments[0], stream)) return nullptr;
+  return run_with(self, *base, stream, arguments[1],
+                  [&](Reader reader) { return reader.read(arguments[2]); });
 }
 
 // A bound launch: operands and workspace validated once. `kept` has the objects and what they
@@ -620,6 +608,12 @@ std::size_t PlanBase::workspace_size(const py::dict& extents) const {
   return actual_of(plan_, given, storage).workspace;
 }
 
+PyObject* run_operands(PyObject* plan, const PlanBase& base, const Stream& stream,
+                       PyObject* workspace, PyObject* const* operands) {
+  return run_with(plan, base, stream, workspace,
+                  [&](Reader reader) { return reader.read(operands); });
+}
+
 void define_plan(py::module_& module) {
   py::class_<PlanBase> base(module, "PlanBase");
   base.def(py::init<const Descriptor&, const Preference&, py::handle, py::object>())
@@ -644,20 +638,14 @@ void define_plan(py::module_& module) {
       .def("_workspace_size", [](py::handle self, const py::dict& extents) {
         return made(self).workspace_size(extents);
       });
-  // Plain C methods: the dispatcher that pybind11 puts in front of a function costs as much as
-  // everything that run itself does.
-  static PyMethodDef methods[] = {
-      {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),
-       METH_FASTCALL | METH_KEYWORDS,
-       "run($self, stream, workspace, args, /)\n--\n\n"
-       "Validate the operands and enqueue the operation on the stream."},
-      {"_run_tuple", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_tuple)),
-       METH_FASTCALL,
-       "_run_tuple($self, stream, workspace, operands, /)\n--\n\n"
-       "Run with the operands in a tuple, in the order of the args."}};
-  for (PyMethodDef& method : methods)
-    base.attr(method.ml_name) = py::reinterpret_steal<py::object>(
-        PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(base.ptr()), &method));
+  // run is a plain C method: the dispatcher that pybind11 puts in front of a function costs as much
+  // as everything that run itself does.
+  static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)),
+                               METH_FASTCALL | METH_KEYWORDS,
+                               "run($self, stream, workspace, args, /)\n--\n\n"
+                               "Validate the operands and enqueue the operation on the stream."};
+  base.attr("run") = py::reinterpret_steal<py::object>(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(base.ptr()), &method));
   module.attr("Launch") =
       py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(launch_type()));
   module.def("set_verbose_hook", [](py::object hook) {

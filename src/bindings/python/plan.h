@@ -49,6 +49,11 @@ class PlanBase {
   bool keeps_gil_ = false;
 };
 
+// What plan.run does, with a stream of the plan's device and the operands in an array, in the order
+// of the args. None, or null: the Python error is set.
+PyObject* run_operands(PyObject* plan, const PlanBase& base, const Stream& stream,
+                       PyObject* workspace, PyObject* const* operands);
+
 // Adds _core.PlanBase and _core.Launch.
 void define_plan(pybind11::module_& module);
 
