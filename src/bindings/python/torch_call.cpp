@@ -297,16 +297,18 @@ class Caller {
 
   bool mark_written() const {
     if (layout_.written.empty()) return true;
-    const Ref marked(PyList_New(0));
+    // A list of this size, which mostly needs no other.
+    const Ref marked(PyList_New(static_cast<Py_ssize_t>(layout_.written.size())));
     if (!marked) return false;
-    for (const int place : layout_.written) {
-      PyObject* given = at(place);
-      const Py_ssize_t end = PyList_GET_SIZE(marked.get());
-      const bool added = given == Py_None      ? true
-                         : PyList_Check(given) ? PyList_SetSlice(marked.get(), end, end, given) == 0
-                                               : PyList_Append(marked.get(), given) == 0;
-      if (!added) return false;
-    }
+    Py_ssize_t count = 0;
+    for (const int place : layout_.written)
+      if (at(place) != Py_None && !PyList_Check(at(place)))
+        PyList_SET_ITEM(marked.get(), count++, Py_NewRef(at(place)));
+    if (PyList_SetSlice(marked.get(), count, PyList_GET_SIZE(marked.get()), nullptr) != 0)
+      return false;
+    for (const int place : layout_.written)
+      if (PyList_Check(at(place)) && PyList_SetSlice(marked.get(), count, count, at(place)) != 0)
+        return false;
     return static_cast<bool>(Ref(PyObject_CallOneArg(layout_.mark.ptr(), marked.get())));
   }
 
