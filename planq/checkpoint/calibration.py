@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 import planq
-from planq.cli.failure import CommandError
-from planq.cli.strict_json import parse
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.strict_json import parse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from planq.cli.checkpoint import Bytes
-    from planq.cli.schemes import Scaling
+    from planq.checkpoint.files import Bytes
+    from planq.checkpoint.schemes import Scaling
 
 Float64 = npt.NDArray[np.float64]
 
@@ -55,26 +55,26 @@ class Ranges:
             known: Names that the file may hold.
 
         Raises:
-            CommandError: A weight has no range, or a range no weight.
+            CheckpointError: A weight has no range, or a range no weight.
         """
         for name in needed:
             if name not in self.values:
-                raise CommandError(f"{self.path}: no range for {name!r}")
+                raise CheckpointError(f"{self.path}: no range for {name!r}")
         for name in self.values:
             if name not in known:
-                raise CommandError(f"{self.path}: {name!r} is no weight of the input")
+                raise CheckpointError(f"{self.path}: {name!r} is no weight of the input")
 
     def parameters(self, name: str, desc: Scaling) -> dict[str, Bytes]:
         """Returns the bytes of the scales and zero points of one weight, by operand.
 
         Raises:
-            CommandError: Its range is not one, or has another shape than its scales.
+            CheckpointError: Its range is not one, or has another shape than its scales.
         """
         where = f"{self.path}: {name!r}"
         shape = desc.operands()["scale"].extents
         low, high = (_checked(where, end, shape, desc.scale_dtype) for end in self._ends(name))
         if (low > high).any():
-            raise CommandError(f"{where}: low is above high")
+            raise CheckpointError(f"{where}: low is above high")
         found = planq.qparams(
             low,
             high,
@@ -100,25 +100,25 @@ class Ranges:
             case {"absmax": absmax, **rest} if not rest:
                 largest = _numbers(where, "absmax", absmax)
                 if (largest < 0).any():
-                    raise CommandError(f"{where}: absmax is negative")
+                    raise CheckpointError(f"{where}: absmax is negative")
                 return -largest, largest
-        raise CommandError(f"{where}: expected {_FORMS}")
+        raise CheckpointError(f"{where}: expected {_FORMS}")
 
 
 def read_ranges(path: Path) -> Ranges:
     """Reads a file of ranges.
 
     Raises:
-        CommandError: It is not a JSON object with unique names.
+        CheckpointError: It is not a JSON object with unique names.
         OSError: It cannot be read.
     """
     content = path.read_bytes()
     try:
         values = parse(content)
     except ValueError as error:
-        raise CommandError(f"{path}: not a JSON file of ranges: {error}") from error
+        raise CheckpointError(f"{path}: not a JSON file of ranges: {error}") from error
     if not isinstance(values, dict):
-        raise CommandError(f"{path}: expected a JSON object with {_FORMS} for each weight")
+        raise CheckpointError(f"{path}: expected a JSON object with {_FORMS} for each weight")
     return Ranges(path, values, hashlib.sha256(content).hexdigest())
 
 
@@ -130,7 +130,7 @@ def _numbers(where: str, key: str, values: object) -> Float64:
             return array.astype(np.float64)
     except (ValueError, OverflowError):  # lists that differ in depth; a number beyond float64
         pass
-    raise CommandError(f"{where}: {key}: expected a number, or lists of numbers of one length")
+    raise CheckpointError(f"{where}: {key}: expected a number, or lists of numbers of one length")
 
 
 def _depth(values: object) -> int:
@@ -146,8 +146,8 @@ def _checked(where: str, end: Float64, shape: tuple[int, ...], dtype: planq.DTyp
     """Spreads an end of a range over the scales that it is for."""
     if end.shape not in ((), shape):
         expected = f"one number or the shape {list(shape)}"
-        raise CommandError(f"{where}: expected {expected}, got the shape {list(end.shape)}")
+        raise CheckpointError(f"{where}: expected {expected}, got the shape {list(end.shape)}")
     largest = np.finfo(np.dtype(dtype.value)).max
     if not (np.abs(end) <= largest).all():
-        raise CommandError(f"{where}: a value is beyond {dtype.value}")
+        raise CheckpointError(f"{where}: a value is beyond {dtype.value}")
     return np.broadcast_to(end, shape)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 import planq
-from planq.cli.failure import CommandError
-from planq.cli.schemes import operand_bytes
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.schemes import operand_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from planq.cli.checkpoint import Bytes
+    from planq.checkpoint.files import Bytes
 
 # Codes are the same bits on every device only under this rung, and the files promise that.
 PREFERENCE = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
@@ -88,7 +88,7 @@ class CudaExecutor:
         index: The CUDA device.
 
     Raises:
-        CommandError: This build, this machine or this environment has no such device.
+        CheckpointError: This build, this machine or this environment has no such device.
     """
 
     def __init__(self, index: int) -> None:
@@ -98,7 +98,7 @@ class CudaExecutor:
             self._core: Any = importlib.import_module("cuda.core")
         except ModuleNotFoundError as error:
             needs = "needs the package 'cuda-core': pip install 'planq[cuda]'"
-            raise CommandError(f"--device {self.name} {needs}") from error
+            raise CheckpointError(f"--device {self.name} {needs}") from error
         with self._device_errors():
             self._device: Any = self._core.Device(index)
             self._device.set_current()
@@ -138,7 +138,7 @@ class CudaExecutor:
         except Exception as error:
             if not type(error).__module__.startswith("cuda."):
                 raise
-            raise CommandError(f"{self.name}: {error}") from error
+            raise CheckpointError(f"{self.name}: {error}") from error
 
     @contextlib.contextmanager
     def _buffer(self, nbytes: int) -> Iterator[Any]:
@@ -163,13 +163,13 @@ def open_device(name: str) -> Executor:
         name: ``host`` or ``cuda:N``.
 
     Raises:
-        CommandError: The name is not of that form, or there is no such device.
+        CheckpointError: The name is not of that form, or there is no such device.
     """
     if name == "host":
         return HostExecutor()
     matched = re.fullmatch(r"cuda:([0-9]{1,9})", name)
     if matched is None:
-        raise CommandError(f"--device: expected host or cuda:N, got {name!r}")
+        raise CheckpointError(f"--device: expected host or cuda:N, got {name!r}")
     return CudaExecutor(int(matched[1]))
 
 
@@ -180,11 +180,11 @@ def plan_selector(executor: Executor) -> Callable[[planq.Descriptor], planq.Plan
 
 def _require_device(index: int) -> None:
     if not planq.build_info().cuda:
-        raise CommandError(f"--device cuda:{index}: this build of planq has no CUDA backend")
+        raise CheckpointError(f"--device cuda:{index}: this build of planq has no CUDA backend")
     found = [device.index for device in planq.devices()]
     if index not in found:
         have = ", ".join(f"cuda:{known}" for known in found) or "no CUDA device"
-        raise CommandError(f"--device cuda:{index}: not on this machine, which has {have}")
+        raise CheckpointError(f"--device cuda:{index}: not on this machine, which has {have}")
 
 
 def _empty_outputs(operands: dict[str, planq.OperandSpec]) -> dict[str, Bytes]:

@@ -18,13 +18,13 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from planq.cli.failure import CommandError
+from planq.checkpoint.failure import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from planq.cli.checkpoint import CheckpointReader, TensorEntry
+    from planq.checkpoint.files import CheckpointReader, TensorEntry
 
 TENSORS = "planq.tensor_sha256"
 SOURCE = "planq.source_sha256"
@@ -97,7 +97,7 @@ class TensorDigests:
             at: Where they stand in the tensor; 0 begins anew.
 
         Raises:
-            CommandError: They are the last, and the tensor is not the one that is expected.
+            CheckpointError: They are the last, and the tensor is not the one that is expected.
         """
         sha256, passed = (hashlib.sha256(), 0) if at == 0 else self._passing[entry.name]
         if at != passed:
@@ -119,7 +119,7 @@ class TensorDigests:
         expected = self._expected.get(name, found)
         if found != expected:
             what = f"expected bytes of SHA-256 {short(expected)}, found {short(found)}"
-            raise CommandError(f"{self._path}: tensor {name!r}: {what}")
+            raise CheckpointError(f"{self._path}: tensor {name!r}: {what}")
         self.found[name] = found
 
 
@@ -173,17 +173,19 @@ def expect_content(reader: CheckpointReader) -> None:
     """Compares a file's header with its digests, and from now on every tensor that is read.
 
     Raises:
-        CommandError: There are no digests, or the header is not the one that they are of.
+        CheckpointError: There are no digests, or the header is not the one that they are of.
     """
     expected = reader.metadata.get(CONTENT, "")
     digests = _read_digests(reader)
     if not _is_digest(expected) or digests.keys() != reader.by_name.keys():
         key = TENSORS if _is_digest(expected) else CONTENT
-        raise CommandError(f"{reader.path}: metadata {key} is missing or damaged")
+        raise CheckpointError(f"{reader.path}: metadata {key} is missing or damaged")
     found = content_digest(reader.entries, digests, reader.metadata)
     if found != expected:
         what = f"expected SHA-256 {short(expected)}, found {short(found)}"
-        raise CommandError(f"{reader.path}: header: {what} of its names, types, shapes and texts")
+        raise CheckpointError(
+            f"{reader.path}: header: {what} of its names, types, shapes and texts"
+        )
     reader.digests.expect(reader.path, digests)
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from planq.cli.digests import FileDigest, TensorDigests
-from planq.cli.failure import CommandError, note_output
-from planq.cli.header import BITS, LARGEST_HEADER, LENGTH_BYTES, parse_header
+from planq.checkpoint.digests import FileDigest, TensorDigests
+from planq.checkpoint.failure import CheckpointError, note_output
+from planq.checkpoint.header import BITS, LARGEST_HEADER, LENGTH_BYTES, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ class CheckpointReader:
         digests: The digests of tensors that were read, which may be compared with others.
 
     Raises:
-        CommandError: The file is not a valid safetensors file.
+        CheckpointError: The file is not a valid safetensors file.
         OSError: The file cannot be opened.
     """
 
@@ -80,7 +80,7 @@ class CheckpointReader:
         self.digests = TensorDigests()
         self._whole = FileDigest() if whole else None
         if not stat.S_ISREG(path.stat().st_mode):
-            raise CommandError(f"{path}: not a regular file")
+            raise CheckpointError(f"{path}: not a regular file")
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._opened = os.fstat(self._fd)
         self.size = self._opened.st_size
@@ -90,7 +90,7 @@ class CheckpointReader:
             self.by_name = {entry.name: entry for entry in self.entries}
         except ValueError as error:
             os.close(self._fd)
-            raise CommandError(f"{path}: not a valid safetensors file: {error}") from error
+            raise CheckpointError(f"{path}: not a valid safetensors file: {error}") from error
         except BaseException:
             os.close(self._fd)
             raise
@@ -112,16 +112,16 @@ class CheckpointReader:
             part: Its name, type and shape.
 
         Raises:
-            CommandError: There is none of this name, or it is another.
+            CheckpointError: There is none of this name, or it is another.
         """
         found = self.by_name.get(part.name)
         expected = f"{part.dtype} {list(part.shape)}"
         if found is None:
-            raise CommandError(f"{self.path}: no tensor {part.name!r}, expected {expected}")
+            raise CheckpointError(f"{self.path}: no tensor {part.name!r}, expected {expected}")
         if (found.dtype, found.shape) != (part.dtype, part.shape):
             has = f"{found.dtype} {list(found.shape)}"
             where = f"{self.path}: tensor {part.name!r}"
-            raise CommandError(f"{where}: expected {expected}, found {has}")
+            raise CheckpointError(f"{where}: expected {expected}, found {has}")
 
     def tensor(self, entry: TensorEntry) -> Bytes:
         """Returns the payload of one tensor in memory of its own, aligned to any item size.
@@ -130,7 +130,7 @@ class CheckpointReader:
             entry: One of `entries`.
 
         Raises:
-            CommandError: The file has become shorter.
+            CheckpointError: The file has become shorter.
         """
         payload = np.empty(entry.nbytes, np.uint8)
         rest, at = payload.data, entry.offset
@@ -159,7 +159,7 @@ class CheckpointReader:
         """Refuses a file that somebody wrote to since it was opened: what was read may be mixed.
 
         Raises:
-            CommandError: Its size or its time of modification is another.
+            CheckpointError: Its size or its time of modification is another.
         """
         now = os.fstat(self._fd)
         if (now.st_size, now.st_mtime_ns) != (self.size, self._opened.st_mtime_ns):
@@ -191,8 +191,8 @@ class CheckpointReader:
         )
         return metadata, tuple(sorted(entries, key=lambda entry: entry.offset))
 
-    def _changed(self) -> CommandError:
-        return CommandError(f"{self.path}: the file changed while it was read")
+    def _changed(self) -> CheckpointError:
+        return CheckpointError(f"{self.path}: the file changed while it was read")
 
 
 class CheckpointWriter:
@@ -207,7 +207,7 @@ class CheckpointWriter:
         overwrite: Whether a file already at `path` may be replaced.
 
     Raises:
-        CommandError: A name appears twice, or `path` is taken.
+        CheckpointError: A name appears twice, or `path` is taken.
         OSError: The folder cannot be written, or has no room for the file.
     """
 
@@ -347,10 +347,10 @@ def check_paths(source: Path, target: Path, *, overwrite: bool) -> None:
         overwrite: Whether a regular file already there may be replaced.
 
     Raises:
-        CommandError: `target` is `source`, or exists and may not be replaced.
+        CheckpointError: `target` is `source`, or exists and may not be replaced.
     """
     if target.exists() and target.samefile(source):
-        raise CommandError(f"{target}: the output is the input")
+        raise CheckpointError(f"{target}: the output is the input")
     check_target(target, overwrite=overwrite)
 
 
@@ -362,14 +362,14 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         overwrite: Whether a regular file already there may be replaced.
 
     Raises:
-        CommandError: `path` exists and may not be replaced.
+        CheckpointError: `path` exists and may not be replaced.
     """
     if not os.path.lexists(path):
         return
     if not path.is_file():
-        raise CommandError(f"{path}: exists and is not a regular file")
+        raise CheckpointError(f"{path}: exists and is not a regular file")
     if not overwrite:
-        raise CommandError(f"{path}: exists; --force replaces it")
+        raise CheckpointError(f"{path}: exists; --force replaces it")
 
 
 def _layout(entries: Sequence[TensorEntry]) -> dict[str, TensorEntry]:
@@ -382,7 +382,7 @@ def _layout(entries: Sequence[TensorEntry]) -> dict[str, TensorEntry]:
     at = 0
     for entry in sorted(entries, key=lambda entry: -_alignment(entry.dtype)):
         if entry.name in placed:
-            raise CommandError(f"two tensors of the output would be named {entry.name!r}")
+            raise CheckpointError(f"two tensors of the output would be named {entry.name!r}")
         placed[entry.name] = replace(entry, offset=at)
         at += entry.nbytes
     return placed
@@ -404,7 +404,7 @@ def _header(placed: Iterable[TensorEntry], metadata: Mapping[str, str]) -> bytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % LENGTH_BYTES)
     if len(text) > LARGEST_HEADER:
-        raise CommandError(f"the output's header would have {len(text)} bytes, too many to load")
+        raise CheckpointError(f"the output's header would have {len(text)} bytes, too many to load")
     return len(text).to_bytes(LENGTH_BYTES, "little") + text
 
 

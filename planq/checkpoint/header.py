@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
-from planq.cli.strict_json import parse
+from planq.checkpoint.strict_json import parse
 
 # Bits of an element, by the format's name of its type.
 BITS = {

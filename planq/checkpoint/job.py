@@ -10,25 +10,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import planq
-from planq.cli.checkpoint import (
+from planq.checkpoint.devices import plan_selector
+from planq.checkpoint.digests import CONTENT, SOURCE, UNKNOWN, content_digest, sealed
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.files import (
     CheckpointReader,
     CheckpointWriter,
     TensorEntry,
     check_paths,
     copy_tensor,
 )
-from planq.cli.devices import plan_selector
-from planq.cli.digests import CONTENT, SOURCE, UNKNOWN, content_digest, sealed
-from planq.cli.failure import CommandError
-from planq.cli.quality import (
+from planq.checkpoint.quality import (
     count_non_finite,
     count_spoiled,
     largest_error,
     signal_to_noise_db,
 )
-from planq.cli.reports import FileReport, TensorReport
-from planq.cli.schemes import FLOATING, Blocks, Quantizing, Scaling, Scheme, describe, is_weight
-from planq.cli.stored import (
+from planq.checkpoint.reports import FileReport, TensorReport
+from planq.checkpoint.schemes import (
+    FLOATING,
+    Blocks,
+    Quantizing,
+    Scaling,
+    Scheme,
+    describe,
+    is_weight,
+)
+from planq.checkpoint.stored import (
     METADATA_PREFIX,
     StoredWeight,
     describing,
@@ -42,9 +50,9 @@ if TYPE_CHECKING:
     import re
     from pathlib import Path
 
-    from planq.cli.calibration import Ranges
-    from planq.cli.checkpoint import Bytes
-    from planq.cli.devices import Executor
+    from planq.checkpoint.calibration import Ranges
+    from planq.checkpoint.devices import Executor
+    from planq.checkpoint.files import Bytes
 
 Progress = Callable[[str, int, int], None]
 
@@ -123,7 +131,7 @@ def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport
         The report; the output file is complete and durable.
 
     Raises:
-        CommandError: The request cannot be carried out; nothing was written.
+        CheckpointError: The request cannot be carried out; nothing was written.
         OSError: The system refused; nothing was written.
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
@@ -184,12 +192,12 @@ class _Weight:
 def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
     """Selects the plans for every weight of the request, by name; equal descriptors share one."""
     if is_quantized(reader):
-        raise CommandError(f"{job.source}: already quantized")
+        raise CheckpointError(f"{job.source}: already quantized")
     known = [entry for entry in reader.entries if is_weight(entry)]
     chosen = [entry for entry in known if not job.include or job.include.search(entry.name)]
     if not chosen:
         which = f" whose name matches {job.include.pattern!r}" if job.include else ""
-        raise CommandError(f"{job.source}: no 2-D floating weight{which}, nothing to quantize")
+        raise CheckpointError(f"{job.source}: no 2-D floating weight{which}, nothing to quantize")
     if job.ranges:
         job.ranges.check_names([entry.name for entry in chosen], {entry.name for entry in known})
     select = plan_selector(executor)
@@ -274,7 +282,7 @@ class _Run:
                 values = restored.outputs["output"]
                 if _digest(values) != tensor.restored_sha256:
                     what = f"{tensor.name!r} dequantizes to other bits when it is read back"
-                    raise CommandError(f"{self.job.target}: {what}")
+                    raise CheckpointError(f"{self.job.target}: {what}")
                 dtype = FLOATING[source.dtype]
                 errors[tensor.name] = largest_error(dtype, self.reader.tensor(source), values)
         return errors

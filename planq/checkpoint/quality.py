@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 import planq
-from planq.cli.schemes import GROUP_SIZE, Scaling
+from planq.checkpoint.schemes import GROUP_SIZE, Scaling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from planq.cli.checkpoint import Bytes
-    from planq.cli.schemes import Quantizing
+    from planq.checkpoint.files import Bytes
+    from planq.checkpoint.schemes import Quantizing
 
 Float64 = npt.NDArray[np.float64]
 
@@ -50,8 +50,8 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes
 
     Args:
         desc: What was quantized: two axes; one scale for the tensor, for each row, or for each
-            group of `planq.cli.schemes.GROUP_SIZE` along the last axis, or flat blocks of 4-bit
-            codes, the first of two in the high nibble, or of 8-bit codes.
+            group of `GROUP_SIZE` along the last axis, or flat blocks of 4-bit codes, the first of
+            two in the high nibble, or of 8-bit codes.
         weight: The bytes of x.
         made: The bytes of what the quantization made or was given, by operand.
 

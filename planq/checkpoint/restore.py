@@ -8,27 +8,33 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import planq
-from planq.cli.checkpoint import (
+from planq.checkpoint.devices import plan_selector
+from planq.checkpoint.digests import INPUT, content_digest
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.files import (
     CheckpointReader,
     CheckpointWriter,
     TensorEntry,
     check_paths,
     copy_tensor,
 )
-from planq.cli.devices import plan_selector
-from planq.cli.digests import INPUT, content_digest
-from planq.cli.failure import CommandError
-from planq.cli.quality import count_non_finite
-from planq.cli.reports import FileReport, TensorReport
-from planq.cli.schemes import FLOATING, FORMAT_NAME, operand_bytes
-from planq.cli.stored import METADATA_PREFIX, StoredWeight, has_digests, read_weights, restore
+from planq.checkpoint.quality import count_non_finite
+from planq.checkpoint.reports import FileReport, TensorReport
+from planq.checkpoint.schemes import FLOATING, FORMAT_NAME, operand_bytes
+from planq.checkpoint.stored import (
+    METADATA_PREFIX,
+    StoredWeight,
+    has_digests,
+    read_weights,
+    restore,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from planq.cli.devices import Executor
-    from planq.cli.job import Progress
+    from planq.checkpoint.devices import Executor
+    from planq.checkpoint.job import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ def restore_file(job: RestoreJob, executor: Executor, progress: Progress) -> Res
         durable.
 
     Raises:
-        CommandError: The request cannot be carried out; nothing was written.
+        CheckpointError: The request cannot be carried out; nothing was written.
         OSError: The system refused; nothing was written.
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
@@ -137,7 +143,7 @@ def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> di
         try:
             desc = stored.restoring(job.dtype)
         except planq.DescriptorError as error:
-            raise CommandError(f"{job.source}: {name!r}: {error}") from error
+            raise CheckpointError(f"{job.source}: {name!r}: {error}") from error
         entry = replace(
             stored.original,
             dtype=FORMAT_NAME[desc.output_dtype],

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import planq
-from planq.cli.checkpoint import TensorEntry
-from planq.cli.failure import CommandError
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.files import TensorEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,7 +108,7 @@ def choose_blocks(
         calibrated: Whether ranges are given.
 
     Raises:
-        CommandError: An option does not go with the scheme.
+        CheckpointError: An option does not go with the scheme.
     """
     if scheme in _SCALES:
         _refuse("--block-size", scheme, _CODEBOOKS, given=size is not None)
@@ -163,4 +163,4 @@ def operand_bytes(spec: planq.OperandSpec) -> int:
 def _refuse(option: str, scheme: Scheme, fitting: Iterable[Scheme], *, given: bool) -> None:
     if given:
         names = ", ".join(name.value for name in fitting)
-        raise CommandError(f"{option}: expected one of the schemes {names}, got {scheme.value}")
+        raise CheckpointError(f"{option}: expected one of the schemes {names}, got {scheme.value}")

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 import planq
-from planq.cli.checkpoint import TensorEntry
-from planq.cli.failure import CommandError
-from planq.cli.schemes import FORMAT_NAME, STORAGE, operand_bytes
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.files import TensorEntry
+from planq.checkpoint.schemes import FORMAT_NAME, STORAGE, operand_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from planq.cli.checkpoint import Bytes, CheckpointReader
+    from planq.checkpoint.files import Bytes, CheckpointReader
 
 Array = npt.NDArray[Any]
 
@@ -136,7 +136,7 @@ def read_states(reader: CheckpointReader) -> dict[str, CodebookWeight]:
     """Finds the weights of an open file that have a state, by name, and checks that all is there.
 
     Raises:
-        CommandError: A state that contradicts itself, or does not go with the codes.
+        CheckpointError: A state that contradicts itself, or does not go with the codes.
     """
     states: dict[str, dict[str, TensorEntry]] = {}
     for entry in reader.entries:
@@ -157,14 +157,14 @@ def _read_state(
     values |= {key: _json(reader, entry) for key, entry in packed.items()}
     codes = reader.by_name.get(name)
     if codes is None:
-        raise CommandError(f"{reader.path}: no tensor {name!r}, but a state of it")
+        raise CheckpointError(f"{reader.path}: no tensor {name!r}, but a state of it")
     try:
         state = planq.QuantState.from_dict(values)
         original = _original(codes, state)
         weight = CodebookWeight(original, {_CODES: codes, **tensors, **packed}, state)
         operands = weight.restoring().operands()
     except (planq.ArgumentError, planq.DescriptorError) as error:
-        raise CommandError(f"{reader.path}: state of {name!r}: {error}") from error
+        raise CheckpointError(f"{reader.path}: state of {name!r}: {error}") from error
     _check_codes(reader, weight, operands)
     return replace(weight, original=replace(original, nbytes=operand_bytes(operands["output"])))
 
@@ -196,7 +196,7 @@ def _check_codes(
         reader.expect(replace(codes, dtype="U8", shape=weight.original.shape))
     elif codes.nbytes != operand_bytes(operands["input"]):
         expected = f"{operand_bytes(operands['input'])} bytes of codes"
-        raise CommandError(
+        raise CheckpointError(
             f"{reader.path}: tensor {codes.name!r}: expected {expected}, found {codes.nbytes}"
         )
     absmax = weight.parts["absmax"]
@@ -220,7 +220,7 @@ def _numpy(reader: CheckpointReader, entry: TensorEntry) -> np.dtype[Any]:
     if entry.dtype not in _NUMPY:
         types = ", ".join(_NUMPY)
         where = f"{reader.path}: tensor {entry.name!r}"
-        raise CommandError(f"{where}: expected one of {types}, found {entry.dtype}")
+        raise CheckpointError(f"{where}: expected one of {types}, found {entry.dtype}")
     return _NUMPY[entry.dtype]
 
 

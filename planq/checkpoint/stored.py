@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import planq
-from planq.cli.checkpoint import TensorEntry
-from planq.cli.digests import expect_content
-from planq.cli.failure import CommandError
-from planq.cli.schemes import FLOATING, STORAGE, Quantizing, Scaling, operand_bytes
-from planq.cli.states import CodebookWeight, codebook_weight, read_states
+from planq.checkpoint.digests import expect_content
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.files import TensorEntry
+from planq.checkpoint.schemes import FLOATING, STORAGE, Quantizing, Scaling, operand_bytes
+from planq.checkpoint.states import CodebookWeight, codebook_weight, read_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from planq.cli.checkpoint import Bytes, CheckpointReader
-    from planq.cli.devices import Executor, Ran
+    from planq.checkpoint.devices import Executor, Ran
+    from planq.checkpoint.files import Bytes, CheckpointReader
 
 METADATA_PREFIX = "planq."
 
@@ -138,7 +138,7 @@ def read_weights(reader: CheckpointReader) -> dict[str, StoredWeight]:
     whenever they are read from now on.
 
     Raises:
-        CommandError: Neither ``planq quantize`` nor bitsandbytes wrote the file, or somebody
+        CheckpointError: Neither ``planq quantize`` nor bitsandbytes wrote the file, or somebody
             changed it since.
     """
     if has_digests(reader):
@@ -147,7 +147,7 @@ def read_weights(reader: CheckpointReader) -> dict[str, StoredWeight]:
     if states:
         return dict(states)
     if not has_digests(reader):
-        raise CommandError(
+        raise CheckpointError(
             f"{reader.path}: not written by planq quantize or bitsandbytes, nothing to restore"
         )
     facts, originals = (_json_object(reader, key) for key in ("descriptor", "tensors"))
@@ -170,7 +170,9 @@ def _json_object(reader: CheckpointReader, key: str) -> dict[str, Any]:
     except (KeyError, ValueError, RecursionError):
         values = None
     if not isinstance(values, dict) or not values:
-        raise CommandError(f"{reader.path}: metadata {METADATA_PREFIX}{key} is missing or damaged")
+        raise CheckpointError(
+            f"{reader.path}: metadata {METADATA_PREFIX}{key} is missing or damaged"
+        )
     return values
 
 
@@ -182,12 +184,12 @@ def _scaled_weight(
         case {"dtype": str(dtype), "shape": list(shape)} if dtype in FLOATING:
             own = {"shape": shape, "input_dtype": FLOATING[dtype]}
         case _:
-            raise CommandError(f"{where}: expected a floating type and a shape")
+            raise CheckpointError(f"{where}: expected a floating type and a shape")
     try:
         desc = planq.Descriptor.from_dict({**facts, **own})
     except planq.DescriptorError as error:
-        raise CommandError(f"{where}: {error}") from error
+        raise CheckpointError(f"{where}: {error}") from error
     if not isinstance(desc, Scaling):
-        raise CommandError(f"{where}: {desc.operator} makes no codes that can be restored")
+        raise CheckpointError(f"{where}: {desc.operator} makes no codes that can be restored")
     nbytes = operand_bytes(desc.operands()["input"])
     return ScaledWeight(TensorEntry(name, dtype, desc.shape, nbytes), desc)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 import planq
+from planq.checkpoint.failure import CheckpointError, outputs
 from planq.cli.dequantize import dequantize
 from planq.cli.explain import explain
 from planq.cli.failure import (
@@ -24,7 +25,6 @@ from planq.cli.failure import (
     CommandError,
     Interrupted,
     describe_os_error,
-    outputs,
 )
 from planq.cli.info import info
 from planq.cli.ops import ops
@@ -135,7 +135,7 @@ def _describe(error: Exception) -> str:
         return " ".join(str(usage()).split())
     if isinstance(error, OSError):
         return describe_os_error(error)
-    if isinstance(error, CommandError):
+    if isinstance(error, (CommandError, CheckpointError)):
         return str(error)
     if isinstance(error, planq.PlanqError):  # its first line: a table may follow
         return (str(error).splitlines() or [type(error).__name__])[0]

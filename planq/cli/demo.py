@@ -23,13 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 import planq
-from planq.cli import job as work
-from planq.cli.checkpoint import CheckpointReader
-from planq.cli.devices import PREFERENCE, Executor, HostExecutor, host_workspace, open_device
+from planq.checkpoint import job as work
+from planq.checkpoint.devices import PREFERENCE, Executor, HostExecutor, host_workspace, open_device
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.files import CheckpointReader
+from planq.checkpoint.restore import RestoreJob, restore_file
+from planq.checkpoint.schemes import Scheme, choose_blocks, describe
 from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, describe_os_error
 from planq.cli.quantize import show
-from planq.cli.restore import RestoreJob, restore_file
-from planq.cli.schemes import Scheme, choose_blocks, describe
 from planq.cli.words import output_console, size_words, text_width
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             walk_contract(model)
             for scheme, nested in _SCHEMES.items():
                 quantize_everywhere(model, scheme, nested=nested, table=options.table)
-    except CommandError as error:
+    except (CommandError, CheckpointError) as error:
         print(f"planq demo: error: {error}", file=sys.stderr)
         return EXIT_FAILED
     except OSError as error:
@@ -155,7 +156,7 @@ def _other_executors() -> Iterator[tuple[str, Executor]]:
     yield "host, one thread", HostExecutor(threads=1)
     try:
         yield "cuda:0", open_device("cuda:0")
-    except CommandError as error:
+    except (CommandError, CheckpointError) as error:
         print(f"not compared with a GPU: {error}")
 
 

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 import planq
-from planq.cli.devices import open_device
-from planq.cli.restore import RestoreJob, RestoreReport, restore_file
+from planq.checkpoint.devices import open_device
+from planq.checkpoint.restore import RestoreJob, RestoreReport, restore_file
 from planq.cli.tables import Words, progress_bar, report_dict, show_report, tell
 
 _VERIFIED = "verified: every tensor of the input has the digest that its metadata tells"

@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 EXIT_OK = 0
 EXIT_MARKED = 1
 EXIT_FAILED = 2
 EXIT_UNREPORTED = 3
-
-# What a command line has to show for itself, whatever happens to it afterwards.
-_written: ContextVar[list[Path]] = ContextVar("written")
-
-
-@contextmanager
-def outputs() -> Iterator[list[Path]]:
-    """Yields the list to which `note_output` adds while one command line runs."""
-    token = _written.set([])
-    try:
-        yield _written.get()
-    finally:
-        _written.reset(token)
-
-
-def note_output(path: Path) -> None:
-    """Notes that an output is complete and has its name: from now on, nothing was not written."""
-    _written.get([]).append(path)
 
 
 class CommandError(Exception):

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from planq.cli import job as work
-from planq.cli.calibration import read_ranges
-from planq.cli.devices import open_device
+from planq.checkpoint import job as work
+from planq.checkpoint.calibration import read_ranges
+from planq.checkpoint.devices import open_device
+from planq.checkpoint.schemes import Scheme, choose_blocks
 from planq.cli.failure import CommandError
-from planq.cli.schemes import Scheme, choose_blocks
 from planq.cli.tables import (
     Words,
     finite_or_none,

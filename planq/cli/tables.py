@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 import planq
-from planq.cli.digests import short
+from planq.checkpoint.digests import short
 from planq.cli.failure import EXIT_MARKED, EXIT_OK
 from planq.cli.words import guarantee_words, output_console, printable, say, size_words, text_width
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from planq.cli import job as work
-    from planq.cli.reports import FileReport, TensorReport
+    from planq.checkpoint import job as work
+    from planq.checkpoint.reports import FileReport, TensorReport
 
 # Of the weights that are marked, these many stand in a summary.
 _SHOWN = 10

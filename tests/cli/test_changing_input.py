@@ -52,11 +52,11 @@ def fail(tmp_path: Path, before: str, *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("module", "owner", "function", "size"),
     [
-        ("planq.cli.devices", "module.HostExecutor", "run", 2000),
-        ("planq.cli.job", "module", "signal_to_noise_db", 2000),
-        ("planq.cli.checkpoint", "module.os", "pread", 20),
-        ("planq.cli.checkpoint", "module.os", "pread", 0),
-        ("planq.cli.job", "module", "is_quantized", 1),
+        ("planq.checkpoint.devices", "module.HostExecutor", "run", 2000),
+        ("planq.checkpoint.job", "module", "signal_to_noise_db", 2000),
+        ("planq.checkpoint.files", "module.os", "pread", 20),
+        ("planq.checkpoint.files", "module.os", "pread", 0),
+        ("planq.checkpoint.job", "module", "is_quantized", 1),
     ],
 )
 def test_an_input_that_shrinks_is_an_error(
@@ -72,7 +72,7 @@ def test_a_quantized_input_that_shrinks_is_an_error(tmp_path: Path, capsys: Capt
     source = checkpoint(tmp_path / "in.st", {"w": weight(256, 1024), "v": weight(256, 1024)})
     quantized = tmp_path / "q.st"
     report(capsys, "quantize", source, quantized, "--scheme", "int8-channel")
-    before = shrink("planq.cli.devices", "module.HostExecutor", "run", repr(str(quantized)))
+    before = shrink("planq.checkpoint.devices", "module.HostExecutor", "run", repr(str(quantized)))
     said = fail(tmp_path, before, "dequantize", quantized, tmp_path / "o")
     assert said == f"planq: error: {quantized}: the file changed while it was read\n"
 
@@ -94,9 +94,9 @@ def test_a_disk_that_fails_is_an_error_that_names_the_file(
 @pytest.mark.parametrize(
     ("module", "owner", "function", "call"),
     [
-        ("planq.cli.job", "module", "restore", 1),
+        ("planq.checkpoint.job", "module", "restore", 1),
         # Twice on the codes in memory, then on what was read back.
-        ("planq.cli.stored", "module.ScaledWeight", "inputs", 3),
+        ("planq.checkpoint.stored", "module.ScaledWeight", "inputs", 3),
     ],
 )
 def test_an_output_that_shrinks_before_it_is_read_back_is_an_error(

@@ -15,8 +15,8 @@ from planq.cli import demo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from planq.cli.reports import FileReport
-    from planq.cli.restore import RestoreJob
+    from planq.checkpoint.reports import FileReport
+    from planq.checkpoint.restore import RestoreJob
 
 Capture = pytest.CaptureFixture[str]
 

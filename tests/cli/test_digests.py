@@ -14,12 +14,12 @@ import torch
 from cli.commands import refuse, report
 from cli.files import Array, Loaded, checkpoint, load, weight
 from cli.sealing import ALL, EACH, content, sealed, sha256
+from planq.checkpoint.devices import HostExecutor
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.job import Job, quantize_file
+from planq.checkpoint.restore import RestoreJob, restore_file
+from planq.checkpoint.schemes import Scheme, choose_blocks
 from planq.cli import main
-from planq.cli.devices import HostExecutor
-from planq.cli.failure import CommandError
-from planq.cli.job import Job, quantize_file
-from planq.cli.restore import RestoreJob, restore_file
-from planq.cli.schemes import Scheme, choose_blocks
 from support.bitsandbytes_host import bnb
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def why_not(path: Path) -> str:
     The command line around it takes a hundred times as long.
     """
     there = sorted(path.parent.iterdir())
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CheckpointError) as refused:
         restore_file(RestoreJob(path, path.with_name("back.st")), HostExecutor(), ignore)
     assert sorted(path.parent.iterdir()) == there
     return str(refused.value)

@@ -15,7 +15,7 @@ import pytest
 import planq
 from cli.commands import report
 from cli.files import checkpoint, load, planq_process, weight
-from planq.cli import checkpoint as checkpoint_module
+from planq.checkpoint import files as checkpoint_module
 from planq.cli import main
 from planq.cli import quantize as quantize_module
 

@@ -19,9 +19,9 @@ from cli.commands import marked, refuse
 from cli.expected import SCHEMES
 from cli.files import checkpoint, describe, load, pack, planq_process, weight
 from ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
-from planq.cli import checkpoint as checkpoint_module
-from planq.cli import devices as devices_module
-from planq.cli import job as job_module
+from planq.checkpoint import devices as devices_module
+from planq.checkpoint import files as checkpoint_module
+from planq.checkpoint import job as job_module
 from planq.cli import main
 from reference.formats import bits
 
@@ -208,8 +208,8 @@ def test_a_limit_on_file_size_is_an_error_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_leaves_nothing(source: Path, stop: signal.Signals) -> None:
     stuck = (
-        "import time, planq.cli.job\n"
-        "planq.cli.job.signal_to_noise_db = lambda *arguments: time.sleep(60)"
+        "import time, planq.checkpoint.job\n"
+        "planq.checkpoint.job.signal_to_noise_db = lambda *arguments: time.sleep(60)"
     )
     target = source.with_name("out.st")
     child = planq_process("quantize", source, target, "--scheme", "int8-channel", before=stuck)
@@ -225,9 +225,10 @@ def test_a_stop_leaves_nothing(source: Path, stop: signal.Signals) -> None:
 
 def test_a_signal_that_is_ignored_stays_ignored(source: Path) -> None:
     hang_up = (
-        "import os, signal, planq.cli.job\n"
+        "import os, signal\n"
+        "from planq.checkpoint import job\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "planq.cli.job.signal_to_noise_db = lambda *a: os.kill(os.getpid(), signal.SIGHUP) or 0.0"
+        "job.signal_to_noise_db = lambda *a: os.kill(os.getpid(), signal.SIGHUP) or 0.0"
     )
     target = source.with_name("out.st")
     child = planq_process("quantize", source, target, "--scheme", "int8-channel", before=hang_up)

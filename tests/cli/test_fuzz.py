@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 import planq
 from cli.files import Array, checkpoint, describe, load, pack, weight
 from cli.sealing import sealed
+from planq.checkpoint.header import BITS, parse_header
 from planq.cli import main
-from planq.cli.header import BITS, parse_header
 from support.hostile import Chaos, bounded, fuzzing
 
 SCHEMES = ("int8-channel", "int8-tensor", "uint8-channel", "int4-group128", "fp8-channel")

@@ -12,14 +12,14 @@ import pytest
 from cli.commands import marked, refuse, report
 from cli.expected import SCHEMES, measured, restored
 from cli.files import checkpoint, load, weight
-from planq.cli import job as job_module
+from planq.checkpoint import job as job_module
+from planq.checkpoint.stored import restore
 from planq.cli import main
-from planq.cli.stored import restore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from planq.cli.devices import Ran
+    from planq.checkpoint.devices import Ran
 
 Capture = pytest.CaptureFixture[str]
 

@@ -78,8 +78,8 @@ def test_the_files_of_codebooks_are_the_same_bit_for_bit(
 def test_a_weight_that_does_not_fit_the_device_is_an_error_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planq.cli.devices.operand_bytes", lambda spec: 1 << 50)
-    monkeypatch.setattr("planq.cli.devices._empty_outputs", lambda operands: {})
+    monkeypatch.setattr("planq.checkpoint.devices.operand_bytes", lambda spec: 1 << 50)
+    monkeypatch.setattr("planq.checkpoint.devices._empty_outputs", lambda operands: {})
     source = checkpoint(tmp_path / "in.st", {"w": weight(2, 8)})
     arguments = [str(source), str(tmp_path / "out.st"), "--scheme", "int8-channel"]
     assert main(["quantize", *arguments, "--device", "cuda:0"]) == 2
