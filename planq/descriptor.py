@@ -136,7 +136,7 @@ class Descriptor:
         """
         try:
             values = _core.parse_json(text)
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise DescriptorError("op", f"not JSON: {error}") from None
         return cls.from_dict(values)
 

@@ -244,7 +244,7 @@ def _stored(text: str) -> dict[str, Any]:
     """The parts of a stored plan, of which descriptor and preference are there."""
     try:
         stored = _core.parse_json(text)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise PlanMismatchError(f"not a stored plan: not JSON: {error}") from None
     for key in ("descriptor", "preference"):
         if not isinstance(stored, dict) or key not in stored:

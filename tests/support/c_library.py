@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,11 @@ import numpy as np
 
 import planq
 from planq import _core
-from reference.formats import Array
+from reference.formats import STORAGE
 
 LIBRARY = Path(_core.__file__).with_name("libplanq.so")
 TENSORS, INT64, FLOAT64, BOOL = range(4)
 HOST, CUDA = range(2)
-# What planq calls its codes, of which Python's errors have the first.
-CODES = ("ok", "descriptor", "no_kernel", "argument", "workspace", "stream", "plan_mismatch")
-CODES += ("cuda", "handle", "buffer", "memory", "internal")
 
 
 class Device(ctypes.Structure):
@@ -173,25 +170,36 @@ def text(name: str, *arguments: Any) -> str:
     return buffer.value.decode("ascii")
 
 
-def tensor(array: Array, storage: str | None = None, device: Device | None = None) -> Tensor:
-    """A NumPy array as DLPack describes it; `storage` says what its bytes are."""
-    codes = {"i": 0, "u": 1, "f": 2, "b": 6}
-    by_name = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
-    name = storage or array.dtype.name
-    code = by_name[name] if name in by_name else codes[np.dtype(name).kind]
-    extents = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
-    strides = (ctypes.c_int64 * max(array.ndim, 1))(*(s // array.itemsize for s in array.strides))
+# DLPack's code of a type's numbers, where it is not the letter of NumPy's.
+_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12, "bool": 6}
+
+
+def tensor(given: Any) -> Tensor:
+    """A NumPy array, or (pointer, shape, strides or None, dtype, device), as DLPack has it."""
+    if isinstance(given, np.ndarray):
+        strides = tuple(stride // given.itemsize for stride in given.strides)
+        return tensor((given.ctypes.data, given.shape, strides, given.dtype.name, "host"))
+    pointer, shape, strides, name, device = given
+    dtype = STORAGE.get(name, np.dtype(np.bool_))
+    kind, _, index = device.partition(":")
+    extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+    steps = strides and (ctypes.c_int64 * len(strides))(*strides)
     made = Tensor(
-        array.ctypes.data,
-        device or Device(1, 0),
-        array.ndim,
-        DataType(code, 8 * array.itemsize, 1),
+        pointer,
+        Device(1 if kind == "host" else 2, int(index or 0)),
+        len(shape),
+        DataType(_CODES.get(name, "iuf".find(dtype.kind)), 8 * dtype.itemsize, 1),
         extents,
-        strides,
+        steps or None,
         0,
     )
-    made.keep = (array, extents, strides)
+    made.keep = (extents, steps)
     return made
+
+
+def _is_tensor(given: Any) -> bool:
+    explicit = isinstance(given, tuple) and len(given) == 5 and isinstance(given[0], int | None)
+    return explicit or isinstance(given, np.ndarray)
 
 
 def operand(name: str, given: Any) -> Operand:
@@ -206,7 +214,7 @@ def operand(name: str, given: Any) -> Operand:
     elif isinstance(given, float):
         made.type, made.value.real = FLOAT64, given
     else:
-        tensors = [given] if isinstance(given, Tensor) else list(given)
+        tensors = [tensor(one) for one in ([given] if _is_tensor(given) else given)]
         pointers = (ctypes.POINTER(Tensor) * max(len(tensors), 1))(*map(ctypes.pointer, tensors))
         made.tensors, made.count = pointers, len(tensors)
         made.keep = (tensors, pointers)
@@ -224,7 +232,7 @@ def operands(given: Mapping[str, Any]) -> tuple[Any, int]:
 class Plan:
     """A plan's handle, released with the object."""
 
-    def __init__(self, make: Callable[..., None] | None = None) -> None:
+    def __init__(self) -> None:
         self.handle = _HANDLE()
 
     @classmethod

@@ -251,10 +251,11 @@ std::string differences(const Json& stored, const Json& current) {
   keys.insert(current.names().begin(), current.names().end());
   std::string changed;
   for (const std::string& key : keys) {
-    const Json *then = stored.find(key), *now = current.find(key), none;
-    if (then && now && *then == *now) continue;
-    changed +=
-        "\n" + key + ": stored " + shown(then ? *then : none) + ", now " + shown(now ? *now : none);
+    const Json none, *then = stored.find(key), *now = current.find(key);
+    if (!then) then = &none;
+    if (!now) now = &none;
+    if (!(*then == *now))
+      changed += "\n" + key + ": stored " + shown(*then) + ", now " + shown(*now);
   }
   return changed;
 }

@@ -176,10 +176,19 @@ py::object json_value(const Json& value) {
   return items;
 }
 
-py::object json_values(std::string_view text) {
+py::object json_values(const py::object& text) {
+  Py_ssize_t size = 0;
+  const char* letters =
+      PyUnicode_Check(text.ptr()) ? PyUnicode_AsUTF8AndSize(text.ptr(), &size) : nullptr;
+  if (!letters) {
+    PyErr_Clear();
+    throw py::value_error(PyUnicode_Check(text.ptr()) ? "text that is not UTF-8"
+                                                      : "expected text, got " + shown(text));
+  }
   Json value;
   std::string fault;
-  if (!parse_json(text, value, fault)) throw py::value_error(fault);
+  if (!parse_json({letters, static_cast<std::size_t>(size)}, value, fault))
+    throw py::value_error(fault);
   return json_value(value);
 }
 
@@ -274,7 +283,7 @@ PYBIND11_MODULE(_core, module) {
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);
   module.def("operators", operator_values);
-  module.def("parse_json", json_values);
+  module.def("parse_json", json_values, py::arg("text"));
   module.def("select", selection_values);
   module.def("build_info", [] {
     const BuildInfo& info = build_info();

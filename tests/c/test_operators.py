@@ -1,0 +1,159 @@
+"""Every operator from C: the kernel, the promise and the bits that Python gets."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planq
+from support import c_library as c
+from support import kernels
+from support.memory import Host, Layout
+from support.operators import OPERATORS, OWN, Case, expected, inputs_of
+from support.runner import Bench
+
+HOST = Host()
+CASES = 100
+ADAPTERS = {**OPERATORS, **OWN}
+LISTS: Any = importlib.import_module("operators.list300")
+
+
+class CBench(Bench):
+    """A plan with guarded operands that is run through C."""
+
+    def run(self) -> None:
+        """Selects the same once more, and runs that."""
+        tensors = {name: operand.tensor for name, operand in self.operands.items()}
+        made = c.Plan.of(self.plan)
+        assert made.workspace_size() == self.plan.workspace_size()
+        made.can_implement(tensors)
+        made.run(tensors, self.workspace.argument or (None, 0))
+
+
+class CLaunchBench(CBench):
+    """The same, bound and launched; operands come in another order."""
+
+    def run(self) -> None:
+        """Binds, lets go of the plan, and launches."""
+        tensors = {name: operand.tensor for name, operand in self.operands.items()}
+        backwards = dict(reversed(tensors.items()))
+        made = c.Plan.of(self.plan)
+        launch = made.bind(backwards, self.workspace.argument or (None, 0))
+        del made
+        launch(c.host(2))
+
+
+def check(bench: Bench, case: Case, what: str) -> None:
+    """Runs a case, and compares every byte with the reference."""
+    inputs = inputs_of(case)
+    kernels.check_bench(bench, case, inputs, expected(case), what)
+
+
+@pytest.mark.parametrize("name", sorted(ADAPTERS))
+def test_an_operator_has_pythons_bits(name: str) -> None:
+    """Those of the reference, with the SKU, the promise and the texts of Python's plan."""
+    tests = ADAPTERS[name]
+    cases = [*kernels.spread(tests.cases(), CASES), *kernels.spread(tests.empty_cases(), 3)]
+    for case in cases:
+        bench = CBench(HOST, tests.descriptor(case.problem), pref=kernels.ANYTHING)
+        check(bench, case, f"{name} from C on {case.id}")
+        check_texts(bench.plan)
+    for case in kernels.spread(tests.cases(), 4):
+        desc = tests.descriptor(case.problem)
+        names = desc.operands()
+        skewed = dict.fromkeys(names, Layout(offset=1, pitch=3))
+        bound = CLaunchBench(HOST, desc, pref=kernels.ANYTHING, layouts=skewed)
+        if kernels.is_taken(bound):
+            check(bound, case, f"{name} bound from C on {case.id}")
+
+
+def check_texts(plan: planq.Plan) -> None:
+    """Everything that a plan says of itself, letter by letter."""
+    made = c.Plan.of(plan)
+    assert made.text("sku") == plan.sku
+    assert made.text("to_json") == plan.to_json()
+    assert json.loads(made.text("guarantee")) == plan.precision_guarantee().to_dict()
+    assert made.text("explain") == json.dumps(plan.explain().to_dict())
+    assert json.loads(made.text("operands")) == [
+        {
+            "name": spec.name,
+            "role": spec.role,
+            "dtype": spec.dtype,
+            "shape": [e.to_dict() if isinstance(e, planq.Dim) else e for e in spec.shape],
+            "storage": spec.storage,
+            "optional": spec.optional,
+            "kind": spec.kind,
+            "shapes": [list(shape) for shape in spec.shapes],
+        }
+        for spec in plan.descriptor.operands().values()
+    ]
+    again = c.Plan.from_json(plan.to_json())
+    assert again.text("to_json") == plan.to_json()
+
+
+def test_the_operators_are_those_of_python() -> None:
+    """With the fields, the operands and the kernels of each, as the registry declares them."""
+    listed = {entry["name"]: entry for entry in json.loads(c.text("planq_operators"))}
+    for operator in planq.operators():
+        found = listed[operator.name]
+        assert tuple(field["name"] for field in found["fields"]) == operator.fields
+        assert tuple(entry["name"] for entry in found["operands"]) == operator.operands
+        rows = {kernel["sku"]: kernel for kernel in found["kernels"]}
+        assert rows.keys() == {kernel.sku for kernel in operator.kernels}
+        for kernel in operator.kernels:
+            assert rows[kernel.sku]["guarantee"] == kernel.guarantee.to_dict()
+            assert rows[kernel.sku]["revision"] == kernel.revision
+
+
+def test_one_plan_serves_every_number_of_rows() -> None:
+    """A Dim's extent is the operands'; workspace is asked for by name."""
+    desc = planq.DynamicRangeQuantizeDescriptor(
+        shape=(planq.Dim("m", 64), 40), input_dtype="float32", output_dtype="int8"
+    )
+    plan = planq.Plan.select(planq.HOST, desc)
+    check_texts(plan)
+    made = c.Plan.of(plan)
+    for rows in (0, 1, 7, 64):
+        x = ((np.arange(rows * 40) * 37 % 101 - 50.5) / 8).astype(np.float32).reshape(rows, 40)
+        q, s = np.full((rows, 40), -99, np.int8), np.full(rows, -1, np.float32)
+        made.run({"input": x, "output": q, "scale": s})
+        scale = np.abs(x).max(axis=1) / np.float32(127)
+        np.testing.assert_array_equal(s, scale)
+        np.testing.assert_array_equal(q, np.rint(x / scale[:, None]))
+        assert made.workspace_size(m=rows) == plan.workspace_size(m=rows)
+
+
+@pytest.mark.parametrize("count", [0, 3, 300])
+def test_lists_and_numbers_by_value_are_taken(count: int) -> None:
+    """`parameter -= rate * gradient`, and the sums of the result."""
+    plan = planq.Plan.select(planq.HOST, LISTS.List300Descriptor(shapes=[(3,)] * count))
+    parameter = [np.full(3, i, np.float32) for i in range(count)]
+    gradient = [np.full(3, 2 * i, np.float32) for i in range(count)]
+    sums = np.full(count, np.nan)
+    given = {"parameter": parameter, "gradient": gradient, "rate": 0.25, "sums": sums}
+    args = LISTS.List300Args(**{**given, "parameter": [p.copy() for p in parameter]})
+    made = c.Plan.of(plan)
+    made.run(given)
+    np.testing.assert_array_equal(np.array([p[0] for p in parameter]), 0.5 * np.arange(count))
+    through_c = sums.copy()
+    plan.run(planq.HOST, None, args)
+    assert through_c.tobytes() == sums.tobytes()
+
+
+def test_strides_that_are_null_mean_compact() -> None:
+    """As DLPack has it."""
+    desc = planq.DynamicRangeQuantizeDescriptor(
+        shape=(6, 32), input_dtype="float32", output_dtype="int8"
+    )
+    x = ((np.arange(192) * 37 % 101 - 50.5) / 8).astype(np.float32).reshape(6, 32)
+    q, s = np.full((6, 32), -99, np.int8), np.full(6, -1, np.float32)
+    given = {
+        name: (array.ctypes.data, array.shape, None, array.dtype.name, "host")
+        for name, array in (("input", x), ("output", q), ("scale", s))
+    }
+    c.Plan.select(desc.to_json()).run(given)
+    np.testing.assert_array_equal(q, np.rint(x / s[:, None]))
