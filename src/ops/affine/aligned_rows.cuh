@@ -426,7 +426,16 @@ __device__ __noinline__ void walk_regular_subwarps(const RegularArgs<In>& args, 
 
 // Vectors that begin between 16-byte boundaries, and words that begin between theirs.
 inline constexpr int kUnalignedSets = 4;
-inline constexpr int kUnalignedBlocks = 10;  // of a multiprocessor
+
+// Blocks that the registers of a multiprocessor have to hold, where the compiler would make room
+// for more at the price of memory traffic; 0 leaves them to the compiler.
+template <Codes kCodes, Variant kVariant, int kSets, bool kUnaligned>
+constexpr int subwarp_blocks() {
+  if (kUnaligned) return 10;
+  const bool spills =
+      kVariant == Variant::Specialized && kCodes == Codes::Nibble && (kSets == 2 || kSets == 4);
+  return spills ? 9 : 0;
+}
 
 // Vectors place, place + 32, ... of at least two that begin anywhere; those beyond the last repeat
 // it.
@@ -456,7 +465,8 @@ __device__ __forceinline__ void load_unaligned(const In* input, std::int64_t pla
 // through, and a warp takes kSets * 32 of them.
 template <class In, Codes kCodes, Variant kVariant, int kSets, bool kAsymmetric,
           bool kUnaligned = false>
-__global__ void __launch_bounds__(kSubwarpThreads, kUnaligned ? kUnalignedBlocks : 0)
+__global__ void __launch_bounds__(kSubwarpThreads,
+                                  subwarp_blocks<kCodes, kVariant, kSets, kUnaligned>())
     quantize_regular_subwarps(const __grid_constant__ RegularArgs<In> args) {
   using C = Compute<In>;
   constexpr int kBytes = kWordBytes<In, kCodes>;
