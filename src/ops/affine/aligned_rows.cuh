@@ -429,9 +429,9 @@ inline constexpr int kUnalignedSets = 4;
 
 // Blocks that the registers of a multiprocessor have to hold, where the compiler would make room
 // for more at the price of memory traffic; 0 leaves them to the compiler.
-template <Codes kCodes, Variant kVariant, int kSets, bool kUnaligned>
+template <class In, Codes kCodes, Variant kVariant, int kSets, bool kUnaligned>
 constexpr int subwarp_blocks() {
-  if (kUnaligned) return 10;
+  if (kUnaligned) return sizeof(In) == 2 ? 10 : 0;
   const bool spills =
       kVariant == Variant::Specialized && kCodes == Codes::Nibble && (kSets == 2 || kSets == 4);
   return spills ? 9 : 0;
@@ -466,7 +466,7 @@ __device__ __forceinline__ void load_unaligned(const In* input, std::int64_t pla
 template <class In, Codes kCodes, Variant kVariant, int kSets, bool kAsymmetric,
           bool kUnaligned = false>
 __global__ void __launch_bounds__(kSubwarpThreads,
-                                  subwarp_blocks<kCodes, kVariant, kSets, kUnaligned>())
+                                  subwarp_blocks<In, kCodes, kVariant, kSets, kUnaligned>())
     quantize_regular_subwarps(const __grid_constant__ RegularArgs<In> args) {
   using C = Compute<In>;
   constexpr int kBytes = kWordBytes<In, kCodes>;
