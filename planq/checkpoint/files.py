@@ -155,6 +155,24 @@ class CheckpointReader:
             yield piece
             at += len(piece)
 
+    def piece(self, entry: TensorEntry, at: int, count: int) -> Bytes:
+        """Returns some bytes of one tensor, of which no digest is taken."""
+        data = np.empty(count, np.uint8)
+        passed = 0
+        while passed < count:
+            with _blamed(self.path):
+                read = os.preadv(self._fd, [data.data[passed:]], entry.offset + at + passed)
+            if not read:
+                raise self._changed()
+            passed += read
+        return data
+
+    def header(self) -> bytes:
+        """Returns the header with its length."""
+        with _blamed(self.path):
+            start = os.pread(self._fd, LENGTH_BYTES, 0)
+            return start + os.pread(self._fd, int.from_bytes(start, "little"), LENGTH_BYTES)
+
     def check_unchanged(self) -> None:
         """Refuses a file that somebody wrote to since it was opened: what was read may be mixed.
 
@@ -321,6 +339,72 @@ class CheckpointWriter:
                 offset += written
 
 
+class CheckpointComparer:
+    """Takes what a `CheckpointWriter` would take, and compares it with a file that is there.
+
+    To be closed.
+
+    Args:
+        path: The file.
+        entries: Every tensor that it should hold.
+
+    Attributes:
+        reader: The open file.
+        differing: How many bytes differ of each tensor that differs, by name; None where the file
+            has no such tensor, or another type or shape.
+
+    Raises:
+        CheckpointError: The file is not a valid safetensors file.
+        OSError: It cannot be opened.
+    """
+
+    def __init__(self, path: Path, entries: Sequence[TensorEntry]) -> None:
+        self.reader = CheckpointReader(path)
+        self._entries = _layout(entries)
+        self._digests = TensorDigests()
+        self.differing: dict[str, int | None] = {}
+        for name, entry in self._entries.items():
+            found = self.reader.by_name.get(name)
+            if found is None or (found.dtype, found.shape) != (entry.dtype, entry.shape):
+                self.differing[name] = None
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.reader.close()
+
+    def write(self, name: str, payload: bytes | memoryview, at: int = 0) -> None:
+        """Compares bytes of one tensor, from its first to its last.
+
+        Args:
+            name: The tensor.
+            payload: The bytes that belong there.
+            at: Where they belong, from the start of the tensor.
+        """
+        self._digests.update(self._entries[name], payload, at)
+        before = self.differing.get(name, 0)
+        if before is None:
+            return
+        wanted = np.frombuffer(payload, np.uint8)
+        found = self.reader.piece(self.reader.by_name[name], at, wanted.size)
+        differing = before + int((wanted != found).sum())
+        if differing:
+            self.differing[name] = differing
+
+    def digests(self, entries: Iterable[TensorEntry]) -> dict[str, str]:
+        """Returns the digests that tensors should have, by name."""
+        return self._digests.of(entries)
+
+    def unexpected(self) -> list[str]:
+        """Returns the names of tensors that should not be there."""
+        return [name for name in self.reader.by_name if name not in self._entries]
+
+    def has_header(self, metadata: Mapping[str, str]) -> bool:
+        """Whether the header has these strings and no byte more or less."""
+        header = _header(self._entries.values(), metadata)
+        size = len(header) + sum(entry.nbytes for entry in self._entries.values())
+        return size == self.reader.size and header == self.reader.header()
+
+
 @contextmanager
 def _blamed(path: Path) -> Iterator[None]:
     """Names a file in errors that the system reports without one, or of the partial output."""
@@ -330,8 +414,10 @@ def _blamed(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def copy_tensor(entry: TensorEntry, reader: CheckpointReader, writer: CheckpointWriter) -> None:
-    """Copies one tensor from file to file, in pieces of bounded size."""
+def copy_tensor(
+    entry: TensorEntry, reader: CheckpointReader, writer: CheckpointWriter | CheckpointComparer
+) -> None:
+    """Copies one tensor from file to file, or compares it, in pieces of bounded size."""
     at = 0
     for piece in reader.chunks(entry):
         writer.write(entry.name, piece, at)

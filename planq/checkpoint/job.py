@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import planq
 from planq.checkpoint.devices import plan_selector
-from planq.checkpoint.digests import CONTENT, SOURCE, UNKNOWN, content_digest, sealed
+from planq.checkpoint.digests import CONTENT, SOURCE, UNKNOWN, content_digest, sealed, short
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import (
+    CheckpointComparer,
     CheckpointReader,
     CheckpointWriter,
     TensorEntry,
     check_paths,
     copy_tensor,
+)
+from planq.checkpoint.formats import (
+    PLAIN,
+    Activations,
+    Form,
+    Format,
+    QuantStorage,
+    as_options,
 )
 from planq.checkpoint.quality import (
     count_non_finite,
@@ -33,11 +44,13 @@ from planq.checkpoint.schemes import (
     Quantizing,
     Scaling,
     Scheme,
+    choose_blocks,
     describe,
     is_weight,
 )
 from planq.checkpoint.stored import (
     METADATA_PREFIX,
+    ScaledWeight,
     StoredWeight,
     describing,
     is_quantized,
@@ -47,7 +60,6 @@ from planq.checkpoint.stored import (
 )
 
 if TYPE_CHECKING:
-    import re
     from pathlib import Path
 
     from planq.checkpoint.calibration import Ranges
@@ -55,6 +67,9 @@ if TYPE_CHECKING:
     from planq.checkpoint.files import Bytes
 
 Progress = Callable[[str, int, int], None]
+
+# Who made a file; another build may make the same bytes.
+_BUILD = (f"{METADATA_PREFIX}version", f"{METADATA_PREFIX}build_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,9 @@ class Job:
         ranges: The range of every weight; None measures them.
         verify: Whether to read the file again and dequantize it before it gets its name.
         blocks: How the statistics of a codebook scheme lie; None for the others.
+        exclude: No weights in whose name this is found; None leaves out what the format does.
+        form: Who reads the file, and with which options.
+        shard: Whether it is a part of a model: it may have no weight to quantize.
     """
 
     source: Path
@@ -80,6 +98,28 @@ class Job:
     ranges: Ranges | None = None
     verify: bool = False
     blocks: Blocks | None = None
+    exclude: re.Pattern[str] | None = None
+    form: Form = PLAIN
+    shard: bool = False
+
+    def takes(self, name: str) -> bool:
+        """Whether the weight of this name is to be quantized."""
+        if self.include and not self.include.search(name):
+            return False
+        return not self.exclude.search(name) if self.exclude else self.form.takes(name)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was asked for, but for the files: with them, the same bytes come out again."""
+        return {
+            "scheme": self.scheme.value,
+            **as_options(self.form),
+            "include": self.include.pattern if self.include else None,
+            "exclude": self.exclude.pattern if self.exclude else None,
+            "block_size": self.blocks.size if self.blocks else None,
+            "nested": bool(self.blocks and self.blocks.nested_size),
+            "calibrated": self.ranges.sha256 if self.ranges else None,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +178,9 @@ def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport
     start = time.perf_counter()
     check_paths(job.source, job.target, overwrite=job.overwrite)
     with closing(CheckpointReader(job.source, whole=True)) as reader:
-        weights = _select(job, reader, executor)
-        entries = [made for entry in reader.entries for made in _made_from(entry, weights)]
+        weights, entries, metadata = _planned(job, reader, executor)
         unknown = {entry.name: UNKNOWN for entry in entries}
-        metadata = sealed(entries, unknown, _metadata(job, reader, weights), UNKNOWN)
+        metadata = sealed(entries, unknown, metadata, UNKNOWN)
         making = CheckpointWriter(job.target, entries, metadata, overwrite=job.overwrite)
         with closing(making) as writer:
             total = _bytes_to_read(job, reader, weights)
@@ -171,22 +210,136 @@ def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs between a file and what its source becomes now.
+
+    Attributes:
+        path: The file.
+        differing: What differs, by the name of a tensor, or by ``header``.
+        tensors: The weights that were quantized again.
+        same_build: Whether this build of planq made the file.
+    """
+
+    path: Path
+    differing: dict[str, str]
+    tensors: tuple[WeightReport, ...]
+    same_build: bool
+
+
+def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison:
+    """Quantizes a file again, and compares every byte with the one that is there.
+
+    Args:
+        job: What was asked for when the file was made: `job_of` reads it out of the file.
+        executor: Where to run the plans.
+        progress: Called before each tensor with its name, its size and the size of all.
+
+    Raises:
+        CheckpointError: One of the files is damaged beyond comparing.
+        OSError: The system refused.
+        planq.PlanqError: No kernel, or a device failed.
+    """
+    with closing(CheckpointReader(job.source, whole=True)) as reader:
+        weights, entries, metadata = _planned(job, reader, executor)
+        with closing(CheckpointComparer(job.target, entries)) as found:
+            total = _bytes_to_read(job, reader, weights)
+            tensors = _Run(job, weights, executor, progress, reader, found, total).quantize()
+            theirs = {key: found.reader.metadata.get(key, "") for key in _BUILD}
+            same_build = all(metadata[key] == theirs[key] for key in _BUILD)
+            digests = found.digests(entries)
+            metadata = sealed(entries, digests, metadata | theirs, reader.sha256())
+            differing = {name: _difference(count) for name, count in found.differing.items()}
+            differing |= dict.fromkeys(found.unexpected(), "should not be there")
+            if not found.has_header(metadata):
+                differing["header"] = _header_difference(metadata, found.reader.metadata)
+            reader.check_unchanged()
+    return Comparison(job.target, differing, tensors, same_build)
+
+
+def _difference(count: int | None) -> str:
+    if count is None:
+        return "missing, or of another type or shape"
+    return f"{count} byte{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
+
+
+def _header_difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """Names the strings that differ."""
+    names = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+    return f"other metadata: {', '.join(names)}" if names else "other bytes"
+
+
+def job_of(source: Path, target: Path, ranges: Ranges | None = None) -> Job:
+    """Returns the request that a file was made by, as its metadata tells.
+
+    Args:
+        source: What it was made of.
+        target: The file.
+        ranges: The ranges of the weights, if they were given.
+
+    Raises:
+        CheckpointError: The file does not tell, or was made with other ranges.
+    """
+    with closing(CheckpointReader(target)) as reader:
+        text = reader.metadata.get(f"{METADATA_PREFIX}options", "")
+    return job_from(text, target, Job(source, target, Scheme.INT8_CHANNEL, ranges=ranges))
+
+
+def job_from(text: str, where: Path, job: Job) -> Job:
+    """Returns a request with the options that a JSON text has.
+
+    Args:
+        text: What `Job.options` was, as JSON.
+        where: The file to name in errors.
+        job: The request to fill in.
+
+    Raises:
+        CheckpointError: The text is none of a request, or the ranges are others.
+    """
+    try:
+        options = json.loads(text)
+        scheme = Scheme(options["scheme"])
+        names = (options["format"], options["activations"], options["quant_storage"])
+        form = Form(Format(names[0]), Activations(names[1]), QuantStorage(names[2]))
+        patterns = (options["include"], options["exclude"])
+        include, exclude = (pattern and re.compile(pattern) for pattern in patterns)
+        size, nested = options["block_size"], options["nested"]
+        calibrated = options["calibrated"]
+    except (KeyError, TypeError, ValueError, RecursionError, re.error) as error:
+        what = f"metadata {METADATA_PREFIX}options is missing or damaged"
+        raise CheckpointError(f"{where}: {what}, so it cannot be made again") from error
+    if calibrated != (job.ranges.sha256 if job.ranges else None):
+        wanted = f"SHA-256 {short(calibrated)}" if calibrated else "none"
+        raise CheckpointError(f"--calibrate: {where} was made with other ranges: {wanted}")
+    blocks = choose_blocks(scheme, size, nested=nested, calibrated=calibrated is not None)
+    return replace(job, scheme=scheme, form=form, include=include, exclude=exclude, blocks=blocks)
+
+
+@dataclass(frozen=True, slots=True)
 class _Weight:
     """A weight to quantize.
 
     Attributes:
         stored: What it becomes.
         desc: What makes the codes.
-        plan: The same, prepared.
+        plans: What makes all that is stored: the first one the codes.
         given: Calibrated: the bytes of its scales and zero points.
         back: What dequantizes it again; None without verification.
     """
 
     stored: StoredWeight
     desc: Quantizing
-    plan: planq.Plan
+    plans: tuple[planq.Plan, ...]
     given: dict[str, Bytes]
     back: planq.Plan | None
+
+
+def _planned(
+    job: Job, reader: CheckpointReader, executor: Executor
+) -> tuple[dict[str, _Weight], list[TensorEntry], dict[str, str]]:
+    """Returns the weights, the tensors of the output, and its metadata without digests."""
+    weights = _select(job, reader, executor)
+    entries = [made for entry in reader.entries for made in _made_from(entry, weights)]
+    return weights, entries, _metadata(job, reader, weights)
 
 
 def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
@@ -194,8 +347,8 @@ def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str,
     if is_quantized(reader):
         raise CheckpointError(f"{job.source}: already quantized")
     known = [entry for entry in reader.entries if is_weight(entry)]
-    chosen = [entry for entry in known if not job.include or job.include.search(entry.name)]
-    if not chosen:
+    chosen = [entry for entry in known if job.takes(entry.name)]
+    if not chosen and not job.shard:
         which = f" whose name matches {job.include.pattern!r}" if job.include else ""
         raise CheckpointError(f"{job.source}: no 2-D floating weight{which}, nothing to quantize")
     if job.ranges:
@@ -205,12 +358,17 @@ def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str,
 
 
 def _weight(job: Job, entry: TensorEntry, select: Callable[[Any], planq.Plan]) -> _Weight:
-    desc = describe(job.scheme, entry, calibrated=job.ranges is not None, blocks=job.blocks)
-    stored = stored_weight(entry, desc)
+    job.form.check_weight(job.scheme, entry)
+    rule = job.form.rule()
+    calibrated = job.ranges is not None
+    desc = describe(job.scheme, entry, calibrated=calibrated, blocks=job.blocks, rule=rule)
+    layout, storage = job.form.layout(job.scheme), job.form.quant_storage.value
+    stored = stored_weight(entry, desc, layout, storage)
+    quantizing = stored.quantizing if isinstance(stored, ScaledWeight) else (desc,)
     return _Weight(
         stored=stored,
         desc=desc,
-        plan=select(desc),
+        plans=tuple(map(select, quantizing)),
         given=_given(job.ranges, entry, desc),
         back=select(stored.restoring()) if job.verify else None,
     )
@@ -232,10 +390,12 @@ def _metadata(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]
     """Returns the input's own strings and planq's; none depends on the device or on the time."""
     build = planq.build_info()
     own = {"scheme": job.scheme.value, "version": build.version, "build_id": build.build_id}
+    own["options"] = json.dumps(job.options, sort_keys=True)
     if job.ranges:
         own["calibrated"] = job.ranges.sha256
     chosen = list(weights.values())
-    own |= describing(chosen[0].desc, (weight.stored for weight in chosen))
+    if chosen:
+        own |= describing(chosen[0].desc, (weight.stored for weight in chosen))
     return reader.metadata | {METADATA_PREFIX + key: value for key, value in own.items()}
 
 
@@ -254,7 +414,7 @@ class _Run:
     executor: Executor
     progress: Progress
     reader: CheckpointReader
-    writer: CheckpointWriter
+    writer: CheckpointWriter | CheckpointComparer
     total: int
 
     def quantize(self) -> tuple[WeightReport, ...]:
@@ -272,6 +432,8 @@ class _Run:
         """Dequantizes the file from the disk; returns the largest error of every weight."""
         errors = {}
         select = plan_selector(self.executor)
+        if not isinstance(self.writer, CheckpointWriter):
+            raise AssertionError("nothing was written")
         with closing(self.writer.reopen()) as written:
             found = read_weights(written)
             for tensor in tensors:
@@ -288,11 +450,13 @@ class _Run:
         return errors
 
     def _quantize(self, weight: _Weight) -> WeightReport:
-        stored, desc, plan = weight.stored, weight.desc, weight.plan
+        stored, desc, plan = weight.stored, weight.desc, weight.plans[0]
         entry = stored.original
-        values = self.reader.tensor(entry)
-        ran = self.executor.run(plan, {"input": values, **weight.given})
-        made = {**ran.outputs, **weight.given}
+        values = stored.values(self.reader.tensor(entry))
+        runs = [self.executor.run(each, {"input": values, **weight.given}) for each in weight.plans]
+        made = {**weight.given}
+        for ran in runs:
+            made |= ran.outputs
         payloads = stored.payloads(made)
         parts = list(stored.parts.values())
         for key, part in stored.parts.items():
@@ -300,7 +464,7 @@ class _Run:
         digests = self.writer.digests(parts)
         ratio = signal_to_noise_db(desc, values, made)
         if weight.given:
-            non_finite = count_non_finite(values, FLOATING[entry.dtype])
+            non_finite = count_non_finite(values, desc.input_dtype)
         else:
             non_finite = count_spoiled(desc, made)
         del values  # before the restored weight takes as much memory
@@ -317,7 +481,7 @@ class _Run:
             digest=content_digest(parts, digests, {}),
             parts=digests,
             restored_sha256=self._restored_digest(weight, payloads),
-            seconds=ran.seconds,
+            seconds=sum(ran.seconds for ran in runs),
         )
 
     def _restored_digest(self, weight: _Weight, payloads: Mapping[str, Bytes]) -> str | None:

@@ -49,9 +49,9 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes
     no memory to speak of.
 
     Args:
-        desc: What was quantized: two axes; one scale for the tensor, for each row, or for each
-            group of `GROUP_SIZE` along the last axis, or flat blocks of 4-bit codes, the first of
-            two in the high nibble, or of 8-bit codes.
+        desc: What was quantized: two axes; one scale for the tensor, for each row, for each group
+            of `GROUP_SIZE` along the last axis, or for each block of as many rows and columns; or
+            flat blocks of 4-bit codes, the first of two in the high nibble, or of 8-bit codes.
         weight: The bytes of x.
         made: The bytes of what the quantization made or was given, by operand.
 
@@ -181,6 +181,10 @@ def _absmax(
 
 
 def _parameters(desc: Scaling, raw: Bytes, dtype: planq.DType) -> Float64:
+    if desc.scope.kind == "block":  # as groups of the rows that share them
+        bands = -(-desc.shape[0] // GROUP_SIZE)
+        found = _decode(_grid(raw, dtype, bands), dtype)
+        return np.repeat(found, GROUP_SIZE, axis=0)[: desc.shape[0]]
     rows = 1 if desc.scope.kind == "tensor" else desc.shape[0]
     return _decode(_grid(raw, dtype, rows), dtype)
 

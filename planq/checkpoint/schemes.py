@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import planq
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import TensorEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 GROUP_SIZE = 128
 
@@ -30,6 +31,7 @@ STORAGE = {
     "int8": ("I8", 1),
     "uint8": ("U8", 1),
     "int32": ("I32", 4),
+    "int64": ("I64", 8),
     "float8_e4m3fn": ("F8_E4M3", 1),
     "float8_e5m2": ("F8_E5M2", 1),
     "float16": ("F16", 2),
@@ -51,6 +53,8 @@ class Scheme(StrEnum):
     UINT8_CHANNEL = "uint8-channel"
     INT4_GROUP128 = "int4-group128"
     FP8_CHANNEL = "fp8-channel"
+    FP8_TENSOR = "fp8-tensor"
+    FP8_BLOCK128 = "fp8-block128"
     NF4 = "nf4"
     FP4 = "fp4"
     INT4_AF4 = "int4-af4"
@@ -65,6 +69,12 @@ _SCALES = {
     Scheme.UINT8_CHANNEL: (planq.DType.UINT8, planq.Scope.channel(0), _ASYMMETRIC),
     Scheme.INT4_GROUP128: (planq.DType.INT4, planq.Scope.group(GROUP_SIZE), _SYMMETRIC),
     Scheme.FP8_CHANNEL: (planq.DType.FLOAT8_E4M3FN, planq.Scope.channel(0), _SYMMETRIC),
+    Scheme.FP8_TENSOR: (planq.DType.FLOAT8_E4M3FN, planq.Scope.tensor(), _SYMMETRIC),
+    Scheme.FP8_BLOCK128: (
+        planq.DType.FLOAT8_E4M3FN,
+        planq.Scope.block(GROUP_SIZE, GROUP_SIZE),
+        _SYMMETRIC,
+    ),
 }
 
 # The table, and the block that bitsandbytes takes for it unless told.
@@ -122,7 +132,12 @@ def choose_blocks(
 
 
 def describe(
-    scheme: Scheme, entry: TensorEntry, *, calibrated: bool = False, blocks: Blocks | None = None
+    scheme: Scheme,
+    entry: TensorEntry,
+    *,
+    calibrated: bool = False,
+    blocks: Blocks | None = None,
+    rule: Mapping[str, Any] = MappingProxyType({}),
 ) -> Quantizing:
     """Returns the descriptor that a scheme gives one weight.
 
@@ -131,6 +146,7 @@ def describe(
         entry: The weight.
         calibrated: Whether its scales are given; else they are measured.
         blocks: What `choose_blocks` returned for a codebook scheme; None for a scheme with scales.
+        rule: Fields of the descriptor that a format has its own values for, where there are scales.
     """
     if blocks:
         codebook, _ = _CODEBOOKS[scheme]
@@ -145,14 +161,16 @@ def describe(
         )
     output_dtype, scope, mode = _SCALES[scheme]
     operator = planq.QuantizeDescriptor if calibrated else planq.DynamicRangeQuantizeDescriptor
-    return operator(
-        shape=entry.shape,
-        input_dtype=FLOATING[entry.dtype],
-        output_dtype=output_dtype,
-        scope=scope,
-        mode=mode,
-        nibble_order=planq.NibbleOrder.LOW_FIRST,
-    )
+    fields: dict[str, Any] = {
+        "shape": entry.shape,
+        "input_dtype": FLOATING[entry.dtype],
+        "output_dtype": output_dtype,
+        "scope": scope,
+        "mode": mode,
+        "nibble_order": planq.NibbleOrder.LOW_FIRST,
+        **rule,
+    }
+    return operator(**fields)
 
 
 def operand_bytes(spec: planq.OperandSpec) -> int:

@@ -69,6 +69,10 @@ class CodebookWeight:
             nested_block_size=state.nested_block_size,
         )
 
+    def values(self, payload: Bytes) -> Bytes:
+        """Returns the bytes of the weight as they are quantized."""
+        return payload
+
     def payloads(self, made: Mapping[str, Bytes]) -> dict[str, Bytes]:
         """Returns the bytes of the parts, of those of the outputs of the quantization."""
         measured = {
@@ -96,13 +100,17 @@ class CodebookWeight:
 
 
 def codebook_weight(
-    original: TensorEntry, desc: planq.BlockwiseQuantizeDescriptor
+    original: TensorEntry, desc: planq.BlockwiseQuantizeDescriptor, storage: str = "uint8"
 ) -> CodebookWeight:
     """Returns what a weight becomes, before it does.
 
     Args:
         original: The weight.
         desc: What will make its codes.
+        storage: The type as whose elements 4-bit codes are stored.
+
+    Raises:
+        CheckpointError: The codes are no whole number of these.
     """
     operands = desc.operands()
     four_bits = desc.output_dtype is planq.DType.UINT4
@@ -122,7 +130,12 @@ def codebook_weight(
         **measured,
     )
     nbytes = operand_bytes(operands["output"])
-    codes = TensorEntry(original.name, "U8", (nbytes, 1) if four_bits else desc.shape, nbytes)
+    stored, size = STORAGE[storage]
+    if nbytes % size:
+        what = f"{nbytes} bytes of codes are no whole number of {storage}"
+        raise CheckpointError(f"--quant-storage: tensor {original.name!r}: {what}")
+    shape = (nbytes // size, 1) if four_bits else desc.shape
+    codes = TensorEntry(original.name, stored, shape, nbytes)
     tensors = {
         key: TensorEntry(
             f"{original.name}.{key}", STORAGE[values.dtype.name][0], values.shape, values.nbytes

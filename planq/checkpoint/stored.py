@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 import planq
 from planq.checkpoint.digests import expect_content
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import TensorEntry
-from planq.checkpoint.schemes import FLOATING, STORAGE, Quantizing, Scaling, operand_bytes
+from planq.checkpoint.layouts import Layout, inputs_of, parts_of, payloads_of
+from planq.checkpoint.schemes import FLOATING, STORAGE, Quantizing, Scaling
 from planq.checkpoint.states import CodebookWeight, codebook_weight, read_states
 
 if TYPE_CHECKING:
@@ -20,8 +25,6 @@ if TYPE_CHECKING:
     from planq.checkpoint.files import Bytes, CheckpointReader
 
 METADATA_PREFIX = "planq."
-
-_SUFFIX = {"output": "", "scale": "_scale", "zero_point": "_zero_point"}
 
 # What follows a weight's own shape and type, and so differs between the weights of a file.
 _OWN = ("shape", "input_dtype", "scale_dtype")
@@ -34,29 +37,28 @@ class ScaledWeight:
     Attributes:
         original: The weight before it was quantized; its payload is not in the file.
         desc: What made the codes.
+        layout: Under which names, and in which order its bytes stand.
     """
 
     original: TensorEntry
     desc: Scaling
+    layout: Layout = Layout.PLAIN
+
+    @property
+    def quantizing(self) -> tuple[planq.Descriptor, ...]:
+        """What makes all that is stored."""
+        if self.layout is not Layout.ROWS:
+            return (self.desc,)
+        desc = self.desc
+        ranges = planq.MinMaxDescriptor(
+            shape=desc.shape, input_dtype=desc.input_dtype, scope=desc.scope
+        )
+        return (desc, ranges)
 
     @property
     def parts(self) -> dict[str, TensorEntry]:
-        """The tensors that the weight became, by operand of the quantization.
-
-        A scale per channel is stored as a column, the form in which it multiplies the codes by
-        broadcasting and in which loaders of quantized checkpoints expect it.
-        """
-        column = (1,) if self.desc.scope.kind == "channel" else ()
-        return {
-            name: TensorEntry(
-                self.original.name + _SUFFIX[name],
-                STORAGE[spec.storage][0],
-                spec.extents if name == "output" else spec.extents + column,
-                operand_bytes(spec),
-            )
-            for name, spec in self.desc.operands().items()
-            if name != "input"
-        }
+        """The tensors that the weight became, by operand of the quantization."""
+        return parts_of(self.layout, self.original, self.desc)
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +71,7 @@ class ScaledWeight:
         return planq.DequantizeDescriptor(
             shape=desc.shape,
             input_dtype=desc.output_dtype,
-            output_dtype=dtype or desc.input_dtype,
+            output_dtype=dtype or FLOATING[self.original.dtype],
             scope=desc.scope,
             mode=desc.mode,
             scale_dtype=desc.scale_dtype,
@@ -77,23 +79,51 @@ class ScaledWeight:
             nibble_order=desc.nibble_order,
         )
 
+    def values(self, payload: Bytes) -> Bytes:
+        """Returns the bytes of the weight as they are quantized."""
+        return converted(payload, FLOATING[self.original.dtype], self.desc.input_dtype)
+
     def payloads(self, made: Mapping[str, Bytes]) -> dict[str, Bytes]:
         """Returns the bytes of the parts, of those of the operands of the quantization."""
-        return {name: made[name] for name in self.parts}
+        stored = payloads_of(self.layout, self.original, self.desc, dict(made))
+        return {name: stored[name] for name in self.parts}
 
     def inputs(self, payloads: Mapping[str, Bytes]) -> dict[str, Bytes]:
         """Names the bytes of the parts as the dequantization reads them."""
-        return {"input" if name == "output" else name: data for name, data in payloads.items()}
+        return inputs_of(self.layout, self.original, self.desc, dict(payloads))
+
+
+def converted(payload: Bytes, dtype: planq.DType, wanted: planq.DType) -> Bytes:
+    """Returns the bytes of values in another type: float16, rounded to the nearest."""
+    if dtype is wanted:
+        return payload
+    values: npt.NDArray[Any]
+    if dtype is planq.DType.BFLOAT16:
+        values = (payload.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    else:
+        values = payload.view(dtype.value)
+    with np.errstate(all="ignore"):
+        narrow: Bytes = values.astype(wanted.value).view(np.uint8)
+    return narrow
 
 
 StoredWeight = ScaledWeight | CodebookWeight
 
 
-def stored_weight(original: TensorEntry, desc: Quantizing) -> StoredWeight:
-    """Returns what a weight becomes."""
+def stored_weight(
+    original: TensorEntry, desc: Quantizing, layout: Layout = Layout.PLAIN, storage: str = "uint8"
+) -> StoredWeight:
+    """Returns what a weight becomes.
+
+    Args:
+        original: The weight.
+        desc: What makes its codes.
+        layout: Where there are scales: how it lies in the file.
+        storage: Where there is a codebook: the type as whose elements 4-bit codes are stored.
+    """
     if isinstance(desc, planq.BlockwiseQuantizeDescriptor):
-        return codebook_weight(original, desc)
-    return ScaledWeight(original, desc)
+        return codebook_weight(original, desc, storage)
+    return ScaledWeight(original, desc, layout)
 
 
 def restore(
@@ -121,12 +151,13 @@ def describing(desc: Quantizing, weights: Iterable[StoredWeight]) -> dict[str, s
     """
     facts = {key: value for key, value in desc.to_dict().items() if key not in _OWN}
     described = {"descriptor": json.dumps(facts, sort_keys=True)}
+    scaled = [weight for weight in weights if isinstance(weight, ScaledWeight)]
     originals = {
         weight.original.name: {"dtype": weight.original.dtype, "shape": weight.original.shape}
-        for weight in weights
-        if isinstance(weight, ScaledWeight)
+        for weight in scaled
     }
     if originals:
+        described["layout"] = scaled[0].layout.value
         described["tensors"] = json.dumps(originals, separators=(",", ":"))
     return described
 
@@ -151,9 +182,10 @@ def read_weights(reader: CheckpointReader) -> dict[str, StoredWeight]:
             f"{reader.path}: not written by planq quantize or bitsandbytes, nothing to restore"
         )
     facts, originals = (_json_object(reader, key) for key in ("descriptor", "tensors"))
+    layout = _layout(reader)
     weights: dict[str, StoredWeight] = {}
     for name, original in originals.items():
-        weights[name] = _scaled_weight(reader, facts, name, original)
+        weights[name] = _scaled_weight(reader, facts, name, original, layout)
         for part in weights[name].parts.values():
             reader.expect(part)
     return weights
@@ -176,13 +208,22 @@ def _json_object(reader: CheckpointReader, key: str) -> dict[str, Any]:
     return values
 
 
+def _layout(reader: CheckpointReader) -> Layout:
+    name = reader.metadata.get(f"{METADATA_PREFIX}layout", Layout.PLAIN.value)
+    if name not in [layout.value for layout in Layout]:
+        what = f"metadata {METADATA_PREFIX}layout is none that this planq knows: {name!r}"
+        raise CheckpointError(f"{reader.path}: {what}")
+    return Layout(name)
+
+
 def _scaled_weight(
-    reader: CheckpointReader, facts: Mapping[str, Any], name: str, original: object
+    reader: CheckpointReader, facts: Mapping[str, Any], name: str, original: object, layout: Layout
 ) -> ScaledWeight:
     where = f"{reader.path}: metadata of {name!r}"
     match original:
         case {"dtype": str(dtype), "shape": list(shape)} if dtype in FLOATING:
-            own = {"shape": shape, "input_dtype": FLOATING[dtype]}
+            read = planq.DType.FLOAT16 if layout is Layout.ROWS else FLOATING[dtype]
+            own = {"shape": shape, "input_dtype": read}
         case _:
             raise CheckpointError(f"{where}: expected a floating type and a shape")
     try:
@@ -191,5 +232,5 @@ def _scaled_weight(
         raise CheckpointError(f"{where}: {error}") from error
     if not isinstance(desc, Scaling):
         raise CheckpointError(f"{where}: {desc.operator} makes no codes that can be restored")
-    nbytes = operand_bytes(desc.operands()["input"])
-    return ScaledWeight(TensorEntry(name, dtype, desc.shape, nbytes), desc)
+    nbytes = math.prod(desc.shape) * STORAGE[FLOATING[dtype].value][1]
+    return ScaledWeight(TensorEntry(name, dtype, desc.shape, nbytes), desc, layout)

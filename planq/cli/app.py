@@ -29,6 +29,7 @@ from planq.cli.failure import (
 from planq.cli.info import info
 from planq.cli.ops import ops
 from planq.cli.quantize import quantize
+from planq.cli.verify import verify
 from planq.cli.words import discard, say
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def root(
     """Quantization operators that say what they will do before they do it."""
 
 
-for _command in (quantize, dequantize, info, ops, explain):
+for _command in (quantize, verify, dequantize, info, ops, explain):
     app.command()(_command)
 
 

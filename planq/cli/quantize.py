@@ -15,6 +15,8 @@ from rich.console import Console
 from planq.checkpoint import job as work
 from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.devices import open_device
+from planq.checkpoint.folders import quantize_folder
+from planq.checkpoint.formats import Activations, Form, Format, QuantStorage, as_options
 from planq.checkpoint.schemes import Scheme, choose_blocks
 from planq.cli.failure import CommandError
 from planq.cli.tables import (
@@ -27,6 +29,9 @@ from planq.cli.tables import (
 )
 from planq.cli.words import printable
 
+# What a folder can become.
+CHOICES = "compressed-tensors or bitsandbytes"
+
 _MEASURED = "n segments hold a NaN or an infinity, and dequantize to NaN"
 _NESTED = "n blocks dequantize to NaN: all of the weight, if one holds a NaN or an infinity"
 _CALIBRATED = (
@@ -36,10 +41,11 @@ _CALIBRATED = (
 
 def quantize(
     source: Annotated[
-        Path, typer.Argument(metavar="IN.safetensors", help="The model file to read.")
+        Path,
+        typer.Argument(metavar="IN", help="The safetensors file to read, or a model's folder."),
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT.safetensors", help="The model file to make.")
+        Path, typer.Argument(metavar="OUT", help="The safetensors file, or folder, to make.")
     ],
     scheme: Annotated[
         Scheme,
@@ -50,6 +56,14 @@ def quantize(
             "no states of 8 bits. planq reads all."
         ),
     ],
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="Who else reads it: what compressed-tensors and bitsandbytes load, transformers "
+            "does, from a folder. A file is plain if left out; for a folder it has to be given.",
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option(metavar="host|cuda:N", help="Where the plans run; the bits are the same.")
     ] = "host",
@@ -59,6 +73,24 @@ def quantize(
             metavar="REGEX", help="Quantize only the weights in whose name this is found."
         ),
     ] = None,
+    exclude: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGEX",
+            help="Leave out the weights in whose name this is found. If left out, a format other "
+            "than plain leaves out embeddings, output layers, norms and routers, by their names.",
+        ),
+    ] = None,
+    activations: Annotated[
+        Activations,
+        typer.Option(
+            help="Whether compressed-tensors quantizes activations too: each token by its range."
+        ),
+    ] = Activations.NONE,
+    quant_storage: Annotated[
+        QuantStorage,
+        typer.Option(help="The type as which bitsandbytes stores 4-bit codes."),
+    ] = QuantStorage.UINT8,
     calibrate: Annotated[
         Path | None,
         typer.Option(
@@ -93,7 +125,7 @@ def quantize(
         ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace OUT.safetensors if it exists.")
+        bool, typer.Option("--force", help="Replace OUT if it exists; a folder, if planq made it.")
     ] = False,
     table: Annotated[
         bool, typer.Option("--table", help="Show what became of each weight, too.")
@@ -102,19 +134,35 @@ def quantize(
         bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
     ] = False,
 ) -> int:
-    """Quantize the 2-D floating weights of a safetensors file; copy the rest unchanged.
+    """Quantize the 2-D floating weights of a safetensors file or a model; copy the rest unchanged.
 
-    Each weight NAME becomes its codes under the same NAME, and NAME_scale (and NAME_zero_point
-    where the scheme has one), or with a codebook NAME.absmax, NAME.quant_map and the rest of a
-    state of bitsandbytes. The output gets its name only when it is complete. The exit status
-    is 1 if a weight holds a NaN or an infinity (its row is marked), 2 if nothing was written,
-    and 3 if the output is complete, but its report could not be printed.
+    Plain, each weight NAME becomes its codes under the same NAME, and NAME_scale (and
+    NAME_zero_point where the scheme has one), or with a codebook NAME.absmax, NAME.quant_map and
+    the rest of a state of bitsandbytes. A folder's config.json gets the entry quantization_config,
+    and planq.json has the digests of all files. The output gets its name only when it is complete.
+    The exit status is 1 if a weight holds a NaN or an infinity (its row is marked), 2 if nothing
+    was written, and 3 if the output is complete, but its report could not be printed.
     """
     blocks = choose_blocks(scheme, block_size, nested=nested, calibrated=calibrate is not None)
-    ranges = None if calibrate is None else read_ranges(calibrate)
-    job = work.Job(source, target, scheme, _compile(include), force, ranges, verify, blocks)
+    if form is None and source.is_dir():
+        raise CommandError(f"{source}: a folder; --format {CHOICES} says who reads what it becomes")
+    chosen = Form(form or Format.PLAIN, activations, quant_storage)
+    chosen.check(scheme, blocks, calibrated=calibrate is not None)
+    job = work.Job(
+        source,
+        target,
+        scheme,
+        include=_compile("--include", include),
+        overwrite=force,
+        ranges=None if calibrate is None else read_ranges(calibrate),
+        verify=verify,
+        blocks=blocks,
+        exclude=_compile("--exclude", exclude),
+        form=chosen,
+    )
+    run = quantize_folder if source.is_dir() else work.quantize_file
     with progress_bar(source) as progress:
-        report = work.quantize_file(job, open_device(device), progress)
+        report = run(job, open_device(device), progress)
     values = as_dict(report) if as_json else None
     return tell(report, values, lambda console: show(report, console, table=table))
 
@@ -148,6 +196,7 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
     ranges, blocks = report.job.ranges, report.job.blocks
     request = {
         "scheme": report.job.scheme.value,
+        **as_options(report.job.form),
         "block_size": blocks.size if blocks else None,
         "nested_block_size": blocks.nested_size if blocks else None,
         "calibrated": ranges.sha256 if ranges else None,
@@ -166,7 +215,7 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
     return values
 
 
-def _compile(include: str | None) -> re.Pattern[str] | None:
+def _compile(option: str, include: str | None) -> re.Pattern[str] | None:
     if include is None:
         return None
     try:
@@ -174,9 +223,9 @@ def _compile(include: str | None) -> re.Pattern[str] | None:
             warnings.simplefilter("ignore")
             return re.compile(include)
     except RecursionError as error:
-        raise CommandError("--include: not a regular expression: it is too deep") from error
+        raise CommandError(f"{option}: not a regular expression: it is too deep") from error
     except (re.error, OverflowError, ValueError) as error:  # the latter of too large counts
-        raise CommandError(f"--include: not a regular expression: {error}") from error
+        raise CommandError(f"{option}: not a regular expression: {error}") from error
 
 
 def _marked_words(job: work.Job) -> str:

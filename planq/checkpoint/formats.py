@@ -1,0 +1,261 @@
+"""The formats of ``planq quantize``: who else reads the file, and how each of them lays it out.
+
+A format says under which names a weight's codes and scales stand, which schemes its reader knows,
+which weights stay floating, and what ``config.json`` says about all that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import planq
+from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.layouts import Layout
+from planq.checkpoint.schemes import GROUP_SIZE, Blocks, Scheme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from planq.checkpoint.files import TensorEntry
+
+
+class Format(StrEnum):
+    """What ``--format`` takes."""
+
+    PLAIN = "plain"
+    COMPRESSED_TENSORS = "compressed-tensors"
+    BITSANDBYTES = "bitsandbytes"
+
+
+class Activations(StrEnum):
+    """What ``--activations`` takes: whether a reader quantizes activations too."""
+
+    NONE = "none"
+    TOKEN = "token"
+
+
+class QuantStorage(StrEnum):
+    """What ``--quant-storage`` takes: the type as whose elements 4-bit codes are stored."""
+
+    UINT8 = "uint8"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+
+
+_INT8 = (Scheme.INT8_CHANNEL, Scheme.INT8_TENSOR)
+_FLOAT8 = (Scheme.FP8_CHANNEL, Scheme.FP8_TENSOR, Scheme.FP8_BLOCK128)
+_SCHEMES = {
+    Format.PLAIN: tuple(Scheme),
+    Format.COMPRESSED_TENSORS: (*_INT8, *_FLOAT8, Scheme.INT4_GROUP128),
+    Format.BITSANDBYTES: (Scheme.INT8_CHANNEL, Scheme.NF4, Scheme.FP4),
+}
+# The blocks that bitsandbytes has kernels for.
+_BLOCK_SIZES = tuple(2**power for power in range(5, 13))
+
+# Parts of a name that tell of an embedding, an output layer, a norm or a router.
+_FLOATING_PART = re.compile(
+    r"embed|^(wte|wpe|shared|score|classifier|cls|predictions|router|gate)$|head$|norm|^ln_"
+)
+_STRATEGIES: dict[Scheme, dict[str, Any]] = {
+    Scheme.INT8_CHANNEL: {"num_bits": 8, "type": "int", "strategy": "channel"},
+    Scheme.INT8_TENSOR: {"num_bits": 8, "type": "int", "strategy": "tensor"},
+    Scheme.INT4_GROUP128: {
+        "num_bits": 4,
+        "type": "int",
+        "strategy": "group",
+        "group_size": GROUP_SIZE,
+    },
+    Scheme.FP8_CHANNEL: {"num_bits": 8, "type": "float", "strategy": "channel"},
+    Scheme.FP8_TENSOR: {"num_bits": 8, "type": "float", "strategy": "tensor"},
+    Scheme.FP8_BLOCK128: {
+        "num_bits": 8,
+        "type": "float",
+        "strategy": "block",
+        "block_structure": [GROUP_SIZE, GROUP_SIZE],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A format with its options.
+
+    Attributes:
+        format: Who reads the file.
+        activations: Whether its reader quantizes activations, too.
+        quant_storage: The type as whose elements 4-bit codes of bitsandbytes are stored.
+    """
+
+    format: Format = Format.PLAIN
+    activations: Activations = Activations.NONE
+    quant_storage: QuantStorage = QuantStorage.UINT8
+
+    def check(self, scheme: Scheme, blocks: Blocks | None, *, calibrated: bool) -> None:
+        """Refuses what the format's reader does not know.
+
+        Raises:
+            CheckpointError: A scheme, a block size or an option does not go with the format.
+        """
+        name = self.format.value
+        if scheme not in _SCHEMES[self.format]:
+            names = ", ".join(known.value for known in _SCHEMES[self.format])
+            raise CheckpointError(f"--scheme: {name} has {names}, got {scheme.value}")
+        if calibrated and self.format is not Format.PLAIN:
+            raise CheckpointError(f"--calibrate: {name} measures its ranges; expected plain")
+        self._check_blocks(blocks)
+        self._check_activations(scheme)
+        four_bits = self.format is Format.BITSANDBYTES and blocks is not None
+        if self.quant_storage is not QuantStorage.UINT8 and not four_bits:
+            raise CheckpointError("--quant-storage: only with bitsandbytes, and nf4 or fp4")
+
+    def _check_blocks(self, blocks: Blocks | None) -> None:
+        if self.format is Format.BITSANDBYTES and blocks and blocks.size not in _BLOCK_SIZES:
+            sizes = ", ".join(map(str, _BLOCK_SIZES))
+            raise CheckpointError(
+                f"--block-size: bitsandbytes reads blocks of {sizes}, got {blocks.size}"
+            )
+
+    def _check_activations(self, scheme: Scheme) -> None:
+        if self.activations is Activations.NONE:
+            return
+        if self.format is not Format.COMPRESSED_TENSORS or scheme is Scheme.INT4_GROUP128:
+            known = ", ".join(known.value for known in (*_INT8, *_FLOAT8))
+            raise CheckpointError(f"--activations: only with compressed-tensors, and {known}")
+
+    def layout(self, scheme: Scheme) -> Layout:
+        """Returns how a weight with scales is laid out."""
+        if self.format is Format.PLAIN:
+            return Layout.PLAIN
+        if self.format is Format.BITSANDBYTES:
+            return Layout.ROWS
+        packed = scheme is Scheme.INT4_GROUP128 or (
+            scheme in _INT8 and self.activations is Activations.NONE
+        )
+        return Layout.PACKED if packed else Layout.NAIVE
+
+    def rule(self) -> dict[str, Any]:
+        """Returns the fields of a descriptor with scales that the format has values for."""
+        if self.format is Format.COMPRESSED_TENSORS:
+            return {"convention": planq.Convention.COMPRESSED_TENSORS}
+        if self.format is Format.BITSANDBYTES:  # which rounds a weight to float16 first
+            return {"input_dtype": planq.DType.FLOAT16, "quotient": planq.Quotient.RATIO}
+        return {}
+
+    def takes(self, name: str) -> bool:
+        """Whether a weight of this name is quantized unless told otherwise.
+
+        Readers quantize linear layers, which a file does not tell from others: what its name calls
+        an embedding, an output layer, a norm or a router stays as it is.
+        """
+        if self.format is Format.PLAIN:
+            return True
+        module, _, last = name.rpartition(".")
+        return last == "weight" and not any(map(_FLOATING_PART.search, module.split(".")))
+
+    def check_weight(self, scheme: Scheme, entry: TensorEntry) -> None:
+        """Refuses a weight that the format cannot hold.
+
+        Raises:
+            CheckpointError: Its name is not that of a module's weight, or its width is not whole.
+        """
+        if self.format is Format.PLAIN:
+            return
+        what = f"tensor {entry.name!r}: {self.format.value}"
+        if not entry.name.endswith(".weight"):
+            raise CheckpointError(f"{what} has weights whose names end with .weight; --exclude it")
+        cut = scheme in (Scheme.INT4_GROUP128, Scheme.FP8_BLOCK128)
+        if cut and self.format is Format.COMPRESSED_TENSORS and entry.shape[1] % GROUP_SIZE:
+            wide = f"a width of {entry.shape[1]} is no multiple of {GROUP_SIZE}"
+            raise CheckpointError(f"{what}: {wide}; --exclude it")
+
+    def config(
+        self, scheme: Scheme, blocks: Blocks | None, floating: Sequence[str], dtype: str
+    ) -> dict[str, Any] | None:
+        """Returns the entry ``quantization_config`` of ``config.json``; None for plain.
+
+        Args:
+            scheme: How weights are quantized.
+            blocks: How the statistics of a codebook scheme lie.
+            floating: The modules that have a weight of two axes which stays as it is.
+            dtype: The type of the weights before, in which bitsandbytes will multiply.
+        """
+        if self.format is Format.COMPRESSED_TENSORS:
+            return self._compressed_tensors(scheme, floating)
+        if self.format is Format.BITSANDBYTES:
+            return self._bitsandbytes(scheme, blocks, floating, dtype)
+        return None
+
+    def _compressed_tensors(self, scheme: Scheme, floating: Sequence[str]) -> dict[str, Any]:
+        weights = {**_STRATEGIES[scheme], "symmetric": True, "dynamic": False}
+        activations = None
+        if self.activations is Activations.TOKEN:
+            activations = {
+                "num_bits": weights["num_bits"],
+                "type": weights["type"],
+                "strategy": "token",
+                "symmetric": True,
+                "dynamic": True,
+            }
+            if scheme is Scheme.FP8_BLOCK128:
+                activations |= {"strategy": "group", "group_size": GROUP_SIZE}
+        group = {
+            "targets": ["Linear"],
+            "weights": weights,
+            "input_activations": activations,
+            "output_activations": None,
+        }
+        return {
+            "quant_method": "compressed-tensors",
+            "quantization_status": "compressed",
+            "format": self._compression(scheme),
+            "config_groups": {"group_0": group},
+            "ignore": list(floating),
+            "kv_cache_scheme": None,
+            "global_compression_ratio": None,
+        }
+
+    def _compression(self, scheme: Scheme) -> str:
+        if self.layout(scheme) is Layout.PACKED:
+            return "pack-quantized"
+        if scheme in _INT8:
+            return "int-quantized"
+        return "naive-quantized" if self.activations is Activations.NONE else "float-quantized"
+
+    def _bitsandbytes(
+        self, scheme: Scheme, blocks: Blocks | None, floating: Sequence[str], dtype: str
+    ) -> dict[str, Any]:
+        config: dict[str, Any] = {
+            "quant_method": "bitsandbytes",
+            "load_in_4bit": blocks is not None,
+            "load_in_8bit": blocks is None,
+            "llm_int8_skip_modules": list(floating) or None,
+        }
+        if blocks:
+            config |= {
+                "bnb_4bit_quant_type": scheme.value,
+                "bnb_4bit_use_double_quant": blocks.nested_size is not None,
+                "bnb_4bit_compute_dtype": dtype,
+                "bnb_4bit_quant_storage": self.quant_storage.value,
+            }
+        return config
+
+
+PLAIN = Form()
+
+
+def modules_of(names: Iterable[str]) -> list[str]:
+    """Returns the modules whose weights these are, in order."""
+    return sorted(name.removesuffix(".weight") for name in names if name.endswith(".weight"))
+
+
+def as_options(form: Form) -> Mapping[str, str]:
+    """Returns the options of a format by name."""
+    return {
+        "format": form.format.value,
+        "activations": form.activations.value,
+        "quant_storage": form.quant_storage.value,
+    }

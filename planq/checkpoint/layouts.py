@@ -1,0 +1,132 @@
+"""How weights that have scales lie in a file: names, shapes and the order of their bytes.
+
+``PLAIN`` and ``NAIVE`` (compressed-tensors): the codes under the weight's name, a byte each or two
+codes a byte, and ``NAME_scale``. ``PACKED`` (compressed-tensors): codes without a sign as bits of
+int32 under ``NAME_packed``, each row filled up with zeros, ``NAME_scale``, and the weight's shape
+under ``NAME_shape``. ``ROWS`` (bitsandbytes): codes of int8, the largest magnitude of each row
+under ``SCB``, and 0 for "in rows" under ``weight_format``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import planq
+from planq.checkpoint.files import TensorEntry
+from planq.checkpoint.schemes import STORAGE, operand_bytes
+
+if TYPE_CHECKING:
+    from planq.checkpoint.files import Bytes
+    from planq.checkpoint.schemes import Scaling
+
+_SUFFIX = {"output": "", "scale": "_scale", "zero_point": "_zero_point"}
+_WORD_BYTES = 4
+# What turns a code of two's complement into one that counts from the lowest.
+_SIGN_BITS = {planq.DType.INT8: 0x80, planq.DType.INT4: 0x88}
+_LARGEST_INT8 = np.float32(127)
+
+
+class Layout(StrEnum):
+    """How a weight that has scales is laid out."""
+
+    PLAIN = "plain"
+    NAIVE = "naive"
+    PACKED = "packed"
+    ROWS = "rows"
+
+
+def parts_of(layout: Layout, original: TensorEntry, desc: Scaling) -> dict[str, TensorEntry]:
+    """Returns the tensors that a weight becomes, by operand of the quantization.
+
+    A scale per channel is stored as a column, the form in which it multiplies the codes by
+    broadcasting and in which loaders of quantized checkpoints expect it.
+
+    Args:
+        layout: Under which names.
+        original: The weight.
+        desc: What makes its codes.
+    """
+    if layout is Layout.ROWS:
+        return _row_parts(original)
+    column = (1,) if desc.scope.kind == "channel" else ()
+    parts = {
+        name: TensorEntry(
+            original.name + _SUFFIX[name],
+            STORAGE[spec.storage][0],
+            spec.extents if name == "output" else spec.extents + column,
+            operand_bytes(spec),
+        )
+        for name, spec in desc.operands().items()
+        if name != "input"
+    }
+    if layout is Layout.PACKED:
+        rows, words = original.shape[0], _words(parts["output"])
+        parts["output"] = TensorEntry(
+            f"{original.name}_packed", "I32", (rows, words), rows * words * _WORD_BYTES
+        )
+        parts["shape"] = TensorEntry(f"{original.name}_shape", "I64", (2,), 16)
+    return parts
+
+
+def payloads_of(
+    layout: Layout, original: TensorEntry, desc: Scaling, made: dict[str, Bytes]
+) -> dict[str, Bytes]:
+    """Returns the bytes of the parts, of those of the operands of the quantization."""
+    if layout is Layout.ROWS:
+        return {"output": made["output"], "absmax": made["absmax"], "format": np.zeros(1, np.uint8)}
+    if layout is Layout.PACKED:
+        shape = np.array(original.shape, np.int64).view(np.uint8)
+        return {**made, "output": _packed(made["output"], original, desc), "shape": shape}
+    return made
+
+
+def inputs_of(
+    layout: Layout, original: TensorEntry, desc: Scaling, payloads: dict[str, Bytes]
+) -> dict[str, Bytes]:
+    """Names the bytes of the parts as the dequantization reads them."""
+    if layout is Layout.ROWS:
+        scale = payloads["absmax"].view(np.float32) / _LARGEST_INT8
+        return {"input": payloads["output"], "scale": scale.view(np.uint8)}
+    codes = payloads["output"]
+    if layout is Layout.PACKED:
+        codes = _unpacked(codes, original, desc)
+    named = {name: payloads[name] for name in payloads if name not in ("output", "shape")}
+    return {"input": codes, **named}
+
+
+def _row_parts(original: TensorEntry) -> dict[str, TensorEntry]:
+    module, rows = original.name.removesuffix("weight"), original.shape[0]
+    codes = original.shape[0] * original.shape[1]
+    return {
+        "output": TensorEntry(original.name, "I8", original.shape, codes),
+        "absmax": TensorEntry(f"{module}SCB", "F32", (rows,), 4 * rows),
+        "format": TensorEntry(f"{original.name}_format", "U8", (), 1),
+    }
+
+
+def _words(codes: TensorEntry) -> int:
+    """How many int32 a row of codes takes."""
+    return -(-codes.shape[-1] // _WORD_BYTES)
+
+
+def _row_bytes(desc: Scaling) -> int:
+    return desc.operands()["output"].extents[-1]
+
+
+def _packed(codes: Bytes, original: TensorEntry, desc: Scaling) -> Bytes:
+    rows, columns = original.shape
+    width = _row_bytes(desc)
+    packed = np.zeros((rows, -(-width // _WORD_BYTES) * _WORD_BYTES), np.uint8)
+    packed[:, :width] = codes.reshape(rows, width) ^ np.uint8(_SIGN_BITS[desc.output_dtype])
+    if desc.output_dtype is planq.DType.INT4 and columns % 2:  # nothing stands in the spare nibble
+        packed[:, width - 1] &= 0x0F
+    return packed.reshape(-1)
+
+
+def _unpacked(packed: Bytes, original: TensorEntry, desc: Scaling) -> Bytes:
+    rows, width = original.shape[0], _row_bytes(desc)
+    codes = packed.reshape(rows, -1)[:, :width] ^ np.uint8(_SIGN_BITS[desc.output_dtype])
+    return np.ascontiguousarray(codes).reshape(-1)

@@ -1,0 +1,80 @@
+"""``planq verify``: whether a quantized file or folder is what its source becomes."""
+
+# Typer reads the annotations of a command when the program runs, so none here is postponed.
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from planq.checkpoint.calibration import read_ranges
+from planq.checkpoint.devices import open_device
+from planq.checkpoint.folders import compare_folder
+from planq.checkpoint.job import Comparison, compare_file, job_of
+from planq.cli.failure import EXIT_MARKED, EXIT_OK
+from planq.cli.tables import progress_bar
+from planq.cli.words import output_console, printable, say
+
+
+def verify(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="The safetensors file or folder it was made of.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="What planq quantize made of it.")],
+    device: Annotated[
+        str, typer.Option(metavar="host|cuda:N", help="Where the plans run; the bits are the same.")
+    ] = "host",
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(metavar="RANGES.json", help="The ranges that it was made with, if any."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
+    ] = False,
+) -> int:
+    """Quantize the source again, with the options that OUT tells, and compare every byte.
+
+    The exit status is 0 if nothing differs, 1 if something does, and 2 if there is no answer.
+    """
+    ranges = None if calibrate is None else read_ranges(calibrate)
+    executor = open_device(device)
+    with progress_bar(source) as progress:
+        if target.is_dir():
+            found = compare_folder(source, target, ranges, executor, progress)
+        else:
+            found = (compare_file(job_of(source, target, ranges), executor, progress),)
+    if as_json:
+        print(json.dumps(_as_dict(found), indent=2))
+    else:
+        _show(found)
+    return EXIT_MARKED if any(file.differing for file in found) else EXIT_OK
+
+
+def _as_dict(found: Sequence[Comparison]) -> dict[str, object]:
+    return {
+        "equal": not any(file.differing for file in found),
+        "same_build": all(file.same_build for file in found),
+        "files": [{"path": str(file.path), "differing": file.differing} for file in found],
+    }
+
+
+def _show(found: Sequence[Comparison]) -> None:
+    console = output_console()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in ("file", "tensor", "what differs"):
+        table.add_column(header, overflow="fold")
+    for file in found:
+        for name, what in file.differing.items():
+            table.add_row(*map(Text, (printable(file.path.name), printable(name), what)))
+    if table.row_count:
+        console.print(table)
+    if not all(file.same_build for file in found):
+        say("warning", "another build of planq made it")
+    weights = sum(len(file.tensors) for file in found)
+    verdict = f"{table.row_count} differ" if table.row_count else "every byte is equal"
+    console.print(Text(f"{weights} weights quantized again: {verdict}"))
