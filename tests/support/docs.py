@@ -40,3 +40,9 @@ def run(document: Path, *, gpu: bool) -> int:
         for line, code in found:
             exec(compile("\n" * line + code, str(page), "exec"), namespace)
     return len(found)
+
+
+def fenced(document: Path, language: str) -> list[str]:
+    """The code of a document's blocks of another language."""
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, document.read_text(), re.MULTILINE | re.DOTALL)

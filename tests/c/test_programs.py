@@ -1,0 +1,136 @@
+"""Programs in C and C++: the header, the CMake package, and the example engine."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import planq
+from c import programs
+from c.programs import ROOT, STRICT, place, run
+from reference import inputs
+from reference.formats import Array
+from support.docs import fenced
+
+HEADERS = {
+    "c11": ("cc", "-std=c11", "-x", "c"),
+    "c++20": ("c++", "-std=c++20", "-x", "c++"),
+    "c++11": ("c++", "-std=c++11", "-x", "c++"),
+}
+
+
+@pytest.mark.parametrize("language", HEADERS)
+def test_the_header_compiles(language: str, tmp_path: Path) -> None:
+    """Without a warning, twice in one file, alone or after DLPack's."""
+    source = tmp_path / "header.c"
+    dlpack = "#define DLPACK_VERSION 80\ntypedef struct { void* data; } DLTensor;\n"
+    for before in ("", dlpack):
+        source.write_text(f'{before}#include "planq.h"\n#include "planq.h"\nint planq_used;\n')
+        include = f"-I{place('--include-dir')}"
+        run(*HEADERS[language], *STRICT, include, "-c", source, "-o", tmp_path / "header.o")
+
+
+def test_the_places_are_those_of_the_package() -> None:
+    """Whatever else is installed beside planq."""
+    package = Path(planq.__file__).parent
+    assert place("--library") == package / "libplanq.so"
+    assert place("--include-dir") / "planq.h" == package / "include" / "planq.h"
+    assert (place("--cmake-dir") / "planq-config.cmake").exists()
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
+    """docs/c.md, as C11 through the CMake package, found by planq_DIR."""
+    (program,) = fenced(ROOT / "docs" / "c.md", "c")
+    (project,) = fenced(ROOT / "docs" / "c.md", "cmake")
+    (tmp_path / "quantize.c").write_text(program)
+    (tmp_path / "CMakeLists.txt").write_text(project)
+    flags = f"-DCMAKE_C_FLAGS=-std=c11 {' '.join(STRICT)}"
+    cmake = programs.tool("cmake")
+    where = f"-Dplanq_DIR={place('--cmake-dir')}"
+    run(cmake, "-S", tmp_path, "-B", tmp_path / "build", "-G", "Unix Makefiles", where, flags)
+    run(cmake, "--build", tmp_path / "build")
+    lines = run(tmp_path / "build" / "quantize").splitlines()
+    assert lines == fenced(ROOT / "docs" / "c.md", "text")[0].splitlines()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, built with the system's compiler."""
+    folder = programs.build(ROOT / "examples" / "engine_cpp", tmp_path_factory.mktemp("engine"))
+    return folder / "engine"
+
+
+def digests(values: Array) -> dict[str, str]:
+    """What the engine prints for a weight, computed by planq in Python."""
+    rows, columns = values.shape
+    found = {}
+
+    def quantize(what: str, x: Array, shape: tuple[Any, ...], **fields: Any) -> None:
+        desc = planq.DynamicRangeQuantizeDescriptor(
+            shape=shape, input_dtype=values.dtype.name, **fields
+        )
+        plan = planq.Plan.select(planq.HOST, desc)
+        outputs = plan.empty_outputs(np, **({"m": len(x)} if desc.dims() else {}))
+        plan.run(planq.HOST, None, planq.DynamicRangeQuantizeArgs(input=x, **outputs))
+        for name, output in outputs.items():
+            found[f"{what}.{name}"] = hashlib.sha256(output.tobytes()).hexdigest()
+
+    fixed = (rows, columns)
+    quantize("channel", values, fixed, output_dtype="int8", scope=planq.Scope.channel(0))
+    quantize("group128", values, fixed, output_dtype="int4", scope=planq.Scope.group(128))
+    for m in (1, 7, 64):
+        x = np.ascontiguousarray(values[:m])
+        quantize(f"activations{m}", x, (planq.Dim("m", 64), columns), output_dtype="int8")
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_the_engines_results_are_pythons(engine: Path, tmp_path: Path, dtype: str) -> None:
+    """Digest by digest, on a weight whose last group is short."""
+    values = inputs.make("normal", (96, 300), dtype, 7)
+    save_file({"other": np.zeros(3, np.float32), "weight": values}, tmp_path / "w.safetensors")
+    lines = run(engine, tmp_path / "w.safetensors", "weight").splitlines()
+    found = {name: digest for digest, name in map(str.split, lines)}
+    assert found == digests(values)
+    assert len(found) == 10
+
+
+def refused(engine: Path, *words: str | Path) -> str:
+    """What the engine complains about."""
+    done = subprocess.run([engine, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_the_engine_trusts_no_file(engine: Path, tmp_path: Path) -> None:
+    """Offsets, lengths and shapes that are not the file's."""
+    path = tmp_path / "w.safetensors"
+    header = '{"weight":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}'
+    data = bytes(16)
+
+    def complaint(text: str, body: bytes = data, length: int | None = None) -> str:
+        size = len(text) if length is None else length
+        path.write_bytes(size.to_bytes(8, "little") + text.encode() + body)
+        return refused(engine, path, "weight")
+
+    assert "shorter than its header" in complaint(header, length=2**64 - 1)
+    assert "shorter than its header" in complaint(header, length=len(header) + 17)
+    assert "beyond the file" in complaint(header, data[:15])
+    assert "beyond the file" in complaint(header.replace("[0,16]", "[16,0]"))
+    assert "beyond the file" in complaint(header.replace("[0,16]", "[-16,0]"))
+    assert "another size" in complaint(header.replace("[2,2]", "[2,3]"))
+    assert "too large" in complaint(header.replace("[2,2]", f"[{2**62},{2**62}]"))
+    assert "negative extent" in complaint(header.replace("[2,2]", "[-2,-2]"))
+    assert "no floating matrix" in complaint(header.replace("[2,2]", "[4]"))
+    assert "no floating matrix" in complaint(header.replace("F32", "I32"))
+    assert "JSON" in complaint(header[:-1])
+    assert "JSON" in complaint("[" * 100_000)
+    path.write_bytes(b"1234567")
+    assert "shorter than its header" in refused(engine, path, "weight")
+    assert "cannot be opened" in refused(engine, tmp_path / "nothing", "weight")
