@@ -31,7 +31,7 @@ import torch
 
 import planq
 from harness import dims
-from harness.native import Native, processor_name
+from harness.native import CCalls, Native, processor_name
 from harness.report import software
 
 SHAPE: Final = (64, 64)
@@ -148,6 +148,14 @@ def sample(blocks: dict[str, Block], rounds: int, after: Callable[[], object]) -
     }
 
 
+def c_blocks(where: str, calls: CCalls, desc: planq.Descriptor, count: int) -> dict[str, Block]:
+    """The same calls through planq.h, from a compiled loop."""
+    return {
+        f"{where}: {what} from C": partial(calls.seconds, desc, count, bound=what == "bound launch")
+        for what in ("validated run", "bound launch")
+    }
+
+
 def measure_host(module: Any) -> list[Figure]:
     """What planq itself costs: the no-op kernel of the host backend."""
     desc = module.NoopDescriptor(shape=SHAPE, input_dtype="float32", output_dtype="int8")
@@ -162,6 +170,11 @@ def measure_host(module: Any) -> list[Figure]:
         name = f"host: bound launch, four {kind} operands"
         blocks[name] = partial(time_launches, plan.bind(None, args), planq.HOST, HOST_CALLS)
         limits[name] = BOUND_US
+    arrays = numpy_operands()
+    in_c = CCalls([array.ctypes.data for array in arrays.values()])
+    from_c = c_blocks("host", in_c, desc, HOST_CALLS)
+    blocks |= from_c
+    limits |= zip(from_c, (VALIDATED_US, BOUND_US), strict=True)
     figures = sample(blocks, HOST_BLOCKS, lambda: None)
     return [
         replace(figure, value=figure.us, at_most=limits[name]) if name in limits else figure
@@ -261,6 +274,9 @@ def measure_cuda(module: Any) -> list[Figure]:
         "gpu: validated run, planq stream": partial(time_runs, plan, ours, args, GPU_CALLS),
         "gpu: validated run, torch stream": partial(time_runs, plan, theirs, args, GPU_CALLS),
     }
+    memory = [getattr(args, name).data_ptr() for name in numpy_operands()]
+    in_c = CCalls(memory, theirs.cuda_stream, theirs.device_index)
+    blocks |= c_blocks("gpu", in_c, desc, GPU_CALLS)
     figures = sample(blocks, GPU_BLOCKS, theirs.synchronize)
     floor = figures[bare].us
     return [

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import planq
+
 HERE: Final = Path(__file__).parent
 FOLDER: Final = Path(__file__).parents[2] / "build" / "bench"
 
@@ -61,13 +63,15 @@ def _find_compiler(variable: str, roots: Sequence[str], name: str) -> str:
     return found
 
 
-def _build(source: Path, command: Sequence[str]) -> ctypes.CDLL:
+def _build(source: Path, command: Sequence[str], *libraries: str) -> ctypes.CDLL:
     """What the command makes of a source; made once for each command, source and processor."""
-    identity = source.read_bytes() + "\0".join([*command, processor_name()]).encode()
+    identity = source.read_bytes() + "\0".join([*command, *libraries, processor_name()]).encode()
     library = FOLDER / f"{source.stem}_{hashlib.sha256(identity).hexdigest()[:12]}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([*command, "-shared", "-o", str(library), str(source)], check=True)
+        subprocess.run(
+            [*command, "-shared", "-o", str(library), str(source), *libraries], check=True
+        )
     return ctypes.CDLL(str(library))
 
 
@@ -95,6 +99,33 @@ class CopyLoop:
         """Reads and writes ``count`` times the bytes of the mix, split over the threads."""
         if self._call(*mix, self._threads, source, target, count):
             raise RuntimeError(f"no loop reads {mix[0]} bytes and writes {mix[1]}")
+
+
+class CCalls:
+    """The loop of c_calls.cpp around planq.h, on the host or on a CUDA stream."""
+
+    def __init__(self, memory: Sequence[int], stream: int | None = None, device: int = 0) -> None:
+        """Takes the addresses of the no-op's four operands."""
+        compiler = _find_compiler("CXX", (), "c++")
+        package = Path(planq.__file__).parent
+        flags = ["-O3", "-std=c++17", "-fPIC", f"-I{package / 'include'}"]
+        library = str(package / "libplanq.so")  # that of the process, which has it loaded
+        self._call = _build(HERE / "c_calls.cpp", [compiler, *flags], library).bench_c_calls
+        self._call.argtypes = (
+            *(ctypes.c_char_p, _INT, _POINTER, _INT, ctypes.POINTER(_POINTER), _INT, _INT),
+            ctypes.POINTER(ctypes.c_double),
+        )
+        self._memory = (_POINTER * 4)(*memory)
+        self._stream = (stream is not None, stream, device)
+
+    def seconds(self, desc: planq.Descriptor, calls: int, *, bound: bool) -> float:
+        """Seconds for each of some runs, or launches of what was bound."""
+        seconds = ctypes.c_double()
+        text = desc.to_json().encode()
+        arguments = (*self._stream, self._memory, bound, calls, ctypes.byref(seconds))
+        if code := self._call(text, *arguments):
+            raise RuntimeError(f"planq.h answers {code}")
+        return seconds.value / calls
 
 
 class Native:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import planq
+from c.bench import CBench, CLaunchBench
 from support import c_library as c
 from support import kernels
 from support.memory import Host, Layout
@@ -20,31 +21,6 @@ HOST = Host()
 CASES = 100
 ADAPTERS = {**OPERATORS, **OWN}
 LISTS: Any = importlib.import_module("operators.list300")
-
-
-class CBench(Bench):
-    """A plan with guarded operands that is run through C."""
-
-    def run(self) -> None:
-        """Selects the same once more, and runs that."""
-        tensors = {name: operand.tensor for name, operand in self.operands.items()}
-        made = c.Plan.of(self.plan)
-        assert made.workspace_size() == self.plan.workspace_size()
-        made.can_implement(tensors)
-        made.run(tensors, self.workspace.argument or (None, 0))
-
-
-class CLaunchBench(CBench):
-    """The same, bound and launched; operands come in another order."""
-
-    def run(self) -> None:
-        """Binds, lets go of the plan, and launches."""
-        tensors = {name: operand.tensor for name, operand in self.operands.items()}
-        backwards = dict(reversed(tensors.items()))
-        made = c.Plan.of(self.plan)
-        launch = made.bind(backwards, self.workspace.argument or (None, 0))
-        del made
-        launch(c.host(2))
 
 
 def check(bench: Bench, case: Case, what: str) -> None:

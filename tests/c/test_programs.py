@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +11,9 @@ from safetensors.numpy import save_file
 
 import planq
 from c import programs
+from c.engine import digests, results
 from c.programs import ROOT, STRICT, place, run
 from reference import inputs
-from reference.formats import Array
 from support.docs import fenced
 
 HEADERS = {
@@ -66,37 +64,12 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "engine"
 
 
-def digests(values: Array) -> dict[str, str]:
-    """What the engine prints for a weight, computed by planq in Python."""
-    rows, columns = values.shape
-    found = {}
-
-    def quantize(what: str, x: Array, shape: tuple[Any, ...], **fields: Any) -> None:
-        desc = planq.DynamicRangeQuantizeDescriptor(
-            shape=shape, input_dtype=values.dtype.name, **fields
-        )
-        plan = planq.Plan.select(planq.HOST, desc)
-        outputs = plan.empty_outputs(np, **({"m": len(x)} if desc.dims() else {}))
-        plan.run(planq.HOST, None, planq.DynamicRangeQuantizeArgs(input=x, **outputs))
-        for name, output in outputs.items():
-            found[f"{what}.{name}"] = hashlib.sha256(output.tobytes()).hexdigest()
-
-    fixed = (rows, columns)
-    quantize("channel", values, fixed, output_dtype="int8", scope=planq.Scope.channel(0))
-    quantize("group128", values, fixed, output_dtype="int4", scope=planq.Scope.group(128))
-    for m in (1, 7, 64):
-        x = np.ascontiguousarray(values[:m])
-        quantize(f"activations{m}", x, (planq.Dim("m", 64), columns), output_dtype="int8")
-    return found
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_the_engines_results_are_pythons(engine: Path, tmp_path: Path, dtype: str) -> None:
     """Digest by digest, on a weight whose last group is short."""
     values = inputs.make("normal", (96, 300), dtype, 7)
     save_file({"other": np.zeros(3, np.float32), "weight": values}, tmp_path / "w.safetensors")
-    lines = run(engine, tmp_path / "w.safetensors", "weight").splitlines()
-    found = {name: digest for digest, name in map(str.split, lines)}
+    found = results(engine, tmp_path / "w.safetensors", "weight")
     assert found == digests(values)
     assert len(found) == 10
 
