@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,15 @@ def test_the_places_are_those_of_the_package() -> None:
     assert place("--library") == package / "libplanq.so"
     assert place("--include-dir") / "planq.h" == package / "include" / "planq.h"
     assert (place("--cmake-dir") / "planq-config.cmake").exists()
+
+
+def test_the_places_need_no_extra() -> None:
+    """Neither typer nor rich nor safetensors."""
+    code = (
+        "import runpy, sys; sys.modules.update(dict.fromkeys(('typer', 'rich', 'safetensors')));"
+        "sys.argv = ['planq', '--cmake-dir']; runpy.run_module('planq', run_name='__main__')"
+    )
+    assert run(sys.executable, "-P", "-c", code).strip() == str(place("--cmake-dir"))
 
 
 def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
