@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 import planq
@@ -17,6 +18,7 @@ from c.programs import ROOT, STRICT, place, run
 from reference import inputs
 from support.docs import fenced
 
+ATEN = Path(torch.__file__).parent / "include" / "ATen"
 HEADERS = {
     "c11": ("cc", "-std=c11", "-x", "c"),
     "c++20": ("c++", "-std=c++20", "-x", "c++"),
@@ -24,15 +26,21 @@ HEADERS = {
 }
 
 
+# Compiles only where a tensor of planq's is DLPack's.
+DLPACK = """#include "dlpack.h"
+#include "planq.h"
+planq_tensor* planq_used(DLTensor* tensor) { return tensor; }
+"""
+
+
 @pytest.mark.parametrize("language", HEADERS)
 def test_the_header_compiles(language: str, tmp_path: Path) -> None:
-    """Without a warning, twice in one file, alone or after DLPack's."""
+    """Without a warning, twice in one file, alone or after DLPack's own, as torch has it."""
     source = tmp_path / "header.c"
-    dlpack = "#define DLPACK_VERSION 80\ntypedef struct { void* data; } DLTensor;\n"
-    for before in ("", dlpack):
-        source.write_text(f'{before}#include "planq.h"\n#include "planq.h"\nint planq_used;\n')
-        include = f"-I{place('--include-dir')}"
-        run(*HEADERS[language], *STRICT, include, "-c", source, "-o", tmp_path / "header.o")
+    include = [f"-I{place('--include-dir')}", "-isystem", ATEN]
+    for text in ('#include "planq.h"\n#include "planq.h"\nint planq_used;\n', DLPACK):
+        source.write_text(text)
+        run(*HEADERS[language], *STRICT, *include, "-c", source, "-o", tmp_path / "header.o")
 
 
 def test_the_places_are_those_of_the_package() -> None:
