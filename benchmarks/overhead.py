@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 import planq
+import planq.torch  # defines torch.ops.planq
 from harness import dims
 from harness.native import CCalls, Native, processor_name
 from harness.report import software
@@ -45,6 +46,8 @@ DESCRIPTOR_US, SELECT_US, GUARANTEE_US = 8.0, 20.0, 1.0
 MEMBERS, MEMBER_CALLS, MEMBER_US = 300, 50, 0.15
 # Runs with a Dim and without in turn; how much longer a run may take the host, and the GPU.
 DIM_CALLS, DIM_TURNS, DIM_US, DIM_RATIO = 500, 20, 0.1, 1.03
+# A call through torch's dispatcher, with its results given, and the same run of the plan in turn.
+TORCH_CALLS, TORCH_TURNS, TORCH_US = 500, 20, 2.5
 
 Block = Callable[[], float]
 
@@ -241,6 +244,47 @@ def measure_dims(module: Any) -> list[Figure]:
     return [replace(figure, value=figure.us, at_most=DIM_US) for figure in figures.values()]
 
 
+def time_torch(overload: Any, plan: Any, operands: tuple[Any, ...], args: object) -> float:
+    """Seconds by which a call through torch takes longer than a run, the fastest of each."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(TORCH_TURNS):
+        begin = time.perf_counter()
+        for _ in repeat(None, TORCH_CALLS):
+            overload(*operands)
+        times[0].append((time.perf_counter() - begin) / TORCH_CALLS)
+        times[1].append(time_runs(plan, planq.HOST, args, TORCH_CALLS))
+    return min(times[0]) - min(times[1])
+
+
+def measure_torch(module: Any) -> list[Figure]:
+    """What torch's dispatcher and planq.torch add to a run on the host."""
+    given = torch_operands("cpu")
+    types: dict[str, Any] = {"shape": SHAPE, "input_dtype": "float32", "output_dtype": "int8"}
+    noop = planq.Plan.select(planq.HOST, module.NoopDescriptor(**types))
+    quantize = planq.Plan.select(planq.HOST, planq.QuantizeDescriptor(**types))
+    some = {name: given[name] for name in ("input", "output", "scale")}
+    calls: dict[str, tuple[Any, planq.Plan, tuple[Any, ...], object]] = {
+        "no-op": (
+            torch.ops.planq.noop.out,
+            noop,
+            (*given.values(), "int8"),
+            module.NoopArgs(**given),
+        ),
+        "quantize": (
+            torch.ops.planq.quantize.out,
+            quantize,
+            (*some.values(), "int8"),
+            planq.QuantizeArgs(**some),
+        ),
+    }
+    blocks: dict[str, Block] = {
+        f"host: .out through torch, less a run, {name}": partial(time_torch, *call)
+        for name, call in calls.items()
+    }
+    figures = sample(blocks, HOST_BLOCKS, lambda: None)
+    return [replace(figure, value=figure.us, at_most=TORCH_US) for figure in figures.values()]
+
+
 def measure_cuda_dims(stream: Any) -> list[Figure]:
     """Time of the GPU with a Dim, and its ratio to that of a plan of the same extents."""
     figures = []
@@ -382,6 +426,7 @@ def main() -> int:
     processor = pin()
     gc.disable()
     figures = [*measure_host(module), *measure_dims(module), *measure_lists()]
+    figures += measure_torch(module)
     figures += measure_planning("host", planq.HOST)
     if on_gpu:
         stream = torch.cuda.current_stream()

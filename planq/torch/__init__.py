@@ -20,8 +20,9 @@ Results:
     returns a list of those that there are, in the order of its args.
 
 torch.compile:
-    All of them work with ``fullgraph=True``, in ``torch.export`` and in CUDA graphs. A new number
-    of rows compiles nothing anew, from 2 rows up.
+    All of them work with ``fullgraph=True``, in ``torch.export`` and in CUDA graphs; before a
+    capture, call once, so that the plan is there. A new number of rows compiles nothing anew, from
+    2 rows up. As ever in torch, an extent of a result that is 1 is another matter than one of 2.
 
 Plans:
     A call selects a plan where none fits yet. A plan has a :class:`planq.Dim` for every extent but
