@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -14,7 +16,7 @@ import torch
 from planq import _core
 from planq.descriptor import Descriptor
 from planq.dim import Dim
-from planq.dtypes import Determinism, OperandKind, Role
+from planq.dtypes import Backend, Determinism, OperandKind, Role
 from planq.errors import ArgumentError, DescriptorError, NoKernelError, shown
 from planq.plan import Plan
 from planq.preference import PlanPreference
@@ -100,10 +102,14 @@ class Overload:
         }
         self._fields = {each.name: places.get(("field", each.name), -1) for each in table.fields}
         self._sku = places["sku", ""]
-        self._tensors = [
+        told = [self._operands[field.source] for field in table.fields if field.source]
+        self._told = [place for place in dict.fromkeys(told) if place >= 0]
+        # The first that is given tells the device.
+        self._tensors = self._told + [
             i
             for i, item in enumerate(arguments)
             if item.role in ("operand", "memory") and item.text.startswith("Tensor")
+            if i not in self._told
         ]
         self._lists = frozenset(i for i in self._tensors if "[]" in arguments[i].text)
         self._shapes = tuple(field.name for field in table.fields if field.kind == "shape")
@@ -112,14 +118,13 @@ class Overload:
 
     def _layout(self, places: dict[tuple[str, str], int]) -> dict[str, Any]:
         """What native code has to know of the arguments; places are theirs, -1 is none."""
-        told = [self._operands[field.source] for field in self.table.fields if field.source]
         values = [self._sku, *(place for place in self._fields.values() if place >= 0)]
         return {
             "defaults": self._defaults,
             "operands": [
                 (place, places.get(("memory", name), -1)) for name, place in self._operands.items()
             ],
-            "told": [place for place in dict.fromkeys(told) if place >= 0],
+            "told": self._told,
             "tensors": self._tensors,
             "values": values,
             "written": [i for i, item in enumerate(self.arguments) if item.mutable],
@@ -202,12 +207,40 @@ class Overload:
         """A plan for a call, what makes its workspace and results, and what may yet refuse it."""
         place, desc = self._place(call), self.descriptor(call)
         device = -1 if place.type == "cpu" else place.index
-        plan, extents = _plan_for(device, desc, self._shapes, call[self._sku])
+        plan, extents = self._plan(device, desc, call)
         needed = plan.workspace_size(**extents)
         workspace = _maker((needed + _ALIGNMENT - 1,), torch.uint8, place) if needed else None
         definite = plan.precision_guarantee().determinism >= Determinism.RUN_TO_RUN
         refuse = None if definite else functools.partial(_refuse_indefinite, plan)
         return plan, workspace, tuple(self._makers(desc, place)), refuse
+
+    def _plan(self, device: int, desc: Descriptor, call: Call) -> tuple[Plan, dict[str, int]]:
+        """A plan for other numbers of rows too, where the operator admits it.
+
+        Returns:
+            The plan, and its dims with their extents.
+        """
+        sku = call[self._sku]
+        told = {
+            field.source for field in self.table.fields if self._source(call, field) is not None
+        }
+        for extents, flexible in _flexible(desc, self._shapes):
+            if not self._is_told(flexible, told):
+                continue
+            with contextlib.suppress(NoKernelError):
+                return plan_of(device, flexible, sku), extents
+        return plan_of(device, desc, sku), {}
+
+    def _is_told(self, desc: Descriptor, told: set[str]) -> bool:
+        """Whether every dim is an axis of an operand that no call of the same key leaves out."""
+        known = {
+            extent.name
+            for operand in self.table.operands
+            if operand.always or operand.name in told
+            for extent in desc.operands()[operand.name].shape
+            if isinstance(extent, Dim)
+        }
+        return all(dim.name in known for dim in desc.dims())
 
     def _makers(self, desc: Descriptor, device: torch.device) -> Iterator[tuple[int, Any]]:
         """What makes each result: by the operand's place, a function."""
@@ -269,9 +302,13 @@ def _made(makers: list[Callable[[], torch.Tensor]]) -> list[torch.Tensor]:
 
 def _refuse_indefinite(plan: Plan) -> None:
     """Where deterministic algorithms are asked for, a kernel without such a promise is refused."""
-    if torch.are_deterministic_algorithms_enabled():
-        stream = _stream(-1 if plan.device.backend == "host" else plan.device.index)
-        Plan.select(stream, plan.descriptor, PlanPreference(sku=plan.preference.sku))
+    if not torch.are_deterministic_algorithms_enabled():
+        return
+    if torch.is_deterministic_algorithms_warn_only_enabled():
+        warnings.warn(f"{plan.sku} may give other bits in another run", stacklevel=2)
+        return
+    stream = _stream(-1 if plan.device.backend is Backend.HOST else plan.device.index)
+    Plan.select(stream, plan.descriptor, PlanPreference(sku=plan.preference.sku))
 
 
 def _current_stream(device: int) -> int:
@@ -296,21 +333,6 @@ def forget() -> None:
     plan_of.cache_clear()
     for overload in _overloads:
         overload.run.forget()
-
-
-def _plan_for(
-    device: int, desc: Descriptor, shapes: tuple[str, ...], sku: str | None
-) -> tuple[Plan, dict[str, int]]:
-    """A plan for a descriptor, for other numbers of rows too where the operator admits it.
-
-    Returns:
-        The plan, and its dims with their extents.
-    """
-    for extents, flexible in _flexible(desc, shapes):
-        plan = _plan_or_none(device, flexible, sku)
-        if plan is not None:
-            return plan, extents
-    return plan_of(device, desc, sku), {}
 
 
 def _flexible(
@@ -348,13 +370,6 @@ def _with(shape: tuple[int, ...], dims: dict[int, Dim]) -> tuple[Any, ...]:
 def _maximum(rows: int) -> int:
     """The next power of two."""
     return max(FEWEST_ROWS, 1 << max(rows - 1, 0).bit_length())
-
-
-def _plan_or_none(device: int, desc: Descriptor, sku: str | None) -> Plan | None:
-    try:
-        return plan_of(device, desc, sku)
-    except NoKernelError:
-        return None
 
 
 @functools.lru_cache(maxsize=PLANS)

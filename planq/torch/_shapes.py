@@ -8,6 +8,7 @@ numbers, which torch then guards.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -22,11 +23,12 @@ from planq.errors import DescriptorError
 
 Results: TypeAlias = list[tuple[OperandSpec, tuple[Any, ...]]]
 
-# Every extent takes these in another order: parts of groups and pairs, and whole ones.
-_EXTENTS: Final = (1, 2, 3, 5, 7, 16, 31, 64, 65, 100, 129, 192, 256, 320, 1000, 4097, 65537)
-_WHOLE: Final = (64, 128, 192, 320, 448, 704, 832, 1088)
-_FAR: Final = 1 << 30
-_NEAR: Final = 64
+# Operators ask some extents to be multiples of something; these are, of all that is usual.
+_WHOLE: Final = 64
+_MULTIPLES: Final = (2, 3, 5, 7)
+_ODD: Final = (1, 2, 3, 5, 7, 16, 31, 65, 100, 129, 256, 1000, 4097, 65537)
+_MOST_BITS: Final = 58  # of a product of extents
+_FAR_BITS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,42 +103,38 @@ def _outputs(desc: Descriptor) -> list[OperandSpec]:
 def _formulas(
     operator: str, fields: tuple[tuple[str, Any], ...], count: int
 ) -> list[tuple[OperandSpec, tuple[Formula, ...]]] | None:
-    """What the outputs' extents are; None where no formula fits.
+    """What the outputs' extents are; None where the operator has no meaning at ordinary extents.
 
-    Raises:
-        DescriptorError: The fields have no meaning at any extents.
+    That is so where extents depend on one another, and where the fields have no meaning at all.
     """
     asked = functools.partial(_asked, classes_of(operator).descriptor, dict(fields))
-    points: list[tuple[tuple[int, ...], list[OperandSpec]]] = []
-    fault: DescriptorError | None = None
-    for extents in _points(count):
-        try:
-            points.append((extents, asked(extents)))
-        except DescriptorError as error:
-            fault = fault or error
-    if not points:
-        # The symbols may depend on one another in a way that these points do not.
-        if fault is not None and count == 1:
-            raise fault
+    symbols = [
+        item.number
+        for _, value in fields
+        if isinstance(value, tuple)
+        for item in value
+        if isinstance(item, Symbol)
+    ]
+    try:
+        answers = [(extents, asked(extents)) for extents in _ordinary(symbols, count)]
+    except DescriptorError:
         return None
-    first = points[0][1]
-    if any([len(s.shape) for s in specs] != [len(s.shape) for s in first] for _, specs in points):
-        return None
+    for extents in _odd(count):
+        with contextlib.suppress(DescriptorError):
+            answers.append((extents, asked(extents)))
     found = []
-    for place, spec in enumerate(first):
-        shape = []
-        for axis in range(len(spec.shape)):
-            answers = [(extents, _extent(specs[place], axis)) for extents, specs in points]
-            formula = _fitting(answers, count)
-            if formula is None:
-                return None
-            shape.append(formula)
-        found.append((spec, tuple(shape)))
+    for place, spec in enumerate(answers[0][1]):
+        shapes = [(extents, specs[place].extents) for extents, specs in answers]
+        if len({len(shape) for _, shape in shapes}) > 1:
+            return None
+        formulas = [
+            _fitting([(extents, shape[axis]) for extents, shape in shapes], symbols)
+            for axis in range(len(spec.shape))
+        ]
+        if None in formulas:
+            return None
+        found.append((spec, tuple(formula for formula in formulas if formula)))
     return found
-
-
-def _extent(spec: OperandSpec, axis: int) -> int:
-    return spec.extents[axis]
 
 
 def _asked(
@@ -152,35 +150,44 @@ def _asked(
     return _outputs(make(**{name: known(value) for name, value in fields.items()}))
 
 
-def _points(count: int) -> Iterator[tuple[int, ...]]:
-    """Extents to ask for: each far beyond the others, then many together."""
-    for far in range(count):
-        yield tuple(_FAR if symbol == far else _NEAR for symbol in range(count))
-    for choices in (_WHOLE, _EXTENTS):
-        for start in range(len(choices)):
-            yield tuple(
-                choices[(start * (2 * symbol + 1) + symbol) % len(choices)]
-                for symbol in range(count)
-            )
+def _ordinary(symbols: list[int], count: int) -> Iterator[tuple[int, ...]]:
+    """Whole extents: each in turn larger than the others, and far larger."""
+    for number in range(count):
+        uses = symbols.count(number)
+        bits = (_MOST_BITS - (len(symbols) - uses) * (_WHOLE.bit_length() - 1)) // uses
+        far = 1 << min(bits, _FAR_BITS)
+        for extent in (far, *(_WHOLE * multiple for multiple in _MULTIPLES)):
+            if extent <= far:
+                yield tuple(extent if other == number else _WHOLE for other in range(count))
 
 
-def _fitting(answers: list[tuple[tuple[int, ...], int]], count: int) -> Formula | None:
+def _odd(count: int) -> Iterator[tuple[int, ...]]:
+    """Any extents: parts of groups and of pairs."""
+    for start in range(len(_ODD)):
+        yield tuple(
+            _ODD[(start * (2 * number + 1) + number) % len(_ODD)] for number in range(count)
+        )
+
+
+def _fitting(answers: list[tuple[tuple[int, ...], int]], symbols: list[int]) -> Formula | None:
     """The formula with the fewest symbols that gives every answer."""
-    for size in range(count + 1):
-        for symbols in itertools.combinations(range(count), size):
-            for formula in _candidates(symbols, answers):
-                if all(formula.of(extents) == answer for extents, answer in answers):
-                    return formula
+    for size in range(len(symbols) + 1):
+        for chosen in dict.fromkeys(itertools.combinations(sorted(symbols), size)):
+            formula = _candidate(chosen, answers)
+            if all(formula.of(extents) == answer for extents, answer in answers):
+                return formula
     return None
 
 
-def _candidates(
-    symbols: tuple[int, ...], answers: list[tuple[tuple[int, ...], int]]
-) -> Iterator[Formula]:
-    extents, answer = max(answers, key=lambda pair: math.prod(pair[0][i] for i in symbols))
-    product = math.prod(extents[symbol] for symbol in symbols)
-    if not symbols:
-        yield Formula((), answer, 1)
-    elif answer > 0:
-        yield Formula(symbols, max(answer // product, 1), 1)
-        yield Formula(symbols, 1, -(-product // answer))
+def _candidate(symbols: tuple[int, ...], answers: list[tuple[tuple[int, ...], int]]) -> Formula:
+    """The one formula of these symbols that may give the answers."""
+    products = [math.prod(extents[symbol] for symbol in symbols) for extents, _ in answers]
+    pairs = [(product, answer) for product, (_, answer) in zip(products, answers, strict=True)]
+    product, answer = max(pairs)
+    if not symbols or answer >= product:
+        return Formula(symbols, answer // product, 1)
+    # ceil(product / parts) is the answer for these and no others; where some remain, none is known.
+    fewest = max(-(-product // max(answer, 1)) for product, answer in pairs)
+    larger = [(product - 1) // (answer - 1) for product, answer in pairs if answer > 1]
+    most = min(larger, default=0)
+    return Formula(symbols, 1, fewest if fewest == most else 1)

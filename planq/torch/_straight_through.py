@@ -16,9 +16,7 @@ def _bounds(
     """The lowest and the highest code, and whether codes are integers."""
     fields = {"output_dtype": dtype, "mode": mode, "q_min": q_min, "q_max": q_max}
     make: Any = DynamicRangeQuantizeDescriptor
-    desc: DynamicRangeQuantizeDescriptor = make(shape=(1,), input_dtype="float32", **fields)
-    assert desc.q_min is not None
-    assert desc.q_max is not None
+    desc = make(shape=(1,), input_dtype="float32", **fields)
     return desc.q_min, desc.q_max, "int" in desc.output_dtype
 
 

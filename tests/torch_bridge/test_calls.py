@@ -201,7 +201,7 @@ def test_inductor_runs_what_eager_runs() -> None:
         assert_same(ours, theirs)
 
 
-def test_exported_with_rows_of_any_number() -> None:
+def test_exported_with_rows_of_any_number(tmp_path: Path) -> None:
     """A named dimension stays free."""
 
     class Net(torch.nn.Module):
@@ -210,7 +210,48 @@ def test_exported_with_rows_of_any_number() -> None:
 
     shapes = {"x": {0: torch.export.Dim("m", min=2, max=4096)}}
     program = torch.export.export(Net(), (rows(5),), dynamic_shapes=shapes)
-    assert_same(program.module()(rows(77)), Net()(rows(77)))
+    torch.export.save(program, tmp_path / "net.pt2")
+    for each in (program, torch.export.load(tmp_path / "net.pt2")):
+        assert_same(each.module()(rows(77)), Net()(rows(77)))
+
+
+def test_rows_that_only_data_tell() -> None:
+    """As many as a mask leaves: symbols without a hint."""
+
+    def positive(x: torch.Tensor) -> Any:
+        return OPS.dynamic_range_quantize(x[x[:, 0] > 0], "uint4", "group(24)", "asymmetric")
+
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(positive, fullgraph=True, backend="aot_eager")
+        for count in (9, 100):
+            assert_same(compiled(rows(count)), positive(rows(count)))
+
+
+def test_extents_that_depend_on_one_another_become_numbers() -> None:
+    """The columns of both factors, which torch takes for two symbols."""
+    a, b = rows(5), rows(7)
+    torch.compiler.reset()
+    compiled = torch.compile(
+        lambda a, b, n: OPS.matmul3(a, b[:, :n], [a.shape[0], b.shape[0]]),
+        fullgraph=True,
+        dynamic=True,
+        backend="aot_eager",
+    )
+    for count in (WIDTH, WIDTH // 2):
+        some = a[:, :count]
+        assert torch.equal(compiled(some, b, count), OPS.matmul3(some, b[:, :count], [5, 7]))
+
+
+def test_meta_tensors_and_inference_mode() -> None:
+    """Shapes without memory; tensors without version counters."""
+    codes, scale = OPS.dynamic_range_quantize(rows(5).to("meta"), "int4")
+    assert (codes.device.type, codes.dtype, codes.shape) == ("meta", torch.uint8, (5, WIDTH // 2))
+    assert scale.shape == (5,)
+    with torch.inference_mode():
+        x, out = rows(5).clone(), torch.empty(5, WIDTH)
+        OPS.fake_quantize.out(x, out, torch.ones(1))
+        assert torch.equal(out, OPS.fake_quantize(x, torch.ones(1))[0])
 
 
 # --- Faults
@@ -263,6 +304,9 @@ def test_a_kernel_that_promises_nothing_is_refused_where_that_was_asked_for() ->
     try:
         OPS.noop(x, "int8")
         with pytest.raises(planq.NoKernelError, match="not_guaranteed"):
+            OPS.noop(x, "uint8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        with pytest.warns(UserWarning, match="not_guaranteed may give other bits"):
             OPS.noop(x, "uint8")
     finally:
         torch.use_deterministic_algorithms(False)
