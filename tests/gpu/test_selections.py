@@ -19,6 +19,6 @@ def test_a_plan_has_the_kernel_that_explain_names(operator: str) -> None:
     stream = GPU.stream()
     for case in (*cases, *reversed(cases)):
         desc = OPERATORS[operator].descriptor(case.problem)
-        chosen = planq.explain(desc, stream).chosen
+        chosen = planq.explain(desc, device=stream).chosen
         assert chosen is not None
         assert planq.Plan.select(stream, desc).sku == chosen.sku, case.id
