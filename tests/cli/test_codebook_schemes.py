@@ -497,7 +497,9 @@ def test_a_disk_that_gives_back_other_bytes_is_noticed(
     assert [path.name for path in tmp_path.iterdir()] == ["in.st"]
 
 
-SCALES = "int8-channel, int8-tensor, uint8-channel, int4-group128, fp8-channel"
+SCALES = (
+    "int8-channel, int8-tensor, uint8-channel, int4-group128, fp8-channel, fp8-tensor, fp8-block128"
+)
 TABLES = "nf4, fp4, int4-af4, dynamic8"
 REFUSED = [
     ("nf4 --calibrate none.json", f"--calibrate: expected one of the schemes {SCALES}, got nf4"),

@@ -78,7 +78,7 @@ def test_every_truncation_of_a_file_is_refused(tmp_path: Path, capsys: Capture) 
 
 def test_inputs_that_are_no_files_are_refused(tmp_path: Path, capsys: Capture) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("none", "No such file"), (".", "not a regular"), ("pipe", "not a regular")):
+    for name, why in (("none", "No such file"), (".", "a folder"), ("pipe", "not a regular")):
         line = refuse(
             capsys, "quantize", tmp_path / name, tmp_path / "o", "--scheme", "fp8-channel"
         )
