@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import planq
 from planq.checkpoint.devices import plan_selector
-from planq.checkpoint.digests import INPUT, content_digest
+from planq.checkpoint.digests import CONTENT, INPUT, content_digest
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import (
     CheckpointReader,
@@ -46,12 +46,14 @@ class RestoreJob:
         target: The safetensors file to make.
         dtype: The type of the restored weights; None gives each its own again.
         overwrite: Whether `target` may exist and be replaced.
+        damaged_too: Whether to go on with a file that has not the digests that it tells.
     """
 
     source: Path
     target: Path
     dtype: planq.DType | None = None
     overwrite: bool = False
+    damaged_too: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +62,13 @@ class RestoreReport(FileReport):
 
     Attributes:
         input_digest: Digest of the content of the input.
-        verified: Whether the input had digests, and all of it was compared with them.
+        verified: Whether the input had digests, and all of it has them.
+        damaged: Whether it had digests, and something in it has others.
     """
 
     input_digest: str
     verified: bool
+    damaged: bool
 
 
 def restore_file(job: RestoreJob, executor: Executor, progress: Progress) -> RestoreReport:
@@ -108,12 +112,14 @@ def restore_file(job: RestoreJob, executor: Executor, progress: Progress) -> Res
             reader.check_unchanged()
             read = reader.digests.of(reader.entries)
             stored = content_digest(reader.entries, read, reader.metadata)
+            sound = reader.metadata.get(CONTENT) == stored
             made = content_digest(entries, writer.digests(entries), metadata | {INPUT: stored})
             writer.commit()
     copied = [entry for entry in entries if entry.name not in weights]
     return RestoreReport(
         input_digest=stored,
-        verified=has_digests(reader),
+        verified=has_digests(reader) and sound,
+        damaged=has_digests(reader) and not sound,
         digest=made,
         source=job.source,
         target=job.target,
@@ -139,7 +145,7 @@ class _Weight:
 def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
     select = plan_selector(executor)
     weights = {}
-    for name, stored in read_weights(reader).items():
+    for name, stored in read_weights(reader, compare=not job.damaged_too).items():
         try:
             desc = stored.restoring(job.dtype)
         except planq.DescriptorError as error:

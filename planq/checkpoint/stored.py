@@ -162,17 +162,17 @@ def describing(desc: Quantizing, weights: Iterable[StoredWeight]) -> dict[str, s
     return described
 
 
-def read_weights(reader: CheckpointReader) -> dict[str, StoredWeight]:
+def read_weights(reader: CheckpointReader, *, compare: bool = True) -> dict[str, StoredWeight]:
     """Finds the quantized weights of an open file, by name, and checks that all parts are there.
 
     A file of ``planq quantize`` has digests: its header is compared with them now, and its tensors
-    whenever they are read from now on.
+    whenever they are read from now on, unless nothing is to be compared.
 
     Raises:
         CheckpointError: Neither ``planq quantize`` nor bitsandbytes wrote the file, or somebody
             changed it since.
     """
-    if has_digests(reader):
+    if compare and has_digests(reader):
         expect_content(reader)
     states = read_states(reader)
     if states:

@@ -12,9 +12,12 @@ from rich.console import Console
 import planq
 from planq.checkpoint.devices import open_device
 from planq.checkpoint.restore import RestoreJob, RestoreReport, restore_file
+from planq.cli.failure import EXIT_MARKED
 from planq.cli.tables import Words, progress_bar, report_dict, show_report, tell
+from planq.cli.words import say
 
 _VERIFIED = "verified: every tensor of the input has the digest that its metadata tells"
+_DAMAGED = "DAMAGED: the input has not the digests that its metadata tells"
 _NOT_COMPARED = "not compared: the input has no digests, as planq quantize did not write it"
 
 
@@ -44,7 +47,11 @@ def dequantize(
         str, typer.Option(metavar="host|cuda:N", help="Where the plans run; the bits are the same.")
     ] = "host",
     force: Annotated[
-        bool, typer.Option("--force", help="Replace OUT.safetensors if it exists.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace OUT.safetensors if it exists, and go on with an input that is damaged.",
+        ),
     ] = False,
     table: Annotated[
         bool, typer.Option("--table", help="Show what became of each weight, too.")
@@ -56,16 +63,22 @@ def dequantize(
     """Restore the weights of a file that is quantized; copy the rest unchanged.
 
     The file is one of planq quantize, or of bitsandbytes in 4 bits. Scales, zero points, states and
-    planq's metadata are left out. A file of planq quantize has digests of all that it holds, and is
-    refused where anything else stands in it. The output gets its name only when it is complete. The
-    exit status is 1 if a restored weight holds a NaN or an infinity (its row is marked), 2 if
-    nothing was written, and 3 if the output is complete, but its report could not be printed.
+    planq's metadata are left out. A file of planq quantize has digests of all that it holds: where
+    anything else stands in it, it is refused, or with --force restored with a warning. The output
+    gets its name only when it is complete. The exit status is 1 if a restored weight holds a NaN or
+    an infinity (its row is marked) or the input was damaged, 2 if nothing was written, and 3 if the
+    output is complete, but its report could not be printed.
     """
-    job = RestoreJob(source, target, planq.DType(dtype.value) if dtype else None, force)
+    wanted = planq.DType(dtype.value) if dtype else None
+    job = RestoreJob(source, target, wanted, overwrite=force, damaged_too=force)
     with progress_bar(source) as progress:
         report = restore_file(job, open_device(device), progress)
     values = as_dict(report) if as_json else None
-    return tell(report, values, lambda console: show(report, console, table=table))
+    status = tell(report, values, lambda console: show(report, console, table=table))
+    if not report.damaged:
+        return status
+    say("warning", f"{source} is damaged: it has not the digests that its metadata tells")
+    return EXIT_MARKED
 
 
 def show(report: RestoreReport, console: Console, *, table: bool) -> None:
@@ -84,7 +97,7 @@ def show(report: RestoreReport, console: Console, *, table: bool) -> None:
     }
     words = Words(
         columns,
-        told=[_VERIFIED if report.verified else _NOT_COMPARED],
+        told=[_VERIFIED if report.verified else _DAMAGED if report.damaged else _NOT_COMPARED],
         read="codes and scales",
         marked="n restored values are a NaN or an infinity",
         digests={
@@ -97,7 +110,11 @@ def show(report: RestoreReport, console: Console, *, table: bool) -> None:
 
 def as_dict(report: RestoreReport) -> dict[str, Any]:
     """Returns a report as JSON values."""
-    request = {"verified": report.verified, "input_digest": report.input_digest}
+    request = {
+        "verified": report.verified,
+        "damaged": report.damaged,
+        "input_digest": report.input_digest,
+    }
     values = report_dict(report, request)
     for row, tensor in zip(values["tensors"], report.tensors, strict=True):
         row["sha256"] = tensor.digest

@@ -269,11 +269,30 @@ def test_digests_that_are_missing_or_damaged_are_refused(
 def test_an_output_that_exists_outlives_a_refusal(tmp_path: Path, capsys: Capture) -> None:
     quantized(tmp_path, capsys, "nf4")
     made = load(tmp_path / "q.st")
-    flip(tmp_path / "q.st", made.offsets["bias"])
+    (tmp_path / "q.st").write_bytes((tmp_path / "q.st").read_bytes()[:-1])
     (tmp_path / "back.st").write_text("precious")
     refuse(capsys, "dequantize", tmp_path / "q.st", tmp_path / "back.st", "--force")
     assert (tmp_path / "back.st").read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["back.st", "q.st"]
+
+
+def test_a_damaged_file_is_restored_where_that_is_asked_for(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """By --force, with a warning, a line of the report, and a status of its own."""
+    quantized(tmp_path, capsys, "int8-channel")
+    made, source, target = load(tmp_path / "q.st"), tmp_path / "q.st", tmp_path / "back.st"
+    flip(source, made.offsets["bias"])
+    assert "tensor 'bias': expected bytes of" in refuse(capsys, "dequantize", source, target)
+    assert not target.exists()
+    assert main(["dequantize", str(source), str(target), "--force"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"planq: warning: {source} is damaged")
+    assert "DAMAGED: the input has not the digests" in printed.out
+    assert load(target).tensors["bias"].tobytes() != made.tensors["bias"].tobytes()
+    assert main(["dequantize", str(source), str(target), "--force", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verified"], told["damaged"]) == (False, True)
 
 
 def test_a_file_of_bitsandbytes_has_no_digests_and_the_report_says_so(
