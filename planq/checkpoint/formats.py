@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import planq
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.layouts import Layout
-from planq.checkpoint.schemes import GROUP_SIZE, Blocks, Scheme
+from planq.checkpoint.schemes import GGML_BLOCK, GROUP_SIZE, Blocks, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +28,7 @@ class Format(StrEnum):
     PLAIN = "plain"
     COMPRESSED_TENSORS = "compressed-tensors"
     BITSANDBYTES = "bitsandbytes"
+    GGUF = "gguf"
 
 
 class Activations(StrEnum):
@@ -46,12 +47,14 @@ class QuantStorage(StrEnum):
     FLOAT32 = "float32"
 
 
+GGML_SCHEMES = (Scheme.Q8_0, Scheme.Q4_0)
 _INT8 = (Scheme.INT8_CHANNEL, Scheme.INT8_TENSOR)
 _FLOAT8 = (Scheme.FP8_CHANNEL, Scheme.FP8_TENSOR, Scheme.FP8_BLOCK128)
 _SCHEMES = {
-    Format.PLAIN: tuple(Scheme),
+    Format.PLAIN: tuple(scheme for scheme in Scheme if scheme not in GGML_SCHEMES),
     Format.COMPRESSED_TENSORS: (*_INT8, *_FLOAT8, Scheme.INT4_GROUP128),
     Format.BITSANDBYTES: (Scheme.INT8_CHANNEL, Scheme.NF4, Scheme.FP4),
+    Format.GGUF: GGML_SCHEMES,
 }
 # The blocks that bitsandbytes has kernels for.
 _BLOCK_SIZES = tuple(2**power for power in range(5, 13))
@@ -128,7 +131,7 @@ class Form:
 
     def layout(self, scheme: Scheme) -> Layout:
         """Returns how a weight with scales is laid out."""
-        if self.format is Format.PLAIN:
+        if self.format in (Format.PLAIN, Format.GGUF):
             return Layout.PLAIN
         if self.format is Format.BITSANDBYTES:
             return Layout.ROWS
@@ -143,6 +146,8 @@ class Form:
             return {"convention": planq.Convention.COMPRESSED_TENSORS}
         if self.format is Format.BITSANDBYTES:  # which rounds a weight to float16 first
             return {"input_dtype": planq.DType.FLOAT16, "quotient": planq.Quotient.RATIO}
+        if self.format is Format.GGUF:
+            return {"convention": planq.Convention.GGML}
         return {}
 
     def takes(self, name: str) -> bool:
@@ -163,6 +168,14 @@ class Form:
             CheckpointError: Its name is not that of a module's weight, or its width is not whole.
         """
         if self.format is Format.PLAIN:
+            return
+        if self.format is Format.GGUF:
+            if entry.shape[1] % GGML_BLOCK or entry.dtype == "F64":
+                wide = f"{entry.dtype} of width {entry.shape[1]}"
+                expected = f"expected 16 or 32 bits, and a multiple of {GGML_BLOCK}"
+                raise CheckpointError(
+                    f"tensor {entry.name!r}: {expected}, got {wide}; --exclude it"
+                )
             return
         what = f"tensor {entry.name!r}: {self.format.value}"
         if not entry.name.endswith(".weight"):

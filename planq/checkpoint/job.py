@@ -342,8 +342,12 @@ def _planned(
     return weights, entries, _metadata(job, reader, weights)
 
 
-def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
-    """Selects the plans for every weight of the request, by name; equal descriptors share one."""
+def chosen_weights(job: Job, reader: CheckpointReader) -> list[TensorEntry]:
+    """Returns the weights of an open file that a request is about.
+
+    Raises:
+        CheckpointError: There is none, or the file is quantized already.
+    """
     if is_quantized(reader):
         raise CheckpointError(f"{job.source}: already quantized")
     known = [entry for entry in reader.entries if is_weight(entry)]
@@ -353,12 +357,18 @@ def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str,
         raise CheckpointError(f"{job.source}: no 2-D floating weight{which}, nothing to quantize")
     if job.ranges:
         job.ranges.check_names([entry.name for entry in chosen], {entry.name for entry in known})
+    for entry in chosen:
+        job.form.check_weight(job.scheme, entry)
+    return chosen
+
+
+def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
+    """Selects the plans for every weight of the request, by name; equal descriptors share one."""
     select = plan_selector(executor)
-    return {entry.name: _weight(job, entry, select) for entry in chosen}
+    return {entry.name: _weight(job, entry, select) for entry in chosen_weights(job, reader)}
 
 
 def _weight(job: Job, entry: TensorEntry, select: Callable[[Any], planq.Plan]) -> _Weight:
-    job.form.check_weight(job.scheme, entry)
     rule = job.form.rule()
     calibrated = job.ranges is not None
     desc = describe(job.scheme, entry, calibrated=calibrated, blocks=job.blocks, rule=rule)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import planq
-from planq.checkpoint.schemes import GROUP_SIZE, Scaling
+from planq.checkpoint.schemes import GGML_BLOCK, GROUP_SIZE, Scaling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,8 +50,9 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes
 
     Args:
         desc: What was quantized: two axes; one scale for the tensor, for each row, for each group
-            of `GROUP_SIZE` along the last axis, or for each block of as many rows and columns; or
-            flat blocks of 4-bit codes, the first of two in the high nibble, or of 8-bit codes.
+            of `GROUP_SIZE` or `GGML_BLOCK` along the last axis, or for each block of `GROUP_SIZE`
+            rows and columns; or flat blocks of 4-bit codes, the first of two in the high nibble,
+            or of 8-bit codes.
         weight: The bytes of x.
         made: The bytes of what the quantization made or was given, by operand.
 
@@ -128,6 +129,7 @@ def _scaled(
 ) -> Iterator[tuple[Float64, Float64]]:
     """Yields what was quantized, and what codes and scales make of it, piece by piece."""
     rows, columns = desc.shape
+    size = GGML_BLOCK if desc.scope.size == GGML_BLOCK else GROUP_SIZE
     x = _grid(weight, desc.input_dtype, rows)
     q = _grid(made["output"], desc.output_dtype, rows)
     s = _parameters(desc, made["scale"], desc.scale_dtype)
@@ -135,8 +137,8 @@ def _scaled(
     for row, column in _blocks(rows, columns):
         got = _codes(q, desc.output_dtype, row, column)
         if z is not None:
-            got -= _spread(z, row, column)
-        got *= _spread(s, row, column)
+            got -= _spread(z, row, column, size)
+        got *= _spread(s, row, column, size)
         yield _decode(x[row, column], desc.input_dtype), got
 
 
@@ -219,14 +221,14 @@ def _codes(q: npt.NDArray[Any], dtype: planq.DType, row: slice, column: slice) -
     return q[row, column].astype(np.float64)
 
 
-def _spread(p: Float64, row: slice, column: slice) -> Float64:
+def _spread(p: Float64, row: slice, column: slice, size: int) -> Float64:
     """Returns the parameters of a block in a shape that broadcasts over it."""
     if len(p) > 1:
         p = p[row]
     if p.shape[1] == 1:
         return p
-    groups = p[:, column.start // GROUP_SIZE : -(-column.stop // GROUP_SIZE)]
-    return np.repeat(groups, GROUP_SIZE, axis=1)[:, : column.stop - column.start]
+    groups = p[:, column.start // size : -(-column.stop // size)]
+    return np.repeat(groups, size, axis=1)[:, : column.stop - column.start]
 
 
 def _energy(values: Float64) -> float:

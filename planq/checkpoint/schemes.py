@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 GROUP_SIZE = 128
+GGML_BLOCK = 32
 
 # The floating types that a scheme quantizes: the file format's name and planq's.
 FLOATING = {
@@ -59,6 +60,8 @@ class Scheme(StrEnum):
     FP4 = "fp4"
     INT4_AF4 = "int4-af4"
     DYNAMIC8 = "dynamic8"
+    Q8_0 = "q8_0"
+    Q4_0 = "q4_0"
 
 
 _SYMMETRIC, _ASYMMETRIC = planq.Mode.SYMMETRIC, planq.Mode.ASYMMETRIC
@@ -75,6 +78,8 @@ _SCALES = {
         planq.Scope.block(GROUP_SIZE, GROUP_SIZE),
         _SYMMETRIC,
     ),
+    Scheme.Q8_0: (planq.DType.INT8, planq.Scope.group(GGML_BLOCK), _SYMMETRIC),
+    Scheme.Q4_0: (planq.DType.INT4, planq.Scope.group(GGML_BLOCK), _SYMMETRIC),
 }
 
 # The table, and the block that bitsandbytes takes for it unless told.
@@ -124,7 +129,9 @@ def choose_blocks(
         _refuse("--block-size", scheme, _CODEBOOKS, given=size is not None)
         _refuse("--nested", scheme, _CODEBOOKS, given=nested)
         return None
-    _refuse("--calibrate", scheme, _SCALES, given=calibrated)
+    measured = (Scheme.Q8_0, Scheme.Q4_0)
+    fitting = [known for known in _SCALES if known not in measured]
+    _refuse("--calibrate", scheme, fitting, given=calibrated)
     codebook, usual = _CODEBOOKS[scheme]
     chosen = usual if size is None else size
     around = chosen if codebook is planq.Codebook.DYNAMIC else _NESTED_BLOCK_4BIT

@@ -11,6 +11,7 @@ from rich.console import Console
 
 import planq
 from planq.checkpoint.devices import open_device
+from planq.checkpoint.gguf import SUFFIX, restore_gguf
 from planq.checkpoint.restore import RestoreJob, RestoreReport, restore_file
 from planq.cli.failure import EXIT_MARKED
 from planq.cli.tables import Words, progress_bar, report_dict, show_report, tell
@@ -72,7 +73,8 @@ def dequantize(
     wanted = planq.DType(dtype.value) if dtype else None
     job = RestoreJob(source, target, wanted, overwrite=force, damaged_too=force)
     with progress_bar(source) as progress:
-        report = restore_file(job, open_device(device), progress)
+        run = restore_gguf if source.suffix == SUFFIX else restore_file
+        report = run(job, open_device(device), progress)
     values = as_dict(report) if as_json else None
     status = tell(report, values, lambda console: show(report, console, table=table))
     if not report.damaged:

@@ -17,6 +17,7 @@ from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.devices import open_device
 from planq.checkpoint.folders import quantize_folder
 from planq.checkpoint.formats import Activations, Form, Format, QuantStorage, as_options
+from planq.checkpoint.gguf import quantize_gguf
 from planq.checkpoint.schemes import Scheme, choose_blocks
 from planq.cli.failure import CommandError
 from planq.cli.tables import (
@@ -161,6 +162,10 @@ def quantize(
         form=chosen,
     )
     run = quantize_folder if source.is_dir() else work.quantize_file
+    if chosen.format is Format.GGUF:
+        if source.is_dir():
+            raise CommandError(f"{source}: a folder; GGUF is made of one safetensors file")
+        run = quantize_gguf
     with progress_bar(source) as progress:
         report = run(job, open_device(device), progress)
     values = as_dict(report) if as_json else None

@@ -268,7 +268,6 @@ def test_digests_that_are_missing_or_damaged_are_refused(
 
 def test_an_output_that_exists_outlives_a_refusal(tmp_path: Path, capsys: Capture) -> None:
     quantized(tmp_path, capsys, "nf4")
-    made = load(tmp_path / "q.st")
     (tmp_path / "q.st").write_bytes((tmp_path / "q.st").read_bytes()[:-1])
     (tmp_path / "back.st").write_text("precious")
     refuse(capsys, "dequantize", tmp_path / "q.st", tmp_path / "back.st", "--force")

@@ -1,0 +1,331 @@
+"""GGUF files by the package ``gguf``: Q8_0 and Q4_0 written and read.
+
+The package is the container: it is wanted when such a file is. Blocks come from planq's own plans,
+by `planq.Convention.GGML`. Tensors keep their names; an architecture's own names and keys, which
+llama.cpp looks for, are the work of its conversion scripts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import time
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import planq
+from planq.checkpoint.devices import plan_selector
+from planq.checkpoint.digests import SOURCE, content_digest
+from planq.checkpoint.failure import CheckpointError, note_output
+from planq.checkpoint.files import (
+    CheckpointReader,
+    CheckpointWriter,
+    TensorEntry,
+    check_paths,
+    check_target,
+)
+from planq.checkpoint.job import Job, JobReport, Progress, WeightReport, chosen_weights
+from planq.checkpoint.quality import count_non_finite, count_spoiled, signal_to_noise_db
+from planq.checkpoint.reports import TensorReport
+from planq.checkpoint.restore import RestoreJob, RestoreReport
+from planq.checkpoint.schemes import FORMAT_NAME, GGML_BLOCK, describe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planq.checkpoint.devices import Executor, Ran
+    from planq.checkpoint.files import Bytes
+
+SUFFIX = ".gguf"
+_ARCHITECTURE = "planq"
+_SCALE_BYTES = 2
+# Formats of the container that hold plain numbers, by the names of safetensors.
+_PLAIN = {"F16": "F16", "BF16": "BF16", "F32": "F32", "F64": "F64", "I8": "I8", "I32": "I32"}
+_CODES = {"Q8_0": planq.DType.INT8, "Q4_0": planq.DType.INT4}
+
+
+def quantize_gguf(job: Job, executor: Executor, progress: Progress) -> JobReport:
+    """Quantizes the weights of a safetensors file into a GGUF file, which is held in memory.
+
+    Args:
+        job: What to do; the scheme is Q8_0 or Q4_0.
+        executor: Where to run the plans.
+        progress: Called before each tensor with its name, its size and the size of all.
+
+    Returns:
+        The report; the output is complete and has its name.
+
+    Raises:
+        CheckpointError: The request cannot be carried out; nothing was written.
+        OSError: The system refused; nothing was written.
+        planq.PlanqError: No kernel, or a device failed; nothing was written.
+    """
+    start = time.perf_counter()
+    package = _package()
+    check_paths(job.source, job.target, overwrite=job.overwrite)
+    partial = job.target.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")
+    writer = package.GGUFWriter(partial, _ARCHITECTURE)
+    made: list[tuple[TensorEntry, str]] = []
+    tensors: list[WeightReport] = []
+    with closing(CheckpointReader(job.source, whole=True)) as reader:
+        chosen = {entry.name for entry in chosen_weights(job, reader)}
+        select = plan_selector(executor)
+        total = sum(entry.nbytes for entry in reader.entries)
+        for entry in reader.entries:
+            progress(entry.name, entry.nbytes, total)
+            data = reader.tensor(entry)
+            if entry.name in chosen:
+                desc = describe(job.scheme, entry, rule=job.form.rule())
+                report, blocks = _quantized(job, entry, desc, data, select(desc), executor)
+                tensors.append(report)
+                kind, data = job.scheme.name, blocks
+            else:
+                kind = _plain_kind(job.source, entry)
+            writer.add_tensor(
+                entry.name,
+                data.reshape(_row_shape(entry, data)),
+                raw_dtype=package.GGMLQuantizationType[kind],
+            )
+            stored = TensorEntry(entry.name, kind, entry.shape, data.size)
+            made.append((stored, hashlib.sha256(data.data).hexdigest()))
+        reader.check_unchanged()
+        source_digest = reader.sha256()
+        copied = [entry for entry in reader.entries if entry.name not in chosen]
+        source_bytes = reader.size
+    facts = {SOURCE: source_digest, "planq.options": json.dumps(job.options, sort_keys=True)}
+    digests = {entry.name: digest for entry, digest in made}
+    digest = content_digest([entry for entry, _ in made], digests, facts)
+    try:
+        _write(writer, {**facts, "planq.digest": digest})
+        size = partial.stat().st_size
+        check_target(job.target, overwrite=job.overwrite)
+        partial.replace(job.target)
+    finally:
+        partial.unlink(missing_ok=True)
+    note_output(job.target)
+    return JobReport(
+        job=job,
+        digest=digest,
+        source_digest=source_digest,
+        source=job.source,
+        target=job.target,
+        device=executor.name,
+        tensors=tuple(tensors),
+        largest_errors={},
+        copied_tensors=len(copied),
+        copied_bytes=sum(entry.nbytes for entry in copied),
+        source_bytes=source_bytes,
+        target_bytes=size,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> RestoreReport:
+    """Restores a GGUF file: Q8_0 and Q4_0 as float32 unless told, other tensors as they are.
+
+    Args:
+        job: What to do.
+        executor: Where to run the plans.
+        progress: Called before each tensor with its name, its size and the size of all.
+
+    Returns:
+        The report; such a file has no digests to compare with.
+
+    Raises:
+        CheckpointError: The file is none, or holds blocks of another format; nothing was written.
+        OSError: The system refused; nothing was written.
+        planq.PlanqError: No kernel, or a device failed; nothing was written.
+    """
+    start = time.perf_counter()
+    package = _package()
+    check_paths(job.source, job.target, overwrite=job.overwrite)
+    try:
+        found = list(package.GGUFReader(job.source).tensors)
+    except (ValueError, IndexError, KeyError, OverflowError) as error:
+        raise CheckpointError(f"{job.source}: not a valid GGUF file: {error}") from error
+    dtype = job.dtype or planq.DType.FLOAT32
+    plans = {
+        tensor.name: _restoring(tensor, dtype)
+        for tensor in found
+        if tensor.tensor_type.name in _CODES
+    }
+    if not plans:
+        raise CheckpointError(f"{job.source}: holds neither Q8_0 nor Q4_0, nothing to restore")
+    entries = [_restored_entry(job.source, tensor, dtype) for tensor in found]
+    total = sum(entry.nbytes for entry in entries)
+    select = plan_selector(executor)
+    reports, read = [], {}
+    with closing(CheckpointWriter(job.target, entries, {}, overwrite=job.overwrite)) as writer:
+        for tensor, entry in zip(found, entries, strict=True):
+            progress(entry.name, entry.nbytes, total)
+            data = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)
+            read[entry.name] = hashlib.sha256(data.data).hexdigest()
+            if entry.name not in plans:
+                writer.write(entry.name, data.data)
+                continue
+            plan = select(plans[entry.name])
+            codes, scale = from_blocks(data, plans[entry.name].input_dtype)
+            ran = executor.run(plan, {"input": codes, "scale": scale})
+            writer.write(entry.name, ran.outputs["output"].data)
+            digest = writer.digests([entry])[entry.name]
+            reports.append(_restored_report(entry, plan, data.size, digest, ran))
+        kinds = [
+            replace(entry, dtype=tensor.tensor_type.name)
+            for tensor, entry in zip(found, entries, strict=True)
+        ]
+        stored = content_digest(kinds, read, {})
+        made = content_digest(entries, writer.digests(entries), {"planq.input_digest": stored})
+        writer.commit()
+    copied = [entry for entry in entries if entry.name not in plans]
+    return RestoreReport(
+        input_digest=stored,
+        verified=False,
+        damaged=False,
+        digest=made,
+        source=job.source,
+        target=job.target,
+        device=executor.name,
+        tensors=tuple(reports),
+        copied_tensors=len(copied),
+        copied_bytes=sum(entry.nbytes for entry in copied),
+        source_bytes=job.source.stat().st_size,
+        target_bytes=writer.size,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def to_blocks(codes: Bytes, scale: Bytes, dtype: planq.DType) -> Bytes:
+    """Returns the bytes of blocks: a float16 scale, then 32 codes.
+
+    Args:
+        codes: int8 codes, or int4 codes of which the first of two has the low nibble.
+        scale: The float16 scales.
+        dtype: int8 (Q8_0) or int4 (Q4_0), whose blocks keep a byte for the codes i and i + 16.
+    """
+    scales = scale.reshape(-1, _SCALE_BYTES)
+    if dtype is planq.DType.INT8:
+        return np.concatenate([scales, codes.reshape(-1, GGML_BLOCK)], axis=1).reshape(-1)
+    pairs = codes.reshape(-1, GGML_BLOCK // 2) ^ np.uint8(0x88)
+    single = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1, 2, GGML_BLOCK // 2)
+    return np.concatenate([scales, single[:, 0] | single[:, 1] << 4], axis=1).reshape(-1)
+
+
+def from_blocks(blocks: Bytes, dtype: planq.DType) -> tuple[Bytes, Bytes]:
+    """Returns codes and scales of blocks, as `to_blocks` takes them."""
+    width = GGML_BLOCK if dtype is planq.DType.INT8 else GGML_BLOCK // 2
+    rows = blocks.reshape(-1, _SCALE_BYTES + width)
+    scale = np.ascontiguousarray(rows[:, :_SCALE_BYTES]).reshape(-1)
+    codes = rows[:, _SCALE_BYTES:]
+    if dtype is planq.DType.INT8:
+        return np.ascontiguousarray(codes).reshape(-1), scale
+    single = np.concatenate([codes & 15, codes >> 4], axis=1).reshape(-1, GGML_BLOCK // 2, 2)
+    return ((single[..., 0] | single[..., 1] << 4) ^ np.uint8(0x88)).reshape(-1), scale
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module("gguf")
+    except ModuleNotFoundError as error:
+        if error.name != "gguf":
+            raise
+        raise CheckpointError("GGUF files need the package 'gguf': pip install gguf") from error
+
+
+def _quantized(
+    job: Job, entry: TensorEntry, desc: Any, data: Bytes, plan: planq.Plan, executor: Executor
+) -> tuple[WeightReport, Bytes]:
+    ran = executor.run(plan, {"input": data})
+    made = ran.outputs
+    blocks = to_blocks(made["output"], made["scale"], desc.output_dtype)
+    digest = hashlib.sha256(blocks.data).hexdigest()
+    report = WeightReport(
+        name=entry.name,
+        dtype=entry.dtype,
+        shape=entry.shape,
+        sku=plan.sku,
+        guarantee=plan.precision_guarantee(),
+        sqnr_db=signal_to_noise_db(desc, data, made),
+        non_finite=count_spoiled(desc, made),
+        bytes_before=entry.nbytes,
+        bytes_after=blocks.size,
+        digest=digest,
+        parts={entry.name: digest},
+        restored_sha256=None,
+        seconds=ran.seconds,
+    )
+    return report, blocks
+
+
+def _restored_report(
+    entry: TensorEntry, plan: planq.Plan, nbytes: int, digest: str, ran: Ran
+) -> TensorReport:
+    return TensorReport(
+        name=entry.name,
+        dtype=entry.dtype,
+        shape=entry.shape,
+        sku=plan.sku,
+        guarantee=plan.precision_guarantee(),
+        bytes_before=nbytes,
+        bytes_after=entry.nbytes,
+        digest=digest,
+        non_finite=count_non_finite(ran.outputs["output"], FLOATING[entry.dtype]),
+        seconds=ran.seconds,
+    )
+
+
+def _plain_kind(path: Path, entry: TensorEntry) -> str:
+    if entry.dtype not in _PLAIN:
+        what = f"tensor {entry.name!r}: GGUF has no type for {entry.dtype}"
+        raise CheckpointError(f"{path}: {what}")
+    return _PLAIN[entry.dtype]
+
+
+def _row_shape(entry: TensorEntry, data: Bytes) -> tuple[int, ...]:
+    """The shape of the bytes, of which the container makes that of the elements."""
+    if not entry.shape:
+        return (data.size,)
+    rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
+    return (*entry.shape[:-1], data.size // max(rows, 1))
+
+
+def _write(writer: Any, facts: dict[str, str]) -> None:
+    for key, text in facts.items():
+        writer.add_string(key, text)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _shape(tensor: Any) -> tuple[int, ...]:
+    return tuple(int(extent) for extent in reversed(tensor.shape))
+
+
+def _restoring(tensor: Any, dtype: planq.DType) -> planq.DequantizeDescriptor:
+    return planq.DequantizeDescriptor(
+        shape=_shape(tensor),
+        input_dtype=_CODES[tensor.tensor_type.name],
+        output_dtype=dtype,
+        scope=planq.Scope.group(GGML_BLOCK),
+        scale_dtype=planq.DType.FLOAT16,
+    )
+
+
+def _restored_entry(path: Path, tensor: Any, dtype: planq.DType) -> TensorEntry:
+    kind, shape = tensor.tensor_type.name, _shape(tensor)
+    count = int(np.prod(shape, dtype=np.int64))
+    if kind in _CODES:
+        size = {"float64": 8, "float32": 4}.get(dtype.value, 2)
+        return TensorEntry(tensor.name, FORMAT_NAME[dtype], shape, count * size)
+    names = {kind: name for name, kind in _PLAIN.items()}
+    if kind not in names:
+        known = ", ".join([*_CODES, *names])
+        raise CheckpointError(
+            f"{path}: tensor {tensor.name!r}: expected one of {known}, got {kind}"
+        )
+    return TensorEntry(tensor.name, names[kind], shape, int(tensor.n_bytes))

@@ -1,0 +1,91 @@
+"""GGUF files: the bytes of the gguf package's own quantizer, and its own dequantization back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import gguf
+import numpy as np
+import pytest
+
+from cli.commands import refuse, report
+from cli.files import checkpoint, load, weight
+from planq.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Capture = pytest.CaptureFixture[str]
+SCHEMES = ["q8_0", "q4_0"]
+
+
+def model() -> dict[str, np.ndarray]:
+    """Weights of each type, one with a block of zeros, and what is no weight."""
+    first = weight(48, 96)
+    first[3] = 0
+    return {
+        "a.weight": first,
+        "b.weight": weight(20, 64, "float16"),
+        "c.weight": weight(7, 32, "bfloat16"),
+        "c.bias": weight(1, 7).reshape(7),
+    }
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_file_is_what_the_package_makes(tmp_path: Path, capsys: Capture, scheme: str) -> None:
+    source, target = checkpoint(tmp_path / "in.st", model()), tmp_path / "out.gguf"
+    told = report(capsys, "quantize", source, target, "--scheme", scheme, "--format", "gguf")
+    assert [row["name"] for row in told["tensors"]] == ["a.weight", "b.weight", "c.weight"]
+    reader = gguf.GGUFReader(target)
+    assert reader.fields["planq.digest"].contents() == told["digest"]
+    kind = gguf.GGMLQuantizationType[scheme.upper()]
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    for name, values in model().items():
+        found = tensors[name]
+        assert tuple(reversed(found.shape.tolist())) == values.shape
+        wanted = values.astype(np.float32)
+        if name == "c.bias":
+            assert found.data.tobytes() == wanted.tobytes()
+            continue
+        assert found.tensor_type == kind
+        assert found.data.tobytes() == gguf.quants.quantize(wanted, kind).tobytes(), name
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_file_of_the_package_is_restored_as_it_does(
+    tmp_path: Path, capsys: Capture, scheme: str
+) -> None:
+    kind = gguf.GGMLQuantizationType[scheme.upper()]
+    source, target = tmp_path / "in.gguf", tmp_path / "back.st"
+    writer = gguf.GGUFWriter(source, "llama")
+    blocks = gguf.quants.quantize(model()["a.weight"], kind)
+    writer.add_tensor("a.weight", blocks, raw_dtype=kind)
+    writer.add_tensor("c.bias", model()["c.bias"].astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    told = report(capsys, "dequantize", source, target)
+    assert (told["verified"], told["damaged"]) == (False, False)
+    found = load(target).tensors
+    assert found["a.weight"].tobytes() == gguf.quants.dequantize(blocks, kind).tobytes()
+    assert found["c.bias"].tobytes() == model()["c.bias"].astype(np.float32).tobytes()
+
+
+def test_what_gguf_cannot_hold_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    """Nothing is written, and an output that stands there stays."""
+    source, target = tmp_path / "in.st", tmp_path / "out.gguf"
+    options = ("--scheme", "q8_0", "--format", "gguf")
+    checkpoint(source, {"a.weight": weight(4, 48)})
+    line = refuse(capsys, "quantize", source, target, *options)
+    assert "a multiple of 32, got F32 of width 48; --exclude it" in line
+    checkpoint(source, {"a.weight": weight(4, 64)})
+    line = refuse(capsys, "quantize", source, target, "--scheme", "nf4", "--format", "gguf")
+    assert "--scheme: gguf has q8_0, q4_0, got nf4" in line
+    assert "plain has int8-channel" in refuse(capsys, "quantize", source, target, *options[:2])
+    target.write_text("precious")
+    assert "exists; --force replaces it" in refuse(capsys, "quantize", source, target, *options)
+    assert target.read_text() == "precious"
+    assert "not a valid GGUF file" in refuse(capsys, "dequantize", target, tmp_path / "back.st")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.st", "out.gguf"]
+    assert main(["quantize", str(source), str(target), *options, "--force"]) == 0
