@@ -33,7 +33,7 @@ from planq.checkpoint.job import Job, JobReport, Progress, WeightReport, chosen_
 from planq.checkpoint.quality import count_non_finite, count_spoiled, signal_to_noise_db
 from planq.checkpoint.reports import TensorReport
 from planq.checkpoint.restore import RestoreJob, RestoreReport
-from planq.checkpoint.schemes import FORMAT_NAME, GGML_BLOCK, describe
+from planq.checkpoint.schemes import FLOATING, FORMAT_NAME, GGML_BLOCK, describe
 
 if TYPE_CHECKING:
     from pathlib import Path
