@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from typing import Any, Final
 
+from planq._nearest import did_you_mean
 from planq.errors import DescriptorError, shown
 
 
@@ -54,7 +55,10 @@ class DType(enum.StrEnum):
             return value
         found = _BY_NAME.get(_dtype_name(value))
         if found is None:
-            raise DescriptorError(field, f"expected a dtype that planq knows, got {shown(value)}")
+            hint = did_you_mean(value, _BY_NAME)
+            raise DescriptorError(
+                field, f"expected a dtype that planq knows, got {shown(value)}{hint}"
+            )
         return found
 
 
@@ -228,4 +232,7 @@ def parse_member(vocabulary: type[Any], value: object, field: str) -> Any:
             if member.name == value.upper():
                 return member
     names = ", ".join(member.name for member in vocabulary)
-    raise DescriptorError(field, f"expected {vocabulary.__name__} ({names}), got {shown(value)}")
+    hint = did_you_mean(value, (member.name for member in vocabulary))
+    raise DescriptorError(
+        field, f"expected {vocabulary.__name__} ({names}), got {shown(value)}{hint}"
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from planq._nearest import did_you_mean
 from planq.errors import DescriptorError, shown
 
 
@@ -109,7 +110,8 @@ class Scope:
             arguments = {key: item for key, item in value.items() if key != "kind"}
             _check_names(value["kind"], arguments, field)
             return _CONSTRUCTORS[value["kind"]](**arguments)
-        raise DescriptorError(field, f"expected a planq.Scope, got {shown(value)}")
+        hint = did_you_mean(value, (f"planq.Scope.{name}()" for name in _CONSTRUCTORS))
+        raise DescriptorError(field, f"expected a planq.Scope, got {shown(value)}{hint}")
 
 
 _CONSTRUCTORS: Final[dict[str, Callable[..., Scope]]] = {

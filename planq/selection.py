@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planq import _core
+from planq._nearest import did_you_mean
 from planq.arguments import StreamLike
 from planq.descriptor import Descriptor
 from planq.dtypes import Backend, DType
@@ -159,8 +160,9 @@ def _device(device: DeviceFacts | StreamLike | str) -> _core.Device:
     for present in _core.devices():
         if device == f"cuda:{present.index}":
             return present
+    hint = did_you_mean(device, ("host", "cuda:0", "sm_80", "sm_90"))
     raise DescriptorError(
-        "device", f"expected host, sm_80, sm_90 or a CUDA device, got {shown(device)}"
+        "device", f"expected host, sm_80, sm_90 or a CUDA device, got {shown(device)}{hint}"
     )
 
 

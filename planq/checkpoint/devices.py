@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 import planq
+from planq._nearest import did_you_mean
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.schemes import operand_bytes
 
@@ -169,7 +170,8 @@ def open_device(name: str) -> Executor:
         return HostExecutor()
     matched = re.fullmatch(r"cuda:([0-9]{1,9})", name)
     if matched is None:
-        raise CheckpointError(f"--device: expected host or cuda:N, got {name!r}")
+        hint = did_you_mean(name, ("host", "cuda:0"))
+        raise CheckpointError(f"--device: expected host or cuda:N, got {name!r}{hint}")
     return CudaExecutor(int(matched[1]))
 
 

@@ -7,6 +7,7 @@ import errno
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 import planq
+from planq._nearest import did_you_mean
 from planq.checkpoint.failure import CheckpointError, outputs
 from planq.cli.dequantize import dequantize
 from planq.cli.explain import explain
@@ -28,6 +30,7 @@ from planq.cli.failure import (
 )
 from planq.cli.info import info
 from planq.cli.ops import ops
+from planq.cli.plan import plan
 from planq.cli.quantize import quantize
 from planq.cli.verify import verify
 from planq.cli.words import discard, say
@@ -38,12 +41,14 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("planq.cli")
 _NOBODY_READS = os.strerror(errno.EPIPE)
+_NOT_ONE_OF = re.compile("'([^']*)' is not one of (.*)")
+_QUOTED = re.compile("'([^']*)'")
 _STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = typer.Typer(
     name="planq",
     help="Quantization operators that say what they will do before they do it.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
@@ -67,6 +72,7 @@ def root(
     """Quantization operators that say what they will do before they do it."""
 
 
+app.add_typer(plan, name="plan")
 for _command in (quantize, verify, dequantize, info, ops, explain):
     app.command()(_command)
 
@@ -133,7 +139,7 @@ def _describe(error: Exception) -> str:
     """One line for any exception that a command lets out."""
     usage = getattr(error, "format_message", None)
     if callable(usage):
-        return " ".join(str(usage()).split())
+        return _usage(" ".join(str(usage()).split()))
     if isinstance(error, OSError):
         return describe_os_error(error)
     if isinstance(error, (CommandError, CheckpointError)):
@@ -143,6 +149,15 @@ def _describe(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory"
     return f"internal error, please report it: {type(error).__name__}: {error}".splitlines()[0]
+
+
+def _usage(message: str) -> str:
+    """What is wrong with the words of a command line, and what they may have meant."""
+    told = message.replace(" Value error,", "")
+    wrong = _NOT_ONE_OF.search(told)
+    if wrong is None:
+        return told
+    return told.removesuffix(".") + did_you_mean(wrong[1], _QUOTED.findall(wrong[2]))
 
 
 @contextlib.contextmanager

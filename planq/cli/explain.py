@@ -2,29 +2,42 @@
 
 # Typer reads the annotations of a command when the program runs, so none here is postponed.
 
+import dataclasses
 import json
 import sys
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import planq
+from planq._nearest import did_you_mean
+from planq.cli.described import STDIN, example_of, read_descriptor
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 
 
 def explain(
     descriptor: Annotated[
-        str,
-        typer.Argument(metavar="[FILE|-]", help="The descriptor as JSON; - reads it from stdin."),
-    ] = "-",
+        str | None,
+        typer.Argument(
+            metavar="[FILE|-]",
+            help="A descriptor or a stored plan as JSON; - reads it from stdin.",
+        ),
+    ] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(metavar="OPERATOR", help="Take a usual descriptor of this operator instead."),
+    ] = None,
     device: Annotated[
         str,
         typer.Option(metavar="host|sm_80|sm_90|cuda:N", help="For which device; needs no GPU."),
     ] = "host",
     determinism: Annotated[
-        str, typer.Option(metavar="RUNG", help="The least determinism to accept.")
-    ] = planq.Determinism.RUN_TO_RUN.name.lower(),
+        str | None,
+        typer.Option(
+            metavar="RUNG",
+            help="The least determinism to accept: run_to_run, or the stored plan's, if left out.",
+        ),
+    ] = None,
     batch_invariant: Annotated[
         bool, typer.Option("--batch-invariant", help="Only batch-invariant kernels.")
     ] = False,
@@ -44,32 +57,44 @@ def explain(
 
     The exit status is 1 if no kernel qualifies, and 2 if there is no answer.
     """
-    preference = planq.PlanPreference(
-        determinism=_rung(determinism),
-        batch_invariant=batch_invariant,
-        max_ulp=max_ulp,
-        max_workspace_bytes=max_workspace_bytes,
-        backend=backend,
-        sku=sku,
-    )
-    desc = planq.Descriptor.from_json(_read(descriptor))
+    desc, stored = _given(descriptor, example)
+    asked: dict[str, Any] = {
+        "determinism": None if determinism is None else _rung(determinism),
+        "batch_invariant": batch_invariant or None,
+        "max_ulp": max_ulp,
+        "max_workspace_bytes": max_workspace_bytes,
+        "backend": backend,
+        "sku": sku,
+    }
+    given = {key: value for key, value in asked.items() if value is not None}
+    preference = dataclasses.replace(stored or planq.PlanPreference(), **given)
+    if example is not None and not as_json:
+        print(f"{desc.to_json()}\n")
     selection = planq.explain(desc, preference, device=device)
     print(json.dumps(selection.to_dict(), indent=2) if as_json else selection)
     return EXIT_MARKED if selection.chosen is None else EXIT_OK
+
+
+def _given(
+    source: str | None, example: str | None
+) -> tuple[planq.Descriptor, planq.PlanPreference | None]:
+    """Returns what to explain; a terminal is waited for only where somebody asked for that."""
+    if example is not None:
+        if source is not None:
+            raise CommandError("--example: expected no descriptor beside it")
+        return example_of(example), None
+    if source is None and sys.stdin is not None and sys.stdin.isatty():
+        raise CommandError(
+            "no descriptor: name a file, or - for the terminal, or see planq explain --example "
+            "dynamic_range_quantize"
+        )
+    return read_descriptor(source or STDIN)
 
 
 def _rung(name: str) -> planq.Determinism:
     try:
         return planq.Determinism[name.upper().replace("-", "_")]
     except KeyError as error:
-        rungs = ", ".join(rung.name.lower() for rung in planq.Determinism)
-        raise CommandError(f"--determinism: expected one of {rungs}, got {name!r}") from error
-
-
-def _read(source: str) -> str:
-    if source == "-" and sys.stdin is None:  # as Python starts where it is closed
-        raise CommandError("stdin is closed")
-    try:
-        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{source}: not UTF-8 text") from error
+        names = [rung.name.lower() for rung in planq.Determinism]
+        rungs, hint = ", ".join(names), did_you_mean(name, names)
+        raise CommandError(f"--determinism: expected one of {rungs}, got {name!r}{hint}") from error

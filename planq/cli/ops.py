@@ -1,9 +1,11 @@
-"""``planq ops``: the operator matrix, as the registry has it."""
+"""``planq ops``: the operators in one screen, or the kernels of one of them."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -11,45 +13,166 @@ from rich.table import Table
 from rich.text import Text
 
 import planq
+from planq._nearest import did_you_mean
+from planq.cli.failure import CommandError
 from planq.cli.words import guarantee_words, output_console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+_CLASS = re.compile(":class:`~?([^`]*)`")
 
 
 def ops(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One operator; all, if left out.")
+    ] = None,
+    input_dtype: Annotated[
+        str | None,
+        typer.Option("--input", metavar="DTYPE", help="Only kernels of this first type."),
+    ] = None,
+    output_dtype: Annotated[
+        str | None,
+        typer.Option("--output", metavar="DTYPE", help="Only kernels with this type after it."),
+    ] = None,
+    backend: Annotated[
+        planq.Backend | None, typer.Option(help="Only this backend's kernels.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="host|sm_80|sm_90|cuda:N", help="Only kernels that run there."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show every kernel by its SKU, one a line.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show every operator and its kernels, with what each kernel promises."""
-    operators = planq.operators()
+    """Show the operators, or what one of them takes and which kernels it has."""
+    operators = _named(name)
+    first = None if input_dtype is None else planq.DType.parse(input_dtype, "--input")
+    later = None if output_dtype is None else planq.DType.parse(output_dtype, "--output")
+    arch = None if device is None else _arch(device)
+
+    def wanted(kernel: planq.KernelInfo) -> bool:
+        runs = arch is None or (
+            kernel.backend == "host" if arch == 0 else 0 < kernel.min_arch <= arch
+        )
+        return (
+            runs
+            and (backend is None or kernel.backend == backend)
+            and (first is None or kernel.dtypes[:1] == (first,))
+            and (later is None or later in kernel.dtypes[1:])
+        )
+
+    found = [(each, [kernel for kernel in each.kernels if wanted(kernel)]) for each in operators]
     if as_json:
-        print(json.dumps([_operator_dict(operator) for operator in operators], indent=2))
+        print(json.dumps([_operator_dict(each, kernels) for each, kernels in found], indent=2))
         return
     console = output_console()
-    for operator in operators:
-        console.print(Text(f"{operator.name}: {operator.summary}", style="bold"))
-        console.print(Text(f"operands: {', '.join(operator.operands)}"))
-        console.print(Text(f"descriptor: {', '.join(operator.fields)}"))
-        console.print(_kernel_table(operator.kernels))
+    if every:
+        _show_every(console, found)
+    elif name is None:
+        _show_operators(console, found)
+    else:
+        _show_operator(console, *found[0])
 
 
-def _kernel_table(kernels: tuple[planq.KernelInfo, ...]) -> Table:
+def _named(name: str | None) -> tuple[planq.OperatorInfo, ...]:
+    operators = planq.operators()
+    if name is None:
+        return operators
+    chosen = tuple(operator for operator in operators if operator.name == name)
+    if not chosen:
+        hint = did_you_mean(name, (operator.name for operator in operators))
+        raise CommandError(f"no operator {name!r}{hint or '; planq ops lists them'}")
+    return chosen
+
+
+def _arch(device: str) -> int:
+    """The architecture behind a name; 0 is the host's."""
+    some = planq.MinMaxDescriptor(shape=(1, 1), input_dtype="float32")
+    planq.explain(some, device=device)  # refuses a name that is none
+    if device == "host":
+        return 0
+    if device.startswith("sm_"):
+        return int(device[3:])
+    return next(each.arch for each in planq.devices() if device == f"cuda:{each.index}")
+
+
+def _show_operators(
+    console: Console, found: Iterable[tuple[planq.OperatorInfo, list[planq.KernelInfo]]]
+) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("SKU", no_wrap=True)
-    for header in ("revision", "rank"):
-        table.add_column(header, justify="right")
-    for header in ("backend", "from", "guarantee"):
-        table.add_column(header)
+    table.add_column("operator", no_wrap=True)
+    table.add_column("what it does", overflow="ellipsis", no_wrap=True)
+    for header in planq.Backend:
+        table.add_column(header.value, justify="right", no_wrap=True)
+    for operator, kernels in found:
+        if not kernels:
+            continue
+        counts = [sum(kernel.backend == each for kernel in kernels) for each in planq.Backend]
+        cells = (operator.name, _summary(operator), *map(str, counts))
+        table.add_row(*map(Text, cells))
+    console.print(table)
+    console.print(Text("planq ops NAME shows one; its kernels stand under host and cuda"))
+
+
+def _show_operator(
+    console: Console, operator: planq.OperatorInfo, kernels: list[planq.KernelInfo]
+) -> None:
+    console.print(Text(f"{operator.name}: {_summary(operator)}", style="bold"))
+    console.print(Text(f"operands: {', '.join(operator.operands)}"))
+    console.print(Text(f"descriptor: {', '.join(operator.fields)}"))
+    groups: dict[str, list[planq.KernelInfo]] = defaultdict(list)
     for kernel in kernels:
-        table.add_row(
-            kernel.sku,
-            str(kernel.revision),
-            str(kernel.rank),
-            kernel.backend,
-            f"sm_{kernel.min_arch}" if kernel.backend == planq.Backend.CUDA.value else "",
-            guarantee_words(kernel.guarantee),
-        )
-    return table
+        groups[kernel.sku.rpartition("/")[0]].append(kernel)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("kernels", no_wrap=True)
+    for header in ("from", "inputs", "others", "guarantee"):
+        table.add_column(header, overflow="fold")
+    for prefix, rows in groups.items():
+        first = sorted({row.dtypes[0].value for row in rows if row.dtypes})
+        later = sorted({dtype.value for row in rows for dtype in row.dtypes[1:]})
+        promises = sorted({guarantee_words(row.guarantee) for row in rows})
+        cells = (prefix, _from(rows[0]), *map(" ".join, (first, later)), "; ".join(promises))
+        table.add_row(*map(Text, cells))
+    console.print(table)
+    note = f"{len(kernels)} kernels; --all has their SKUs, planq explain says which one is chosen"
+    console.print(Text(note))
 
 
-def _operator_dict(operator: planq.OperatorInfo) -> dict[str, Any]:
+def _summary(operator: planq.OperatorInfo) -> str:
+    """The first line of its docstring, classes by their names."""
+    return _CLASS.sub(r"\1", operator.summary)
+
+
+def _from(kernel: planq.KernelInfo) -> str:
+    return f"sm_{kernel.min_arch}" if kernel.backend == planq.Backend.CUDA.value else ""
+
+
+def _show_every(
+    console: Console, found: Iterable[tuple[planq.OperatorInfo, list[planq.KernelInfo]]]
+) -> None:
+    for operator, kernels in found:
+        console.print(Text(f"{operator.name}: {_summary(operator)}", style="bold"))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("SKU", no_wrap=True)
+        for header in ("revision", "rank"):
+            table.add_column(header, justify="right")
+        for header in ("from", "guarantee"):
+            table.add_column(header)
+        for kernel in kernels:
+            words = guarantee_words(kernel.guarantee)
+            cells = (kernel.sku, str(kernel.revision), str(kernel.rank), _from(kernel), words)
+            table.add_row(*map(Text, cells))
+        console.print(table)
+
+
+def _operator_dict(
+    operator: planq.OperatorInfo, kernels: Iterable[planq.KernelInfo]
+) -> dict[str, Any]:
     return {
         "name": operator.name,
         "summary": operator.summary,
@@ -64,6 +187,6 @@ def _operator_dict(operator: planq.OperatorInfo) -> dict[str, Any]:
                 "rank": kernel.rank,
                 "guarantee": kernel.guarantee.to_dict(),
             }
-            for kernel in operator.kernels
+            for kernel in kernels
         ],
     }

@@ -1,0 +1,96 @@
+"""Descriptors and plans as the command line reads them: files, stdin, and examples."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import planq
+from planq._nearest import did_you_mean
+from planq.cli.failure import CommandError
+from planq.cli.words import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STDIN = "-"
+
+
+def read_text(source: str) -> str:
+    """Returns the text of a file, or of stdin by the name of ``-``.
+
+    Raises:
+        CommandError: It is no text, or stdin is closed.
+        OSError: It cannot be read.
+    """
+    if source == STDIN and sys.stdin is None:  # as Python starts where it is closed
+        raise CommandError("stdin is closed")
+    try:
+        if source != STDIN:
+            return Path(source).read_text(encoding="utf-8")
+        if sys.stdin.isatty():
+            say("note", "reading JSON from the terminal; Ctrl-D ends it")
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{source}: not UTF-8 text") from error
+
+
+def read_descriptor(source: str) -> tuple[planq.Descriptor, planq.PlanPreference | None]:
+    """Reads a descriptor, or a stored plan, which has a descriptor and a preference.
+
+    Raises:
+        CommandError: It is no text.
+        planq.DescriptorError: It is neither.
+    """
+    text = read_text(source)
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if isinstance(values, dict) and {"descriptor", "preference"} <= values.keys():
+        preference = planq.PlanPreference.from_dict(values["preference"])
+        return planq.Descriptor.from_dict(values["descriptor"]), preference
+    return planq.Descriptor.from_json(text), None
+
+
+def example_of(operator: str) -> planq.Descriptor:
+    """Returns a descriptor of an operator whose required fields have usual values.
+
+    Raises:
+        CommandError: There is no such operator.
+    """
+    classes = {each.name: each.descriptor for each in planq.operators()}
+    if operator not in classes:
+        hint = did_you_mean(operator, classes)
+        raise CommandError(f"--example: no operator {operator!r}{hint}")
+    made = classes[operator]
+    errors = []
+    for fields in _usual(made):
+        try:
+            return made(**fields)
+        except (planq.DescriptorError, TypeError) as error:
+            errors.append(str(error))
+    raise CommandError(f"--example: {operator} has none: {errors[-1]}")
+
+
+def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
+    """Yields values for the fields that have no default: one for each element type of the codes."""
+    needed = [
+        item.name
+        for item in dataclasses.fields(made)
+        if item.init
+        and item.default is dataclasses.MISSING
+        and item.default_factory is dataclasses.MISSING
+    ]
+    for codes in ("int8", "uint8", "int4", "uint4", "float32"):
+        usual = {"shape": (16, 4096), "block_size": 64, "codebook": "nf4", "entries": 16}
+        for name in needed:
+            if name.endswith("dtype"):
+                reads = "dequantize" in made.operator and "backward" not in made.operator
+                is_code = name == ("input_dtype" if reads else "output_dtype")
+                usual[name] = codes if is_code else "float16"
+        if all(name in usual for name in needed):
+            yield {name: usual[name] for name in needed}
