@@ -45,7 +45,7 @@ SUFFIX = ".gguf"
 _ARCHITECTURE = "planq"
 _SCALE_BYTES = 2
 # Formats of the container that hold plain numbers, by the names of safetensors.
-_PLAIN = {"F16": "F16", "BF16": "BF16", "F32": "F32", "F64": "F64", "I8": "I8", "I32": "I32"}
+_PLAIN = {name: name for name in ("F16", "BF16", "F32", "F64", "I8", "I16", "I32", "I64")}
 _CODES = {"Q8_0": planq.DType.INT8, "Q4_0": planq.DType.INT4}
 
 

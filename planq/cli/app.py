@@ -106,8 +106,10 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
                 raise CommandError("stdout is closed")
             sys.stdout.flush()
         return (int(status or 0) if arguments else EXIT_FAILED), None
-    except (BrokenPipeError, SystemExit):  # Typer makes an exit of a broken pipe
+    except BrokenPipeError:
         return EXIT_FAILED, _NOBODY_READS
+    except SystemExit as end:  # of completion; Typer makes another one of a broken pipe
+        return (EXIT_OK, None) if end.code in (None, 0) else (EXIT_FAILED, _NOBODY_READS)
     except Interrupted:
         return EXIT_FAILED, "interrupted"
     except Exception as error:

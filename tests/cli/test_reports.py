@@ -67,7 +67,7 @@ def test_info_lists_devices(capsys: Capture, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_ops_shows_every_row_of_the_registry(capsys: Capture) -> None:
-    told = succeed(capsys, "ops")
+    told = succeed(capsys, "ops", "--all")
     report = {
         operator["name"]: operator for operator in json.loads(succeed(capsys, "ops", "--json"))
     }
