@@ -179,6 +179,8 @@ def file_digests(folder: Path) -> dict[str, str]:
 
 def _check_target(job: Job) -> None:
     target = job.target
+    if job.source.resolve() in target.resolve().parents:
+        raise CheckpointError(f"{target}: inside the input, which would hold it then")
     if not os.path.lexists(target):
         return
     if target.exists() and target.samefile(job.source):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -245,4 +246,27 @@ def test_bitsandbytes_loads_8_bit_codes(
     assert compared > 10_000
     found = minilm.embeddings(minilm.load(tmp_path / "out"), source)
     assert torch.equal(found, minilm.embeddings(peer, source))
+    assert minilm.mean_cosine(found, floating) >= 0.995
+
+
+def test_a_model_in_several_files_is_loaded(
+    tmp_path: Path, source: Path, floating: torch.Tensor
+) -> None:
+    """Its index names the tensors that came of each."""
+    sharded = tmp_path / "sharded"
+    shutil.copytree(source, sharded)
+    tensors = safetensors.torch.load_file(source / "model.safetensors")
+    (sharded / "model.safetensors").unlink()
+    names, index = sorted(tensors), {}
+    for number, chosen in enumerate((names[:50], names[50:]), 1):
+        name = f"model-0000{number}-of-00002.safetensors"
+        part = {key: tensors[key] for key in chosen}
+        safetensors.torch.save_file(part, sharded / name, {"format": "pt"})
+        index |= dict.fromkeys(chosen, name)
+    text = json.dumps({"metadata": {}, "weight_map": index})
+    (sharded / "model.safetensors.index.json").write_text(text)
+    form = Form(CT)
+    job = Job(sharded, tmp_path / "out", Scheme.FP8_CHANNEL, form=form)
+    quantize_folder(job, HostExecutor(), lambda name, nbytes, total: None)
+    found = minilm.embeddings(minilm.load(tmp_path / "out"), source)
     assert minilm.mean_cosine(found, floating) >= 0.995

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +213,46 @@ def test_a_file_of_any_format_is_restored(
             assert error <= 0.16 * np.abs(values.astype(np.float64)).max()
             assert ("proj" in name) == (error > 0)
     capsys.readouterr()
+
+
+def test_a_folder_inside_its_source_is_refused(folder: Path, capsys: Capture) -> None:
+    options = ("--scheme", "nf4", "--format", "bitsandbytes")
+    before = sorted(folder.iterdir())
+    for inside in ("out", "a/b"):
+        assert "inside the input" in refuse(capsys, "quantize", folder, folder / inside, *options)
+    assert "the output is the input" in refuse(capsys, "quantize", folder, folder, *options)
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(("form", "scheme"), FORMATS)
+def test_a_folder_is_read_back_before_it_gets_its_name(
+    folder: Path, capsys: Capture, form: str, scheme: str
+) -> None:
+    """By --verify, weight for weight."""
+    target = folder.with_name("out")
+    options = ("--format", form, "--scheme", scheme, "--verify")
+    told = report(capsys, "quantize", folder, target, *options)
+    assert [row["name"] for row in told["tensors"]] == ["a.q_proj.weight", "b.q_proj.weight"]
+    assert all(0 < row["max_error"] < 16 for row in told["tensors"])
+    assert told["digest"] == json.loads((target / "planq.json").read_text())["digest"]
+
+
+def test_the_library_needs_neither_typer_nor_rich() -> None:
+    """Nor gguf, until such a file is asked for."""
+    script = """
+import sys
+sys.modules |= dict.fromkeys(("typer", "rich", "gguf", "torch"))
+from planq.checkpoint import calibration, folders, gguf, job, restore
+try:
+    gguf._package()
+except planq.checkpoint.failure.CheckpointError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script.replace("import sys", "import sys, planq.checkpoint", 1)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "GGUF files need the package 'gguf': pip install gguf\n"
