@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from planq import _core
 from planq._classes import classes_of
+from planq._nearest import did_you_mean
 from planq.arguments import Shape
 from planq.dim import Dim
 from planq.dtypes import DType, OperandKind, Role
@@ -118,7 +119,8 @@ class Descriptor:
         known = {item.name: item for item in fields(found) if item.init}
         for name in given:
             if name not in known:
-                raise DescriptorError(as_field(name), f"{found.operator} has no such field")
+                hint = did_you_mean(name, known)
+                raise DescriptorError(as_field(name), f"{found.operator} has no such field{hint}")
         for name, item in known.items():
             if item.default is MISSING and name not in given:
                 raise DescriptorError(name, f"{found.operator} needs this field")

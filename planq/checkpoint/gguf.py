@@ -11,9 +11,11 @@ import hashlib
 import importlib
 import json
 import os
+import tempfile
 import time
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ import numpy as np
 import planq
 from planq.checkpoint.devices import plan_selector
 from planq.checkpoint.digests import SOURCE, content_digest
-from planq.checkpoint.failure import CheckpointError, note_output
+from planq.checkpoint.failure import CheckpointError, note_output, outputs
 from planq.checkpoint.files import (
     CheckpointReader,
     CheckpointWriter,
@@ -29,15 +31,22 @@ from planq.checkpoint.files import (
     check_paths,
     check_target,
 )
-from planq.checkpoint.job import Job, JobReport, Progress, WeightReport, chosen_weights
+from planq.checkpoint.job import (
+    Comparison,
+    Job,
+    JobReport,
+    Progress,
+    WeightReport,
+    chosen_weights,
+    difference,
+    job_from,
+)
 from planq.checkpoint.quality import count_non_finite, count_spoiled, signal_to_noise_db
 from planq.checkpoint.reports import TensorReport
 from planq.checkpoint.restore import RestoreJob, RestoreReport
-from planq.checkpoint.schemes import FLOATING, FORMAT_NAME, GGML_BLOCK, describe
+from planq.checkpoint.schemes import FLOATING, FORMAT_NAME, GGML_BLOCK, Scheme, describe
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from planq.checkpoint.devices import Executor, Ran
     from planq.checkpoint.files import Bytes
 
@@ -329,3 +338,59 @@ def _restored_entry(path: Path, tensor: Any, dtype: planq.DType) -> TensorEntry:
             f"{path}: tensor {tensor.name!r}: expected one of {known}, got {kind}"
         )
     return TensorEntry(tensor.name, names[kind], shape, int(tensor.n_bytes))
+
+
+def compare_gguf(source: Path, target: Path, executor: Executor, progress: Progress) -> Comparison:
+    """Quantizes a file again, beside the one that was made of it, and compares every byte.
+
+    Args:
+        source: The safetensors file.
+        target: The GGUF file that `quantize_gguf` made of it.
+        executor: Where to run the plans.
+        progress: Called as by `quantize_gguf`.
+
+    Raises:
+        CheckpointError: The file does not tell how it was made, or is damaged beyond comparing.
+        OSError: The system refused.
+        planq.PlanqError: No kernel, or a device failed.
+    """
+    theirs, text = _held(target)
+    with tempfile.TemporaryDirectory(prefix="planq-verify-") as folder:
+        again = Path(folder) / target.name
+        job = job_from(text, target, Job(source, again, Scheme.Q8_0))
+        with outputs():
+            report = quantize_gguf(job, executor, progress)
+        ours, _ = _held(again)
+        same = target.read_bytes() == again.read_bytes()
+    names = ours.keys() | theirs.keys()
+    differing = {
+        name: _what_differs(ours.get(name), theirs.get(name))
+        for name in sorted(names)
+        if ours.get(name) != theirs.get(name)
+    }
+    if not same and not differing:
+        differing["header"] = "other bytes"
+    return Comparison(target, differing, report.tensors, same_build=True)
+
+
+def _held(path: Path) -> tuple[dict[str, tuple[str, bytes]], str]:
+    """Returns the tensors of a GGUF file, with their types and shapes, and planq's options."""
+    try:
+        reader = _package().GGUFReader(path)
+        held = {
+            tensor.name: (f"{tensor.tensor_type.name} {_shape(tensor)}", tensor.data.tobytes())
+            for tensor in reader.tensors
+        }
+        options = reader.fields.get("planq.options")
+        return held, options.contents() if options else ""
+    except (ValueError, IndexError, KeyError, OverflowError) as error:
+        raise CheckpointError(f"{path}: not a valid GGUF file: {error}") from error
+
+
+def _what_differs(ours: tuple[str, bytes] | None, theirs: tuple[str, bytes] | None) -> str:
+    if ours is None:
+        return "should not be there"
+    if theirs is None or theirs[0] != ours[0]:
+        return difference(None)
+    wanted, found = (np.frombuffer(each[1], np.uint8) for each in (ours, theirs))
+    return difference(int((wanted != found).sum()))

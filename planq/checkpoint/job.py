@@ -248,7 +248,7 @@ def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison
             same_build = all(metadata[key] == theirs[key] for key in _BUILD)
             digests = found.digests(entries)
             metadata = sealed(entries, digests, metadata | theirs, reader.sha256())
-            differing = {name: _difference(count) for name, count in found.differing.items()}
+            differing = {name: difference(count) for name, count in found.differing.items()}
             differing |= dict.fromkeys(found.unexpected(), "should not be there")
             if not found.has_header(metadata):
                 differing["header"] = _header_difference(metadata, found.reader.metadata)
@@ -256,7 +256,8 @@ def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison
     return Comparison(job.target, differing, tensors, same_build)
 
 
-def _difference(count: int | None) -> str:
+def difference(count: int | None) -> str:
+    """Says how many bytes of a tensor differ; None: it is not there, or another."""
     if count is None:
         return "missing, or of another type or shape"
     return f"{count} byte{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"

@@ -52,7 +52,7 @@ def verify(
     status = EXIT_OK
     for source in plans:
         try:
-            found = planq.Plan.from_json(stream, read_text(source))
+            found = planq.Plan.from_json(stream, json.dumps(_stored(source)))
             print(f"{source}: holds: {found.sku}")
         except planq.PlanMismatchError as error:
             status = EXIT_MARKED

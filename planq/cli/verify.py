@@ -15,6 +15,7 @@ from rich.text import Text
 from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.devices import open_device
 from planq.checkpoint.folders import compare_folder
+from planq.checkpoint.gguf import SUFFIX, compare_gguf
 from planq.checkpoint.job import Comparison, compare_file, job_of
 from planq.cli.failure import EXIT_MARKED, EXIT_OK
 from planq.cli.tables import progress_bar
@@ -46,6 +47,8 @@ def verify(
     with progress_bar(source) as progress:
         if target.is_dir():
             found = compare_folder(source, target, ranges, executor, progress)
+        elif target.suffix == SUFFIX:
+            found = (compare_gguf(source, target, executor, progress),)
         else:
             found = (compare_file(job_of(source, target, ranges), executor, progress),)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import gguf
@@ -70,6 +71,24 @@ def test_a_file_of_the_package_is_restored_as_it_does(
     found = load(target).tensors
     assert found["a.weight"].tobytes() == gguf.quants.dequantize(blocks, kind).tobytes()
     assert found["c.bias"].tobytes() == model()["c.bias"].astype(np.float32).tobytes()
+
+
+def test_one_flipped_bit_is_found(tmp_path: Path, capsys: Capture) -> None:
+    source, target = checkpoint(tmp_path / "in.st", model()), tmp_path / "out.gguf"
+    options = ("--scheme", "q4_0", "--format", "gguf", "--exclude", "^b")
+    report(capsys, "quantize", source, target, *options)
+    assert report(capsys, "verify", source, target)["equal"]
+    sound = target.read_bytes()
+    for tensor in gguf.GGUFReader(target).tensors:
+        content = bytearray(sound)
+        content[int(tensor.data_offset)] ^= 16
+        target.write_bytes(content)
+        assert main(["verify", str(source), str(target), "--json"]) == 1
+        files = json.loads(capsys.readouterr().out)["files"]
+        assert files[0]["differing"] == {tensor.name: "1 byte differs"}
+    assert "not a valid GGUF file" in refuse(
+        capsys, "verify", source, checkpoint(tmp_path / "no.gguf", {})
+    )
 
 
 def test_what_gguf_cannot_hold_is_refused(tmp_path: Path, capsys: Capture) -> None:

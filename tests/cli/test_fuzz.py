@@ -101,7 +101,10 @@ PLACES = ("in.st", "q.st", "ranges", "desc.json", "out.st", "", ".", "none/o", "
 NO_PLACES = ("\ud800", "\udcff", "a\0b", "a\nb")
 PATTERNS = ("w", "(" * 5000, "a{99999999999}", "(?L)", "[[a]", "(?P<n>a)(?P=m)", "(?i", "a{2,1}")
 PATTERN_LETTERS = "()[]{}*+?|^$\\.w1,-:<>P=!#iLmsuxa9\n\ud800"
-COMMANDS = ("quantize", "quantize", "quantize", "dequantize", "explain", "explain", "info", "ops")
+COMMANDS = (
+    *("quantize", "quantize", "quantize", "dequantize", "verify", "explain", "explain", "info"),
+    *("ops", "plan"),
+)
 FLAGS = ("--nested", "--verify", "--force", "--json", "--help", "--batch-invariant", "--version")
 
 
@@ -112,6 +115,13 @@ def value_of(option: str, chaos: Chaos) -> str:
         "--device": ("host", "cuda:" + "9" * 5000, "cuda:-1", "cuda:\u0662", "sm_90"),
         "--include": (*PATTERNS, chaos.text(PATTERN_LETTERS, 9), chaos.text(PATTERN_LETTERS, 9)),
         "--calibrate": PLACES + NO_PLACES,
+        "--exclude": (*PATTERNS, chaos.text(PATTERN_LETTERS, 9)),
+        "--format": ("plain", "compressed-tensors", "bitsandbytes", "gguf"),
+        "--activations": ("none", "token"),
+        "--quant-storage": ("uint8", "bfloat16", "float32"),
+        "--input": ("float32", "bf16"),
+        "--output": ("int8", "fp8"),
+        "--example": ("quantize", "min_max"),
         "--dtype": ("float16", "bfloat16", "float32"),
         "--determinism": ("bit-exact", "run_to_run"),
         "--backend": ("host", "cuda"),
@@ -124,11 +134,16 @@ def value_of(option: str, chaos: Chaos) -> str:
 def options_of(command: str) -> tuple[str, ...]:
     """The options of a command that take a value."""
     return {
-        "quantize": ("--scheme", "--device", "--include", "--calibrate", "--block-size"),
+        "quantize": (
+            *("--scheme", "--device", "--include", "--calibrate", "--block-size"),
+            *("--format", "--format", "--exclude", "--activations", "--quant-storage"),
+        ),
+        "verify": ("--device", "--calibrate"),
+        "ops": ("--input", "--output", "--backend", "--device"),
         "dequantize": ("--dtype", "--device"),
         "explain": (
             *("--device", "--determinism", "--max-ulp", "--max-workspace-bytes"),
-            *("--backend", "--sku"),
+            *("--backend", "--sku", "--example"),
         ),
     }.get(command, ())
 
@@ -139,6 +154,8 @@ def command_line(chaos: Chaos) -> list[str]:
     arguments = {
         "quantize": ["in.st", "out.st", "--scheme", chaos.choice(SCHEMES + CODEBOOKS)],
         "dequantize": ["q.st", "out.st"],
+        "verify": ["in.st", chaos.choice(("q.st", "in.st", "."))],
+        "plan": [chaos.choice(("save", "verify", "diff")), "desc.json", "out.st"],
         "explain": [chaos.choice(("-", "desc.json"))],
     }.get(command, [])
     for option in chaos.choices(options_of(command) or ("--json",), k=chaos.choice((0, 1, 1, 2))):

@@ -162,4 +162,26 @@ def test_plans_are_saved_verified_and_compared(tmp_path: Path, capsys: Capture) 
     assert main(["plan", "verify", str(first), str(second)]) == 1
     assert "build_id: stored 'another'" in capsys.readouterr().out
     assert "not a stored plan" in refuse(capsys, "plan", "diff", desc, first)
+    assert "not a stored plan" in refuse(capsys, "plan", "verify", desc)
     assert "No such file" in refuse(capsys, "plan", "verify", tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"shape": None}, "shape: min_max needs this field"),
+        ({"shap": [4]}, "shap: min_max has no such field; did you mean shape?"),
+        ({"scope": "token"}, "got 'token'; did you mean planq.Scope.token()?"),
+        ({"op": "minmax"}, "minmax"),
+    ],
+)
+def test_a_descriptor_that_is_none_is_refused_in_a_sentence(
+    tmp_path: Path, capsys: Capture, change: dict[str, object], said: str
+) -> None:
+    values = {**DESC.to_dict(), **change}
+    path = tmp_path / "d.json"
+    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
+    line = refuse(capsys, "explain", path)
+    assert said in line
+    assert "__init__" not in line
+    assert "Error" not in line
