@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from planq._nearest import did_you_mean
 from planq.errors import DescriptorError, shown
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def classes_of(operator: str) -> Classes:
         DescriptorError: No such operator.
     """
     if operator not in CLASSES:
-        names = ", ".join(sorted(CLASSES))
-        raise DescriptorError("op", f"no operator is called {shown(operator)}; there are {names}")
+        names, hint = ", ".join(sorted(CLASSES)), did_you_mean(operator, CLASSES)
+        raise DescriptorError(
+            "op", f"no operator is called {shown(operator)}; there are {names}{hint}"
+        )
     return CLASSES[operator]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,6 +44,11 @@ def did_you_mean(word: object, choices: Iterable[str]) -> str:
     else:
         lower = {choice.lower().rpartition(".")[2]: choice for choice in known}
         begun = [choice for key, choice in lower.items() if key.startswith(plain)]
-        near = difflib.get_close_matches(plain, lower, _MOST)
-        found = begun[:_MOST] or [lower[key] for key in near]
+        found = begun[:_MOST] or [lower[key] for key in _near(plain, lower)]
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _near(word: str, choices: Iterable[str]) -> list[str]:
+    from difflib import get_close_matches  # which takes longer to import than most of planq
+
+    return get_close_matches(word, list(choices), _MOST)

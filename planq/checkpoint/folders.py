@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import planq
 from planq.checkpoint.failure import CheckpointError, note_output, outputs
 from planq.checkpoint.files import CheckpointReader
-from planq.checkpoint.formats import Format, modules_of
+from planq.checkpoint.formats import Format, modules_of, usual_dtype
 from planq.checkpoint.job import (
     Comparison,
     Job,
@@ -27,7 +27,7 @@ from planq.checkpoint.job import (
     job_from,
     quantize_file,
 )
-from planq.checkpoint.schemes import FLOATING, Scheme, is_weight
+from planq.checkpoint.schemes import Scheme, is_weight
 from planq.checkpoint.strict_json import parse
 
 if TYPE_CHECKING:
@@ -142,8 +142,7 @@ def quantization_config(
         with closing(CheckpointReader(shard)) as reader:
             weights = filter(is_weight, reader.entries)
             floating += [entry.name for entry in weights if entry.name not in chosen]
-    dtypes = sorted({FLOATING[dtype].value for dtype in chosen.values()})
-    dtype = dtypes[0] if len(dtypes) == 1 else "float32"
+    dtype = usual_dtype(chosen.values())
     config = job.form.config(job.scheme, job.blocks, modules_of(floating), dtype)
     if config is None:
         raise AssertionError("a format without an entry in config.json")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import planq
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.layouts import Layout
-from planq.checkpoint.schemes import GGML_BLOCK, GROUP_SIZE, Blocks, Scheme
+from planq.checkpoint.schemes import FLOATING, GGML_BLOCK, GROUP_SIZE, Blocks, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -263,6 +263,12 @@ PLAIN = Form()
 def modules_of(names: Iterable[str]) -> list[str]:
     """Returns the modules whose weights these are, in order."""
     return sorted(name.removesuffix(".weight") for name in names if name.endswith(".weight"))
+
+
+def usual_dtype(dtypes: Iterable[str]) -> str:
+    """Returns the type of weights, or float32 where they have several; the file's own names."""
+    names = sorted({FLOATING[dtype].value for dtype in dtypes})
+    return names[0] if len(names) == 1 else "float32"
 
 
 def as_options(form: Form) -> Mapping[str, str]:

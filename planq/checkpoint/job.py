@@ -30,6 +30,8 @@ from planq.checkpoint.formats import (
     Format,
     QuantStorage,
     as_options,
+    modules_of,
+    usual_dtype,
 )
 from planq.checkpoint.quality import (
     count_non_finite,
@@ -405,9 +407,23 @@ def _metadata(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]
     if job.ranges:
         own["calibrated"] = job.ranges.sha256
     chosen = list(weights.values())
+    config = None if job.shard else _config(job, reader, weights)
+    if config:
+        own["quantization_config"] = json.dumps(config, sort_keys=True)
     if chosen:
         own |= describing(chosen[0].desc, (weight.stored for weight in chosen))
     return reader.metadata | {METADATA_PREFIX + key: value for key, value in own.items()}
+
+
+def _config(
+    job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]
+) -> dict[str, Any] | None:
+    """Returns what a model's ``config.json`` has to say of the file."""
+    floating = [
+        entry.name for entry in reader.entries if is_weight(entry) and entry.name not in weights
+    ]
+    dtypes = {weight.stored.original.dtype for weight in weights.values()}
+    return job.form.config(job.scheme, job.blocks, modules_of(floating), usual_dtype(dtypes))
 
 
 def _bytes_to_read(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]) -> int:
