@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import planq
@@ -54,3 +57,66 @@ def test_the_stub_of_the_native_module_names_what_it_has() -> None:
     for name in vars(_core):
         if not name.startswith("_"):
             assert name in stub
+
+
+def _performance(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", root / "docs" / "performance", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_performance_page_is_fresh() -> None:
+    """With its pictures and README's figures; `python docs/performance` renews them."""
+    result = _performance(ROOT, "--check")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_record_that_changes_makes_the_performance_page_stale(tmp_path: Path) -> None:
+    """All of it is renewed by one command; nothing but the records and README is read."""
+    for name in ("docs/performance", "docs/images", "benchmarks/results"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("README.md", "docs/performance.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    assert _performance(tmp_path, "--check").returncode == 0
+    for record in (tmp_path / "benchmarks" / "results").rglob("*.json"):
+        record.write_text(record.read_text().replace('"torch": "2.', '"torch": "9.'))
+    (tmp_path / "docs" / "images" / "left-over.svg").write_text("<svg/>")
+    stale = _performance(tmp_path, "--check")
+    assert stale.returncode == 1
+    for name in ("README.md", "docs/performance.md", "docs/images/left-over.svg"):
+        assert f"stale: {name}" in stale.stdout
+    assert _performance(tmp_path).returncode == 0
+    assert _performance(tmp_path, "--check").returncode == 0
+    assert "torch 9." in (tmp_path / "README.md").read_text()
+
+
+def test_the_performance_page_names_every_target_that_is_missed() -> None:
+    """Of the newest measurement of each case."""
+    records = [json.loads(path.read_text()) for path in (ROOT / "benchmarks").rglob("*/*/*.json")]
+    newest = {}
+    for record in sorted((r for r in records if "cases" in r), key=lambda r: r["date"]):
+        newest |= {case["name"]: case for case in record["cases"]}
+    lines = (ROOT / "docs" / "performance.md").read_text().splitlines()
+    missed = [
+        (case["name"], target)
+        for case in newest.values()
+        for target in case["targets"]
+        if not target["met"]
+    ]
+    assert missed
+    for name, target in missed:
+        found = [line for line in lines if f"| `{name}` |" in line]
+        wanted = target["bound"].replace(">=", "≥").replace("<=", "≤")
+        words = f"| {wanted} | {target['value']:.3f} |"
+        assert any(words in line for line in found), (name, target)
+
+
+def test_pictures_are_plain_svg() -> None:
+    """No script, and nothing from elsewhere."""
+    pictures = list((ROOT / "docs" / "images").glob("*.svg"))
+    assert pictures
+    allowed = {"svg", "title", "style", "rect", "line", "text", "path"}
+    for picture in pictures:
+        tree = ET.fromstring(picture.read_text())
+        assert {element.tag.rpartition("}")[2] for element in tree.iter()} <= allowed
+        assert "http" not in picture.read_text().replace("http://www.w3.org/2000/svg", "", 1)
+        assert tree.findtext("{http://www.w3.org/2000/svg}title")

@@ -1,0 +1,245 @@
+"""The recorded runs of the benchmarks, and the newest figures of every case in them."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+# What a target speaks of beside peers.
+OWN = ("ceiling", "floor", "bare", "us")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a benchmark: what was measured together, by one build on one machine."""
+
+    letter: str
+    facts: dict[str, Any]
+    files: tuple[Path, ...]
+
+    @property
+    def date(self) -> str:
+        """When it began, in minutes."""
+        return str(self.facts["date"])[:16].replace("T", " ")
+
+    @property
+    def build(self) -> str:
+        """The identity of the build, without the version."""
+        found = re.search(r"\((.*)\)", self.facts["software"]["planq"])
+        return found[1] if found else str(self.facts["software"]["planq"])
+
+    @property
+    def machine(self) -> str:
+        """The GPU, or the processor."""
+        machine = self.facts.get("machine")
+        if machine is None:  # of overhead.py
+            gpu = self.facts["gpu"]
+            return f"{self.facts['processor']}, {gpu}" if gpu else str(self.facts["processor"])
+        if machine["name"] != "host":
+            return f"{machine['name']}, driver {machine['driver_version']}"
+        return f"{machine['processor']}, {machine['threads']} threads"
+
+    @property
+    def on_host(self) -> bool:
+        """Whether its cases ran on the host backend."""
+        return "machine" in self.facts and self.facts["machine"]["name"] == "host"
+
+    @property
+    def peers(self) -> str:
+        """The releases of what planq is compared with."""
+        software = self.facts["software"]
+        names = [name for name in ("torch", "bitsandbytes") if software[name] != "none"]
+        return ", ".join(f"{name} {software[name]}" for name in names)
+
+    @property
+    def noise(self) -> float | None:
+        """How far apart two measurements of one case were at most."""
+        noise = self.facts.get("noise", {})
+        changes = noise.get("cases", noise)
+        return max((abs(change) for change in changes.values()), default=None)
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A target that was not met."""
+
+    case: Case
+    measure: str
+    wanted: str
+    value: float
+    run: Run
+
+
+@dataclass(frozen=True)
+class Case:
+    """The newest figures of one case; those beside peers may come from an earlier run.
+
+    Attributes:
+        entry: What was measured of it.
+        beside: The same from the newest run that measured a peer too.
+    """
+
+    entry: dict[str, Any]
+    run: Run
+    beside: dict[str, Any] | None
+    beside_run: Run | None
+
+    @property
+    def name(self) -> str:
+        """As the benchmark's ``--cases`` takes it."""
+        return str(self.entry["name"])
+
+    @property
+    def id(self) -> str:
+        """What is measured together, such as A1."""
+        return self.name.partition("/")[0]
+
+    @property
+    def kind(self) -> str:
+        """The name without the shape."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def shape(self) -> str:
+        """The shape, with a sign between extents."""
+        return self.name.rpartition("/")[2].replace("x", " × ")
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape as numbers; empty where it says more than extents."""
+        text = self.name.rpartition("/")[2]
+        return tuple(map(int, text.split("x"))) if re.fullmatch(r"[\dx]+", text) else ()
+
+    @property
+    def operator(self) -> str:
+        """The operator, which begins the SKU."""
+        return re.split("[./]", self.entry["sku"])[0]
+
+    @property
+    def group(self) -> str:
+        """What the parameters belong to, or the codebook: the name after the id and operator."""
+        parts = [part for part in self.name.split("/")[1:-1] if part != self.operator]
+        return re.sub(r"-?\d[\dx]*$", "", parts[0]) or parts[0]
+
+    @property
+    def fraction(self) -> float:
+        """Of the ceiling; of the ceiling for all reads where a large input is read again."""
+        measures = self.entry["measures"]
+        return float(measures["ceiling" if "ceiling" in measures else "floor"])
+
+    @property
+    def rereads(self) -> bool:
+        """Whether its fraction counts several reads of the input."""
+        return "ceiling" not in self.entry["measures"]
+
+    @property
+    def megabytes(self) -> float:
+        """What it has to move."""
+        return float(self.entry["bytes"]) / 1e6
+
+    @cached_property
+    def speedups(self) -> dict[str, float]:
+        """How many times as fast as each peer it is."""
+        peers = (self.beside or {}).get("peers") or {}
+        return {name: peer["speedup"] for name, peer in peers.items() if "speedup" in peer}
+
+    @property
+    def verdicts(self) -> Iterable[tuple[dict[str, Any], Run]]:
+        """Every target with its run; those about peers from the run that had these."""
+        for target in self.entry["targets"]:
+            if target["measure"] in OWN:
+                yield target, self.run
+        if self.beside is not None and self.beside_run is not None:
+            for target in self.beside["targets"]:
+                if target["measure"] not in OWN:
+                    yield target, self.beside_run
+
+    @property
+    def misses(self) -> Iterable[Miss]:
+        """The targets that are not met."""
+        for target, run in self.verdicts:
+            if not target["met"]:
+                yield Miss(self, target["measure"], target["bound"], target["value"], run)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether what the timed launches wrote differs from the reference."""
+        return bool(self.entry["check"]["differing"])
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that one folder of results holds.
+
+    Attributes:
+        cases: In the order of their names.
+        failed: Names of cases whose newest measurement ended with an error.
+        overheads: Runs of overhead.py.
+    """
+
+    runs: tuple[Run, ...]
+    cases: tuple[Case, ...]
+    failed: tuple[str, ...]
+    overheads: tuple[Run, ...]
+
+    def of(self, *, host: bool) -> Results:
+        """The part that ran on the host backend, or on a GPU."""
+        runs = tuple(run for run in self.runs if run.on_host == host)
+        cases = tuple(case for case in self.cases if case.run.on_host == host)
+        failed = tuple(name for name in self.failed if name.startswith("host/") == host)
+        return replace(self, runs=runs, cases=cases, failed=failed)
+
+
+def load(folders: Iterable[Path]) -> Results:
+    """Reads folders of records.
+
+    Args:
+        folders: Each with JSON files as bench.py and overhead.py write them; others are passed by.
+
+    Returns:
+        The runs, newest first, with a letter each, and the newest figures of every case.
+    """
+    contents = {path: json.loads(path.read_text()) for folder in folders for path in _files(folder)}
+    benches = {path: content for path, content in contents.items() if "cases" in content}
+    runs = _runs(benches, string.ascii_lowercase)
+    overheads = _runs({p: c for p, c in contents.items() if "figures" in c}, string.ascii_uppercase)
+    alone: dict[str, tuple[dict[str, Any], Run]] = {}
+    beside: dict[str, tuple[dict[str, Any], Run]] = {}
+    for run in reversed(runs):
+        for path in run.files:
+            for entry in benches[path]["cases"]:
+                alone[entry["name"]] = (entry, run)
+                if any("speedup" in peer for peer in (entry.get("peers") or {}).values()):
+                    beside[entry["name"]] = (entry, run)
+    failed = tuple(sorted(name for name, (entry, _) in alone.items() if entry["error"]))
+    cases = tuple(
+        Case(*alone[name], *beside.get(name, (None, None)))
+        for name in sorted(alone, key=_order)
+        if name not in failed
+    )
+    return Results(runs, cases, failed, overheads)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"))
+
+
+def _runs(contents: dict[Path, dict[str, Any]], letters: str) -> tuple[Run, ...]:
+    found: dict[tuple[str, str], list[Path]] = {}
+    for path, content in contents.items():
+        found.setdefault((content["date"], content["software"]["planq"]), []).append(path)
+    return tuple(
+        Run(letter, contents[files[0]], tuple(files))
+        for letter, (_, files) in zip(letters, sorted(found.items(), reverse=True), strict=False)
+    )
+
+
+def _order(name: str) -> list[tuple[int, str]]:
+    """Numbers in a name by their size."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
