@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import plots
@@ -92,8 +93,12 @@ def small_section(found: Results, pictures: dict[str, Picture]) -> list[str]:
 
 def miss_section(found: Results) -> list[str]:
     """The targets, and those that are missed."""
-    wrong = len(found.failed) + sum(case.wrong for case in found.cases)
-    lines = [f"Cases that failed, or whose timed launches wrote wrong bits: {wrong}.", ""]
+    wrong = [*found.failed, *(case.name for case in found.cases if case.wrong)]
+    names = ": " + ", ".join(f"`{name}`" for name in wrong) if wrong else ""
+    lines = [
+        f"Cases that failed, or whose timed launches wrote wrong bits: {len(wrong)}{names}.",
+        "",
+    ]
     lines += tables.verdicts(found.cases)
     missed = [miss for case in found.cases for miss in case.misses]
     if missed:
@@ -137,13 +142,15 @@ def readme_block(cases: list[Case]) -> str:
     machines = ", ".join(sorted({run.machine for run in runs.values()}))
     builds = ", ".join(f"`{run.build}` ({run.date[:10]})" for _, run in sorted(runs.items()))
     peers = ", ".join(sorted({name for run in runs.values() for name in run.peers.split(", ")}))
-    return (
-        "![planq beside torch.compile, torch and bitsandbytes](docs/images/overview.svg)\n\n"
+    words = (
         f"Measured on one {machines}, with {peers}, by builds {builds} of planq. 100 % is what the "
-        "fastest plain kernel that reads and writes as much reached in the same run.\n"
+        "fastest plain kernel that reads and writes as much reached in the same run. "
         "[docs/performance.md](docs/performance.md) has the method, every operator and size, and "
-        "the targets that were missed.\n"
+        "the targets that were missed."
     )
+    told = textwrap.fill(words, 118, break_long_words=False, break_on_hyphens=False)
+    picture = "![planq beside torch.compile, torch and bitsandbytes](docs/images/overview.svg)"
+    return f"{picture}\n\n{told}\n"
 
 
 def files() -> dict[Path, str]:

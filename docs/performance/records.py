@@ -125,7 +125,7 @@ class Case:
     def group(self) -> str:
         """What the parameters belong to, or the codebook: the name after the id and operator."""
         parts = [part for part in self.name.split("/")[1:-1] if part != self.operator]
-        return re.sub(r"-?\d[\dx]*$", "", parts[0]) or parts[0]
+        return re.sub(r"-?\d[\dx]*$", "", parts[0]) if len(parts) > 1 else parts[0]
 
     @property
     def fraction(self) -> float:
@@ -234,6 +234,8 @@ def _runs(contents: dict[Path, dict[str, Any]], letters: str) -> tuple[Run, ...]
     found: dict[tuple[str, str], list[Path]] = {}
     for path, content in contents.items():
         found.setdefault((content["date"], content["software"]["planq"]), []).append(path)
+    if len(found) > len(letters):
+        raise SystemExit(f"{len(found)} runs, and letters for {len(letters)}: remove old records")
     return tuple(
         Run(letter, contents[files[0]], tuple(files))
         for letter, (_, files) in zip(letters, sorted(found.items(), reverse=True), strict=False)
