@@ -33,9 +33,10 @@ on a GPU, with the host backend. [benchmarks/README.md](../benchmarks/README.md)
 `make bench` measures your GPU.
 
 - *Ceiling*: the fastest of eight plain kernels that only read and write, in the case's mix of
-  reads and writes and with its total size. A fraction above 100 % is a case whose blocks are cut
-  better than those of these kernels. *All reads* says that a large input has to be read more than
-  once: the fraction is then of what the ceiling needs for all reads.
+  reads and writes and with its total size. A fraction above 100 % is that of a case whose blocks
+  are cut otherwise than those of these kernels. *All reads* says that a large input has to be
+  read more than once: the fraction is then of what the ceiling needs for all reads, and above
+  100 % where later reads find the input on the chip.
 - *GB/s*: every operand once, over the time of a launch.
 - *Bare*: a kernel that reads and writes what the case does with the least arithmetic, launched in
   the same way.
