@@ -22,11 +22,11 @@ Answer = tuple[str, str]
 
 
 def answer_of(make: Callable[[], str]) -> Answer:
-    """What comes of it, by its code; a message up to where C's ends."""
+    """What comes of it, by its code; a message up to where C's ends, and without Python's guess."""
     try:
         return "ok", make()
     except planq.PlanqError as error:
-        return error.code, str(error).partition("\0")[0]
+        return error.code, str(error).partition("\0")[0].partition("; did you mean ")[0]
     except c.Refused as refused:
         return refused.code, refused.message
 
@@ -45,7 +45,7 @@ def is_common(text: str, words: str) -> bool:
     if "not JSON" in words:
         return text.isascii()  # Python's text may be no UTF-8, which C's cannot even say
     # Python has only operators whose classes it has, and escapes letters that nobody prints.
-    return "there are" not in words and words.isascii() and "\\u" not in text
+    return "there are" not in words and words.isascii() and "\\u" not in text + words
 
 
 @fuzzing(300)

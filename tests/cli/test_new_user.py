@@ -42,7 +42,12 @@ def test_completion_is_installed(tmp_path: Path) -> None:
     """In the home folder, for a shell that is named."""
     done = subprocess.run(
         [sys.executable, "-m", "planq.cli", "--install-completion", "bash"],
-        env={**os.environ, "HOME": str(tmp_path)},
+        # typer would ask which shell runs the tests: under make there may be none that it knows.
+        env={
+            **os.environ,
+            "HOME": str(tmp_path),
+            "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+        },
         capture_output=True,
         text=True,
         check=False,

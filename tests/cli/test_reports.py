@@ -137,8 +137,9 @@ def test_explain_takes_every_preference(
         (DESC.to_json(), ("--device", "\ud800"), "an argument"),
         (DESC.to_json(), ("--device", "gr\u00fcn"), "gr\u00fcn"),
         ("[" * 100_000, (), "op: not JSON"),
-        ('{"op": "a\\n\\u001b[31m\\ud800"}', (), r"no operator is called 'a\n\x1b[31m\ud800'"),
-        ('{"op": "pack_int4", "a\\n\\ud800": 1}', (), r"'a\n\ud800': pack_int4 has no such field"),
+        ('{"op": "a\\n\\u001b[31m"}', (), r"no operator is called 'a\n\x1b[31m'"),
+        ('{"op": "pack_int4", "a\\n": 1}', (), r"'a\n': pack_int4 has no such field"),
+        ('{"op": "\\ud800"}', (), "op: not JSON: half a surrogate pair"),
     ],
     ids=[
         *("json", "list", "op", "dtype", "device", "determinism", "backend", "ulp", "many digits"),
@@ -151,6 +152,7 @@ def test_explain_takes_every_preference(
             "deep",
             "steers",
             "field",
+            "half a letter",
         ),
     ],
 )

@@ -68,7 +68,7 @@ REFUSED: list[Refusal] = [
         ALL,
         "codebook",
         {"codebook": "int3"},
-        "expected Codebook (GIVEN, DYNAMIC, NF4, FP4, INT4, AF4), got 'int3'",
+        "expected Codebook (GIVEN, DYNAMIC, NF4, FP4, INT4, AF4), got 'int3'; did you mean INT4?",
     ),
     (
         QUANTIZE,
