@@ -11,9 +11,9 @@ import planq
 import planq.torch
 from support.gpu import cuda, new_stream
 from support.kernels import ADAPTERS
-from support.operators import Case, expected, inputs_of
+from support.operators import expected
 from support.tensors import from_torch
-from support.torch_operators import Call, call_of, cases, check, overloads
+from support.torch_operators import cases, check, overloads, some_call
 
 OPS: Any = torch.ops.planq
 DEVICE = "cuda:0"
@@ -33,31 +33,20 @@ def test_bits_are_the_references(operator: str) -> None:
             check(operator, case, overload, DEVICE)
 
 
-def some_call(operator: str, overload: Any) -> tuple[Case, Call]:
-    """A middling case; not of fp8 tensors, which torch's own checks cannot multiply."""
-    make = ADAPTERS[operator].descriptor
-    found = [(case, make(case.problem)) for case in cases(operator, COUNT) if case.size > 0]
-    plain = [
-        (case, desc)
-        for case, desc in found
-        if not any(spec.storage.startswith("float8") for spec in desc.operands().values())
-    ]
-    case, desc = plain[len(plain) // 2]
-    return case, call_of(overload, desc, inputs_of(case), DEVICE)
-
-
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_opcheck(operator: str) -> None:
     """Schema, autograd's registration, fake tensors, ahead-of-time dispatch with symbols."""
     for overload in overloads(operator):
-        torch.library.opcheck(overload, (), some_call(operator, overload)[1].arguments)
+        torch.library.opcheck(
+            overload, (), some_call(operator, overload, COUNT, DEVICE)[1].arguments
+        )
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_captured(operator: str) -> None:
     """After a call that selected the plan; results and workspace are the graph's memory."""
     for overload in overloads(operator):
-        case, call = some_call(operator, overload)
+        case, call = some_call(operator, overload, COUNT, DEVICE)
         kept = {
             name: value.clone()
             for name, value in call.arguments.items()
@@ -82,7 +71,7 @@ def test_captured(operator: str) -> None:
 def test_compiled_whole_with_symbols(operator: str) -> None:
     """One graph, without a break."""
     for overload in overloads(operator):
-        case, call = some_call(operator, overload)
+        case, call = some_call(operator, overload, COUNT, DEVICE)
         names = [name for name, value in call.arguments.items() if isinstance(value, torch.Tensor)]
         rest = {name: value for name, value in call.arguments.items() if name not in names}
 

@@ -8,10 +8,8 @@ import pytest
 import torch
 
 import planq
-from support.kernels import ADAPTERS
-from support.operators import inputs_of
 from support.tensors import from_torch
-from support.torch_operators import OPERATORS, Call, call_of, cases, check, overloads
+from support.torch_operators import OPERATORS, Call, cases, check, overloads, some_call
 
 COUNT = 14
 
@@ -24,24 +22,11 @@ def test_bits_are_the_references(operator: str) -> None:
             check(operator, case, overload)
 
 
-def some_call(operator: str, overload: Any) -> Call:
-    """A call of a middling case; not of fp8 tensors, which torch's own checks cannot multiply."""
-    make = ADAPTERS[operator].descriptor
-    found = [(case, make(case.problem)) for case in cases(operator, COUNT) if case.size > 0]
-    plain = [
-        (case, desc)
-        for case, desc in found
-        if not any(spec.storage.startswith("float8") for spec in desc.operands().values())
-    ]
-    case, desc = plain[len(plain) // 2]
-    return call_of(overload, desc, inputs_of(case))
-
-
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_opcheck(operator: str) -> None:
     """Schema, autograd's registration, fake tensors, ahead-of-time dispatch with symbols."""
     for overload in overloads(operator):
-        call = some_call(operator, overload)
+        _, call = some_call(operator, overload, COUNT)
         torch.library.opcheck(overload, (), call.arguments)
 
 
@@ -78,7 +63,7 @@ def same(ours: Any, theirs: Any) -> bool:
 def test_compiled_whole_with_symbols(operator: str) -> None:
     """One graph, without a break; every overload."""
     for overload in overloads(operator):
-        module, tensors = graphed(some_call(operator, overload))
+        module, tensors = graphed(some_call(operator, overload, COUNT)[1])
         wanted = module(*(tensor.clone() for tensor in tensors))
         torch.compiler.reset()
         compiled = torch.compile(module, fullgraph=True, dynamic=True, backend="aot_eager")
@@ -89,7 +74,7 @@ def test_compiled_whole_with_symbols(operator: str) -> None:
 def test_exported(operator: str) -> None:
     """As a program that has the operator in it."""
     for overload in overloads(operator):
-        module, tensors = graphed(some_call(operator, overload))
+        module, tensors = graphed(some_call(operator, overload, COUNT)[1])
         wanted = module(*(tensor.clone() for tensor in tensors))
         program = torch.export.export(module, tuple(tensor.clone() for tensor in tensors))
         assert str(overload).rpartition(".")[0] in str(program.graph)
