@@ -189,6 +189,20 @@ def expect_content(reader: CheckpointReader) -> None:
     reader.digests.expect(reader.path, digests)
 
 
+def expect_digest(path: Path, metadata: Mapping[str, str], found: str) -> None:
+    """Compares the digest of a content, all of which was read, with the one that its file tells.
+
+    Raises:
+        CheckpointError: There is none, or it is another.
+    """
+    expected = metadata.get(CONTENT, "")
+    if not _is_digest(expected):
+        raise CheckpointError(f"{path}: metadata {CONTENT} is missing or damaged")
+    if found != expected:
+        what = f"expected SHA-256 {short(expected)}, found {short(found)}"
+        raise CheckpointError(f"{path}: content: {what} of its tensors and texts")
+
+
 def _read_digests(reader: CheckpointReader) -> dict[str, str]:
     """Returns the digests of a file's tensors; nothing, if any of them is none."""
     try:

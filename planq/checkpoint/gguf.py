@@ -22,7 +22,7 @@ import numpy as np
 
 import planq
 from planq.checkpoint.devices import plan_selector
-from planq.checkpoint.digests import SOURCE, content_digest
+from planq.checkpoint.digests import CONTENT, INPUT, SOURCE, content_digest, expect_digest
 from planq.checkpoint.failure import CheckpointError, note_output, outputs
 from planq.checkpoint.files import (
     CheckpointReader,
@@ -45,6 +45,7 @@ from planq.checkpoint.quality import count_non_finite, count_spoiled, signal_to_
 from planq.checkpoint.reports import TensorReport
 from planq.checkpoint.restore import RestoreJob, RestoreReport
 from planq.checkpoint.schemes import FLOATING, FORMAT_NAME, GGML_BLOCK, Scheme, describe
+from planq.checkpoint.stored import METADATA_PREFIX
 
 if TYPE_CHECKING:
     from planq.checkpoint.devices import Executor, Ran
@@ -55,6 +56,7 @@ _ARCHITECTURE = "planq"
 _SCALE_BYTES = 2
 # Formats of the container that hold plain numbers, by the names of safetensors.
 _PLAIN = {name: name for name in ("F16", "BF16", "F32", "F64", "I8", "I16", "I32", "I64")}
+_OPTIONS = METADATA_PREFIX + "options"
 _CODES = {"Q8_0": planq.DType.INT8, "Q4_0": planq.DType.INT4}
 
 
@@ -100,17 +102,18 @@ def quantize_gguf(job: Job, executor: Executor, progress: Progress) -> JobReport
                 data.reshape(_row_shape(entry, data)),
                 raw_dtype=package.GGMLQuantizationType[kind],
             )
-            stored = TensorEntry(entry.name, kind, entry.shape, data.size)
+            # The container gives a number without axes one.
+            stored = TensorEntry(entry.name, kind, entry.shape or (1,), data.size)
             made.append((stored, hashlib.sha256(data.data).hexdigest()))
         reader.check_unchanged()
         source_digest = reader.sha256()
         copied = [entry for entry in reader.entries if entry.name not in chosen]
         source_bytes = reader.size
-    facts = {SOURCE: source_digest, "planq.options": json.dumps(job.options, sort_keys=True)}
+    facts = {SOURCE: source_digest, _OPTIONS: json.dumps(job.options, sort_keys=True)}
     digests = {entry.name: digest for entry, digest in made}
     digest = content_digest([entry for entry, _ in made], digests, facts)
     try:
-        _write(writer, {**facts, "planq.digest": digest})
+        _write(writer, {**facts, CONTENT: digest})
         size = partial.stat().st_size
         check_target(job.target, overwrite=job.overwrite)
         partial.replace(job.target)
@@ -143,20 +146,17 @@ def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> Res
         progress: Called before each tensor with its name, its size and the size of all.
 
     Returns:
-        The report; such a file has no digests to compare with.
+        The report; a file that planq did not write has no digest to compare with.
 
     Raises:
-        CheckpointError: The file is none, or holds blocks of another format; nothing was written.
+        CheckpointError: The file is none, holds blocks of another format, or has not the digest
+            that it tells; nothing was written.
         OSError: The system refused; nothing was written.
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
     start = time.perf_counter()
-    package = _package()
     check_paths(job.source, job.target, overwrite=job.overwrite)
-    try:
-        found = list(package.GGUFReader(job.source).tensors)
-    except (ValueError, IndexError, KeyError, OverflowError) as error:
-        raise CheckpointError(f"{job.source}: not a valid GGUF file: {error}") from error
+    found, facts = _read(job.source)
     dtype = job.dtype or planq.DType.FLOAT32
     plans = {
         tensor.name: _restoring(tensor, dtype)
@@ -187,14 +187,16 @@ def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> Res
             replace(entry, dtype=tensor.tensor_type.name)
             for tensor, entry in zip(found, entries, strict=True)
         ]
-        stored = content_digest(kinds, read, {})
-        made = content_digest(entries, writer.digests(entries), {"planq.input_digest": stored})
+        stored = content_digest(kinds, read, facts)
+        if facts and not job.damaged_too:
+            expect_digest(job.source, facts, stored)
+        made = content_digest(entries, writer.digests(entries), {INPUT: stored})
         writer.commit()
     copied = [entry for entry in entries if entry.name not in plans]
     return RestoreReport(
         input_digest=stored,
-        verified=False,
-        damaged=False,
+        verified=facts.get(CONTENT) == stored,
+        damaged=bool(facts) and facts.get(CONTENT) != stored,
         digest=made,
         source=job.source,
         target=job.target,
@@ -375,14 +377,24 @@ def compare_gguf(source: Path, target: Path, executor: Executor, progress: Progr
 
 def _held(path: Path) -> tuple[dict[str, tuple[str, bytes]], str]:
     """Returns the tensors of a GGUF file, with their types and shapes, and planq's options."""
+    tensors, facts = _read(path)
+    held = {
+        tensor.name: (f"{tensor.tensor_type.name} {_shape(tensor)}", tensor.data.tobytes())
+        for tensor in tensors
+    }
+    return held, facts.get(_OPTIONS, "")
+
+
+def _read(path: Path) -> tuple[list[Any], dict[str, str]]:
+    """Returns the tensors of a GGUF file, and what planq wrote of it."""
     try:
         reader = _package().GGUFReader(path)
-        held = {
-            tensor.name: (f"{tensor.tensor_type.name} {_shape(tensor)}", tensor.data.tobytes())
-            for tensor in reader.tensors
+        facts = {
+            key: str(field.contents())
+            for key, field in reader.fields.items()
+            if key.startswith(METADATA_PREFIX)
         }
-        options = reader.fields.get("planq.options")
-        return held, options.contents() if options else ""
+        return list(reader.tensors), facts
     except (ValueError, IndexError, KeyError, OverflowError) as error:
         raise CheckpointError(f"{path}: not a valid GGUF file: {error}") from error
 

@@ -29,6 +29,7 @@ def model() -> dict[str, np.ndarray]:
         "b.weight": weight(20, 64, "float16"),
         "c.weight": weight(7, 32, "bfloat16"),
         "c.bias": weight(1, 7).reshape(7),
+        "d.scale": np.float32(0.25).reshape(()),
     }
 
 
@@ -43,9 +44,9 @@ def test_a_file_is_what_the_package_makes(tmp_path: Path, capsys: Capture, schem
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     for name, values in model().items():
         found = tensors[name]
-        assert tuple(reversed(found.shape.tolist())) == values.shape
+        assert tuple(reversed(found.shape.tolist())) == (values.shape or (1,))
         wanted = values.astype(np.float32)
-        if name == "c.bias":
+        if not name.endswith("weight"):
             assert found.data.tobytes() == wanted.tobytes()
             continue
         assert found.tensor_type == kind
@@ -88,6 +89,39 @@ def test_one_flipped_bit_is_found(tmp_path: Path, capsys: Capture) -> None:
         assert files[0]["differing"] == {tensor.name: "1 byte differs"}
     assert "not a valid GGUF file" in refuse(
         capsys, "verify", source, checkpoint(tmp_path / "no.gguf", {})
+    )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_file_of_planqs_is_compared_with_its_digest(
+    tmp_path: Path, capsys: Capture, scheme: str
+) -> None:
+    """Every tensor, and what is told of it: one bit is refused, or restored with a warning."""
+    source, target = checkpoint(tmp_path / "in.st", model()), tmp_path / "out.gguf"
+    report(capsys, "quantize", source, target, "--scheme", scheme, "--format", "gguf")
+    back = tmp_path / "back.st"
+    told = report(capsys, "dequantize", target, back)
+    assert (told["verified"], told["damaged"]) == (True, False)
+    back.unlink()
+    sound = target.read_bytes()
+    reader = gguf.GGUFReader(target)
+    places = {tensor.name: int(tensor.data_offset) for tensor in reader.tensors}
+    options = b'"format": "gguf"'
+    places["options"] = sound.index(options) + len(options) - 2
+    for name, place in places.items():
+        content = bytearray(sound)
+        content[place] ^= 1
+        target.write_bytes(content)
+        line = refuse(capsys, "dequantize", target, back)
+        assert "content: expected SHA-256" in line, name
+        assert not back.exists(), name
+        assert main(["dequantize", str(target), str(back), "--json", "--force"]) == 1
+        told = json.loads(capsys.readouterr().out)
+        assert (told["verified"], told["damaged"]) == (False, True), name
+        back.unlink()
+    target.write_bytes(sound.replace(b"planq.digest", b"planq.digesX"))
+    assert "metadata planq.digest is missing or damaged" in refuse(
+        capsys, "dequantize", target, back
     )
 
 
