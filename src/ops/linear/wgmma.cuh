@@ -15,18 +15,9 @@
 #include "cuda/memory_access.cuh"
 #include "cuda/tensor_map.cuh"
 #include "cuda/wgmma.cuh"
+#include "ops/linear/wgmma_output.cuh"
 
 namespace planq::linear::wgmma {
-
-// An epilogue, which finishes sums of one row of the output at four neighbouring columns:
-//
-//     struct Epilogue {
-//       struct Row;      // what belongs to a row, for the lane that loads it
-//       struct Columns;  // what belongs to four columns
-//       Row row(batch, m), Columns columns(batch, n);   // nothing is read outside
-//       Row row_of(row, lane);                          // that of another lane, by the whole warp
-//       void store(batch, m, n, sums, row, columns);    // m is inside, n may be outside
-//     };
 
 struct Factors {
   cuda::TensorMap first, second;
@@ -136,10 +127,9 @@ __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], con
 // --- Many rows on both sides
 // -----------------------------------------------------------------------
 
-template <class Epilogue>
 struct TileArgs {
   Factors factors;
-  std::int64_t rows, columns;  // of the output
+  Outputs outputs;
   // Blocks of a cluster, below each other: they share the second factor's rows.
   int cluster;
   // Tiles are numbered by cluster: `across` of them along the columns, `down` along the rows, in
@@ -147,15 +137,12 @@ struct TileArgs {
   // cache.
   int down, across, band;
   std::int64_t count;  // of all batches
-  Epilogue epilogue;
 };
 
 struct TilePlace {
   int down, across, batch;
 };
-template <class Epilogue>
-__device__ __forceinline__ TilePlace tile_place(const TileArgs<Epilogue>& args,
-                                                std::int64_t index) {
+__device__ __forceinline__ TilePlace tile_place(const TileArgs& args, std::int64_t index) {
   const auto area = static_cast<std::uint32_t>(args.down) * static_cast<std::uint32_t>(args.across);
   const auto batch = static_cast<int>(index / area);
   const auto inside = static_cast<std::uint32_t>(index - std::int64_t{batch} * area);
@@ -219,23 +206,22 @@ __device__ __forceinline__ void pass_part(int* pass, const int (&sums)[kTiles][k
   }
 }
 
-template <int kTiles, int kCount, class Epilogue>
-__device__ __forceinline__ void finish_sums(const TileArgs<Epilogue>& args, int* pass,
-                                            const int (&sums)[kTiles][kCount], int batch,
+// Finishes these sums, from row m and column n of the output on.
+template <int kTiles, int kCount, class Out>
+__device__ __forceinline__ void finish_sums(const Out& out, int* pass,
+                                            const int (&sums)[kTiles][kCount], std::int64_t rows,
                                             std::int64_t m, std::int64_t n) {
-  const Epilogue& epilogue = args.epilogue;
   const int lane = threadIdx.x % cuda::kWarp;
   n += 4 * lane;
   // Lane i has what belongs to the warp's row i % 16 of tile i / 16.
-  const std::int64_t own = m + lane % kWarpRows + lane / kWarpRows * cuda::kProductRows;
-  const typename Epilogue::Row mine = epilogue.row(batch, min(own, args.rows - 1));
-  typename Epilogue::Columns columns = epilogue.columns(batch, n);
+  const auto own = out.row(m + lane % kWarpRows + lane / kWarpRows * cuda::kProductRows);
+  auto columns = out.columns(n);
 #pragma unroll 1
   for (int part = 0; part < 4; ++part) {
     const int tile = kTiles == 2 ? part / 2 : 0, lower = part % 2;
     if (kTiles == 1 && part == 2) {
       n += kPassColumns;
-      columns = epilogue.columns(batch, n);
+      columns = out.columns(n);
     }
     __syncwarp();  // every lane has read the part before
     pass_part(pass, sums, part);
@@ -243,17 +229,17 @@ __device__ __forceinline__ void finish_sums(const TileArgs<Epilogue>& args, int*
     const std::int64_t top = m + tile * cuda::kProductRows + lower * kPassRows;
 #pragma unroll 2
     for (int r = 0; r < kPassRows; ++r) {
-      const auto row = epilogue.row_of(mine, tile * kWarpRows + lower * kPassRows + r);
+      const auto row = out.row_of(own, tile * kWarpRows + lower * kPassRows + r);
       const int4 v = *reinterpret_cast<const int4*>(pass + r * kPassPitch + 4 * lane);
-      if (top + r < args.rows) epilogue.store(batch, top + r, n, v, row, columns);
+      if (top + r < rows) out.store(top + r, n, v, row, columns);
     }
   }
 }
 
 // The thread that fills the ring. Each block of a cluster copies its own rows of the first factor
 // and its share of the second's, the latter into all blocks.
-template <int kColumns, class Epilogue>
-__device__ __forceinline__ void copy_tiles(const TileArgs<Epilogue>& args,
+template <int kColumns>
+__device__ __forceinline__ void copy_tiles(const TileArgs& args,
                                            const typename TileShape<kColumns>::Stages& ring,
                                            std::int64_t first_tile, std::int64_t step) {
   const Factors& factors = args.factors;
@@ -288,8 +274,8 @@ __device__ __forceinline__ void copy_tiles(const TileArgs<Epilogue>& args,
 // Names of barriers: the turn of each of two groups that alternate.
 inline constexpr int kTurn = 1;
 
-template <int kColumns, class Epilogue>
-__device__ __forceinline__ void multiply_group(const TileArgs<Epilogue>& args,
+template <int kColumns>
+__device__ __forceinline__ void multiply_group(const TileArgs& args,
                                                const typename TileShape<kColumns>::Stages& ring,
                                                int* passes, std::int64_t first_tile,
                                                std::int64_t step) {
@@ -323,14 +309,16 @@ __device__ __forceinline__ void multiply_group(const TileArgs<Epilogue>& args,
     const TilePlace place = tile_place(args, index);
     const std::int64_t m =
         (std::int64_t{place.down} * args.cluster + rank) * kTileRows + group_row + warp * kWarpRows;
-    finish_sums(args, pass, sums, place.batch, m, std::int64_t{place.across} * kColumns);
+    with_outputs(args.outputs, place.batch, [&](const auto& out) {
+      finish_sums(out, pass, sums, args.outputs.rows, m, std::int64_t{place.across} * kColumns);
+    });
   }
 }
 
 // A grid of whole clusters of any number; cluster i computes tiles i, i + clusters, ...
-template <int kColumns, class Epilogue>
+template <int kColumns>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    multiply_tiles(const __grid_constant__ TileArgs<Epilogue> args) {
+    multiply_tiles(const __grid_constant__ TileArgs args) {
   using Shape = TileShape<kColumns>;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
@@ -359,12 +347,10 @@ __global__ void __launch_bounds__(kTileThreads, 1)
 // --- Few tokens
 // --------------------------------------------------------------------------------------
 
-template <class Epilogue>
 struct StreamArgs {
-  Factors factors;             // weights first
-  std::int64_t rows, columns;  // of the output: tokens, weights' rows
-  int down, across;            // tiles along the rows and columns
-  Epilogue epilogue;
+  Factors factors;  // weights first
+  Outputs outputs;
+  int down, across;  // tiles along the rows and columns
 };
 
 inline constexpr int kStreamColumns = 128;               // of the output, which are weights' rows
@@ -403,17 +389,15 @@ __device__ __forceinline__ void keep_sums(int* to, const int (&sums)[2][kTokens 
 
 // Adds up what the blocks of the cluster have of this block's share of the tokens, one token a warp
 // at a time, and finishes it.
-template <int kTokens, class Epilogue>
-__device__ __forceinline__ void finish_shares(const StreamArgs<Epilogue>& args, const int* sums,
-                                              int rank, int blocks, int batch, std::int64_t m,
-                                              std::int64_t n,
-                                              const typename Epilogue::Columns& columns) {
+template <class Out>
+__device__ __forceinline__ void finish_shares(const Out& out, const int* sums, int rank, int blocks,
+                                              int tokens, std::int64_t m, std::int64_t n,
+                                              const typename Out::Columns& columns) {
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
-  const int tokens = static_cast<int>(min(std::int64_t{kTokens}, args.rows - m));
   const std::uint32_t address = cuda::shared_address(sums + 4 * lane);
 #pragma unroll 1
   for (int token = rank * kGroupWarps + warp; token < tokens; token += blocks * kGroupWarps) {
-    const auto row = args.epilogue.row(batch, m + token);
+    const auto row = out.row(m + token);
     const std::uint32_t at = address + token * (kStreamPitch * static_cast<int>(sizeof(int)));
     int4 total = make_int4(0, 0, 0, 0);
     for (int i = 0; i < blocks; ++i) {
@@ -424,14 +408,14 @@ __device__ __forceinline__ void finish_shares(const StreamArgs<Epilogue>& args, 
       total.z = static_cast<int>(static_cast<unsigned>(total.z) + static_cast<unsigned>(part.z));
       total.w = static_cast<int>(static_cast<unsigned>(total.w) + static_cast<unsigned>(part.w));
     }
-    args.epilogue.store(batch, m + token, n, total, row, columns);
+    out.store(m + token, n, total, row, columns);
   }
 }
 
 // A cluster computes one tile; its blocks split k.
-template <int kTokens, int kResident, class Epilogue>
+template <int kTokens, int kResident>
 __global__ void __launch_bounds__(kStreamThreads, kResident)
-    multiply_streamed(const __grid_constant__ StreamArgs<Epilogue> args) {
+    multiply_streamed(const __grid_constant__ StreamArgs args) {
   using Shape = StreamShape<kTokens, kResident>;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
@@ -454,7 +438,6 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
   typename Shape::Stages::Cursor cursor;
   const std::int64_t m = std::int64_t{down} * kTokens;
   const std::int64_t n = std::int64_t{across} * kStreamColumns;
-  int* kept = reinterpret_cast<int*>(shared);
   if (threadIdx.x >= kGroupThreads) {
     if (threadIdx.x == kGroupThreads)
       for (int box = begin; box < end; ++box) {
@@ -478,14 +461,16 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
       sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(sums, ring, cursor, end - begin, 0, 0,
                                                               [] {});
     });
-    const auto columns =
-        args.epilogue.columns(batch, n + 4 * static_cast<int>(threadIdx.x % cuda::kWarp));
     // The stages are written over once every warp's products are done with them.
     cuda::named_barrier_wait(1, kGroupThreads);
-    keep_sums<kTokens>(kept, sums);
-    cuda::cluster_barrier();
-    finish_shares<kTokens>(args, kept, rank, blocks, batch, m,
-                           n + 4 * static_cast<int>(threadIdx.x % cuda::kWarp), columns);
+    keep_sums<kTokens>(reinterpret_cast<int*>(shared), sums);
+    with_outputs(args.outputs, batch, [&](const auto& out) {
+      const std::int64_t own = n + 4 * static_cast<int>(threadIdx.x % cuda::kWarp);
+      const auto columns = out.columns(own);
+      cuda::cluster_barrier();
+      const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, args.outputs.rows - m));
+      finish_shares(out, reinterpret_cast<int*>(shared), rank, blocks, tokens, m, own, columns);
+    });
   }
   // No block may end before all have read its sums.
   cuda::cluster_barrier();
