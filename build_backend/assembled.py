@@ -1,8 +1,8 @@
-"""Runs a compiler, ``assembled.py COMPILER ARGUMENT...``, and fails where ptxas slows a kernel down.
+"""Runs ``assembled.py COMPILER ARGUMENT...``, and fails where ptxas slows a kernel down.
 
-Where it cannot keep products of ``wgmma`` under way, or give a warp the registers that it asked for,
-ptxas serialises them and says so in a line that no option makes an error. The kernel would be right
-and several times slower.
+Where it cannot keep products of ``wgmma`` under way, or give a warp the registers that it asked
+for, ptxas serialises them and says so in a line that no option makes an error. The kernel would be
+right and several times slower.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ SLOWED = re.compile(r"^ptxas .*\(C75\d\d\).*$", re.MULTILINE)
 
 
 def main(command: list[str]) -> int:
+    """Run the command; its exit status, or 1 where ptxas mentions a slowed kernel."""
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     sys.stderr.write(done.stderr)
     if done.returncode == 0 and SLOWED.search(done.stderr):
