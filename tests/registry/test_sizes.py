@@ -25,7 +25,7 @@ Fields = dict[str, Any]
 def finest(fields: Fields) -> Fields:
     """The same with as many parameters as there can be."""
     own: Fields = {}
-    if "scope" in fields:
+    if "scope" in fields and fields.get("convention", "planq") == "planq":
         own["scope"] = {"kind": "group", "axis": len(fields["shape"]) - 1, "size": 1}
     for size in ("block_size", "nested_block_size"):
         if fields.get(size) is not None:
