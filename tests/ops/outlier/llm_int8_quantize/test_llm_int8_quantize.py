@@ -202,9 +202,7 @@ def test_without_outliers_it_is_dynamic_range_quantize() -> None:
         ours = TESTS.run(problem, input=x)
         bench = Bench(
             Host(),
-            dynamic_descriptor(
-                DynamicProblem(problem.shape, dtype, quotient=quotient)
-            ),
+            dynamic_descriptor(DynamicProblem(problem.shape, dtype, quotient=quotient)),
         )
         bench.load({"input": x})
         bench.run()
