@@ -92,6 +92,15 @@ __device__ __forceinline__ uint4 load_kept(const void* address) {
   return v;
 }
 
+// Loads a vector that no other thread of the multiprocessor reads, past the cache that they share.
+__device__ __forceinline__ uint4 load_past_l1(const void* address) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address));
+  return v;
+}
+
 // Copies a vector that is read once to shared memory, asynchronously.
 __device__ __forceinline__ void copy_once(void* shared, const void* address) {
   const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));

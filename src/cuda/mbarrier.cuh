@@ -1,0 +1,111 @@
+// Barriers in shared memory that count arrivals and bytes, for pipelines between warps of a block
+// or of a cluster. A barrier goes through phases: one ends when all arrivals and all bytes that
+// were expected have come, and the next begins.
+//
+// Arrivals and waits have the instructions' default order, that of the block, also where they are
+// another block's: what passes through the barriers here is written by the copy engine and read by
+// the tensor cores, and a fence for the cluster at each of them would cost a fifth of the speed.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/reduce.cuh"
+
+namespace planq::cuda {
+
+class Barrier {
+ public:
+  __device__ __forceinline__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
+                 : "memory");
+  }
+  // One arrival, and bytes that the phase waits for beside it.
+  __device__ __forceinline__ void arrive_and_expect(int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
+                 "r"(bytes)
+                 : "memory");
+  }
+  __device__ __forceinline__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+  // One arrival at the same barrier of block `rank` of the cluster.
+  __device__ __forceinline__ void arrive_at(int rank) {
+    asm volatile(
+        "{.reg .b32 remote;"
+        "mapa.shared::cluster.u32 remote, %0, %1;"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(address()),
+        "r"(rank)
+        : "memory");
+  }
+  // Returns once the phase of this parity has ended. The one before the first counts as ended, so a
+  // wait for parity 1 passes at once on a new barrier.
+  __device__ __forceinline__ void wait(int parity) {
+    std::uint32_t done;
+    do {
+      asm volatile(
+          "{.reg .pred p;"
+          "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+          "selp.u32 %0, 1, 0, p;}"
+          : "=r"(done)
+          : "r"(address()), "r"(parity)
+          : "memory");
+    } while (done == 0);
+  }
+  __device__ __forceinline__ std::uint32_t address() const { return shared_address(this); }
+
+ private:
+  std::uint64_t state_;
+};
+
+// After all init(), by the thread that called it and before the block's or the cluster's barrier.
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// The place of a pipeline's next stage, and the parity of its phase.
+template <int kStages>
+struct StageCursor {
+  int stage = 0;
+  int parity = 0;
+
+  StageCursor() = default;
+  // After `count` stages.
+  __device__ __forceinline__ explicit StageCursor(std::uint32_t count)
+      : stage(count % kStages), parity(count / kStages & 1) {}
+  __device__ __forceinline__ void advance() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+// Waits for all threads of the cluster that have not ended; what they wrote to shared memory before
+// is then visible.
+__device__ __forceinline__ void cluster_barrier() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// A vector of the shared memory of block `rank`, at the place that has `address` in this block.
+__device__ __forceinline__ int4 load_from_block(std::uint32_t address, int rank) {
+  int4 v;
+  asm volatile(
+      "{.reg .b32 remote;"
+      "mapa.shared::cluster.u32 remote, %4, %5;"
+      "ld.shared::cluster.v4.s32 {%0, %1, %2, %3}, [remote];}"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "r"(address), "r"(rank)
+      : "memory");
+  return v;
+}
+
+// A barrier of `threads` threads, whole warps, among those of the block. `name`: 1 to 15.
+__device__ __forceinline__ void named_barrier_wait(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+}  // namespace planq::cuda

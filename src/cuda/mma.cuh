@@ -1,0 +1,68 @@
+// Products of 8-bit codes on the tensor cores of a warp (mma.sync), and what feeds them: copies to
+// shared memory that run beside the arithmetic, and matrices from there to registers.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/reduce.cuh"
+
+namespace planq::cuda {
+
+// Writes 16 bytes to shared memory: the first `bytes` of `from`, then zeros. Nothing beyond `bytes`
+// is read.
+__device__ __forceinline__ void copy_async(std::uint32_t shared, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes)
+               : "memory");
+}
+// The copies since the last call are a group.
+__device__ __forceinline__ void end_copy_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until at most the last kGroups groups of this thread are under way.
+template <int kGroups>
+__device__ __forceinline__ void wait_for_copy_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
+__device__ __forceinline__ void store_shared(std::uint32_t shared, std::uint32_t word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
+}
+__device__ __forceinline__ void store_shared(std::uint32_t shared, uint2 words) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(shared), "r"(words.x), "r"(words.y)
+               : "memory");
+}
+
+// Four matrices of 8 rows of 16 bytes. Lane l gives the address of row l % 8 of matrix l / 8, and
+// gets bytes 4 (l % 4) ... of row l / 4 of each.
+__device__ __forceinline__ void load_matrices(std::uint32_t (&words)[4], std::uint32_t shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared)
+               : "memory");
+}
+
+// sums += a b^T over 32 terms, of a with 16 rows and b with 8, modulo 2^32. Of lane l, with g = l /
+// 4 and t = l % 4:
+//   a[0], a[1]  terms 4t ... 4t + 3 of rows g and g + 8, a[2] and a[3] the same 16 terms further
+//   b0, b1      terms 4t ... 4t + 3 of row g, and those 16 terms further
+//   sums        row g of a with rows 2t and 2t + 1 of b, then row g + 8 of a with the same
+#define PLANQ_MMA(a_type, b_type)                                            \
+  asm("mma.sync.aligned.m16n8k32.row.col.s32." a_type "." b_type             \
+      ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])           \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+template <bool kUnsignedA, bool kUnsignedB>
+__device__ __forceinline__ void multiply_add(std::int32_t (&sums)[4], const std::uint32_t (&a)[4],
+                                             std::uint32_t b0, std::uint32_t b1) {
+  if constexpr (kUnsignedA && kUnsignedB)
+    PLANQ_MMA("u8", "u8");
+  else if constexpr (kUnsignedA)
+    PLANQ_MMA("u8", "s8");
+  else if constexpr (kUnsignedB)
+    PLANQ_MMA("s8", "u8");
+  else
+    PLANQ_MMA("s8", "s8");
+}
+#undef PLANQ_MMA
+
+}  // namespace planq::cuda

@@ -1,0 +1,97 @@
+// Copies of boxes of a matrix into shared memory by the copy engine, and the maps that they go by.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/mbarrier.cuh"
+
+namespace planq::cuda {
+
+// A kernel gets it by __grid_constant__.
+struct alignas(64) TensorMap {
+  std::uint64_t opaque[16];
+};
+
+// Matrices of bytes, one a batch, whose rows are cut into boxes of kBoxBytes by `box_rows`. What
+// lies outside is read as 0.
+struct ByteMatrices {
+  const void* data;
+  std::int64_t columns, rows, batches;
+  std::int64_t row_stride, batch_stride;  // bytes
+};
+inline constexpr int kBoxBytes = 128;
+
+using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
+
+// Null where the driver has none. Asked for once: a library linked with the driver would not load
+// on machines without one.
+inline EncodeTensorMap tensor_map_encoder() {
+  static const EncodeTensorMap encoder = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                               12000, cudaEnableDefault, &found);
+    const bool ok = error == cudaSuccess && found == cudaDriverEntryPointSuccess;
+    return ok ? reinterpret_cast<EncodeTensorMap>(function) : nullptr;
+  }();
+  return encoder;
+}
+
+// Whether the copy engine reads such matrices.
+inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap& map) {
+  constexpr std::int64_t kMaxExtent = INT32_MAX, kMaxStride = (std::int64_t{1} << 40) - 1;
+  const auto stride_fits = [](std::int64_t stride) {
+    return stride > 0 && stride <= kMaxStride && stride % 16 == 0;
+  };
+  const bool fits = reinterpret_cast<std::uintptr_t>(from.data) % 16 == 0 && from.columns >= 1 &&
+                    from.rows >= 1 && from.batches >= 1 && from.columns <= kMaxExtent &&
+                    from.rows <= kMaxExtent && from.batches <= kMaxExtent;
+  // An axis of one element may have any stride; the map wants a valid one.
+  const std::int64_t row_stride = from.rows > 1 ? from.row_stride : (from.columns + 15) / 16 * 16;
+  if (!fits || !stride_fits(row_stride)) return false;
+  const std::int64_t batch_stride = from.batches > 1 ? from.batch_stride : row_stride;
+  const EncodeTensorMap encode = tensor_map_encoder();
+  if (!stride_fits(batch_stride) || !encode) return false;
+  const cuuint64_t extents[3] = {static_cast<cuuint64_t>(from.columns),
+                                 static_cast<cuuint64_t>(from.rows),
+                                 static_cast<cuuint64_t>(from.batches)};
+  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(row_stride),
+                                 static_cast<cuuint64_t>(batch_stride)};
+  const cuuint32_t box[3] = {kBoxBytes, static_cast<cuuint32_t>(box_rows), 1};
+  const cuuint32_t steps[3] = {1, 1, 1};
+  return encode(reinterpret_cast<CUtensorMap*>(&map), CU_TENSOR_MAP_DATA_TYPE_UINT8, 3,
+                const_cast<void*>(from.data), extents, strides, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Copies a box and counts its bytes at `barrier`: always those of a whole box.
+__device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,
+                                         int batch, const Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(column), "r"(row), "r"(batch), "r"(barrier.address())
+      : "memory");
+}
+// The same into every block of the cluster whose bit is set, at the same place and barrier of each.
+__device__ __forceinline__ void copy_box_to_blocks(void* to, const TensorMap& map, int column,
+                                                   int row, int batch, const Barrier& barrier,
+                                                   unsigned blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
+      "l"(&map), "r"(column), "r"(row), "r"(batch), "r"(barrier.address()),
+      "h"(static_cast<std::uint16_t>(blocks))
+      : "memory");
+}
+
+}  // namespace planq::cuda

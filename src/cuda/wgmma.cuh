@@ -1,0 +1,131 @@
+// Matrix products of four warps by the tensor cores of sm_90a, of bytes, with sums in int32: both
+// factors in shared memory, rows of 128 bytes along the summed axis, as a copy by a tensor map with
+// a swizzle of 128 bytes leaves them.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/reduce.cuh"
+
+namespace planq::cuda {
+
+inline constexpr int kProductRows = 64;   // of the first factor
+inline constexpr int kProductDepth = 32;  // summed bytes of one instruction
+
+// What the instruction is told of a factor that begins at `shared`, a multiple of 1024 bytes:
+// address, offset 1 (not used with this swizzle) and 1024 bytes between groups of eight rows, in
+// units of 16 bytes; swizzle 1 in the top bits is that of 128 bytes.
+__device__ __forceinline__ std::uint64_t factor_of(std::uint32_t shared) {
+  return std::uint64_t{1} << 62 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 16 |
+         (shared & 0x3FFFF) >> 4;
+}
+// The same factor from byte `bytes` of its rows on, or from a row that is a multiple of eight on.
+__device__ __forceinline__ std::uint64_t advanced(std::uint64_t factor, int bytes) {
+  return factor + (bytes >> 4);
+}
+
+// Accumulators may be read and written before begin_products() and after wait_for_products() alone.
+__device__ __forceinline__ void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void commit_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Until at most kPending of the groups that were committed last are unfinished.
+template <int kPending>
+__device__ __forceinline__ void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+// Keeps reads and writes of accumulators on this side of what follows or precedes.
+template <int kCount>
+__device__ __forceinline__ void pin(int (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(sums[i])::"memory");
+}
+
+// Operands %0 to %(n - 1), and the accumulators that they are.
+#define PLANQ_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define PLANQ_NAMES_16 \
+  PLANQ_NAMES_8        \
+  ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define PLANQ_NAMES_32 \
+  PLANQ_NAMES_16       \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PLANQ_NAMES_64                                                               \
+  PLANQ_NAMES_32                                                                     \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define PLANQ_NAMES_128                                                                          \
+  PLANQ_NAMES_64                                                                                 \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"             \
+  ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"             \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+  "%127"
+#define PLANQ_SUMS_8(d, i)                                                                    \
+  "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3]), "+r"(d[i + 4]), "+r"(d[i + 5]), \
+      "+r"(d[i + 6]), "+r"(d[i + 7])
+#define PLANQ_SUMS_16(d, i) PLANQ_SUMS_8(d, i), PLANQ_SUMS_8(d, i + 8)
+#define PLANQ_SUMS_32(d, i) PLANQ_SUMS_16(d, i), PLANQ_SUMS_16(d, i + 16)
+#define PLANQ_SUMS_64(d, i) PLANQ_SUMS_32(d, i), PLANQ_SUMS_32(d, i + 32)
+#define PLANQ_SUMS_128(d, i) PLANQ_SUMS_64(d, i), PLANQ_SUMS_64(d, i + 64)
+
+// Adds to the sums, or begins them where `add` is 0. `a`, `b` and `p` number the operands that
+// follow the sums.
+#define PLANQ_PRODUCT(columns, count, a, b, p, types)                        \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #p                          \
+               ", 0;"                                                        \
+               "wgmma.mma_async.sync.aligned.m64n" #columns "k32.s32." types \
+               " {" PLANQ_NAMES_##count "}, %" #a ", %" #b ", p;}"           \
+               : PLANQ_SUMS_##count(sums, 0)                                 \
+               : "l"(first), "l"(second), "r"(add))
+#define PLANQ_PRODUCT_OF_TYPES(columns, count, a, b, p)    \
+  if constexpr (kColumns == columns) {                     \
+    if constexpr (!kFirstUnsigned && !kSecondUnsigned)     \
+      PLANQ_PRODUCT(columns, count, a, b, p, "s8.s8");     \
+    else if constexpr (kFirstUnsigned && !kSecondUnsigned) \
+      PLANQ_PRODUCT(columns, count, a, b, p, "u8.s8");     \
+    else if constexpr (!kFirstUnsigned && kSecondUnsigned) \
+      PLANQ_PRODUCT(columns, count, a, b, p, "s8.u8");     \
+    else                                                   \
+      PLANQ_PRODUCT(columns, count, a, b, p, "u8.u8");     \
+  }
+
+// sums of 64 rows of the first factor with kColumns rows of the second, over 32 bytes of each.
+// Thread t has, of row t / 32 * 16 + t % 32 / 4, the sums 4 j and 4 j + 1 at columns
+// 8 j + t % 4 * 2 and the next; 4 j + 2 and 4 j + 3 are those of the row eight below.
+template <bool kFirstUnsigned, bool kSecondUnsigned, int kColumns>
+__device__ __forceinline__ void add_product(int (&sums)[kColumns / 2], std::uint64_t first,
+                                            std::uint64_t second, int add) {
+  PLANQ_PRODUCT_OF_TYPES(16, 8, 8, 9, 10)
+  PLANQ_PRODUCT_OF_TYPES(32, 16, 16, 17, 18)
+  PLANQ_PRODUCT_OF_TYPES(64, 32, 32, 33, 34)
+  PLANQ_PRODUCT_OF_TYPES(128, 64, 64, 65, 66)
+  PLANQ_PRODUCT_OF_TYPES(256, 128, 128, 129, 130)
+}
+
+#undef PLANQ_PRODUCT_OF_TYPES
+#undef PLANQ_PRODUCT
+#undef PLANQ_SUMS_128
+#undef PLANQ_SUMS_64
+#undef PLANQ_SUMS_32
+#undef PLANQ_SUMS_16
+#undef PLANQ_SUMS_8
+#undef PLANQ_NAMES_128
+#undef PLANQ_NAMES_64
+#undef PLANQ_NAMES_32
+#undef PLANQ_NAMES_16
+#undef PLANQ_NAMES_8
+
+// How many registers a thread of this group of four warps may use from here on: fewer or more than
+// it was launched with. All four warps call it.
+template <int kRegisters>
+__device__ __forceinline__ void lower_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void raise_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+}  // namespace planq::cuda

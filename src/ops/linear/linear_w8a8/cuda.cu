@@ -1,0 +1,67 @@
+// linear_w8a8 on CUDA: the kernels for every GPU from sm_80 on.
+#include "cuda/launch.cuh"
+#include "ops/linear/linear_w8a8/desc.h"
+#include "ops/linear/mma_launch.cuh"
+
+namespace planq::linear_w8a8 {
+namespace {
+
+std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
+
+Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
+Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_mma(); }
+Status bind(const Call& call, Bound& bound) {
+  return linear::launch_mma(product_of(call), call.device, bound);
+}
+
+Reason rejects_stream(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  return linear::streams(f.input(), f.weight());
+}
+// Operands that it cannot read go to the other kernel.
+Status prepare_stream(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(linear::preload_mma());
+  return linear::preload_stream();
+}
+Status bind_stream(const Call& call, Bound& bound) {
+  return linear::launch_stream(product_of(call), call.device, bound);
+}
+
+constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
+                                  .math = MathPrecision::Int32,
+                                  .accumulator = DType::Int32,
+                                  .rounding = Rounding::NearestEven,
+                                  .max_ulp = 0,
+                                  .error_bound = kNoErrorBound,
+                                  .batch_invariant = true,
+                                  .basis = "exact integer sums; IEEE operations in a fixed order"};
+
+constexpr Kernel kKernels[] = {
+    {.op = "linear_w8a8",
+     .method = "mma",
+     .revision = 1,
+     .backend = Backend::Cuda,
+     .arch = {80},
+     .rank = 100,
+     .guarantee = kGuarantee,
+     .rejects = accept,
+     .workspace = no_workspace,
+     .prepare = prepare,
+     .bind = bind},
+    {.op = "linear_w8a8",
+     .method = "stream",
+     .revision = 1,
+     .backend = Backend::Cuda,
+     .arch = {80},
+     .rank = 60,
+     .guarantee = kGuarantee,
+     .rejects = rejects_stream,
+     .workspace = no_workspace,
+     .prepare = prepare_stream,
+     .bind = bind_stream},
+};
+
+}  // namespace
+}  // namespace planq::linear_w8a8
+
+PLANQ_KERNELS(linear_w8a8, cuda, kKernels);

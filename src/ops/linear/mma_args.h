@@ -1,0 +1,32 @@
+// What the kernels of mma.cuh and stream.cuh are launched with.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/linear/product.h"
+
+namespace planq::linear {
+
+// Which sides have codes of 0 to 255. 4-bit codes of either kind fit in a signed byte.
+enum class Signs : std::uint8_t { BothSigned, UnsignedInput, UnsignedWeight, BothUnsigned };
+
+// How a side lies in memory. Its lines are its rows or, transposed, its terms.
+struct MmaSide {
+  std::int64_t stride = 0;  // bytes from a line to the next
+  bool transposed = false;
+  bool packed = false;    // two codes a byte
+  bool extended = false;  // and these have signs
+  bool aligned = false;   // eight codes, from a multiple of eight in a line on, are an aligned word
+};
+
+struct MmaArgs {
+  Product product;
+  MmaSide input, weight;
+  std::int64_t first_product = 0;  // of the batch
+  std::uint32_t tiles = 0;         // of one product
+  std::uint32_t tiles_across = 0;  // of its columns
+  Signs signs = Signs::BothSigned;
+  bool stores_vectors = false;  // four outputs are an aligned vector
+};
+
+}  // namespace planq::linear

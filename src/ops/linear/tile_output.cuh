@@ -1,0 +1,151 @@
+// From sums of a tile in shared memory to outputs in global memory, for kernels of any tile: every
+// type of output, through the epilogue where the product has one. Rows of a tile are those of the
+// input, columns those of the weight.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/memory_access.cuh"
+#include "math/formats.h"
+#include "ops/affine/affine.cuh"
+#include "ops/linear/mma_args.h"
+
+namespace planq::linear {
+
+// The sums of a tile in shared memory, in planes that are added here. Fours of columns change
+// places so that lanes which store neighbouring rows do not meet in a bank.
+struct SumShape {
+  std::int32_t columns;  // a power of two, at least 16
+  std::int32_t plane;    // from a plane to the next
+  std::int32_t planes, threads;
+
+  PLANQ_HD constexpr int place(int row, int column) const {
+    return row * columns + (column ^ (row & (columns >= 32 ? 3 : 1)) * 8);
+  }
+};
+// The outputs of a block.
+struct OutputTile {
+  std::int64_t row, column;    // the first
+  std::int32_t rows, columns;  // as many as the product still has
+};
+
+__device__ __forceinline__ void four_sums(const SumShape& shape, const std::int32_t* sums, int row,
+                                          int column, std::int32_t (&total)[4]) {
+  const auto* from = sums + shape.place(row, column);
+  std::uint32_t each[4] = {};  // unsigned, because sums wrap
+#pragma unroll 1
+  for (int i = 0; i < shape.planes; ++i) {
+    const auto four = *reinterpret_cast<const uint4*>(from + i * shape.plane);
+    each[0] += four.x;
+    each[1] += four.y;
+    each[2] += four.z;
+    each[3] += four.w;
+  }
+  memcpy(total, each, sizeof total);
+}
+
+// Four neighbouring outputs, of which `count` exist. `vector`: they may be stored at once.
+template <class T>
+__device__ __forceinline__ void store_four(T* to, const T (&outputs)[4], int count, bool vector) {
+  struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Vector {
+    T part[sizeof(T) == 8 ? 2 : 4];
+  };
+  if (vector && count >= 4) {
+    Vector vectors[sizeof(T) == 8 ? 2 : 1];
+    memcpy(vectors, outputs, sizeof vectors);
+    auto* at = reinterpret_cast<Vector*>(to);
+    at[0] = vectors[0];
+    if constexpr (sizeof(T) == 8) at[1] = vectors[1];
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (i < count) to[i] = outputs[i];
+}
+template <class T>
+__device__ __forceinline__ void store_narrowed(void* output, std::int64_t at,
+                                               const math::Compute<T> (&values)[4], int count,
+                                               bool vector) {
+  T out[4];
+  const auto narrowed = cuda::narrow_vector<T>(values);
+  memcpy(out, &narrowed, sizeof out);
+  // The other three narrow as well, but a NaN is that of the type.
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (math::is_nan(values[i])) out[i] = math::narrow<T>(math::canonical_nan<math::Compute<T>>());
+  store_four(static_cast<T*>(output) + at, out, count, vector);
+}
+
+// Rows of a tile, by threads that have the same four columns in each: `visit(row, sums)`.
+template <class Visit>
+__device__ __forceinline__ void each_row(const SumShape& shape, const OutputTile& tile,
+                                         const std::int32_t* sums, const Visit& visit) {
+  const int across = shape.columns / 4, column = static_cast<int>(threadIdx.x) % across * 4;
+#pragma unroll 1
+  for (int row = static_cast<int>(threadIdx.x) / across; row < tile.rows;
+       row += shape.threads / across) {
+    std::int32_t four[4];
+    four_sums(shape, sums, row, column, four);
+    visit(tile.row + row, four);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void store_integers(const Product& product, const SumShape& shape,
+                                               const OutputTile& tile, const std::int32_t* sums,
+                                               std::int64_t column, int count, bool vectors) {
+  each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
+    T out[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] = integer_output<T>(four[i]);
+    auto* to = reinterpret_cast<T*>(product.output) + row * product.output_row + column;
+    store_four(to, out, count, vectors);
+  });
+}
+
+// In C, which is the output's compute type.
+template <class C>
+__device__ __forceinline__ void store_scaled(const Product& product, const SumShape& shape,
+                                             const OutputTile& tile, const std::int32_t* sums,
+                                             std::int64_t column, int count, bool vectors) {
+  const Epilogue& e = product.epilogue;
+  ColumnTerm<C> columns[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
+  each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
+    const RowTerm<C> of_row = row_term<C>(e, row);
+    C values[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      values[i] = finish<C>(four[i], of_row, columns[i], e,
+                            residual_at<C>(e, row, column + (i < count ? i : 0)));
+    const std::int64_t at = row * product.output_row + column;
+    if constexpr (sizeof(C) == 8)
+      return store_narrowed<double>(product.output, at, values, count, vectors);
+    else if (product.output_dtype == DType::Float16)
+      return store_narrowed<math::Half>(product.output, at, values, count, vectors);
+    else if (product.output_dtype == DType::BFloat16)
+      return store_narrowed<math::Bfloat16>(product.output, at, values, count, vectors);
+    else
+      return store_narrowed<float>(product.output, at, values, count, vectors);
+  });
+}
+
+// `product` is one of a batch: see Product::at. `vectors`: four outputs are an aligned vector.
+__device__ __forceinline__ void store_tile(const Product& product, const OutputTile& tile,
+                                           const SumShape& shape, const std::int32_t* sums,
+                                           bool vectors) {
+  const int first = static_cast<int>(threadIdx.x) % (shape.columns / 4) * 4;
+  const int count = tile.columns - first;
+  if (count <= 0) return;
+  const std::int64_t column = tile.column + first;
+  if (product.output_dtype == DType::Int32)
+    return store_integers<std::int32_t>(product, shape, tile, sums, column, count, vectors);
+  if (product.output_dtype == DType::Int8)
+    return store_integers<std::int8_t>(product, shape, tile, sums, column, count, vectors);
+  if (product.output_dtype == DType::Float64)
+    return store_scaled<double>(product, shape, tile, sums, column, count, vectors);
+  return store_scaled<float>(product, shape, tile, sums, column, count, vectors);
+}
+
+}  // namespace planq::linear

@@ -1,0 +1,86 @@
+// Which kernel of wgmma.cuh a product takes, by what each would cost. Every choice gives the same
+// bits.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace planq::linear::wgmma {
+
+struct Choice {
+  bool streamed = false;
+  int width = 256;   // columns of a tile, or tokens of a streamed one
+  int resident = 1;  // streamed: blocks at a time on a multiprocessor
+  int cluster = 1;   // blocks of a cluster
+  int band = 1;      // tiles: clusters down a band
+};
+
+struct Problem {
+  std::int64_t m, n, k, batches;
+  int multiprocessors;
+};
+
+namespace detail {
+
+inline constexpr std::int64_t kBox =
+    128;  // codes along k, rows of a tile, columns of a streamed one
+
+inline std::int64_t parts(std::int64_t whole, std::int64_t part) {
+  return (whole + part - 1) / part;
+}
+
+// Microseconds, as measured on one H200. `box`: of a box of k where the multiprocessors are full;
+// `tile`: what a tile costs beside its boxes; `split`: for each block that splits k.
+struct Cost {
+  Choice choice;
+  double box, tile, split;
+};
+inline constexpr double kLaunch = 4, kBytesPerMicrosecond = 4.2e6;
+
+inline constexpr std::array<Cost, 8> kCosts = {{
+    {{false, 256, 1, 1}, 0.68, 4.5, 0},
+    {{false, 256, 1, 2}, 0.70, 4.5, 0},
+    {{false, 128, 1, 1}, 0.40, 0.5, 0},
+    {{true, 16, 2, 1}, 0.15, 0, 0.73},
+    {{true, 32, 2, 1}, 0.24, 0, 1.2},
+    {{true, 64, 2, 1}, 0.33, 0, 2.2},
+    {{true, 128, 2, 1}, 0.55, 0, 3.4},
+    {{true, 128, 1, 1}, 0.34, 0, 3.4},
+}};
+
+inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
+  const Choice& c = cost.choice;
+  const std::int64_t rows = c.streamed ? c.width : kBox * cluster;
+  const std::int64_t columns = c.streamed ? kBox : c.width;
+  const std::int64_t tiles = parts(p.m, rows) * parts(p.n, columns) * p.batches;
+  const std::int64_t slots = std::max(p.multiprocessors * c.resident / cluster, 1);
+  const auto rounds = static_cast<double>(parts(tiles, slots));
+  const double boxes = static_cast<double>(parts(p.k, kBox)) / (c.streamed ? cluster : 1);
+  const double bytes = static_cast<double>(p.batches * (p.n + p.m) * p.k);
+  const double least = bytes / kBytesPerMicrosecond;
+  return kLaunch + std::max(rounds * (boxes * cost.box + cost.tile), least) + cluster * cost.split;
+}
+
+}  // namespace detail
+
+inline Choice choose(const Problem& p) {
+  Choice best;
+  double least = 0;
+  for (const detail::Cost& cost : detail::kCosts) {
+    const Choice& c = cost.choice;
+    // More than twice the tokens there are, or tokens by the thousand, are for the other kernels.
+    if (c.streamed && (p.m > 256 || (c.width > 16 && c.width >= 2 * p.m))) continue;
+    for (int cluster = c.cluster; cluster <= (c.streamed ? 8 : c.cluster); cluster *= 2) {
+      const double time = detail::microseconds(p, cost, cluster);
+      if (least > 0 && time >= least) continue;
+      least = time;
+      best = c;
+      best.cluster = cluster;
+    }
+  }
+  best.band = best.cluster > 1 ? 4 : 8;
+  return best;
+}
+
+}  // namespace planq::linear::wgmma

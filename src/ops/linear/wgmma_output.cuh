@@ -1,0 +1,208 @@
+// From four neighbouring sums to four outputs of a product, for lanes of a warp that walk down the
+// rows: what belongs to a column stays in the lane, what belongs to a row comes from another lane.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/affine/affine.cuh"
+#include "ops/linear/product.h"
+
+namespace planq::linear::wgmma {
+
+struct Outputs {
+  Epilogue epilogue;
+  std::uint8_t* data;
+  std::int64_t row_stride;
+  std::int64_t rows, columns;
+  DType dtype;
+  bool vectors, residual_vectors;  // four neighbours are aligned to their size
+  // From a product of the batch to the next, in elements.
+  std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch;
+};
+
+// Four elements at once; 8-byte ones as two vectors.
+template <class T>
+struct alignas(sizeof(T) == 2 ? 8 : 16) Four {
+  T each[4];
+};
+
+template <class T>
+__device__ __forceinline__ void store_four(T* to, const Four<T>& four, int count, bool vectors) {
+  if (vectors && count >= 4) {
+    *reinterpret_cast<Four<T>*>(to) = four;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (i < count) to[i] = four.each[i];
+}
+
+template <class T, class C>
+__device__ __forceinline__ void load_four(const void* from, std::int64_t at, int count,
+                                          bool vectors, C (&values)[4]) {
+  const T* first = static_cast<const T*>(from) + at;
+  Four<T> four{};
+  if (vectors && count >= 4) {
+    four = *reinterpret_cast<const Four<T>*>(first);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i < count) four.each[i] = first[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) values[i] = static_cast<C>(math::widen(four.each[i]));
+}
+
+class IntegerOutputs {
+ public:
+  struct Row {};
+  struct Columns {};
+
+  __device__ __forceinline__ IntegerOutputs(const Outputs& outputs, int batch)
+      : outputs_(outputs),
+        data_(reinterpret_cast<std::int32_t*>(outputs.data) + batch * outputs.batch_stride) {}
+
+  __device__ __forceinline__ Row row(std::int64_t) const { return {}; }
+  __device__ __forceinline__ Row row_of(Row, int) const { return {}; }
+  __device__ __forceinline__ Columns columns(std::int64_t) const { return {}; }
+  __device__ __forceinline__ void store(std::int64_t m, std::int64_t n, const int4& sums, Row,
+                                        const Columns&) const {
+    const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
+    store_four(data_ + m * outputs_.row_stride + n,
+               Four<std::int32_t>{{sums.x, sums.y, sums.z, sums.w}}, count, outputs_.vectors);
+  }
+
+ private:
+  const Outputs& outputs_;
+  std::int32_t* data_;
+};
+
+template <class T>
+class ScaledOutputs {
+ public:
+  using C = math::Compute<T>;
+  using Row = RowTerm<C>;
+  struct Columns {
+    ColumnTerm<C> each[4];
+  };
+
+  __device__ __forceinline__ ScaledOutputs(const Outputs& outputs, int batch)
+      : outputs_(outputs),
+        epilogue_(outputs.epilogue),
+        data_(reinterpret_cast<T*>(outputs.data) + batch * outputs.batch_stride) {
+    const auto scale = batch * outputs.scale_batch, residual = batch * outputs.residual_batch;
+    epilogue_.input_scale =
+        detail::moved(epilogue_.input_scale, scale * detail::element_bytes(epilogue_.scale_dtype));
+    epilogue_.residual = detail::moved(epilogue_.residual,
+                                       residual * detail::element_bytes(epilogue_.residual_dtype));
+    if (epilogue_.input_zero_point) epilogue_.input_zero_point += batch * outputs.zero_point_batch;
+    if (epilogue_.input_sum) epilogue_.input_sum += batch * outputs.sum_batch;
+  }
+
+  // Of a row and of four columns; those outside are the last one's.
+  __device__ __forceinline__ Row row(std::int64_t m) const {
+    return row_term<C>(epilogue_, min(m, outputs_.rows - 1));
+  }
+  __device__ __forceinline__ Columns columns(std::int64_t n) const {
+    Columns columns;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      columns.each[i] = column_term<C>(epilogue_, min(n + i, outputs_.columns - 1));
+    return columns;
+  }
+  // That of another lane, by the whole warp.
+  __device__ __forceinline__ Row row_of(const Row& row, int lane) const {
+    Row other{__shfl_sync(cuda::kAllLanes, row.scale, lane), 0, 0};
+    if (epilogue_.input_zero_point || epilogue_.weight_zero_point) {
+      other.zero_point = __shfl_sync(cuda::kAllLanes, row.zero_point, lane);
+      other.sum = __shfl_sync(cuda::kAllLanes, row.sum, lane);
+    }
+    return other;
+  }
+
+  __device__ __forceinline__ void store(std::int64_t m, std::int64_t n, const int4& sums,
+                                        const Row& row, const Columns& columns) const {
+    const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
+    if (count <= 0) return;
+    C residual[4] = {};
+    if (epilogue_.residual) load_residual(m, n, count, residual);
+    C y[4];
+    switch (epilogue_.convention) {
+      case Convention::BitsAndBytes:
+        finish_four<Convention::BitsAndBytes>(sums, row, columns, residual, y);
+        break;
+      case Convention::Baracuda:
+        finish_four<Convention::Baracuda>(sums, row, columns, residual, y);
+        break;
+      default:
+        finish_four<Convention::Planq>(sums, row, columns, residual, y);
+    }
+    store_four(data_ + m * outputs_.row_stride + n, narrow_four(y), count, outputs_.vectors);
+  }
+
+ private:
+  template <Convention kConvention>
+  __device__ __forceinline__ void finish_four(const int4& sums, const Row& row,
+                                              const Columns& columns, const C (&residual)[4],
+                                              C (&y)[4]) const {
+    const std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      y[i] = finish<kConvention>(each[i], row, columns.each[i], epilogue_, residual[i]);
+  }
+
+  __device__ __forceinline__ void load_residual(std::int64_t m, std::int64_t n, int count,
+                                                C (&residual)[4]) const {
+    const std::int64_t at = m * epilogue_.residual_row + n;
+    const bool vectors = outputs_.residual_vectors;
+    switch (epilogue_.residual_dtype) {
+      case DType::Float16:
+        return load_four<math::Half>(epilogue_.residual, at, count, vectors, residual);
+      case DType::BFloat16:
+        return load_four<math::Bfloat16>(epilogue_.residual, at, count, vectors, residual);
+      case DType::Float32:
+        return load_four<float>(epilogue_.residual, at, count, vectors, residual);
+      default:
+        return load_four<double>(epilogue_.residual, at, count, vectors, residual);
+    }
+  }
+
+  // The instructions that round pairs do as narrow() does, but for NaN.
+  static __device__ __forceinline__ Four<T> narrow_four(const C (&y)[4]) {
+    Four<T> four;
+    if constexpr (sizeof(T) == 2) {
+      if (!cuda::any_nan(y)) {
+        const auto vector = cuda::narrow_vector<T>(y);
+        static_assert(sizeof vector == sizeof four);
+        memcpy(&four, &vector, sizeof four);
+        return four;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) four.each[i] = math::narrow<T>(y[i]);
+    return four;
+  }
+
+  const Outputs& outputs_;
+  Epilogue epilogue_;
+  T* data_;
+};
+
+// Calls body with what finishes the sums of a product of the batch.
+template <class Body>
+__device__ __forceinline__ void with_outputs(const Outputs& outputs, int batch, const Body& body) {
+  switch (outputs.dtype) {
+    case DType::Float16:
+      return body(ScaledOutputs<math::Half>(outputs, batch));
+    case DType::BFloat16:
+      return body(ScaledOutputs<math::Bfloat16>(outputs, batch));
+    case DType::Float32:
+      return body(ScaledOutputs<float>(outputs, batch));
+    case DType::Float64:
+      return body(ScaledOutputs<double>(outputs, batch));
+    default:
+      return body(IntegerOutputs(outputs, batch));
+  }
+}
+
+}  // namespace planq::linear::wgmma
