@@ -30,7 +30,9 @@ def test_the_host_reproduces_every_digest_of_the_gpu(operator: str, share: int) 
     cases = golden.all_cases(operator)
     assert [name for name, _ in digests] == [case.id for case in cases]
     for case, (name, wanted) in list(zip(cases, digests, strict=True))[share::SHARES]:
-        assert golden.run_digest(Host(), operator, case, kernels.PROMISE) == wanted, name
+        assert golden.run_digest(Host(), operator, case, kernels.promise_of(operator)) == wanted, (
+            name
+        )
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))

@@ -25,7 +25,7 @@ Fields = dict[str, Any]
 def finest(fields: Fields) -> Fields:
     """The same with as many parameters as there can be."""
     own: Fields = {}
-    if "scope" in fields:
+    if "scope" in fields and fields.get("convention", "planq") == "planq":
         own["scope"] = {"kind": "group", "axis": len(fields["shape"]) - 1, "size": 1}
     for size in ("block_size", "nested_block_size"):
         if fields.get(size) is not None:
@@ -44,9 +44,16 @@ def problems(operator: str) -> Iterator[Fields]:
 
 
 def sized(fields: Fields, count: int) -> planq.Descriptor:
-    """The problem on `count` elements, a multiple of 64 along both ends of a shape."""
-    rank = len(fields["shape"])
-    shape = [count] if rank == 1 else [64, *[1] * (rank - 2), count // 64]
+    """The problem on `count` elements, a multiple of 64 along both ends of a shape.
+
+    Operators that list columns, in room for so many, number them by int32: theirs are 64.
+    """
+    rank, ends = len(fields["shape"]), [64, count // 64]
+    if "capacity" in fields:
+        ends.reverse()
+    elif rank == 1:
+        ends = [count]
+    shape = [*ends[:1], *[1] * (rank - 2), *ends[1:]]
     return planq.Descriptor.from_json(json.dumps({**fields, "shape": shape}))
 
 

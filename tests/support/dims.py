@@ -10,7 +10,7 @@ import numpy as np
 
 import planq
 from reference.formats import Array
-from support.kernels import PROMISE, accepted, pinned, spread
+from support.kernels import accepted, pinned, promise_of, spread
 from support.memory import Device, Workspace
 from support.operators import OPERATORS, Case, inputs_of
 from support.runner import Bench
@@ -30,7 +30,7 @@ def with_extent(desc: planq.Descriptor, axis: int, extent: int | planq.Dim) -> A
 
 def plans(device: Device, desc: Any, sku: str | None) -> Iterator[tuple[int, planq.Plan]]:
     """The plans with a Dim in the place of an axis, for every axis that the operator admits."""
-    pref = PROMISE if sku is None else pinned(sku)
+    pref = promise_of(desc.operator) if sku is None else pinned(sku)
     for axis, extent in enumerate(desc.shape[:-1]):
         if extent == 0:
             continue
@@ -58,12 +58,13 @@ def check_extent(
     device: Device, case: Case, plan: planq.Plan, desc: planq.Descriptor, extent: int
 ) -> None:
     """One plan at one extent gives the bytes of the plan of that extent, and writes no others."""
-    fixed = planq.explain(desc, PROMISE, device=device.name).candidates
+    promise = promise_of(desc.operator)
+    fixed = planq.explain(desc, promise, device=device.name).candidates
     same = any(
         candidate.sku == plan.sku and (candidate.chosen or not candidate.reason)
         for candidate in fixed
     )
-    bench = Bench(device, desc, pref=pinned(plan.sku) if same else PROMISE)
+    bench = Bench(device, desc, pref=pinned(plan.sku) if same else promise)
     inputs = resized(case, plan, extent)
     bench.load(inputs)
     bench.run()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Mode, NibbleOrder
+from planq.dtypes import Convention, Mode, NibbleOrder
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -30,6 +30,13 @@ class DequantizeDescriptor(Descriptor):
 
         ``pair()``: ``y = round(fl(fl(fl(q) * s_row) * s_column))``. With a bias, one more sum
         before the rounding: ``round(fl(... + b))``.
+
+        Scales as other libraries apply them, by ``convention``: BITSANDBYTES of accumulators,
+        whose scales are absmax: ``round(fma(fl(fl(fl(q) * s_row) * s_column), c, b))`` with
+        ``c = 6.200012e-05`` (0x38820610, their ``1 / 127**2``) and ``b = +0`` where there is no
+        bias; of int8 codes ``round(fl(fl(q * s) * c))`` with ``c = 7.874016e-03`` (0x3C010204,
+        their ``1 / 127``). BARACUDA: ``round(fl(fl(s_row * s_column) * fl(q)))``, and the bias as
+        above.
 
         A NaN result is the canonical NaN of the output's type.
 
@@ -59,13 +66,18 @@ class DequantizeDescriptor(Descriptor):
         zero_point_dtype: Element type of ``zero_point``: int32 (default) or ``input_dtype``.
         nibble_order: 4-bit only: which nibble holds the first of two codes.
         bias_dtype: int32 only: element type of ``bias``; None: there is none.
+        convention: Whose order of scales. BITSANDBYTES: int32 with ``pair()``, or int8 with
+            ``token()``; BARACUDA: int32 with ``pair()``.
 
     Raises:
         DescriptorError: A zero point for fp8 or int32, ``pair()`` or a bias for other codes, a zero
-            point of another type, an axis outside of the shape, blocks of a vector.
+            point of another type, an axis outside of the shape, blocks of a vector, a convention
+            with other codes or another scope.
 
     Source:
-        baracuda ``dequantize_per_*``; ONNX ``DequantizeLinear``; bitsandbytes ``int8_mm_dequant``.
+        baracuda ``dequantize_per_*``, ``quantized_linear``; ONNX ``DequantizeLinear``; bitsandbytes
+        ``int8_mm_dequant`` (its default backend's constant, 6.200124e-05, is 1.8e-5 too large) and
+        ``int8_vectorwise_dequant``.
     """
 
     operator: ClassVar[str] = "dequantize"
@@ -79,6 +91,7 @@ class DequantizeDescriptor(Descriptor):
     zero_point_dtype: DTypeField = None
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
     bias_dtype: DTypeField = None
+    convention: Convention = Convention.PLANQ
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,9 @@ roundings.
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, asdict, dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from reference.formats import (
     STORAGE,
     Array,
     Arrays,
+    bits,
     pack_nibbles,
     round_to,
     unpack_nibbles,
@@ -238,6 +241,36 @@ def dequantized(codes: Array, z: Array | int, s: Array) -> Array:
     C = s.dtype.type
     steps = codes - z if codes.dtype == np.int64 else codes
     return np.asarray(s * steps.astype(C))
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """`a * b + c`, rounded once to the dtype of `a`."""
+    wide = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (a, b, c)))
+    if a.dtype == np.float64:
+        triples = zip(*(each.ravel().tolist() for each in wide), strict=True)
+        return np.array([_fused(*each) for each in triples], np.float64).reshape(wide[0].shape)
+    # The product is exact. The sum is rounded to odd, so that the next rounding is the only one.
+    product, addend = wide[0] * wide[1], wide[2]
+    total = product + addend
+    back = total - product
+    error = (product - (total - back)) + (addend - back)
+    even = (bits(total) & np.uint64(1)) == 0
+    nearer = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
+    odd = np.where(np.isfinite(total) & (error != 0) & even, nearer, total)
+    return np.asarray(odd.astype(np.float32))
+
+
+def _fused(a: float, b: float, c: float) -> float:
+    """The same of Python's floats, by fractions."""
+    if not np.isfinite([a, b, c]).all():
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c if c == 0 else 0.0
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def ranges_of(dtype: str, mode: str) -> tuple[float, float]:

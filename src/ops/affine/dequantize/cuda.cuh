@@ -312,13 +312,93 @@ Status bind(const Call& call, Bound& bound) {
                                                   pair || bias);
 }
 
-template <DType kIn>
+// Another library's convention: each block takes pieces of rows, and each thread elements that lie
+// a block apart.
+inline constexpr int kConventionThreads = 256, kConventionBatch = 4;
+inline constexpr std::int64_t kConventionPiece = kConventionThreads * kConventionBatch;
+inline constexpr std::int64_t kConventionBlocks = std::int64_t{1} << 30;
+
+struct ConventionArgs {
+  const void* input;
+  Out* output;
+  const void *scale, *column_scale, *bias;
+  DType scale_dtype, bias_dtype;
+  Convention convention;
+  IndexSpaceOf<kElementOperands> rows;
+  std::int64_t length, pieces, count;
+};
+
+template <class Code>
+__global__ void __launch_bounds__(kConventionThreads)
+    dequantize_by_convention(const __grid_constant__ ConventionArgs args) {
+  constexpr bool kAccumulator = sizeof(Code) == 4;
+#pragma unroll 1
+  for (std::int64_t index = blockIdx.x; index < args.count; index += gridDim.x) {
+    const std::int64_t row = index / args.pieces;
+    const std::int64_t first = (index - row * args.pieces) * kConventionPiece + threadIdx.x;
+    const ElementOffsets at = args.rows.offsets(row);
+    const Code* codes = static_cast<const Code*>(args.input) + at.at[0];
+    Out* output = args.output + at.at[1];
+    Code code[kConventionBatch];
+#pragma unroll
+    for (int i = 0; i < kConventionBatch; ++i) {
+      const std::int64_t column = first + i * kConventionThreads;
+      code[i] = column < args.length ? codes[column] : Code{0};
+    }
+    const Value scale = math::load_scale<Value>(args.scale, at.at[kElementScale], args.scale_dtype);
+#pragma unroll
+    for (int i = 0; i < kConventionBatch; ++i) {
+      const std::int64_t column = first + i * kConventionThreads;
+      if (column >= args.length) break;
+      Value column_scale{1}, bias{0};
+      if (kAccumulator)
+        column_scale = math::load_scale<Value>(args.column_scale, column, args.scale_dtype);
+      if (args.bias) bias = math::load_scale<Value>(args.bias, column, args.bias_dtype);
+      const Value value = value_by(args.convention, kAccumulator, static_cast<Value>(code[i]),
+                                   scale, column_scale, bias, args.bias != nullptr);
+      cuda::store_single(output + column, math::narrow<Out>(value));
+    }
+  }
+}
+
+template <class Code>
+Status prepare_by_convention(const Descriptor&, const Device&, State&) {
+  return cuda::preload(dequantize_by_convention<Code>);
+}
+
+template <class Code>
+Status bind_by_convention(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
+  const std::array<ElementOperand, 5> operands_of = {
+      ElementOperand{&operands[kInput]}, {&operands[kOutput]}, {}, {&operands[kScale]}, {}};
+  const ElementLayout layout = element_layout(f.shape, f.scope, operands_of, sizeof(Code) == 4);
+  if (layout.elements() == 0) return Status::success();
+  const std::int64_t pieces = cuda::ceil_div(layout.length, kConventionPiece);
+  const ConventionArgs args = {operands[kInput].data,
+                               static_cast<Out*>(operands[kOutput].data),
+                               operands[kScale].data,
+                               operands[kColumnScale].data,
+                               f.bias_dtype == DType::Unset ? nullptr : operands[kBias].data,
+                               f.scale_dtype,
+                               f.bias_dtype,
+                               f.convention,
+                               layout.rows,
+                               layout.length,
+                               pieces,
+                               layout.rows.size() * pieces};
+  return cuda::launch(dequantize_by_convention<Code>,
+                      {std::min(args.count, kConventionBlocks), dim3(kConventionThreads)}, args,
+                      bound);
+}
+
+template <DType kIn, Reason (*kExpectConvention)(const Fields&)>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
   Reason reason = expect(ReasonKind::DType, "input_dtype", kIn, f.input_dtype);
-  return reason.accepted()
-             ? expect(ReasonKind::DType, "output_dtype", cuda::kElement, f.output_dtype)
-             : reason;
+  if (reason.accepted())
+    reason = expect(ReasonKind::DType, "output_dtype", cuda::kElement, f.output_dtype);
+  return reason.accepted() ? kExpectConvention(f) : reason;
 }
 
 template <DType kIn>
@@ -341,17 +421,34 @@ constexpr Kernel make_kernel() {
                     .batch_invariant = true,
                     .basis = std::string_view("element by element; exact integer difference; one "
                                               "rounding for each product and sum")},
-      .rejects = rejects<kIn>,
+      .rejects = rejects<kIn, expect_own_convention>,
       .workspace = cuda::no_workspace,
       .prepare = prepare<form_of(kIn)>,
       .bind = bind<form_of(kIn)>,
   };
 }
 
-constexpr Kernel kKernels[] = {make_kernel<DType::Int8>(),      make_kernel<DType::UInt8>(),
-                               make_kernel<DType::Int4>(),      make_kernel<DType::UInt4>(),
-                               make_kernel<DType::Int32>(),     make_kernel<DType::Float8E4M3FN>(),
-                               make_kernel<DType::Float8E5M2>()};
+template <DType kIn>
+constexpr Kernel make_convention_kernel() {
+  using Code = std::conditional_t<kIn == DType::Int32, std::int32_t, std::int8_t>;
+  Kernel kernel = make_kernel<kIn>();
+  kernel.variant = "convention";
+  kernel.guarantee.basis = kConventionBasis;
+  kernel.rejects = rejects<kIn, expect_other_convention>;
+  kernel.prepare = prepare_by_convention<Code>;
+  kernel.bind = bind_by_convention<Code>;
+  return kernel;
+}
+
+constexpr Kernel kKernels[] = {make_kernel<DType::Int8>(),
+                               make_kernel<DType::UInt8>(),
+                               make_kernel<DType::Int4>(),
+                               make_kernel<DType::UInt4>(),
+                               make_kernel<DType::Int32>(),
+                               make_kernel<DType::Float8E4M3FN>(),
+                               make_kernel<DType::Float8E5M2>(),
+                               make_convention_kernel<DType::Int8>(),
+                               make_convention_kernel<DType::Int32>()};
 
 }  // namespace
 

@@ -23,6 +23,26 @@ Fault resolve_accumulator(const Fields& f) {
   return checks::dtype("bias_dtype", f.bias_dtype, checks::kFloats);
 }
 
+// Other libraries' scales are of accumulators, and bitsandbytes' of int8 codes too.
+Fault resolve_convention(const Fields& f) {
+  if (f.convention == Convention::Planq) return {};
+  const bool bitsandbytes = f.convention == Convention::BitsAndBytes;
+  if (!bitsandbytes && f.convention != Convention::Baracuda)
+    return {"convention",
+            "expected planq, bitsandbytes or baracuda, got " + std::string(name_of(f.convention))};
+  const std::string name = bitsandbytes ? "Convention.BITSANDBYTES" : "Convention.BARACUDA";
+  if (f.input_dtype != DType::Int32 && !(bitsandbytes && f.input_dtype == DType::Int8))
+    return {"input_dtype", name + " is for int32 accumulators" +
+                               (bitsandbytes ? " and int8 codes" : "") + ", got " +
+                               std::string(name_of(f.input_dtype))};
+  const bool pair = f.input_dtype == DType::Int32;
+  if (f.scope.kind != (pair ? ScopeKind::Pair : ScopeKind::Token))
+    return {"scope", name + " of " + std::string(name_of(f.input_dtype)) + " goes with Scope." +
+                         (pair ? "pair()" : "token()")};
+  if (f.mode != Mode::Symmetric) return {"mode", name + " goes with Mode.SYMMETRIC"};
+  return {};
+}
+
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
   if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
@@ -31,6 +51,7 @@ Fault resolve(Descriptor& descriptor) {
     return fault;
   if (Fault fault = checks::scope(f.scope, f.shape, true); !fault.ok()) return fault;
   if (Fault fault = resolve_accumulator(f); !fault.ok()) return fault;
+  if (Fault fault = resolve_convention(f); !fault.ok()) return fault;
   if (f.mode == Mode::Asymmetric && is_fp8(f.input_dtype))
     return {"mode", "fp8 codes have no zero point; use Mode.SYMMETRIC"};
   if (Fault fault = checks::zero_point_dtype(f.input_dtype, f.mode, f.zero_point_dtype);

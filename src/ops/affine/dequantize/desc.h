@@ -4,7 +4,9 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "core/rejects.h"
 #include "core/scope.h"
+#include "ops/affine/accumulator.h"
 #include "ops/affine/scale.h"
 
 namespace planq::dequantize {
@@ -19,6 +21,7 @@ struct Fields {
   DType zero_point_dtype = DType::Unset;
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
   DType bias_dtype = DType::Unset;
+  Convention convention = Convention::Planq;
 };
 
 inline constexpr Field kFields[] = {
@@ -31,6 +34,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, zero_point_dtype).from("zero_point.dtype"),
     PLANQ_FIELD(Fields, nibble_order),
     PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+    PLANQ_FIELD(Fields, convention),
 };
 
 // Positions in Operands.
@@ -43,5 +47,30 @@ inline constexpr OperandInfo kOperands[] = {
     {"column_scale", Role::Input, Presence::ByField},
     {"bias", Role::Input, Presence::ByField},
 };
+
+// A code or an accumulator under a convention that is not planq's; `column` and `bias` as far as
+// there are such operands.
+template <class C>
+PLANQ_HD C value_by(Convention convention, bool accumulator, C code, C row, C column, C bias,
+                    bool has_bias) {
+  if (convention == Convention::Baracuda) {
+    const C value = math::baracuda_value(code, row, column);
+    return has_bias ? value + bias : value;
+  }
+  return accumulator ? math::bitsandbytes_value(code, row, column, has_bias ? bias : C{0})
+                     : math::bitsandbytes_code_value(code, row);
+}
+
+inline constexpr std::string_view kConventionBasis =
+    "element by element; one rounding for each product, sum and fma";
+
+// Whether a kernel computes planq's own convention, or the others.
+inline Reason expect_own_convention(const Fields& f) {
+  return expect(ReasonKind::Feature, "convention", Convention::Planq, f.convention);
+}
+inline Reason expect_other_convention(const Fields& f) {
+  if (f.convention != Convention::Planq) return Reason::accept();
+  return Reason::refuse(ReasonKind::Feature, "computes other conventions than planq");
+}
 
 }  // namespace planq::dequantize

@@ -100,12 +100,44 @@ Status compute(const Call& call, const Stream& stream) {
   return Status::success();
 }
 
-template <DType kIn, DType kOut>
+template <class T>
+Status compute_by_convention(const Call& call, const Stream& stream) {
+  using C = Compute<T>;
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
+  const auto& loops = host::affine_loops<T>();
+  const bool accumulator = f.input_dtype == DType::Int32, bias = f.bias_dtype != DType::Unset;
+  T* output = static_cast<T*>(operands[kOutput].data);
+  const host::GivenOperands given = {operands[kScale].data, nullptr, f.scale_dtype};
+  const std::array<ElementOperand, 5> layout = {
+      ElementOperand{&operands[kInput]}, {&operands[kOutput]}, {}, {&operands[kScale]}, {}};
+  host::for_each_chunk<C>(
+      stream.threads, f.shape, f.scope, layout, given, math::AffineSpec<C>{},
+      [&](host::Chunk<C>& s, const host::ChunkPlace& place, std::int64_t count) {
+        take_codes(operands[kInput].data, place.at.at[0], count, f.input_dtype, f.nibble_order,
+                   s.code);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t column = place.column + i;
+          const C column_scale =
+              accumulator ? math::load_scale<C>(operands[kColumnScale].data, column, f.scale_dtype)
+                          : C{1};
+          const C added =
+              bias ? math::load_scale<C>(operands[kBias].data, column, f.bias_dtype) : C{0};
+          s.value[i] = value_by(f.convention, accumulator, static_cast<C>(s.code[i]), s.scale[i],
+                                column_scale, added, bias);
+        }
+        loops.narrow(s.value, count, output + place.at.at[1]);
+      },
+      accumulator);
+  return Status::success();
+}
+
+template <DType kIn, DType kOut, Reason (*kExpectConvention)(const Fields&)>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
   Reason reason = expect(ReasonKind::DType, "input_dtype", kIn, f.input_dtype);
-  return reason.accepted() ? expect(ReasonKind::DType, "output_dtype", kOut, f.output_dtype)
-                           : reason;
+  if (reason.accepted()) reason = expect(ReasonKind::DType, "output_dtype", kOut, f.output_dtype);
+  return reason.accepted() ? kExpectConvention(f) : reason;
 }
 
 template <DType kIn, DType kOut>
@@ -128,19 +160,35 @@ constexpr Kernel make_kernel() {
                     .batch_invariant = true,
                     .basis = std::string_view("element by element; exact integer difference; one "
                                               "rounding for each product and sum")},
-      .rejects = rejects<kIn, kOut>,
+      .rejects = rejects<kIn, kOut, expect_own_convention>,
       .workspace = host::no_workspace,
       .prepare = host::nothing_to_prepare,
       .bind = host::bind<compute<Stored<kOut>>>,
   };
 }
 
+template <DType kIn, DType kOut>
+constexpr Kernel make_convention_kernel() {
+  Kernel kernel = make_kernel<kIn, kOut>();
+  kernel.variant = "convention";
+  kernel.revision = 1;
+  kernel.guarantee.basis = kConventionBasis;
+  kernel.rejects = rejects<kIn, kOut, expect_other_convention>;
+  kernel.bind = host::bind<compute_by_convention<Stored<kOut>>>;
+  return kernel;
+}
+
 template <DType kOut>
-constexpr std::array<Kernel, 7> kernels_of() {
-  return {make_kernel<DType::Int8, kOut>(),      make_kernel<DType::UInt8, kOut>(),
-          make_kernel<DType::Int4, kOut>(),      make_kernel<DType::UInt4, kOut>(),
-          make_kernel<DType::Int32, kOut>(),     make_kernel<DType::Float8E4M3FN, kOut>(),
-          make_kernel<DType::Float8E5M2, kOut>()};
+constexpr std::array<Kernel, 9> kernels_of() {
+  return {make_kernel<DType::Int8, kOut>(),
+          make_kernel<DType::UInt8, kOut>(),
+          make_kernel<DType::Int4, kOut>(),
+          make_kernel<DType::UInt4, kOut>(),
+          make_kernel<DType::Int32, kOut>(),
+          make_kernel<DType::Float8E4M3FN, kOut>(),
+          make_kernel<DType::Float8E5M2, kOut>(),
+          make_convention_kernel<DType::Int8, kOut>(),
+          make_convention_kernel<DType::Int32, kOut>()};
 }
 
 constexpr auto kKernels = joined(kernels_of<DType::Float16>(), kernels_of<DType::BFloat16>(),

@@ -38,13 +38,42 @@ def dequantize_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
     )
 
 
+CONVENTIONS: list[Any] = list(
+    itertools.product((("bitsandbytes", "int32"), ("baracuda", "int32")), INPUT_DTYPES)
+)
+ROWS: list[Any] = list(itertools.product((("bitsandbytes", "int8"),), INPUT_DTYPES))
+TOKENS: tuple[tuple[ScopeSpec, Shapes], ...] = ((("token",), PAIRS[0][1]),)
+WIDE_TOKENS: tuple[Place, ...] = ((("token",), (700, 512)), (("token",), (3, 33001)))
+
+
+def convention_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
+    """`dequantize` as another library does it."""
+    (convention, input_dtype), output_dtype = kind
+    return DequantizeProblem(
+        place[1],
+        place[0],
+        chooser.scale_dtype(),
+        input_dtype,
+        output_dtype,
+        bias_dtype=chooser.pick((None, *INPUT_DTYPES)) if input_dtype == "int32" else None,
+        convention=convention,
+    )
+
+
 class DequantizeSample(Sample):
     """With a scale for each row and each column of accumulators."""
 
     def others(self) -> list[Case]:
         """Small problems and large ones."""
         pairs = listed(self.make, SUMS_TO_FLOATS, 12, PAIRS)
-        return pairs + wide(self.make, SUMS_TO_FLOATS, WIDE_PAIRS)
+        pairs += wide(self.make, SUMS_TO_FLOATS, WIDE_PAIRS)
+        for kinds, places, large in (
+            (CONVENTIONS, PAIRS, WIDE_PAIRS),
+            (ROWS, TOKENS, WIDE_TOKENS),
+        ):
+            pairs += listed(convention_problem, kinds, 6, places)
+            pairs += wide(convention_problem, kinds, large)
+        return pairs
 
 
 SAMPLE = DequantizeSample(dequantize_problem, CODES_TO_FLOATS, 6)

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ops.affine.reference import Problem, Tensor, dequantized
+from ops.affine.reference import Problem, Tensor, dequantized, fma
 from reference.formats import FLOATS, Array, Arrays, narrowed
+
+# bitsandbytes' 1 / 127 and 1 / 127^2, in float32.
+INVERSE, INVERSE_SQUARE = np.array([0x3C010204, 0x38820610], np.uint32).view(np.float32)
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class DequantizeProblem(Problem):
     zero_point_dtype: str | None = None
     nibble_order: str = "low_first"
     bias_dtype: str | None = None
+    convention: str = "planq"
 
     @property
     def float_dtype(self) -> str:
@@ -52,6 +56,9 @@ class DequantizeProblem(Problem):
         with np.errstate(all="ignore"):
             codes = self.logical(self.inputs["input"], given["input"])
             codes = codes.astype(C) if self.input_dtype in FLOATS else codes
+            if self.convention != "planq":
+                values = self.by_convention(codes.astype(C), given)
+                return {"output": narrowed(values, self.output_dtype)}
             z: Array | int = 0
             if self.mode == "asymmetric":
                 tensor = self.inputs["zero_point"]
@@ -62,3 +69,16 @@ class DequantizeProblem(Problem):
             if "bias" in given:
                 y = y + given["bias"].astype(C)
             return {"output": narrowed(y, self.output_dtype)}
+
+    def by_convention(self, q: Array, given: Arrays) -> Array:
+        """bitsandbytes' and baracuda's orders of scales, in C."""
+        C = self.compute
+        row = self.spread(self.scale(given))
+        bias = given["bias"].astype(C) if "bias" in given else None
+        if self.input_dtype == "int8":
+            return np.asarray(q * row * C(INVERSE))
+        column = self.scale(given, "column_scale")
+        if self.convention == "baracuda":
+            y = row * column * q
+            return np.asarray(y if bias is None else y + bias)
+        return fma(q * row * column, C(INVERSE_SQUARE), C(0) if bias is None else bias)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any
+from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import torch
 
+import planq
 from ops.affine import inputs as affine_inputs
 from ops.affine.cases import FLOAT8, OUTPUTS, PARAMETERS
 from ops.affine.dequantize.adapter import TESTS
 from ops.affine.dequantize.reference import DequantizeProblem
 from ops.affine.scopes import ScopeSpec
 from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, STORAGE, Array, Arrays, bits
+from support.bitsandbytes_host import bnb
 from support.memory import Host
 
 F32 = np.float32
@@ -235,6 +239,118 @@ class TestValuesWorkedOutByHand:
             codes, 0.25, zero_point, input_dtype=input_dtype, zero_point_dtype=input_dtype
         )
         assert got.tolist() == [(q - zero_point) / 4 for q in codes]
+
+
+def from_bits(pattern: int) -> np.float32:
+    """The float32 with these bits."""
+    return np.array(pattern, np.uint32).view(F32)[()]
+
+
+class TestOtherLibraries:
+    """bitsandbytes' and baracuda's orders of scales."""
+
+    PAIR: ClassVar[dict[str, Any]] = {"scope": ("pair",), "input_dtype": "int32"}
+    ROWS: ClassVar[dict[str, Any]] = {"scope": ("token",), "input_dtype": "int8"}
+
+    @pytest.mark.parametrize("output_dtype", INPUT_DTYPES)
+    @pytest.mark.parametrize("scale_dtype", SCALE_DTYPES)
+    def test_the_whole_table(self, scale_dtype: str | None, output_dtype: str) -> None:
+        """Every convention x kind of parameters x bias."""
+        kinds: list[dict[str, Any]] = [{"convention": "bitsandbytes", **self.ROWS}]
+        for convention in ("bitsandbytes", "baracuda"):
+            kinds += [
+                {"convention": convention, **self.PAIR, "bias_dtype": dtype}
+                for dtype in (None, *INPUT_DTYPES)
+            ]
+        for turn, (fields, parameters) in enumerate(itertools.product(kinds, set(PARAMETERS))):
+            problem = DequantizeProblem(
+                (3, 4, 33), scale_dtype=scale_dtype, output_dtype=output_dtype, **fields
+            )
+            TESTS.check(problem, **affine_inputs.make(problem, "mixed", parameters, turn))
+
+    def run_pair(self, codes: list[int], row: float, column: float, **fields: Any) -> Array:
+        """One row of accumulators under one scale of its own and one of all columns."""
+        problem = DequantizeProblem((1, len(codes)), **self.PAIR, **fields)
+        scale = problem.stored_scale
+        given = {
+            "input": np.array([codes], np.int32),
+            "scale": vector([row], scale),
+            "column_scale": vector([column] * len(codes), scale),
+        }
+        if problem.bias_dtype:
+            given["bias"] = vector([1.0] * len(codes), problem.bias_dtype)
+        return TESTS.run(problem, **given)["output"][0]
+
+    def test_the_constant_is_not_off(self) -> None:
+        """6.200012e-05, not 6.200124e-05, which makes every result 1.8e-5 too large."""
+        got = self.run_pair([127 * 127, 1], 1, 1, convention="bitsandbytes")
+        assert bits(got)[1] == 0x38820610
+        assert got[0] == F32(16129 * float(from_bits(0x38820610)))
+        assert abs(float(got[0]) - 1) < 1e-6
+        wide = self.run_pair([1], 1, 1, convention="bitsandbytes", output_dtype="float64")
+        assert wide[0] == float(from_bits(0x38820610))
+
+    def test_the_bias_joins_in_the_same_rounding(self) -> None:
+        """Where a rounded product loses what the fused one keeps."""
+        fields = {"convention": "bitsandbytes", "bias_dtype": "float32"}
+        got = self.run_pair([1, 3, 4097], 1, 1, **fields)
+        c = Fraction(float(from_bits(0x38820610)))
+        for code, value in zip((1, 3, 4097), got.tolist(), strict=True):
+            error = abs(Fraction(value) - (code * c + 1))
+            assert error <= Fraction(2) ** -24 * 2
+
+    def test_no_bias_is_a_positive_zero(self) -> None:
+        """A product of -0 is +0 with it."""
+        assert bits(self.run_pair([0], -1, 1, convention="bitsandbytes")).tolist() == [0]
+        assert bits(self.run_pair([0], -1, 1, convention="baracuda")).tolist() == [0x80000000]
+
+    def test_baracuda_multiplies_the_scales_first(self) -> None:
+        """Which underflows or overflows where the accumulator would have kept it in range."""
+        got = self.run_pair([2**20], 2.0**-80, 2.0**-80, convention="baracuda")
+        assert got.tolist() == [0]
+        got = self.run_pair([2**20], 2.0**-80, 2.0**-80)
+        assert got.tolist() == [2.0**-140]
+        rows = 1 / 3
+        got = self.run_pair([5], rows, 3.0, convention="baracuda")
+        assert got[0] == F32(F32(rows) * F32(3)) * F32(5)
+
+    def test_rows_of_codes(self) -> None:
+        """`fl(fl(q * absmax) * 0x3C010204)`, of every code."""
+        codes = np.arange(-128, 128).astype(np.int8)
+        problem = DequantizeProblem((1, 256), convention="bitsandbytes", **self.ROWS)
+        given = {"input": codes[None], "scale": vector([0.7], "float32")}
+        wanted = codes.astype(F32) * F32(0.7) * from_bits(0x3C010204)
+        assert TESTS.run(problem, **given)["output"][0].tobytes() == wanted.tobytes()
+
+    def test_against_bitsandbytes(self) -> None:
+        """Its own functions on the CPU: the codes bit for bit, accumulators within its constant."""
+        random = np.random.default_rng(3)
+        codes = random.integers(-127, 128, (9, 70)).astype(np.int8)
+        absmax = random.uniform(0.1, 9, 9).astype(F32)
+        theirs = bnb.int8_vectorwise_dequant(torch.from_numpy(codes), torch.from_numpy(absmax))
+        problem = DequantizeProblem((9, 70), convention="bitsandbytes", **self.ROWS)
+        ours = TESTS.run(problem, input=codes, scale=absmax)["output"]
+        assert ours.tobytes() == theirs.numpy().tobytes()
+
+    @pytest.mark.parametrize(
+        ("field", "changes"),
+        [
+            ("convention", {"convention": "ggml", **PAIR}),
+            ("convention", {"convention": "compressed_tensors", **ROWS}),
+            ("input_dtype", {"convention": "baracuda", **ROWS}),
+            ("input_dtype", {"convention": "bitsandbytes", "input_dtype": "uint8"}),
+            ("input_dtype", {"convention": "bitsandbytes", "input_dtype": "float8_e5m2"}),
+            ("scope", {"convention": "bitsandbytes", "input_dtype": "int8"}),
+            ("scope", {"convention": "bitsandbytes", "input_dtype": "int32"}),
+            ("scope", {"convention": "baracuda", "input_dtype": "int32", "scope": ("token",)}),
+            ("mode", {"convention": "bitsandbytes", "mode": "asymmetric", **ROWS}),
+        ],
+    )
+    def test_what_a_convention_refuses(self, field: str, changes: dict[str, Any]) -> None:
+        """The field is named."""
+        with pytest.raises(planq.DescriptorError) as caught:
+            TESTS.descriptor(DequantizeProblem((4, 8), **changes))
+        assert caught.value.field == field
 
 
 class TestShapes:

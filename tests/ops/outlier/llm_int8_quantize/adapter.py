@@ -1,0 +1,49 @@
+"""`llm_int8_quantize` for the tests that are generated from the registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ops.outlier.llm_int8_quantize.cases import Case, empty_cases, sampled_cases
+from ops.outlier.llm_int8_quantize.reference import Problem, llm_int8_quantize
+from reference.formats import VECTOR, Array
+from support.from_reference import HOST_DEVICE, ReferenceTests
+from support.memory import Device, Layout
+from support.runner import Bench
+
+
+@dataclass(frozen=True)
+class LlmInt8QuantizeTests(ReferenceTests):
+    """`llm_int8_quantize` against its NumPy reference."""
+
+    operator: str = "llm_int8_quantize"
+    batch_invariant: bool = False
+
+    def cases(self) -> tuple[Case, ...]:
+        """Problems with elements."""
+        return sampled_cases()
+
+    def empty_cases(self) -> tuple[Case, ...]:
+        """Problems without elements."""
+        return empty_cases()
+
+    def variety(self, problem: Problem) -> str:
+        """Whether rows are whole vectors."""
+        whole = problem.shape[-1] % VECTOR[problem.input_dtype] == 0
+        return "whole vectors" if whole else "edges"
+
+
+TESTS = LlmInt8QuantizeTests()
+
+
+def check_problem(
+    problem: Problem, x: Array, device: Device = HOST_DEVICE, layout: Layout | None = None
+) -> dict[str, Array]:
+    """Runs and compares every byte with the reference."""
+    layouts = {"input": layout} if layout else None
+    bench = Bench(device, TESTS.descriptor(problem), layouts=layouts)
+    bench.load({"input": x})
+    bench.run()
+    wanted = llm_int8_quantize(problem, x)
+    bench.check({"input": x}, wanted, f"{bench.plan.sku} on {problem.id}")
+    return wanted
