@@ -54,6 +54,7 @@ class Parts {
  public:
   Status prepare(const Descriptor& whole, std::span<const Descriptor> parts, const Device& device);
 
+  const Operator& op(std::size_t part) const { return *plans_[part].descriptor.op; }
   // For the extents that the whole's descriptor has in this call.
   std::size_t workspace(const Descriptor& whole) const;
   // Adds the launches of one part, which follow those of the parts before it.
