@@ -5,7 +5,7 @@
 namespace planq::linear_w8a8_dynamic {
 namespace {
 
-constexpr Kernel kKernels[] = {kernel_for(Backend::Cuda, 80)};
+constexpr Kernel kKernels[] = {make_kernel<Backend::Cuda, 80>()};
 
 }  // namespace
 }  // namespace planq::linear_w8a8_dynamic

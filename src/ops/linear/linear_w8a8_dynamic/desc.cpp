@@ -28,9 +28,10 @@ Fault resolve(Descriptor& descriptor) {
     return fault;
   if (Fault fault = checks::scale_dtype(f.output_dtype, f.scale_dtype); !fault.ok()) return fault;
   if (f.convention != Convention::Planq && f.convention != Convention::Baracuda)
-    return {"convention", "expected planq or baracuda, whose scales are those that are measured, "
-                          "got " +
-                              std::string(name_of(f.convention))};
+    return {"convention",
+            "expected planq or baracuda, whose scales are those that are measured, "
+            "got " +
+                std::string(name_of(f.convention))};
   // The rest is for the parts to say.
   Fault fault;
   parts_of(descriptor, fault);

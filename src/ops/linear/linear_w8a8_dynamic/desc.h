@@ -98,16 +98,17 @@ std::size_t prepared_workspace(const Descriptor& descriptor, const State& state)
 Status prepare(const Descriptor& descriptor, const Device& device, State& state);
 Status bind(const Call& call, Bound& bound);
 
-constexpr Kernel kernel_for(Backend backend, std::int32_t first_arch) {
+template <Backend kBackend, std::int32_t kFirstArch>
+constexpr Kernel make_kernel() {
   return {.op = "linear_w8a8_dynamic",
           .method = "parts",
           .revision = 1,
-          .backend = backend,
-          .arch = {first_arch},
+          .backend = kBackend,
+          .arch = {kFirstArch},
           .rank = 0,
           .guarantee = {.determinism = Determinism::BitExact,
-                        .math = backend == Backend::Host ? MathPrecision::Int32
-                                                         : MathPrecision::TensorCoreS8,
+                        .math = kBackend == Backend::Host ? MathPrecision::Int32
+                                                          : MathPrecision::TensorCoreS8,
                         .accumulator = DType::Int32,
                         .rounding = Rounding::NearestEven,
                         .max_ulp = 0,

@@ -4,7 +4,7 @@
 namespace planq::linear_w8a8_dynamic {
 namespace {
 
-constexpr Kernel kKernels[] = {kernel_for(Backend::Host, 0)};
+constexpr Kernel kKernels[] = {make_kernel<Backend::Host, 0>()};
 
 }  // namespace
 }  // namespace planq::linear_w8a8_dynamic
