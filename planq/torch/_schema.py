@@ -127,11 +127,11 @@ def table_of(info: OperatorInfo) -> Table:
         for name, kind, required, default, source in native["fields"]
     )
     asked = [desc.operands() for desc in _examples(info.descriptor, fields)]
-    shape = next((field.source for field in fields if field.part == "shape"), "")
+    shapes = {field.source for field in fields if field.part == "shape"}
     operands = []
     for place, (name, declared) in enumerate(native["operand_table"].items()):
         found = [specs[name] for specs in asked if name in specs]
-        operands.append(_operand(name, place, declared, found, len(asked), name == shape))
+        operands.append(_operand(name, place, declared, found, len(asked), name in shapes))
     return Table(tuple(operands), fields)
 
 
@@ -176,6 +176,16 @@ def _examples(make: type[Descriptor], fields: tuple[Field, ...]) -> list[Descrip
     ]
     found = [(base, desc) for base in bases for desc in _made(make, base)]
     made = [desc for _, desc in found]
+    # What an operand that tells a shape may be packed in.
+    shapes = {field.source for field in fields if field.part == "shape"}
+    stored = [
+        (field.name, dtype)
+        for field in fields
+        for dtype in DType
+        if field.kind == "dtype" and not field.required and field.source in ("", *shapes)
+    ]
+    for (base, _), option in itertools.product(found[:1], stored):
+        made += _made(make, base | dict((option,)))
     for base, _ in found[:1]:
         for pair in itertools.combinations(options, 2):
             made += _made(make, base | dict(pair))

@@ -23,6 +23,11 @@ class Bound {
   // The stream that steps are launched on as they are added; null: they are kept.
   const Stream* now() const { return stream_; }
 
+  // From here on steps follow others of this bound: one that waits for its predecessor itself may
+  // begin before that has ended.
+  void follow() { follows_ = true; }
+  bool follows() const { return follows_; }
+
   // A step has `Status launch(const Stream&) const`. What it refers to, beside itself, is the
   // plan's or the caller's memory.
   template <class Step>
@@ -76,6 +81,7 @@ class Bound {
   };
 
   const Stream* stream_ = nullptr;
+  bool follows_ = false;
   std::vector<std::unique_ptr<AnyStep>> steps_;
 };
 

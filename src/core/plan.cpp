@@ -49,40 +49,54 @@ bool may_stand_in(const Kernel& kernel, const Plan& plan) {
   return (reason.accepted() || reason.kind == ReasonKind::Shape) && takes_some(kernel, plan);
 }
 
-Status add_prepared(const Kernel& kernel, Plan& plan) {
-  PreparedKernel& prepared = plan.prepared.emplace_back();
-  prepared.kernel = &kernel;
-  const std::size_t bytes = bound_of(kernel, plan);
-  prepared.needs_workspace = bytes > 0;
-  plan.workspace = std::max(plan.workspace, bytes);
-  return kernel.prepare(plan.descriptor, plan.device, prepared.state);
-}
-
 }  // namespace
 
-bool make_plan(const Stream& stream, Plan& plan, Status& status) {
+bool find_kernels(Plan& plan) {
   plan.kernel = choose(plan.descriptor, plan.preference, plan.device);
   if (!plan.kernel) return false;
+  plan.dims = plan.descriptor.extras ? static_cast<int>(plan.descriptor.extras->dims.size()) : 0;
+  const auto add = [&](const Kernel& kernel) {
+    PreparedKernel& prepared = plan.prepared.emplace_back();
+    prepared.kernel = &kernel;
+    const std::size_t bytes = bound_of(kernel, plan);
+    prepared.needs_workspace = bytes > 0;
+    plan.workspace = std::max(plan.workspace, bytes);
+  };
+  if (plan.dims == 0) {
+    add(*plan.kernel);
+    return true;
+  }
+  const auto kernels = kernels_for(plan.descriptor, plan.device);
+  for (const Kernel* kernel : *kernels)
+    if (may_stand_in(*kernel, plan)) add(*kernel);
+  return true;
+}
+
+bool make_plan(const Stream& stream, Plan& plan, Status& status) {
+  if (!find_kernels(plan)) return false;
   const Operator& op = *plan.descriptor.op;
   plan.specs.resize(op.operands.size());
   specify(plan.descriptor, plan.specs);
-  plan.dims = plan.descriptor.extras ? static_cast<int>(plan.descriptor.extras->dims.size()) : 0;
   plan.has_lists = std::any_of(plan.specs.begin(), plan.specs.end(), [](const OperandSpec& spec) {
     return spec.kind == OperandKind::List;
   });
   const DeviceGuard guard(stream);
   status = guard.status();
-  if (plan.dims == 0) {
-    if (status.ok()) status = add_prepared(*plan.kernel, plan);
-    return true;
-  }
-  const auto kernels = kernels_for(plan.descriptor, plan.device);
-  for (const Kernel* kernel : *kernels)
-    if (status.ok() && may_stand_in(*kernel, plan)) status = add_prepared(*kernel, plan);
+  for (PreparedKernel& prepared : plan.prepared)
+    if (status.ok())
+      status = prepared.kernel->prepare(plan.descriptor, plan.device, prepared.state);
   return true;
 }
 
 namespace {
+
+std::size_t workspace_of(const PreparedKernel& prepared, const Descriptor& descriptor,
+                         const Device& device) {
+  const Kernel& kernel = *prepared.kernel;
+  if (!prepared.needs_workspace) return 0;
+  return kernel.prepared_workspace ? kernel.prepared_workspace(descriptor, prepared.state)
+                                   : kernel.workspace(descriptor, device);
+}
 
 // The kernel that a plan of these very extents would have chosen.
 const PreparedKernel& prepared_for(const Plan& plan, const Descriptor& descriptor) {
@@ -103,9 +117,7 @@ Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage) 
   storage.storage = plan.descriptor.storage;
   set_extents(storage, *plan.descriptor.extras, extents.at);
   const PreparedKernel& prepared = prepared_for(plan, storage);
-  const std::size_t workspace =
-      prepared.needs_workspace ? prepared.kernel->workspace(storage, plan.device) : 0;
-  return {&storage, &prepared, workspace};
+  return {&storage, &prepared, workspace_of(prepared, storage, plan.device)};
 }
 
 Status bind(const Plan& plan, const Actual& actual, Operands operands, Workspace workspace,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <span>
 #include <string>
@@ -23,7 +24,8 @@
 
 namespace planq {
 
-// What prepare leaves for bind: the kernel's own trivially copyable struct, stored by value.
+// What prepare leaves for bind: the kernel's own trivially copyable struct, stored by value; or, of
+// kernels that keep more, an object of which the copies of a state share one.
 class State {
  public:
   template <class T>
@@ -36,6 +38,16 @@ class State {
     check<T>();
     return *std::launder(reinterpret_cast<const T*>(storage_));
   }
+  template <class T>
+  T& own() {
+    auto made = std::make_shared<T>();
+    owned_ = made;
+    return *made;
+  }
+  template <class T>
+  const T& owned() const {
+    return *static_cast<const T*>(owned_.get());
+  }
 
  private:
   static constexpr std::size_t kCapacity = 768;
@@ -44,6 +56,7 @@ class State {
     static_assert(sizeof(T) <= kCapacity && std::is_trivially_copyable_v<T>);
   }
   alignas(16) std::byte storage_[kCapacity];
+  std::shared_ptr<const void> owned_;
 };
 
 // Compute capabilities, times ten. A range without an end goes on to kLastArch.
@@ -105,6 +118,8 @@ struct Kernel {
   // Bytes for every extent up to those of the descriptor, where a smaller one may need more than
   // the largest; null: none does.
   std::size_t (*largest_workspace)(const Descriptor&, const Device&) = nullptr;
+  // The same as workspace, from what prepare left, where that is much faster; null: it is not.
+  std::size_t (*prepared_workspace)(const Descriptor&, const State&) = nullptr;
   std::span<const Constraint> constraints = {};
   Sku sku = {};  // public, append-only; made of the above by PLANQ_KERNELS, and said by no table
 };

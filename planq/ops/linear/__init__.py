@@ -2,6 +2,11 @@
 
 from planq.ops.linear.code_sum import CodeSumArgs, CodeSumDescriptor, CodeSumPlan
 from planq.ops.linear.linear_w8a8 import LinearW8A8Args, LinearW8A8Descriptor, LinearW8A8Plan
+from planq.ops.linear.linear_w8a8_dynamic import (
+    LinearW8A8DynamicArgs,
+    LinearW8A8DynamicDescriptor,
+    LinearW8A8DynamicPlan,
+)
 from planq.ops.linear.matmul_int8 import MatmulInt8Args, MatmulInt8Descriptor, MatmulInt8Plan
 
 __all__ = [
@@ -10,6 +15,9 @@ __all__ = [
     "CodeSumPlan",
     "LinearW8A8Args",
     "LinearW8A8Descriptor",
+    "LinearW8A8DynamicArgs",
+    "LinearW8A8DynamicDescriptor",
+    "LinearW8A8DynamicPlan",
     "LinearW8A8Plan",
     "MatmulInt8Args",
     "MatmulInt8Descriptor",

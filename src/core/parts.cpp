@@ -1,0 +1,131 @@
+#include "core/parts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace planq {
+namespace {
+
+// A fault of the whole operator's code, which its first test shows.
+void require(bool holds, std::string_view what) {
+  if (!holds) throw std::logic_error("a part of an operator: " + std::string(what));
+}
+
+// Parts are chosen among kernels whose bits are those of every other.
+Plan unprepared(const Descriptor& part, const Device& device) {
+  Plan plan;
+  plan.descriptor = part;
+  plan.preference.determinism = Determinism::BitExact;
+  plan.device = device;
+  return plan;
+}
+
+}  // namespace
+
+// --- PartMaker ---------------------------------------------------------------------------------
+
+PartMaker::PartMaker(const Descriptor& whole, std::string_view op) : whole_(whole) {
+  part_.op = find_operator(op);
+  require(part_.op, op);
+  for (const Field& field : part_.op->fields)
+    std::memcpy(part_.storage.data() + field.offset, field.initial, field.size);
+}
+
+const Field& PartMaker::find(const Operator& op, std::string_view field) const {
+  const auto found = std::find_if(op.fields.begin(), op.fields.end(),
+                                  [&](const Field& each) { return each.name == field; });
+  require(found != op.fields.end(), field);
+  return *found;
+}
+
+void PartMaker::write(std::string_view name, FieldKind kind, const void* value, std::size_t size) {
+  const Field& field = find(*part_.op, name);
+  require(field.kind == kind && field.size == size, name);
+  std::memcpy(part_.storage.data() + field.offset, value, size);
+}
+
+PartMaker& PartMaker::set_shape(std::string_view name, std::string_view of_whole) {
+  const Field& to = find(*part_.op, name);
+  const Field& from = find(*whole_.op, of_whole);
+  require(to.kind == FieldKind::Shape && from.kind == FieldKind::Shape, name);
+  std::memcpy(part_.storage.data() + to.offset, whole_.storage.data() + from.offset, to.size);
+  if (!whole_.extras) return *this;
+  for (const DimUse& use : whole_.extras->uses)
+    if (use.offset >= from.offset && use.offset < from.offset + from.size)
+      uses_.push_back({static_cast<std::uint16_t>(use.offset - from.offset + to.offset), use.dim});
+  return *this;
+}
+
+Descriptor PartMaker::make(Fault& fault) {
+  if (whole_.extras)
+    part_.extras =
+        std::make_shared<DescriptorExtras>(DescriptorExtras{whole_.extras->dims, uses_, {}});
+  // The whole's dims are checked with the whole: not every part has all of them.
+  fault = part_.op->resolve(part_);
+  return part_;
+}
+
+// --- Selection ---------------------------------------------------------------------------------
+
+std::size_t parts_workspace(std::span<const Descriptor> parts, const Device& device) {
+  std::size_t most = 0;
+  for (const Descriptor& part : parts) {
+    Plan plan = unprepared(part, device);
+    if (find_kernels(plan)) most = std::max(most, plan.workspace);
+  }
+  return most;
+}
+
+Reason rejects_parts(std::span<const Descriptor> parts, const Device& device) {
+  for (const Descriptor& part : parts)
+    if (!choose(part, unprepared(part, device).preference, device))
+      return Reason::refuse(ReasonKind::Feature, "no kernel of ", part.op->name,
+                            " takes its part here");
+  return Reason::accept();
+}
+
+// --- Parts -------------------------------------------------------------------------------------
+
+Status Parts::prepare(const Descriptor& whole, std::span<const Descriptor> parts,
+                      const Device& device) {
+  if (whole.extras) whole_uses_ = whole.extras->uses;
+  const Stream stream{device.backend, nullptr, device.index, 1};
+  for (const Descriptor& part : parts) {
+    Plan plan = unprepared(part, device);
+    Status status;
+    require(make_plan(stream, plan, status), "no kernel, although rejects_parts accepted");
+    if (!status.ok()) return status;
+    plans_.push_back(std::move(plan));
+  }
+  return Status::success();
+}
+
+Extents Parts::extents_of(const Descriptor& whole) const {
+  Extents extents;
+  for (const DimUse& use : whole_uses_)
+    std::memcpy(&extents.at[use.dim], whole.storage.data() + use.offset, sizeof(std::int64_t));
+  return extents;
+}
+
+std::size_t Parts::workspace(const Descriptor& whole) const {
+  const Extents extents = extents_of(whole);
+  std::size_t most = 0;
+  Descriptor storage;
+  for (const Plan& plan : plans_)
+    most = std::max(most, actual_of(plan, extents, storage).workspace);
+  return most;
+}
+
+Status Parts::bind(std::size_t part, const Descriptor& whole, Operands operands,
+                   Workspace workspace, Bound& bound) const {
+  const Plan& plan = plans_[part];
+  Descriptor storage;
+  const Actual actual = actual_of(plan, extents_of(whole), storage);
+  if (part > 0) bound.follow();
+  return actual.prepared->kernel->bind(
+      {*actual.descriptor, plan.device, actual.prepared->state, operands, workspace}, bound);
+}
+
+}  // namespace planq

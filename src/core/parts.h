@@ -1,0 +1,71 @@
+// Operators that are made of others: a kernel whose parts are whole operators, with plans of their
+// own, one after another in one workspace. So the bits of the whole are those of its parts, by
+// construction, and whichever kernels they have, it has.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "core/descriptor.h"
+#include "core/plan.h"
+#include "core/registry.h"
+
+namespace planq {
+
+// Makes the descriptor of a part from that of the whole. A field that is not set has its default.
+// Names that the operator does not have, and types that its fields do not have, are faults of the
+// whole operator's code, and throw.
+class PartMaker {
+ public:
+  PartMaker(const Descriptor& whole, std::string_view op);
+
+  template <class T>
+  PartMaker& set(std::string_view field, const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    write(field, field_kind<T>(), &value, sizeof(T));
+    return *this;
+  }
+  // A shape of the whole, with the dims that it has there.
+  PartMaker& set_shape(std::string_view field, std::string_view of_whole);
+
+  // The first fault of the part's own rules goes to `fault`; its field is the part's.
+  Descriptor make(Fault& fault);
+
+ private:
+  const Field& find(const Operator& op, std::string_view field) const;
+  void write(std::string_view field, FieldKind kind, const void* value, std::size_t size);
+
+  const Descriptor& whole_;
+  Descriptor part_;
+  std::vector<DimUse> uses_;
+};
+
+// What a plan of these parts needs beside the memory that the parts hand on, for all extents.
+std::size_t parts_workspace(std::span<const Descriptor> parts, const Device& device);
+// Why a device has no kernel for one of them, or acceptance.
+Reason rejects_parts(std::span<const Descriptor> parts, const Device& device);
+
+// The plans of the parts, as prepare leaves them in a State.
+class Parts {
+ public:
+  Status prepare(const Descriptor& whole, std::span<const Descriptor> parts, const Device& device);
+
+  const Operator& op(std::size_t part) const { return *plans_[part].descriptor.op; }
+  // For the extents that the whole's descriptor has in this call.
+  std::size_t workspace(const Descriptor& whole) const;
+  // Adds the launches of one part, which follow those of the parts before it.
+  Status bind(std::size_t part, const Descriptor& whole, Operands operands, Workspace workspace,
+              Bound& bound) const;
+
+ private:
+  Extents extents_of(const Descriptor& whole) const;
+
+  std::vector<Plan> plans_;
+  std::vector<DimUse> whole_uses_;
+};
+
+}  // namespace planq

@@ -1,0 +1,13 @@
+// linear_w8a8_dynamic on CUDA: launches of its parts, the later ones of which may begin before the
+// earlier have ended.
+#include "ops/linear/linear_w8a8_dynamic/desc.h"
+
+namespace planq::linear_w8a8_dynamic {
+namespace {
+
+constexpr Kernel kKernels[] = {make_kernel<Backend::Cuda, 80>()};
+
+}  // namespace
+}  // namespace planq::linear_w8a8_dynamic
+
+PLANQ_KERNELS(linear_w8a8_dynamic, cuda, kKernels);

@@ -1,0 +1,123 @@
+#include "ops/linear/linear_w8a8_dynamic/desc.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/scope.h"
+#include "ops/affine/checks.h"
+
+namespace planq::linear_w8a8_dynamic {
+
+namespace {
+
+constexpr std::string_view kRenamed[][2] = {
+    // A part's field, and the whole's that it was made of.
+    {"shape", "input_shape"},
+    {"scope", "input_scope"},
+    {"mode", "input_mode"},
+};
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (f.code_dtype == DType::Unset) f.code_dtype = DType::Int8;
+  if (Fault fault = checks::dtype("code_dtype", f.code_dtype, checks::kIntegerCodes); !fault.ok())
+    return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  if (Fault fault = checks::scale_dtype(f.output_dtype, f.scale_dtype); !fault.ok()) return fault;
+  if (f.convention != Convention::Planq && f.convention != Convention::Baracuda)
+    return {"convention",
+            "expected planq or baracuda, whose scales are those that are measured, "
+            "got " +
+                std::string(name_of(f.convention))};
+  // The rest is for the parts to say.
+  Fault fault;
+  parts_of(descriptor, fault);
+  return fault;
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape columns = {1, {f.weight_shape[0]}};
+  const Shape by_column = parameter_shape(f.weight_shape, f.weight_scope);
+  Shape output = f.input_shape;
+  output[output.rank - 1] = f.weight_shape[0];
+  specs[kInput].expect(f.input_dtype, f.input_shape);
+  specs[kWeight].expect(f.weight_dtype, packed_shape(f.weight_shape, f.weight_dtype));
+  specs[kOutput].expect(f.output_dtype, output);
+  specs[kWeightScale].expect(f.scale_dtype, by_column);
+  specs[kWeightZeroPoint].expect(DType::Int32, by_column, f.weight_mode == Mode::Asymmetric);
+  specs[kWeightSum].expect(DType::Int32, columns, f.input_mode == Mode::Asymmetric);
+  specs[kBias].expect(f.bias_dtype, columns, f.bias_dtype != DType::Unset);
+  specs[kResidual].expect(f.residual_dtype, output, f.residual_dtype != DType::Unset);
+}
+
+// A fault of a part, in the names of the whole.
+Fault renamed(Fault fault) {
+  for (const auto& [part, whole] : kRenamed)
+    if (fault.field == part) fault.field = whole;
+  return fault;
+}
+
+Descriptor quantization(const Descriptor& whole, Fault& fault) {
+  const Fields& f = whole.as<Fields>();
+  return PartMaker(whole, "dynamic_range_quantize")
+      .set_shape("shape", "input_shape")
+      .set("input_dtype", f.input_dtype)
+      .set("output_dtype", f.code_dtype)
+      .set("scope", f.input_scope)
+      .set("mode", f.input_mode)
+      .set("scale_dtype", f.scale_dtype)
+      .set("quotient", f.quotient)
+      .set("nonfinite", f.nonfinite)
+      .make(fault);
+}
+
+Descriptor sums(const Descriptor& whole, Fault& fault) {
+  return PartMaker(whole, "code_sum")
+      .set_shape("shape", "input_shape")
+      .set("input_dtype", whole.as<Fields>().code_dtype)
+      .make(fault);
+}
+
+Descriptor product(const Descriptor& whole, Fault& fault) {
+  const Fields& f = whole.as<Fields>();
+  return PartMaker(whole, "linear_w8a8")
+      .set_shape("input_shape", "input_shape")
+      .set_shape("weight_shape", "weight_shape")
+      .set("input_dtype", f.code_dtype)
+      .set("weight_dtype", f.weight_dtype)
+      .set("output_dtype", f.output_dtype)
+      .set("input_scope", f.input_scope)
+      .set("weight_scope", f.weight_scope)
+      .set("input_mode", f.input_mode)
+      .set("weight_mode", f.weight_mode)
+      .set("scale_dtype", f.scale_dtype)
+      .set("bias_dtype", f.bias_dtype)
+      .set("residual_dtype", f.residual_dtype)
+      .set("convention", f.convention)
+      .make(fault);
+}
+
+}  // namespace
+
+PartDescriptors parts_of(const Descriptor& descriptor, Fault& fault) {
+  PartDescriptors parts;
+  const auto add = [&](Descriptor (*make)(const Descriptor&, Fault&)) {
+    if (!fault.ok()) return;
+    parts.all[parts.count++] = make(descriptor, fault);
+    fault = renamed(fault);
+  };
+  add(quantization);
+  if (descriptor.as<Fields>().weight_mode == Mode::Asymmetric) add(sums);
+  add(product);
+  return parts;
+}
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"linear_w8a8_dynamic", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::linear_w8a8_dynamic
