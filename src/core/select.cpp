@@ -149,10 +149,15 @@ Kernels kernels_for(const Descriptor& descriptor, const Device& device) {
   static std::mutex mutex;
   static std::unordered_map<std::string, Kernels> kept;
   std::string key = key_of(descriptor, device);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto at = kept.find(key); at != kept.end()) return at->second;
+  }
+  // Unlocked: a kernel that is made of other operators asks for theirs here.
+  Kernels found = find_kernels(descriptor, device);
   const std::lock_guard lock(mutex);
-  if (const auto at = kept.find(key); at != kept.end()) return at->second;
   if (kept.size() >= kMostKept) kept.clear();
-  return kept[std::move(key)] = find_kernels(descriptor, device);
+  return kept[std::move(key)] = std::move(found);
 }
 
 bool admits(const Kernel& kernel, const Preference& preference, const Device& device) {
