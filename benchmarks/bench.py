@@ -8,16 +8,17 @@ README.md in this folder says what is measured and how to read it.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import planq
-from harness.cases import Case, load_cases
+from harness.cases import Case, item_bytes, load_cases
 from harness.check import check, host_reference, torch_reference
 from harness.cuda import CudaMachine
 from harness.host import HostMachine
@@ -61,12 +62,17 @@ def measure_case(machine: Machine, case: Case) -> Record:
         "check": asdict(checked),
     }
     add_ceilings(machine, record, timing)
+    if case.baseline is not None:
+        add_baseline(machine, record, timing)
     return record
 
 
 def add_ceilings(machine: Machine, record: Record, timing: Timing) -> None:
     """Adds what the same run allows at most for the case's traffic, and the targets' values."""
     case = record.case
+    if case.product is not None:
+        add_floor(machine, record, timing)
+        return
     moved = case.traffic + (case.reads - 1) * case.input_bytes
     ceiling = machine.ceiling(case.reads * case.input_bytes, case.output_bytes, len(case.elements))
     record.details["ceiling"] = {"gbps": round(ceiling.gbps, 1), "what": ceiling.what}
@@ -81,6 +87,44 @@ def add_ceilings(machine: Machine, record: Record, timing: Timing) -> None:
         record.measures["bare"] = timing.us / bare.us
 
 
+def add_floor(machine: Machine, record: Record, timing: Timing) -> None:
+    """Adds what bounds a product: its bytes at the ceiling, or its operations at the peak."""
+    case, peak = record.case, machine.peak()
+    assert case.product is not None
+    record.details["problem"] = [case.product.m, case.product.n, case.product.k]
+    record.details["tops"] = float(f"{case.product.operations / timing.seconds / 1e12:.5g}")
+    if case.target_for("us"):
+        record.measures["us"] = timing.us
+    if peak is not None:
+        ceiling = machine.ceiling(case.input_bytes, case.output_bytes)
+        floors = {
+            "ceiling": case.traffic / ceiling.bytes_per_second,
+            "peak": case.product.operations / peak,
+        }
+        kind = max(floors, key=lambda name: floors[name])
+        record.details["ceiling"] = {"gbps": round(ceiling.gbps, 1), "what": ceiling.what}
+        record.details["peak_tops"] = round(peak / 1e12, 1)
+        record.details["floor_us"] = round(floors[kind] * 1e6, 3)
+        record.measures[kind] = floors[kind] / timing.seconds
+
+
+def add_baseline(machine: Machine, record: Record, timing: Timing) -> None:
+    """Adds how the time compares with that of another operator on the same problem."""
+    case = record.case
+    other = Workload(machine, replace(case, descriptor=case.baseline, outliers=None)).measure()
+    record.details["baseline"] = {
+        "operator": case.baseline.operator,
+        "us": round(other.us, 3),
+    }
+    record.measures["over"] = timing.us / other.us
+    x = case.elements[0]
+    if case.target_for("extra_us"):  # beyond it and what reading and quantizing the input takes
+        codes = math.prod(x.shape)
+        moved = codes * (item_bytes(x.storage) + 1)
+        rate = machine.copy(machine.large_bytes).bytes_per_second
+        record.measures["extra_us"] = timing.us - other.us - moved / rate * 1e6
+
+
 def compare_case(machine: Machine, record: Record, with_peers: bool) -> None:
     """Times a case a second time, and its peers beside it."""
     workload = Workload(machine, record.case)
@@ -90,7 +134,7 @@ def compare_case(machine: Machine, record: Record, with_peers: bool) -> None:
     for name in record.case.peers if with_peers else ():
         try:
             found = measure_peer(machine, workload, name, again)
-        except (RuntimeError, ImportError) as error:  # a peer that fails says nothing of planq
+        except Exception as error:  # whatever a peer fails with says nothing of planq
             found = {"error": f"{type(error).__name__}: {error}"[:300]}
         if "speedup" in found:
             record.measures[name] = found["speedup"]
@@ -114,6 +158,7 @@ def measure_peer(machine: Machine, workload: Workload, name: str, ours: Timing) 
         "speedup": round(timing.seconds / ours.seconds, 3),
         "differing_codes": peer.differing,
         "prepared_s": round(peer.prepared, 2),
+        **({"what": peer.what} if peer.what else {}),
     }
 
 

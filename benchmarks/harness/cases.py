@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import planq
 from harness.data import PARAMETERS
+from harness.product import Product, product_of
 
 MEGABYTE = 1e6
 
@@ -40,7 +41,8 @@ def item_bytes(storage: str) -> int:
 class Target:
     """What has to hold of one measured value, for the cases inside the limits.
 
-    ``min_mb`` and ``max_mb`` limit the counted traffic, ``max_input_mb`` the input alone.
+    ``min_mb`` and ``max_mb`` limit the counted traffic, ``max_input_mb`` the input alone; rows of a
+    product are those of its result, columns what is summed. ``shapes`` are the last parts of names.
     """
 
     measure: str
@@ -51,9 +53,11 @@ class Target:
     max_input_mb: float = math.inf
     max_input_bits: int = 64
     max_output_bits: int = 64
+    min_rows: int = 0
     max_rows: float = math.inf
     min_columns: int = 0
     max_columns: float = math.inf
+    shapes: tuple[str, ...] | None = None
 
     def covers(self, case: Case) -> bool:
         """Whether the case lies inside the limits."""
@@ -62,8 +66,9 @@ class Target:
             and case.input_bytes / MEGABYTE <= self.max_input_mb
             and 8 * item_bytes(case.elements[0].storage) <= self.max_input_bits
             and 8 * item_bytes(case.result.storage) <= self.max_output_bits
-            and case.rows <= self.max_rows
+            and self.min_rows <= case.rows <= self.max_rows
             and self.min_columns <= case.columns <= self.max_columns
+            and (self.shapes is None or case.shape in self.shapes)
         )
 
     def holds(self, value: float) -> bool:
@@ -86,6 +91,8 @@ class Case:
         reads: How often a kernel for large inputs has to read the input.
         offset: Elements by which every base address is off its alignment.
         peers: What else computes the formula in the same run.
+        baseline: The descriptor of another operator, whose time the targets speak of.
+        outliers: Columns of the activations that hold outliers, where operators tell them apart.
     """
 
     title: str
@@ -95,6 +102,8 @@ class Case:
     offset: int
     targets: tuple[Target, ...]
     peers: tuple[str, ...]
+    baseline: Any = None
+    outliers: int | None = None
 
     @property
     def id(self) -> str:
@@ -107,8 +116,19 @@ class Case:
         desc = self.descriptor
         named = [getattr(desc, side, None) for side in ("input_dtype", "output_dtype")]
         types = "_".join(_SHORT[dtype.value] for dtype in named if dtype) + self._kind()
-        shape = "x".join(map(str, desc.shape)) + (f"+{self.offset}" if self.offset else "")
-        return "/".join(part for part in (self.title, self._segments(), types, shape) if part)
+        parts = (self.title, self._segments(), types, self.shape)
+        return "/".join(part for part in parts if part)
+
+    @property
+    def shape(self) -> str:
+        """``4096x8192``, of a product ``m x n x k``, and how far it is off its alignment."""
+        extents = str(self.product or "x".join(map(str, self.descriptor.shape)))
+        return extents + (f"+{self.offset}" if self.offset else "")
+
+    @property
+    def product(self) -> Product | None:
+        """What is multiplied, where a weight is."""
+        return product_of(self.descriptor)
 
     @property
     def form(self) -> str:
@@ -120,16 +140,22 @@ class Case:
         kinds = {
             "nested": getattr(desc, "nested_block_size", None) is not None,
             "normalized": getattr(desc, "normalized", False),
-            "asym": getattr(desc, "mode", None) is planq.Mode.ASYMMETRIC,
+            "asym": any(
+                getattr(desc, mode, None) is planq.Mode.ASYMMETRIC
+                for mode in ("mode", "input_mode")
+            ),
             "stochastic": self.stochastic,
             "dynamic": getattr(desc, "dynamic", False),
             "bias": getattr(desc, "bias_dtype", None) is not None,
+            "residual": getattr(desc, "residual_dtype", None) is not None,
             "transpose": getattr(desc, "transpose", False),
             "inverse": getattr(desc, "inverse", False),
         }
         return "".join(f"_{name}" for name, holds in kinds.items() if holds)
 
     def _segments(self) -> str:
+        if self.outliers is not None:
+            return f"outliers{self.outliers}"
         book = getattr(self.descriptor, "codebook", None)
         if book is not None:
             size = getattr(self.descriptor, "block_size", None)
@@ -172,14 +198,21 @@ class Case:
         ]
 
     @property
+    def bulk(self) -> planq.OperandSpec:
+        """The input that decides what memory is filled with: of a product the largest."""
+        if self.product is None:
+            return self.elements[0]
+        return max(self.elements, key=lambda spec: math.prod(spec.shape) * item_bytes(spec.storage))
+
+    @property
     def rows(self) -> int:
-        """Product of all extents but the last."""
-        return math.prod(self.descriptor.shape[:-1])
+        """Product of all extents but the last; of a product its m."""
+        return self.product.m if self.product else math.prod(self.descriptor.shape[:-1])
 
     @property
     def columns(self) -> int:
-        """The last extent."""
-        return int(self.descriptor.shape[-1])
+        """The last extent; of a product its k."""
+        return self.product.k if self.product else int(self.descriptor.shape[-1])
 
     def operand_bytes(self, role: str) -> int:
         """Bytes of all operands of a role."""
@@ -223,6 +256,10 @@ class _Group:
     shapes: list[list[int]] | None = None
     rows: list[int] | None = None
     columns: list[int] | None = None
+    problems: list[str] | None = None
+    layers: list[str] | None = None
+    outliers: list[int] | None = None
+    baseline: dict[str, Any] | None = None
     reads: int = 1
     offset: int = 0
     go: str | None = None
@@ -231,6 +268,11 @@ class _Group:
     peer_types: tuple[str, ...] | None = None
 
     def all_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of elements, or m, n and k of products: ``problems``, or rows and ``layers``."""
+        if self.problems is not None or self.layers is not None:
+            layers = [f"{m}x{layer}" for layer in self.layers or () for m in self.rows or ()]
+            texts = [*(self.problems or ()), *layers]
+            return [tuple(map(int, text.split("x"))) for text in texts]
         if self.shapes is not None:
             return [tuple(shape) for shape in self.shapes]
         return list(product(self.rows or (), self.columns or ()))
@@ -245,25 +287,51 @@ class _Group:
         wanted = self.peer_types is None or types in self.peer_types
         return tuple(self.peers) if wanted and shape[0] in self.peer_rows else ()
 
+    def extents(self, shape: tuple[int, ...]) -> dict[str, list[int]]:
+        if self.problems is None and self.layers is None:
+            return {"shape": list(shape)}
+        m, n, k = shape
+        return {"input_shape": [m, k], "weight_shape": [n, k]}
+
     def cases(self, title: str, operator: str, targets: tuple[Target, ...]) -> Iterator[Case]:
-        for types, variant, shape in product(self.all_types(), self.variants, self.all_shapes()):
-            fields = {"op": operator, "shape": list(shape), **types, **self.descriptor, **variant}
+        found = product(
+            self.all_types(), self.variants, self.outliers or (None,), self.all_shapes()
+        )
+        for types, variant, outliers, shape in found:
+            given = {"op": operator, **self.extents(shape), **types, **self.descriptor, **variant}
             yield Case(
                 title=title,
                 priority=self.priority,
-                descriptor=planq.Descriptor.from_dict(fields),
+                descriptor=planq.Descriptor.from_dict(given),
                 reads=self.reads,
                 offset=self.offset,
                 targets=targets,
-                peers=self.peers_of(shape, fields),
+                peers=self.peers_of(shape, given),
+                baseline=_baseline(given, self.baseline),
+                outliers=outliers,
             )
+
+
+def _baseline(given: dict[str, Any], changes: dict[str, Any] | None) -> Any:
+    """The descriptor of another operator with what it shares of these fields."""
+    if changes is None:
+        return None
+    known = {info.name: info.descriptor for info in planq.operators()}[changes["op"]]
+    names = {member.name for member in fields(known)}
+    shared = {name: value for name, value in given.items() if name in names}
+    return planq.Descriptor.from_dict({**shared, **changes})
+
+
+def _target(values: dict[str, Any]) -> Target:
+    shapes = values.get("shapes")
+    return Target(**{**values, "shapes": None if shapes is None else tuple(shapes)})
 
 
 def _read_file(path: Path) -> Iterator[tuple[str, Case]]:
     """Every case of a family's file, with its backend; the file has a table for each id."""
     for name, content in tomllib.loads(path.read_text()).items():
         rules = {
-            rule: tuple(Target(**values) for values in listed)
+            rule: tuple(_target(values) for values in listed)
             for rule, listed in content.get("go", {}).items()
         }
         for values in content["group"]:
@@ -276,11 +344,14 @@ def _read_file(path: Path) -> Iterator[tuple[str, Case]]:
 
 
 def load_cases(folder: Path, backend: str) -> list[Case]:
-    """Every case for a backend, what matters most first."""
+    """Every case for a backend, what matters most first; of two with one name the first."""
     found = [
         case
         for path in sorted(folder.glob("*.toml"))
         for wanted, case in _read_file(path)
         if wanted == backend
     ]
-    return sorted(found, key=lambda case: case.priority)
+    named: dict[str, Case] = {}
+    for case in sorted(found, key=lambda case: case.priority):
+        named.setdefault(case.name, case)
+    return list(named.values())

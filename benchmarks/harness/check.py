@@ -19,6 +19,12 @@ MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random n
 BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
 WHOLE: Final = ("column_scale", "bias", "codebook", "nested_codebook", "nested_offset")
 MOST_IN_TORCH: Final = 1 << 24  # of more, as of a whole that is sorted, the host alone is quick
+# Outputs of a product that torch computes again, on a GPU or a processor, and the host backend.
+MOST_OUTPUTS: Final = {"cuda": 1 << 24, "cpu": 1 << 20}
+HOST_ROWS, HOST_COLUMNS = 4, 4096
+BY_ROW: Final = ("input", "input_scale", "input_zero_point", "input_sum", "outlier")
+BY_COLUMN: Final = ("weight", "weight_scale", "weight_zero_point", "weight_sum", "bias")
+BY_BOTH: Final = ("output", "residual")
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
 Reference = Callable[[Any, Operands], Operands | None]
@@ -48,7 +54,7 @@ def host_reference(desc: Any, inputs: Operands) -> Operands | None:
 
 def torch_reference(desc: Any, inputs: Operands) -> Operands | None:
     """The outputs that torch's own operations compute; None where there is no formula."""
-    if math.prod(desc.shape) > MOST_IN_TORCH:
+    if math.prod(getattr(desc, "shape", ())) > MOST_IN_TORCH:
         return None
     try:
         compute = formula(desc)
@@ -142,6 +148,47 @@ class WeightPart:
         return operand.flatten()[rows * (columns - width) :].view(rows, width)
 
 
+class ProductPart:
+    """Some rows of a product, and some of its columns. What torch computes stays on its device."""
+
+    def __init__(self, case: Case, reference: Reference, device: torch.device) -> None:
+        assert case.product is not None
+        self.product = case.product
+        self.on_host = reference is host_reference
+        rows, columns = HOST_ROWS, HOST_COLUMNS
+        if not self.on_host:
+            rows, columns = max(1, MOST_OUTPUTS[device.type] // self.product.n), self.product.n
+        self.rows = _spread(self.product.m, rows, device)
+        self.columns = _spread(self.product.n, columns, device)
+
+    @property
+    def shape(self) -> list[int]:
+        """The extents of the output."""
+        return [len(self.rows), len(self.columns)]
+
+    @property
+    def fields(self) -> dict[str, list[int]]:
+        """The descriptor's fields that are another."""
+        k = self.product.k
+        return {"input_shape": [len(self.rows), k], "weight_shape": [len(self.columns), k]}
+
+    def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
+        """The part of an operand."""
+        if name in BY_COLUMN:
+            return self._along(operand, 0, self.columns, self.product.n)
+        if name not in BY_ROW and name not in BY_BOTH:
+            return operand
+        found = self._along(operand, 0, self.rows, self.product.m)
+        return self._along(found, 1, self.columns, self.product.n) if name in BY_BOTH else found
+
+    @staticmethod
+    def _along(operand: torch.Tensor, axis: int, places: torch.Tensor, extent: int) -> torch.Tensor:
+        """All of it where nothing is left out, and where all rows share one parameter."""
+        if len(places) == extent or operand.shape[axis] != extent:
+            return operand
+        return operand.index_select(axis, places)
+
+
 def matrix_shape(case: Case) -> tuple[int, int]:
     """Rows and columns; a vector counts as a matrix if it can."""
     if len(case.descriptor.shape) == 1 and case.columns % VECTOR_COLUMNS == 0:
@@ -162,7 +209,7 @@ def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | WeightPart | Whol
     if desc.operator == "reorder_mixed_dtype_weight":
         return WeightPart(case)
     nests = desc.operator == "blockwise_quantize" and desc.nested_block_size is not None
-    if nests or desc.operator == "estimate_quantiles":
+    if nests or desc.operator in ("estimate_quantiles", "llm_int8_quantize"):
         return Whole(case)
     if hasattr(desc, "block_size"):
         return BlockPart(case, x.device)
@@ -201,11 +248,32 @@ def _part_with_range(case: Case, scope: planq.Scope | None, x: torch.Tensor, cou
     return Part(case, 0, places)
 
 
+AnyPart = Part | BlockPart | WeightPart | Whole | ProductPart
+
+
 def check(case: Case, operands: Operands, references: Sequence[Reference]) -> Check:
     """Computes the case again, or a part of it, and compares every byte."""
-    part = part_of(case, operands[case.elements[0].name])
-    chosen = {name: _on_host(part.of(name, operand)) for name, operand in operands.items()}
-    desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), "shape": part.shape})
+    parts: list[tuple[AnyPart, Sequence[Reference]]]
+    x = operands[case.elements[0].name]
+    if case.product is None:
+        parts = [(part_of(case, x), references)]
+    else:
+        parts = [(ProductPart(case, one, x.device), [one]) for one in references]
+    found = [_check_part(case, operands, *part) for part in parts]
+    used = [one.reference for one in found if one.reference]
+    if not used:
+        raise RuntimeError("there is no reference to compare with")
+    most = max(one.elements for one in found if one.reference)
+    return Check(most, sum(one.differing for one in found), ", ".join(used))
+
+
+def _check_part(
+    case: Case, operands: Operands, part: AnyPart, references: Sequence[Reference]
+) -> Check:
+    moved = _on_host if not isinstance(part, ProductPart) or part.on_host else _as_it_is
+    chosen = {name: moved(part.of(name, operand)) for name, operand in operands.items()}
+    fields = part.fields if isinstance(part, ProductPart) else {"shape": part.shape}
+    desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), **fields})
     roles = {name: spec.role for name, spec in desc.operands().items()}
     inputs = {name: chosen[name] for name, role in roles.items() if role == "input"}
     for name, operand in inputs.items():
@@ -219,9 +287,11 @@ def check(case: Case, operands: Operands, references: Sequence[Reference]) -> Ch
         used.append(reference.__name__)
         pairs = [(chosen[name], expected[name]) for name in roles if name not in inputs]
         differing += sum(int((_bytes(got) != _bytes(right)).sum()) for got, right in pairs)
-    if not used:
-        raise RuntimeError("there is no reference to compare with")
     return Check(math.prod(part.shape), differing, ", ".join(used))
+
+
+def _as_it_is(operand: Any) -> Any:
+    return operand
 
 
 def _on_host(operand: Any) -> Any:

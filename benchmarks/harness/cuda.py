@@ -26,6 +26,10 @@ GRAPH_BELOW: Final = 200e-6  # seconds: longer launches need no graph, a few in 
 GRAPH_SECONDS: Final = 0.6e-3
 FEWEST_NODES, MOST_NODES = 20, 200
 
+# Operations a second of 8-bit products, dense, for each multiprocessor: of the data sheets of A100,
+# H100 and H200.
+PEAKS: Final = {80: 624e12 / 108, 90: 1979e12 / 132}
+
 # (unroll, threads, blocks for each multiprocessor; 0: as many as there are tiles)
 STREAM_SHAPES: Final = (
     (1, 256, 0),
@@ -229,6 +233,11 @@ class CudaMachine:
             )
             launches.append(partial(kernel, pointers, rows, columns))
         return launches
+
+    def peak(self) -> float | None:
+        """What the data sheet says, where it is known."""
+        peak = PEAKS.get(self.device.arch)
+        return None if peak is None else peak * self.device.multiprocessors
 
     # --- facts ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from harness import codebook, dynamic, packing, static
+from harness import codebook, dynamic, linear, packing, static
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -29,6 +29,12 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "codebook_quantize": codebook.Quantize,
     "codebook_dequantize": codebook.Dequantize,
     "estimate_quantiles": codebook.EstimateQuantiles,
+    "matmul_int8": linear.MatmulInt8,
+    "linear_w8a8": linear.LinearW8A8,
+    "linear_w8a8_dynamic": linear.LinearW8A8Dynamic,
+    "linear_llm_int8": linear.LinearLlmInt8,
+    "llm_int8_quantize": linear.LlmInt8Quantize,
+    "code_sum": linear.CodeSum,
 }
 
 

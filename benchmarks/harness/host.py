@@ -119,6 +119,10 @@ class HostMachine:
         """There is no bare kernel on the host."""
         return None
 
+    def peak(self) -> float | None:
+        """Processors differ too much."""
+        return None
+
     def facts(self) -> dict[str, Any]:
         """The processor."""
         return {

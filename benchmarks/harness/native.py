@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.util
 import os
 import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
+from itertools import count, takewhile
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import planq
+from harness.product import Product
 
 HERE: Final = Path(__file__).parent
 FOLDER: Final = Path(__file__).parents[2] / "build" / "bench"
@@ -167,3 +171,62 @@ class Native:
         seconds = ctypes.c_double()
         self._call("bench_bare_launches", count, self._stream, ctypes.byref(seconds))
         return seconds.value
+
+
+# A library that was built of cutlass_peer.cu before, for machines without its headers.
+CUTLASS_LIBRARY: Final = "PLANQ_BENCH_CUTLASS"
+CUTLASS_CAPABILITY: Final = 90
+CUTLASS_SOURCE: Final = "cutlass_peer.cu"
+
+
+class CutlassProducts:
+    """The int8 products of cutlass_peer.cu, on one stream."""
+
+    def __init__(self, library: ctypes.CDLL, stream: int) -> None:
+        self._run, self._stream = library.cutlass_peer_run, stream
+        self._run.argtypes = (_INT, *[_POINTER] * 5, *[_INT] * 3, _POINTER)
+        library.cutlass_peer_tile.restype = ctypes.c_char_p
+        names = takewhile(bool, map(library.cutlass_peer_tile, count()))
+        self.tiles: list[str] = [name.decode() for name in names]
+        self.version = ".".join(str(library.cutlass_peer_version()))
+
+    def __call__(self, tile: int, operands: Sequence[Any], problem: Product) -> None:
+        """Multiplies tensors: the input, the weight, scales of rows and columns or None, output."""
+        pointers = [None if operand is None else operand.data_ptr() for operand in operands]
+        extents = problem.m, problem.n, problem.k
+        if code := self._run(tile, *pointers, *extents, self._stream):
+            raise RuntimeError(f"CUTLASS refuses {problem} with status {code}")
+
+
+@cache
+def cutlass_products(capability: int, stream: int) -> CutlassProducts | None:
+    """CUTLASS, built now or before; None where there is neither a library nor the headers."""
+    if capability != CUTLASS_CAPABILITY:
+        return None
+    if CUTLASS_LIBRARY in os.environ:
+        library = ctypes.CDLL(str(Path(os.environ[CUTLASS_LIBRARY]).resolve()))
+        return CutlassProducts(library, stream)
+    command = cutlass_command()
+    return (
+        None if command is None else CutlassProducts(_build(HERE / CUTLASS_SOURCE, command), stream)
+    )
+
+
+def cutlass_command() -> list[str] | None:
+    """How cutlass_peer.cu is compiled; None without the headers.
+
+    They are looked for in ``CUTLASS_PATH``, and in the Python package nvidia-cutlass.
+    """
+    package = importlib.util.find_spec("cutlass_library")
+    inside = [
+        Path(place) / "source" for place in (package and package.submodule_search_locations) or ()
+    ]
+    given = [Path(os.environ["CUTLASS_PATH"])] if "CUTLASS_PATH" in os.environ else []
+    folders = [folder for folder in (*given, *inside) if (folder / "include" / "cutlass").is_dir()]
+    if not folders:
+        return None
+    compiler = _find_compiler("CUDACXX", ("CUDA_HOME", "CUDA_PATH"), "nvcc")
+    includes = [f"-I{folders[0] / name}" for name in ("include", "tools/util/include")]
+    target = f"arch=compute_{CUTLASS_CAPABILITY}a,code=sm_{CUTLASS_CAPABILITY}a"
+    flags = ["-O3", "-std=c++17", "-DNDEBUG", "--expt-relaxed-constexpr", "-gencode", target]
+    return [compiler, *flags, "-Xcompiler=-fPIC", *includes, "-cudart=static"]

@@ -6,36 +6,17 @@ import importlib.util
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
 import planq
-from harness import bnb
+from harness import bnb, product_peers
 from harness.cuda import CudaMachine
 from harness.formula import formula
+from harness.peer import Peer, first_result
 from harness.workload import Launch, Machine, Operands, Workload
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Another implementation on the operands of a workload.
-
-    Attributes:
-        capturable: Whether it launches on the current stream alone, as a graph needs.
-        differing: Share of its results that are not planq's; None where it keeps no result.
-        prepared: Seconds that it took to get ready.
-        extra_bytes: What it moves in addition, for a purpose of its own.
-    """
-
-    name: str
-    launches: list[Launch]
-    capturable: bool = True
-    differing: float | None = None
-    prepared: float = 0.0
-    extra_bytes: int = 0
 
 
 def make_peer(name: str, machine: Machine, workload: Workload) -> Peer | None:
@@ -51,26 +32,13 @@ def _on_inputs(
     result = next(name for name, spec in specs.items() if spec.role == "output")
     given = [{name: operands[name] for name in inputs} for operands in workload.sets]
     begin = time.perf_counter()
-    theirs = _result(function, given[0], more.get("capturable", True))
+    theirs = first_result(lambda: function(given[0])[0], more.get("capturable", True))
     prepared = time.perf_counter() - begin
     workload.launches[0]()
     ours = workload.sets[0][result].view(-1)
     differing = (theirs.view(-1).view(ours.dtype) != ours).float().mean().item()
     launches: list[Launch] = [partial(function, one) for one in given]
     return Peer(name, launches, differing=differing, prepared=prepared, **more)
-
-
-def _result(function: Callable[[Operands], Any], given: Operands, capturable: bool) -> torch.Tensor:
-    """A first result. What is not capturable may be on the default stream, whatever is current."""
-    found: torch.Tensor
-    if capturable or not torch.cuda.is_available():
-        found = function(given)[0].contiguous()
-        return found
-    default: Any = torch.cuda.default_stream()
-    with torch.cuda.stream(default):
-        found = function(given)[0].contiguous()
-    default.synchronize()
-    return found
 
 
 def _eager(machine: Machine, workload: Workload) -> Peer:
@@ -91,6 +59,8 @@ def _compile(machine: Machine, workload: Workload) -> Peer:
 def _bitsandbytes(machine: Machine, workload: Workload) -> Peer | None:
     if importlib.util.find_spec("bitsandbytes") is None:
         return None
+    if workload.case.product is not None:
+        return product_peers.bitsandbytes(workload)
     call = bnb.call_for(workload.case.descriptor)
     return _on_inputs("bitsandbytes", call, workload, capturable=False)
 
@@ -149,4 +119,5 @@ _MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "two_pass": _two_pass,
     "torch_conversions": _torch_conversions,
     "torch_fake_quantize": _torch_fake_quantize,
+    **product_peers.MAKERS,
 }

@@ -22,8 +22,10 @@ from harness.cases import Case
 HEADING = (
     f"{'case':<56} {'us':>9} {'GB/s':>6} {'ceiling':>7} {'copy':>6} {'ratio':>6}  targets\n"
     "GB/s: every operand once. ceiling, copy: measured in this run. ratio: to the\n"
-    "ceiling; (floor) where the input has to be read again: to the time of that traffic."
+    "ceiling; (floor) where the input has to be read again: to the time of that traffic.\n"
+    "Products: (peak) where operations bound them: to the peak of the data sheet."
 )
+RATIOS = ("ceiling", "floor", "peak")
 
 
 def _command(arguments: list[str]) -> list[str]:
@@ -67,15 +69,16 @@ class Record:
         if self.error is not None:
             return f"{self.case.name:<56} ERROR {self.error.splitlines()[0][:120]}"
         d = self.details
-        ratio = self.measures.get("ceiling", self.measures.get("floor", math.nan))
-        cells = f"{d['us']:>9.2f} {d['gbps']:>6.0f} {d['ceiling']['gbps']:>7.0f}"
-        kind = " (floor)" if "floor" in self.measures else ""
+        kind = next((kind for kind in RATIOS if kind in self.measures), "")
+        ratio = f"{self.measures[kind]:.3f}" if kind else ""
+        ceiling = f"{d['ceiling']['gbps']:.0f}" if "ceiling" in d else ""
+        copy = f"{d['copy_gbps']:.0f}" if "copy_gbps" in d else ""
+        cells = f"{d['us']:>9.2f} {d['gbps']:>6.0f} {ceiling:>7} {copy:>6} {ratio:>6}"
+        kind = f" ({kind})" if kind not in ("", "ceiling") else ""
         targets = " ".join(_verdict_text(verdict) for verdict in self.verdicts)
         wrong = " WRONG BITS" if self.wrong else ""
-        return (
-            f"{self.case.name:<56} {cells} {d['copy_gbps']:>6.0f} {ratio:>6.3f}{kind}"
-            f"{wrong}  {targets}"
-        ).rstrip()
+        text = f"{self.case.name:<56} {cells}{kind}{_rates_text(d)}{wrong}  {targets}"
+        return text.rstrip()
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain JSON values."""
@@ -86,6 +89,14 @@ class Record:
             "measures": self.measures,
             "targets": self.verdicts,
         }
+
+
+def _rates_text(details: dict[str, Any]) -> str:
+    """What is told of products in addition."""
+    if "tops" not in details:
+        return ""
+    floor = f", floor {details['floor_us']:.1f} us" if "floor_us" in details else ""
+    return f" {details['tops']:.4g} TOPS{floor}"
 
 
 def _verdict_text(verdict: dict[str, Any]) -> str:
@@ -219,7 +230,7 @@ def software() -> dict[str, str]:
         "planq_cuda": f"{build.cuda_version} for {build.architectures}" if build.cuda else "none",
         "torch": str(torch.__version__),
     }
-    for package in ("numpy", "triton", "bitsandbytes"):
+    for package in ("numpy", "triton", "bitsandbytes", "torchao"):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -14,6 +14,7 @@ import planq
 from harness.cases import Case, item_bytes
 from harness.codebook import source_of
 from harness.data import PARAMETERS, fill_elements, fill_parameter, number
+from harness.linear import complete
 
 Launch = Callable[[], object]
 Operands = dict[str, Any]  # tensors and numbers by name
@@ -70,7 +71,7 @@ class Arena:
     def __init__(self, nbytes: int, device: str) -> None:
         self.bytes = aligned_bytes(nbytes, device)
         self.used = 0
-        self._content: tuple[str, Any] = ("", None)
+        self._content: tuple[str, int, Any] = ("", 0, None)
 
     def take(self, shape: Sequence[int], storage: str, offset: int = 0) -> torch.Tensor:
         """A contiguous tensor, ``offset`` elements past an aligned address."""
@@ -90,7 +91,7 @@ class Arena:
 
         ``source`` is the descriptor whose codes they are, where codes have one.
         """
-        if self._content == (dtype, source):
+        if self._content == (dtype, distinct, source):
             return
         values = self.bytes.view(getattr(torch, storage_of(dtype)))
         first = values[:distinct]
@@ -98,7 +99,11 @@ class Arena:
         for start in range(distinct, values.numel(), distinct):
             chunk = values[start : start + distinct]
             chunk.copy_(first[: chunk.numel()])
-        self._content = dtype, source
+        self._content = dtype, distinct, source
+
+    def forget(self) -> None:
+        """Says that pieces of the content were overwritten, which the next case may not want."""
+        self._content = "", 0, None
 
     def poison(self) -> None:
         """Overwrites everything that was handed out."""
@@ -140,6 +145,9 @@ class Machine(Protocol):
     def bare(self, case: Case) -> Timing | Rate | None:
         """The time of the least that a kernel has to do on the case's shape, where it is known."""
 
+    def peak(self) -> float | None:
+        """Operations a second that its 8-bit products can reach on paper, where that is known."""
+
     def facts(self) -> dict[str, Any]:
         """What the machine is, for the record."""
 
@@ -175,7 +183,9 @@ class Workload:
         machine.outputs.release()
         machine.parameters.release()
         source = source_of(case.descriptor, machine.distinct) if case.decodes else None
-        machine.inputs.fill(case.elements[0].dtype.value, machine.distinct, source)
+        # An odd number for products, whose rows would else come again, and wrong ones be right.
+        distinct = machine.distinct - (1 if case.product else 0)
+        machine.inputs.fill(case.bulk.dtype.value, distinct, source)
         self.case = case
         self.machine = machine
         self.plan = planq.Plan.select(machine.stream, case.descriptor)
@@ -207,8 +217,20 @@ class Workload:
             taken = arena.take(spec.shape, storage_of(spec.storage), self.case.offset)
             if parameter:
                 fill_parameter(taken, name, self.case.descriptor)
+            elif self.case.product and arena is self.machine.inputs:
+                self._refill(taken, spec)
             operands[name] = taken
+        if self.case.product or self.case.outliers is not None:
+            complete(operands, self.case.outliers)
+        if self.case.outliers is not None:
+            self.machine.inputs.forget()
         return operands
+
+    def _refill(self, taken: torch.Tensor, spec: planq.OperandSpec) -> None:
+        """Elements of a product that are not of the type that memory was filled with."""
+        if spec.dtype is not self.case.bulk.dtype:
+            fill_elements(taken, spec.dtype.value)
+            self.machine.inputs.forget()
 
     def measure(self) -> Timing:
         """Times the plan."""

@@ -50,6 +50,14 @@ NF4, `nested` that the blocks' statistics are quantized too. Figures are those o
 that has the case; those beside peers may be of an earlier one.
 """
 
+PRODUCTS_ON_HOST = """\
+A product is called `m × n × k`: m rows of the result, n columns, k terms of each sum, which are
+2 m n k operations."""
+PRODUCTS = f"""\
+{PRODUCTS_ON_HOST} Its *floor* is what its bytes take at the ceiling of the same
+run, or its operations at the peak of the data sheet, whichever is longer; the dashed line is that
+of the fastest ceiling."""
+
 
 def machine_sections(found: Results, prefix: str, pictures: dict[str, Picture]) -> list[str]:
     """Everything about the cases of one backend."""
@@ -57,9 +65,15 @@ def machine_sections(found: Results, prefix: str, pictures: dict[str, Picture]) 
     for operator in sorted({case.operator for case in found.cases}):
         inside = [case for case in found.cases if case.operator == operator]
         name = f"{prefix}-{operator}"
-        pictures[name] = plots.fractions(operator, inside)
-        lines += [f"### `{operator}`{_of(prefix)}", "", _image(name, "fraction of the ceiling"), ""]
-        lines += tables.fractions(inside)
+        lines += [f"### `{operator}`{_of(prefix)}", ""]
+        if all(case.problem for case in inside):
+            pictures[name] = plots.roofline(operator, inside)
+            words = PRODUCTS if prefix == "gpu" else PRODUCTS_ON_HOST
+            lines += [*words.splitlines(), "", _image(name, "TOPS over operations a byte"), ""]
+            lines += tables.products(inside)
+        else:
+            pictures[name] = plots.fractions(operator, inside)
+            lines += [_image(name, "fraction of the ceiling"), "", *tables.fractions(inside)]
     if any(case.speedups for case in found.cases):
         pictures[f"{prefix}-peers"] = plots.speedups(found.cases)
         lines += [f"### Beside other libraries{_of(prefix)}", "", "Times as fast as each:", ""]

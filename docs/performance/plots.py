@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from drawing import Axis, Picture, decades, frame, legend
 from records import Case
@@ -14,6 +15,11 @@ PEERS = {
     "torch_conversions": "torch's conversion",
     "bitsandbytes": "bitsandbytes",
     "two_pass": "a plain two-pass kernel",
+    "int_mm": "torch._int_mm",
+    "int_mm_scaled": "torch._int_mm and scales",
+    "scaled_mm": "torch._scaled_mm, fp8",
+    "torchao": "torchao",
+    "cutlass": "CUTLASS",
 }
 # What README shows: cases that name a peer, and their words.
 SHOWN = {
@@ -91,16 +97,49 @@ def fractions(title: str, cases: Sequence[Case]) -> Picture:
     low = min(case.megabytes for case in cases) * 0.8
     high = max(case.megabytes for case in cases) * 1.25
     x = Axis(low, high, 70, 800, decades(low, high), logarithmic=True)
-    top = max(1.1, *(case.fraction + 0.03 for case in cases))
+    top = max(1.1, *((case.fraction or 0) + 0.03 for case in cases))
     y = Axis(0, top, 250, 30, PERCENT)
     frame(picture, x, y, ("megabytes that a case moves", "of the ceiling"))
     picture.line(x.begin, y.place(1), x.end, y.place(1), "mark")
     hues = colours(case.group for case in cases)
     for case in cases:
-        words = f"{case.name}: {case.fraction:.1%}"
-        picture.mark(x.place(case.megabytes), y.place(case.fraction), hues[case.group], words)
+        if case.fraction is not None:
+            words = f"{case.name}: {case.fraction:.1%}"
+            picture.mark(x.place(case.megabytes), y.place(case.fraction), hues[case.group], words)
     _legend(picture, hues, 316)
     return picture
+
+
+def roofline(title: str, cases: Sequence[Case]) -> Picture:
+    """The rate of products over operations a byte, and the roof where the machine's is known."""
+    picture = Picture(820, 370, f"{title}: TOPS over operations for each byte")
+    low = min(case.intensity for case in cases) * 0.8
+    high = max(case.intensity for case in cases) * 1.25
+    x = Axis(low, high, 70, 800, decades(low, high), logarithmic=True)
+    roofs = [case.entry for case in cases if "peak_tops" in case.entry]
+    peak = max((entry["peak_tops"] for entry in roofs), default=0.0)
+    slowest = min(case.tops for case in cases) * 0.7
+    fastest = max(peak, *(case.tops for case in cases)) * 1.3
+    y = Axis(slowest, fastest, 290, 30, decades(slowest, fastest), logarithmic=True)
+    frame(picture, x, y, ("operations for each byte that a case moves", "TOPS"))
+    if roofs:
+        _roof(picture, x, y, peak, max(entry["ceiling"]["gbps"] for entry in roofs) / 1e3)
+    hues = colours(case.group for case in cases)
+    for case in cases:
+        words = f"{case.name}: {case.tops:.4g} TOPS, {microseconds(case.entry['us'])} µs"
+        picture.mark(x.place(case.intensity), y.place(case.tops), hues[case.group], words)
+    _legend(picture, hues, 356)
+    return picture
+
+
+def _roof(picture: Picture, x: Axis, y: Axis, peak: float, terabytes: float) -> None:
+    """What the bytes allow at the fastest ceiling, up to the peak, and the peak from there on."""
+    ridge = min(max(peak / terabytes, x.low), x.high)
+    start = max(x.low, y.low / terabytes)
+    ends = [(one, min(peak, one * terabytes)) for one in (start, ridge, x.high)]
+    for (x1, y1), (x2, y2) in pairwise(ends):
+        if x1 < x2:
+            picture.line(x.place(x1), y.place(y1), x.place(x2), y.place(y2), "mark")
 
 
 def latencies(cases: Sequence[Case]) -> Picture:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import string
 from collections.abc import Iterable
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 # What a target speaks of beside peers.
-OWN = ("ceiling", "floor", "bare", "us")
+OWN = ("ceiling", "floor", "peak", "bare", "us", "over", "extra_us")
+# What a case's time is compared with, of these the first that it has; some have none.
+FRACTIONS = ("ceiling", "floor", "peak")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class Run:
     def peers(self) -> str:
         """The releases of what planq is compared with."""
         software = self.facts["software"]
-        names = [name for name in ("torch", "bitsandbytes") if software[name] != "none"]
+        known = ("torch", "bitsandbytes", "torchao")
+        names = [name for name in known if software.get(name, "none") != "none"]
         return ", ".join(f"{name} {software[name]}" for name in names)
 
     @property
@@ -128,15 +132,33 @@ class Case:
         return re.sub(r"-?\d[\dx]*$", "", parts[0]) if len(parts) > 1 else parts[0]
 
     @property
-    def fraction(self) -> float:
-        """Of the ceiling; of the ceiling for all reads where a large input is read again."""
+    def fraction(self) -> float | None:
+        """Of the ceiling, of all reads where a large input is read again, or of a product's peak.
+
+        None where the machine's peak is not known.
+        """
         measures = self.entry["measures"]
-        return float(measures["ceiling" if "ceiling" in measures else "floor"])
+        return next((float(measures[kind]) for kind in FRACTIONS if kind in measures), None)
 
     @property
     def rereads(self) -> bool:
         """Whether its fraction counts several reads of the input."""
-        return "ceiling" not in self.entry["measures"]
+        return "floor" in self.entry["measures"]
+
+    @property
+    def problem(self) -> tuple[int, ...]:
+        """Of a product m, n and k, else nothing."""
+        return tuple(self.entry.get("problem", ()))
+
+    @property
+    def tops(self) -> float:
+        """10^12 operations a second, of a product."""
+        return float(self.entry["tops"])
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte, of a product."""
+        return 2.0 * math.prod(self.problem) / float(self.entry["bytes"])
 
     @property
     def megabytes(self) -> float:

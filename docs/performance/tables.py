@@ -105,7 +105,7 @@ def fractions(cases: Sequence[Case]) -> list[str]:
         cells, low = [], 0.0
         for high, _ in SIZES:
             fits = [c for c in inside if low <= c.megabytes < (high or float("inf"))]
-            cells.append(span((case.fraction for case in fits), percent, "%"))
+            cells.append(span(_known(fits), percent, "%"))
             low = high or low
         several = " (all reads)" if any(case.rereads for case in inside) else ""
         us, rate = microseconds(largest.entry["us"]), f"{largest.entry['gbps']:.0f}"
@@ -113,6 +113,39 @@ def fractions(cases: Sequence[Case]) -> list[str]:
         rows.append([f"`{kind}`{several}", where, largest.shape, us, rate, *cells])
     head = ["case", "run", "largest shape", "µs", "GB/s", *(name for _, name in SIZES)]
     return table(head, rows)
+
+
+def _known(cases: Iterable[Case]) -> list[float]:
+    return [case.fraction for case in cases if case.fraction is not None]
+
+
+def products(cases: Sequence[Case]) -> list[str]:
+    """The time and the rate of every product, by rows, and how near its floor each is."""
+    counts = sorted({case.problem[0] for case in cases})
+    head = [f"m = {count}" for count in counts]
+    rows, floors = [], []
+    for kind, inside in by_kind(cases).items():
+        where = letters(case.run for case in inside)
+        layers = sorted({case.problem[1:] for case in inside})
+        for n, k in layers:
+            found = {case.problem[0]: case for case in inside if case.problem[1:] == (n, k)}
+            cells = [_time_and_rate(found[m]) if m in found else NOTHING for m in counts]
+            rows.append([f"`{kind}`", where, f"{n} × {k}", *cells])
+        shares = [
+            span(_known(c for c in inside if c.problem[0] == m), percent, "%") for m in counts
+        ]
+        if {*shares} != {NOTHING}:
+            floors.append([f"`{kind}`", where, *shares])
+    lines = ["Microseconds, and 10^12 operations a second:", ""]
+    lines += table(["case", "run", "n × k", *head], rows)
+    if floors:
+        lines += ["The floor over the time:", "", *table(["case", "run", *head], floors)]
+    return lines
+
+
+def _time_and_rate(case: Case) -> str:
+    rate = f"{case.tops:.0f}" if case.tops >= 100 else f"{case.tops:.3g}"
+    return f"{microseconds(case.entry['us'])} ({rate})"
 
 
 def peers(cases: Sequence[Case]) -> list[str]:

@@ -110,6 +110,66 @@ def test_the_performance_page_names_every_target_that_is_missed() -> None:
         assert any(words in line for line in found), (name, target)
 
 
+def _product(name: str, m: int, us: float, measures: dict[str, float]) -> dict[str, object]:
+    n, k = 64, 32
+    floors = {"ceiling": {"gbps": 4000.0}, "peak_tops": 1979.0} if "peak" in measures else {}
+    found = [value for measure, value in measures.items() if measure == "cutlass"]
+    return {
+        "name": f"{name}/{m}x{n}x{k}",
+        "error": None,
+        "sku": "linear_w8a8/anywhere/tiles",
+        "bytes": m * k + n * k + 2 * m * n,
+        "gbps": 1.0,
+        "us": us,
+        "check": {"differing": 0},
+        "problem": [m, n, k],
+        "tops": 2 * m * n * k / us / 1e6,
+        **floors,
+        "again_us": us,
+        "peers": {"cutlass": {"us": us, "speedup": found[0]}} if found else {},
+        "measures": measures,
+        "targets": [
+            {"measure": "cutlass", "bound": ">= 1.0", "value": value, "met": False}
+            for value in found
+        ],
+    }
+
+
+def test_the_performance_page_shows_products(tmp_path: Path) -> None:
+    """Times and rates by rows, the floor where there is one, and the rest of the page as before."""
+    for name in ("docs/performance", "docs/images", "benchmarks/results"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("README.md", "docs/performance.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    gpu = json.loads((ROOT / "benchmarks/results/h200/I1.json").read_text())
+    host = json.loads((ROOT / "benchmarks/results/host/host.json").read_text())
+    name = "linear_w8a8/s8_bf16"
+    gpu["cases"] = [
+        _product(f"E1/{name}", 1, 20.0, {"peak": 0.5}),
+        _product(f"E1/{name}", 4096, 123.4, {"peak": 0.754, "cutlass": 0.9}),
+    ]
+    host["cases"] = [_product(f"host/{name}", 16, 7.0, {})]
+    for folder, record in (("h200", gpu), ("host", host)):
+        record["date"] = "2020-01-01T00:00:00+00:00"
+        path = tmp_path / "benchmarks" / "results" / folder / "E1.json"
+        path.write_text(json.dumps(record))
+    assert _performance(tmp_path).returncode == 0
+    lines = (tmp_path / "docs" / "performance.md").read_text().splitlines()
+    row = next(line for line in lines if line.startswith(f"| `E1/{name}` |") and "64 × 32" in line)
+    assert row.endswith("| 64 × 32 | 20.0 (0.000205) | 123.4 (0.136) |")
+    assert any(line.startswith(f"| `E1/{name}` |") and "75.4 %" in line for line in lines)
+    assert any(line.startswith(f"| `host/{name}` |") and "7.00 (0.00936)" in line for line in lines)
+    assert any(
+        "`E1/linear_w8a8/s8_bf16/4096x64x32`" in line and "CUTLASS" in line for line in lines
+    )
+    assert {"### `linear_w8a8`", "### `linear_w8a8` on the host"} <= set(lines)
+    for prefix in ("gpu", "host"):
+        ET.parse(tmp_path / "docs" / "images" / f"{prefix}-linear_w8a8.svg")
+    for operator in ("quantize", "pack_int4"):
+        image = f"docs/images/gpu-{operator}.svg"
+        assert (tmp_path / image).read_text() == (ROOT / image).read_text()
+
+
 def test_pictures_are_plain_svg() -> None:
     """No script, and nothing from elsewhere."""
     pictures = list((ROOT / "docs" / "images").glob("*.svg"))

@@ -1,0 +1,321 @@
+"""What benchmarks/ says of a case is right: names, targets, checked bits, floors, peers.
+
+The machine is a stub: memory on the host, launches that run once, and times that the test chooses.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import bench
+import planq
+from harness.cases import Case, Target, load_cases
+from harness.check import HOST_COLUMNS, check, host_reference, torch_reference
+from harness.data import fill_elements
+from harness.native import cutlass_command
+from harness.peers import make_peer
+from harness.report import Record
+from harness.workload import Arena, Launch, Rate, Timing, Workload
+from support.bitsandbytes_host import bnb
+
+CASES = Path(bench.__file__).with_name("cases")
+SECONDS = 1e-3
+LAYERS = (
+    *("4096x4096", "6144x4096", "28672x4096", "4096x14336"),
+    *("8192x8192", "10240x8192", "57344x8192", "8192x28672", "28672x8192"),
+)
+
+
+class Stub:
+    """Runs every launch once, says that each took a millisecond, and has the rates it is given."""
+
+    cold_bytes = 0
+    distinct = 1 << 16
+    large_bytes = 1000
+    stream: Any = planq.HOST
+
+    def __init__(self, bytes_per_second: float = 1e9, peak: float | None = None) -> None:
+        self.inputs, self.outputs, self.parameters = (Arena(1 << 23, "cpu") for _ in range(3))
+        self.rate = Rate(bytes_per_second, 1.0, "a stub")
+        self.operations = peak
+
+    def measure(self, launches: Sequence[Launch], traffic: int, graphs: bool = True) -> Timing:
+        for launch in launches:
+            launch()
+        return Timing(SECONDS, SECONDS, SECONDS, 1, 1, "stub")
+
+    def ceiling(self, reads: int, writes: int, streams: int = 1) -> Rate:
+        return self.rate
+
+    def copy(self, nbytes: int) -> Rate:
+        return self.rate
+
+    def bare(self, case: Case) -> None:
+        return None
+
+    def peak(self) -> float | None:
+        return self.operations
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+def product(m: int, n: int, k: int, **fields: Any) -> Any:
+    """A descriptor of linear_w8a8."""
+    fields = {"output_dtype": "bfloat16", **fields}
+    return planq.LinearW8A8Descriptor(input_shape=(m, k), weight_shape=(n, k), **fields)
+
+
+def case_of(descriptor: Any, *targets: Target, peers: tuple[str, ...] = (), **more: Any) -> Case:
+    title = f"E1/{descriptor.operator}"
+    return Case(title, 1, descriptor, 1, 0, targets, peers, **more)
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Case]:
+    return {case.name: case for case in load_cases(CASES, "cuda")}
+
+
+# --- cases and targets ----------------------------------------------------------------------------
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    for backend in ("cuda", "host"):
+        names = [case.name for case in load_cases(CASES, backend)]
+        assert len(names) == len(set(names)) > 20
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "E1/linear_w8a8/s8_bf16/2x3x8"),
+        ({"output_dtype": "float32", "bias_dtype": "float32"}, "E1/linear_w8a8/s8_f32_bias/2x3x8"),
+        ({"residual_dtype": "float16"}, "E1/linear_w8a8/s8_bf16_residual/2x3x8"),
+        (
+            {"input_dtype": "uint8", "input_mode": "asymmetric"},
+            "E1/linear_w8a8/u8_bf16_asym/2x3x8",
+        ),
+    ],
+)
+def test_products_are_named_by_their_problem(fields: dict[str, Any], name: str) -> None:
+    assert case_of(product(2, 3, 8, **fields)).name == name
+
+
+def test_a_product_is_counted_by_what_it_moves_and_computes() -> None:
+    case = case_of(product(2, 3, 8))
+    assert (case.rows, case.columns, str(case.product)) == (2, 8, "2x3x8")
+    assert case.product is not None
+    assert case.product.operations == 2 * 2 * 3 * 8
+    assert case.input_bytes == 2 * 8 + 3 * 8 + 4 * 2 + 4 * 3
+    assert case.output_bytes == 2 * 2 * 3
+
+
+def test_neither_batched_nor_transposed_products_are_measured() -> None:
+    batched = planq.MatmulInt8Descriptor(input_shape=(2, 3, 8), weight_shape=(2, 4, 8))
+    transposed = planq.MatmulInt8Descriptor(
+        input_shape=(3, 8), weight_shape=(8, 4), transpose_weight=True
+    )
+    for desc in (batched, transposed):
+        with pytest.raises(ValueError, match="measured"):
+            _ = case_of(desc).product
+
+
+def test_e1_covers_the_layers_that_the_targets_are_of(cases: dict[str, Case]) -> None:
+    """Every layer of both models at every number of rows, and the bounds of what is named."""
+    for layer in LAYERS:
+        for m in (1, 16, 64, 128, 512, 2048, 8192):
+            assert f"E1/linear_w8a8/s8_bf16/{m}x{layer}" in cases
+
+    def bounds(problem: str) -> dict[str, str]:
+        case = cases[f"E1/linear_w8a8/s8_bf16/{problem}"]
+        measures = ("us", "ceiling", "cutlass", "int_mm_scaled")
+        found = {measure: case.target_for(measure) for measure in measures}
+        return {name: target.bound for name, target in found.items() if target is not None}
+
+    assert bounds("128x8192x8192") == {"us": "<= 24.0", "int_mm_scaled": ">= 1.3"}
+    for m in (1, 16):
+        assert bounds(f"{m}x28672x8192") == {
+            "us": "<= 66.0",
+            "ceiling": ">= 0.8",
+            "int_mm_scaled": ">= 1.3",
+        }
+    assert bounds("512x28672x8192") == {"cutlass": ">= 1.0"}
+    assert bounds("4096x4096x4096") == {"cutlass": ">= 1.0", "int_mm_scaled": ">= 1.4"}
+
+
+def test_every_shape_that_a_target_names_is_one_of_a_case(cases: dict[str, Case]) -> None:
+    named = {
+        (case.title, shape)
+        for case in cases.values()
+        for target in case.targets
+        for shape in target.shapes or ()
+    }
+    assert named
+    assert named <= {(case.title, case.shape) for case in cases.values()}
+
+
+# --- the bits of what was timed -------------------------------------------------------------------
+
+PRODUCTS = [
+    planq.MatmulInt8Descriptor(input_shape=(3, 40), weight_shape=(5, 40)),
+    planq.MatmulInt8Descriptor(input_shape=(3, 40), weight_shape=(5, 40), output_dtype="int8"),
+    product(3, 5, 40),
+    product(3, 5, 40, output_dtype="float32", input_scope=planq.Scope.tensor()),
+    product(3, 5, 40, output_dtype="float16", bias_dtype="float16", residual_dtype="float32"),
+    product(3, 5, 40, input_dtype="uint8", input_mode="asymmetric", weight_mode="asymmetric"),
+    product(1, HOST_COLUMNS + 7, 8),
+]
+
+
+@pytest.mark.parametrize("desc", PRODUCTS, ids=lambda desc: case_of(desc).name)
+def test_products_are_checked_with_torch_and_the_host(desc: Any) -> None:
+    """The formula in torch agrees with the host backend; a single wrong byte is counted."""
+    case = case_of(desc)
+    workload = Workload(Stub(), case)
+    workload.measure()
+    operands = workload.sets[-1]
+    found = check(case, operands, [host_reference, torch_reference])
+    assert case.product is not None
+    elements = case.product.m * case.product.n
+    assert (found.elements, found.differing) == (elements, 0)
+    assert found.reference == "host_reference, torch_reference"
+    operands["output"].view(torch.uint8)[-1, 0] ^= 1
+    assert check(case, operands, [torch_reference]).differing == 1
+    assert check(case, operands, [host_reference]).differing == 1
+
+
+def test_data_of_products_repeat_in_no_row_and_fill_their_range() -> None:
+    """A kernel that reads a wrong row is found: no two rows of a weight are the same."""
+    machine = Stub()
+    weight = Workload(machine, case_of(product(4, 1 << 12, 64))).sets[0]["weight"]
+    assert weight.numel() > 2 * machine.distinct
+    assert len(np.unique(weight.numpy(), axis=0)) == len(weight)
+    assert (int(weight.min()), int(weight.max())) == (-127, 127)
+    clamped = float((weight.abs() == 127).float().mean())
+    assert 0 < clamped < 0.01
+
+
+def test_activations_of_another_type_than_the_weights_are_filled_as_such() -> None:
+    """And what comes next finds memory of its own type."""
+    machine = Stub()
+    desc = product(64, 256, 512, input_dtype="uint8", input_mode="asymmetric")
+    operands = Workload(machine, case_of(desc)).sets[0]
+    assert 120 < operands["input"].float().mean() < 136
+    assert abs(operands["weight"].float().mean()) < 4
+    assert torch.equal(operands["weight_sum"], operands["weight"].sum(-1, dtype=torch.int32))
+    after = Workload(machine, case_of(product(64, 256, 512))).sets[0]["input"]
+    assert abs(after.float().mean()) < 4
+
+
+# --- what bounds a product ------------------------------------------------------------------------
+
+
+def measures(machine: Stub, case: Case) -> Record:
+    return bench.measure_case(machine, case)
+
+
+def test_the_floor_of_a_product_is_its_bytes_or_its_operations() -> None:
+    """Whichever takes longer; the line tells the rate and the floor."""
+    case = case_of(product(2, 3, 8))
+    operations, seconds = 96, case.traffic / 1e6
+    record = measures(Stub(1e6, peak=1e12), case)
+    assert record.measures == {"ceiling": pytest.approx(seconds / SECONDS)}
+    assert record.details["problem"] == [2, 3, 8]
+    assert record.details["floor_us"] == pytest.approx(seconds * 1e6)
+    record = measures(Stub(1e12, peak=1e6), case)
+    assert record.measures == {"peak": pytest.approx(operations / 1e6 / SECONDS)}
+    assert record.details["tops"] == pytest.approx(operations / SECONDS / 1e12)
+    assert record.line().endswith("0.096 (peak) 9.6e-08 TOPS, floor 96.0 us")
+    assert record.details["check"]["differing"] == 0
+
+
+def test_a_machine_without_a_known_peak_tells_rates_alone() -> None:
+    record = measures(Stub(), case_of(product(2, 3, 8)))
+    assert record.measures == {}
+    assert "ceiling" not in record.details
+    assert record.line().endswith("9.6e-08 TOPS")
+
+
+def test_microseconds_of_a_named_problem_are_a_target() -> None:
+    target = Target(measure="us", at_most=999.0, shapes=("2x3x8",))
+    record = measures(Stub(), case_of(product(2, 3, 8), target))
+    assert record.verdicts == [
+        {"measure": "us", "bound": "<= 999.0", "value": 1000.0, "met": False}
+    ]
+    assert measures(Stub(), case_of(product(2, 3, 9), target)).verdicts == []
+
+
+def test_a_case_is_compared_with_another_operator() -> None:
+    """Over its time, and beyond it and what quantizing the input takes at the machine's rate."""
+    baseline = planq.MatmulInt8Descriptor(input_shape=(2, 8), weight_shape=(3, 8))
+    targets = Target(measure="over", at_most=1.1), Target(measure="extra_us", at_most=0.0)
+    record = measures(Stub(1e6), case_of(product(2, 3, 8), *targets, baseline=baseline))
+    assert record.details["baseline"] == {"operator": "matmul_int8", "us": 1000.0}
+    assert record.measures == {"over": 1.0, "extra_us": pytest.approx(-2 * 8 * (1 + 1))}
+    assert [verdict["met"] for verdict in record.verdicts] == [True, True]
+
+
+# --- peers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("peer", ["int_mm", "int_mm_scaled", "bitsandbytes"])
+def test_peers_of_products_compute_the_same_layer(peer: str, output: str) -> None:
+    """torch to the bit; bitsandbytes with a constant of its own; sums are not compared."""
+    workload = Workload(Stub(), case_of(product(32, 16, 64, output_dtype=output)))
+    made = make_peer(peer, Stub(), workload)
+    assert made is not None
+    assert len(made.launches) == len(workload.sets)
+    expected = workload.sets[0]["output"].float()
+    found = made.launches[0]()
+    if peer == "int_mm":
+        assert made.differing is None
+    elif peer == "int_mm_scaled":
+        assert made.differing == 0.0
+    else:
+        torch.testing.assert_close(found.float(), expected, rtol=0.01, atol=0.01)
+
+
+@pytest.mark.parametrize("peer", ["int_mm", "bitsandbytes"])
+def test_peers_of_the_sums_give_the_same_ones(peer: str) -> None:
+    desc = planq.MatmulInt8Descriptor(input_shape=(32, 64), weight_shape=(16, 64))
+    workload = Workload(Stub(), case_of(desc))
+    made = make_peer(peer, Stub(), workload)
+    assert made is not None
+    assert made.differing == 0.0
+    given = workload.sets[0]
+    assert torch.equal(made.launches[0](), bnb.int8_linear_matmul(given["input"], given["weight"]))
+
+
+@pytest.mark.parametrize("peer", ["cutlass", "scaled_mm", "torchao"])
+def test_peers_that_need_a_gpu_are_absent_without(peer: str) -> None:
+    workload = Workload(Stub(), case_of(product(32, 16, 64)))
+    assert make_peer(peer, Stub(), workload) is None
+
+
+def test_cutlass_is_compiled_where_its_headers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the architecture with wgmma; without the headers there is no such peer."""
+    monkeypatch.setenv("CUDACXX", sys.executable)
+    monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cutlass_command() is None
+    (tmp_path / "include" / "cutlass").mkdir(parents=True)
+    command = cutlass_command()
+    assert command is not None
+    assert command[0] == sys.executable
+    assert {f"-I{tmp_path}/include", "arch=compute_90a,code=sm_90a"} <= set(command)
+
+
+def test_codes_are_those_of_normal_elements() -> None:
+    values = torch.empty(1 << 16, dtype=torch.uint8)
+    fill_elements(values, "uint8")
+    assert 127 < values.float().mean() < 129
