@@ -36,9 +36,10 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
-from planq.ops import affine, codebook, packing, statistics
+from planq.ops import affine, codebook, linear, packing, statistics
 from planq.ops.affine import *
 from planq.ops.codebook import *
+from planq.ops.linear import *
 from planq.ops.packing import *
 from planq.ops.statistics import *
 from planq.plan import Plan, Status
@@ -120,6 +121,7 @@ __all__ = [
 # A family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
 __all__ += codebook.__all__
+__all__ += linear.__all__
 __all__ += packing.__all__
 __all__ += statistics.__all__
 

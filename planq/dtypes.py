@@ -122,17 +122,20 @@ class NibbleOrder(enum.StrEnum):
 
 
 class Convention(enum.StrEnum):
-    """Whose formulas make scales and codes.
+    """Whose formulas make scales and codes, or give products their scales.
 
-    ``PLANQ``: docs/numerics/affine.md, sections 2 to 4. ``COMPRESSED_TENSORS``: symmetric,
-    ``scale = max|x| / ((q_max - q_min) / 2)`` over all codes of the type, in the input's own type;
-    the epsilon of that type in place of a scale of 0. ``GGML``: the blocks Q8_0 (int8) and Q4_0
-    (int4) of GGUF files.
+    ``PLANQ``: docs/numerics/affine.md, sections 2 to 4, and linear.md. ``COMPRESSED_TENSORS``:
+    symmetric, ``scale = max|x| / ((q_max - q_min) / 2)`` over all codes of the type, in the input's
+    own type; the epsilon of that type in place of a scale of 0. ``GGML``: the blocks Q8_0 (int8)
+    and Q4_0 (int4) of GGUF files. ``BITSANDBYTES``, ``BARACUDA``: in which order and with which
+    factors the sums of a product take their scales.
     """
 
     PLANQ = "planq"
     COMPRESSED_TENSORS = "compressed_tensors"
     GGML = "ggml"
+    BITSANDBYTES = "bitsandbytes"
+    BARACUDA = "baracuda"
 
 
 class Codebook(enum.StrEnum):

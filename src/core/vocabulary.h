@@ -48,7 +48,8 @@ inline constexpr Vocabulary kVocabulary{};
 #define PLANQ_NON_FINITE_NAMES(_) _(Propagate, "propagate") _(Saturate, "saturate")
 #define PLANQ_NIBBLE_ORDER_NAMES(_) _(LowFirst, "low_first") _(HighFirst, "high_first")
 #define PLANQ_CONVENTION_NAMES(_) \
-  _(Planq, "planq") _(CompressedTensors, "compressed_tensors") _(Ggml, "ggml")
+  _(Planq, "planq") _(CompressedTensors, "compressed_tensors") _(Ggml, "ggml") \
+  _(BitsAndBytes, "bitsandbytes") _(Baracuda, "baracuda")
 #define PLANQ_CODEBOOK_NAMES(_) \
   _(Given, "given") _(Dynamic, "dynamic") _(Nf4, "nf4") _(Fp4, "fp4") _(Int4, "int4") \
   _(Af4, "af4")

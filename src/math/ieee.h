@@ -97,6 +97,22 @@ PLANQ_HD double floor_of(double x) {
 #endif
 }
 
+// x y + z with one rounding.
+PLANQ_HD float fused(float x, float y, float z) {
+#if defined(__CUDA_ARCH__)
+  return fmaf(x, y, z);
+#else
+  return __builtin_fmaf(x, y, z);
+#endif
+}
+PLANQ_HD double fused(double x, double y, double z) {
+#if defined(__CUDA_ARCH__)
+  return fma(x, y, z);
+#else
+  return __builtin_fma(x, y, z);
+#endif
+}
+
 // Comparisons only: exact. What is not above `low` becomes `low` itself: a NaN, and -0 where low is
 // +0.
 template <class C>

@@ -55,8 +55,17 @@ Fault resolve_ggml(Fields& f) {
 }
 
 Fault resolve_convention(Fields& f) {
-  if (f.convention == Convention::CompressedTensors) return resolve_compressed_tensors(f);
-  return f.convention == Convention::Ggml ? resolve_ggml(f) : Fault{};
+  switch (f.convention) {
+    case Convention::Planq:
+      return {};
+    case Convention::CompressedTensors:
+      return resolve_compressed_tensors(f);
+    case Convention::Ggml:
+      return resolve_ggml(f);
+    default:
+      return {"convention", "expected planq, compressed_tensors or ggml, got " +
+                                std::string(name_of(f.convention))};
+  }
 }
 
 Fault resolve(Descriptor& descriptor) {

@@ -1,0 +1,17 @@
+"""The linear family: products of quantized matrices."""
+
+from planq.ops.linear.code_sum import CodeSumArgs, CodeSumDescriptor, CodeSumPlan
+from planq.ops.linear.linear_w8a8 import LinearW8A8Args, LinearW8A8Descriptor, LinearW8A8Plan
+from planq.ops.linear.matmul_int8 import MatmulInt8Args, MatmulInt8Descriptor, MatmulInt8Plan
+
+__all__ = [
+    "CodeSumArgs",
+    "CodeSumDescriptor",
+    "CodeSumPlan",
+    "LinearW8A8Args",
+    "LinearW8A8Descriptor",
+    "LinearW8A8Plan",
+    "MatmulInt8Args",
+    "MatmulInt8Descriptor",
+    "MatmulInt8Plan",
+]

@@ -1,0 +1,28 @@
+// code_sum: the sums of codes along one of the two last axes, in int32: what a product with zero
+// points has to know of its factors.
+#pragma once
+
+#include "ops/linear/checks.h"
+
+namespace planq::code_sum {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Int8;
+  std::int64_t axis = -1;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, axis),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+};
+
+}  // namespace planq::code_sum

@@ -1,0 +1,133 @@
+// What becomes of the int32 sums of a product: zero points, scales, a bias, a residual and one
+// rounding. Scalar functions that both backends call; docs/numerics/linear.md has the formulas.
+#pragma once
+
+#include "ops/affine/affine.h"
+
+namespace planq::linear {
+
+// 1/127^2 as bitsandbytes rounds it: the bits 0x38820610.
+inline constexpr float kBitsandbytesFactor = 0x1.040c2p-14f;
+
+// Where the numbers are that a product's sums meet, as plain data. Whatever is null is not there.
+// Strides count elements; 0: the same number for all.
+struct Epilogue {
+  Convention convention = Convention::Planq;
+  DType scale_dtype = DType::Float32, bias_dtype = DType::Float32, residual_dtype = DType::Float32;
+  std::int32_t terms = 0;  // K
+  // By row.
+  const void* input_scale = nullptr;
+  const std::int32_t* input_zero_point = nullptr;
+  const std::int32_t* input_sum = nullptr;
+  std::int64_t input_scale_row = 0, input_zero_point_row = 0, input_sum_row = 0;
+  // By column, next to one another; `weight_step` is that of the scale and the zero point.
+  const void* weight_scale = nullptr;
+  const std::int32_t* weight_zero_point = nullptr;
+  const std::int32_t* weight_sum = nullptr;
+  const void* bias = nullptr;
+  std::int64_t weight_step = 0;
+  // By both.
+  const void* residual = nullptr;
+  std::int64_t residual_row = 0;
+};
+
+// What all outputs of a row need.
+template <class C>
+struct RowTerm {
+  C scale;
+  std::uint32_t zero_point, sum;
+};
+
+// What all outputs of a column need.
+template <class C>
+struct ColumnTerm {
+  C scale, bias;
+  std::uint32_t zero_point;
+  std::uint32_t sum;  // of the codes over their zero point: sum w - K zw
+};
+
+template <class C>
+PLANQ_HD RowTerm<C> row_term(const Epilogue& e, std::int64_t row) {
+  RowTerm<C> term{math::load_scale<C>(e.input_scale, row * e.input_scale_row, e.scale_dtype), 0, 0};
+  if (e.input_zero_point)
+    term.zero_point = static_cast<std::uint32_t>(e.input_zero_point[row * e.input_zero_point_row]);
+  if (e.input_sum) term.sum = static_cast<std::uint32_t>(e.input_sum[row * e.input_sum_row]);
+  return term;
+}
+
+template <class C>
+PLANQ_HD ColumnTerm<C> column_term(const Epilogue& e, std::int64_t column) {
+  const std::int64_t at = column * e.weight_step;
+  ColumnTerm<C> term{math::load_scale<C>(e.weight_scale, at, e.scale_dtype), C{0}, 0, 0};
+  if (e.weight_zero_point) term.zero_point = static_cast<std::uint32_t>(e.weight_zero_point[at]);
+  if (e.weight_sum) term.sum = static_cast<std::uint32_t>(e.weight_sum[column]);
+  term.sum -= static_cast<std::uint32_t>(e.terms) * term.zero_point;
+  if (e.bias) term.bias = math::load_scale<C>(e.bias, column, e.bias_dtype);
+  return term;
+}
+
+// acc - za sum w - zw sum a + K za zw, modulo 2^32.
+template <class C>
+PLANQ_HD std::int32_t without_zero_points(std::int32_t acc, const RowTerm<C>& row,
+                                          const ColumnTerm<C>& column) {
+  const std::uint32_t shifted = row.zero_point * column.sum + column.zero_point * row.sum;
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(acc) - shifted);
+}
+
+// The sum under its scales, by a convention, with the bias where there is one. Each operation is
+// one IEEE operation in C.
+template <Convention kConvention, class C>
+PLANQ_HD C scaled(std::int32_t sum, const RowTerm<C>& row, const ColumnTerm<C>& column,
+                  bool has_bias) {
+  const C t = static_cast<C>(sum);
+  if constexpr (kConvention == Convention::BitsAndBytes) {
+    // The bias of a column without one is +0.
+    return math::fused(t * row.scale * column.scale, static_cast<C>(kBitsandbytesFactor),
+                       column.bias);
+  } else {
+    const C y = kConvention == Convention::Baracuda ? row.scale * column.scale * t
+                                                    : t * row.scale * column.scale;
+    return has_bias ? y + column.bias : y;
+  }
+}
+
+// An output before its rounding; `residual` counts where there is one.
+template <Convention kConvention, class C>
+PLANQ_HD C finish(std::int32_t acc, const RowTerm<C>& row, const ColumnTerm<C>& column,
+                  const Epilogue& e, C residual) {
+  const bool shifted = e.input_zero_point || e.weight_zero_point;
+  const std::int32_t sum = shifted ? without_zero_points(acc, row, column) : acc;
+  const C y = scaled<kConvention>(sum, row, column, e.bias != nullptr);
+  return e.residual ? y + residual : y;
+}
+
+// The same with the convention that the epilogue names.
+template <class C>
+PLANQ_HD C finish(std::int32_t acc, const RowTerm<C>& row, const ColumnTerm<C>& column,
+                  const Epilogue& e, C residual) {
+  switch (e.convention) {
+    case Convention::BitsAndBytes:
+      return finish<Convention::BitsAndBytes>(acc, row, column, e, residual);
+    case Convention::Baracuda:
+      return finish<Convention::Baracuda>(acc, row, column, e, residual);
+    default:
+      return finish<Convention::Planq>(acc, row, column, e, residual);
+  }
+}
+
+// The residual of an output, 0 where there is none.
+template <class C>
+PLANQ_HD C residual_at(const Epilogue& e, std::int64_t row, std::int64_t column) {
+  if (!e.residual) return C{0};
+  return math::load_scale<C>(e.residual, row * e.residual_row + column, e.residual_dtype);
+}
+
+// What a sum becomes without an epilogue: itself, or the nearest int8.
+template <class T>
+PLANQ_HD T integer_output(std::int32_t acc) {
+  if constexpr (sizeof(T) == sizeof acc) return acc;
+  const std::int32_t raised = acc < -128 ? -128 : acc;
+  return static_cast<T>(raised > 127 ? 127 : raised);
+}
+
+}  // namespace planq::linear

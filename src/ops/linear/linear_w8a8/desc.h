@@ -1,0 +1,96 @@
+// linear_w8a8: a linear layer of codes: their integer product under row and column scales, with
+// zero points, a bias and a residual. The arithmetic is that of ops/linear/product.h and
+// epilogue.h.
+#pragma once
+
+#include "ops/linear/checks.h"
+
+namespace planq::linear_w8a8 {
+
+struct Fields {
+  Shape input_shape;   // (..., m, k)
+  Shape weight_shape;  // (n, k)
+  DType input_dtype = DType::Int8;
+  DType weight_dtype = DType::Int8;
+  DType output_dtype = DType::Unset;
+  Scope input_scope = {ScopeKind::Token};
+  Scope weight_scope = {ScopeKind::Channel};
+  Mode input_mode = Mode::Symmetric;
+  Mode weight_mode = Mode::Symmetric;
+  DType scale_dtype = DType::Unset;
+  DType bias_dtype = DType::Unset;
+  DType residual_dtype = DType::Unset;
+  Convention convention = Convention::Planq;
+
+  linear::FactorField input() const { return {input_shape, input_dtype}; }
+  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, input_shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, weight_shape).required().from("weight.shape"),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, weight_dtype),
+    PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, input_scope),
+    PLANQ_FIELD(Fields, weight_scope),
+    PLANQ_FIELD(Fields, input_mode),
+    PLANQ_FIELD(Fields, weight_mode),
+    PLANQ_FIELD(Fields, scale_dtype).from("input_scale.dtype"),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+    PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
+    PLANQ_FIELD(Fields, convention),
+};
+
+// Positions in Operands.
+enum Operand : int {
+  kInput,
+  kWeight,
+  kOutput,
+  kInputScale,
+  kWeightScale,
+  kInputZeroPoint,
+  kWeightZeroPoint,
+  kInputSum,
+  kWeightSum,
+  kBias,
+  kResidual
+};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"weight", Role::Input},
+    {"output", Role::Output},
+    {"input_scale", Role::Input},
+    {"weight_scale", Role::Input},
+    {"input_zero_point", Role::Input, Presence::ByField},
+    {"weight_zero_point", Role::Input, Presence::ByField},
+    {"input_sum", Role::Input, Presence::ByField},
+    {"weight_sum", Role::Input, Presence::ByField},
+    {"bias", Role::Input, Presence::ByField},
+    {"residual", Role::Input, Presence::ByField},
+};
+
+// What every kernel's bind begins with.
+inline linear::Product product_of(const Call& call) {
+  const Fields& f = call.fields<Fields>();
+  const auto where = [&](bool present, Operand operand) {
+    return present ? &call.operands[operand] : nullptr;
+  };
+  const bool input_shifts = f.input_mode == Mode::Asymmetric;
+  const bool weight_shifts = f.weight_mode == Mode::Asymmetric;
+  return linear::make_product(f.input(), f.weight(),
+                              {.input = &call.operands[kInput],
+                               .weight = &call.operands[kWeight],
+                               .output = &call.operands[kOutput],
+                               .input_scale = &call.operands[kInputScale],
+                               .weight_scale = &call.operands[kWeightScale],
+                               .input_zero_point = where(input_shifts, kInputZeroPoint),
+                               .weight_zero_point = where(weight_shifts, kWeightZeroPoint),
+                               .input_sum = where(weight_shifts, kInputSum),
+                               .weight_sum = where(input_shifts, kWeightSum),
+                               .bias = where(f.bias_dtype != DType::Unset, kBias),
+                               .residual = where(f.residual_dtype != DType::Unset, kResidual)},
+                              f.convention);
+}
+
+}  // namespace planq::linear_w8a8

@@ -1,0 +1,49 @@
+// matmul_int8: the integer product of two matrices of codes, or of batches of them. The arithmetic
+// is that of ops/linear/product.h.
+#pragma once
+
+#include "ops/linear/checks.h"
+
+namespace planq::matmul_int8 {
+
+struct Fields {
+  Shape input_shape;   // (..., m, k)
+  Shape weight_shape;  // (..., n, k)
+  DType input_dtype = DType::Int8;
+  DType weight_dtype = DType::Int8;
+  DType output_dtype = DType::Int32;
+  bool transpose_input = false;   // input_shape is (..., k, m)
+  bool transpose_weight = false;  // weight_shape is (..., k, n)
+
+  linear::FactorField input() const { return {input_shape, input_dtype, transpose_input}; }
+  linear::FactorField weight() const { return {weight_shape, weight_dtype, transpose_weight}; }
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, input_shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, weight_shape).required().from("weight.shape"),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, weight_dtype),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, transpose_input),
+    PLANQ_FIELD(Fields, transpose_weight),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kWeight, kOutput };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"weight", Role::Input},
+    {"output", Role::Output},
+};
+
+// What every kernel's bind begins with.
+inline linear::Product product_of(const Call& call) {
+  const Fields& f = call.fields<Fields>();
+  return linear::make_product(f.input(), f.weight(),
+                              {.input = &call.operands[kInput],
+                               .weight = &call.operands[kWeight],
+                               .output = &call.operands[kOutput]});
+}
+
+}  // namespace planq::matmul_int8

@@ -1,0 +1,40 @@
+// matmul_int8 on the host.
+#include "host/elementwise.h"
+#include "ops/linear/matmul_int8/desc.h"
+#include "ops/linear/product_host.h"
+
+namespace planq::matmul_int8 {
+namespace {
+
+Status compute(const Call& call, const Stream& stream) {
+  host::multiply(product_of(call), stream.threads);
+  return Status::success();
+}
+
+Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
+
+constexpr Kernel kKernels[] = {
+    {.op = "matmul_int8",
+     .method = "tiles",
+     .revision = 1,
+     .backend = Backend::Host,
+     .arch = {},
+     .rank = 0,
+     .guarantee = {.determinism = Determinism::BitExact,
+                   .math = MathPrecision::Int32,
+                   .accumulator = DType::Int32,
+                   .rounding = Rounding::None,
+                   .max_ulp = 0,
+                   .error_bound = kNoErrorBound,
+                   .batch_invariant = true,
+                   .basis = "exact integer sums"},
+     .rejects = accept,
+     .workspace = host::no_workspace,
+     .prepare = host::nothing_to_prepare,
+     .bind = host::bind<compute>},
+};
+
+}  // namespace
+}  // namespace planq::matmul_int8
+
+PLANQ_KERNELS(matmul_int8, host, kKernels);

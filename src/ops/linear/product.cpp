@@ -1,0 +1,123 @@
+#include "ops/linear/product.h"
+
+#include <algorithm>
+
+namespace planq::linear {
+
+Shape product_shape(const FactorField& input, const FactorField& weight) {
+  Shape shape;
+  shape.rank = std::max(input.shape.rank, weight.shape.rank);
+  for (int axis = 0; axis < shape.rank - 2; ++axis) {
+    const int of_input = axis - shape.rank + input.shape.rank;
+    const int of_weight = axis - shape.rank + weight.shape.rank;
+    const std::int64_t extent = of_input < 0 ? 1 : input.shape[of_input];
+    shape[axis] = of_weight < 0 || weight.shape[of_weight] == 1 ? extent : weight.shape[of_weight];
+  }
+  shape[shape.rank - 2] = input.rows();
+  shape[shape.rank - 1] = weight.rows();
+  return shape;
+}
+
+namespace {
+
+// By how much a step along an axis of the output moves in an operand that has its last axes in
+// common with it; 0 where the operand repeats.
+std::int64_t batch_stride(const OperandView* view, int axis, int rank) {
+  if (!view) return 0;
+  const int own = axis - rank + view->rank;
+  return own < 0 || view->extents[own] == 1 ? 0 : view->strides[own];
+}
+
+// The same of an operand by row, whose last axis is the output's last but one.
+std::int64_t row_stride(const OperandView* view, int axis, int rank) {
+  return batch_stride(view, axis, rank - 1);
+}
+
+std::int64_t codes_of(DType dtype, std::int64_t stride) {
+  return is_four_bit(dtype) ? 2 * stride : stride;
+}
+
+// A side with the strides of its two last axes.
+Factor make_factor(const FactorField& field, const OperandView& view) {
+  const int last = field.shape.rank - 1;
+  const std::int64_t outer =
+      field.shape[last - 1] == 1 ? 0 : codes_of(field.dtype, view.strides[last - 1]);
+  const std::int64_t inner = field.transposed && field.shape[last] == 1 ? 0 : 1;
+  return {static_cast<const std::uint8_t*>(view.data), field.transposed ? inner : outer,
+          field.transposed ? outer : inner, field.dtype};
+}
+
+void set_epilogue(Product& product, const ProductViews& v, Convention convention) {
+  const auto dtype_of = [](const OperandView* view) { return view ? view->dtype : DType::Float32; };
+  const auto integers = [](const OperandView* view) {
+    return view ? static_cast<const std::int32_t*>(view->data) : nullptr;
+  };
+  const auto data = [](const OperandView* view) { return view ? view->data : nullptr; };
+  Epilogue& e = product.epilogue;
+  e.convention = convention;
+  e.scale_dtype = dtype_of(v.input_scale);
+  e.bias_dtype = dtype_of(v.bias);
+  e.residual_dtype = dtype_of(v.residual);
+  e.terms = static_cast<std::int32_t>(product.k);
+  e.input_scale = data(v.input_scale);
+  e.input_zero_point = integers(v.input_zero_point);
+  e.input_sum = integers(v.input_sum);
+  e.weight_scale = data(v.weight_scale);
+  e.weight_zero_point = integers(v.weight_zero_point);
+  e.weight_sum = integers(v.weight_sum);
+  e.weight_step = v.weight_scale && v.weight_scale->extents[0] > 1 ? 1 : 0;
+  e.bias = data(v.bias);
+  e.residual = data(v.residual);
+}
+
+// Rows that every operand has evenly apart, under weights that are the same for all of them, are
+// the rows of one product, whichever axes they come from.
+void take_rows(Product& product) {
+  auto& space = product.batch;
+  space.merge();
+  product.m = 1;
+  if (space.rank == 0 || space.axes[space.rank - 1].stride[kMovedWeight] != 0) return;
+  const auto& rows = space.axes[space.rank -= 1];
+  product.m = rows.extent;
+  product.input.row_stride = rows.stride[kMovedInput];
+  product.output_row = rows.stride[kMovedOutput];
+  Epilogue& e = product.epilogue;
+  e.residual_row = rows.stride[kMovedResidual];
+  e.input_scale_row = rows.stride[kMovedScale];
+  e.input_zero_point_row = rows.stride[kMovedZeroPoint];
+  e.input_sum_row = rows.stride[kMovedSum];
+}
+
+}  // namespace
+
+Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& v,
+                     Convention convention) {
+  Product product;
+  product.n = weight.rows();
+  product.k = input.terms();
+  product.input = make_factor(input, *v.input);
+  product.weight = make_factor(weight, *v.weight);
+  product.output = static_cast<std::uint8_t*>(v.output->data);
+  product.output_dtype = v.output->dtype;
+  product.has_scales = v.input_scale != nullptr;
+  set_epilogue(product, v, convention);
+  const Shape shape = product_shape(input, weight);
+  for (int axis = 0; axis < shape.rank - 1; ++axis) {
+    const bool is_row = axis == shape.rank - 2;
+    AxisOf<kMovedOperands> step;
+    step.extent = shape[axis];
+    step.stride = {is_row ? product.input.row_stride
+                          : codes_of(input.dtype, batch_stride(v.input, axis, shape.rank)),
+                   is_row ? 0 : codes_of(weight.dtype, batch_stride(v.weight, axis, shape.rank)),
+                   batch_stride(v.output, axis, shape.rank),
+                   batch_stride(v.residual, axis, shape.rank),
+                   row_stride(v.input_scale, axis, shape.rank),
+                   row_stride(v.input_zero_point, axis, shape.rank),
+                   row_stride(v.input_sum, axis, shape.rank)};
+    product.batch.append(step);
+  }
+  take_rows(product);
+  return product;
+}
+
+}  // namespace planq::linear

@@ -1,0 +1,132 @@
+// A product y = a w^T of codes, as plain data: what kernels of either backend are given, whichever
+// operator it belongs to. acc[m, n] is the sum over k of a[m, k] w[n, k] in int32, modulo 2^32, so
+// every order of summation, split and tile gives the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "core/index_space.h"
+#include "core/registry.h"
+#include "ops/linear/epilogue.h"
+
+namespace planq::linear {
+
+// One side of a product. Code (row, term) is number `row * row_stride + term * term_stride` of
+// `data`; of two 4-bit codes in a byte the first is the low nibble. Strides count codes: those of
+// 4-bit codes along whatever is not packed are even. An axis of one has a stride of 0.
+struct Factor {
+  const std::uint8_t* data = nullptr;
+  std::int64_t row_stride = 0;   // from a row (of m or n) to the next
+  std::int64_t term_stride = 1;  // from a term (of k) to the next; 1 where nothing is transposed
+  DType dtype = DType::Int8;     // int8, uint8, int4, uint4
+
+  PLANQ_HD bool transposed() const { return term_stride != 1; }
+  // For checking and for edges; kernels have faster ways.
+  PLANQ_HD std::int32_t code(std::int64_t row, std::int64_t term) const {
+    return math::load_integer(data, row * row_stride + term * term_stride, dtype,
+                              NibbleOrder::LowFirst);
+  }
+};
+
+// Whose addresses a step along a batch moves.
+enum Moved : int {
+  kMovedInput,
+  kMovedWeight,
+  kMovedOutput,
+  kMovedResidual,
+  kMovedScale,
+  kMovedZeroPoint,
+  kMovedSum,
+  kMovedOperands
+};
+
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+  Factor input, weight;
+  std::uint8_t* output = nullptr;  // row-major, columns next to one another
+  std::int64_t output_row = 0;     // elements from a row to the next
+  DType output_dtype = DType::Int32;
+  bool has_scales = false;  // int32 and int8 outputs have no epilogue
+  Epilogue epilogue;
+  // The products that are left once rows that lie evenly are one m: mostly one, of rank 0.
+  // Strides count what the fields above count.
+  IndexSpaceOf<kMovedOperands> batch;
+
+  // Writes nothing at all.
+  bool empty() const { return m == 0 || n == 0 || batch.size() == 0; }
+  // The product with this index among the batch's, as one of its own.
+  PLANQ_HD Product at(std::int64_t index) const;
+};
+
+namespace detail {
+
+PLANQ_HD const void* moved(const void* from, std::int64_t bytes) {
+  return from ? static_cast<const std::uint8_t*>(from) + bytes : nullptr;
+}
+// An element's bytes; device code has no table of formats.
+PLANQ_HD std::int64_t element_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::Float64:
+      return 8;
+    case DType::Float32:
+    case DType::Int32:
+      return 4;
+    case DType::Float16:
+    case DType::BFloat16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+PLANQ_HD void move_factor(Factor& factor, std::int64_t codes) {
+  factor.data += is_four_bit(factor.dtype) ? codes / 2 : codes;
+}
+
+}  // namespace detail
+
+PLANQ_HD Product Product::at(std::int64_t index) const {
+  Product one = *this;
+  one.batch.rank = 0;
+  const auto by = batch.offsets(index);
+  detail::move_factor(one.input, by.at[kMovedInput]);
+  detail::move_factor(one.weight, by.at[kMovedWeight]);
+  one.output += by.at[kMovedOutput] * detail::element_bytes(output_dtype);
+  Epilogue& e = one.epilogue;
+  e.residual =
+      detail::moved(e.residual, by.at[kMovedResidual] * detail::element_bytes(e.residual_dtype));
+  e.input_scale =
+      detail::moved(e.input_scale, by.at[kMovedScale] * detail::element_bytes(e.scale_dtype));
+  if (e.input_zero_point) e.input_zero_point += by.at[kMovedZeroPoint];
+  if (e.input_sum) e.input_sum += by.at[kMovedSum];
+  return one;
+}
+
+// --- From a descriptor and its operands ----------------------------------------------------------
+
+// A side as a descriptor has it.
+struct FactorField {
+  const Shape& shape;  // (..., rows, terms), or (..., terms, rows)
+  DType dtype;
+  bool transposed = false;
+
+  std::int64_t rows() const { return shape[shape.rank - (transposed ? 1 : 2)]; }
+  std::int64_t terms() const { return shape[shape.rank - (transposed ? 2 : 1)]; }
+};
+
+// (..., m, n), with leading axes of 1 in either shape repeated for the other's.
+Shape product_shape(const FactorField& input, const FactorField& weight);
+
+// The operands of a call; null: there is none. Those by row have the input's shape without its last
+// axis, or one element.
+struct ProductViews {
+  const OperandView *input = nullptr, *weight = nullptr, *output = nullptr;
+  const OperandView *input_scale = nullptr, *weight_scale = nullptr;
+  const OperandView *input_zero_point = nullptr, *weight_zero_point = nullptr;
+  const OperandView *input_sum = nullptr, *weight_sum = nullptr;
+  const OperandView *bias = nullptr, *residual = nullptr;
+};
+
+Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& views,
+                     Convention convention = Convention::Planq);
+
+}  // namespace planq::linear
