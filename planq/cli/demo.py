@@ -16,6 +16,7 @@ import textwrap
 import zipfile
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,16 +176,35 @@ def encode_everywhere(folder: Path) -> None:
     tokens = encoder.tokens(SENTENCES)
     floating = FloatProducts(encoder)
     expected = encoder.embed(tokens, floating)
-    rows = sum(map(len, tokens))
-    print(f"\nthe encoder in W8A8: {len(tokens)} sentences of {rows} tokens", end=", ")
-    digests = set()
-    for name, executor in (("host", HostExecutor()), *_other_executors()):
+    rows, count = sum(map(len, tokens)), len(encoder.products)
+    task = f"{len(tokens)} sentences of {rows} tokens, {count} products"
+    print(f"\nits encoder: {task}, in float32 by NumPy {floating.seconds:.3f} s")
+    digests: set[str] = set()
+    for name, executor in chain([("host", HostExecutor())], _other_executors()):
         products = W8A8Products(encoder, executor)
-        _show_embeddings(name, products, encoder.embed(tokens, products), expected)
-        digests |= {digest(products, floating.fed, batches, spans(tokens)) for batches in _orders()}
-    if len(digests) > 1:
-        raise CommandError("products of the same rows gave other bits")
-    print(f"digest of the products, on every device, each sentence alone, ")
+        _show_encoder(name, products, encoder.embed(tokens, products), expected)
+        digests |= _digests(products, floating.fed, spans(tokens))
+        if len(digests) > 1:
+            raise CommandError(f"{name}: products of the same rows gave other bits")
+    print("SHA-256 of the products, for each sentence alone, all at once and in another order:")
+    print(*digests)
+
+
+def _show_encoder(name: str, products: W8A8Products, embeddings: Array, expected: Array) -> None:
+    cosine = np.sum(embeddings * expected, axis=1)
+    if not cosine.mean() >= _LEAST_COSINE:  # a NaN is too little, too
+        wanted = f"expected at least {_LEAST_COSINE} on average"
+        raise CommandError(f"{name}: cosine to float32: {wanted}, got {cosine.mean():.5f}")
+    made = f"in W8A8 by {len(products.plans)} plans {products.seconds:.3f} s"
+    alike = f"cosine to float32 {cosine.mean():.4f} on average, {cosine.min():.4f} at least"
+    print(f"{name}: {made}, {alike}")
+
+
+def _digests(products: W8A8Products, fed: dict[str, Array], sentences: list[slice]) -> set[str]:
+    """Of what the products make of each sentence alone, of all at once and in another order."""
+    every = range(len(sentences))
+    orders: list[list[Sequence[int]]] = [[(one,) for one in every], [every], [every[::-1]]]
+    return {digest(products, fed, batches, sentences) for batches in orders}
 
 
 def _other_executors() -> Iterator[tuple[str, Executor]]:
