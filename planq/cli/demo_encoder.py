@@ -184,15 +184,8 @@ class W8A8Products:
     def _make(self, tensors: Mapping[str, Array], name: str) -> _Layer:
         weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
         rows = planq.Dim("m", max=_MOST_ROWS)
-        per_channel, per_token = (
-            planq.DynamicRangeQuantizeDescriptor(
-                shape=shape, input_dtype="float32", output_dtype="int8", scope=scope
-            )
-            for shape, scope in (
-                (weight.shape, planq.Scope.channel(0)),
-                ((rows, weight.shape[1]), planq.Scope.token()),
-            )
-        )
+        per_channel = self._select(_quantize(weight.shape, planq.Scope.channel(0)))
+        per_token = self._select(_quantize((rows, weight.shape[1]), planq.Scope.token()))
         product = planq.LinearW8A8Descriptor(
             input_shape=(rows, weight.shape[1]),
             weight_shape=weight.shape,
@@ -201,9 +194,9 @@ class W8A8Products:
             output_dtype="float32",
             bias_dtype="float32",
         )
-        codes = self._executor.run(self._select(per_channel), {"input": _bytes(weight)}).outputs
+        codes = self._executor.run(per_channel, {"input": _bytes(weight)}).outputs
         return _Layer(
-            self._select(per_token),
+            per_token,
             self._select(product),
             {"weight": codes["output"], "weight_scale": codes["scale"], "bias": _bytes(bias)},
         )
@@ -212,6 +205,14 @@ class W8A8Products:
         ran = self._executor.run(plan, inputs, m=m)
         self.seconds += ran.seconds
         return ran.outputs
+
+
+def _quantize(
+    shape: tuple[int | planq.Dim, ...], scope: planq.Scope
+) -> planq.DynamicRangeQuantizeDescriptor:
+    return planq.DynamicRangeQuantizeDescriptor(
+        shape=shape, input_dtype="float32", output_dtype="int8", scope=scope
+    )
 
 
 def digest(
@@ -236,7 +237,7 @@ def digest(
         made = np.concatenate([dense(name, rows[batch]) for batch in chosen])
         in_order = np.empty_like(made)
         in_order[np.concatenate(chosen)] = made
-        found.update(in_order)
+        found.update(in_order.tobytes())
     return found.hexdigest()
 
 
@@ -263,7 +264,8 @@ def _attend(query: Array, key: Array, value: Array, heads: int) -> Array:
     score = asked @ found.swapaxes(1, 2) / np.float32(math.sqrt(asked.shape[2]))
     share = np.exp(score - score.max(axis=2, keepdims=True))
     share /= share.sum(axis=2, keepdims=True)
-    return (share @ told).swapaxes(0, 1).reshape(query.shape)
+    heard: Array = (share @ told).swapaxes(0, 1).reshape(query.shape)
+    return heard
 
 
 def _gelu(x: Array) -> Array:
