@@ -24,16 +24,18 @@ from torch.nn.functional import gelu, normalize, scaled_dot_product_attention
 import planq.torch  # noqa: F401
 
 LEAST_COSINE = 0.995
-SENTENCES = [
-    "Hello.",
-    "The cat sleeps on the warm windowsill.",
-    "A kitten is dozing by the window.",
-    "How do I reset my password?",
-    "I have forgotten my login and cannot get into my account.",
-    "The museum opens at nine and closes at six, except on Mondays.",
-    "An integer sum does not depend on the order of its terms.",
-    "The satellite circles the Earth every ninety minutes, five hundred kilometres above it.",
-]
+WHO = ("The cat", "My neighbour", "A student of history", "Nobody in the town by the river")
+WHAT = (
+    "sleeps.",
+    "plays the violin every morning.",
+    "waits for the museum to open.",
+    "has forgotten how to reset a password.",
+    "knows why water boils sooner in the mountains.",
+    "reads the paper before breakfast, and the letters after it.",
+    "arrives from Lisbon on the late train with two heavy suitcases and an umbrella.",
+    "believes that it will rain until Thursday and that the sun will be back by the weekend.",
+)
+SENTENCES = [f"{who} {what}" for who in WHO for what in WHAT]
 
 
 class LinearW8A8(Module):
@@ -175,7 +177,7 @@ def main(folder: Path) -> int:
     model = quantized(Encoder(folder))
     fed = recorded(model, batch)
     print(f"{len(fed)} products in W8A8, compared with float32 of {whose}")
-    least, digests = 1.0, set()
+    alike, digests = True, set()
     for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
         here = {name: each.to(device) for name, each in batch.items()}
         states = model.to(device)(**here).cpu()
@@ -184,8 +186,8 @@ def main(folder: Path) -> int:
         for name, batches in orders.items():
             digests.add(found := digest(fed, lengths, batches, device))
             print(f"{device}, {name}: {found}")
-        least = min(least, float(cosine.mean()))
-    return 0 if least >= LEAST_COSINE and len(digests) == 1 else 1
+        alike = alike and bool(cosine.mean() >= LEAST_COSINE)
+    return 0 if alike and len(digests) == 1 else 1
 
 
 if __name__ == "__main__":

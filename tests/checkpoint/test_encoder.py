@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,11 @@ import pytest
 import torch
 
 from checkpoint import model as minilm
+from cli import demo_model
 from planq.checkpoint.devices import HostExecutor
 from planq.cli.demo_encoder import Encoder, FloatProducts, W8A8Products, digest, spans
 from planq.cli.demo_sentences import SENTENCES
-from support.docs import ROOT
+from support import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,38 +74,40 @@ def quantized(values: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     return np.rint(values / scale).astype(np.int8), scale
 
 
-@pytest.mark.parametrize("whose", ["transformers", "torch"])
 def test_the_example_in_torch(
-    source: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    whose: str,
+    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the model of transformers, and beside its own where there is no transformers."""
-    if whose == "torch":
-        monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert example().main(source) == 0
-    told = capsys.readouterr().out
-    assert f"36 products in W8A8, compared with float32 of {whose}\n" in told
-    assert re.search(r"^cpu: cosine 0\.99\d\d on average", told, re.M)
+    told = shown(source, capsys, monkeypatch)
+    assert "36 products in W8A8, compared with float32 of transformers\n" in told
+    assert re.search(r"^cpu: cosine 0\.99\d\d on average", told, re.MULTILINE)
     assert len(set(re.findall(r"^cpu, (?:alone|together|reversed): (\w{64})$", told, re.M))) == 1
 
 
-def test_the_example_fails_where_digests_differ(
-    source: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_example_without_transformers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = example()
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    told = shown(demo_model.write(tmp_path).parent, capsys, monkeypatch)
+    assert "36 products in W8A8, compared with float32 of torch\n" in told
+
+
+def test_the_example_fails_where_digests_or_embeddings_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(program, "digest", lambda fed, lengths, batches, device: len(batches))
-    assert program.main(source) == 1
+    folder = demo_model.write(tmp_path).parent
+    for name, damage in (
+        ("digest", lambda fed, lengths, batches, device: len(batches)),
+        ("embeddings", lambda states, mask: torch.full((1, 1), torch.nan)),
+    ):
+        program = examples.load("minilm_w8a8")
+        monkeypatch.setattr(program, name, damage)
+        assert program.main(folder) == 1
 
 
-def example() -> Any:
-    """The program, as a module."""
-    spec = importlib.util.spec_from_file_location("example", ROOT / "examples" / "minilm_w8a8.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def shown(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the example prints on a machine without a GPU, having succeeded."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert examples.load("minilm_w8a8").main(folder) == 0
+    return capsys.readouterr().out

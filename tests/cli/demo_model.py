@@ -60,6 +60,11 @@ def write(folder: Path) -> Path:
     config = {
         "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS,
+        "hidden_size": WIDTH,
+        "intermediate_size": INNER,
+        "vocab_size": len(WORDS),
+        "max_position_embeddings": PLACES,
+        "type_vocab_size": 2,
         "layer_norm_eps": 1e-12,
     }
     words = {word: n for n, word in enumerate(WORDS)}
