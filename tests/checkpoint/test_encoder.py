@@ -1,0 +1,113 @@
+"""MiniLM's encoder in W8A8: that of `make demo`, in NumPy, and that of examples/, in torch."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from checkpoint import model as minilm
+from cli import demo_model
+from planq.checkpoint.devices import HostExecutor
+from planq.cli.demo_encoder import Encoder, FloatProducts, W8A8Products, digest, spans
+from planq.cli.demo_sentences import SENTENCES
+from support import examples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The floating model, as a folder."""
+    return minilm.extract(tmp_path_factory.mktemp("model"))
+
+
+def test_in_float32_it_is_the_model_that_transformers_loads(source: Path) -> None:
+    encoder = Encoder(source)
+    made = encoder.embed(encoder.tokens(minilm.sentences()), FloatProducts(encoder))
+    expected = minilm.embeddings(minilm.load(source), source).numpy()
+    assert np.abs(made - expected).max() < 1e-6
+
+
+def test_in_w8a8_its_products_have_one_digest(source: Path) -> None:
+    """On any number of threads, for a sentence alone and for all, in any order."""
+    encoder = Encoder(source)
+    tokens = encoder.tokens(SENTENCES)
+    floating = FloatProducts(encoder)
+    expected = encoder.embed(tokens, floating)
+    assert len(floating.fed) == len(encoder.products) == 36
+    every = list(range(len(tokens)))
+    orders = ([[one] for one in every], [every], [every[::-1]], [every[7:], every[:7]])
+    digests = set()
+    for threads, batches in zip((None, 1, 2, 5), orders, strict=True):
+        products = W8A8Products(encoder, HostExecutor(threads))
+        assert len(products.plans) == 5
+        digests.add(digest(products, floating.fed, batches, spans(tokens)))
+    assert len(digests) == 1
+    cosine = np.sum(encoder.embed(tokens, products) * expected, axis=1)
+    assert cosine.mean() >= 0.995
+
+
+def test_a_product_is_that_of_its_codes(source: Path) -> None:
+    """Scale, codes, exact sums, and one rounding for each operation of float32 after them."""
+    encoder = Encoder(source)
+    name = "encoder.layer.3.output.dense"
+    weight, bias = (encoder.tensors[f"{name}.{part}"] for part in ("weight", "bias"))
+    rows = np.random.default_rng(0).standard_normal((9, weight.shape[1]), dtype=np.float32)
+    codes, scales = zip(*(quantized(values) for values in (rows, weight)), strict=True)
+    sums = codes[0].astype(np.int64) @ codes[1].T.astype(np.int64)
+    expected = sums.astype(np.float32) * scales[0] * scales[1].T + bias
+    made = W8A8Products(encoder, HostExecutor())(name, rows)
+    assert np.array_equal(made.view(np.uint32), expected.view(np.uint32))
+
+
+def quantized(values: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """Codes and scales of rows."""
+    scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
+    return np.rint(values / scale).astype(np.int8), scale
+
+
+def test_the_example_in_torch(
+    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = shown(source, capsys, monkeypatch)
+    assert "36 products in W8A8, compared with float32 of transformers\n" in told
+    assert re.search(r"^cpu: cosine 0\.99\d\d on average", told, re.MULTILINE)
+    assert len(set(re.findall(r"^cpu, (?:alone|together|reversed): (\w{64})$", told, re.M))) == 1
+
+
+def test_the_example_without_transformers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    told = shown(demo_model.write(tmp_path).parent, capsys, monkeypatch)
+    assert "36 products in W8A8, compared with float32 of torch\n" in told
+
+
+def test_the_example_fails_where_digests_or_embeddings_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    folder = demo_model.write(tmp_path).parent
+    for name, damage in (
+        ("digest", lambda fed, lengths, batches, device: len(batches)),
+        ("embeddings", lambda states, mask: torch.full((1, 1), torch.nan)),
+    ):
+        program = examples.load("minilm_w8a8")
+        monkeypatch.setattr(program, name, damage)
+        assert program.main(folder) == 1
+
+
+def shown(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the example prints on a machine without a GPU, having succeeded."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert examples.load("minilm_w8a8").main(folder) == 0
+    return capsys.readouterr().out
