@@ -36,9 +36,10 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
-from planq.ops import affine, codebook, packing, statistics
+from planq.ops import affine, codebook, outlier, packing, statistics
 from planq.ops.affine import *
 from planq.ops.codebook import *
+from planq.ops.outlier import *
 from planq.ops.packing import *
 from planq.ops.statistics import *
 from planq.plan import Plan, Status
@@ -48,6 +49,7 @@ from planq.quant_state import QuantState
 from planq.registry import BuildInfo, KernelInfo, OperatorInfo, build_info, devices, operators
 from planq.scope import Scope
 from planq.selection import Candidate, DeviceFacts, Selection, explain
+from planq.sparse import COO, CSC, CSR
 from planq.stream import HOST, cuda_stream, host_stream
 
 if TYPE_CHECKING:
@@ -66,6 +68,9 @@ else:
 __version__ = build_info().version
 
 __all__ = [
+    "COO",
+    "CSC",
+    "CSR",
     "HOST",
     "WORKSPACE_ALIGNMENT",
     "ArgumentError",
@@ -120,6 +125,7 @@ __all__ = [
 # A family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
 __all__ += codebook.__all__
+__all__ += outlier.__all__
 __all__ += packing.__all__
 __all__ += statistics.__all__
 

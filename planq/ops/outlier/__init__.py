@@ -1,0 +1,33 @@
+"""The outlier family: matrices whose few large elements are kept apart."""
+
+from planq.ops.outlier.coo_to_csc import CooToCscArgs, CooToCscDescriptor, CooToCscPlan
+from planq.ops.outlier.coo_to_csr import CooToCsrArgs, CooToCsrDescriptor, CooToCsrPlan
+from planq.ops.outlier.double_quantize import (
+    DoubleQuantizeArgs,
+    DoubleQuantizeDescriptor,
+    DoubleQuantizePlan,
+)
+from planq.ops.outlier.row_column_absmax import (
+    RowColumnAbsmaxArgs,
+    RowColumnAbsmaxDescriptor,
+    RowColumnAbsmaxPlan,
+)
+from planq.ops.outlier.spmm_coo import SpmmCooArgs, SpmmCooDescriptor, SpmmCooPlan
+
+__all__ = [
+    "CooToCscArgs",
+    "CooToCscDescriptor",
+    "CooToCscPlan",
+    "CooToCsrArgs",
+    "CooToCsrDescriptor",
+    "CooToCsrPlan",
+    "DoubleQuantizeArgs",
+    "DoubleQuantizeDescriptor",
+    "DoubleQuantizePlan",
+    "RowColumnAbsmaxArgs",
+    "RowColumnAbsmaxDescriptor",
+    "RowColumnAbsmaxPlan",
+    "SpmmCooArgs",
+    "SpmmCooDescriptor",
+    "SpmmCooPlan",
+]

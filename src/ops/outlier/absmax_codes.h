@@ -1,0 +1,36 @@
+// From the largest magnitude of a row or a column to the int8 codes of its elements: affine's
+// symmetric rule with -127 to 127, where a row or column with a NaN has the codes 0.
+#pragma once
+
+#include "ops/affine/scale.h"
+#include "ops/outlier/magnitudes.h"
+
+namespace planq::outlier {
+
+inline constexpr float kMostCode = 127.0f;
+
+inline math::AffineSpec<float> code_spec(Quotient quotient) {
+  return math::affine_spec<float>(DType::Int8, DType::Float32, Mode::Symmetric, quotient,
+                                  NonFinite::Propagate, false, -127, 127);
+}
+
+// What the elements beside this largest magnitude are divided by, or multiplied with. Both are NaN
+// where it is no number.
+struct CodeFactor {
+  float scale, inverse;
+};
+PLANQ_HD CodeFactor code_factor(const math::AffineSpec<float>& spec, float absmax) {
+  const math::Range<float> range = {0.0f, absmax, !math::is_finite(absmax)};
+  const auto parameters = math::segment_parameters(spec, range);
+  return {parameters.scale, parameters.inverse};
+}
+
+// The low byte is the code of a quotient: math::integer_code without branches. A NaN, which is what
+// a factor without a number leaves, has the code 0. Clamping to integers commutes with rounding,
+// and the sum leaves the integer nearest to its first term in the low bits, ties to even.
+PLANQ_HD std::uint32_t code_bits(float quotient) {
+  const float number = quotient == quotient ? quotient : 0.0f;
+  return math::bit_cast<std::uint32_t>(math::clamp(number, -kMostCode, kMostCode) + 12582912.0f);
+}
+
+}  // namespace planq::outlier
