@@ -12,6 +12,7 @@
 #include "ops/outlier/matrix_rows.h"
 
 namespace planq::outlier {
+namespace {  // each file that includes this has an element type of its own
 
 using cuda::kAllLanes;
 using cuda::kPerVector;
@@ -19,11 +20,11 @@ using cuda::kWarp;
 using In = cuda::Element;
 using std::uint32_t;
 
-inline constexpr int kTileThreads = 256, kTileWarps = kTileThreads / kWarp;
-inline constexpr int kTileRows = 64;  // of a block
-inline constexpr int kPerLane = kTileColumns / kWarp;
+constexpr int kTileThreads = 256, kTileWarps = kTileThreads / kWarp;
+constexpr int kTileRows = 64;  // of a block
+constexpr int kPerLane = kTileColumns / kWarp;
 static_assert(kTileThreads == kTileColumns, "a thread has a column");
-inline constexpr int64_t kMostBlocks = 0x7FFFFFFF;
+constexpr int64_t kMostBlocks = 0x7FFFFFFF;
 
 // A lane has kPer neighbouring columns in each of kPerLane / kPer steps: those of a vector, or one.
 template <int kPer>
@@ -33,7 +34,7 @@ __device__ __forceinline__ int column_of(int step, int lane) {
 
 // Rows of a warp that are loaded together: what the registers have room for.
 template <int kPer>
-inline constexpr int kRowsUnderWay = kPer > 1 && sizeof(In) == 2 ? 4 : 2;
+constexpr int kRowsUnderWay = kPer > 1 && sizeof(In) == 2 ? 4 : 2;
 
 // A lane's elements of a tile's part of a row; 0 behind the last column. Read once, or again later.
 template <int kPer, bool kAgain>
@@ -77,7 +78,7 @@ struct MeasureArgs {
   OutlierRule<In> rule;
 };
 
-static __global__ void __launch_bounds__(kTileThreads)
+__global__ void __launch_bounds__(kTileThreads)
     clear_maxima(const __grid_constant__ MeasureArgs args) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kTileThreads;
@@ -174,15 +175,15 @@ __global__ void __launch_bounds__(kTileThreads, 3)
 // --- Launches ----------------------------------------------------------------------------------
 
 // Whether all rows of an operand begin with a word of so many bytes.
-inline bool rows_aligned(const void* data, const IndexSpace& rows, int operand, int element_bytes,
-                         int bytes) {
+bool rows_aligned(const void* data, const IndexSpace& rows, int operand, int element_bytes,
+                  int bytes) {
   bool aligned = cuda::aligned_to(data, bytes);
   for (int i = 0; i < rows.rank; ++i)
     aligned = aligned && rows.axes[i].stride[operand] * element_bytes % bytes == 0;
   return aligned;
 }
 
-inline cuda::Grid tile_grid(int64_t row_count, int64_t across) {
+cuda::Grid tile_grid(int64_t row_count, int64_t across) {
   cuda::Grid grid{};
   const int64_t tiles = cuda::ceil_div(row_count, kTileRows) * across;
   grid.blocks = std::clamp<int64_t>(tiles, 1, kMostBlocks);
@@ -212,4 +213,5 @@ Status launch_measure(const MeasureArgs& args, Bound& bound) {
                       grid, args, bound);
 }
 
+}  // namespace
 }  // namespace planq::outlier

@@ -6,8 +6,10 @@
 #include <bit>
 
 #include "core/scratch.h"
+#include "cuda/launch.cuh"
+#include "cuda/memory_access.cuh"
 #include "ops/outlier/coo_to_csc/desc.h"
-#include "ops/outlier/prefix.cuh"
+#include "ops/outlier/prefix.h"
 
 namespace planq::coo_to_csc {
 namespace {

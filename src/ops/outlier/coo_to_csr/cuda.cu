@@ -1,16 +1,14 @@
 // coo_to_csr on CUDA: a thread searches for each row.
 
 #include "ops/outlier/coo_to_csr/desc.h"
-#include "ops/outlier/row_pointers.cuh"
+#include "ops/outlier/row_pointers.h"
 
 namespace planq::coo_to_csr {
 namespace {
 
 using std::int64_t;
 
-Status prepare(const Descriptor&, const Device&, State&) {
-  return cuda::preload(outlier::find_rows);
-}
+Status prepare(const Descriptor&, const Device&, State&) { return outlier::preload_pointers(); }
 
 Status bind(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();

@@ -9,7 +9,8 @@
 #include "ops/outlier/absmax_codes.h"
 #include "ops/outlier/coo.h"
 #include "ops/outlier/double_quantize/desc.h"
-#include "ops/outlier/prefix.cuh"
+#include "ops/outlier/prefix.h"
+#include "ops/outlier/scan.cuh"
 
 namespace planq::double_quantize {
 namespace {

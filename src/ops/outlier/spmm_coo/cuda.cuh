@@ -11,8 +11,9 @@
 #include "core/scratch.h"
 #include "core/sku.h"
 #include "cuda/key_range.cuh"
+#include "cuda/launch.cuh"
 #include "ops/outlier/matrix_rows.h"
-#include "ops/outlier/row_pointers.cuh"
+#include "ops/outlier/row_pointers.h"
 #include "ops/outlier/spmm_coo/desc.h"
 
 namespace planq::spmm_coo {
@@ -218,7 +219,7 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 
 template <class T>
 Status prepare(const Descriptor&, const Device&, State&) {
-  PLANQ_TRY(cuda::preload(outlier::find_rows));
+  PLANQ_TRY(outlier::preload_pointers());
   PLANQ_TRY(cuda::preload(multiply<T, Neighbours>));
   return cuda::preload(multiply<T, Apart>);
 }

@@ -1,25 +1,15 @@
-// Where each row begins in a row-major list of entries: a search for each row.
-#pragma once
-
-#include <cstdint>
+#include "ops/outlier/row_pointers.h"
 
 #include "cuda/launch.cuh"
-#include "ops/outlier/coo.h"
 
 namespace planq::outlier {
+namespace {
 
-inline constexpr int kPointerThreads = 256;
+constexpr int kPointerThreads = 256;
 // More blocks wait for memory no faster.
-inline constexpr int64_t kPointerBlocks = 1 << 16;
+constexpr int64_t kPointerBlocks = 1 << 16;
 
-struct PointerArgs {
-  const std::int32_t* row_index;
-  const int64_t* count;
-  std::int32_t* pointer;
-  int64_t capacity, pointers;
-};
-
-static __global__ void __launch_bounds__(kPointerThreads)
+__global__ void __launch_bounds__(kPointerThreads)
     find_rows(const __grid_constant__ PointerArgs args) {
   const int64_t entries = kept_entries(*args.count, args.capacity);
   const auto index = [&](int64_t i) { return args.row_index[i]; };
@@ -29,7 +19,11 @@ static __global__ void __launch_bounds__(kPointerThreads)
     args.pointer[row] = static_cast<std::int32_t>(count_below(index, entries, row));
 }
 
-inline Status launch_pointers(const PointerArgs& args, Bound& bound) {
+}  // namespace
+
+Status preload_pointers() { return cuda::preload(find_rows); }
+
+Status launch_pointers(const PointerArgs& args, Bound& bound) {
   cuda::Grid grid{};
   grid.blocks = std::min(cuda::ceil_div(args.pointers, kPointerThreads), kPointerBlocks);
   grid.threads = dim3(kPointerThreads);
