@@ -46,8 +46,12 @@ def problems(operator: str) -> Iterator[Fields]:
 def sized(fields: Fields, count: int) -> planq.Descriptor:
     """The problem on `count` elements, a multiple of 64 along both ends of a shape.
 
-    Operators that list columns, in room for so many, number them by int32: theirs are 64.
+    Operators that list columns, in room for so many, number them by int32: theirs are 64. Where
+    neither has a meaning, the operator's own tests say how a problem is so large.
     """
+    resize = getattr(OPERATORS[fields["op"]], "sized", None)
+    if resize is not None:
+        return planq.Descriptor.from_json(json.dumps(resize(fields, count)))
     rank, ends = len(fields["shape"]), [64, count // 64]
     if "capacity" in fields:
         ends.reverse()

@@ -110,9 +110,11 @@ def admits(operator: str, sku: str) -> bool:
     """Whether some descriptor of the kernel can have a Dim at all.
 
     Reordering tiles both axes of a matrix, and the flat blocks of blockwise codes and the pairs of
-    flat 4-bit codes go across the ends of rows.
+    flat 4-bit codes go across the ends of rows. Pointers into a list are one more than the rows.
     """
     codes = sku.rpartition("/")[2]
     if operator in {"reorder_mixed_dtype_weight", "blockwise_quantize", "blockwise_dequantize"}:
+        return False
+    if operator in {"coo_to_csr", "coo_to_csc"}:
         return False
     return not (operator.startswith("codebook_") and "u4" in codes)

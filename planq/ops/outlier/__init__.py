@@ -1,4 +1,6 @@
-"""The outlier family: a matrix's few large values kept apart from the codes of the others."""
+"""The outlier family: matrices whose few large elements are kept apart."""
+
+from the codes of the others."""
 
 from planq.ops.outlier.llm_int8_quantize import (
     LlmInt8QuantizeArgs,
@@ -6,8 +8,37 @@ from planq.ops.outlier.llm_int8_quantize import (
     LlmInt8QuantizePlan,
 )
 
+from planq.ops.outlier.coo_to_csc import CooToCscArgs, CooToCscDescriptor, CooToCscPlan
+from planq.ops.outlier.coo_to_csr import CooToCsrArgs, CooToCsrDescriptor, CooToCsrPlan
+from planq.ops.outlier.double_quantize import (
+    DoubleQuantizeArgs,
+    DoubleQuantizeDescriptor,
+    DoubleQuantizePlan,
+)
+from planq.ops.outlier.row_column_absmax import (
+    RowColumnAbsmaxArgs,
+    RowColumnAbsmaxDescriptor,
+    RowColumnAbsmaxPlan,
+)
+from planq.ops.outlier.spmm_coo import SpmmCooArgs, SpmmCooDescriptor, SpmmCooPlan
+
 __all__ = [
+    "CooToCscArgs",
+    "CooToCscDescriptor",
+    "CooToCscPlan",
+    "CooToCsrArgs",
+    "CooToCsrDescriptor",
+    "CooToCsrPlan",
+    "DoubleQuantizeArgs",
+    "DoubleQuantizeDescriptor",
+    "DoubleQuantizePlan",
     "LlmInt8QuantizeArgs",
     "LlmInt8QuantizeDescriptor",
     "LlmInt8QuantizePlan",
+    "RowColumnAbsmaxArgs",
+    "RowColumnAbsmaxDescriptor",
+    "RowColumnAbsmaxPlan",
+    "SpmmCooArgs",
+    "SpmmCooDescriptor",
+    "SpmmCooPlan",
 ]

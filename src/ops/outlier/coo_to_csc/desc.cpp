@@ -1,0 +1,33 @@
+#include "ops/outlier/coo_to_csc/desc.h"
+
+#include "core/checks.h"
+#include "ops/outlier/magnitudes.h"
+
+namespace planq::coo_to_csc {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = outlier::check_capacity(f.capacity); !fault.ok()) return fault;
+  return checks::dtype("value_dtype", f.value_dtype, outlier::kElements);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  for (const int index : {kRowIndex, kColumnIndex, kOutputRowIndex})
+    specs[index].expect(DType::Int32, {1, {f.capacity}});
+  for (const int value : {kValue, kOutputValue})
+    specs[value].expect(f.value_dtype, {1, {f.capacity}});
+  specs[kCount].expect(DType::Int64, {1, {1}});
+  specs[kPointer].expect(DType::Int32, {1, {f.shape.last() + 1}});
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"coo_to_csc", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::coo_to_csc

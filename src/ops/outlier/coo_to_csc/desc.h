@@ -1,0 +1,65 @@
+// coo_to_csc: the entries of a row-major list column by column, and where each column begins.
+#pragma once
+
+#include <string_view>
+
+#include "core/operands.h"
+#include "core/registry.h"
+#include "ops/outlier/coo.h"
+
+namespace planq::coo_to_csc {
+
+struct Fields {
+  Shape shape;  // of the matrix
+  std::int64_t capacity = 0;
+  DType value_dtype = DType::Unset;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required(),
+    PLANQ_FIELD(Fields, capacity).required(),
+    PLANQ_FIELD(Fields, value_dtype).required().from("value.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int {
+  kRowIndex,
+  kColumnIndex,
+  kValue,
+  kCount,
+  kPointer,
+  kOutputRowIndex,
+  kOutputValue,
+};
+inline constexpr OperandInfo kOperands[] = {
+    {"row_index", Role::Input},     {"column_index", Role::Input},
+    {"value", Role::Input},         {"count", Role::Input},
+    {"pointer", Role::Output},      {"output_row_index", Role::Output},
+    {"output_value", Role::Output},
+};
+
+// Both backends promise the same.
+inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
+                                         .math = MathPrecision::None,
+                                         .accumulator = DType::Int32,
+                                         .rounding = Rounding::None,
+                                         .max_ulp = 0,
+                                         .error_bound = kNoErrorBound,
+                                         .batch_invariant = true,
+                                         .basis = "a stable sort by integers; values are moved"};
+
+inline Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
+
+// The key of places without an entry that takes part: it comes after those of all columns.
+inline std::uint32_t last_key(const Fields& f) {
+  const std::int64_t columns = f.shape.last();
+  return static_cast<std::uint32_t>(columns <= outlier::kMostIndices ? columns
+                                                                     : outlier::kMostIndices + 1);
+}
+// What entries are sorted by: their column. A column outside of the matrix is none.
+PLANQ_HD std::uint32_t key_of(std::int32_t column, std::uint32_t last_key) {
+  const auto key = static_cast<std::uint32_t>(column);
+  return key < last_key ? key : last_key;
+}
+
+}  // namespace planq::coo_to_csc

@@ -1,0 +1,29 @@
+#include "ops/outlier/coo_to_csr/desc.h"
+
+#include "core/checks.h"
+#include "ops/outlier/coo.h"
+
+namespace planq::coo_to_csr {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  return outlier::check_capacity(f.capacity);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  specs[kRowIndex].expect(DType::Int32, {1, {f.capacity}});
+  specs[kCount].expect(DType::Int64, {1, {1}});
+  specs[kPointer].expect(DType::Int32, {1, {outlier::rows_of(f.shape) + 1}});
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"coo_to_csr", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::coo_to_csr

@@ -1,0 +1,5 @@
+// double_quantize on CUDA, with elements of float32.
+#define PLANQ_ELEMENT Float32
+#include "ops/outlier/double_quantize/cuda.cuh"
+
+PLANQ_KERNELS(double_quantize, cuda_f32, kKernels);

@@ -1,0 +1,51 @@
+#include "ops/outlier/double_quantize/desc.h"
+
+#include <string>
+
+#include "core/checks.h"
+#include "ops/outlier/coo.h"
+
+namespace planq::double_quantize {
+
+namespace {
+
+// Indices of outliers are int32.
+Fault check_extents(const Shape& shape) {
+  if (outlier::rows_of(shape) <= outlier::kMostIndices && shape.last() <= outlier::kMostIndices)
+    return {};
+  return {"shape", "expected at most 2^31 - 1 rows and columns, got " +
+                       std::to_string(outlier::rows_of(shape)) + " and " +
+                       std::to_string(shape.last())};
+}
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = check_extents(f.shape); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, outlier::kElements); !fault.ok())
+    return fault;
+  if (Fault fault = outlier::check_threshold(f.threshold); !fault.ok()) return fault;
+  return outlier::check_capacity(f.capacity);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  Shape rows = f.shape;
+  --rows.rank;
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kRowAbsmax].expect(DType::Float32, rows);
+  specs[kColumnAbsmax].expect(DType::Float32, {1, {f.shape.last()}});
+  for (const int codes : {kRowCodes, kColumnCodes}) specs[codes].expect(DType::Int8, f.shape);
+  for (const int index : {kRowIndex, kColumnIndex})
+    specs[index].expect(DType::Int32, {1, {f.capacity}});
+  specs[kValue].expect(f.input_dtype, {1, {f.capacity}});
+  specs[kCount].expect(DType::Int64, {1, {1}});
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"double_quantize", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::double_quantize

@@ -1,0 +1,35 @@
+#include "ops/outlier/row_column_absmax/desc.h"
+
+#include "core/checks.h"
+#include "ops/outlier/coo.h"
+
+namespace planq::row_column_absmax {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, outlier::kElements); !fault.ok())
+    return fault;
+  return outlier::check_threshold(f.threshold);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  Shape rows = f.shape, tiles = f.shape;
+  --rows.rank;
+  tiles[tiles.rank - 1] = outlier::column_tiles(f.shape.last());
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kRowAbsmax].expect(DType::Float32, rows);
+  specs[kColumnAbsmax].expect(DType::Float32, {1, {f.shape.last()}});
+  specs[kTileCount].expect(DType::Int32, tiles);
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"row_column_absmax", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::row_column_absmax
