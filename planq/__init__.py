@@ -6,7 +6,7 @@ Every operation is used the same way: build a descriptor, ``Plan.select`` a kern
 
 from typing import TYPE_CHECKING, Any
 
-from planq import _verbose
+from planq import _verbose, layouts
 from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dim import Dim
@@ -16,6 +16,7 @@ from planq.dtypes import (
     Convention,
     Determinism,
     DType,
+    Layout,
     MathPrecision,
     Mode,
     NibbleOrder,
@@ -24,6 +25,7 @@ from planq.dtypes import (
     Quotient,
     Role,
     Rounding,
+    VectorwiseForm,
 )
 from planq.errors import (
     ArgumentError,
@@ -36,9 +38,10 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
-from planq.ops import affine, codebook, packing, statistics
+from planq.ops import affine, codebook, outlier, packing, statistics
 from planq.ops.affine import *
 from planq.ops.codebook import *
+from planq.ops.outlier import *
 from planq.ops.packing import *
 from planq.ops.statistics import *
 from planq.plan import Plan, Status
@@ -84,6 +87,7 @@ __all__ = [
     "ErrorBound",
     "KernelInfo",
     "Launch",
+    "Layout",
     "MathPrecision",
     "Mode",
     "NibbleOrder",
@@ -106,6 +110,7 @@ __all__ = [
     "Selection",
     "Status",
     "StreamError",
+    "VectorwiseForm",
     "WorkspaceError",
     "__version__",
     "build_info",
@@ -114,12 +119,14 @@ __all__ = [
     "devices",
     "explain",
     "host_stream",
+    "layouts",
     "operators",
     "qparams",
 ]
 # A family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
 __all__ += codebook.__all__
+__all__ += outlier.__all__
 __all__ += packing.__all__
 __all__ += statistics.__all__
 

@@ -1,0 +1,21 @@
+"""The outlier family: codes of matrices in which a few columns are too large for them."""
+
+from planq.ops.outlier.extract_outliers import (
+    ExtractOutliersArgs,
+    ExtractOutliersDescriptor,
+    ExtractOutliersPlan,
+)
+from planq.ops.outlier.transform_layout import (
+    TransformLayoutArgs,
+    TransformLayoutDescriptor,
+    TransformLayoutPlan,
+)
+
+__all__ = [
+    "ExtractOutliersArgs",
+    "ExtractOutliersDescriptor",
+    "ExtractOutliersPlan",
+    "TransformLayoutArgs",
+    "TransformLayoutDescriptor",
+    "TransformLayoutPlan",
+]
