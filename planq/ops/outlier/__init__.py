@@ -10,6 +10,16 @@ from planq.ops.outlier.transform_layout import (
     TransformLayoutDescriptor,
     TransformLayoutPlan,
 )
+from planq.ops.outlier.vectorwise_dequantize import (
+    VectorwiseDequantizeArgs,
+    VectorwiseDequantizeDescriptor,
+    VectorwiseDequantizePlan,
+)
+from planq.ops.outlier.vectorwise_quantize import (
+    VectorwiseQuantizeArgs,
+    VectorwiseQuantizeDescriptor,
+    VectorwiseQuantizePlan,
+)
 
 __all__ = [
     "ExtractOutliersArgs",
@@ -18,4 +28,10 @@ __all__ = [
     "TransformLayoutArgs",
     "TransformLayoutDescriptor",
     "TransformLayoutPlan",
+    "VectorwiseDequantizeArgs",
+    "VectorwiseDequantizeDescriptor",
+    "VectorwiseDequantizePlan",
+    "VectorwiseQuantizeArgs",
+    "VectorwiseQuantizeDescriptor",
+    "VectorwiseQuantizePlan",
 ]
