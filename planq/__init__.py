@@ -6,7 +6,7 @@ Every operation is used the same way: build a descriptor, ``Plan.select`` a kern
 
 from typing import TYPE_CHECKING, Any
 
-from planq import _verbose
+from planq import _verbose, layouts
 from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dim import Dim
@@ -16,6 +16,7 @@ from planq.dtypes import (
     Convention,
     Determinism,
     DType,
+    Layout,
     MathPrecision,
     Mode,
     NibbleOrder,
@@ -24,6 +25,7 @@ from planq.dtypes import (
     Quotient,
     Role,
     Rounding,
+    VectorwiseForm,
 )
 from planq.errors import (
     ArgumentError,
@@ -86,6 +88,7 @@ __all__ = [
     "ErrorBound",
     "KernelInfo",
     "Launch",
+    "Layout",
     "MathPrecision",
     "Mode",
     "NibbleOrder",
@@ -108,6 +111,7 @@ __all__ = [
     "Selection",
     "Status",
     "StreamError",
+    "VectorwiseForm",
     "WorkspaceError",
     "__version__",
     "build_info",
@@ -116,6 +120,7 @@ __all__ = [
     "devices",
     "explain",
     "host_stream",
+    "layouts",
     "operators",
     "qparams",
 ]

@@ -53,6 +53,13 @@ inline constexpr Vocabulary kVocabulary{};
 #define PLANQ_CODEBOOK_NAMES(_) \
   _(Given, "given") _(Dynamic, "dynamic") _(Nf4, "nf4") _(Fp4, "fp4") _(Int4, "int4") \
   _(Af4, "af4")
+#define PLANQ_LAYOUT_NAMES(_) \
+  _(Row, "row") _(Col, "col") _(Col32, "col32") _(ColTuring, "col_turing") \
+  _(ColAmpere, "col_ampere")
+#define PLANQ_VECTORWISE_FORM_NAMES(_) \
+  _(Linear, "linear") _(Row, "row") _(Vector, "vector") _(Zeropoint, "zeropoint") \
+  _(RowZeropoint, "row_zeropoint") _(VectorZeropoint, "vector_zeropoint") \
+  _(Truncated, "truncated")
 #define PLANQ_ROUNDING_NAMES(_) \
   _(NearestEven, "nearest_even") _(Stochastic, "stochastic") _(None, "none") \
   _(NearestAway, "nearest_away") _(NearestUp, "nearest_up")
@@ -79,6 +86,8 @@ inline constexpr Vocabulary kVocabulary{};
   _(NibbleOrder, PLANQ_NIBBLE_ORDER_NAMES)     \
   _(Convention, PLANQ_CONVENTION_NAMES)        \
   _(Codebook, PLANQ_CODEBOOK_NAMES)            \
+  _(Layout, PLANQ_LAYOUT_NAMES)                \
+  _(VectorwiseForm, PLANQ_VECTORWISE_FORM_NAMES) \
   _(Rounding, PLANQ_ROUNDING_NAMES)            \
   _(Backend, PLANQ_BACKEND_NAMES)              \
   _(Determinism, PLANQ_DETERMINISM_NAMES)      \

@@ -24,10 +24,11 @@ class LinearW8A8DynamicDescriptor(Descriptor):
 
     Formula:
         ``codes, scale, zero_point = dynamic_range_quantize(input)`` under ``input_scope`` and
-        ``input_mode``, with scales of ``scale_dtype``; ``output = linear_w8a8(codes, weight)``, with
-        the sums of the codes by ``code_sum`` where the weights have zero points. These operators'
-        own plans run, so the bits are theirs: see :class:`DynamicRangeQuantizeDescriptor`,
-        :class:`LinearW8A8Descriptor`, :class:`CodeSumDescriptor`.
+        ``input_mode``, with scales of ``scale_dtype``; ``output = linear_w8a8(codes, weight)``,
+        with the sums of the codes by ``code_sum`` where the weights have zero points. These
+        operators' own plans run, so the bits are theirs: see
+        :class:`DynamicRangeQuantizeDescriptor`, :class:`LinearW8A8Descriptor`,
+        :class:`CodeSumDescriptor`.
 
     Dtypes:
         input, output, scales, bias and residual float16, bfloat16, float32, float64; weight and

@@ -1,13 +1,5 @@
 """The outlier family: matrices whose few large elements are kept apart."""
 
-from the codes of the others."""
-
-from planq.ops.outlier.llm_int8_quantize import (
-    LlmInt8QuantizeArgs,
-    LlmInt8QuantizeDescriptor,
-    LlmInt8QuantizePlan,
-)
-
 from planq.ops.outlier.coo_to_csc import CooToCscArgs, CooToCscDescriptor, CooToCscPlan
 from planq.ops.outlier.coo_to_csr import CooToCsrArgs, CooToCsrDescriptor, CooToCsrPlan
 from planq.ops.outlier.double_quantize import (
@@ -15,12 +7,37 @@ from planq.ops.outlier.double_quantize import (
     DoubleQuantizeDescriptor,
     DoubleQuantizePlan,
 )
+from planq.ops.outlier.extract_outliers import (
+    ExtractOutliersArgs,
+    ExtractOutliersDescriptor,
+    ExtractOutliersPlan,
+)
+from planq.ops.outlier.llm_int8_quantize import (
+    LlmInt8QuantizeArgs,
+    LlmInt8QuantizeDescriptor,
+    LlmInt8QuantizePlan,
+)
 from planq.ops.outlier.row_column_absmax import (
     RowColumnAbsmaxArgs,
     RowColumnAbsmaxDescriptor,
     RowColumnAbsmaxPlan,
 )
 from planq.ops.outlier.spmm_coo import SpmmCooArgs, SpmmCooDescriptor, SpmmCooPlan
+from planq.ops.outlier.transform_layout import (
+    TransformLayoutArgs,
+    TransformLayoutDescriptor,
+    TransformLayoutPlan,
+)
+from planq.ops.outlier.vectorwise_dequantize import (
+    VectorwiseDequantizeArgs,
+    VectorwiseDequantizeDescriptor,
+    VectorwiseDequantizePlan,
+)
+from planq.ops.outlier.vectorwise_quantize import (
+    VectorwiseQuantizeArgs,
+    VectorwiseQuantizeDescriptor,
+    VectorwiseQuantizePlan,
+)
 
 __all__ = [
     "CooToCscArgs",
@@ -32,6 +49,9 @@ __all__ = [
     "DoubleQuantizeArgs",
     "DoubleQuantizeDescriptor",
     "DoubleQuantizePlan",
+    "ExtractOutliersArgs",
+    "ExtractOutliersDescriptor",
+    "ExtractOutliersPlan",
     "LlmInt8QuantizeArgs",
     "LlmInt8QuantizeDescriptor",
     "LlmInt8QuantizePlan",
@@ -41,4 +61,13 @@ __all__ = [
     "SpmmCooArgs",
     "SpmmCooDescriptor",
     "SpmmCooPlan",
+    "TransformLayoutArgs",
+    "TransformLayoutDescriptor",
+    "TransformLayoutPlan",
+    "VectorwiseDequantizeArgs",
+    "VectorwiseDequantizeDescriptor",
+    "VectorwiseDequantizePlan",
+    "VectorwiseQuantizeArgs",
+    "VectorwiseQuantizeDescriptor",
+    "VectorwiseQuantizePlan",
 ]

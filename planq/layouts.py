@@ -1,0 +1,29 @@
+"""How much memory a matrix takes in each :class:`planq.Layout`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planq.dtypes import Layout
+from planq.ops.outlier.transform_layout import TransformLayoutDescriptor
+
+__all__ = ["buffer_shape"]
+
+
+def buffer_shape(shape: Sequence[int], layout: Layout | str) -> tuple[int, ...]:
+    """The shape of the tensor that holds a matrix in a layout, padding included.
+
+    Args:
+        shape: The matrix: columns are its last axis, rows all axes before.
+        layout: A member of Layout, or its name.
+
+    Returns:
+        ``shape`` itself for ROW; for R rows and C columns (C, R) for COL, (R, ceil32(C)) for COL32,
+        (ceil8(R), ceil32(C)) for COL_TURING and (ceil32(R), ceil32(C)) for COL_AMPERE.
+
+    Raises:
+        DescriptorError: The shape has fewer than two axes, or the layout is none.
+    """
+    # One place knows: the operator that writes them.
+    desc = TransformLayoutDescriptor(shape=tuple(shape), to_layout=layout)
+    return tuple(desc.operands()["output"].shape)

@@ -1,0 +1,27 @@
+#include "ops/outlier/transform_layout/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::transform_layout {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 2); !fault.ok()) return fault;
+  return checks::dtype("dtype", f.dtype, kIntegers);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  specs[kInput].expect(f.dtype, input_shape(f));
+  specs[kOutput].expect(f.dtype, output_shape(f));
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"transform_layout", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::transform_layout

@@ -1,0 +1,75 @@
+// vectorwise_dequantize on the host.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/sku.h"
+#include "host/elementwise.h"
+#include "ops/outlier/vectorwise_dequantize/desc.h"
+#include "ops/outlier/vectorwise_host.h"
+
+namespace planq::vectorwise_dequantize {
+namespace {
+
+using host::Stored;
+using math::Compute;
+
+template <class T, class Code>
+Status compute(const Call& call, const Stream& stream) {
+  using C = Compute<T>;
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
+  const auto* codes = static_cast<const Code*>(operands[kInput].data);
+  T* output = static_cast<T*>(operands[kOutput].data);
+  const bool zero_point = outlier::has_zero_point(f.form);
+  const std::array<ElementOperand, 5> layout = {ElementOperand{&operands[kInput]},
+                                                {&operands[kOutput]},
+                                                {},
+                                                {&operands[kScale]},
+                                                {zero_point ? &operands[kZeroPoint] : nullptr}};
+  const host::GivenOperands given = {operands[kScale].data,
+                                     zero_point ? operands[kZeroPoint].data : nullptr,
+                                     compute_dtype(f.output_dtype)};
+  const auto& affine = host::affine_loops<T>();
+  const auto& loops = host::vectorwise_loops<C>();
+  host::for_each_chunk<C>(
+      stream.threads, f.shape, scope_of(f), layout, given, math::AffineSpec<C>{},
+      [&](host::Chunk<C>& s, const host::ChunkPlace& place, std::int64_t count) {
+        std::copy_n(codes + place.at.at[0], count, s.code);
+        loops.dequantize(f.form, s, count);
+        affine.narrow(s.value, count, output + place.at.at[1]);
+      });
+  return Status::success();
+}
+
+template <DType kIn, DType kOut>
+constexpr Kernel make_kernel() {
+  using Code = std::conditional_t<kIn == DType::Int8, std::int8_t, std::uint8_t>;
+  return {.op = "vectorwise_dequantize",
+          .method = "elements",
+          .dtypes = kDTypes<kIn, kOut>,
+          .revision = 1,
+          .backend = Backend::Host,
+          .arch = {},
+          .rank = 0,
+          .guarantee = guarantee<kOut>(),
+          .rejects = rejects<kIn, kOut>,
+          .workspace = host::no_workspace,
+          .prepare = host::nothing_to_prepare,
+          .bind = host::bind<compute<Stored<kOut>, Code>>};
+}
+
+template <DType kOut>
+constexpr std::array<Kernel, 2> kernels_of() {
+  return {make_kernel<DType::Int8, kOut>(), make_kernel<DType::UInt8, kOut>()};
+}
+
+constexpr auto kKernels = joined(kernels_of<DType::Float16>(), kernels_of<DType::BFloat16>(),
+                                 kernels_of<DType::Float32>(), kernels_of<DType::Float64>());
+
+}  // namespace
+
+}  // namespace planq::vectorwise_dequantize
+
+PLANQ_KERNELS(vectorwise_dequantize, host, kKernels);
