@@ -76,8 +76,12 @@ void take_rows(Product& product) {
   auto& space = product.batch;
   space.merge();
   product.m = 1;
-  if (space.rank == 0 || space.axes[space.rank - 1].stride[kMovedWeight] != 0) return;
-  const auto& rows = space.axes[space.rank -= 1];
+  if (space.rank == 0) return;
+  const auto& rows = space.axes[space.rank - 1];
+  if (rows.stride[kMovedWeight] != 0) return;
+  // Rows of a transposed input are neighbours; those of a batch of single ones need not be.
+  if (product.input.transposed() && rows.stride[kMovedInput] != 1) return;
+  --space.rank;
   product.m = rows.extent;
   product.input.row_stride = rows.stride[kMovedInput];
   product.output_row = rows.stride[kMovedOutput];
