@@ -1,12 +1,14 @@
 // Blocks of a product for one instruction set: see product_host.cpp. No include guard: see
 // host/instruction_sets.h.
 //
-// Sums of a block come from one of two bodies. By dots: a row of the input with a row of the
-// weights, both as they lie in memory, for few rows or few columns. By panels: columns of the
-// weights side by side in a panel, a slice of k at a time, which many rows of the input walk. VNNI
-// multiplies bytes, unsigned with signed: of two that are alike, the weight's top bit is turned
-// over, which makes it 128 more or less, and the row's sum of the input puts that right. Other
-// instruction sets multiply 16-bit numbers.
+// Sums of a block come from one of three bodies. By dots: a row of the input with a row of the
+// weights, both as they lie in memory, for few rows or few columns. By strips: a few rows with
+// weights that are transposed, which are read line by line. By panels: columns of the weights side
+// by side in a panel, a slice of k at a time, which many rows of the input walk.
+//
+// VNNI multiplies bytes, unsigned with signed: of two that are alike, the weight's top bit is
+// turned over, which makes it 128 more or less, and the row's sum of the input puts that right. The
+// same makes unsigned numbers of signed nibbles. Other instruction sets multiply 16-bit numbers.
 
 #include "host/convert.h"
 
@@ -26,11 +28,12 @@ using linear::Product;
 // --- Codes as bytes ------------------------------------------------------------------------------
 
 // Codes from number `first` on that lie side by side, one a byte: where they are, or unpacked.
+// `bare` leaves int4 without its sign, as numbers from 0 to 15.
 inline const std::uint8_t* line_of(const Factor& factor, std::int64_t first, std::int64_t count,
-                                   std::uint8_t* room) {
+                                   std::uint8_t* room, bool bare = false) {
   if (!is_four_bit(factor.dtype)) return factor.data + first;
   const std::uint8_t* packed = factor.data + first / 2;
-  const bool is_signed = factor.dtype == DType::Int4;
+  const bool is_signed = factor.dtype == DType::Int4 && !bare;
   for (std::int64_t i = 0; i < count / 2; ++i) {
     const auto codes = math::neighbours_split<std::uint16_t>(packed[i], NibbleOrder::LowFirst);
     const std::uint16_t both = is_signed ? math::nibbles_extended(codes) : codes;
@@ -52,6 +55,12 @@ inline const std::uint8_t* terms_of(const Factor& factor, std::int64_t row, std:
   return room;
 }
 
+// Where a row's terms lie, be they packed.
+inline const std::uint8_t* row_at(const Factor& factor, std::int64_t row, std::int64_t term) {
+  const std::int64_t code = row * factor.row_stride + term;
+  return factor.data + (is_four_bit(factor.dtype) ? code / 2 : code);
+}
+
 // What a panel holds, and how much of it a block fills.
 struct Slice {
   std::int64_t term, terms;      // of k
@@ -63,22 +72,30 @@ struct Slice {
 // --- Sums of products of bytes -------------------------------------------------------------------
 
 constexpr int kGroup = 4;  // terms that are added in one lane
-constexpr int kVectors = 4, kColumns = 64, kTileRows = 6, kPackedRows = 16;
-constexpr std::int64_t kTerms = 256;
+constexpr int kVectors = 4, kColumns = 64, kTileRows = 6;
+// Rows of the input that are packed at a time, and terms, where it is transposed and where not.
+constexpr std::int64_t kTerms = 256, kPackedRows = 30;
+constexpr std::int64_t kLineTerms = 128, kLineRows = 60;
+constexpr std::int64_t kPackedCells = 64 * kLineTerms;
 using Cell = std::uint8_t;
 
-// How two kinds of bytes are multiplied.
+// How two kinds of bytes are multiplied: weights with their bits of `flip` turned over, which are
+// `flip` more or less than they should be.
 struct Signs {
   bool input_unsigned;
-  std::uint8_t flip;        // of the weights
-  std::int32_t correction;  // of a sum, times the row's sum of the input
+  std::uint8_t flip = 0;
+  std::int32_t correction = 0;  // of a sum, times the row's sum of the input
 
-  explicit Signs(const Product& p)
-      : input_unsigned(p.input.dtype == DType::UInt8),
-        flip(input_unsigned == (p.weight.dtype == DType::UInt8) ? 0x80 : 0),
-        correction(flip == 0        ? 0
-                   : input_unsigned ? 128
-                                    : -128) {}
+  explicit Signs(const Product& p) : input_unsigned(p.input.dtype == DType::UInt8) {
+    if (p.weight.dtype == DType::Int4) {
+      flip = 8;
+      correction = -8;
+    } else if (p.weight.dtype != DType::UInt4 &&
+               input_unsigned == (p.weight.dtype == DType::UInt8)) {
+      flip = 0x80;
+      correction = input_unsigned ? 128 : -128;
+    }
+  }
 };
 
 inline __mmask64 first_bytes(std::int64_t count) {
@@ -91,14 +108,30 @@ inline __m512i multiply_add(__m512i sum, __m512i input, __m512i weight) {
                         : _mm512_dpbusd_epi32(sum, weight, input);
 }
 
-template <bool kInputUnsigned>
-std::int32_t sum_of(const std::uint8_t* codes, std::int64_t count) {
-  __m512i sum = _mm512_setzero_si512();
+// Sums of four vectors each.
+inline __m128i totals(__m512i a, __m512i b, __m512i c, __m512i d) {
+  const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+  const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+  const __m512i all =
+      _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+  const __m256i half =
+      _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+  return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+}
+
+// Sums of four rows of bytes.
+template <bool kUnsigned>
+inline __m128i sums_of_rows(const std::uint8_t* const* rows, std::int64_t count) {
   const __m512i ones = _mm512_set1_epi8(1);
-  for (std::int64_t i = 0; i < count; i += 64)
-    sum = multiply_add<kInputUnsigned>(
-        sum, _mm512_maskz_loadu_epi8(first_bytes(count - i), codes + i), ones);
-  return _mm512_reduce_add_epi32(sum);
+  __m512i sum[4];
+  for (int r = 0; r < 4; ++r) sum[r] = _mm512_setzero_si512();
+  for (std::int64_t i = 0; i < count; i += 64) {
+    const __mmask64 mask = first_bytes(count - i);
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r)
+      sum[r] = multiply_add<kUnsigned>(sum[r], _mm512_maskz_loadu_epi8(mask, rows[r] + i), ones);
+  }
+  return totals(sum[0], sum[1], sum[2], sum[3]);
 }
 
 // 16 vectors of 16 words become those of their columns.
@@ -129,7 +162,7 @@ inline void transpose_words(__m512i (&v)[16]) {
 }
 
 // Words of four terms of 64 columns, from four lines of columns.
-inline void interleave(const __m512i (&lines)[4], std::uint8_t* to) {
+inline void interleave(const __m512i (&lines)[4], __m512i (&words)[4]) {
   const __m512i a = _mm512_unpacklo_epi8(lines[0], lines[1]);
   const __m512i b = _mm512_unpackhi_epi8(lines[0], lines[1]);
   const __m512i c = _mm512_unpacklo_epi8(lines[2], lines[3]);
@@ -139,53 +172,66 @@ inline void interleave(const __m512i (&lines)[4], std::uint8_t* to) {
   // Lane l of v[j] has columns 16 l + 4 j and on.
   const __m512i p = _mm512_shuffle_i32x4(v0, v1, 0x44), q = _mm512_shuffle_i32x4(v2, v3, 0x44);
   const __m512i r = _mm512_shuffle_i32x4(v0, v1, 0xEE), s = _mm512_shuffle_i32x4(v2, v3, 0xEE);
-  _mm512_store_si512(to, _mm512_shuffle_i32x4(p, q, 0x88));
-  _mm512_store_si512(to + 64, _mm512_shuffle_i32x4(p, q, 0xDD));
-  _mm512_store_si512(to + 128, _mm512_shuffle_i32x4(r, s, 0x88));
-  _mm512_store_si512(to + 192, _mm512_shuffle_i32x4(r, s, 0xDD));
+  words[0] = _mm512_shuffle_i32x4(p, q, 0x88);
+  words[1] = _mm512_shuffle_i32x4(p, q, 0xDD);
+  words[2] = _mm512_shuffle_i32x4(r, s, 0x88);
+  words[3] = _mm512_shuffle_i32x4(r, s, 0xDD);
+}
+
+// Words of four terms of at most 64 rows, from a transposed matrix. What is missing is 0, turned
+// over like the rest.
+inline void words_of_lines(const Factor& factor, std::int64_t row, std::int64_t rows,
+                           std::int64_t term, std::int64_t terms, std::uint8_t flipped,
+                           __m512i (&words)[4]) {
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
+  alignas(64) std::uint8_t room[64];
+  const __mmask64 mask = first_bytes(rows);
+  __m512i lines[kGroup];
+  for (int i = 0; i < kGroup; ++i) {
+    lines[i] = flip;
+    if (i >= terms) continue;
+    const std::uint8_t* line =
+        line_of(factor, row + (term + i) * factor.term_stride, rows, room, flipped != 0);
+    lines[i] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, line), flip);
+  }
+  interleave(lines, words);
 }
 
 // 16 columns of a panel, from rows of the weights.
-void pack_rows_of_weight(const Factor& weight, const Slice& s, int from, __m512i flip,
-                         Cell* panel) {
-  alignas(64) std::uint8_t room[16][kTerms];
-  const std::uint8_t* rows[16];
-  const int columns = static_cast<int>(std::min<std::int64_t>(16, s.columns - from));
-  for (int i = 0; i < columns; ++i)
-    rows[i] = terms_of(weight, s.column + from + i, s.term, s.terms, room[i]);
+inline void pack_rows_of_weight(const Factor& weight, const Slice& s, int from,
+                                std::uint8_t flipped, Cell* panel) {
+  alignas(64) std::uint8_t room[16][64];
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
+  const auto columns = std::min<std::int64_t>(16, s.columns - from);
   for (std::int64_t term = 0; term < s.terms; term += 64) {
-    const __mmask64 mask = first_bytes(s.terms - term);
+    const std::int64_t terms = std::min<std::int64_t>(64, s.terms - term);
+    const __mmask64 mask = first_bytes(terms);
     __m512i v[16];
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i)
-      v[i] = i < columns ? _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, rows[i] + term), flip)
-                         : flip;
+    for (int i = 0; i < 16; ++i) {
+      v[i] = flip;
+      if (i >= columns) continue;
+      const std::int64_t first = (s.column + from + i) * weight.row_stride + s.term + term;
+      v[i] = _mm512_xor_si512(
+          _mm512_maskz_loadu_epi8(mask, line_of(weight, first, terms, room[i], true)), flip);
+    }
     transpose_words(v);
-    const std::int64_t groups = std::min<std::int64_t>(16, (s.terms - term + 3) / 4);
-    Cell* to = panel + term / 4 * 256 + from * 4;
-    for (int i = 0; i < groups; ++i) _mm512_store_si512(to + i * 256, v[i]);
+    const std::int64_t groups = (terms + kGroup - 1) / kGroup;
+    Cell* to = panel + term * kColumns + from * kGroup;
+    for (int i = 0; i < groups; ++i) _mm512_store_si512(to + i * kGroup * kColumns, v[i]);
   }
 }
 
-void pack_panel(const Factor& weight, const Slice& s, const Signs& signs, Cell* panel) {
-  const __m512i flip = _mm512_set1_epi8(static_cast<char>(signs.flip));
+inline void pack_panel(const Factor& weight, const Slice& s, const Signs& signs, Cell* panel) {
   if (!weight.transposed()) {
     for (int from = 0; from < kColumns; from += 16)
-      pack_rows_of_weight(weight, s, from, flip, panel);
+      pack_rows_of_weight(weight, s, from, signs.flip, panel);
     return;
   }
-  alignas(64) std::uint8_t room[kColumns];
-  const __mmask64 mask = first_bytes(s.columns);
   for (std::int64_t term = 0; term < s.terms; term += kGroup) {
-    __m512i lines[kGroup];
-    for (int i = 0; i < kGroup; ++i) {
-      lines[i] = flip;
-      if (term + i >= s.terms) continue;
-      const std::uint8_t* line =
-          line_of(weight, s.column + (s.term + term + i) * weight.term_stride, s.columns, room);
-      lines[i] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, line), flip);
-    }
-    interleave(lines, panel + term / kGroup * 256);
+    __m512i words[4];
+    words_of_lines(weight, s.column, s.columns, s.term + term, s.terms - term, signs.flip, words);
+    for (int j = 0; j < 4; ++j) _mm512_store_si512(panel + term * kColumns + j * 64, words[j]);
   }
 }
 
@@ -196,40 +242,27 @@ struct Rows {
   std::int64_t row_step, group_step;
 };
 
-// At most 16 rows, with zeros behind the last term.
-Rows pack_rows(const Factor& input, std::int64_t row, std::int64_t rows, const Slice& s,
-               Cell* packed) {
-  alignas(64) std::uint8_t room[kTerms];
+// At most kPackedRows or kLineRows rows, with zeros behind the last term.
+inline Rows pack_rows(const Factor& input, std::int64_t row, std::int64_t rows, const Slice& s,
+                      Cell* packed) {
+  alignas(64) std::uint8_t room[64];
   if (!input.transposed()) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const std::uint8_t* from = terms_of(input, row + i, s.term, s.terms, room);
-      for (std::int64_t term = 0; term < s.terms; term += 64)
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t term = 0; term < s.terms; term += 64) {
+        const std::int64_t terms = std::min<std::int64_t>(64, s.terms - term);
+        const std::uint8_t* from =
+            line_of(input, (row + i) * input.row_stride + s.term + term, terms, room);
         _mm512_store_si512(packed + i * kTerms + term,
-                           _mm512_maskz_loadu_epi8(first_bytes(s.terms - term), from + term));
-    }
+                           _mm512_maskz_loadu_epi8(first_bytes(terms), from));
+      }
     return {packed, kTerms, kGroup};
   }
-  const auto mask = static_cast<__mmask16>(first_bytes(rows));
   for (std::int64_t term = 0; term < s.terms; term += kGroup) {
-    __m128i lines[kGroup];
-    for (int i = 0; i < kGroup; ++i) {
-      lines[i] = _mm_setzero_si128();
-      if (term + i >= s.terms) continue;
-      const std::uint8_t* line =
-          line_of(input, row + (s.term + term + i) * input.term_stride, rows, room);
-      lines[i] = _mm_maskz_loadu_epi8(mask, line);
-    }
-    const __m128i a = _mm_unpacklo_epi8(lines[0], lines[1]);
-    const __m128i b = _mm_unpackhi_epi8(lines[0], lines[1]);
-    const __m128i c = _mm_unpacklo_epi8(lines[2], lines[3]);
-    const __m128i d = _mm_unpackhi_epi8(lines[2], lines[3]);
-    auto* to = reinterpret_cast<__m128i*>(packed + term * kPackedRows);
-    _mm_store_si128(to, _mm_unpacklo_epi16(a, c));
-    _mm_store_si128(to + 1, _mm_unpackhi_epi16(a, c));
-    _mm_store_si128(to + 2, _mm_unpacklo_epi16(b, d));
-    _mm_store_si128(to + 3, _mm_unpackhi_epi16(b, d));
+    __m512i words[4];
+    words_of_lines(input, row, rows, s.term + term, s.terms - term, 0, words);
+    for (int j = 0; j < 4; ++j) _mm512_store_si512(packed + term * 64 + j * 64, words[j]);
   }
-  return {packed, kGroup, kGroup * kPackedRows};
+  return {packed, kGroup, kGroup * 64};
 }
 
 inline __m512i broadcast(const Cell* from) {
@@ -266,21 +299,23 @@ void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, bool fir
     for (int j = 0; j < kVectors; ++j) _mm512_store_si512(sums + r * kColumns + j * 16, sum[r][j]);
 }
 
-// Sums of four vectors each.
-inline __m128i totals(__m512i a, __m512i b, __m512i c, __m512i d) {
-  const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-  const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-  const __m512i all =
-      _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-  const __m256i half =
-      _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
-  return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+// 64 codes from 64 bytes or from 32, of which `mask` names the bytes that there are.
+template <bool kFourBit>
+inline __m512i load_codes(const std::uint8_t* row, std::int64_t first, std::int64_t left) {
+  if constexpr (!kFourBit) return _mm512_maskz_loadu_epi8(first_bytes(left), row + first);
+  const auto mask = static_cast<__mmask32>(first_bytes((left + 1) / 2));
+  const __m256i packed =
+      _mm256_maskz_loadu_epi8(left >= 64 ? ~__mmask32{0} : mask, row + first / 2);
+  const __m512i pairs = _mm512_cvtepu8_epi16(packed);
+  const __m512i low = _mm512_set1_epi16(0x000F), high = _mm512_set1_epi16(0x0F00);
+  return _mm512_or_si512(_mm512_and_si512(pairs, low),
+                         _mm512_and_si512(_mm512_slli_epi16(pairs, 4), high));
 }
 
-// Adds the products of rows of the input with four rows of the weights.
-template <bool kInputUnsigned, int kRows>
+// Adds the products of rows of the input with rows of the weights, 4 or 1.
+template <bool kInputUnsigned, bool kFourBit, int kRows, int kWeights>
 void add_dots(const std::uint8_t* const* inputs, const std::uint8_t* const* weights,
-              std::int64_t count, std::uint8_t flipped, std::int32_t* sums) {
+              std::int64_t count, std::uint8_t flipped, std::int64_t pitch, std::int32_t* sums) {
   const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
   __m512i sum[kRows][4];
 #pragma GCC unroll 4
@@ -288,24 +323,115 @@ void add_dots(const std::uint8_t* const* inputs, const std::uint8_t* const* weig
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) sum[r][j] = _mm512_setzero_si512();
   for (std::int64_t i = 0; i < count; i += 64) {
-    const __mmask64 mask = first_bytes(count - i);
-    __m512i weight[4];
+    __m512i weight[kWeights];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j)
-      weight[j] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, weights[j] + i), flip);
+    for (int j = 0; j < kWeights; ++j)
+      weight[j] = _mm512_xor_si512(load_codes<kFourBit>(weights[j], i, count - i), flip);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const __m512i input = _mm512_maskz_loadu_epi8(mask, inputs[r] + i);
+      const __m512i input = _mm512_maskz_loadu_epi8(first_bytes(count - i), inputs[r] + i);
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j)
+      for (int j = 0; j < kWeights; ++j)
         sum[r][j] = multiply_add<kInputUnsigned>(sum[r][j], input, weight[j]);
     }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    auto* to = reinterpret_cast<__m128i*>(sums + r * kColumns);
-    _mm_storeu_si128(
-        to, _mm_add_epi32(_mm_loadu_si128(to), totals(sum[r][0], sum[r][1], sum[r][2], sum[r][3])));
+    const __m128i all = totals(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
+    auto* to = reinterpret_cast<__m128i*>(sums + r * pitch);
+    if constexpr (kWeights == 4)
+      _mm_storeu_si128(to, _mm_add_epi32(_mm_loadu_si128(to), all));
+    else
+      sums[r * pitch] += _mm_cvtsi128_si32(all);
+  }
+}
+
+template <bool kInputUnsigned, int kRows>
+void add_dots_of(const Product& p, const std::uint8_t* const* inputs,
+                 const std::uint8_t* const* weights, std::int64_t columns, std::int64_t count,
+                 std::int64_t pitch, std::int32_t* sums) {
+  const std::uint8_t flip = Signs(p).flip;
+  const bool four_bit = is_four_bit(p.weight.dtype);
+  if (columns == 4)
+    return four_bit
+               ? add_dots<kInputUnsigned, true, kRows, 4>(inputs, weights, count, flip, pitch, sums)
+               : add_dots<kInputUnsigned, false, kRows, 4>(inputs, weights, count, flip, pitch,
+                                                           sums);
+  for (std::int64_t c = 0; c < columns; ++c)
+    four_bit ? add_dots<kInputUnsigned, true, kRows, 1>(inputs, weights + c, count, flip, pitch,
+                                                        sums + c)
+             : add_dots<kInputUnsigned, false, kRows, 1>(inputs, weights + c, count, flip, pitch,
+                                                         sums + c);
+}
+
+// Adds the products of up to four rows with up to four columns.
+template <bool kInputUnsigned>
+void add_few_dots(const Product& p, const std::uint8_t* const* inputs, std::int64_t rows,
+                  const std::uint8_t* const* weights, std::int64_t columns, std::int64_t count,
+                  std::int64_t pitch, std::int32_t* sums) {
+  switch (rows) {
+    case 1:
+      return add_dots_of<kInputUnsigned, 1>(p, inputs, weights, columns, count, pitch, sums);
+    case 2:
+      return add_dots_of<kInputUnsigned, 2>(p, inputs, weights, columns, count, pitch, sums);
+    case 3:
+      return add_dots_of<kInputUnsigned, 3>(p, inputs, weights, columns, count, pitch, sums);
+    default:
+      return add_dots_of<kInputUnsigned, 4>(p, inputs, weights, columns, count, pitch, sums);
+  }
+}
+
+// A strip's sums, and how many terms of it are added in a pass over them.
+constexpr std::int64_t kStripSums = 4096, kStripRows = 4, kStripTerms = 2 * kGroup;
+
+// Adds eight lines of transposed weights times their terms of the input's rows.
+template <bool kInputUnsigned, int kRows>
+void add_lines(const Factor& weight, const Block& b, std::int64_t term, std::int64_t terms,
+               std::uint8_t flip, const std::uint8_t (*inputs)[1024], std::int64_t at,
+               std::int32_t* sums) {
+  for (std::int64_t column = 0; column < b.columns; column += 64) {
+    const std::int64_t columns = std::min<std::int64_t>(64, b.columns - column);
+    __m512i sum[kRows][4];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j)
+        sum[r][j] = _mm512_loadu_si512(sums + r * b.pitch + column + j * 16);
+    for (int group = 0; group < kStripTerms; group += kGroup) {
+      __m512i words[4];
+      words_of_lines(weight, b.column + column, columns, term + group, terms - group, flip, words);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i input = broadcast(inputs[r] + at + group);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j)
+          sum[r][j] = multiply_add<kInputUnsigned>(sum[r][j], input, words[j]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j)
+        _mm512_storeu_si512(sums + r * b.pitch + column + j * 16, sum[r][j]);
+  }
+}
+
+template <bool kInputUnsigned, int kRows = kStripRows>
+void sums_by_strips(const Product& p, const Block& b, std::int32_t* sums) {
+  if constexpr (kRows > 1)
+    if (b.rows < kRows) return sums_by_strips<kInputUnsigned, kRows - 1>(p, b, sums);
+  std::uint8_t inputs[kRows][1024];
+  const std::uint8_t flip = Signs(p).flip;
+  std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(kRows * b.pitch));
+  for (std::int64_t first = 0; first < p.k; first += 1024) {
+    const std::int64_t count = std::min<std::int64_t>(1024, p.k - first);
+    std::memset(inputs, 0, sizeof inputs);
+    for (int r = 0; r < kRows; ++r) {
+      const std::uint8_t* from = terms_of(p.input, b.row + r, first, count, inputs[r]);
+      if (from != inputs[r]) std::memcpy(inputs[r], from, static_cast<std::size_t>(count));
+    }
+    for (std::int64_t at = 0; at < count; at += kStripTerms)
+      add_lines<kInputUnsigned, kRows>(p.weight, b, first + at, count - at, flip, inputs, at, sums);
   }
 }
 
@@ -370,8 +496,11 @@ inline Vector multiply_add(Vector sum, const Vector& a, const Vector& b) {
 }
 #endif
 constexpr int kLanes = sizeof(Vector) / 4, kColumns = kVectors * kLanes;
-constexpr int kTileRows = 6, kPackedRows = kTileRows;
-constexpr std::int64_t kTerms = 128;
+constexpr int kTileRows = 6;
+constexpr std::int64_t kTerms = 128, kPackedRows = kTileRows;
+constexpr std::int64_t kLineTerms = kTerms, kLineRows = kPackedRows;
+constexpr std::int64_t kPackedCells = kPackedRows * kTerms;
+constexpr std::int64_t kStripSums = 0, kStripRows = 0;
 using Cell = std::int16_t;
 
 // Numbers of 16 bits need no correction.
@@ -382,11 +511,6 @@ struct Signs {
 
   explicit Signs(const Product& p) : input_unsigned(p.input.dtype == DType::UInt8) {}
 };
-template <bool>
-std::int32_t sum_of(const std::uint8_t*, std::int64_t) {
-  return 0;
-}
-
 // Bytes as numbers, `step` cells apart.
 inline void widen_codes(const std::uint8_t* codes, std::int64_t count, bool is_unsigned,
                         std::int64_t step, Cell* to) {
@@ -474,6 +598,18 @@ std::int32_t dot(const std::uint8_t* input, const std::uint8_t* weight, std::int
   return sum;
 }
 
+template <bool kInputUnsigned>
+void add_few_dots(const Product& p, const std::uint8_t* const* inputs, std::int64_t rows,
+                  const std::uint8_t* const* weights, std::int64_t columns, std::int64_t count,
+                  std::int64_t pitch, std::int32_t* sums) {
+  using A = std::conditional_t<kInputUnsigned, std::uint8_t, std::int8_t>;
+  const bool is_unsigned = p.weight.dtype == DType::UInt8;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c)
+      sums[r * pitch + c] += is_unsigned ? dot<A, std::uint8_t>(inputs[r], weights[c], count)
+                                         : dot<A, std::int8_t>(inputs[r], weights[c], count);
+}
+
 #endif
 
 // --- Bodies --------------------------------------------------------------------------------------
@@ -497,18 +633,18 @@ inline bool is_direct(const Product& p) {
 template <bool kInputUnsigned>
 void sums_by_panels(const Product& p, const Block& b, std::int32_t* sums) {
   alignas(64) Cell panel[kTerms * kColumns];
-  alignas(64) Cell packed[kPackedRows * kTerms];
+  alignas(64) Cell packed[kPackedCells];
   const Signs signs(p);
-  const bool direct = is_direct(p);
-  for (std::int64_t term = 0; term < p.k; term += kTerms) {
-    const Slice s = {term, std::min(kTerms, p.k - term), b.column, b.columns};
+  const bool direct = is_direct(p), lines = p.input.transposed();
+  const std::int64_t terms = lines ? kLineTerms : kTerms;
+  const std::int64_t most = direct ? b.rows : lines ? kLineRows : kPackedRows;
+  for (std::int64_t term = 0; term < p.k; term += terms) {
+    const Slice s = {term, std::min(terms, p.k - term), b.column, b.columns};
     const std::int64_t groups = (s.terms + kGroup - 1) / kGroup;
     pack_panel(p.weight, s, signs, panel);
-    const std::int64_t most = direct ? b.rows : kPackedRows;
     for (std::int64_t row = 0; row < b.rows; row += most) {
       const std::int64_t count = std::min(most, b.rows - row);
-      Rows rows = direct ? Rows{reinterpret_cast<const Cell*>(p.input.data) +
-                                    (b.row + row) * p.input.row_stride + term,
+      Rows rows = direct ? Rows{reinterpret_cast<const Cell*>(row_at(p.input, b.row + row, term)),
                                 p.input.row_stride, kGroup}
                          : pack_rows(p.input, b.row + row, count, s, packed);
       for (std::int64_t i = 0; i < count; i += kTileRows, rows.data += kTileRows * rows.row_step)
@@ -518,99 +654,93 @@ void sums_by_panels(const Product& p, const Block& b, std::int32_t* sums) {
   }
 }
 
-// Rows of bytes as dots read them, and how many terms at a time: all of them where nothing has to
-// be unpacked.
-constexpr std::int64_t kDotTerms = 1024, kDotRows = 4;
-inline bool lies_in_rows(const Factor& factor) {
+// Terms of rows where they lie or, of those that have to be unpacked or gathered, as many as there
+// is room for.
+constexpr std::int64_t kDotTerms = 1024, kDots = 4;
+inline bool lies_in_bytes(const Factor& factor) {
   return !is_four_bit(factor.dtype) && !factor.transposed();
 }
-
-// Adds the products of up to four rows with up to four columns; what is missing repeats the last.
-template <bool kInputUnsigned>
-void add_few_dots(const std::uint8_t* const* inputs, std::int64_t rows,
-                  const std::uint8_t* const* weights, std::int64_t columns, std::int64_t count,
-                  const Product& p, std::int32_t* sums) {
-#if PLANQ_VNNI
-  const std::uint8_t flip = Signs(p).flip;
-  static_cast<void>(columns);
-  switch (rows) {
-    case 1:
-      return add_dots<kInputUnsigned, 1>(inputs, weights, count, flip, sums);
-    case 2:
-      return add_dots<kInputUnsigned, 2>(inputs, weights, count, flip, sums);
-    case 3:
-      return add_dots<kInputUnsigned, 3>(inputs, weights, count, flip, sums);
-    default:
-      return add_dots<kInputUnsigned, 4>(inputs, weights, count, flip, sums);
-  }
-#else
-  using A = std::conditional_t<kInputUnsigned, std::uint8_t, std::int8_t>;
-  const bool is_unsigned = p.weight.dtype == DType::UInt8;
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c)
-      sums[r * kColumns + c] += is_unsigned ? dot<A, std::uint8_t>(inputs[r], weights[c], count)
-                                            : dot<A, std::int8_t>(inputs[r], weights[c], count);
-#endif
-}
+// Dots with nibbles unpack them on the way.
+inline bool lies_for_dots(const Factor& weight) { return PLANQ_VNNI == 1 || lies_in_bytes(weight); }
 
 template <bool kInputUnsigned>
 void sums_by_dots(const Product& p, const Block& b, std::int32_t* sums) {
-  std::uint8_t input_room[kDotRows][kDotTerms], weight_room[kDotRows][kDotTerms];
-  const std::uint8_t *inputs[kDotRows], *weights[kDotRows];
-  std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * kColumns));
-  const bool whole = lies_in_rows(p.input) && lies_in_rows(p.weight);
-  const std::int64_t most = whole ? p.k : kDotTerms;
+  std::uint8_t input_room[kDots][kDotTerms], weight_room[kDots][kDotTerms];
+  const std::uint8_t *inputs[kDots], *weights[kDots];
+  std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * b.pitch));
+  const bool lies = lies_for_dots(p.weight);
+  const std::int64_t most = lies_in_bytes(p.input) && lies ? p.k : kDotTerms;
   for (std::int64_t term = 0; term < p.k; term += most) {
     const std::int64_t count = std::min(most, p.k - term);
-    for (std::int64_t row = 0; row < b.rows; row += kDotRows) {
-      const std::int64_t rows = std::min(kDotRows, b.rows - row);
+    for (std::int64_t row = 0; row < b.rows; row += kDots) {
+      const std::int64_t rows = std::min(kDots, b.rows - row);
       for (std::int64_t i = 0; i < rows; ++i)
         inputs[i] = terms_of(p.input, b.row + row + i, term, count, input_room[i]);
-      for (std::int64_t column = 0; column < b.columns; column += kDotRows) {
-        const std::int64_t columns = std::min(kDotRows, b.columns - column);
-        for (std::int64_t i = 0; i < kDotRows; ++i)
-          weights[i] = i < columns
-                           ? terms_of(p.weight, b.column + column + i, term, count, weight_room[i])
-                           : weights[i - 1];
-        add_few_dots<kInputUnsigned>(inputs, rows, weights, columns, count, p,
-                                     sums + row * kColumns + column);
+      for (std::int64_t column = 0; column < b.columns; column += kDots) {
+        const std::int64_t columns = std::min(kDots, b.columns - column);
+        for (std::int64_t i = 0; i < columns; ++i)
+          weights[i] = lies
+                           ? row_at(p.weight, b.column + column + i, term)
+                           : terms_of(p.weight, b.column + column + i, term, count, weight_room[i]);
+        add_few_dots<kInputUnsigned>(p, inputs, rows, weights, columns, count, b.pitch,
+                                     sums + row * b.pitch + column);
       }
     }
   }
 }
 
-// What turning bits of the weights over has added to the sums of a row.
+#if PLANQ_VNNI
+// Takes back what turning over bits of the weights has added.
 template <bool kInputUnsigned>
 void correct(const Product& p, const Block& b, std::int32_t* sums) {
-  std::uint8_t room[kDotTerms];
-  const Signs signs(p);
-  if (signs.correction == 0) return;
-  const std::int64_t most = lies_in_rows(p.input) ? p.k : kDotTerms;
-  for (std::int64_t row = 0; row < b.rows; ++row) {
-    std::int32_t sum = 0;
+  std::uint8_t room[4][kDotTerms];
+  const std::int32_t correction = Signs(p).correction;
+  if (correction == 0) return;
+  const std::int64_t most = lies_in_bytes(p.input) ? p.k : kDotTerms;
+  for (std::int64_t row = 0; row < b.rows; row += 4) {
+    const std::int64_t rows = std::min<std::int64_t>(4, b.rows - row);
+    __m128i sum = _mm_setzero_si128();
     for (std::int64_t term = 0; term < p.k; term += most) {
       const std::int64_t count = std::min(most, p.k - term);
-      sum += sum_of<kInputUnsigned>(terms_of(p.input, b.row + row, term, count, room), count);
+      const std::uint8_t* from[4];
+      for (std::int64_t i = 0; i < 4; ++i)
+        from[i] = i < rows ? terms_of(p.input, b.row + row + i, term, count, room[i]) : from[0];
+      sum = _mm_add_epi32(sum, sums_of_rows<kInputUnsigned>(from, count));
     }
-    for (int column = 0; column < kColumns; ++column)
-      sums[row * kColumns + column] += signs.correction * sum;
+    std::int32_t of_row[4];
+    std::memcpy(of_row, &sum, sizeof sum);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      std::int32_t* to = sums + (row + i) * b.pitch;
+      for (std::int64_t column = 0; column < b.columns; ++column)
+        to[column] += correction * of_row[i];
+    }
   }
 }
+#endif
 
 // Few rows or columns are not worth a panel.
-constexpr std::int64_t kFew = 8;
+constexpr std::int64_t kFew = 16;
+
+inline bool takes_strips(const Product& p) { return p.m <= kStripRows && p.weight.transposed(); }
 
 template <bool kInputUnsigned>
 void compute_sums(const Product& p, const Block& b, std::int32_t* sums) {
   if (p.k == 0) {
-    std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * kColumns));
+    std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * b.pitch));
     return;
   }
-  if ((b.rows <= kFew || b.columns <= kFew) && !p.weight.transposed())
+#if PLANQ_VNNI
+  if (takes_strips(p))
+    sums_by_strips<kInputUnsigned>(p, b, sums);
+  else
+#endif
+      if ((b.rows <= kFew || b.columns <= kFew) && !p.weight.transposed())
     sums_by_dots<kInputUnsigned>(p, b, sums);
   else
     sums_by_panels<kInputUnsigned>(p, b, sums);
+#if PLANQ_VNNI
   correct<kInputUnsigned>(p, b, sums);
+#endif
 }
 
 // --- Outputs -------------------------------------------------------------------------------------
@@ -684,7 +814,7 @@ void finish_block(const Product& p, const Block& b, std::int32_t* sums) {
       load_numbers<C>(e.residual, e.residual_dtype, row * e.residual_row + b.column, b.columns,
                       residual);
     finish_row<kConvention, C>(e, linear::row_term<C>(e, row), columns, b.columns,
-                               sums + i * kColumns, residual, values);
+                               sums + i * b.pitch, residual, values);
     narrow<T>(values, b.columns, reinterpret_cast<T*>(p.output) + row * p.output_row + b.column);
   }
 }
@@ -706,7 +836,7 @@ void store_integers(const Product& p, const Block& b, const std::int32_t* sums) 
   for (std::int64_t row = 0; row < b.rows; ++row) {
     T* to = reinterpret_cast<T*>(p.output) + (b.row + row) * p.output_row + b.column;
     for (std::int64_t i = 0; i < b.columns; ++i)
-      to[i] = linear::integer_output<T>(sums[row * kColumns + i]);
+      to[i] = linear::integer_output<T>(sums[row * b.pitch + i]);
   }
 }
 
@@ -727,13 +857,25 @@ inline void store_block(const Product& p, const Block& b, std::int32_t* sums) {
   }
 }
 
-inline void compute_block(const Product& p, const Block& b) {
+// Columns of a block, for threads to share.
+inline std::int64_t columns_of(const Product& p, int threads) {
+  if (!takes_strips(p)) return kColumns;
+  const std::int64_t share = (p.n + threads - 1) / threads, most = kStripSums / p.m;
+  return std::max<std::int64_t>(kColumns, std::min(share, most) / kColumns * kColumns);
+}
+
+inline void compute_block(const Product& p, Block b) {
   alignas(64) std::int32_t sums[kBlockRows * kColumns];
+  b.pitch = (b.columns + kColumns - 1) / kColumns * kColumns;
   if (p.input.dtype == DType::UInt8)
     compute_sums<true>(p, b, sums);
   else
     compute_sums<false>(p, b, sums);
-  store_block(p, b, sums);
+  const std::int64_t end = b.column + b.columns;
+  for (std::int32_t* from = sums; b.column < end; b.column += kColumns, from += kColumns) {
+    b.columns = std::min<std::int64_t>(kColumns, end - b.column);
+    store_block(p, b, from);
+  }
 }
 
 }  // namespace planq::host::PLANQ_LEVEL
