@@ -17,7 +17,7 @@ namespace planq::linear {
 
 // kInputs: rows of input, a multiple of 8; kWeights: rows of weight, a multiple of 16.
 // kChunks: how many 64 bytes of K a warp loads at a time; kBlocks: of a multiprocessor, at least.
-template <int kInputs_, int kWeights_, int kChunks_ = 2, int kBlocks_ = 2>
+template <int kInputs_, int kWeights_, int kChunks_ = 2, int kBlocks_ = 3>
 struct StreamTile {
   static constexpr int kInputs = kInputs_, kWeights = kWeights_;
   static constexpr int kWarps = 8, kThreads = kWarps * cuda::kWarp;
