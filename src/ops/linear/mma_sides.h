@@ -52,7 +52,7 @@ inline void split_scattered_rows(Product& product) {
   rows.stride = {input.row_stride,   0,
                  product.output_row, e.residual_row,
                  e.input_scale_row,  e.input_zero_point_row,
-                 e.input_sum_row};
+                 e.input_sum_row,    e.outliers.row};
   product.batch.append(rows);
   product.m = 1;
 }
@@ -95,6 +95,8 @@ inline Status launch_tiles(void (*kernel)(MmaArgs), std::int64_t rows, std::int6
     grid.blocks = std::min(most, products - first) * tiles;
     grid.threads = dim3(static_cast<unsigned>(threads));
     grid.shared_bytes = shared_bytes;
+    // What lists outliers may still run; see tile_output.cuh.
+    grid.dependent = args.product.epilogue.outliers.values != nullptr;
     PLANQ_TRY(cuda::launch(kernel, grid, args, bound));
   }
   return Status::success();
