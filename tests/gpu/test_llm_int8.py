@@ -1,4 +1,4 @@
-"""LLM.int8 on a GPU: large sizes against torch, all kernels of the product, and the chain in a graph."""
+"""LLM.int8 on a GPU: large sizes against torch, all kernels of the product, a graph of the chain."""
 
 from __future__ import annotations
 
@@ -104,7 +104,13 @@ class Chain:
         outlier = torch.zeros(len(x), CAPACITY, dtype=self.x.dtype, device=DEVICE)
         outlier[:, : len(listed)] = self.x[:, listed]
         count = torch.tensor([len(columns)], device=DEVICE)
-        return dict(output=codes, scale=scale, index=index, count=count, outlier=outlier)
+        return {
+            "output": codes,
+            "scale": scale,
+            "index": index,
+            "count": count,
+            "outlier": outlier,
+        }
 
     def expected_rows(self, rows: torch.Tensor) -> torch.Tensor:
         """Some rows of the output. A product and a sum in float64 are rounded to odd, then once."""

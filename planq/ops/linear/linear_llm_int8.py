@@ -25,9 +25,9 @@ class LinearLlmInt8Descriptor(Descriptor):
         ``acc[m, n] = sum over k of input[m, k] * weight[n, k]`` in int32; ``fl`` is one IEEE
         operation in C (float64 for float64 output, else float32).
 
-        ``t = fl(fl(acc) * input_scale[m])``; then for each listed column ``j`` in order, SEQUENTIAL:
-        ``t = fma(outlier[m, j], weight[n, index[j]], t)``; then ``t = fl(t * weight_scale[n])``;
-        with a bias ``t = fl(t + bias[n])``; with a residual ``t = fl(t + residual[m, n])``;
+        ``t = fl(fl(acc) * input_scale[m])``; then for each listed column ``j`` in order, by
+        SEQUENTIAL ``t = fma(outlier[m, j], weight[n, index[j]], t)``; then
+        ``t = fl(t * weight_scale[n])``; with a bias ``t = fl(t + bias[n])``; with a residual ``t = fl(t + residual[m, n])``;
         ``output = round(t)``.
 
         The first ``min(count, capacity)`` columns are listed, by what is in memory when the kernel
