@@ -11,6 +11,7 @@ from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dim import Dim
 from planq.dtypes import (
+    Accumulation,
     Backend,
     Codebook,
     Convention,
@@ -72,6 +73,7 @@ __version__ = build_info().version
 __all__ = [
     "HOST",
     "WORKSPACE_ALIGNMENT",
+    "Accumulation",
     "ArgumentError",
     "Backend",
     "BuildInfo",

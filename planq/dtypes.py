@@ -138,6 +138,18 @@ class Convention(enum.StrEnum):
     BARACUDA = "baracuda"
 
 
+class Accumulation(enum.StrEnum):
+    """In which order, and with which roundings, floating products are summed.
+
+    ``SEQUENTIAL``: one fused multiply-add after another. ``LANES``: 32 of these side by side, then
+    pairs. ``TENSOR_SM90``: as a tensor core of sm_90 adds.
+    """
+
+    SEQUENTIAL = "sequential"
+    LANES = "lanes"
+    TENSOR_SM90 = "tensor_sm90"
+
+
 class Codebook(enum.StrEnum):
     """Which values codes stand for.
 

@@ -50,6 +50,8 @@ inline constexpr Vocabulary kVocabulary{};
 #define PLANQ_CONVENTION_NAMES(_) \
   _(Planq, "planq") _(CompressedTensors, "compressed_tensors") _(Ggml, "ggml") \
   _(BitsAndBytes, "bitsandbytes") _(Baracuda, "baracuda")
+#define PLANQ_ACCUMULATION_NAMES(_) \
+  _(Sequential, "sequential") _(Lanes, "lanes") _(TensorSm90, "tensor_sm90")
 #define PLANQ_CODEBOOK_NAMES(_) \
   _(Given, "given") _(Dynamic, "dynamic") _(Nf4, "nf4") _(Fp4, "fp4") _(Int4, "int4") \
   _(Af4, "af4")
@@ -85,6 +87,7 @@ inline constexpr Vocabulary kVocabulary{};
   _(NonFinite, PLANQ_NON_FINITE_NAMES)         \
   _(NibbleOrder, PLANQ_NIBBLE_ORDER_NAMES)     \
   _(Convention, PLANQ_CONVENTION_NAMES)        \
+  _(Accumulation, PLANQ_ACCUMULATION_NAMES)    \
   _(Codebook, PLANQ_CODEBOOK_NAMES)            \
   _(Layout, PLANQ_LAYOUT_NAMES)                \
   _(VectorwiseForm, PLANQ_VECTORWISE_FORM_NAMES) \

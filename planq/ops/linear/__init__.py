@@ -1,6 +1,11 @@
 """The linear family: products of quantized matrices."""
 
 from planq.ops.linear.code_sum import CodeSumArgs, CodeSumDescriptor, CodeSumPlan
+from planq.ops.linear.linear_llm_int8 import (
+    LinearLlmInt8Args,
+    LinearLlmInt8Descriptor,
+    LinearLlmInt8Plan,
+)
 from planq.ops.linear.linear_w8a8 import LinearW8A8Args, LinearW8A8Descriptor, LinearW8A8Plan
 from planq.ops.linear.linear_w8a8_dynamic import (
     LinearW8A8DynamicArgs,
@@ -13,6 +18,9 @@ __all__ = [
     "CodeSumArgs",
     "CodeSumDescriptor",
     "CodeSumPlan",
+    "LinearLlmInt8Args",
+    "LinearLlmInt8Descriptor",
+    "LinearLlmInt8Plan",
     "LinearW8A8Args",
     "LinearW8A8Descriptor",
     "LinearW8A8DynamicArgs",

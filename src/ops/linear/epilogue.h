@@ -9,6 +9,21 @@ namespace planq::linear {
 // 1/127^2 as bitsandbytes rounds it: the bits 0x38820610.
 inline constexpr float kBitsandbytesFactor = 0x1.040c2p-14f;
 
+// Listed columns of the input whose values stand beside the codes: what `listed` products of a
+// value and a code add to a sum that has its row's scale, one after another. Values are in C.
+struct Outliers {
+  const void* values = nullptr;        // by row and place in the list; null: there are none
+  std::int64_t row = 0;                // from a row's values to the next, in elements
+  const std::int8_t* codes = nullptr;  // by place and column: of the weight, at the listed columns
+  std::int64_t pitch = 0;              // from a place's codes to the next
+  const std::int64_t* count = nullptr;
+  std::int64_t capacity = 0;
+
+  PLANQ_HD std::int64_t listed() const {
+    return *count < 0 ? 0 : *count < capacity ? *count : capacity;
+  }
+};
+
 // Where the numbers are that a product's sums meet, as plain data. Whatever is null is not there.
 // Strides count elements; 0: the same number for all.
 struct Epilogue {
@@ -29,6 +44,7 @@ struct Epilogue {
   // By both.
   const void* residual = nullptr;
   std::int64_t residual_row = 0;
+  Outliers outliers;
 };
 
 // What all outputs of a row need.
@@ -113,6 +129,14 @@ PLANQ_HD C finish(std::int32_t acc, const RowTerm<C>& row, const ColumnTerm<C>& 
     default:
       return finish<Convention::Planq>(acc, row, column, e, residual);
   }
+}
+
+// The same from a sum that has its row's scale, and its outliers.
+template <class C>
+PLANQ_HD C finish_listed(C sum, const ColumnTerm<C>& column, const Epilogue& e, C residual) {
+  const C y = sum * column.scale;
+  const C shifted = e.bias ? y + column.bias : y;
+  return e.residual ? shifted + residual : shifted;
 }
 
 // The residual of an output, 0 where there is none.

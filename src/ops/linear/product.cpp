@@ -68,6 +68,7 @@ void set_epilogue(Product& product, const ProductViews& v, Convention convention
   e.weight_step = v.weight_scale && v.weight_scale->extents[0] > 1 ? 1 : 0;
   e.bias = data(v.bias);
   e.residual = data(v.residual);
+  e.outliers.values = data(v.outlier);
 }
 
 // Rows that every operand has evenly apart, under weights that are the same for all of them, are
@@ -90,6 +91,7 @@ void take_rows(Product& product) {
   e.input_scale_row = rows.stride[kMovedScale];
   e.input_zero_point_row = rows.stride[kMovedZeroPoint];
   e.input_sum_row = rows.stride[kMovedSum];
+  e.outliers.row = rows.stride[kMovedOutlier];
 }
 
 }  // namespace
@@ -117,7 +119,8 @@ Product make_product(const FactorField& input, const FactorField& weight, const 
                    batch_stride(v.residual, axis, shape.rank),
                    row_stride(v.input_scale, axis, shape.rank),
                    row_stride(v.input_zero_point, axis, shape.rank),
-                   row_stride(v.input_sum, axis, shape.rank)};
+                   row_stride(v.input_sum, axis, shape.rank),
+                   batch_stride(v.outlier, axis, shape.rank)};
     product.batch.append(step);
   }
   take_rows(product);

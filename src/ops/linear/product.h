@@ -38,6 +38,7 @@ enum Moved : int {
   kMovedScale,
   kMovedZeroPoint,
   kMovedSum,
+  kMovedOutlier,
   kMovedOperands
 };
 
@@ -99,6 +100,8 @@ PLANQ_HD Product Product::at(std::int64_t index) const {
       detail::moved(e.input_scale, by.at[kMovedScale] * detail::element_bytes(e.scale_dtype));
   if (e.input_zero_point) e.input_zero_point += by.at[kMovedZeroPoint];
   if (e.input_sum) e.input_sum += by.at[kMovedSum];
+  const std::int64_t value = output_dtype == DType::Float64 ? 8 : 4;
+  e.outliers.values = detail::moved(e.outliers.values, by.at[kMovedOutlier] * value);
   return one;
 }
 
@@ -125,6 +128,7 @@ struct ProductViews {
   const OperandView *input_zero_point = nullptr, *weight_zero_point = nullptr;
   const OperandView *input_sum = nullptr, *weight_sum = nullptr;
   const OperandView *bias = nullptr, *residual = nullptr;
+  const OperandView* outlier = nullptr;  // values in C: (..., m, places)
 };
 
 Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& views,

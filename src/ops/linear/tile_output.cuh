@@ -8,6 +8,7 @@
 #include "cuda/memory_access.cuh"
 #include "math/formats.h"
 #include "ops/affine/affine.cuh"
+#include "ops/linear/listed.cuh"
 #include "ops/linear/mma_args.h"
 
 namespace planq::linear {
@@ -103,12 +104,70 @@ __device__ __forceinline__ void store_integers(const Product& product, const Sum
   });
 }
 
+// Four outputs of a row, rounded to the output's type, whose compute type is C.
+template <class C>
+__device__ __forceinline__ void store_values(const Product& product, std::int64_t at,
+                                             const C (&values)[4], int count, bool vectors) {
+  if constexpr (sizeof(C) == 8)
+    return store_narrowed<double>(product.output, at, values, count, vectors);
+  else if (product.output_dtype == DType::Float16)
+    return store_narrowed<math::Half>(product.output, at, values, count, vectors);
+  else if (product.output_dtype == DType::BFloat16)
+    return store_narrowed<math::Bfloat16>(product.output, at, values, count, vectors);
+  else
+    return store_narrowed<float>(product.output, at, values, count, vectors);
+}
+
+// The same with outliers: a thread has several rows at a time, so that a code of the weight is read
+// for all of them.
+template <class C>
+__device__ __forceinline__ void store_listed(const Product& product, const SumShape& shape,
+                                          const OutputTile& tile, const std::int32_t* sums,
+                                          std::int64_t column, int count, bool vectors) {
+  constexpr int kRows = 4;
+  const Epilogue& e = product.epilogue;
+  const int across = shape.columns / 4, first = static_cast<int>(threadIdx.x) % across * 4;
+  const int step = shape.threads / across;
+  cuda::wait_for_previous();
+  ColumnTerm<C> columns[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
+#pragma unroll 1
+  for (int row = static_cast<int>(threadIdx.x) / across; row < tile.rows; row += kRows * step) {
+    C t[kRows][4];
+    std::int64_t rows[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      // Rows that are none of the tile's are its last one again.
+      const int own = min(row + r * step, tile.rows - 1);
+      std::int32_t four[4];
+      four_sums(shape, sums, own, first, four);
+      rows[r] = tile.row + own;
+      const C scale = row_term<C>(e, rows[r]).scale;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(four[i]) * scale;
+    }
+    add_listed<C>(e.outliers, rows, column, t);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (row + r * step >= tile.rows) break;
+      C values[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        values[i] = finish_listed<C>(t[r][i], columns[i], e,
+                                     residual_at<C>(e, rows[r], column + (i < count ? i : 0)));
+      store_values<C>(product, rows[r] * product.output_row + column, values, count, vectors);
+    }
+  }
+}
+
 // In C, which is the output's compute type.
 template <class C>
 __device__ __forceinline__ void store_scaled(const Product& product, const SumShape& shape,
                                              const OutputTile& tile, const std::int32_t* sums,
                                              std::int64_t column, int count, bool vectors) {
   const Epilogue& e = product.epilogue;
+  if (e.outliers.values) return store_listed<C>(product, shape, tile, sums, column, count, vectors);
   ColumnTerm<C> columns[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
@@ -119,15 +178,7 @@ __device__ __forceinline__ void store_scaled(const Product& product, const SumSh
     for (int i = 0; i < 4; ++i)
       values[i] = finish<C>(four[i], of_row, columns[i], e,
                             residual_at<C>(e, row, column + (i < count ? i : 0)));
-    const std::int64_t at = row * product.output_row + column;
-    if constexpr (sizeof(C) == 8)
-      return store_narrowed<double>(product.output, at, values, count, vectors);
-    else if (product.output_dtype == DType::Float16)
-      return store_narrowed<math::Half>(product.output, at, values, count, vectors);
-    else if (product.output_dtype == DType::BFloat16)
-      return store_narrowed<math::Bfloat16>(product.output, at, values, count, vectors);
-    else
-      return store_narrowed<float>(product.output, at, values, count, vectors);
+    store_values<C>(product, row * product.output_row + column, values, count, vectors);
   });
 }
 

@@ -206,6 +206,37 @@ __device__ __forceinline__ void pass_part(int* pass, const int (&sums)[kTiles][k
   }
 }
 
+// Whether what finishes sums has outliers to add; sums that stay integers have none.
+template <class Out>
+__device__ __forceinline__ bool has_outliers(const Out& out) {
+  if constexpr (requires { out.has_outliers(); }) return out.has_outliers();
+  return false;
+}
+
+// Eight rows that a warp put into shared memory, with outliers: several at a time, so that a code
+// of the weight is read for all of them. Lane `first` has what belongs to the first row.
+template <class Out>
+__device__ __forceinline__ void finish_listed_rows(const Out& out, const int* pass,
+                                                   const typename Out::Row& own,
+                                                   const typename Out::Columns& columns,
+                                                   std::int64_t m, std::int64_t n, int first) {
+  if constexpr (requires { out.has_outliers(); }) {
+    constexpr int kRows = 4;
+    const int lane = threadIdx.x % cuda::kWarp;
+#pragma unroll 1
+    for (int r = 0; r < kPassRows; r += kRows) {
+      int4 sums[kRows];
+      typename Out::Row rows[kRows];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        rows[i] = out.row_of(own, first + r + i);
+        sums[i] = *reinterpret_cast<const int4*>(pass + (r + i) * kPassPitch + 4 * lane);
+      }
+      out.store_listed(m + r, n, sums, rows, columns);
+    }
+  }
+}
+
 // Finishes these sums, from row m and column n of the output on.
 template <int kTiles, int kCount, class Out>
 __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
@@ -227,6 +258,10 @@ __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
     pass_part(pass, sums, part);
     __syncwarp();
     const std::int64_t top = m + tile * cuda::kProductRows + lower * kPassRows;
+    if (has_outliers(out)) {
+      finish_listed_rows(out, pass, own, columns, top, n, tile * kWarpRows + lower * kPassRows);
+      continue;
+    }
 #pragma unroll 2
     for (int r = 0; r < kPassRows; ++r) {
       const auto row = out.row_of(own, tile * kWarpRows + lower * kPassRows + r);
@@ -407,6 +442,14 @@ __device__ __forceinline__ void finish_shares(const Out& out, const int* sums, i
       total.y = static_cast<int>(static_cast<unsigned>(total.y) + static_cast<unsigned>(part.y));
       total.z = static_cast<int>(static_cast<unsigned>(total.z) + static_cast<unsigned>(part.z));
       total.w = static_cast<int>(static_cast<unsigned>(total.w) + static_cast<unsigned>(part.w));
+    }
+    if constexpr (requires { out.has_outliers(); }) {
+      if (out.has_outliers()) {
+        const int4 sum[1] = {total};
+        const typename Out::Row of_row[1] = {row};
+        out.store_listed(m + token, n, sum, of_row, columns);
+        continue;
+      }
     }
     out.store(m + token, n, total, row, columns);
   }

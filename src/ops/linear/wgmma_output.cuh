@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ops/affine/affine.cuh"
+#include "ops/linear/listed.cuh"
 #include "ops/linear/product.h"
 
 namespace planq::linear::wgmma {
@@ -18,6 +19,7 @@ struct Outputs {
   bool vectors, residual_vectors;  // four neighbours are aligned to their size
   // From a product of the batch to the next, in elements.
   std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch;
+  std::int64_t outlier_batch;
 };
 
 // Four elements at once; 8-byte ones as two vectors.
@@ -97,6 +99,13 @@ class ScaledOutputs {
                                        residual * detail::element_bytes(epilogue_.residual_dtype));
     if (epilogue_.input_zero_point) epilogue_.input_zero_point += batch * outputs.zero_point_batch;
     if (epilogue_.input_sum) epilogue_.input_sum += batch * outputs.sum_batch;
+    if (!has_outliers()) return;
+    epilogue_.outliers.values = detail::moved(
+        epilogue_.outliers.values, batch * outputs.outlier_batch * static_cast<int>(sizeof(C)));
+    cuda::wait_for_previous();
+  }
+  __device__ __forceinline__ bool has_outliers() const {
+    return epilogue_.outliers.values != nullptr;
   }
 
   // Of a row and of four columns; those outside are the last one's.
@@ -138,6 +147,37 @@ class ScaledOutputs {
         finish_four<Convention::Planq>(sums, row, columns, residual, y);
     }
     store_four(data_ + m * outputs_.row_stride + n, narrow_four(y), count, outputs_.vectors);
+  }
+
+  // Sums of rows m, m + 1, ... with their outliers; those outside are not stored.
+  template <int kRows>
+  __device__ __forceinline__ void store_listed(std::int64_t m, std::int64_t n,
+                                               const int4 (&sums)[kRows], const Row (&rows)[kRows],
+                                               const Columns& columns) const {
+    const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
+    if (count <= 0) return;
+    C t[kRows][4];
+    std::int64_t at[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const std::int32_t each[4] = {sums[r].x, sums[r].y, sums[r].z, sums[r].w};
+      at[r] = min(m + r, outputs_.rows - 1);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(each[i]) * rows[r].scale;
+    }
+    add_listed<C>(epilogue_.outliers, at, n, t);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (m + r >= outputs_.rows) break;
+      C residual[4] = {};
+      if (epilogue_.residual) load_residual(m + r, n, count, residual);
+      C y[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        y[i] = finish_listed(t[r][i], columns.each[i], epilogue_, residual[i]);
+      store_four(data_ + (m + r) * outputs_.row_stride + n, narrow_four(y), count,
+                 outputs_.vectors);
+    }
   }
 
  private:

@@ -44,6 +44,7 @@ wgmma::Outputs outputs_of(const Product& product) {
   outputs.scale_batch = batch_stride(product, kMovedScale);
   outputs.zero_point_batch = batch_stride(product, kMovedZeroPoint);
   outputs.sum_batch = batch_stride(product, kMovedSum);
+  outputs.outlier_batch = batch_stride(product, kMovedOutlier);
   outputs.vectors =
       has_vectors(product.output, product.output_dtype, product.output_row, outputs.batch_stride);
   const Epilogue& e = product.epilogue;
@@ -152,6 +153,7 @@ Status launch_wgmma(const Product& product, const Device& device, Bound& bound) 
       const cuda::Grid grid{.blocks = std::min(args.count, most) * choice.cluster,
                             .threads = dim3(wgmma::kTileThreads),
                             .cluster = choice.cluster,
+                            .dependent = product.epilogue.outliers.values != nullptr,
                             .shared_bytes = bytes};
       return cuda::launch(kernel, grid, args, bound);
     });
@@ -165,6 +167,7 @@ Status launch_wgmma(const Product& product, const Device& device, Bound& bound) 
     const cuda::Grid grid{.blocks = blocks,
                           .threads = dim3(wgmma::kStreamThreads),
                           .cluster = choice.cluster,
+                          .dependent = product.epilogue.outliers.values != nullptr,
                           .shared_bytes = bytes};
     return cuda::launch(kernel, grid, args, bound);
   });

@@ -3,7 +3,7 @@
 // epilogue.h.
 #pragma once
 
-#include "ops/linear/checks.h"
+#include "ops/linear/layer.h"
 
 namespace planq::linear_w8a8 {
 
@@ -42,20 +42,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, convention),
 };
 
-// Positions in Operands.
-enum Operand : int {
-  kInput,
-  kWeight,
-  kOutput,
-  kInputScale,
-  kWeightScale,
-  kInputZeroPoint,
-  kWeightZeroPoint,
-  kInputSum,
-  kWeightSum,
-  kBias,
-  kResidual
-};
+// In the order of linear::LayerOperand.
 inline constexpr OperandInfo kOperands[] = {
     {"input", Role::Input},
     {"weight", Role::Input},
@@ -72,25 +59,7 @@ inline constexpr OperandInfo kOperands[] = {
 
 // What every kernel's bind begins with.
 inline linear::Product product_of(const Call& call) {
-  const Fields& f = call.fields<Fields>();
-  const auto where = [&](bool present, Operand operand) {
-    return present ? &call.operands[operand] : nullptr;
-  };
-  const bool input_shifts = f.input_mode == Mode::Asymmetric;
-  const bool weight_shifts = f.weight_mode == Mode::Asymmetric;
-  return linear::make_product(f.input(), f.weight(),
-                              {.input = &call.operands[kInput],
-                               .weight = &call.operands[kWeight],
-                               .output = &call.operands[kOutput],
-                               .input_scale = &call.operands[kInputScale],
-                               .weight_scale = &call.operands[kWeightScale],
-                               .input_zero_point = where(input_shifts, kInputZeroPoint),
-                               .weight_zero_point = where(weight_shifts, kWeightZeroPoint),
-                               .input_sum = where(weight_shifts, kInputSum),
-                               .weight_sum = where(input_shifts, kWeightSum),
-                               .bias = where(f.bias_dtype != DType::Unset, kBias),
-                               .residual = where(f.residual_dtype != DType::Unset, kResidual)},
-                              f.convention);
+  return linear::layer_product(call.fields<Fields>(), call.operands);
 }
 
 }  // namespace planq::linear_w8a8

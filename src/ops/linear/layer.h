@@ -1,0 +1,111 @@
+// Linear layers of codes: what the descriptors of several have in common. Their fields are those of
+// linear_w8a8, under its names, and their operands begin with its operands.
+#pragma once
+
+#include <string>
+
+#include "core/scope.h"
+#include "ops/affine/checks.h"
+#include "ops/linear/checks.h"
+
+namespace planq::linear {
+
+// Positions in Operands.
+enum LayerOperand : int {
+  kLayerInput,
+  kLayerWeight,
+  kLayerOutput,
+  kLayerInputScale,
+  kLayerWeightScale,
+  kLayerInputZeroPoint,
+  kLayerWeightZeroPoint,
+  kLayerInputSum,
+  kLayerWeightSum,
+  kLayerBias,
+  kLayerResidual,
+  kLayerOperands
+};
+
+template <class Fields>
+Fault layer_dtypes(Fields& f, std::span<const DType> codes) {
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, codes); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("weight_dtype", f.weight_dtype, codes); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  if (Fault fault = checks::scale_dtype(f.output_dtype, f.scale_dtype); !fault.ok()) return fault;
+  if (f.bias_dtype != DType::Unset)
+    if (Fault fault = checks::dtype("bias_dtype", f.bias_dtype, checks::kFloats); !fault.ok())
+      return fault;
+  if (f.residual_dtype == DType::Unset) return {};
+  return checks::dtype("residual_dtype", f.residual_dtype, checks::kFloats);
+}
+
+// `codes`: the types that both sides may have.
+template <class Fields>
+Fault resolve_layer(Fields& f, std::span<const DType> codes) {
+  if (Fault fault = layer_dtypes(f, codes); !fault.ok()) return fault;
+  if (f.weight_shape.rank != 2)
+    return {"weight_shape",
+            "expected (n, k), got " + shape_text(f.weight_shape.dims.data(), f.weight_shape.rank)};
+  if (Fault fault = checks::product_shapes(f.input(), f.weight()); !fault.ok()) return fault;
+  if (Fault fault =
+          checks::product_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
+      !fault.ok())
+    return fault;
+  if (Fault fault =
+          checks::product_convention(f.convention, f.input_mode, f.weight_mode, f.output_dtype);
+      !fault.ok())
+    return fault;
+  return checks::sum_in_range("input_shape", f.input_shape.last(),
+                              checks::largest_code(f.input_dtype, f.input_mode) *
+                                  checks::largest_code(f.weight_dtype, f.weight_mode));
+}
+
+template <class Fields>
+void specify_layer(const Fields& f, std::span<OperandSpec> specs) {
+  const Shape rows = parameter_shape(f.input_shape, {ScopeKind::Token});
+  const Shape columns = {1, {f.weight_shape[0]}};
+  const Shape output = product_shape(f.input(), f.weight());
+  const Shape by_row = parameter_shape(f.input_shape, f.input_scope);
+  const Shape by_column = parameter_shape(f.weight_shape, f.weight_scope);
+  const bool input_shifts = f.input_mode == Mode::Asymmetric;
+  const bool weight_shifts = f.weight_mode == Mode::Asymmetric;
+  specs[kLayerInput].expect(f.input_dtype, packed_shape(f.input_shape, f.input_dtype));
+  specs[kLayerWeight].expect(f.weight_dtype, packed_shape(f.weight_shape, f.weight_dtype));
+  specs[kLayerOutput].expect(f.output_dtype, output);
+  specs[kLayerInputScale].expect(f.scale_dtype, by_row);
+  specs[kLayerWeightScale].expect(f.scale_dtype, by_column);
+  specs[kLayerInputZeroPoint].expect(DType::Int32, by_row, input_shifts);
+  specs[kLayerWeightZeroPoint].expect(DType::Int32, by_column, weight_shifts);
+  specs[kLayerInputSum].expect(DType::Int32, rows, weight_shifts);
+  specs[kLayerWeightSum].expect(DType::Int32, columns, input_shifts);
+  specs[kLayerBias].expect(f.bias_dtype, columns, f.bias_dtype != DType::Unset);
+  specs[kLayerResidual].expect(f.residual_dtype, output, f.residual_dtype != DType::Unset);
+}
+
+// What every kernel's bind begins with. `outlier`: values beside the codes, if there are any.
+template <class Fields>
+Product layer_product(const Fields& f, const Operands& operands,
+                      const OperandView* outlier = nullptr) {
+  const auto where = [&](bool present, LayerOperand operand) {
+    return present ? &operands[operand] : nullptr;
+  };
+  const bool input_shifts = f.input_mode == Mode::Asymmetric;
+  const bool weight_shifts = f.weight_mode == Mode::Asymmetric;
+  return make_product(f.input(), f.weight(),
+                      {.input = &operands[kLayerInput],
+                       .weight = &operands[kLayerWeight],
+                       .output = &operands[kLayerOutput],
+                       .input_scale = &operands[kLayerInputScale],
+                       .weight_scale = &operands[kLayerWeightScale],
+                       .input_zero_point = where(input_shifts, kLayerInputZeroPoint),
+                       .weight_zero_point = where(weight_shifts, kLayerWeightZeroPoint),
+                       .input_sum = where(weight_shifts, kLayerInputSum),
+                       .weight_sum = where(input_shifts, kLayerWeightSum),
+                       .bias = where(f.bias_dtype != DType::Unset, kLayerBias),
+                       .residual = where(f.residual_dtype != DType::Unset, kLayerResidual),
+                       .outlier = outlier},
+                      f.convention);
+}
+
+}  // namespace planq::linear

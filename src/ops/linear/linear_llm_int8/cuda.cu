@@ -1,0 +1,53 @@
+// linear_llm_int8 on CUDA: the kernels of products for every GPU from sm_80 on, behind one that
+// lists what they read beside the codes.
+#include "ops/linear/linear_llm_int8/launch.h"
+#include "ops/linear/mma_launch.cuh"
+
+namespace planq::linear_llm_int8 {
+namespace {
+
+Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
+Status prepare(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(preload_list());
+  return linear::preload_mma();
+}
+
+Reason rejects_stream(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  return linear::streams(f.input(), f.weight());
+}
+// Operands that it cannot read go to the other kernel.
+Status prepare_stream(const Descriptor& descriptor, const Device& device, State& state) {
+  PLANQ_TRY(prepare(descriptor, device, state));
+  return linear::preload_stream();
+}
+
+constexpr Kernel kKernels[] = {
+    {.op = "linear_llm_int8",
+     .method = "mma",
+     .revision = 1,
+     .backend = Backend::Cuda,
+     .arch = {80},
+     .rank = 100,
+     .guarantee = kGuarantee,
+     .rejects = accept,
+     .workspace = workspace,
+     .prepare = prepare,
+     .bind = bind<linear::launch_mma>},
+    {.op = "linear_llm_int8",
+     .method = "stream",
+     .revision = 1,
+     .backend = Backend::Cuda,
+     .arch = {80},
+     .rank = 60,
+     .guarantee = kGuarantee,
+     .rejects = rejects_stream,
+     .workspace = workspace,
+     .prepare = prepare_stream,
+     .bind = bind<linear::launch_stream>},
+};
+
+}  // namespace
+}  // namespace planq::linear_llm_int8
+
+PLANQ_KERNELS(linear_llm_int8, cuda, kKernels);

@@ -1,0 +1,33 @@
+// linear_llm_int8 on CUDA, sm_90a: the tensor cores by warpgroup.
+#include "ops/linear/linear_llm_int8/launch.h"
+#include "ops/linear/wgmma_launch.cuh"
+
+namespace planq::linear_llm_int8 {
+namespace {
+
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  return linear::rejects_wgmma(f.input(), f.weight(), f.output_dtype);
+}
+
+Status prepare(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(preload_list());
+  return linear::preload_wgmma();
+}
+
+constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
+                                .method = "wgmma",
+                                .revision = 1,
+                                .backend = Backend::Cuda,
+                                .arch = {90, 90},
+                                .rank = 50,
+                                .guarantee = kGuarantee,
+                                .rejects = rejects,
+                                .workspace = workspace,
+                                .prepare = prepare,
+                                .bind = bind<linear::launch_wgmma>}};
+
+}  // namespace
+}  // namespace planq::linear_llm_int8
+
+PLANQ_KERNELS(linear_llm_int8, cuda_sm90a, kKernels);

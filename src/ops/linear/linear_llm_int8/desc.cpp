@@ -1,0 +1,53 @@
+#include "ops/linear/linear_llm_int8/desc.h"
+
+#include <limits>
+#include <string>
+
+namespace planq::linear_llm_int8 {
+
+namespace {
+
+// LLM.int8's codes have signs and no zero points.
+Fault resolve_codes(const Fields& f) {
+  if (f.input_mode != Mode::Symmetric) return {"input_mode", "LLM.int8 goes with Mode.SYMMETRIC"};
+  if (f.weight_mode != Mode::Symmetric) return {"weight_mode", "LLM.int8 goes with Mode.SYMMETRIC"};
+  if (f.convention == Convention::Planq) return {};
+  return {"convention", "outliers stand between the scales of planq's own convention, got " +
+                            std::string(name_of(f.convention))};
+}
+
+Fault resolve_outliers(const Fields& f) {
+  constexpr DType kValues[] = {DType::Float16, DType::BFloat16, DType::Float32};
+  if (f.capacity < 0 || f.capacity > std::numeric_limits<std::int32_t>::max())
+    return {"capacity", "expected 0 to 2^31 - 1, got " + std::to_string(f.capacity)};
+  if (Fault fault = checks::dtype("outlier_dtype", f.outlier_dtype, kValues); !fault.ok())
+    return fault;
+  if (f.accumulation == Accumulation::Sequential) return {};
+  return {"accumulation", "expected sequential, got " + std::string(name_of(f.accumulation))};
+}
+
+Fault resolve(Descriptor& descriptor) {
+  constexpr DType kCodes[] = {DType::Int8, DType::Int4};
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = linear::resolve_layer(f, kCodes); !fault.ok()) return fault;
+  if (Fault fault = resolve_codes(f); !fault.ok()) return fault;
+  return resolve_outliers(f);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  Shape outlier = f.input_shape;
+  outlier[outlier.rank - 1] = f.capacity;
+  linear::specify_layer(f, specs);
+  specs[kIndex].expect(DType::Int32, {1, {f.capacity}});
+  specs[kCount].expect(DType::Int64, {1, {1}});
+  specs[kOutlier].expect(f.outlier_dtype, outlier);
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"linear_llm_int8", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::linear_llm_int8

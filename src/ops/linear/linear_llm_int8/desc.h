@@ -1,0 +1,165 @@
+// linear_llm_int8: a linear layer of codes, and of values in listed columns of its input. The
+// arithmetic is that of ops/linear/epilogue.h, with outliers.
+#pragma once
+
+#include <string_view>
+
+#include "core/scratch.h"
+#include "ops/linear/layer.h"
+
+namespace planq::linear_llm_int8 {
+
+using std::int64_t;
+
+struct Fields {
+  Shape input_shape;   // (..., m, k)
+  Shape weight_shape;  // (n, k)
+  DType input_dtype = DType::Int8;
+  DType weight_dtype = DType::Int8;
+  DType output_dtype = DType::Unset;
+  Scope input_scope = {ScopeKind::Token};
+  Scope weight_scope = {ScopeKind::Channel};
+  Mode input_mode = Mode::Symmetric;
+  Mode weight_mode = Mode::Symmetric;
+  DType scale_dtype = DType::Unset;
+  DType bias_dtype = DType::Unset;
+  DType residual_dtype = DType::Unset;
+  Convention convention = Convention::Planq;
+  int64_t capacity = 0;
+  DType outlier_dtype = DType::Unset;
+  Accumulation accumulation = Accumulation::Sequential;
+
+  linear::FactorField input() const { return {input_shape, input_dtype}; }
+  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+  int64_t rows() const { return input_shape.product(0, input_shape.rank - 1); }
+  int64_t columns() const { return weight_shape[0]; }
+  DType compute() const { return compute_dtype(output_dtype); }
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, input_shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, weight_shape).required().from("weight.shape"),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, weight_dtype),
+    PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, input_scope),
+    PLANQ_FIELD(Fields, weight_scope),
+    PLANQ_FIELD(Fields, input_mode),
+    PLANQ_FIELD(Fields, weight_mode),
+    PLANQ_FIELD(Fields, scale_dtype).from("input_scale.dtype"),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+    PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
+    PLANQ_FIELD(Fields, convention),
+    PLANQ_FIELD(Fields, capacity).required(),
+    PLANQ_FIELD(Fields, outlier_dtype).required().from("outlier.dtype"),
+    PLANQ_FIELD(Fields, accumulation),
+};
+
+// Positions in Operands, behind those of linear::LayerOperand.
+enum Operand : int { kIndex = linear::kLayerOperands, kCount, kOutlier };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"weight", Role::Input},
+    {"output", Role::Output},
+    {"input_scale", Role::Input},
+    {"weight_scale", Role::Input},
+    {"input_zero_point", Role::Input, Presence::ByField},
+    {"weight_zero_point", Role::Input, Presence::ByField},
+    {"input_sum", Role::Input, Presence::ByField},
+    {"weight_sum", Role::Input, Presence::ByField},
+    {"bias", Role::Input, Presence::ByField},
+    {"residual", Role::Input, Presence::ByField},
+    {"index", Role::Input},
+    {"count", Role::Input},
+    {"outlier", Role::Input},
+};
+
+// What is written before the product: the weight's codes at the listed columns, a row for each, and
+// the outliers in C. Rows are padded to whole vectors.
+struct Room {
+  static constexpr int64_t kCodes = 16, kValues = 4;
+
+  std::int8_t* codes;
+  void* values;
+  int64_t code_pitch, value_pitch;
+  std::size_t bytes;
+
+  Room(const Fields& f, Scratch& scratch)
+      : code_pitch((f.columns() + kCodes - 1) / kCodes * kCodes),
+        value_pitch((f.capacity + kValues - 1) / kValues * kValues) {
+    const auto count = [](int64_t a, int64_t b) {
+      std::size_t product = 0;
+      return __builtin_mul_overflow(a, b, &product) ? ~std::size_t{0} : product;
+    };
+    codes = scratch.take<std::int8_t>(count(f.capacity, code_pitch));
+    const std::size_t held = count(f.rows(), value_pitch);
+    values = f.compute() == DType::Float64 ? static_cast<void*>(scratch.take<double>(held))
+                                           : scratch.take<float>(held);
+    bytes = scratch.bytes();
+  }
+};
+
+// The outliers as the room holds them, in place of the operand.
+inline OperandView values_view(const Fields& f, const Room& room) {
+  OperandView view;
+  view.data = room.values;
+  view.dtype = f.compute();
+  view.rank = f.input_shape.rank;
+  std::copy_n(f.input_shape.dims.begin(), view.rank, view.extents.begin());
+  view.extents[view.rank - 1] = room.value_pitch;
+  int64_t stride = 1;
+  for (int axis = view.rank - 1; axis >= 0; --axis) {
+    view.strides[axis] = stride;
+    stride *= view.extents[axis];
+  }
+  return view;
+}
+
+// What every kernel's bind begins with.
+inline linear::Product product_of(const Call& call, const Room& room) {
+  const Fields& f = call.fields<Fields>();
+  const OperandView values = values_view(f, room);
+  linear::Product product = linear::layer_product(f, call.operands, &values);
+  linear::Outliers& outliers = product.epilogue.outliers;
+  outliers.codes = room.codes;
+  outliers.pitch = room.code_pitch;
+  outliers.count = static_cast<const int64_t*>(call.operands[kCount].data);
+  outliers.capacity = f.capacity;
+  return product;
+}
+
+// Rows of the outliers, as the operand has them and as the room does.
+enum RowOperand : int { kGiven, kHeld };
+inline IndexSpace value_rows(const Fields& f, const Operands& operands, const Room& room) {
+  const OperandView held = values_view(f, room);
+  IndexSpace rows;
+  for (int i = 0; i < f.input_shape.rank - 1; ++i) {
+    Axis axis;
+    axis.extent = f.input_shape[i];
+    axis.stride = {operands[kOutlier].strides[i], held.strides[i]};
+    rows.append(axis);
+  }
+  rows.merge();
+  return rows;
+}
+
+// The code of a weight at a place of the list; 0 where the list names no column.
+PLANQ_HD std::int8_t listed_code(const linear::Factor& weight, int64_t row, std::int32_t column,
+                                 int64_t columns) {
+  if (column < 0 || column >= columns) return 0;
+  return static_cast<std::int8_t>(weight.code(row, column));
+}
+
+// What the kernels of both backends promise.
+inline constexpr Guarantee kGuarantee = {
+    .determinism = Determinism::BitExact,
+    .math = MathPrecision::Int32,
+    .accumulator = DType::Int32,
+    .rounding = Rounding::NearestEven,
+    .max_ulp = 0,
+    .error_bound = kNoErrorBound,
+    .batch_invariant = true,
+    .basis = std::string_view("exact integer sums; then one fma for each listed column, ascending; "
+                              "IEEE operations in a fixed order")};
+
+}  // namespace planq::linear_llm_int8

@@ -1,0 +1,30 @@
+// From a call to the launches of a product's kernel, behind the one that lists what it reads beside
+// the codes.
+#pragma once
+
+#include "cuda/launch.cuh"
+#include "ops/linear/linear_llm_int8/desc.h"
+
+namespace planq::linear_llm_int8 {
+
+// What the launch needs beforehand.
+Status preload_list();
+// Adds the kernel that fills the room, where there is anything to list and to multiply.
+Status launch_list(const Call& call, const Room& room, const linear::Product& product,
+                   Bound& bound);
+
+inline std::size_t workspace(const Descriptor& descriptor, const Device&) {
+  Scratch scratch;
+  return Room(descriptor.as<Fields>(), scratch).bytes;
+}
+
+template <Status (*kLaunch)(const linear::Product&, const Device&, Bound&)>
+Status bind(const Call& call, Bound& bound) {
+  Scratch scratch(call.workspace);
+  const Room room(call.fields<Fields>(), scratch);
+  const linear::Product product = product_of(call, room);
+  PLANQ_TRY(launch_list(call, room, product, bound));
+  return kLaunch(product, call.device, bound);
+}
+
+}  // namespace planq::linear_llm_int8

@@ -1,0 +1,105 @@
+// What a product with outliers reads beside its codes: the weight's codes at the listed columns, a
+// row for each, and the outliers in the compute type. The product's kernel may begin while this one
+// runs.
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/launch.cuh"
+#include "ops/linear/linear_llm_int8/launch.h"
+
+namespace planq::linear_llm_int8 {
+namespace {
+
+constexpr int kListThreads = 128;
+// Places of the list that a thread has under way, for one row of the weight.
+constexpr int kPlaces = 8;
+// Blocks side by side for other places, or other rows of the outliers.
+constexpr int64_t kMostAcross = 16, kMostRows = 1 << 16;
+
+struct ListArgs {
+  linear::Factor weight;
+  linear::Outliers outliers;
+  const std::int32_t* index;
+  const void* given;  // outliers as the operand has them
+  DType given_dtype;
+  IndexSpace rows;  // of the outliers
+  int64_t columns, terms, row_count;
+  std::uint32_t down, across;  // blocks for the codes: of rows of the weight, of places
+};
+
+// Rows of the weight beyond its last one are the padding, which is 0.
+__device__ __forceinline__ void list_codes(const ListArgs& args, std::uint32_t block) {
+  const std::uint32_t across = block / args.down;
+  const int64_t row = int64_t{block - across * args.down} * kListThreads + threadIdx.x;
+  if (row >= args.outliers.pitch) return;
+  const int64_t listed = args.outliers.listed();
+  auto* to = const_cast<std::int8_t*>(args.outliers.codes) + row;
+#pragma unroll 1
+  for (int64_t first = int64_t{across} * kPlaces; first < listed;
+       first += int64_t{args.across} * kPlaces) {
+    std::int8_t codes[kPlaces];
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i) {
+      codes[i] = 0;
+      if (first + i < listed && row < args.columns)
+        codes[i] = listed_code(args.weight, row, args.index[first + i], args.terms);
+    }
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i)
+      if (first + i < listed) to[(first + i) * args.outliers.pitch] = codes[i];
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void widen_values(const ListArgs& args, int64_t first, int64_t step) {
+  const int64_t listed = args.outliers.listed();
+#pragma unroll 1
+  for (int64_t row = first; row < args.row_count; row += step) {
+    const Offsets at = args.rows.offsets(row);
+    C* to = static_cast<C*>(const_cast<void*>(args.outliers.values)) + at.at[kHeld];
+    for (int64_t j = threadIdx.x; j < listed; j += kListThreads)
+      to[j] = math::load_scale<C>(args.given, at.at[kGiven] + j, args.given_dtype);
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(kListThreads)
+    list_outliers(const __grid_constant__ ListArgs args) {
+  cuda::let_dependents_start();
+  const std::uint32_t codes = args.down * args.across;
+  if (blockIdx.x < codes) return list_codes(args, blockIdx.x);
+  widen_values<C>(args, blockIdx.x - codes, gridDim.x - codes);
+}
+
+}  // namespace
+
+Status preload_list() {
+  PLANQ_TRY(cuda::preload(list_outliers<float>));
+  return cuda::preload(list_outliers<double>);
+}
+
+Status launch_list(const Call& call, const Room& room, const linear::Product& product,
+                   Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  if (product.empty() || f.capacity == 0) return Status::success();
+  ListArgs args;
+  args.weight = product.weight;
+  args.outliers = product.epilogue.outliers;
+  args.index = static_cast<const std::int32_t*>(call.operands[kIndex].data);
+  args.given = call.operands[kOutlier].data;
+  args.given_dtype = f.outlier_dtype;
+  args.rows = value_rows(f, call.operands, room);
+  args.columns = product.n;
+  args.terms = product.k;
+  args.row_count = f.rows();
+  args.down = static_cast<std::uint32_t>(cuda::ceil_div(room.code_pitch, kListThreads));
+  args.across =
+      static_cast<std::uint32_t>(std::min(cuda::ceil_div(f.capacity, kPlaces), kMostAcross));
+  cuda::Grid grid;
+  grid.threads = dim3(kListThreads);
+  grid.blocks = int64_t{args.down} * args.across + std::min(args.row_count, kMostRows);
+  return f.compute() == DType::Float64 ? cuda::launch(list_outliers<double>, grid, args, bound)
+                                       : cuda::launch(list_outliers<float>, grid, args, bound);
+}
+
+}  // namespace planq::linear_llm_int8
