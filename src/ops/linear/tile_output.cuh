@@ -122,9 +122,9 @@ __device__ __forceinline__ void store_values(const Product& product, std::int64_
 // for all of them.
 template <class C>
 __device__ __forceinline__ void store_listed(const Product& product, const SumShape& shape,
-                                          const OutputTile& tile, const std::int32_t* sums,
-                                          std::int64_t column, int count, bool vectors) {
-  constexpr int kRows = 4;
+                                             const OutputTile& tile, const std::int32_t* sums,
+                                             std::int64_t column, int count, bool vectors) {
+  constexpr int kRows = sizeof(C) == 4 ? 4 : 2;
   const Epilogue& e = product.epilogue;
   const int across = shape.columns / 4, first = static_cast<int>(threadIdx.x) % across * 4;
   const int step = shape.threads / across;

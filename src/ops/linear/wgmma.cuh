@@ -221,18 +221,19 @@ __device__ __forceinline__ void finish_listed_rows(const Out& out, const int* pa
                                                    const typename Out::Columns& columns,
                                                    std::int64_t m, std::int64_t n, int first) {
   if constexpr (requires { out.has_outliers(); }) {
-    constexpr int kRows = 4;
+    using C = typename Out::C;
+    constexpr int kRows = sizeof(C) == 4 ? 2 : 1;  // more would not fit in the registers
     const int lane = threadIdx.x % cuda::kWarp;
 #pragma unroll 1
     for (int r = 0; r < kPassRows; r += kRows) {
       int4 sums[kRows];
-      typename Out::Row rows[kRows];
+      C scales[kRows];
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        rows[i] = out.row_of(own, first + r + i);
+        scales[i] = out.row_of(own, first + r + i).scale;
         sums[i] = *reinterpret_cast<const int4*>(pass + (r + i) * kPassPitch + 4 * lane);
       }
-      out.store_listed(m + r, n, sums, rows, columns);
+      out.store_listed(m + r, n, sums, scales, columns);
     }
   }
 }
@@ -446,8 +447,8 @@ __device__ __forceinline__ void finish_shares(const Out& out, const int* sums, i
     if constexpr (requires { out.has_outliers(); }) {
       if (out.has_outliers()) {
         const int4 sum[1] = {total};
-        const typename Out::Row of_row[1] = {row};
-        out.store_listed(m + token, n, sum, of_row, columns);
+        const typename Out::C scale[1] = {row.scale};
+        out.store_listed(m + token, n, sum, scale, columns);
         continue;
       }
     }

@@ -152,7 +152,7 @@ class ScaledOutputs {
   // Sums of rows m, m + 1, ... with their outliers; those outside are not stored.
   template <int kRows>
   __device__ __forceinline__ void store_listed(std::int64_t m, std::int64_t n,
-                                               const int4 (&sums)[kRows], const Row (&rows)[kRows],
+                                               const int4 (&sums)[kRows], const C (&scales)[kRows],
                                                const Columns& columns) const {
     const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
     if (count <= 0) return;
@@ -163,7 +163,7 @@ class ScaledOutputs {
       const std::int32_t each[4] = {sums[r].x, sums[r].y, sums[r].z, sums[r].w};
       at[r] = min(m + r, outputs_.rows - 1);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(each[i]) * rows[r].scale;
+      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(each[i]) * scales[r];
     }
     add_listed<C>(epilogue_.outliers, at, n, t);
 #pragma unroll
