@@ -16,6 +16,9 @@ struct Outputs {
   std::int64_t rows, columns;
   DType dtype;
   bool vectors, residual_vectors;  // four neighbours are aligned to their size
+  // All columns are vectors, under scales, zero points and a bias at most: what is worth a loop of
+  // its own.
+  bool plain;
   // From a product of the batch to the next, in elements.
   std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch;
 };
@@ -57,19 +60,27 @@ class IntegerOutputs {
  public:
   struct Row {};
   struct Columns {};
+  static constexpr int kRowsAtOnce = 8;
 
   __device__ __forceinline__ IntegerOutputs(const Outputs& outputs, int batch)
       : outputs_(outputs),
         data_(reinterpret_cast<std::int32_t*>(outputs.data) + batch * outputs.batch_stride) {}
 
+  __device__ __forceinline__ bool plain() const { return outputs_.plain; }
   __device__ __forceinline__ Row row(std::int64_t) const { return {}; }
   __device__ __forceinline__ Row row_of(Row, int) const { return {}; }
   __device__ __forceinline__ Columns columns(std::int64_t) const { return {}; }
+  template <bool kPlain>
   __device__ __forceinline__ void store(std::int64_t m, std::int64_t n, const int4& sums, Row,
                                         const Columns&) const {
     const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
-    store_four(data_ + m * outputs_.row_stride + n,
-               Four<std::int32_t>{{sums.x, sums.y, sums.z, sums.w}}, count, outputs_.vectors);
+    if (count <= 0) return;
+    const Four<std::int32_t> four{{sums.x, sums.y, sums.z, sums.w}};
+    std::int32_t* to = data_ + m * outputs_.row_stride + n;
+    if constexpr (kPlain)
+      *reinterpret_cast<Four<std::int32_t>*>(to) = four;
+    else
+      store_four(to, four, count, outputs_.vectors);
   }
 
  private:
@@ -77,19 +88,20 @@ class IntegerOutputs {
   std::int32_t* data_;
 };
 
-template <class T>
+// C: the compute type; of its outputs, the type is chosen at each.
+template <class C>
 class ScaledOutputs {
  public:
-  using C = math::Compute<T>;
   using Row = RowTerm<C>;
   struct Columns {
     ColumnTerm<C> each[4];
   };
+  static constexpr int kRowsAtOnce = sizeof(C) == 8 ? 1 : 4;  // that are under way together
 
   __device__ __forceinline__ ScaledOutputs(const Outputs& outputs, int batch)
       : outputs_(outputs),
         epilogue_(outputs.epilogue),
-        data_(reinterpret_cast<T*>(outputs.data) + batch * outputs.batch_stride) {
+        data_(outputs.data + batch * outputs.batch_stride * detail::element_bytes(outputs.dtype)) {
     const auto scale = batch * outputs.scale_batch, residual = batch * outputs.residual_batch;
     epilogue_.input_scale =
         detail::moved(epilogue_.input_scale, scale * detail::element_bytes(epilogue_.scale_dtype));
@@ -99,6 +111,7 @@ class ScaledOutputs {
     if (epilogue_.input_sum) epilogue_.input_sum += batch * outputs.sum_batch;
   }
 
+  __device__ __forceinline__ bool plain() const { return outputs_.plain; }
   // Of a row and of four columns; those outside are the last one's.
   __device__ __forceinline__ Row row(std::int64_t m) const {
     return row_term<C>(epilogue_, min(m, outputs_.rows - 1));
@@ -120,24 +133,37 @@ class ScaledOutputs {
     return other;
   }
 
+  template <bool kPlain>
   __device__ __forceinline__ void store(std::int64_t m, std::int64_t n, const int4& sums,
                                         const Row& row, const Columns& columns) const {
     const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
     if (count <= 0) return;
-    C residual[4] = {};
-    if (epilogue_.residual) load_residual(m, n, count, residual);
-    C y[4];
-    switch (epilogue_.convention) {
-      case Convention::BitsAndBytes:
-        finish_four<Convention::BitsAndBytes>(sums, row, columns, residual, y);
-        break;
-      case Convention::Baracuda:
-        finish_four<Convention::Baracuda>(sums, row, columns, residual, y);
-        break;
-      default:
-        finish_four<Convention::Planq>(sums, row, columns, residual, y);
+    C y[4], residual[4] = {};
+    if constexpr (kPlain) {
+      finish_four<Convention::Planq>(sums, row, columns, residual, y);
+    } else {
+      if (epilogue_.residual) load_residual(m, n, count, residual);
+      switch (epilogue_.convention) {
+        case Convention::BitsAndBytes:
+          finish_four<Convention::BitsAndBytes>(sums, row, columns, residual, y);
+          break;
+        case Convention::Baracuda:
+          finish_four<Convention::Baracuda>(sums, row, columns, residual, y);
+          break;
+        default:
+          finish_four<Convention::Planq>(sums, row, columns, residual, y);
+      }
     }
-    store_four(data_ + m * outputs_.row_stride + n, narrow_four(y), count, outputs_.vectors);
+    const std::int64_t at = m * outputs_.row_stride + n;
+    if constexpr (sizeof(C) == 8) {
+      store_as<kPlain, double>(at, y, count);
+    } else if (outputs_.dtype == DType::Float32) {
+      store_as<kPlain, float>(at, y, count);
+    } else if (outputs_.dtype == DType::Float16) {
+      store_as<kPlain, math::Half>(at, y, count);
+    } else {
+      store_as<kPlain, math::Bfloat16>(at, y, count);
+    }
   }
 
  private:
@@ -167,41 +193,59 @@ class ScaledOutputs {
     }
   }
 
-  // The instructions that round pairs do as narrow() does, but for NaN.
+  // As narrow(): the instructions that round pairs differ from it in the NaN alone.
+  template <class T>
   static __device__ __forceinline__ Four<T> narrow_four(const C (&y)[4]) {
     Four<T> four;
     if constexpr (sizeof(T) == 2) {
-      if (!cuda::any_nan(y)) {
-        const auto vector = cuda::narrow_vector<T>(y);
-        static_assert(sizeof vector == sizeof four);
-        memcpy(&four, &vector, sizeof four);
-        return four;
-      }
+      const auto vector = cuda::narrow_vector<T>(y);
+      static_assert(sizeof vector == sizeof four);
+      memcpy(&four, &vector, sizeof four);
+    } else {
+      memcpy(&four, y, sizeof four);
     }
+    if (cuda::any_nan(y))
 #pragma unroll
-    for (int i = 0; i < 4; ++i) four.each[i] = math::narrow<T>(y[i]);
+      for (int i = 0; i < 4; ++i)
+        if (math::is_nan(y[i])) four.each[i] = math::narrow<T>(math::canonical_nan<C>());
     return four;
+  }
+  template <bool kPlain, class T>
+  __device__ __forceinline__ void store_as(std::int64_t at, const C (&y)[4], int count) const {
+    T* to = reinterpret_cast<T*>(data_) + at;
+    if constexpr (kPlain)
+      *reinterpret_cast<Four<T>*>(to) = narrow_four<T>(y);
+    else
+      store_four(to, narrow_four<T>(y), count, outputs_.vectors);
   }
 
   const Outputs& outputs_;
   Epilogue epilogue_;
-  T* data_;
+  std::uint8_t* data_;
 };
+
+// Calls body<plain>(0), body<plain>(1), ... of `count` rows.
+template <class Out, class Body>
+__device__ __forceinline__ void for_rows(const Out& out, int count, const Body& body) {
+  if (out.plain()) {
+#pragma unroll Out::kRowsAtOnce
+    for (int i = 0; i < count; ++i) body.template operator()<true>(i);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) body.template operator()<false>(i);
+  }
+}
 
 // Calls body with what finishes the sums of a product of the batch.
 template <class Body>
 __device__ __forceinline__ void with_outputs(const Outputs& outputs, int batch, const Body& body) {
   switch (outputs.dtype) {
-    case DType::Float16:
-      return body(ScaledOutputs<math::Half>(outputs, batch));
-    case DType::BFloat16:
-      return body(ScaledOutputs<math::Bfloat16>(outputs, batch));
-    case DType::Float32:
-      return body(ScaledOutputs<float>(outputs, batch));
+    case DType::Int32:
+      return body(IntegerOutputs(outputs, batch));
     case DType::Float64:
       return body(ScaledOutputs<double>(outputs, batch));
     default:
-      return body(IntegerOutputs(outputs, batch));
+      return body(ScaledOutputs<float>(outputs, batch));
   }
 }
 
