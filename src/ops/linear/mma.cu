@@ -52,10 +52,9 @@ Status preload_mma() {
   return preload<Small>();
 }
 
-Status launch_mma(const Product& given, const Device& device, Bound& bound) {
-  if (given.empty()) return Status::success();
-  const MmaArgs args = mma_args(given);
-  const Product& product = args.product;
+Status launch_mma(const Product& product, const Device& device, Bound& bound) {
+  if (product.empty()) return Status::success();
+  const MmaArgs args = mma_args(product);
   const bool countable = product.n <= kMostColumns;
   if (product.m <= Small::kM && countable) return launch<Small>(args, bound);
   const std::int64_t tiles =
@@ -72,12 +71,11 @@ Status preload_stream() {
   return cuda::preload(stream_weights<StreamTile<16, 32>>);
 }
 
-Status launch_stream(const Product& given, const Device& device, Bound& bound) {
-  if (given.empty()) return Status::success();
-  const MmaArgs args = mma_args(given);
-  const Product& product = args.product;
+Status launch_stream(const Product& product, const Device& device, Bound& bound) {
+  if (product.empty()) return Status::success();
+  const MmaArgs args = mma_args(product);
   if (product.m > kMostStreamedRows || product.n > kMostColumns || !both_have_vectors(args))
-    return launch_mma(given, device, bound);
+    return launch_mma(product, device, bound);
   if (product.m > 8) return launch_streams<StreamTile<16, 32>>(args, bound);
   // Half as many rows of the weight for each block, where there would not be enough blocks.
   const std::int64_t blocks = product.batch.size() * cuda::ceil_div(product.n, 32);

@@ -24,11 +24,14 @@ namespace planq::linear {
 inline constexpr int kSliceBytes = 64;  // of K: two steps of mma.sync
 
 // kM x kN outputs of a block, kWarpM x kWarpN of a warp; kSlices warps share the same outputs, each
-// with a slice of K of its own in every stage.
-template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kSlices_, int kAsyncStages_>
+// with a slice of K of its own in every stage. kAsyncStages and kAsyncBlocks, of a multiprocessor,
+// are for sides that are copied.
+template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kSlices_, int kAsyncStages_,
+          int kAsyncBlocks_ = 2>
 struct MmaTile {
   static constexpr int kM = kM_, kN = kN_, kWarpM = kWarpM_, kWarpN = kWarpN_;
   static constexpr int kSlices = kSlices_, kAsyncStages = kAsyncStages_;
+  static constexpr int kAsyncBlocks = kAsyncBlocks_;
   static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * kSlices * cuda::kWarp;
   static constexpr int kDepth = kSliceBytes * kSlices;  // bytes of K in a stage
   static constexpr int kWeightOffset = kM * kDepth;
@@ -351,7 +354,7 @@ __device__ __forceinline__ void finish_tile(const MmaArgs& args, const MmaBlock<
 }
 
 template <class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, 2)
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
     mma_async(const __grid_constant__ MmaArgs args) {
   constexpr int kStages = Tile::kAsyncStages;
   const MmaBlock<Tile> block(args);

@@ -41,27 +41,9 @@ inline bool has_vectors(const Product& product, const Factor& factor, const MmaS
          moves_aligned(product, which, factor.data, 16, 2);
 }
 
-// Rows of a transposed input that are not neighbours, because each was a matrix of one row, are a
-// product each again.
-inline void split_scattered_rows(Product& product) {
-  const Factor& input = product.input;
-  if (product.k == 1 || input.term_stride == 1 || input.row_stride == 1) return;
-  const Epilogue& e = product.epilogue;
-  AxisOf<kMovedOperands> rows;
-  rows.extent = product.m;
-  rows.stride = {input.row_stride,   0,
-                 product.output_row, e.residual_row,
-                 e.input_scale_row,  e.input_zero_point_row,
-                 e.input_sum_row,    e.outliers.row};
-  product.batch.append(rows);
-  product.m = 1;
-}
-
-inline MmaArgs mma_args(const Product& given) {
+inline MmaArgs mma_args(const Product& product) {
   MmaArgs args;
-  args.product = given;
-  split_scattered_rows(args.product);
-  const Product& product = args.product;
+  args.product = product;
   args.input = side_of(product, product.input, kMovedInput);
   args.weight = side_of(product, product.weight, kMovedWeight);
   const int unsigned_input = product.input.dtype == DType::UInt8;

@@ -72,13 +72,17 @@ void set_epilogue(Product& product, const ProductViews& v, Convention convention
 }
 
 // Rows that every operand has evenly apart, under weights that are the same for all of them, are
-// the rows of one product, whichever axes they come from.
+// the rows of one product, whichever axes they come from; of transposed matrices, only those side by
+// side.
 void take_rows(Product& product) {
   auto& space = product.batch;
   space.merge();
   product.m = 1;
-  if (space.rank == 0 || space.axes[space.rank - 1].stride[kMovedWeight] != 0) return;
-  const auto& rows = space.axes[space.rank -= 1];
+  if (space.rank == 0) return;
+  const auto& rows = space.axes[space.rank - 1];
+  if (rows.stride[kMovedWeight] != 0) return;
+  if (product.input.transposed() && rows.stride[kMovedInput] != 1) return;
+  space.rank -= 1;
   product.m = rows.extent;
   product.input.row_stride = rows.stride[kMovedInput];
   product.output_row = rows.stride[kMovedOutput];

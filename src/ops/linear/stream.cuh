@@ -16,12 +16,13 @@
 namespace planq::linear {
 
 // kInputs: rows of input, a multiple of 8; kWeights: rows of weight, a multiple of 16.
-template <int kInputs_, int kWeights_>
+// kChunks: how many 64 bytes of K a warp loads at a time; kBlocks: of a multiprocessor, at least.
+template <int kInputs_, int kWeights_, int kChunks_ = 2, int kBlocks_ = 3>
 struct StreamTile {
   static constexpr int kInputs = kInputs_, kWeights = kWeights_;
   static constexpr int kWarps = 8, kThreads = kWarps * cuda::kWarp;
   static constexpr int kChunk = 64;  // bytes of K that four lanes load
-  static constexpr int kChunks = 2;  // of a warp at a time
+  static constexpr int kChunks = kChunks_, kBlocks = kBlocks_;
   static constexpr int kStep = kChunk * kChunks;
   static constexpr SumShape sums() { return {kWeights, kInputs * kWeights, kWarps, kThreads}; }
   static constexpr int kSumsBytes = kInputs * kWeights * kWarps * 4;
@@ -163,7 +164,7 @@ __device__ __forceinline__ void stream_rows(const StreamSide<Tile::kInputs>& inp
 }
 
 template <class Tile>
-__global__ void __launch_bounds__(Tile::kThreads)
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     stream_weights(const __grid_constant__ MmaArgs args) {
   __shared__ alignas(16) std::int32_t sums[Tile::kSumsBytes / 4];
   const Product product = args.product.at(args.first_product + blockIdx.x / args.tiles);

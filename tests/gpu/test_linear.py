@@ -1,0 +1,424 @@
+"""The linear family on a GPU: every tile and way to load against exact products in float64.
+
+The references are torch's, on the same GPU: float64 holds every sum here exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+import planq
+from support import kernels
+from support.gpu import cuda
+
+DEVICE = "cuda:0"
+CODES = ("int8", "uint8", "int4", "uint4")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+# Rows of input at which launches change their tile, and beyond.
+ROWS = (1, 8, 9, 16, 17, 64, 65, 129, 1100)
+
+
+def stream() -> Any:
+    """Where everything runs."""
+    return torch.cuda.current_stream()
+
+
+def methods(operator: str) -> list[str]:
+    """The kernels of an operator."""
+    return [k.sku for name, k in kernels.kernels(planq.Backend.CUDA) if name == operator]
+
+
+def methods_and_rows(operator: str) -> list[tuple[str, int]]:
+    """With the rows of input that they take."""
+    return [(sku, m) for sku in methods(operator) for m in ROWS if m <= 16 or "stream" not in sku]
+
+
+def takes(desc: planq.Descriptor, sku: str) -> bool:
+    """Whether the kernel does, by the library's own explanation."""
+    candidates = planq.explain(desc, kernels.ANYTHING, device=DEVICE).candidates
+    return any(c.sku == sku and (c.chosen or not c.reason) for c in candidates)
+
+
+@dataclass
+class Codes:
+    """Random codes in memory, and what they are."""
+
+    stored: torch.Tensor
+    values: torch.Tensor  # float64, of the logical shape
+
+
+def codes(shape: tuple[int, ...], dtype: str, *, gap: int = 0, offset: int = 0) -> Codes:
+    """Rows that are `gap` bytes apart and begin `offset` bytes after an aligned address."""
+    four = dtype.endswith("4")
+    last = (shape[-1] + 1) // 2 if four else shape[-1]
+    stored_shape = (*shape[:-1], last)
+    strides = [1]
+    for extent, extra in zip(stored_shape[:0:-1], (gap, *[0] * 8), strict=False):
+        strides.insert(0, strides[0] * max(extent, 1) + (extra if len(strides) == 1 else 0))
+    count = strides[0] * max(shape[0], 1)
+    memory = torch.randint(0, 256, (count + offset,), dtype=torch.uint8, device=DEVICE)
+    stored = memory[offset:].as_strided(stored_shape, strides)
+    values = stored.to(torch.int16)
+    if four:
+        values = torch.stack([values & 15, values >> 4], -1).flatten(-2)[..., : shape[-1]]
+    if not dtype.startswith("u"):
+        half = 8 if four else 128
+        values = torch.where(values >= half, values - 2 * half, values)
+    view = stored if four or dtype == "uint8" else stored.view(torch.int8)
+    return Codes(view, values.double())
+
+
+def aligned_gap(shape: tuple[int, ...], dtype: str) -> int:
+    """What makes rows whole vectors."""
+    return -((shape[-1] + 1) // 2 if dtype.endswith("4") else shape[-1]) % 16
+
+
+def turned(values: torch.Tensor, transposed: bool) -> torch.Tensor:
+    """With k as the last axis."""
+    return values.transpose(-1, -2) if transposed else values
+
+
+def product(a: Codes, w: Codes, transposed: tuple[bool, bool] = (False, False)) -> torch.Tensor:
+    """The exact sums."""
+    return (turned(a.values, transposed[0]) @ turned(w.values, transposed[1]).mT).to(torch.int64)
+
+
+def wrapped(sums: torch.Tensor) -> torch.Tensor:
+    """Modulo 2^32, as int32 has it."""
+    return ((sums + 2**31) & 0xFFFFFFFF) - 2**31
+
+
+def select(desc: planq.Descriptor, sku: str | None) -> planq.Plan:
+    """A plan of that kernel, or of the one that selection prefers."""
+    pref = kernels.pinned(sku) if sku else kernels.PROMISE
+    return planq.Plan.select(stream(), desc, pref)
+
+
+def guarded(shape: tuple[int, ...], dtype: torch.dtype, gap: int) -> tuple[torch.Tensor, Any]:
+    """An output whose rows have gaps, and a check that nothing wrote there."""
+    row = shape[-1] + gap
+    count = row
+    for extent in shape[:-1]:
+        count *= extent
+    memory = torch.full((count + 1,), 77, device=DEVICE).to(dtype)
+    strides = [1]
+    for extent in shape[:0:-1]:
+        strides.insert(0, row if len(strides) == 1 else strides[0] * extent)
+    view = memory[1:] if gap else memory
+    output = view.as_strided(shape, strides)
+
+    def check() -> None:
+        found = output.clone()
+        output.fill_(77)
+        assert bool((memory == 77).all()), "a gap was written"
+        output.copy_(found)
+
+    return output, check
+
+
+# --- Products -----------------------------------------------------------------------------------
+
+
+def check_matmul(
+    sku: str | None,
+    m: int,
+    n: int,
+    k: int,
+    types: tuple[str, str, str],
+    *,
+    transposed: tuple[bool, bool] = (False, False),
+    aligned: bool = True,
+    batch: tuple[tuple[int, ...], tuple[int, ...]] = ((), ()),
+) -> bool:
+    """One product; False where the kernel does not take it."""
+    shapes = [
+        (*batch[0], k, m) if transposed[0] else (*batch[0], m, k),
+        (*batch[1], k, n) if transposed[1] else (*batch[1], n, k),
+    ]
+    desc = planq.MatmulInt8Descriptor(
+        input_shape=shapes[0],
+        weight_shape=shapes[1],
+        input_dtype=types[0],
+        weight_dtype=types[1],
+        output_dtype=types[2],
+        transpose_input=transposed[0],
+        transpose_weight=transposed[1],
+    )
+    if sku and not takes(desc, sku):
+        return False
+    sides = [
+        codes(shape, dtype, gap=aligned_gap(shape, dtype), offset=0)
+        if aligned
+        else codes(shape, dtype, gap=3, offset=1 + place)
+        for place, (shape, dtype) in enumerate(zip(shapes, types, strict=False))
+    ]
+    a, w = sides
+    out_shape = desc.operands()["output"].shape
+    output, check = guarded(out_shape, getattr(torch, types[2]), 0 if aligned else 3)
+    args = planq.MatmulInt8Args(input=a.stored, weight=w.stored, output=output)
+    select(desc, sku).run(stream(), None, args)
+    sums = wrapped(product(a, w, transposed))
+    wanted = sums.clamp(-128, 127) if types[2] == "int8" else sums
+    assert torch.equal(output, wanted.to(output.dtype)), (sku, desc)
+    check()
+    return True
+
+
+@pytest.mark.parametrize(("sku", "m"), methods_and_rows("matmul_int8"))
+def test_every_tile_of_every_side(sku: str, m: int) -> None:
+    """Around the tiles' edges; types, transposes and alignments in turn."""
+    kinds = itertools.cycle(
+        [
+            (types, transposed, aligned)
+            for types in itertools.product(CODES, CODES, ("int32", "int8"))
+            for transposed in itertools.product((False, True), repeat=2)
+            for aligned in (True, False)
+        ][::7]
+    )
+    plain = ("int8", "int8", "int32")
+    taken = 0
+    for n, k in itertools.product((1, 31, 64, 129, 700), (1, 15, 64, 65, 272, 1040, 3000)):
+        taken += check_matmul(sku, m, n, k, plain)
+        taken += check_matmul(sku, m, n, k, plain, aligned=False)
+        types, transposed, aligned = next(kinds)
+        taken += check_matmul(sku, m, n, k, types, transposed=transposed, aligned=aligned)
+    assert taken
+
+
+@pytest.mark.parametrize("m", [16, 64, 200])
+def test_every_pair_of_types_and_every_transpose(m: int) -> None:
+    """Of the kernel that takes everything."""
+    for input_dtype, weight_dtype in itertools.product(CODES, CODES):
+        for transposed in itertools.product((False, True), repeat=2):
+            for aligned in (True, False):
+                types = (input_dtype, weight_dtype, "int32")
+                sku = "matmul_int8/cuda/mma"
+                assert check_matmul(sku, m, 131, 333, types, transposed=transposed, aligned=aligned)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [((3,), (3,)), ((3,), ()), ((), (3,)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((4, 1), (4, 2))],
+)
+def test_batches(batch: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    """Equal, repeated on either side; rows of a batch of single rows that are transposed."""
+    for m, n, k in ((1, 70, 100), (5, 33, 64), (150, 140, 200)):
+        for transposed in ((False, False), (True, False), (False, True), (True, True)):
+            for aligned in (True, False):
+                types = ("int8", "uint8", "int32")
+                check_matmul(
+                    None, m, n, k, types, transposed=transposed, aligned=aligned, batch=batch
+                )
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(4096, 4096, 4096), (2048, 8192, 8192), (17, 28672, 8192), (300, 1000, 1024)]
+)
+def test_torchs_int_mm(m: int, n: int, k: int) -> None:
+    """Every kernel at sizes of models."""
+    a, w = codes((m, k), "int8"), codes((n, k), "int8")
+    wanted = torch._int_mm(a.stored, w.stored.t())
+    desc = planq.MatmulInt8Descriptor(input_shape=(m, k), weight_shape=(n, k))
+    for sku in methods("matmul_int8"):
+        if not takes(desc, sku):
+            continue
+        output = torch.zeros(m, n, dtype=torch.int32, device=DEVICE)
+        args = planq.MatmulInt8Args(input=a.stored, weight=w.stored, output=output)
+        select(desc, sku).run(stream(), None, args)
+        assert torch.equal(output, wanted), sku
+
+
+# --- Linear layers ------------------------------------------------------------------------------
+
+
+def rounded(values: torch.Tensor, dtype: str) -> torch.Tensor:
+    """To the nearest, ties to even."""
+    return values.to(getattr(torch, dtype))
+
+
+def check_linear(sku: str, rng: random.Random, m: int, n: int, k: int, aligned: bool) -> None:
+    """Zero points, bias, residual and types at random, line by line in torch."""
+    output_dtype = rng.choice(FLOATS)
+    c = torch.float64 if output_dtype == "float64" else torch.float32
+    modes = [rng.choice((planq.Mode.SYMMETRIC, planq.Mode.ASYMMETRIC)) for _ in range(2)]
+    bias_dtype, residual_dtype = (rng.choice((None, *FLOATS)) for _ in range(2))
+    baracuda = modes == [planq.Mode.SYMMETRIC] * 2 and rng.random() < 0.5
+    desc = planq.LinearW8A8Descriptor(
+        input_shape=(m, k),
+        weight_shape=(n, k),
+        output_dtype=output_dtype,
+        input_mode=modes[0],
+        weight_mode=modes[1],
+        bias_dtype=bias_dtype,
+        residual_dtype=residual_dtype,
+        convention=planq.Convention.BARACUDA if baracuda else planq.Convention.PLANQ,
+    )
+    gap, offset = (-k % 16, 0) if aligned else (5, 1)
+    a = codes((m, k), "int8", gap=gap, offset=offset)
+    w = codes((n, k), "int8", gap=gap, offset=offset)
+
+    def integers(count: int) -> torch.Tensor:
+        return torch.randint(-(2**31), 2**31, (count,), dtype=torch.int64, device=DEVICE)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device=DEVICE, dtype=c)
+
+    row, column = normal(m), normal(n)
+    operands: dict[str, Any] = {"input_scale": row, "weight_scale": column}
+    d = product(a, w)
+    za, zw = torch.zeros_like(integers(m)), torch.zeros_like(integers(n))
+    if modes[0] == planq.Mode.ASYMMETRIC:
+        za, of_weight = integers(m), w.values.sum(1).to(torch.int64)
+        operands |= {"input_zero_point": za.int(), "weight_sum": of_weight.int()}
+        d = d - za[:, None] * of_weight
+    if modes[1] == planq.Mode.ASYMMETRIC:
+        zw, of_input = integers(n), a.values.sum(1).to(torch.int64)
+        operands |= {"weight_zero_point": zw.int(), "input_sum": of_input.int()}
+        d = d - zw * of_input[:, None]
+    t = wrapped(d + k * za[:, None] * zw).to(c)
+    t = row[:, None] * column * t if baracuda else t * row[:, None] * column
+    if bias_dtype:
+        operands["bias"] = rounded(normal(n), bias_dtype)
+        t = t + operands["bias"].to(c)
+    if residual_dtype:
+        operands["residual"] = rounded(normal(m, n + 5), residual_dtype)[:, :n]
+        t = t + operands["residual"].to(c)
+    output, check = guarded((m, n), getattr(torch, output_dtype), 0 if aligned else 3)
+    args = planq.LinearW8A8Args(input=a.stored, weight=w.stored, output=output, **operands)
+    select(desc, sku).run(stream(), None, args)
+    assert torch.equal(output, rounded(t, output_dtype)), (sku, desc)
+    check()
+
+
+@pytest.mark.parametrize(("sku", "m"), methods_and_rows("linear_w8a8"))
+def test_every_line_of_the_epilogue(sku: str, m: int) -> None:
+    """At every tile, whole and cut."""
+    rng = random.Random(f"{sku} {m}")
+    for n, k in ((1, 16), (33, 100), (128, 64), (130, 1000), (500, 272)):
+        for aligned in (True, False):
+            for _ in range(3):
+                check_linear(sku, rng, m, n, k, aligned)
+
+
+# --- Extents that are known at run, graphs ------------------------------------------------------
+
+
+def linear_call(desc: planq.Descriptor, m: int, n: int, k: int) -> tuple[Codes, Codes, Any]:
+    """Operands of a layer with bfloat16 outputs."""
+    a, w = codes((m, k), "int8"), codes((n, k), "int8")
+    row, column = torch.rand(m, device=DEVICE), torch.rand(n, device=DEVICE)
+    output = torch.zeros(m, n, dtype=torch.bfloat16, device=DEVICE)
+    args = planq.LinearW8A8Args(
+        input=a.stored, weight=w.stored, output=output, input_scale=row, weight_scale=column
+    )
+    return a, w, args
+
+
+def linear_wanted(a: Codes, w: Codes, args: Any) -> torch.Tensor:
+    """What such a layer gives."""
+    t = product(a, w).float() * args.input_scale[:, None] * args.weight_scale
+    return t.bfloat16()
+
+
+def test_one_plan_of_a_layer_is_captured_at_every_extent() -> None:
+    """Kernels change with the rows of input."""
+    n, k = 4096, 1024
+    desc = planq.LinearW8A8Descriptor(
+        input_shape=(planq.Dim("m", 2048), k), weight_shape=(n, k), output_dtype="bfloat16"
+    )
+    plan = planq.Plan.select(stream(), desc)
+    recorded = []
+    for m in (1, 16, 17, 128, 2048):
+        a, w, args = linear_call(desc, m, n, k)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            plan.run(stream(), None, args)
+        recorded.append((graph, a, w, args))
+    for graph, a, w, args in recorded:
+        a.stored.neg_()
+        a.values.copy_(a.stored.double())
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(args.output, linear_wanted(a, w, args))
+
+
+# --- Sizes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def release() -> Iterator[None]:
+    """What torch keeps of gigabytes, other workers may need."""
+    yield
+    cuda.empty_cache()
+
+
+def check_pieces(
+    desc: planq.Descriptor, args: Any, wanted: Callable[[slice], torch.Tensor]
+) -> None:
+    """Columns of the first, the last and some others."""
+    columns = args.output.shape[1]
+    for first in (0, columns // 2, columns - 100):
+        piece = slice(first, first + 100)
+        assert torch.equal(args.output[:, piece], wanted(piece)), desc
+
+
+@pytest.mark.xdist_group("sizes")
+@pytest.mark.usefixtures("release")
+@pytest.mark.parametrize("m", [1, 16, 100])
+def test_a_weight_of_more_than_four_gigabytes(m: int) -> None:
+    """Offsets beyond 32 bits, by every kernel that takes it, aligned and not."""
+    n, k = 600_000, 8192
+    memory = torch.randint(-128, 128, (n * k + 1,), dtype=torch.int8, device=DEVICE)
+    desc = planq.MatmulInt8Descriptor(input_shape=(m, k), weight_shape=(n, k))
+    a = codes((m, k), "int8")
+    for sku in methods("matmul_int8"):
+        if not takes(desc, sku):
+            continue
+        for offset in (0, 1):
+            weight = memory[offset : offset + n * k].view(n, k)
+            output = torch.zeros(m, n, dtype=torch.int32, device=DEVICE)
+            args = planq.MatmulInt8Args(input=a.stored, weight=weight, output=output)
+            select(desc, sku).run(stream(), None, args)
+
+            def wanted(piece: slice, weight: torch.Tensor = weight) -> torch.Tensor:
+                return (a.values @ weight[piece].double().mT).int()
+
+            check_pieces(desc, args, wanted)
+
+
+@pytest.mark.xdist_group("sizes")
+@pytest.mark.usefixtures("release")
+def test_more_outputs_than_32_bits_count() -> None:
+    """Of few terms, so that it does not take long."""
+    m, n, k = 70_000, 65_536, 16
+    a, w = codes((m, k), "int8"), codes((n, k), "int8")
+    output = torch.zeros(m, n, dtype=torch.int8, device=DEVICE)
+    desc = planq.MatmulInt8Descriptor(input_shape=(m, k), weight_shape=(n, k), output_dtype="int8")
+    args = planq.MatmulInt8Args(input=a.stored, weight=w.stored, output=output)
+    select(desc, None).run(stream(), None, args)
+
+    def wanted(piece: slice) -> torch.Tensor:
+        return (a.values @ w.values[piece].mT).clamp(-128, 127).to(torch.int8)
+
+    check_pieces(desc, args, wanted)
+
+
+@pytest.mark.parametrize("dtype", CODES)
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_code_sums(dtype: str, axis: int) -> None:
+    """Rows of a batch that begin anywhere."""
+    for shape in ((1, 1), (3, 5, 33), (2, 100, 4097), (700, 31), (4096, 8192), (2, 0, 5)):
+        for gap, offset in ((aligned_gap(shape, dtype), 0), (3, 1)):
+            given = codes(shape, dtype, gap=gap, offset=offset)
+            desc = planq.CodeSumDescriptor(shape=shape, input_dtype=dtype, axis=axis)
+            output = torch.zeros(desc.operands()["output"].shape, dtype=torch.int32, device=DEVICE)
+            args = planq.CodeSumArgs(input=given.stored, output=output)
+            select(desc, None).run(stream(), None, args)
+            assert torch.equal(output, given.values.sum(axis).int()), (shape, gap)
