@@ -79,24 +79,31 @@ struct StageCursor {
   }
 };
 
-// Waits for all threads of the cluster that have not ended; what they wrote to shared memory before
-// is then visible.
+// Waits for all threads of the cluster that have not ended. What they wrote before to shared memory
+// is then visible; so is what they wrote to global memory, which takes longer than the rest.
 __device__ __forceinline__ void cluster_barrier() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  cluster_wait();
+}
+// The same for what no thread wrote by itself: barriers that were published, or shared memory that
+// may be given back.
+__device__ __forceinline__ void cluster_barrier_unordered() {
+  __syncwarp();
+  cluster_arrive_unordered();
+  cluster_wait();
 }
 
 // A vector of the shared memory of block `rank`, at the place that has `address` in this block.
-__device__ __forceinline__ int4 load_from_block(std::uint32_t address, int rank) {
-  int4 v;
+// After a barrier of the cluster.
+__device__ __forceinline__ uint4 load_from_block(std::uint32_t address, int rank) {
+  uint4 v;
   asm volatile(
       "{.reg .b32 remote;"
       "mapa.shared::cluster.u32 remote, %4, %5;"
-      "ld.shared::cluster.v4.s32 {%0, %1, %2, %3}, [remote];}"
+      "ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [remote];}"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-      : "r"(address), "r"(rank)
-      : "memory");
+      : "r"(address), "r"(rank));
   return v;
 }
 

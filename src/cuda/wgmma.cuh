@@ -9,6 +9,10 @@
 
 namespace planq::cuda {
 
+// A number that all lanes of a warp have, so that the compiler knows it, too, and computes what
+// follows from it once a warp: instructions are told of factors by registers of the warp.
+__device__ __forceinline__ int uniform(int value) { return __shfl_sync(kAllLanes, value, 0); }
+
 inline constexpr int kProductRows = 64;   // of the first factor
 inline constexpr int kProductDepth = 32;  // summed bytes of one instruction
 

@@ -1,4 +1,4 @@
-"""LLM.int8 on a GPU: large sizes against torch, all kernels of the product, a graph of the chain."""
+"""LLM.int8 on a GPU: large sizes against torch, every kernel of the product, and a graph."""
 
 from __future__ import annotations
 

@@ -46,19 +46,29 @@ def problems(operator: str) -> Iterator[Fields]:
 def sized(fields: Fields, count: int) -> planq.Descriptor:
     """The problem on `count` elements, a multiple of 64 along both ends of a shape.
 
-    Operators that list columns, in room for so many, number them by int32: theirs are 64. Where
-    neither has a meaning, the operator's own tests say how a problem is so large.
+    Where that has no meaning, the operator's own tests say how a problem is so large.
     """
     resize = getattr(OPERATORS[fields["op"]], "sized", None)
-    if resize is not None:
-        return planq.Descriptor.from_json(json.dumps(resize(fields, count)))
-    rank, ends = len(fields["shape"]), [64, count // 64]
+    larger = {**fields, **shapes(fields, count)} if resize is None else resize(fields, count)
+    return planq.Descriptor.from_json(json.dumps(larger))
+
+
+def shapes(fields: Fields, count: int) -> Fields:
+    """The problem's shapes. Products have the elements in their input, and 64 terms and columns.
+
+    Operators that list columns, in room for so many, number them by int32: theirs are 64 too.
+    """
+    if "input_shape" in fields:
+        rows = [64, count // 64] if fields.get("transpose_input") else [count // 64, 64]
+        ones = [1] * (len(fields["input_shape"]) - 2)
+        return {"input_shape": [*ones, *rows], "weight_shape": [64, 64]}
+    rank = len(fields["shape"])
     if "capacity" in fields:
-        ends.reverse()
-    elif rank == 1:
-        ends = [count]
-    shape = [*ends[:1], *[1] * (rank - 2), *ends[1:]]
-    return planq.Descriptor.from_json(json.dumps({**fields, "shape": shape}))
+        return {"shape": [count // 64, *[1] * (rank - 2), 64]}
+    summed = fields.get("axis", -1) % rank if "code_sum" in fields.values() else rank - 1
+    if summed != rank - 1:
+        return {"shape": [*[1] * (rank - 2), 64, count // 64]}
+    return {"shape": [count] if rank == 1 else [64, *[1] * (rank - 2), count // 64]}
 
 
 def extrapolated(size: Callable[[int], int], count: int) -> int:
@@ -89,7 +99,7 @@ def test_operands_larger_than_offsets_count_are_no_descriptor(operator: str) -> 
                 continue
             with pytest.raises(planq.DescriptorError) as caught:
                 sized(fields, count)
-            assert caught.value.field == "shape"
+            assert caught.value.field in {"shape", "input_shape"}
             assert "2^63 - 1 bytes" in str(caught.value)
 
 

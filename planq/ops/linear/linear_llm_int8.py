@@ -27,8 +27,8 @@ class LinearLlmInt8Descriptor(Descriptor):
 
         ``t = fl(fl(acc) * input_scale[m])``; then for each listed column ``j`` in order, by
         SEQUENTIAL ``t = fma(outlier[m, j], weight[n, index[j]], t)``; then
-        ``t = fl(t * weight_scale[n])``; with a bias ``t = fl(t + bias[n])``; with a residual ``t = fl(t + residual[m, n])``;
-        ``output = round(t)``.
+        ``t = fl(t * weight_scale[n])``; with a bias ``t = fl(t + bias[n])``; with a residual
+        ``t = fl(t + residual[m, n])``; ``output = round(t)``.
 
         The first ``min(count, capacity)`` columns are listed, by what is in memory when the kernel
         runs. A column of the list that is none of the weight's has codes of 0. Without listed

@@ -131,6 +131,7 @@ template <class T, int kCount>
 __device__ __forceinline__ VectorOf<T, kCount> narrow_vector(
     const math::Compute<T> (&values)[kCount]) {
   VectorOf<T, kCount> vector;
+  static_assert(sizeof vector == kCount * sizeof(T));
   if constexpr (sizeof(T) == 2) {
     std::uint32_t pairs[kCount / 2];
 #pragma unroll

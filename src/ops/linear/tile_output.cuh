@@ -68,8 +68,12 @@ __device__ __forceinline__ void store_narrowed(void* output, std::int64_t at,
                                                const math::Compute<T> (&values)[4], int count,
                                                bool vector) {
   T out[4];
-  const auto narrowed = cuda::narrow_vector<T>(values);
-  memcpy(out, &narrowed, sizeof out);
+  if constexpr (sizeof(T) <= 4) {
+    const auto narrowed = cuda::narrow_vector<T>(values);
+    memcpy(out, &narrowed, sizeof out);
+  } else {
+    memcpy(out, values, sizeof out);
+  }
   // The other three narrow as well, but a NaN is that of the type.
 #pragma unroll
   for (int i = 0; i < 4; ++i)
@@ -122,9 +126,9 @@ __device__ __forceinline__ void store_values(const Product& product, std::int64_
 // for all of them.
 template <class C>
 __device__ __forceinline__ void store_listed(const Product& product, const SumShape& shape,
-                                          const OutputTile& tile, const std::int32_t* sums,
-                                          std::int64_t column, int count, bool vectors) {
-  constexpr int kRows = 4;
+                                             const OutputTile& tile, const std::int32_t* sums,
+                                             std::int64_t column, int count, bool vectors) {
+  constexpr int kRows = sizeof(C) == 4 ? 4 : 2;
   const Epilogue& e = product.epilogue;
   const int across = shape.columns / 4, first = static_cast<int>(threadIdx.x) % across * 4;
   const int step = shape.threads / across;

@@ -74,32 +74,38 @@ struct Ring {
   }
 };
 
+// The blocks of the cluster that copy into each other's stages: neighbours in rank.
+struct Sharers {
+  int first, count;
+};
+
 // kTiles x 64 rows of the first factor, from `row` on, with all of the second, over `boxes` stages
-// from the cursor on. The sums begin at 0. Every warp gives a stage back: to all `blocks` of the
-// cluster where they copy into each other's, or, where that is 0, to its own block. `issued()` is
-// called once the last product is under way.
+// from the cursor on. The sums begin at 0. Every warp gives a stage back to the blocks that copy
+// into it. `issued()` is called once the last product is under way.
 template <bool kFirstUnsigned, bool kSecondUnsigned, int kTiles, int kSecond, class Ring,
           class Issued>
 __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], const Ring& ring,
                                            typename Ring::Cursor& cursor, int boxes, int row,
-                                           int blocks, const Issued& issued) {
+                                           const Sharers& sharers, const Issued& issued) {
   const int lane = threadIdx.x % cuda::kWarp;
   const auto release = [&](int stage) {
-    if (blocks == 0) {
+    if (sharers.count == 1) {
       if (lane == 0) ring.empty[stage].arrive();
-    } else if (lane < blocks) {
-      ring.empty[stage].arrive_at(lane);
+    } else if (lane < sharers.count) {
+      ring.empty[stage].arrive_at(sharers.first + lane);
     }
   };
+  const std::uint64_t first_factor =
+      cuda::factor_of(cuda::shared_address(ring.first(0)) + row * cuda::kBoxBytes);
+  const std::uint64_t second_factor = cuda::factor_of(cuda::shared_address(ring.second(0)));
   int add = 0, previous = -1;
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
 #pragma unroll 1
   for (int box = 0; box < boxes; ++box) {
     ring.full[cursor.stage].wait(cursor.parity);
-    const std::uint64_t first =
-        cuda::factor_of(cuda::shared_address(ring.first(cursor.stage)) + row * cuda::kBoxBytes);
-    const std::uint64_t second = cuda::factor_of(cuda::shared_address(ring.second(cursor.stage)));
+    const std::uint64_t first = cuda::advanced(first_factor, cursor.stage * Ring::kStageBytes);
+    const std::uint64_t second = cuda::advanced(second_factor, cursor.stage * Ring::kStageBytes);
     cuda::begin_products();
 #pragma unroll
     for (int byte = 0; byte < cuda::kBoxBytes; byte += cuda::kProductDepth) {
@@ -136,16 +142,16 @@ struct TileArgs {
   // bands of `band` along the rows, so that what runs at a time shares rows and columns in the L2
   // cache.
   int down, across, band;
-  std::int64_t count;  // of all batches
+  std::uint32_t count;  // of all batches, below 2^31
 };
 
 struct TilePlace {
   int down, across, batch;
 };
-__device__ __forceinline__ TilePlace tile_place(const TileArgs& args, std::int64_t index) {
+__device__ __forceinline__ TilePlace tile_place(const TileArgs& args, std::uint32_t index) {
   const auto area = static_cast<std::uint32_t>(args.down) * static_cast<std::uint32_t>(args.across);
   const auto batch = static_cast<int>(index / area);
-  const auto inside = static_cast<std::uint32_t>(index - std::int64_t{batch} * area);
+  const auto inside = index - static_cast<std::uint32_t>(batch) * area;
   const auto full = static_cast<std::uint32_t>(args.band) * static_cast<std::uint32_t>(args.across);
   const int top = static_cast<int>(inside / full) * args.band;
   const int height = min(args.band, args.down - top);
@@ -206,37 +212,6 @@ __device__ __forceinline__ void pass_part(int* pass, const int (&sums)[kTiles][k
   }
 }
 
-// Whether what finishes sums has outliers to add; sums that stay integers have none.
-template <class Out>
-__device__ __forceinline__ bool has_outliers(const Out& out) {
-  if constexpr (requires { out.has_outliers(); }) return out.has_outliers();
-  return false;
-}
-
-// Eight rows that a warp put into shared memory, with outliers: several at a time, so that a code
-// of the weight is read for all of them. Lane `first` has what belongs to the first row.
-template <class Out>
-__device__ __forceinline__ void finish_listed_rows(const Out& out, const int* pass,
-                                                   const typename Out::Row& own,
-                                                   const typename Out::Columns& columns,
-                                                   std::int64_t m, std::int64_t n, int first) {
-  if constexpr (requires { out.has_outliers(); }) {
-    constexpr int kRows = 4;
-    const int lane = threadIdx.x % cuda::kWarp;
-#pragma unroll 1
-    for (int r = 0; r < kPassRows; r += kRows) {
-      int4 sums[kRows];
-      typename Out::Row rows[kRows];
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        rows[i] = out.row_of(own, first + r + i);
-        sums[i] = *reinterpret_cast<const int4*>(pass + (r + i) * kPassPitch + 4 * lane);
-      }
-      out.store_listed(m + r, n, sums, rows, columns);
-    }
-  }
-}
-
 // Finishes these sums, from row m and column n of the output on.
 template <int kTiles, int kCount, class Out>
 __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
@@ -246,28 +221,28 @@ __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
   n += 4 * lane;
   // Lane i has what belongs to the warp's row i % 16 of tile i / 16.
   const auto own = out.row(m + lane % kWarpRows + lane / kWarpRows * cuda::kProductRows);
-  auto columns = out.columns(n);
+  typename Out::Columns columns;
 #pragma unroll 1
   for (int part = 0; part < 4; ++part) {
     const int tile = kTiles == 2 ? part / 2 : 0, lower = part % 2;
-    if (kTiles == 1 && part == 2) {
-      n += kPassColumns;
-      columns = out.columns(n);
-    }
+    if (kTiles == 1 && part == 2) n += kPassColumns;
+    if (part == 0 || (kTiles == 1 && part == 2)) columns = out.columns(n);
     __syncwarp();  // every lane has read the part before
     pass_part(pass, sums, part);
     __syncwarp();
     const std::int64_t top = m + tile * cuda::kProductRows + lower * kPassRows;
-    if (has_outliers(out)) {
-      finish_listed_rows(out, pass, own, columns, top, n, tile * kWarpRows + lower * kPassRows);
-      continue;
-    }
-#pragma unroll 2
-    for (int r = 0; r < kPassRows; ++r) {
-      const auto row = out.row_of(own, tile * kWarpRows + lower * kPassRows + r);
-      const int4 v = *reinterpret_cast<const int4*>(pass + r * kPassPitch + 4 * lane);
-      if (top + r < rows) out.store(top + r, n, v, row, columns);
-    }
+    const auto row_of = [&](int r) {
+      return out.row_of(own, tile * kWarpRows + lower * kPassRows + r);
+    };
+    const auto sums_of = [&](int r) {
+      return *reinterpret_cast<const int4*>(pass + r * kPassPitch + 4 * lane);
+    };
+    if (store_listed_rows(out, kPassRows, top, 1, n, columns, sums_of, row_of)) continue;
+    for_rows(out, kPassRows, [&]<bool kPlain>(int r) {
+      const auto row = row_of(r);
+      const int4 v = sums_of(r);
+      if (top + r < rows) out.template store<kPlain>(top + r, n, v, row, columns);
+    });
   }
 }
 
@@ -276,14 +251,14 @@ __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
 template <int kColumns>
 __device__ __forceinline__ void copy_tiles(const TileArgs& args,
                                            const typename TileShape<kColumns>::Stages& ring,
-                                           std::int64_t first_tile, std::int64_t step) {
+                                           std::uint32_t first_tile, std::uint32_t step) {
   const Factors& factors = args.factors;
-  const int rank = args.cluster > 1 ? cuda::cluster_rank() : 0;
+  const int rank = args.cluster > 1 ? cuda::uniform(cuda::cluster_rank()) : 0;
   const int share = kColumns / args.cluster;
   const unsigned all = (1u << args.cluster) - 1;
   typename TileShape<kColumns>::Stages::Cursor cursor;
 #pragma unroll 1
-  for (std::int64_t index = first_tile; index < args.count; index += step) {
+  for (std::uint32_t index = first_tile; index < args.count; index += step) {
     const TilePlace place = tile_place(args, index);
     const int x = (place.down * args.cluster + rank) * kTileRows;
     const int y = place.across * kColumns + rank * share;
@@ -312,12 +287,12 @@ inline constexpr int kTurn = 1;
 template <int kColumns>
 __device__ __forceinline__ void multiply_group(const TileArgs& args,
                                                const typename TileShape<kColumns>::Stages& ring,
-                                               int* passes, std::int64_t first_tile,
-                                               std::int64_t step) {
+                                               int* passes, std::uint32_t first_tile,
+                                               std::uint32_t step) {
   using Shape = TileShape<kColumns>;
-  const int group = threadIdx.x / kGroupThreads - 1;
+  const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
   const int warp = threadIdx.x / cuda::kWarp % kGroupWarps;
-  const int rank = args.cluster > 1 ? cuda::cluster_rank() : 0;
+  const int rank = args.cluster > 1 ? cuda::uniform(cuda::cluster_rank()) : 0;
   const int boxes = args.factors.k_boxes;
   const int group_row = Shape::kAlternate ? 0 : group * cuda::kProductRows;
   int* pass = passes + (group * kGroupWarps + warp) * (kPassBytes / static_cast<int>(sizeof(int)));
@@ -326,7 +301,7 @@ __device__ __forceinline__ void multiply_group(const TileArgs& args,
   std::uint32_t turn = Shape::kAlternate ? group : 0;
 #pragma unroll 1
   for (;; turn += Shape::kAlternate ? 2 : 1) {
-    const std::int64_t index = first_tile + turn * step;
+    const std::uint32_t index = first_tile + turn * step;
     if (index >= args.count) break;
     if constexpr (Shape::kAlternate) {
       cursor = typename Shape::Stages::Cursor(turn * static_cast<std::uint32_t>(boxes));
@@ -339,7 +314,7 @@ __device__ __forceinline__ void multiply_group(const TileArgs& args,
     };
     with_types(args.factors, [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
       sum_stages<kFirstUnsigned, kSecondUnsigned, Shape::kTilesEach, kColumns>(
-          sums, ring, cursor, boxes, group_row, args.cluster > 1 ? args.cluster : 0, issued);
+          sums, ring, cursor, boxes, group_row, {0, args.cluster}, issued);
     });
     const TilePlace place = tile_place(args, index);
     const std::int64_t m =
@@ -358,7 +333,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
   const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
-  const std::int64_t first = cuda::cluster_index(), step = gridDim.x / args.cluster;
+  const std::uint32_t first = cuda::cluster_index(), step = gridDim.x / args.cluster;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
     ring.open((Shape::kAlternate ? 1 : 2) * kGroupWarps * args.cluster);
@@ -366,7 +341,8 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     cuda::prefetch_map(args.factors.second);
   }
   // No block may copy to another, or arrive at its barriers, before these are.
-  cuda::cluster_barrier();
+  cuda::cluster_barrier_unordered();
+  __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     cuda::lower_registers<40>();
     if (threadIdx.x == 0) copy_tiles<kColumns>(args, ring, first, step);
@@ -376,7 +352,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
                              step);
   }
   // No block may end before all have arrived at its barriers.
-  if (args.cluster > 1) cuda::cluster_barrier();
+  if (args.cluster > 1) cuda::cluster_barrier_unordered();
 }
 
 // --- Few tokens
@@ -385,7 +361,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
 struct StreamArgs {
   Factors factors;  // weights first
   Outputs outputs;
-  int down, across;  // tiles along the rows and columns
+  int down, across;  // clusters along the rows and columns
 };
 
 inline constexpr int kStreamColumns = 128;               // of the output, which are weights' rows
@@ -423,40 +399,94 @@ __device__ __forceinline__ void keep_sums(int* to, const int (&sums)[2][kTokens 
 }
 
 // Adds up what the blocks of the cluster have of this block's share of the tokens, one token a warp
-// at a time, and finishes it.
-template <class Out>
-__device__ __forceinline__ void finish_shares(const Out& out, const int* sums, int rank, int blocks,
-                                              int tokens, std::int64_t m, std::int64_t n,
-                                              const typename Out::Columns& columns) {
-  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
-  const std::uint32_t address = cuda::shared_address(sums + 4 * lane);
+// at a time: tokens first, first + step, ... of `sums`, of which only this block reads its own.
+// Blocks are `apart` in rank, the first of them `block`.
+__device__ __forceinline__ void add_shares(int* sums, int block, int apart, int blocks, int first,
+                                           int step, int tokens) {
+  constexpr int kAtOnce = 4;
+  const int lane = threadIdx.x % cuda::kWarp;
+  sums += 4 * lane;
 #pragma unroll 1
-  for (int token = rank * kGroupWarps + warp; token < tokens; token += blocks * kGroupWarps) {
-    const auto row = out.row(m + token);
-    const std::uint32_t at = address + token * (kStreamPitch * static_cast<int>(sizeof(int)));
-    int4 total = make_int4(0, 0, 0, 0);
+  for (int token = first; token < tokens; token += kAtOnce * step) {
+    // Unsigned, since sums may wrap.
+    uint4 totals[kAtOnce] = {};
+#pragma unroll 2
     for (int i = 0; i < blocks; ++i) {
-      const int4 part = cuda::load_from_block(at, i);
-      // Unsigned, since sums may wrap.
-      total.x = static_cast<int>(static_cast<unsigned>(total.x) + static_cast<unsigned>(part.x));
-      total.y = static_cast<int>(static_cast<unsigned>(total.y) + static_cast<unsigned>(part.y));
-      total.z = static_cast<int>(static_cast<unsigned>(total.z) + static_cast<unsigned>(part.z));
-      total.w = static_cast<int>(static_cast<unsigned>(total.w) + static_cast<unsigned>(part.w));
+      uint4 parts[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j)
+        parts[j] = cuda::load_from_block(
+            cuda::shared_address(sums + min(token + j * step, tokens - 1) * kStreamPitch),
+            block + i * apart);
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j)
+        totals[j] = make_uint4(totals[j].x + parts[j].x, totals[j].y + parts[j].y,
+                               totals[j].z + parts[j].z, totals[j].w + parts[j].w);
     }
-    if constexpr (requires { out.has_outliers(); }) {
-      if (out.has_outliers()) {
-        const int4 sum[1] = {total};
-        const typename Out::Row of_row[1] = {row};
-        out.store_listed(m + token, n, sum, of_row, columns);
-        continue;
-      }
-    }
-    out.store(m + token, n, total, row, columns);
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j)
+      if (token + j * step < tokens)
+        *reinterpret_cast<uint4*>(sums + (token + j * step) * kStreamPitch) = totals[j];
   }
 }
 
-// A cluster computes one tile; its blocks split k.
-template <int kTokens, int kResident>
+// Where a block of a cluster stands: number `beside` of those that share tokens, which have part
+// number `part` of k.
+struct StreamPlace {
+  int beside, part, parts;
+};
+
+// Finishes this block's share of the tokens, from row m and column n of the output on.
+template <int kShare, class Out>
+__device__ __forceinline__ void finish_shares(const Out& out, int* sums, const StreamPlace& place,
+                                              int tokens, std::int64_t m, std::int64_t n) {
+  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
+  const int first = place.part * kGroupWarps + warp, step = place.parts * kGroupWarps;
+  n += 4 * lane;
+  const auto columns = out.columns(n);
+  const auto rows = out.row(m + first + lane * step);  // lane i has the warp's row number i
+  cuda::cluster_barrier();
+  if (place.parts > 1) add_shares(sums, place.beside, kShare, place.parts, first, step, tokens);
+  const int count = max(tokens - first + step - 1, 0) / step;
+  const auto row_of = [&](int i) { return out.row_of(rows, i); };
+  const auto sums_of = [&](int i) {
+    return *reinterpret_cast<const int4*>(sums + (first + i * step) * kStreamPitch + 4 * lane);
+  };
+  if (store_listed_rows(out, count, m + first, step, n, columns, sums_of, row_of)) return;
+  for_rows(out, count, [&]<bool kPlain>(int i) {
+    out.template store<kPlain>(m + first + i * step, n, sums_of(i), row_of(i), columns);
+  });
+}
+
+// The thread that fills the ring: weights from row n, tokens from row m on. Each of the blocks that
+// share tokens copies some of them into all.
+template <int kTokens, int kShare, class Ring>
+__device__ __forceinline__ void copy_streamed(const Factors& factors, const Ring& ring,
+                                              const StreamPlace& place, int batch, int first_box,
+                                              int boxes, int n, int m) {
+  const int some = kTokens / kShare * place.beside;
+  const unsigned all = ((1u << kShare) - 1) << place.part * kShare;
+  typename Ring::Cursor cursor;
+#pragma unroll 1
+  for (int box = 0; box < boxes; ++box) {
+    ring.empty[cursor.stage].wait(cursor.parity ^ 1);
+    cuda::Barrier& full = ring.full[cursor.stage];
+    full.arrive_and_expect(Ring::kStageBytes);
+    const int k = (first_box + box) * cuda::kBoxBytes;
+    cuda::copy_box(ring.first(cursor.stage), factors.first, k, n, batch * factors.first_step, full);
+    std::uint8_t* tokens = ring.second(cursor.stage) + some * cuda::kBoxBytes;
+    if constexpr (kShare > 1)
+      cuda::copy_box_to_blocks(tokens, factors.second, k, m + some, batch * factors.second_step,
+                               full, all);
+    else
+      cuda::copy_box(tokens, factors.second, k, m, batch * factors.second_step, full);
+    cursor.advance();
+  }
+}
+
+// kShare blocks of a cluster share tokens: their tiles are beside each other. Parts of the cluster,
+// each of so many blocks, split k.
+template <int kTokens, int kResident, int kShare>
 __global__ void __launch_bounds__(kStreamThreads, kResident)
     multiply_streamed(const __grid_constant__ StreamArgs args) {
   using Shape = StreamShape<kTokens, kResident>;
@@ -464,59 +494,54 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
   const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
   const Factors& factors = args.factors;
-  const int rank = cuda::cluster_rank(), blocks = cuda::cluster_size();
-  const std::uint32_t tile = cuda::cluster_index();
-  const auto area = static_cast<std::uint32_t>(args.down) * static_cast<std::uint32_t>(args.across);
-  const int batch = static_cast<int>(tile / area);
-  // Tiles of the same weights beside each other, so that these come from memory once.
-  const int down = static_cast<int>(tile % area) % args.down;
-  const int across = static_cast<int>(tile % area) / args.down;
-  const int begin = static_cast<int>(std::int64_t{factors.k_boxes} * rank / blocks);
-  const int end = static_cast<int>(std::int64_t{factors.k_boxes} * (rank + 1) / blocks);
+  const int rank = cuda::uniform(cuda::cluster_rank());
+  const StreamPlace place{rank % kShare, rank / kShare,
+                          cuda::uniform(cuda::cluster_size()) / kShare};
+  // Tiles of the same weights one after another, so that these come from memory once.
+  const std::uint32_t cluster = cuda::cluster_index();
+  const int down = static_cast<int>(cluster % args.down);
+  const int across = static_cast<int>(cluster / args.down % args.across);
+  const int batch = static_cast<int>(cluster / args.down / args.across);
+  const auto boxes_before = [&](int part) {
+    return static_cast<int>(std::int64_t{factors.k_boxes} * part / place.parts);
+  };
+  const int begin = boxes_before(place.part);
+  const int boxes = cuda::uniform(boxes_before(place.part + 1) - begin);
+  const std::int64_t m = std::int64_t{down} * kTokens;
+  const std::int64_t n = (std::int64_t{across} * kShare + place.beside) * kStreamColumns;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
-    ring.open(kGroupWarps);
+    ring.open(kGroupWarps * kShare);
+    cuda::prefetch_map(factors.first);
+    cuda::prefetch_map(factors.second);
   }
+  if constexpr (kShare > 1) cuda::cluster_barrier_unordered();
   __syncthreads();
-  typename Shape::Stages::Cursor cursor;
-  const std::int64_t m = std::int64_t{down} * kTokens;
-  const std::int64_t n = std::int64_t{across} * kStreamColumns;
   if (threadIdx.x >= kGroupThreads) {
     if (threadIdx.x == kGroupThreads)
-      for (int box = begin; box < end; ++box) {
-        ring.empty[cursor.stage].wait(cursor.parity ^ 1);
-        cuda::Barrier& full = ring.full[cursor.stage];
-        full.arrive_and_expect(Shape::Stages::kStageBytes);
-        const int k = box * cuda::kBoxBytes;
-        cuda::copy_box(ring.first(cursor.stage), factors.first, k, static_cast<int>(n),
-                       batch * factors.first_step, full);
-        cuda::copy_box(ring.second(cursor.stage), factors.second, k, static_cast<int>(m),
-                       batch * factors.second_step, full);
-        cursor.advance();
-      }
+      copy_streamed<kTokens, kShare>(factors, ring, place, batch, begin, boxes, static_cast<int>(n),
+                                     static_cast<int>(m));
     cuda::cluster_barrier();
   } else {
     int sums[2][kTokens / 2];
-    // A block without a share of k adds zeros.
+    // A block without a part of k adds zeros.
 #pragma unroll
     for (int i = 0; i < kTokens / 2; ++i) sums[0][i] = sums[1][i] = 0;
     with_types(factors, [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
-      sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(sums, ring, cursor, end - begin, 0, 0,
-                                                              [] {});
+      typename Shape::Stages::Cursor cursor;
+      sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(sums, ring, cursor, boxes, 0,
+                                                              {place.part * kShare, kShare}, [] {});
     });
     // The stages are written over once every warp's products are done with them.
     cuda::named_barrier_wait(1, kGroupThreads);
     keep_sums<kTokens>(reinterpret_cast<int*>(shared), sums);
     with_outputs(args.outputs, batch, [&](const auto& out) {
-      const std::int64_t own = n + 4 * static_cast<int>(threadIdx.x % cuda::kWarp);
-      const auto columns = out.columns(own);
-      cuda::cluster_barrier();
       const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, args.outputs.rows - m));
-      finish_shares(out, reinterpret_cast<int*>(shared), rank, blocks, tokens, m, own, columns);
+      finish_shares<kShare>(out, reinterpret_cast<int*>(shared), place, tokens, m, n);
     });
   }
   // No block may end before all have read its sums.
-  cuda::cluster_barrier();
+  cuda::cluster_barrier_unordered();
 }
 
 }  // namespace planq::linear::wgmma

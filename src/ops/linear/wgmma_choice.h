@@ -13,6 +13,7 @@ struct Choice {
   int width = 256;   // columns of a tile, or tokens of a streamed one
   int resident = 1;  // streamed: blocks at a time on a multiprocessor
   int cluster = 1;   // blocks of a cluster
+  int share = 1;     // streamed: those of them that share tokens
   int band = 1;      // tiles: clusters down a band
 };
 
@@ -38,7 +39,7 @@ struct Cost {
 };
 inline constexpr double kLaunch = 4, kBytesPerMicrosecond = 4.2e6;
 
-inline constexpr std::array<Cost, 8> kCosts = {{
+inline constexpr std::array<Cost, 9> kCosts = {{
     {{false, 256, 1, 1}, 0.68, 4.5, 0},
     {{false, 256, 1, 2}, 0.70, 4.5, 0},
     {{false, 128, 1, 1}, 0.40, 0.5, 0},
@@ -47,19 +48,21 @@ inline constexpr std::array<Cost, 8> kCosts = {{
     {{true, 64, 2, 1}, 0.33, 0, 2.2},
     {{true, 128, 2, 1}, 0.55, 0, 3.4},
     {{true, 128, 1, 1}, 0.34, 0, 3.4},
+    {{true, 128, 1, 2, 2}, 0.34, 0, 3.4},
 }};
 
 inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
   const Choice& c = cost.choice;
+  const int splits = c.streamed ? cluster / c.share : 1;
   const std::int64_t rows = c.streamed ? c.width : kBox * cluster;
-  const std::int64_t columns = c.streamed ? kBox : c.width;
-  const std::int64_t tiles = parts(p.m, rows) * parts(p.n, columns) * p.batches;
+  const std::int64_t columns = c.streamed ? kBox * c.share : c.width;
+  const std::int64_t clusters = parts(p.m, rows) * parts(p.n, columns) * p.batches;
   const std::int64_t slots = std::max(p.multiprocessors * c.resident / cluster, 1);
-  const auto rounds = static_cast<double>(parts(tiles, slots));
-  const double boxes = static_cast<double>(parts(p.k, kBox)) / (c.streamed ? cluster : 1);
+  const auto rounds = static_cast<double>(parts(clusters, slots));
+  const double boxes = static_cast<double>(parts(p.k, kBox)) / splits;
   const double bytes = static_cast<double>(p.batches * (p.n + p.m) * p.k);
   const double least = bytes / kBytesPerMicrosecond;
-  return kLaunch + std::max(rounds * (boxes * cost.box + cost.tile), least) + cluster * cost.split;
+  return kLaunch + std::max(rounds * (boxes * cost.box + cost.tile), least) + splits * cost.split;
 }
 
 }  // namespace detail

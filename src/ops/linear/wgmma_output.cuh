@@ -4,9 +4,8 @@
 
 #include <cstdint>
 
-#include "ops/affine/affine.cuh"
 #include "ops/linear/listed.cuh"
-#include "ops/linear/product.h"
+#include "ops/linear/tile_output.cuh"
 
 namespace planq::linear::wgmma {
 
@@ -17,6 +16,9 @@ struct Outputs {
   std::int64_t rows, columns;
   DType dtype;
   bool vectors, residual_vectors;  // four neighbours are aligned to their size
+  // All columns are vectors, under scales, zero points and a bias at most: what is worth a loop of
+  // its own.
+  bool plain;
   // From a product of the batch to the next, in elements.
   std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch;
   std::int64_t outlier_batch;
@@ -27,17 +29,6 @@ template <class T>
 struct alignas(sizeof(T) == 2 ? 8 : 16) Four {
   T each[4];
 };
-
-template <class T>
-__device__ __forceinline__ void store_four(T* to, const Four<T>& four, int count, bool vectors) {
-  if (vectors && count >= 4) {
-    *reinterpret_cast<Four<T>*>(to) = four;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (i < count) to[i] = four.each[i];
-}
 
 template <class T, class C>
 __device__ __forceinline__ void load_four(const void* from, std::int64_t at, int count,
@@ -59,19 +50,24 @@ class IntegerOutputs {
  public:
   struct Row {};
   struct Columns {};
+  static constexpr int kRowsAtOnce = 8;
 
   __device__ __forceinline__ IntegerOutputs(const Outputs& outputs, int batch)
       : outputs_(outputs),
         data_(reinterpret_cast<std::int32_t*>(outputs.data) + batch * outputs.batch_stride) {}
 
+  __device__ __forceinline__ bool plain() const { return outputs_.plain; }
   __device__ __forceinline__ Row row(std::int64_t) const { return {}; }
   __device__ __forceinline__ Row row_of(Row, int) const { return {}; }
   __device__ __forceinline__ Columns columns(std::int64_t) const { return {}; }
+  template <bool kPlain>
   __device__ __forceinline__ void store(std::int64_t m, std::int64_t n, const int4& sums, Row,
                                         const Columns&) const {
     const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
-    store_four(data_ + m * outputs_.row_stride + n,
-               Four<std::int32_t>{{sums.x, sums.y, sums.z, sums.w}}, count, outputs_.vectors);
+    if (count <= 0) return;
+    const std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
+    store_four(data_ + m * outputs_.row_stride + n, each, kPlain ? 4 : count,
+               kPlain || outputs_.vectors);
   }
 
  private:
@@ -79,19 +75,21 @@ class IntegerOutputs {
   std::int32_t* data_;
 };
 
-template <class T>
+// C: the compute type; of its outputs, the type is chosen at each.
+template <class C>
 class ScaledOutputs {
  public:
-  using C = math::Compute<T>;
+  using Compute = C;
   using Row = RowTerm<C>;
   struct Columns {
     ColumnTerm<C> each[4];
   };
+  static constexpr int kRowsAtOnce = sizeof(C) == 8 ? 1 : 4;  // that are under way together
 
   __device__ __forceinline__ ScaledOutputs(const Outputs& outputs, int batch)
       : outputs_(outputs),
         epilogue_(outputs.epilogue),
-        data_(reinterpret_cast<T*>(outputs.data) + batch * outputs.batch_stride) {
+        data_(outputs.data + batch * outputs.batch_stride * detail::element_bytes(outputs.dtype)) {
     const auto scale = batch * outputs.scale_batch, residual = batch * outputs.residual_batch;
     epilogue_.input_scale =
         detail::moved(epilogue_.input_scale, scale * detail::element_bytes(epilogue_.scale_dtype));
@@ -108,6 +106,7 @@ class ScaledOutputs {
     return epilogue_.outliers.values != nullptr;
   }
 
+  __device__ __forceinline__ bool plain() const { return outputs_.plain; }
   // Of a row and of four columns; those outside are the last one's.
   __device__ __forceinline__ Row row(std::int64_t m) const {
     return row_term<C>(epilogue_, min(m, outputs_.rows - 1));
@@ -129,58 +128,73 @@ class ScaledOutputs {
     return other;
   }
 
+  template <bool kPlain>
   __device__ __forceinline__ void store(std::int64_t m, std::int64_t n, const int4& sums,
                                         const Row& row, const Columns& columns) const {
     const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
     if (count <= 0) return;
-    C residual[4] = {};
-    if (epilogue_.residual) load_residual(m, n, count, residual);
-    C y[4];
-    switch (epilogue_.convention) {
-      case Convention::BitsAndBytes:
-        finish_four<Convention::BitsAndBytes>(sums, row, columns, residual, y);
-        break;
-      case Convention::Baracuda:
-        finish_four<Convention::Baracuda>(sums, row, columns, residual, y);
-        break;
-      default:
-        finish_four<Convention::Planq>(sums, row, columns, residual, y);
+    C y[4], residual[4] = {};
+    if constexpr (kPlain) {
+      finish_four<Convention::Planq>(sums, row, columns, residual, y);
+    } else {
+      if (epilogue_.residual) load_residual(m, n, count, residual);
+      switch (epilogue_.convention) {
+        case Convention::BitsAndBytes:
+          finish_four<Convention::BitsAndBytes>(sums, row, columns, residual, y);
+          break;
+        case Convention::Baracuda:
+          finish_four<Convention::Baracuda>(sums, row, columns, residual, y);
+          break;
+        default:
+          finish_four<Convention::Planq>(sums, row, columns, residual, y);
+      }
     }
-    store_four(data_ + m * outputs_.row_stride + n, narrow_four(y), count, outputs_.vectors);
+    put(m * outputs_.row_stride + n, y, kPlain ? 4 : count, kPlain || outputs_.vectors);
   }
 
-  // Sums of rows m, m + 1, ... with their outliers; those outside are not stored.
+  // Sums of rows m, m + step, ... with their outliers, `live` of them; rows outside are not stored.
   template <int kRows>
-  __device__ __forceinline__ void store_listed(std::int64_t m, std::int64_t n,
-                                               const int4 (&sums)[kRows], const Row (&rows)[kRows],
+  __device__ __forceinline__ void store_listed(std::int64_t m, int step, int live, std::int64_t n,
+                                               const int4 (&sums)[kRows], const C (&scales)[kRows],
                                                const Columns& columns) const {
     const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
     if (count <= 0) return;
     C t[kRows][4];
-    std::int64_t at[kRows];
+    std::int64_t rows[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const std::int32_t each[4] = {sums[r].x, sums[r].y, sums[r].z, sums[r].w};
-      at[r] = min(m + r, outputs_.rows - 1);
+      rows[r] = min(m + r * step, outputs_.rows - 1);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(each[i]) * rows[r].scale;
+      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(each[i]) * scales[r];
     }
-    add_listed<C>(epilogue_.outliers, at, n, t);
+    add_listed<C>(epilogue_.outliers, rows, n, t);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      if (m + r >= outputs_.rows) break;
+      if (r >= live || m + r * step >= outputs_.rows) break;
       C residual[4] = {};
-      if (epilogue_.residual) load_residual(m + r, n, count, residual);
-      C y[4];
+      if (epilogue_.residual) load_residual(rows[r], n, count, residual);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        y[i] = finish_listed(t[r][i], columns.each[i], epilogue_, residual[i]);
-      store_four(data_ + (m + r) * outputs_.row_stride + n, narrow_four(y), count,
-                 outputs_.vectors);
+        t[r][i] = finish_listed(t[r][i], columns.each[i], epilogue_, residual[i]);
+      put(rows[r] * outputs_.row_stride + n, t[r], count, outputs_.vectors);
     }
   }
 
  private:
+  // Four outputs, in their type.
+  __device__ __forceinline__ void put(std::int64_t at, const C (&y)[4], int count,
+                                      bool vectors) const {
+    if constexpr (sizeof(C) == 8)
+      store_narrowed<double>(data_, at, y, count, vectors);
+    else if (outputs_.dtype == DType::Float32)
+      store_narrowed<float>(data_, at, y, count, vectors);
+    else if (outputs_.dtype == DType::Float16)
+      store_narrowed<math::Half>(data_, at, y, count, vectors);
+    else
+      store_narrowed<math::Bfloat16>(data_, at, y, count, vectors);
+  }
+
   template <Convention kConvention>
   __device__ __forceinline__ void finish_four(const int4& sums, const Row& row,
                                               const Columns& columns, const C (&residual)[4],
@@ -207,41 +221,61 @@ class ScaledOutputs {
     }
   }
 
-  // The instructions that round pairs do as narrow() does, but for NaN.
-  static __device__ __forceinline__ Four<T> narrow_four(const C (&y)[4]) {
-    Four<T> four;
-    if constexpr (sizeof(T) == 2) {
-      if (!cuda::any_nan(y)) {
-        const auto vector = cuda::narrow_vector<T>(y);
-        static_assert(sizeof vector == sizeof four);
-        memcpy(&four, &vector, sizeof four);
-        return four;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) four.each[i] = math::narrow<T>(y[i]);
-    return four;
-  }
-
   const Outputs& outputs_;
   Epilogue epilogue_;
-  T* data_;
+  std::uint8_t* data_;
 };
+
+// Stores `count` rows, m, m + step, ..., if they have outliers; false: they have none. Several rows
+// at a time, so that a code of the weight is read for all of them; more would not fit in the
+// registers. `sums_of` and `row_of` are of the number of a row among them.
+template <class Out, class SumsOf, class RowOf>
+__device__ __forceinline__ bool store_listed_rows(const Out& out, int count, std::int64_t m,
+                                                  int step, std::int64_t n,
+                                                  const typename Out::Columns& columns,
+                                                  const SumsOf& sums_of, const RowOf& row_of) {
+  if constexpr (requires { out.has_outliers(); }) {
+    if (!out.has_outliers()) return false;
+    constexpr int kRows = sizeof(typename Out::Compute) == 4 ? 2 : 1;
+#pragma unroll 1
+    for (int i = 0; i < count; i += kRows) {
+      int4 sums[kRows];
+      typename Out::Compute scales[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        sums[r] = sums_of(min(i + r, count - 1));
+        scales[r] = row_of(min(i + r, count - 1)).scale;
+      }
+      out.store_listed(m + std::int64_t{i} * step, step, count - i, n, sums, scales, columns);
+    }
+    return true;
+  } else {
+    return false;
+  }
+}
+
+// Calls body<plain>(0), body<plain>(1), ... of `count` rows.
+template <class Out, class Body>
+__device__ __forceinline__ void for_rows(const Out& out, int count, const Body& body) {
+  if (out.plain()) {
+#pragma unroll Out::kRowsAtOnce
+    for (int i = 0; i < count; ++i) body.template operator()<true>(i);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) body.template operator()<false>(i);
+  }
+}
 
 // Calls body with what finishes the sums of a product of the batch.
 template <class Body>
 __device__ __forceinline__ void with_outputs(const Outputs& outputs, int batch, const Body& body) {
   switch (outputs.dtype) {
-    case DType::Float16:
-      return body(ScaledOutputs<math::Half>(outputs, batch));
-    case DType::BFloat16:
-      return body(ScaledOutputs<math::Bfloat16>(outputs, batch));
-    case DType::Float32:
-      return body(ScaledOutputs<float>(outputs, batch));
+    case DType::Int32:
+      return body(IntegerOutputs(outputs, batch));
     case DType::Float64:
       return body(ScaledOutputs<double>(outputs, batch));
     default:
-      return body(IntegerOutputs(outputs, batch));
+      return body(ScaledOutputs<float>(outputs, batch));
   }
 }
 

@@ -50,6 +50,8 @@ wgmma::Outputs outputs_of(const Product& product) {
   const Epilogue& e = product.epilogue;
   outputs.residual_vectors =
       has_vectors(e.residual, e.residual_dtype, e.residual_row, outputs.residual_batch);
+  outputs.plain = outputs.vectors && product.n % 4 == 0 && !e.residual &&
+                  (!product.has_scales || e.convention == Convention::Planq);
   return outputs;
 }
 
@@ -60,7 +62,12 @@ int step_of(const Product& product, Moved operand) {
   return batch_stride(product, operand) != 0 ? 1 : 0;
 }
 
-// A kernel's arguments, or false where the copy engine does not read the factors.
+bool can_be_numbered(int down, int across, std::int64_t times) {
+  return static_cast<double>(down) * across * static_cast<double>(times) <= INT_MAX;
+}
+
+// A kernel's arguments, or false where the copy engine does not read the factors or tiles are too
+// many to be numbered.
 bool fill(const Product& product, const Choice& choice, wgmma::TileArgs& args) {
   wgmma::Factors& factors = args.factors;
   if (!cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
@@ -78,7 +85,9 @@ bool fill(const Product& product, const Choice& choice, wgmma::TileArgs& args) {
   args.down = static_cast<int>(cuda::ceil_div(product.m, wgmma::kTileRows * choice.cluster));
   args.across = static_cast<int>(cuda::ceil_div(product.n, choice.width));
   args.band = std::min(choice.band, args.down);
-  args.count = std::int64_t{args.down} * args.across * product.batch.size();
+  if (!can_be_numbered(args.down, args.across, product.batch.size())) return false;
+  args.count =
+      static_cast<std::uint32_t>(std::int64_t{args.down} * args.across * product.batch.size());
   return true;
 }
 bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args) {
@@ -86,7 +95,7 @@ bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args)
   if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
                                wgmma::kStreamColumns, factors.first) ||
       !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               choice.width, factors.second))
+                               choice.width / choice.share, factors.second))
     return false;
   factors.first_step = step_of(product, kMovedWeight);
   factors.second_step = step_of(product, kMovedInput);
@@ -95,8 +104,8 @@ bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args)
   factors.second_unsigned = product.input.dtype == DType::UInt8;
   args.outputs = outputs_of(product);
   args.down = static_cast<int>(cuda::ceil_div(product.m, choice.width));
-  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kStreamColumns));
-  return true;
+  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kStreamColumns * choice.share));
+  return can_be_numbered(args.down, args.across, product.batch.size() * choice.cluster);
 }
 
 // Calls visit(kernel, its shared memory) for the kernel of this choice, of those that visit takes.
@@ -106,20 +115,22 @@ Status visit_tiles(int width, const Visit& visit) {
   return visit(wgmma::multiply_tiles<128>, wgmma::TileShape<128>::kSharedBytes);
 }
 template <class Visit>
-Status visit_streamed(int width, int resident, const Visit& visit) {
-  const auto one = [&]<int kTokens, int kResident>() {
-    return visit(wgmma::multiply_streamed<kTokens, kResident>,
+Status visit_streamed(const Choice& choice, const Visit& visit) {
+  const auto one = [&]<int kTokens, int kResident, int kShare>() {
+    return visit(wgmma::multiply_streamed<kTokens, kResident, kShare>,
                  wgmma::StreamShape<kTokens, kResident>::kSharedBytes);
   };
-  switch (width) {
+  switch (choice.width) {
     case 16:
-      return one.template operator()<16, 2>();
+      return one.template operator()<16, 2, 1>();
     case 32:
-      return one.template operator()<32, 2>();
+      return one.template operator()<32, 2, 1>();
     case 64:
-      return one.template operator()<64, 2>();
+      return one.template operator()<64, 2, 1>();
     default:
-      return resident == 2 ? one.template operator()<128, 2>() : one.template operator()<128, 1>();
+      if (choice.share == 2) return one.template operator()<128, 1, 2>();
+      return choice.resident == 2 ? one.template operator()<128, 2, 1>()
+                                  : one.template operator()<128, 1, 1>();
   }
 }
 
@@ -130,27 +141,15 @@ bool is_outside(const Product& product) {
          product.batch.size() > kMost;
 }
 
-}  // namespace
-
-Status preload_wgmma() {
-  const auto load = [](auto kernel, int bytes) { return cuda::preload(kernel, bytes); };
-  for (int width : {128, 256}) PLANQ_TRY(visit_tiles(width, load));
-  for (int width : {16, 32, 64, 128}) PLANQ_TRY(visit_streamed(width, 2, load));
-  PLANQ_TRY(visit_streamed(128, 1, load));
-  return preload_mma();
-}
-
-Status launch_wgmma(const Product& product, const Device& device, Bound& bound) {
-  if (product.empty()) return Status::success();
-  if (is_outside(product)) return launch_mma(product, device, bound);
-  const Choice choice = wgmma::choose(
-      {product.m, product.n, product.k, product.batch.size(), device.multiprocessors});
+Status launch_choice(const Product& product, const Choice& choice, const Device& device,
+                     Bound& bound) {
+  const std::int64_t batches = product.batch.size();
   if (!choice.streamed) {
     wgmma::TileArgs args;
     if (!fill(product, choice, args)) return launch_mma(product, device, bound);
     const std::int64_t most = device.multiprocessors / choice.cluster;
     return visit_tiles(choice.width, [&](auto kernel, int bytes) {
-      const cuda::Grid grid{.blocks = std::min(args.count, most) * choice.cluster,
+      const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, most) * choice.cluster,
                             .threads = dim3(wgmma::kTileThreads),
                             .cluster = choice.cluster,
                             .dependent = product.epilogue.outliers.values != nullptr,
@@ -159,18 +158,34 @@ Status launch_wgmma(const Product& product, const Device& device, Bound& bound) 
     });
   }
   wgmma::StreamArgs args;
-  const std::int64_t blocks = cuda::ceil_div(product.m, choice.width) *
-                              cuda::ceil_div(product.n, wgmma::kStreamColumns) *
-                              product.batch.size() * choice.cluster;
-  if (blocks > INT_MAX || !fill(product, choice, args)) return launch_mma(product, device, bound);
-  return visit_streamed(choice.width, choice.resident, [&](auto kernel, int bytes) {
-    const cuda::Grid grid{.blocks = blocks,
-                          .threads = dim3(wgmma::kStreamThreads),
-                          .cluster = choice.cluster,
-                          .dependent = product.epilogue.outliers.values != nullptr,
-                          .shared_bytes = bytes};
+  if (!fill(product, choice, args)) return launch_mma(product, device, bound);
+  return visit_streamed(choice, [&](auto kernel, int bytes) {
+    const cuda::Grid grid{
+        .blocks = std::int64_t{args.down} * args.across * batches * choice.cluster,
+        .threads = dim3(wgmma::kStreamThreads),
+        .cluster = choice.cluster,
+        .dependent = product.epilogue.outliers.values != nullptr,
+        .shared_bytes = bytes};
     return cuda::launch(kernel, grid, args, bound);
   });
+}
+
+}  // namespace
+
+Status preload_wgmma() {
+  const auto load = [](auto kernel, int bytes) { return cuda::preload(kernel, bytes); };
+  for (int width : {128, 256}) PLANQ_TRY(visit_tiles(width, load));
+  for (const wgmma::detail::Cost& cost : wgmma::detail::kCosts)
+    if (cost.choice.streamed) PLANQ_TRY(visit_streamed(cost.choice, load));
+  return preload_mma();
+}
+
+Status launch_wgmma(const Product& product, const Device& device, Bound& bound) {
+  if (product.empty()) return Status::success();
+  if (is_outside(product)) return launch_mma(product, device, bound);
+  const Choice choice = wgmma::choose(
+      {product.m, product.n, product.k, product.batch.size(), device.multiprocessors});
+  return launch_choice(product, choice, device, bound);
 }
 
 }  // namespace planq::linear
