@@ -19,6 +19,8 @@ MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random n
 BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
 WHOLE: Final = ("column_scale", "bias", "codebook", "nested_codebook", "nested_offset")
 MOST_IN_TORCH: Final = 1 << 24  # of more, as of a whole that is sorted, the host alone is quick
+# Operators of whose elements each bears on many results.
+TOGETHER: Final = ("estimate_quantiles", "row_column_absmax", "double_quantize", "spmm_coo")
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
 Reference = Callable[[Any, Operands], Operands | None]
@@ -162,7 +164,7 @@ def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | WeightPart | Whol
     if desc.operator == "reorder_mixed_dtype_weight":
         return WeightPart(case)
     nests = desc.operator == "blockwise_quantize" and desc.nested_block_size is not None
-    if nests or desc.operator == "estimate_quantiles":
+    if nests or desc.operator in TOGETHER:
         return Whole(case)
     if hasattr(desc, "block_size"):
         return BlockPart(case, x.device)

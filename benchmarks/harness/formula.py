@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from harness import codebook, dynamic, packing, static
+from harness import codebook, coo, dynamic, packing, static
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -29,6 +29,8 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "codebook_quantize": codebook.Quantize,
     "codebook_dequantize": codebook.Dequantize,
     "estimate_quantiles": codebook.EstimateQuantiles,
+    "row_column_absmax": coo.RowColumnAbsmax,
+    "double_quantize": coo.DoubleQuantize,
 }
 
 
