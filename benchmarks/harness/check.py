@@ -25,6 +25,14 @@ HOST_ROWS, HOST_COLUMNS = 4, 4096
 BY_ROW: Final = ("input", "input_scale", "input_zero_point", "input_sum", "outlier")
 BY_COLUMN: Final = ("weight", "weight_scale", "weight_zero_point", "weight_sum", "bias")
 BY_BOTH: Final = ("output", "residual")
+# Operators of whose elements each bears on many results.
+TOGETHER: Final = (
+    "estimate_quantiles",
+    "row_column_absmax",
+    "double_quantize",
+    "spmm_coo",
+    "llm_int8_quantize",
+)
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
 Reference = Callable[[Any, Operands], Operands | None]
@@ -209,7 +217,7 @@ def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | WeightPart | Whol
     if desc.operator == "reorder_mixed_dtype_weight":
         return WeightPart(case)
     nests = desc.operator == "blockwise_quantize" and desc.nested_block_size is not None
-    if nests or desc.operator in ("estimate_quantiles", "llm_int8_quantize"):
+    if nests or desc.operator in TOGETHER:
         return Whole(case)
     if hasattr(desc, "block_size"):
         return BlockPart(case, x.device)

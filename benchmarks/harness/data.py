@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import torch
@@ -32,6 +33,10 @@ PARAMETERS: Final = (
     "index",
     "count",
     "outlier",
+    "row_index",
+    "column_index",
+    "value",
+    "stats",
 )
 _NUMBERS: Final = {"seed": 20240229, "offset": 4096}
 
@@ -72,6 +77,17 @@ def fill_elements(values: torch.Tensor, dtype: str, source: Any = None) -> None:
         values.copy_(codes.view(torch.uint8) if dtype.startswith("float8") else codes)
 
 
+def _of_list(name: str, desc: Any, device: torch.device) -> torch.Tensor:
+    """A full list with equally many entries in every row, at columns far from each other."""
+    if name == "count":
+        return torch.tensor([desc.capacity], device=device)
+    each = -(-desc.capacity // math.prod(desc.shape[:-1]))
+    places = torch.arange(desc.capacity, device=device)
+    if name == "row_index":
+        return places // each
+    return places % each * (desc.shape[-1] // each)
+
+
 def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
     """Fills a parameter so that normal elements take all the codes there are, and some too few."""
     bounds: Any = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
@@ -86,6 +102,8 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_((drawn * 10 - 10).round_() + middle)
     elif name in ("codebook", "nested_codebook"):
         values.copy_(given_values(len(values)))
+    elif name in ("row_index", "column_index", "count"):
+        values.copy_(_of_list(name, desc, values.device))
     elif name == "absmax" and values.dtype is torch.uint8:
         fill_elements(values, "uint8")
     else:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from harness import codebook, dynamic, linear, packing, static
+from harness import codebook, coo, dynamic, linear, packing, static
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -35,6 +35,8 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "linear_llm_int8": linear.LinearLlmInt8,
     "llm_int8_quantize": linear.LlmInt8Quantize,
     "code_sum": linear.CodeSum,
+    "row_column_absmax": coo.RowColumnAbsmax,
+    "double_quantize": coo.DoubleQuantize,
 }
 
 
