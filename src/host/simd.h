@@ -17,16 +17,20 @@
 
 #define PLANQ_SIMD_AVX2 "avx2,fma,f16c"
 #define PLANQ_SIMD_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq"
+#define PLANQ_SIMD_VNNI "avx512vnni"
 #define PLANQ_SIMD_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #define PLANQ_SIMD_BEGIN(features) \
   PLANQ_SIMD_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
 #define PLANQ_SIMD_END _Pragma("clang attribute pop")
 #define PLANQ_SIMD_AVX512_BEGIN PLANQ_SIMD_BEGIN(PLANQ_SIMD_AVX512)
+#define PLANQ_SIMD_AVX512_VNNI_BEGIN PLANQ_SIMD_BEGIN(PLANQ_SIMD_AVX512 "," PLANQ_SIMD_VNNI)
 #else
 #define PLANQ_SIMD_BEGIN(...) _Pragma("GCC push_options") PLANQ_SIMD_PRAGMA(GCC target(__VA_ARGS__))
 #define PLANQ_SIMD_END _Pragma("GCC pop_options")
 #define PLANQ_SIMD_AVX512_BEGIN PLANQ_SIMD_BEGIN(PLANQ_SIMD_AVX512, "prefer-vector-width=512")
+#define PLANQ_SIMD_AVX512_VNNI_BEGIN \
+  PLANQ_SIMD_BEGIN(PLANQ_SIMD_AVX512, PLANQ_SIMD_VNNI, "prefer-vector-width=512")
 #endif
 #define PLANQ_SIMD_AVX2_BEGIN PLANQ_SIMD_BEGIN(PLANQ_SIMD_AVX2)
 
@@ -50,6 +54,15 @@ inline Level detect_level() {
     return Level::Avx2;
 #endif
   return Level::Baseline;
+}
+
+// Whether a processor of level Avx512 also adds products of bytes to int32 sums.
+inline bool has_vnni() {
+#if PLANQ_SIMD_X86
+  return detect_level() == Level::Avx512 && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
 }
 
 // Tells the core that this is a waiting loop.

@@ -1,63 +1,77 @@
 #include "ops/linear/product_host.h"
 
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "host/simd.h"
 #include "host/thread_pool.h"
+#include "math/nibbles.h"
 
 namespace planq::host {
 namespace {
 
-using linear::Product;
+// The rows of a block; its sums have to fit in a stack of 64 KB, beside a panel.
+constexpr std::int64_t kBlockRows = 96;
 
-std::int32_t sum_of(const Product& p, std::int64_t row, std::int64_t column) {
-  std::uint32_t sum = 0;
-  for (std::int64_t term = 0; term < p.k; ++term)
-    sum += static_cast<std::uint32_t>(p.input.code(row, term) * p.weight.code(column, term));
-  return static_cast<std::int32_t>(sum);
+// Some rows and columns of a product, which one thread computes.
+struct Block {
+  std::int64_t row, rows, column, columns;
+};
+
+}  // namespace
+}  // namespace planq::host
+
+#define PLANQ_LOOPS_OF_BYTES
+#define PLANQ_LOOPS "ops/linear/product_loops.h"
+#include "host/instruction_sets.h"
+
+namespace planq::host {
+namespace {
+
+struct ProductLoops {
+  std::int64_t columns;  // of a block
+  void (*compute)(const linear::Product& product, const Block& block);
+};
+
+const ProductLoops& product_loops() {
+#if PLANQ_SIMD_X86
+  static const Level level = detect_level();
+  static const bool vnni = has_vnni();
+  static constexpr ProductLoops kVnni = {avx512_vnni::kColumns, avx512_vnni::compute_block};
+  static constexpr ProductLoops kAvx512 = {avx512::kColumns, avx512::compute_block};
+  static constexpr ProductLoops kAvx2 = {avx2::kColumns, avx2::compute_block};
+  if (vnni) return kVnni;
+  if (level == Level::Avx512) return kAvx512;
+  if (level == Level::Avx2) return kAvx2;
+#endif
+  static constexpr ProductLoops kBaseline = {baseline::kColumns, baseline::compute_block};
+  return kBaseline;
 }
 
-template <class T>
-void finish_row(const Product& p, std::int64_t row) {
-  using C = math::Compute<T>;
-  const linear::Epilogue& e = p.epilogue;
-  T* const to = reinterpret_cast<T*>(p.output) + row * p.output_row;
-  const auto terms = linear::row_term<C>(e, row);
-  for (std::int64_t column = 0; column < p.n; ++column)
-    to[column] = math::narrow<T>(linear::finish<C>(sum_of(p, row, column), terms,
-                                                   linear::column_term<C>(e, column), e,
-                                                   linear::residual_at<C>(e, row, column)));
-}
-
-template <class T>
-void integer_row(const Product& p, std::int64_t row) {
-  T* const to = reinterpret_cast<T*>(p.output) + row * p.output_row;
-  for (std::int64_t column = 0; column < p.n; ++column)
-    to[column] = linear::integer_output<T>(sum_of(p, row, column));
-}
-
-void compute_row(const Product& p, std::int64_t row) {
-  switch (p.output_dtype) {
-    case DType::Int32:
-      return integer_row<std::int32_t>(p, row);
-    case DType::Int8:
-      return integer_row<std::int8_t>(p, row);
-    case DType::Float16:
-      return finish_row<math::Half>(p, row);
-    case DType::BFloat16:
-      return finish_row<math::Bfloat16>(p, row);
-    case DType::Float32:
-      return finish_row<float>(p, row);
-    default:
-      return finish_row<double>(p, row);
-  }
-}
+// Multiplications that are worth waking a thread for.
+constexpr std::int64_t kGrain = 1 << 18;
 
 }  // namespace
 
-void multiply(const Product& product, int threads) {
+void multiply(const linear::Product& product, int threads) {
   if (product.empty()) return;
-  const std::int64_t rows = product.m;
-  parallel_for(threads, rows * product.batch.size(), 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) compute_row(product.at(i / rows), i % rows);
-  });
+  const ProductLoops& loops = product_loops();
+  const std::int64_t down = (product.m + kBlockRows - 1) / kBlockRows;
+  const std::int64_t across = (product.n + loops.columns - 1) / loops.columns;
+  const std::int64_t work = loops.columns * std::max<std::int64_t>(1, product.k) *
+                            std::clamp<std::int64_t>(product.m / 8, 1, kBlockRows / 8);
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / work);
+  parallel_for(threads, down * across * product.batch.size(), grain,
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t i = first; i < last; ++i) {
+                   const linear::Product one = product.at(i / (down * across));
+                   const std::int64_t row = i / across % down * kBlockRows;
+                   const std::int64_t column = i % across * loops.columns;
+                   loops.compute(one, {row, std::min(kBlockRows, one.m - row), column,
+                                       std::min(loops.columns, one.n - column)});
+                 }
+               });
 }
 
 }  // namespace planq::host

@@ -1,0 +1,743 @@
+// Blocks of a product for one instruction set: see product_host.cpp. No include guard: see
+// host/instruction_sets.h.
+//
+// Sums of a block come from one of two bodies. By dots: a row of the input with a row of the
+// weights, both as they lie in memory, for few rows or few columns. By panels: columns of the
+// weights side by side in a panel, a slice of k at a time, which many rows of the input walk. VNNI
+// multiplies bytes, unsigned with signed: of two that are alike, the weight's top bit is turned
+// over, which makes it 128 more or less, and the row's sum of the input puts that right. Other
+// instruction sets multiply 16-bit numbers.
+
+#include "host/convert.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 takes the lanes that an intrinsic leaves undefined for a mistake of the caller.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+namespace planq::host::PLANQ_LEVEL {
+
+using linear::Epilogue;
+using linear::Factor;
+using linear::Product;
+
+// --- Codes as bytes ------------------------------------------------------------------------------
+
+// Codes from number `first` on that lie side by side, one a byte: where they are, or unpacked.
+inline const std::uint8_t* line_of(const Factor& factor, std::int64_t first, std::int64_t count,
+                                   std::uint8_t* room) {
+  if (!is_four_bit(factor.dtype)) return factor.data + first;
+  const std::uint8_t* packed = factor.data + first / 2;
+  const bool is_signed = factor.dtype == DType::Int4;
+  for (std::int64_t i = 0; i < count / 2; ++i) {
+    const auto codes = math::neighbours_split<std::uint16_t>(packed[i], NibbleOrder::LowFirst);
+    const std::uint16_t both = is_signed ? math::nibbles_extended(codes) : codes;
+    std::memcpy(room + 2 * i, &both, sizeof both);
+  }
+  if (count % 2 == 1) {
+    const std::uint8_t code = math::low_nibbles(packed[count / 2]);
+    room[count - 1] = is_signed ? math::nibbles_extended(code) : code;
+  }
+  return room;
+}
+
+// Terms of a row, likewise; those of a transposed matrix are gathered.
+inline const std::uint8_t* terms_of(const Factor& factor, std::int64_t row, std::int64_t first,
+                                    std::int64_t count, std::uint8_t* room) {
+  if (!factor.transposed()) return line_of(factor, row * factor.row_stride + first, count, room);
+  for (std::int64_t i = 0; i < count; ++i)
+    room[i] = static_cast<std::uint8_t>(factor.code(row, first + i));
+  return room;
+}
+
+// What a panel holds, and how much of it a block fills.
+struct Slice {
+  std::int64_t term, terms;      // of k
+  std::int64_t column, columns;  // of n
+};
+
+#if PLANQ_VNNI
+
+// --- Sums of products of bytes -------------------------------------------------------------------
+
+constexpr int kGroup = 4;  // terms that are added in one lane
+constexpr int kVectors = 4, kColumns = 64, kTileRows = 6, kPackedRows = 16;
+constexpr std::int64_t kTerms = 256;
+using Cell = std::uint8_t;
+
+// How two kinds of bytes are multiplied.
+struct Signs {
+  bool input_unsigned;
+  std::uint8_t flip;        // of the weights
+  std::int32_t correction;  // of a sum, times the row's sum of the input
+
+  explicit Signs(const Product& p)
+      : input_unsigned(p.input.dtype == DType::UInt8),
+        flip(input_unsigned == (p.weight.dtype == DType::UInt8) ? 0x80 : 0),
+        correction(flip == 0        ? 0
+                   : input_unsigned ? 128
+                                    : -128) {}
+};
+
+inline __mmask64 first_bytes(std::int64_t count) {
+  return count >= 64 ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
+}
+
+template <bool kInputUnsigned>
+inline __m512i multiply_add(__m512i sum, __m512i input, __m512i weight) {
+  return kInputUnsigned ? _mm512_dpbusd_epi32(sum, input, weight)
+                        : _mm512_dpbusd_epi32(sum, weight, input);
+}
+
+template <bool kInputUnsigned>
+std::int32_t sum_of(const std::uint8_t* codes, std::int64_t count) {
+  __m512i sum = _mm512_setzero_si512();
+  const __m512i ones = _mm512_set1_epi8(1);
+  for (std::int64_t i = 0; i < count; i += 64)
+    sum = multiply_add<kInputUnsigned>(
+        sum, _mm512_maskz_loadu_epi8(first_bytes(count - i), codes + i), ones);
+  return _mm512_reduce_add_epi32(sum);
+}
+
+// 16 vectors of 16 words become those of their columns.
+inline void transpose_words(__m512i (&v)[16]) {
+  __m512i t[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512i a = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+    const __m512i b = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    const __m512i c = _mm512_unpacklo_epi32(v[i + 2], v[i + 3]);
+    const __m512i d = _mm512_unpackhi_epi32(v[i + 2], v[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
+    const __m512i b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xDD);
+    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xDD);
+    v[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+    v[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+    v[i + 8] = _mm512_shuffle_i32x4(a, c, 0xDD);
+    v[i + 12] = _mm512_shuffle_i32x4(b, d, 0xDD);
+  }
+}
+
+// Words of four terms of 64 columns, from four lines of columns.
+inline void interleave(const __m512i (&lines)[4], std::uint8_t* to) {
+  const __m512i a = _mm512_unpacklo_epi8(lines[0], lines[1]);
+  const __m512i b = _mm512_unpackhi_epi8(lines[0], lines[1]);
+  const __m512i c = _mm512_unpacklo_epi8(lines[2], lines[3]);
+  const __m512i d = _mm512_unpackhi_epi8(lines[2], lines[3]);
+  const __m512i v0 = _mm512_unpacklo_epi16(a, c), v1 = _mm512_unpackhi_epi16(a, c);
+  const __m512i v2 = _mm512_unpacklo_epi16(b, d), v3 = _mm512_unpackhi_epi16(b, d);
+  // Lane l of v[j] has columns 16 l + 4 j and on.
+  const __m512i p = _mm512_shuffle_i32x4(v0, v1, 0x44), q = _mm512_shuffle_i32x4(v2, v3, 0x44);
+  const __m512i r = _mm512_shuffle_i32x4(v0, v1, 0xEE), s = _mm512_shuffle_i32x4(v2, v3, 0xEE);
+  _mm512_store_si512(to, _mm512_shuffle_i32x4(p, q, 0x88));
+  _mm512_store_si512(to + 64, _mm512_shuffle_i32x4(p, q, 0xDD));
+  _mm512_store_si512(to + 128, _mm512_shuffle_i32x4(r, s, 0x88));
+  _mm512_store_si512(to + 192, _mm512_shuffle_i32x4(r, s, 0xDD));
+}
+
+// 16 columns of a panel, from rows of the weights.
+void pack_rows_of_weight(const Factor& weight, const Slice& s, int from, __m512i flip,
+                         Cell* panel) {
+  alignas(64) std::uint8_t room[16][kTerms];
+  const std::uint8_t* rows[16];
+  const int columns = static_cast<int>(std::min<std::int64_t>(16, s.columns - from));
+  for (int i = 0; i < columns; ++i)
+    rows[i] = terms_of(weight, s.column + from + i, s.term, s.terms, room[i]);
+  for (std::int64_t term = 0; term < s.terms; term += 64) {
+    const __mmask64 mask = first_bytes(s.terms - term);
+    __m512i v[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+      v[i] = i < columns ? _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, rows[i] + term), flip)
+                         : flip;
+    transpose_words(v);
+    const std::int64_t groups = std::min<std::int64_t>(16, (s.terms - term + 3) / 4);
+    Cell* to = panel + term / 4 * 256 + from * 4;
+    for (int i = 0; i < groups; ++i) _mm512_store_si512(to + i * 256, v[i]);
+  }
+}
+
+void pack_panel(const Factor& weight, const Slice& s, const Signs& signs, Cell* panel) {
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(signs.flip));
+  if (!weight.transposed()) {
+    for (int from = 0; from < kColumns; from += 16)
+      pack_rows_of_weight(weight, s, from, flip, panel);
+    return;
+  }
+  alignas(64) std::uint8_t room[kColumns];
+  const __mmask64 mask = first_bytes(s.columns);
+  for (std::int64_t term = 0; term < s.terms; term += kGroup) {
+    __m512i lines[kGroup];
+    for (int i = 0; i < kGroup; ++i) {
+      lines[i] = flip;
+      if (term + i >= s.terms) continue;
+      const std::uint8_t* line =
+          line_of(weight, s.column + (s.term + term + i) * weight.term_stride, s.columns, room);
+      lines[i] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, line), flip);
+    }
+    interleave(lines, panel + term / kGroup * 256);
+  }
+}
+
+// Rows of the input as tiles read them: a word of four terms at row * row_step + group *
+// group_step.
+struct Rows {
+  const Cell* data;
+  std::int64_t row_step, group_step;
+};
+
+// At most 16 rows, with zeros behind the last term.
+Rows pack_rows(const Factor& input, std::int64_t row, std::int64_t rows, const Slice& s,
+               Cell* packed) {
+  alignas(64) std::uint8_t room[kTerms];
+  if (!input.transposed()) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::uint8_t* from = terms_of(input, row + i, s.term, s.terms, room);
+      for (std::int64_t term = 0; term < s.terms; term += 64)
+        _mm512_store_si512(packed + i * kTerms + term,
+                           _mm512_maskz_loadu_epi8(first_bytes(s.terms - term), from + term));
+    }
+    return {packed, kTerms, kGroup};
+  }
+  const auto mask = static_cast<__mmask16>(first_bytes(rows));
+  for (std::int64_t term = 0; term < s.terms; term += kGroup) {
+    __m128i lines[kGroup];
+    for (int i = 0; i < kGroup; ++i) {
+      lines[i] = _mm_setzero_si128();
+      if (term + i >= s.terms) continue;
+      const std::uint8_t* line =
+          line_of(input, row + (s.term + term + i) * input.term_stride, rows, room);
+      lines[i] = _mm_maskz_loadu_epi8(mask, line);
+    }
+    const __m128i a = _mm_unpacklo_epi8(lines[0], lines[1]);
+    const __m128i b = _mm_unpackhi_epi8(lines[0], lines[1]);
+    const __m128i c = _mm_unpacklo_epi8(lines[2], lines[3]);
+    const __m128i d = _mm_unpackhi_epi8(lines[2], lines[3]);
+    auto* to = reinterpret_cast<__m128i*>(packed + term * kPackedRows);
+    _mm_store_si128(to, _mm_unpacklo_epi16(a, c));
+    _mm_store_si128(to + 1, _mm_unpackhi_epi16(a, c));
+    _mm_store_si128(to + 2, _mm_unpacklo_epi16(b, d));
+    _mm_store_si128(to + 3, _mm_unpackhi_epi16(b, d));
+  }
+  return {packed, kGroup, kGroup * kPackedRows};
+}
+
+inline __m512i broadcast(const Cell* from) {
+  std::int32_t word;
+  std::memcpy(&word, from, sizeof word);
+  return _mm512_set1_epi32(word);
+}
+
+template <bool kInputUnsigned, int kRows>
+void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, bool first,
+              std::int32_t* sums) {
+  __m512i sum[kRows][kVectors];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j)
+      sum[r][j] = first ? _mm512_setzero_si512() : _mm512_load_si512(sums + r * kColumns + j * 16);
+  const Cell* input = rows.data;
+  for (std::int64_t group = 0; group < groups; ++group, panel += 256, input += rows.group_step) {
+    __m512i weight[kVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) weight[j] = _mm512_load_si512(panel + j * 64);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i word = broadcast(input + r * rows.row_step);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j)
+        sum[r][j] = multiply_add<kInputUnsigned>(sum[r][j], word, weight[j]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) _mm512_store_si512(sums + r * kColumns + j * 16, sum[r][j]);
+}
+
+// Sums of four vectors each.
+inline __m128i totals(__m512i a, __m512i b, __m512i c, __m512i d) {
+  const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+  const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+  const __m512i all =
+      _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+  const __m256i half =
+      _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+  return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+}
+
+// Adds the products of rows of the input with four rows of the weights.
+template <bool kInputUnsigned, int kRows>
+void add_dots(const std::uint8_t* const* inputs, const std::uint8_t* const* weights,
+              std::int64_t count, std::uint8_t flipped, std::int32_t* sums) {
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
+  __m512i sum[kRows][4];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) sum[r][j] = _mm512_setzero_si512();
+  for (std::int64_t i = 0; i < count; i += 64) {
+    const __mmask64 mask = first_bytes(count - i);
+    __m512i weight[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j)
+      weight[j] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, weights[j] + i), flip);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i input = _mm512_maskz_loadu_epi8(mask, inputs[r] + i);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j)
+        sum[r][j] = multiply_add<kInputUnsigned>(sum[r][j], input, weight[j]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    auto* to = reinterpret_cast<__m128i*>(sums + r * kColumns);
+    _mm_storeu_si128(
+        to, _mm_add_epi32(_mm_loadu_si128(to), totals(sum[r][0], sum[r][1], sum[r][2], sum[r][3])));
+  }
+}
+
+#else
+
+// --- Sums of products of 16-bit numbers ----------------------------------------------------------
+
+constexpr int kGroup = 2;  // terms that are added in one lane
+#if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES == 64
+using Vector = __m512i;
+constexpr int kVectors = 4;
+inline Vector load(const void* from) { return _mm512_loadu_si512(from); }
+inline void store(void* to, Vector v) { _mm512_storeu_si512(to, v); }
+inline Vector repeated(std::int32_t word) { return _mm512_set1_epi32(word); }
+inline Vector multiply_add(Vector sum, Vector a, Vector b) {
+  return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+}
+#elif PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES == 32
+using Vector = __m256i;
+constexpr int kVectors = 2;
+inline Vector load(const void* from) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+}
+inline void store(void* to, Vector v) { _mm256_storeu_si256(static_cast<__m256i*>(to), v); }
+inline Vector repeated(std::int32_t word) { return _mm256_set1_epi32(word); }
+inline Vector multiply_add(Vector sum, Vector a, Vector b) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+#elif PLANQ_SIMD_X86
+using Vector = __m128i;
+constexpr int kVectors = 2;
+inline Vector load(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+inline void store(void* to, Vector v) { _mm_storeu_si128(static_cast<__m128i*>(to), v); }
+inline Vector repeated(std::int32_t word) { return _mm_set1_epi32(word); }
+inline Vector multiply_add(Vector sum, Vector a, Vector b) {
+  return _mm_add_epi32(sum, _mm_madd_epi16(a, b));
+}
+#else
+struct Vector {
+  std::uint32_t word[4];
+};
+constexpr int kVectors = 2;
+inline Vector load(const void* from) {
+  Vector v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+inline void store(void* to, const Vector& v) { std::memcpy(to, &v, sizeof v); }
+inline Vector repeated(std::int32_t word) {
+  const auto bits = static_cast<std::uint32_t>(word);
+  return {{bits, bits, bits, bits}};
+}
+inline std::uint32_t product_of_halves(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(static_cast<std::int16_t>(a & 0xFFFF) *
+                                    static_cast<std::int16_t>(b & 0xFFFF));
+}
+inline Vector multiply_add(Vector sum, const Vector& a, const Vector& b) {
+  for (int i = 0; i < 4; ++i)
+    sum.word[i] += product_of_halves(a.word[i], b.word[i]) +
+                   product_of_halves(a.word[i] >> 16, b.word[i] >> 16);
+  return sum;
+}
+#endif
+constexpr int kLanes = sizeof(Vector) / 4, kColumns = kVectors * kLanes;
+constexpr int kTileRows = 6, kPackedRows = kTileRows;
+constexpr std::int64_t kTerms = 128;
+using Cell = std::int16_t;
+
+// Numbers of 16 bits need no correction.
+struct Signs {
+  bool input_unsigned;
+  std::uint8_t flip = 0;
+  std::int32_t correction = 0;
+
+  explicit Signs(const Product& p) : input_unsigned(p.input.dtype == DType::UInt8) {}
+};
+template <bool>
+std::int32_t sum_of(const std::uint8_t*, std::int64_t) {
+  return 0;
+}
+
+// Bytes as numbers, `step` cells apart.
+inline void widen_codes(const std::uint8_t* codes, std::int64_t count, bool is_unsigned,
+                        std::int64_t step, Cell* to) {
+  for (std::int64_t i = 0; i < count; ++i)
+    to[i * step] = static_cast<Cell>(is_unsigned ? codes[i] : static_cast<std::int8_t>(codes[i]));
+}
+
+// The terms of a column lie in pairs, and pairs of one place side by side.
+inline void pack_panel(const Factor& weight, const Slice& s, const Signs&, Cell* panel) {
+  std::uint8_t room[kTerms];
+  const bool is_unsigned = weight.dtype == DType::UInt8;
+  std::memset(panel, 0, sizeof(Cell) * kTerms * kColumns);
+  if (weight.transposed()) {
+    for (std::int64_t term = 0; term < s.terms; ++term) {
+      const std::uint8_t* line =
+          line_of(weight, s.column + (s.term + term) * weight.term_stride, s.columns, room);
+      widen_codes(line, s.columns, is_unsigned, kGroup,
+                  panel + term / kGroup * kGroup * kColumns + term % kGroup);
+    }
+    return;
+  }
+  for (std::int64_t column = 0; column < s.columns; ++column) {
+    const std::uint8_t* row = terms_of(weight, s.column + column, s.term, s.terms, room);
+    for (std::int64_t term = 0; term < s.terms; ++term)
+      widen_codes(row + term, 1, is_unsigned, 1,
+                  panel + term / kGroup * kGroup * kColumns + column * kGroup + term % kGroup);
+  }
+}
+
+// Rows of the input as tiles read them: a word of two terms at row * row_step + group * group_step.
+struct Rows {
+  const Cell* data;
+  std::int64_t row_step, group_step;
+};
+
+// At most six rows, with zeros behind the last term.
+inline Rows pack_rows(const Factor& input, std::int64_t row, std::int64_t rows, const Slice& s,
+                      Cell* packed) {
+  std::uint8_t room[kTerms];
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::uint8_t* from = terms_of(input, row + i, s.term, s.terms, room);
+    widen_codes(from, s.terms, input.dtype == DType::UInt8, 1, packed + i * kTerms);
+    if (s.terms < kTerms) packed[i * kTerms + s.terms] = 0;
+  }
+  return {packed, kTerms, kGroup};
+}
+
+template <bool, int kRows>
+void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, bool first,
+              std::int32_t* sums) {
+  Vector sum[kRows][kVectors];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j)
+      sum[r][j] = first ? repeated(0) : load(sums + r * kColumns + j * kLanes);
+  const Cell* input = rows.data;
+  for (std::int64_t group = 0; group < groups;
+       ++group, panel += kGroup * kColumns, input += rows.group_step) {
+    Vector weight[kVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) weight[j] = load(panel + j * kGroup * kLanes);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      std::int32_t word;
+      std::memcpy(&word, input + r * rows.row_step, sizeof word);
+      const Vector pair = repeated(word);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sum[r][j] = multiply_add(sum[r][j], pair, weight[j]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) store(sums + r * kColumns + j * kLanes, sum[r][j]);
+}
+
+template <class A, class W>
+std::int32_t dot(const std::uint8_t* input, const std::uint8_t* weight, std::int64_t count) {
+  const A* a = reinterpret_cast<const A*>(input);
+  const W* w = reinterpret_cast<const W*>(weight);
+  std::int32_t sum = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    sum += static_cast<std::int16_t>(a[i]) * static_cast<std::int16_t>(w[i]);
+  return sum;
+}
+
+#endif
+
+// --- Bodies --------------------------------------------------------------------------------------
+
+// Calls add_tile for a number of rows that is known at run time.
+template <bool kInputUnsigned, int kRows = kTileRows>
+void add_rows(std::int64_t count, const Rows& rows, const Cell* panel, std::int64_t groups,
+              bool first, std::int32_t* sums) {
+  if constexpr (kRows > 1)
+    if (count < kRows)
+      return add_rows<kInputUnsigned, kRows - 1>(count, rows, panel, groups, first, sums);
+  add_tile<kInputUnsigned, kRows>(rows, panel, groups, first, sums);
+}
+
+// Whether tiles read the input where it lies: bytes, in whole groups.
+inline bool is_direct(const Product& p) {
+  return sizeof(Cell) == 1 && !is_four_bit(p.input.dtype) && !p.input.transposed() &&
+         p.k % kGroup == 0;
+}
+
+template <bool kInputUnsigned>
+void sums_by_panels(const Product& p, const Block& b, std::int32_t* sums) {
+  alignas(64) Cell panel[kTerms * kColumns];
+  alignas(64) Cell packed[kPackedRows * kTerms];
+  const Signs signs(p);
+  const bool direct = is_direct(p);
+  for (std::int64_t term = 0; term < p.k; term += kTerms) {
+    const Slice s = {term, std::min(kTerms, p.k - term), b.column, b.columns};
+    const std::int64_t groups = (s.terms + kGroup - 1) / kGroup;
+    pack_panel(p.weight, s, signs, panel);
+    const std::int64_t most = direct ? b.rows : kPackedRows;
+    for (std::int64_t row = 0; row < b.rows; row += most) {
+      const std::int64_t count = std::min(most, b.rows - row);
+      Rows rows = direct ? Rows{reinterpret_cast<const Cell*>(p.input.data) +
+                                    (b.row + row) * p.input.row_stride + term,
+                                p.input.row_stride, kGroup}
+                         : pack_rows(p.input, b.row + row, count, s, packed);
+      for (std::int64_t i = 0; i < count; i += kTileRows, rows.data += kTileRows * rows.row_step)
+        add_rows<kInputUnsigned>(std::min<std::int64_t>(kTileRows, count - i), rows, panel, groups,
+                                 term == 0, sums + (row + i) * kColumns);
+    }
+  }
+}
+
+// Rows of bytes as dots read them, and how many terms at a time: all of them where nothing has to
+// be unpacked.
+constexpr std::int64_t kDotTerms = 1024, kDotRows = 4;
+inline bool lies_in_rows(const Factor& factor) {
+  return !is_four_bit(factor.dtype) && !factor.transposed();
+}
+
+// Adds the products of up to four rows with up to four columns; what is missing repeats the last.
+template <bool kInputUnsigned>
+void add_few_dots(const std::uint8_t* const* inputs, std::int64_t rows,
+                  const std::uint8_t* const* weights, std::int64_t columns, std::int64_t count,
+                  const Product& p, std::int32_t* sums) {
+#if PLANQ_VNNI
+  const std::uint8_t flip = Signs(p).flip;
+  static_cast<void>(columns);
+  switch (rows) {
+    case 1:
+      return add_dots<kInputUnsigned, 1>(inputs, weights, count, flip, sums);
+    case 2:
+      return add_dots<kInputUnsigned, 2>(inputs, weights, count, flip, sums);
+    case 3:
+      return add_dots<kInputUnsigned, 3>(inputs, weights, count, flip, sums);
+    default:
+      return add_dots<kInputUnsigned, 4>(inputs, weights, count, flip, sums);
+  }
+#else
+  using A = std::conditional_t<kInputUnsigned, std::uint8_t, std::int8_t>;
+  const bool is_unsigned = p.weight.dtype == DType::UInt8;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c)
+      sums[r * kColumns + c] += is_unsigned ? dot<A, std::uint8_t>(inputs[r], weights[c], count)
+                                            : dot<A, std::int8_t>(inputs[r], weights[c], count);
+#endif
+}
+
+template <bool kInputUnsigned>
+void sums_by_dots(const Product& p, const Block& b, std::int32_t* sums) {
+  std::uint8_t input_room[kDotRows][kDotTerms], weight_room[kDotRows][kDotTerms];
+  const std::uint8_t *inputs[kDotRows], *weights[kDotRows];
+  std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * kColumns));
+  const bool whole = lies_in_rows(p.input) && lies_in_rows(p.weight);
+  const std::int64_t most = whole ? p.k : kDotTerms;
+  for (std::int64_t term = 0; term < p.k; term += most) {
+    const std::int64_t count = std::min(most, p.k - term);
+    for (std::int64_t row = 0; row < b.rows; row += kDotRows) {
+      const std::int64_t rows = std::min(kDotRows, b.rows - row);
+      for (std::int64_t i = 0; i < rows; ++i)
+        inputs[i] = terms_of(p.input, b.row + row + i, term, count, input_room[i]);
+      for (std::int64_t column = 0; column < b.columns; column += kDotRows) {
+        const std::int64_t columns = std::min(kDotRows, b.columns - column);
+        for (std::int64_t i = 0; i < kDotRows; ++i)
+          weights[i] = i < columns
+                           ? terms_of(p.weight, b.column + column + i, term, count, weight_room[i])
+                           : weights[i - 1];
+        add_few_dots<kInputUnsigned>(inputs, rows, weights, columns, count, p,
+                                     sums + row * kColumns + column);
+      }
+    }
+  }
+}
+
+// What turning bits of the weights over has added to the sums of a row.
+template <bool kInputUnsigned>
+void correct(const Product& p, const Block& b, std::int32_t* sums) {
+  std::uint8_t room[kDotTerms];
+  const Signs signs(p);
+  if (signs.correction == 0) return;
+  const std::int64_t most = lies_in_rows(p.input) ? p.k : kDotTerms;
+  for (std::int64_t row = 0; row < b.rows; ++row) {
+    std::int32_t sum = 0;
+    for (std::int64_t term = 0; term < p.k; term += most) {
+      const std::int64_t count = std::min(most, p.k - term);
+      sum += sum_of<kInputUnsigned>(terms_of(p.input, b.row + row, term, count, room), count);
+    }
+    for (int column = 0; column < kColumns; ++column)
+      sums[row * kColumns + column] += signs.correction * sum;
+  }
+}
+
+// Few rows or columns are not worth a panel.
+constexpr std::int64_t kFew = 8;
+
+template <bool kInputUnsigned>
+void compute_sums(const Product& p, const Block& b, std::int32_t* sums) {
+  if (p.k == 0) {
+    std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * kColumns));
+    return;
+  }
+  if ((b.rows <= kFew || b.columns <= kFew) && !p.weight.transposed())
+    sums_by_dots<kInputUnsigned>(p, b, sums);
+  else
+    sums_by_panels<kInputUnsigned>(p, b, sums);
+  correct<kInputUnsigned>(p, b, sums);
+}
+
+// --- Outputs -------------------------------------------------------------------------------------
+
+template <class C>
+void load_numbers(const void* from, DType dtype, std::int64_t first, std::int64_t count, C* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = math::load_scale<C>(from, first + i, dtype);
+}
+template <>
+inline void load_numbers<float>(const void* from, DType dtype, std::int64_t first,
+                                std::int64_t count, float* to) {
+  if (dtype == DType::Float16)
+    widen<math::Half>(static_cast<const math::Half*>(from) + first, count, to);
+  else if (dtype == DType::BFloat16)
+    widen<math::Bfloat16>(static_cast<const math::Bfloat16*>(from) + first, count, to);
+  else if (dtype == DType::Float32)
+    widen<float>(static_cast<const float*>(from) + first, count, to);
+  else
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i] = static_cast<float>(static_cast<const double*>(from)[first + i]);
+}
+
+// The terms of the columns of a block.
+template <class C>
+struct Columns {
+  C scale[kColumns], bias[kColumns];
+  std::uint32_t zero_point[kColumns], sum[kColumns];
+
+  Columns(const Epilogue& e, std::int64_t first, std::int64_t count) {
+    if (e.weight_step == 0)
+      std::fill_n(scale, count, math::load_scale<C>(e.weight_scale, 0, e.scale_dtype));
+    else
+      load_numbers<C>(e.weight_scale, e.scale_dtype, first, count, scale);
+    if (e.bias)
+      load_numbers<C>(e.bias, e.bias_dtype, first, count, bias);
+    else
+      std::fill_n(bias, count, C{0});
+    if (!e.weight_zero_point && !e.weight_sum) return;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto term = linear::column_term<C>(e, first + i);
+      zero_point[i] = term.zero_point;
+      sum[i] = term.sum;
+    }
+  }
+};
+
+template <Convention kConvention, class C>
+void finish_row(const Epilogue& e, const linear::RowTerm<C>& row, const Columns<C>& columns,
+                std::int64_t count, std::int32_t* sums, const C* residual, C* values) {
+  const bool has_bias = e.bias != nullptr;
+  if (e.input_zero_point || e.weight_zero_point)
+    for (std::int64_t i = 0; i < count; ++i)
+      sums[i] = linear::without_zero_points<C>(sums[i], row,
+                                               {C{0}, C{0}, columns.zero_point[i], columns.sum[i]});
+  for (std::int64_t i = 0; i < count; ++i)
+    values[i] = linear::scaled<kConvention, C>(sums[i], row,
+                                               {columns.scale[i], columns.bias[i], 0, 0}, has_bias);
+  if (e.residual)
+    for (std::int64_t i = 0; i < count; ++i) values[i] += residual[i];
+}
+
+template <class T, Convention kConvention>
+void finish_block(const Product& p, const Block& b, std::int32_t* sums) {
+  using C = math::Compute<T>;
+  C values[kColumns], residual[kColumns];
+  const Epilogue& e = p.epilogue;
+  const Columns<C> columns(e, b.column, b.columns);
+  for (std::int64_t i = 0; i < b.rows; ++i) {
+    const std::int64_t row = b.row + i;
+    if (e.residual)
+      load_numbers<C>(e.residual, e.residual_dtype, row * e.residual_row + b.column, b.columns,
+                      residual);
+    finish_row<kConvention, C>(e, linear::row_term<C>(e, row), columns, b.columns,
+                               sums + i * kColumns, residual, values);
+    narrow<T>(values, b.columns, reinterpret_cast<T*>(p.output) + row * p.output_row + b.column);
+  }
+}
+
+template <class T>
+void finish_by_convention(const Product& p, const Block& b, std::int32_t* sums) {
+  switch (p.epilogue.convention) {
+    case Convention::BitsAndBytes:
+      return finish_block<T, Convention::BitsAndBytes>(p, b, sums);
+    case Convention::Baracuda:
+      return finish_block<T, Convention::Baracuda>(p, b, sums);
+    default:
+      return finish_block<T, Convention::Planq>(p, b, sums);
+  }
+}
+
+template <class T>
+void store_integers(const Product& p, const Block& b, const std::int32_t* sums) {
+  for (std::int64_t row = 0; row < b.rows; ++row) {
+    T* to = reinterpret_cast<T*>(p.output) + (b.row + row) * p.output_row + b.column;
+    for (std::int64_t i = 0; i < b.columns; ++i)
+      to[i] = linear::integer_output<T>(sums[row * kColumns + i]);
+  }
+}
+
+inline void store_block(const Product& p, const Block& b, std::int32_t* sums) {
+  switch (p.output_dtype) {
+    case DType::Int32:
+      return store_integers<std::int32_t>(p, b, sums);
+    case DType::Int8:
+      return store_integers<std::int8_t>(p, b, sums);
+    case DType::Float16:
+      return finish_by_convention<math::Half>(p, b, sums);
+    case DType::BFloat16:
+      return finish_by_convention<math::Bfloat16>(p, b, sums);
+    case DType::Float32:
+      return finish_by_convention<float>(p, b, sums);
+    default:
+      return finish_by_convention<double>(p, b, sums);
+  }
+}
+
+inline void compute_block(const Product& p, const Block& b) {
+  alignas(64) std::int32_t sums[kBlockRows * kColumns];
+  if (p.input.dtype == DType::UInt8)
+    compute_sums<true>(p, b, sums);
+  else
+    compute_sums<false>(p, b, sums);
+  store_block(p, b, sums);
+}
+
+}  // namespace planq::host::PLANQ_LEVEL
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
