@@ -67,8 +67,8 @@ class VectorwiseQuantizeDescriptor(Descriptor):
             one for LINEAR or ZEROPOINT.
 
     Source:
-        bitsandbytes 0.43 ``vectorwise_quant``, whose ``truncated-vector`` writes to its input, whose
-        zero points stay in the codes, and which divides by the 0 of a vector of zeros.
+        bitsandbytes 0.43 ``vectorwise_quant``, whose ``truncated-vector`` writes to its input,
+        whose zero points stay in the codes, and which divides by the 0 of a vector of zeros.
     """
 
     operator: ClassVar[str] = "vectorwise_quantize"
