@@ -18,6 +18,14 @@ MOST_ELEMENTS: Final = 1 << 22  # of larger inputs a part is compared
 MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random numbers
 BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
 WHOLE: Final = ("column_scale", "bias", "codebook", "nested_codebook", "nested_offset")
+# Operators whose results depend on all of the tensor, or lie elsewhere in its parts.
+UNDIVIDED: Final = (
+    "estimate_quantiles",
+    "transform_layout",
+    "extract_outliers",
+    "vectorwise_quantize",
+    "vectorwise_dequantize",
+)
 MOST_IN_TORCH: Final = 1 << 24  # of more, as of a whole that is sorted, the host alone is quick
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
@@ -162,7 +170,7 @@ def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | WeightPart | Whol
     if desc.operator == "reorder_mixed_dtype_weight":
         return WeightPart(case)
     nests = desc.operator == "blockwise_quantize" and desc.nested_block_size is not None
-    if nests or desc.operator == "estimate_quantiles":
+    if nests or desc.operator in UNDIVIDED:
         return Whole(case)
     if hasattr(desc, "block_size"):
         return BlockPart(case, x.device)

@@ -23,6 +23,8 @@ PARAMETERS: Final = (
     "nested_absmax",
     "nested_offset",
     "nested_codebook",
+    "index",
+    "count",
 )
 _NUMBERS: Final = {"seed": 20240229, "offset": 4096}
 
@@ -74,6 +76,10 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_((drawn * 10 - 10).round_() + middle)
     elif name in ("codebook", "nested_codebook"):
         values.copy_(given_values(len(values)))
+    elif name == "index":  # columns spread over the matrix
+        values.copy_(torch.linspace(0, desc.shape[-1] - 1, len(values)).round_())
+    elif name == "count":
+        values.fill_(desc.capacity)
     elif name == "absmax" and values.dtype is torch.uint8:
         fill_elements(values, "uint8")
     else:

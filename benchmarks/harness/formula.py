@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from harness import codebook, dynamic, packing, static
+from harness import codebook, dynamic, outlier, packing, static
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -29,6 +29,10 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "codebook_quantize": codebook.Quantize,
     "codebook_dequantize": codebook.Dequantize,
     "estimate_quantiles": codebook.EstimateQuantiles,
+    "transform_layout": outlier.TransformLayout,
+    "extract_outliers": outlier.ExtractOutliers,
+    "vectorwise_quantize": outlier.VectorwiseQuantize,
+    "vectorwise_dequantize": outlier.VectorwiseDequantize,
 }
 
 
