@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planq.dtypes import Layout
+from planq.dtypes import Layout, parse_member
 from planq.ops.outlier.transform_layout import TransformLayoutDescriptor
 
 __all__ = ["buffer_shape"]
@@ -25,5 +25,6 @@ def buffer_shape(shape: Sequence[int], layout: Layout | str) -> tuple[int, ...]:
         DescriptorError: The shape has fewer than two axes, or the layout is none.
     """
     # One place knows: the operator that writes them.
-    desc = TransformLayoutDescriptor(shape=tuple(shape), to_layout=layout)
+    parsed = parse_member(Layout, layout, "layout")
+    desc = TransformLayoutDescriptor(shape=tuple(shape), to_layout=parsed)
     return tuple(desc.operands()["output"].shape)

@@ -29,6 +29,8 @@ _SHORT = {
     "float8_e5m2": "e5m2",
     "int32": "s32",
 }
+# Fields whose words are part of a name.
+_WORDS = ("from_layout", "to_layout", "layout", "form")
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
@@ -114,7 +116,7 @@ class Case:
     def name(self) -> str:
         """``A1/token/bf16_s8/4096x8192``."""
         desc = self.descriptor
-        named = [getattr(desc, side, None) for side in ("input_dtype", "output_dtype")]
+        named = [getattr(desc, side, None) for side in ("input_dtype", "output_dtype", "dtype")]
         types = "_".join(_SHORT[dtype.value] for dtype in named if dtype) + self._kind()
         parts = (self.title, self._segments(), types, self.shape)
         return "/".join(part for part in parts if part)
@@ -162,7 +164,9 @@ class Case:
             return book.value if size is None else f"{book.value}-{size}"
         if self.scope is None:
             axis = getattr(self.descriptor, "axis", None)
-            return "" if axis is None else f"axis{axis}"
+            words = [getattr(self.descriptor, name, None) for name in _WORDS]
+            words.append(None if axis is None else f"axis{axis}")
+            return "-".join(str(word) for word in words if word is not None)
         size, rows = self.scope.size, self.scope.rows
         sizes = {"group": size, "channel": self.scope.axis, "block": f"{rows}x{size}"}
         return f"{self.scope.kind}{sizes.get(self.scope.kind, '')}"

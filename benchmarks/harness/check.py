@@ -25,9 +25,13 @@ HOST_ROWS, HOST_COLUMNS = 4, 4096
 BY_ROW: Final = ("input", "input_scale", "input_zero_point", "input_sum", "outlier")
 BY_COLUMN: Final = ("weight", "weight_scale", "weight_zero_point", "weight_sum", "bias")
 BY_BOTH: Final = ("output", "residual")
-# Operators of whose elements each bears on many results.
+# Operators whose results depend on all of the tensor, or lie elsewhere in its parts.
 TOGETHER: Final = (
     "estimate_quantiles",
+    "transform_layout",
+    "extract_outliers",
+    "vectorwise_quantize",
+    "vectorwise_dequantize",
     "row_column_absmax",
     "double_quantize",
     "spmm_coo",

@@ -104,6 +104,9 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_(given_values(len(values)))
     elif name in ("row_index", "column_index", "count"):
         values.copy_(_of_list(name, desc, values.device))
+    elif name == "index":  # columns spread over the matrix
+        last = getattr(desc, "input_shape", getattr(desc, "shape", ()))[-1] - 1
+        values.copy_(torch.linspace(0, last, len(values)).round_())
     elif name == "absmax" and values.dtype is torch.uint8:
         fill_elements(values, "uint8")
     else:

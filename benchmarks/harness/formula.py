@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from harness import codebook, coo, dynamic, linear, packing, static
+from harness import codebook, coo, dynamic, linear, outlier, packing, static
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -37,6 +37,10 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "code_sum": linear.CodeSum,
     "row_column_absmax": coo.RowColumnAbsmax,
     "double_quantize": coo.DoubleQuantize,
+    "transform_layout": outlier.TransformLayout,
+    "extract_outliers": outlier.ExtractOutliers,
+    "vectorwise_quantize": outlier.VectorwiseQuantize,
+    "vectorwise_dequantize": outlier.VectorwiseDequantize,
 }
 
 

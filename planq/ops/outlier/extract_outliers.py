@@ -45,8 +45,7 @@ class ExtractOutliersDescriptor(Descriptor):
         capacity: How many names the list has room for; 0 or more.
 
     Raises:
-        DescriptorError: A shape of fewer than two axes or with 2^31 columns, another dtype, a
-            negative capacity.
+        DescriptorError: A shape of fewer than two axes, another dtype, a negative capacity.
 
     Source:
         bitsandbytes 0.43 ``extract_outliers``, for COL_TURING and COL_AMPERE alone.

@@ -76,8 +76,12 @@ struct Factors {
 };
 
 template <class C>
+PLANQ_HD C factor_of(C scale) {
+  return C(127) / scale;
+}
+template <class C>
 PLANQ_HD Factors<C> factors_of(VectorwiseForm form, C scale, std::int32_t zero_point) {
-  const C factor = C(127) / scale;
+  const C factor = factor_of(scale);
   return {scale, factor, static_cast<C>(zero_point), !is_divided(form) && math::is_finite(factor)};
 }
 

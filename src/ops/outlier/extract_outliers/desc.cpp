@@ -1,6 +1,5 @@
 #include "ops/outlier/extract_outliers/desc.h"
 
-#include <limits>
 #include <string>
 
 #include "core/checks.h"
@@ -9,21 +8,13 @@ namespace planq::extract_outliers {
 
 namespace {
 
-Fault check_capacity(const Fields& f) {
-  if (f.capacity < 0) return {"capacity", "expected at least 0, got " + std::to_string(f.capacity)};
-  // The output is a tensor of its own, and the list has 32 bits.
-  if (f.capacity > std::numeric_limits<std::int32_t>::max())
-    return {"capacity", "more than 2^31 - 1 columns"};
-  return checks::shape("capacity", output_shape(f), 2);
-}
-
 Fault resolve(Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   if (Fault fault = checks::shape("shape", f.shape, 2); !fault.ok()) return fault;
-  if (f.shape.last() > std::numeric_limits<std::int32_t>::max())
-    return {"shape", "more than 2^31 - 1 columns"};
   if (Fault fault = checks::dtype("dtype", f.dtype, kIntegers); !fault.ok()) return fault;
-  return check_capacity(f);
+  if (f.capacity < 0) return {"capacity", "expected at least 0, got " + std::to_string(f.capacity)};
+  // The output is a tensor of its own.
+  return checks::shape("capacity", output_shape(f), 2);
 }
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {

@@ -22,7 +22,7 @@
 namespace planq::transform_layout {
 
 inline constexpr unsigned kThreads = 256;
-inline constexpr int kBlocks = 4;                                  // of a multiprocessor, at least
+inline constexpr int kBlocks = 3;                                  // of a multiprocessor, at least
 inline constexpr unsigned kTileWords = 4096;                       // 16 KiB
 inline constexpr unsigned kWordsOfThread = kTileWords / kThreads;  // under way together
 inline constexpr unsigned kPiece = 32 * outlier::kPanel;           // 32 rows of a panel

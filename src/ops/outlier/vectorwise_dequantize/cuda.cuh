@@ -39,7 +39,7 @@ struct Dequantize {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(Out));
   static constexpr std::array<int, 3> kVectorBytes = {kVector, 16, 1};
   static constexpr cuda::TileShape kTile = cuda::kWritingTile, kGroupTile = kTile;
-  static constexpr cuda::ColumnShape kColumnShape{8, false, 4};
+  static constexpr cuda::ColumnShape kColumnShape{8, false, 3};
   using Vector = cuda::Word<kVector>;
   using Result = cuda::VectorOf<Out, kVector>;
   using Parameters = Numbers;

@@ -22,23 +22,17 @@ Status compute(const Call& call, const Stream& stream) {
   const Operands& operands = call.operands;
   const auto* codes = static_cast<const Code*>(operands[kInput].data);
   T* output = static_cast<T*>(operands[kOutput].data);
-  const bool zero_point = outlier::has_zero_point(f.form);
-  const std::array<ElementOperand, 5> layout = {ElementOperand{&operands[kInput]},
-                                                {&operands[kOutput]},
-                                                {},
-                                                {&operands[kScale]},
-                                                {zero_point ? &operands[kZeroPoint] : nullptr}};
-  const host::GivenOperands given = {operands[kScale].data,
-                                     zero_point ? operands[kZeroPoint].data : nullptr,
-                                     compute_dtype(f.output_dtype)};
   const auto& affine = host::affine_loops<T>();
   const auto& loops = host::vectorwise_loops<C>();
-  host::for_each_chunk<C>(
-      stream.threads, f.shape, scope_of(f), layout, given, math::AffineSpec<C>{},
-      [&](host::Chunk<C>& s, const host::ChunkPlace& place, std::int64_t count) {
-        std::copy_n(codes + place.at.at[0], count, s.code);
+  const host::VectorwiseOperands<C> given = {
+      &operands[kInput], &operands[kOutput], &operands[kScale],
+      outlier::has_zero_point(f.form) ? &operands[kZeroPoint] : nullptr};
+  host::for_each_vectorwise_chunk<C>(
+      stream.threads, f.shape, scope_of(f), given,
+      [&](host::VectorwiseChunk<C>& s, const std::array<std::int64_t, 2>& at, std::int64_t count) {
+        std::copy_n(codes + at[0], count, s.code);
         loops.dequantize(f.form, s, count);
-        affine.narrow(s.value, count, output + place.at.at[1]);
+        affine.narrow(s.value, count, output + at[1]);
       });
   return Status::success();
 }

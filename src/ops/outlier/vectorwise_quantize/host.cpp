@@ -47,23 +47,17 @@ void quantize(const Fields& f, const Operands& operands, const Stream& stream) {
   using C = Compute<T>;
   const T* input = static_cast<const T*>(operands[kInput].data);
   auto* output = static_cast<std::uint8_t*>(operands[kOutput].data);
-  const bool zero_point = outlier::has_zero_point(f.form);
-  const std::array<ElementOperand, 5> layout = {ElementOperand{&operands[kInput]},
-                                                {&operands[kOutput]},
-                                                {},
-                                                {&operands[kScale]},
-                                                {zero_point ? &operands[kZeroPoint] : nullptr}};
-  const host::GivenOperands given = {operands[kScale].data,
-                                     zero_point ? operands[kZeroPoint].data : nullptr,
-                                     compute_dtype(f.input_dtype)};
   const auto& affine = host::affine_loops<T>();
   const auto& loops = host::vectorwise_loops<C>();
-  host::for_each_chunk<C>(
-      stream.threads, f.shape, scope_of(f), layout, given, math::AffineSpec<C>{},
-      [&](host::Chunk<C>& s, const host::ChunkPlace& place, std::int64_t count) {
-        affine.widen(input + place.at.at[0], count, s.value);
+  const host::VectorwiseOperands<C> given = {
+      &operands[kInput], &operands[kOutput], &operands[kScale],
+      outlier::has_zero_point(f.form) ? &operands[kZeroPoint] : nullptr};
+  host::for_each_vectorwise_chunk<C>(
+      stream.threads, f.shape, scope_of(f), given,
+      [&](host::VectorwiseChunk<C>& s, const std::array<std::int64_t, 2>& at, std::int64_t count) {
+        affine.widen(input + at[0], count, s.value);
         loops.quantize(f.form, s, count);
-        std::copy_n(s.byte, count, output + place.at.at[1]);
+        std::copy_n(s.byte, count, output + at[1]);
       });
 }
 
