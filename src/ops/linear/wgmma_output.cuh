@@ -4,8 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/affine/affine.cuh"
-#include "ops/linear/product.h"
+#include "ops/linear/tile_output.cuh"
 
 namespace planq::linear::wgmma {
 
@@ -28,17 +27,6 @@ template <class T>
 struct alignas(sizeof(T) == 2 ? 8 : 16) Four {
   T each[4];
 };
-
-template <class T>
-__device__ __forceinline__ void store_four(T* to, const Four<T>& four, int count, bool vectors) {
-  if (vectors && count >= 4) {
-    *reinterpret_cast<Four<T>*>(to) = four;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (i < count) to[i] = four.each[i];
-}
 
 template <class T, class C>
 __device__ __forceinline__ void load_four(const void* from, std::int64_t at, int count,
@@ -75,12 +63,9 @@ class IntegerOutputs {
                                         const Columns&) const {
     const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
     if (count <= 0) return;
-    const Four<std::int32_t> four{{sums.x, sums.y, sums.z, sums.w}};
-    std::int32_t* to = data_ + m * outputs_.row_stride + n;
-    if constexpr (kPlain)
-      *reinterpret_cast<Four<std::int32_t>*>(to) = four;
-    else
-      store_four(to, four, count, outputs_.vectors);
+    const std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
+    store_four(data_ + m * outputs_.row_stride + n, each, kPlain ? 4 : count,
+               kPlain || outputs_.vectors);
   }
 
  private:
@@ -155,15 +140,16 @@ class ScaledOutputs {
       }
     }
     const std::int64_t at = m * outputs_.row_stride + n;
-    if constexpr (sizeof(C) == 8) {
-      store_as<kPlain, double>(at, y, count);
-    } else if (outputs_.dtype == DType::Float32) {
-      store_as<kPlain, float>(at, y, count);
-    } else if (outputs_.dtype == DType::Float16) {
-      store_as<kPlain, math::Half>(at, y, count);
-    } else {
-      store_as<kPlain, math::Bfloat16>(at, y, count);
-    }
+    const int stored = kPlain ? 4 : count;
+    const bool vectors = kPlain || outputs_.vectors;
+    if constexpr (sizeof(C) == 8)
+      store_narrowed<double>(data_, at, y, stored, vectors);
+    else if (outputs_.dtype == DType::Float32)
+      store_narrowed<float>(data_, at, y, stored, vectors);
+    else if (outputs_.dtype == DType::Float16)
+      store_narrowed<math::Half>(data_, at, y, stored, vectors);
+    else
+      store_narrowed<math::Bfloat16>(data_, at, y, stored, vectors);
   }
 
  private:
@@ -191,32 +177,6 @@ class ScaledOutputs {
       default:
         return load_four<double>(epilogue_.residual, at, count, vectors, residual);
     }
-  }
-
-  // As narrow(): the instructions that round pairs differ from it in the NaN alone.
-  template <class T>
-  static __device__ __forceinline__ Four<T> narrow_four(const C (&y)[4]) {
-    Four<T> four;
-    if constexpr (sizeof(T) == 2) {
-      const auto vector = cuda::narrow_vector<T>(y);
-      static_assert(sizeof vector == sizeof four);
-      memcpy(&four, &vector, sizeof four);
-    } else {
-      memcpy(&four, y, sizeof four);
-    }
-    if (cuda::any_nan(y))
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (math::is_nan(y[i])) four.each[i] = math::narrow<T>(math::canonical_nan<C>());
-    return four;
-  }
-  template <bool kPlain, class T>
-  __device__ __forceinline__ void store_as(std::int64_t at, const C (&y)[4], int count) const {
-    T* to = reinterpret_cast<T*>(data_) + at;
-    if constexpr (kPlain)
-      *reinterpret_cast<Four<T>*>(to) = narrow_four<T>(y);
-    else
-      store_four(to, narrow_four<T>(y), count, outputs_.vectors);
   }
 
   const Outputs& outputs_;
