@@ -139,8 +139,9 @@ Fault check_dims(const Descriptor& descriptor) {
         return {fault.field, dim_text(info) + " would be " + std::to_string(extent) +
                                  " at times: " + fault.text};
     if (const OperandInfo* operand = mark(descriptor, dim, specs))
-      return {"shape", dim_text(info) + " is no axis of " + std::string(operand->name) +
-                           ", which flattens, cuts or packs it; give its extent"};
+      return {field_of(descriptor, dim),
+              dim_text(info) + " is no axis of " + std::string(operand->name) +
+                  ", which flattens, cuts or packs it; give its extent"};
     if (!is_axis(dim, specs))
       return {field_of(descriptor, dim),
               dim_text(info) +
@@ -153,6 +154,14 @@ bool has_dims(const Descriptor& descriptor) {
   return descriptor.extras && !descriptor.extras->dims.empty();
 }
 
+// The first field that sizes follow from.
+std::string shape_field(const Operator& op) {
+  const auto found = std::find_if(op.fields.begin(), op.fields.end(), [](const Field& field) {
+    return field.kind == FieldKind::Shape || field.kind == FieldKind::ShapeList;
+  });
+  return std::string(found == op.fields.end() ? "shape" : found->name);
+}
+
 }  // namespace
 
 Fault resolve(Descriptor& descriptor) {
@@ -162,7 +171,8 @@ Fault resolve(Descriptor& descriptor) {
   specify_extents(descriptor, specs);
   for (std::size_t i = 0; i < op.operands.size(); ++i)
     if (specs[i].present && !fits_memory(specs[i]))
-      return {"shape", std::string(op.operands[i].name) + " would take more than 2^63 - 1 bytes"};
+      return {shape_field(op),
+              std::string(op.operands[i].name) + " would take more than 2^63 - 1 bytes"};
   return has_dims(descriptor) ? check_dims(descriptor) : Fault{};
 }
 

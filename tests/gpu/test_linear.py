@@ -235,6 +235,36 @@ def test_torchs_int_mm(m: int, n: int, k: int) -> None:
         assert torch.equal(output, wanted), sku
 
 
+# Weights for which tiles, clusters and splits of k differ, one below a wave of multiprocessors, one
+# of several, and between them; and rows of input on both sides of every width.
+LAYERS = ((1000, 1040), (1024, 8192), (4096, 4096), (8192, 2048), (28672, 512))
+WIDTHS = (1, 16, 17, 32, 33, 64, 65, 128, 129, 200, 256, 257, 520, 1100, 2300)
+
+
+@pytest.mark.parametrize(("n", "k"), LAYERS)
+def test_every_tile_and_split_of_a_layer(n: int, k: int) -> None:
+    """By the kernel that selection prefers, with codes of either sign on either side."""
+    signs = itertools.cycle(itertools.product(CODES[:2], CODES[:2], ("int32",)))
+    for m in WIDTHS:
+        assert check_matmul(None, m, n, k, next(signs))
+        assert check_matmul(None, m, n, k, ("int8", "int8", "int32"))
+
+
+def test_a_product_again_and_again() -> None:
+    """What waits for nothing it should wait for gives other sums at times."""
+    for m, n, k in ((16, 4096, 4096), (128, 8192, 4096), (300, 4096, 4096), (2048, 4096, 2048)):
+        a, w = codes((m, k), "int8"), codes((n, k), "int8")
+        desc = planq.MatmulInt8Descriptor(input_shape=(m, k), weight_shape=(n, k))
+        plan = select(desc, None)
+        output = torch.zeros(m, n, dtype=torch.int32, device=DEVICE)
+        args = planq.MatmulInt8Args(input=a.stored, weight=w.stored, output=output)
+        wanted = product(a, w).int()
+        for _ in range(50):
+            output.fill_(-1)
+            plan.run(stream(), None, args)
+            assert torch.equal(output, wanted), (m, n, k)
+
+
 # --- Linear layers ------------------------------------------------------------------------------
 
 

@@ -21,17 +21,23 @@ FEWEST = 9
 MOST_CASES = 3
 
 
+def shape_of(desc: Any) -> tuple[str, tuple[int, ...]]:
+    """The descriptor's first field that is a shape."""
+    name = next(name for name in ("shape", "input_shape") if hasattr(desc, name))
+    return name, getattr(desc, name)
+
+
 def with_extent(desc: planq.Descriptor, axis: int, extent: int | planq.Dim) -> Any:
     """The descriptor with another extent of an axis of its shape."""
     fields: Any = desc
-    shape = (*fields.shape[:axis], extent, *fields.shape[axis + 1 :])
-    return replace(fields, shape=shape)
+    name, shape = shape_of(desc)
+    return replace(fields, **{name: (*shape[:axis], extent, *shape[axis + 1 :])})
 
 
 def plans(device: Device, desc: Any, sku: str | None) -> Iterator[tuple[int, planq.Plan]]:
     """The plans with a Dim in the place of an axis, for every axis that the operator admits."""
     pref = PROMISE if sku is None else pinned(sku)
-    for axis, extent in enumerate(desc.shape[:-1]):
+    for axis, extent in enumerate(shape_of(desc)[1][:-1]):
         if extent == 0:
             continue
         try:
@@ -100,7 +106,7 @@ def check_case(device: Device, case: Case, desc: Any, sku: str) -> bool:
     for pin in (sku, None):
         for axis, plan in plans(device, desc, pin):
             tried = True
-            for extent in sorted({0, 1, 2, 7, max(desc.shape[axis], FEWEST)}):
+            for extent in sorted({0, 1, 2, 7, max(shape_of(desc)[1][axis], FEWEST)}):
                 check_extent(device, case, plan, with_extent(desc, axis, extent), extent)
     return tried
 

@@ -29,8 +29,9 @@ def descriptor_class(operator: str) -> Any:
 
 def make_descriptor(operator: str, **fields: Any) -> planq.Descriptor:
     """The operator's descriptor; a scope may be in plain values."""
-    if isinstance(fields.get("scope"), tuple):
-        fields["scope"] = scope(fields["scope"])
+    for name, value in fields.items():
+        if name.endswith("scope") and isinstance(value, tuple):
+            fields[name] = scope(value)
     made: planq.Descriptor = descriptor_class(operator)(**fields)
     return made
 

@@ -71,8 +71,8 @@ void set_epilogue(Product& product, const ProductViews& v, Convention convention
 }
 
 // Rows that every operand has evenly apart, under weights that are the same for all of them, are
-// the rows of one product, whichever axes they come from; of transposed matrices, only those side by
-// side.
+// the rows of one product, whichever axes they come from; of transposed matrices, only those side
+// by side.
 void take_rows(Product& product) {
   auto& space = product.batch;
   space.merge();

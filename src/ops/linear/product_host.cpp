@@ -20,6 +20,12 @@ struct Block {
   std::int64_t pitch = 0;  // of its sums, from a row to the next
 };
 
+// The sums of the input's rows, which blocks beside one another share.
+struct RowSums {
+  std::int64_t row = -1;  // the first; -1: they are not known
+  std::int32_t sum[kBlockRows + 32];
+};
+
 }  // namespace
 }  // namespace planq::host
 
@@ -32,7 +38,7 @@ namespace {
 
 struct ProductLoops {
   std::int64_t (*columns)(const linear::Product& product, int threads);  // of a block
-  void (*compute)(const linear::Product& product, Block block);
+  void (*compute)(const linear::Product& product, Block block, RowSums& known);
 };
 
 const ProductLoops& product_loops() {
@@ -58,20 +64,28 @@ constexpr std::int64_t kGrain = 1 << 18;
 void multiply(const linear::Product& product, int threads) {
   if (product.empty()) return;
   const ProductLoops& loops = product_loops();
-  const std::int64_t down = (product.m + kBlockRows - 1) / kBlockRows;
   const std::int64_t columns = loops.columns(product, threads);
+  const std::int64_t down = (product.m + kBlockRows - 1) / kBlockRows;
   const std::int64_t across = (product.n + columns - 1) / columns;
   const std::int64_t work = columns * std::max<std::int64_t>(1, product.k) *
                             std::clamp<std::int64_t>(product.m / 8, 1, kBlockRows / 8);
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / work);
   parallel_for(threads, down * across * product.batch.size(), grain,
                [&](std::int64_t first, std::int64_t last) {
-                 for (std::int64_t i = first; i < last; ++i) {
-                   const linear::Product one = product.at(i / (down * across));
-                   const std::int64_t row = i / across % down * kBlockRows;
-                   const std::int64_t column = i % across * columns;
-                   loops.compute(one, {row, std::min(kBlockRows, one.m - row), column,
-                                       std::min(columns, one.n - column)});
+                 while (first < last) {
+                   // Blocks of one product of the batch.
+                   const std::int64_t index = first / (down * across),
+                                      end = (index + 1) * down * across;
+                   const linear::Product one = product.at(index);
+                   RowSums known;
+                   for (; first < std::min(last, end); ++first) {
+                     const std::int64_t row = first / across % down * kBlockRows;
+                     const std::int64_t column = first % across * columns;
+                     loops.compute(one,
+                                   {row, std::min(kBlockRows, one.m - row), column,
+                                    std::min(columns, one.n - column)},
+                                   known);
+                   }
                  }
                });
 }

@@ -690,32 +690,68 @@ void sums_by_dots(const Product& p, const Block& b, std::int32_t* sums) {
 }
 
 #if PLANQ_VNNI
+// The sums of rows that lie in lines, at most 64.
+template <bool kInputUnsigned>
+void sum_lines(const Factor& input, std::int64_t row, std::int64_t rows, std::int64_t terms,
+               std::int32_t* sums) {
+  const __m512i ones = _mm512_set1_epi8(1);
+  __m512i sum[4];
+  for (int j = 0; j < 4; ++j) sum[j] = _mm512_setzero_si512();
+  for (std::int64_t term = 0; term < terms; term += kGroup) {
+    __m512i words[4];
+    words_of_lines(input, row, rows, term, terms - term, 0, words);
+    for (int j = 0; j < 4; ++j) sum[j] = multiply_add<kInputUnsigned>(sum[j], words[j], ones);
+  }
+  for (int j = 0; j < 4; ++j) _mm512_storeu_si512(sums + j * 16, sum[j]);
+}
+
+// The same of at most four rows that lie one after another.
+template <bool kInputUnsigned>
+__m128i sum_rows(const Factor& input, std::int64_t row, std::int64_t rows, std::int64_t terms) {
+  std::uint8_t room[4][kDotTerms];
+  const std::int64_t most = lies_in_bytes(input) ? terms : kDotTerms;
+  __m128i sum = _mm_setzero_si128();
+  for (std::int64_t term = 0; term < terms; term += most) {
+    const std::int64_t count = std::min(most, terms - term);
+    const std::uint8_t* from[4];
+    for (std::int64_t i = 0; i < 4; ++i)
+      from[i] = i < rows ? terms_of(input, row + i, term, count, room[i]) : from[0];
+    sum = _mm_add_epi32(sum, sums_of_rows<kInputUnsigned>(from, count));
+  }
+  return sum;
+}
+
+template <bool kInputUnsigned>
+void sum_input(const Product& p, const Block& b, std::int32_t* sums) {
+  if (p.input.transposed())
+    for (std::int64_t row = 0; row < b.rows; row += 64)
+      sum_lines<kInputUnsigned>(p.input, b.row + row, std::min<std::int64_t>(64, b.rows - row), p.k,
+                                sums + row);
+  else
+    for (std::int64_t row = 0; row < b.rows; row += 4)
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + row),
+                       sum_rows<kInputUnsigned>(p.input, b.row + row,
+                                                std::min<std::int64_t>(4, b.rows - row), p.k));
+}
+
 // Takes back what turning over bits of the weights has added.
 template <bool kInputUnsigned>
-void correct(const Product& p, const Block& b, std::int32_t* sums) {
-  std::uint8_t room[4][kDotTerms];
+void correct(const Product& p, const Block& b, RowSums& known, std::int32_t* sums) {
   const std::int32_t correction = Signs(p).correction;
   if (correction == 0) return;
-  const std::int64_t most = lies_in_bytes(p.input) ? p.k : kDotTerms;
-  for (std::int64_t row = 0; row < b.rows; row += 4) {
-    const std::int64_t rows = std::min<std::int64_t>(4, b.rows - row);
-    __m128i sum = _mm_setzero_si128();
-    for (std::int64_t term = 0; term < p.k; term += most) {
-      const std::int64_t count = std::min(most, p.k - term);
-      const std::uint8_t* from[4];
-      for (std::int64_t i = 0; i < 4; ++i)
-        from[i] = i < rows ? terms_of(p.input, b.row + row + i, term, count, room[i]) : from[0];
-      sum = _mm_add_epi32(sum, sums_of_rows<kInputUnsigned>(from, count));
-    }
-    std::int32_t of_row[4];
-    std::memcpy(of_row, &sum, sizeof sum);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      std::int32_t* to = sums + (row + i) * b.pitch;
-      for (std::int64_t column = 0; column < b.columns; ++column)
-        to[column] += correction * of_row[i];
-    }
+  if (known.row != b.row) sum_input<kInputUnsigned>(p, b, known.sum);
+  known.row = b.row;
+  for (std::int64_t row = 0; row < b.rows; ++row) {
+    // Sums with bits turned over may leave int32, and come back modulo 2^32.
+    const auto excess = static_cast<std::uint32_t>(correction * known.sum[row]);
+    std::int32_t* to = sums + row * b.pitch;
+    for (std::int64_t column = 0; column < b.columns; ++column)
+      to[column] = static_cast<std::int32_t>(static_cast<std::uint32_t>(to[column]) + excess);
   }
 }
+#else
+template <bool>
+void correct(const Product&, const Block&, RowSums&, std::int32_t*) {}
 #endif
 
 // Few rows or columns are not worth a panel.
@@ -724,7 +760,7 @@ constexpr std::int64_t kFew = 16;
 inline bool takes_strips(const Product& p) { return p.m <= kStripRows && p.weight.transposed(); }
 
 template <bool kInputUnsigned>
-void compute_sums(const Product& p, const Block& b, std::int32_t* sums) {
+void compute_sums(const Product& p, const Block& b, RowSums& known, std::int32_t* sums) {
   if (p.k == 0) {
     std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * b.pitch));
     return;
@@ -738,9 +774,7 @@ void compute_sums(const Product& p, const Block& b, std::int32_t* sums) {
     sums_by_dots<kInputUnsigned>(p, b, sums);
   else
     sums_by_panels<kInputUnsigned>(p, b, sums);
-#if PLANQ_VNNI
-  correct<kInputUnsigned>(p, b, sums);
-#endif
+  correct<kInputUnsigned>(p, b, known, sums);
 }
 
 // --- Outputs -------------------------------------------------------------------------------------
@@ -864,13 +898,13 @@ inline std::int64_t columns_of(const Product& p, int threads) {
   return std::max<std::int64_t>(kColumns, std::min(share, most) / kColumns * kColumns);
 }
 
-inline void compute_block(const Product& p, Block b) {
+inline void compute_block(const Product& p, Block b, RowSums& known) {
   alignas(64) std::int32_t sums[kBlockRows * kColumns];
   b.pitch = (b.columns + kColumns - 1) / kColumns * kColumns;
   if (p.input.dtype == DType::UInt8)
-    compute_sums<true>(p, b, sums);
+    compute_sums<true>(p, b, known, sums);
   else
-    compute_sums<false>(p, b, sums);
+    compute_sums<false>(p, b, known, sums);
   const std::int64_t end = b.column + b.columns;
   for (std::int32_t* from = sums; b.column < end; b.column += kColumns, from += kColumns) {
     b.columns = std::min<std::int64_t>(kColumns, end - b.column);

@@ -1,0 +1,193 @@
+"""Products of integer codes: codes as they are stored, and their sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+import planq
+from reference.formats import INTEGER_RANGES, STORAGE, Array, Arrays, pack_nibbles, unpack_nibbles
+from reference.inputs import field, hashed
+from support.from_reference import ReferenceTests
+
+CODES = ("int8", "uint8", "int4", "uint4")
+# Codes of every value; only the two ends of the range, where sums are largest; mostly zeros.
+KINDS = ("any", "any", "ends", "sparse", "lowest")
+PARTS = 4
+TILE = 70001  # codes; larger tensors repeat them
+
+
+def codes(dtype: str, shape: tuple[int, ...], kind: str, seed: int) -> Array:
+    """Codes as integers."""
+    low, high = INTEGER_RANGES[dtype]
+    count = math.prod(shape)
+    words = hashed(seed, min(count, TILE))
+    every = low + field(words, 0, 30) % (high - low + 1)
+    made = {
+        "any": every,
+        "ends": np.where(field(words, 40, 1) == 0, low, high),
+        "sparse": np.where(field(words, 40, 3) == 0, every, 0),
+        "lowest": np.full(words.size, low if low < 0 else high),
+    }[kind]
+    return np.resize(made, count).reshape(shape)
+
+
+def stored(values: Array, dtype: str) -> Array:
+    """Codes as memory holds them: of 4 bits two a byte, the first in the low nibble."""
+    if dtype in ("int4", "uint4"):
+        return pack_nibbles(values, "low_first")
+    return np.ascontiguousarray(values.astype(STORAGE[dtype]))
+
+
+def logical(values: Array, dtype: str, columns: int) -> Array:
+    """The integers behind stored codes."""
+    if dtype not in ("int4", "uint4"):
+        return values.astype(np.int64)
+    nibbles = unpack_nibbles(values, columns, "low_first").astype(np.int64)
+    return np.where(nibbles >= 8, nibbles - 16, nibbles) if dtype == "int4" else nibbles
+
+
+def wrapped(values: Array) -> Array:
+    """int64 values modulo 2^32, as int32."""
+    return values.astype(np.uint64).astype(np.uint32).view(np.int32)
+
+
+def matmul(a: Array, w: Array) -> Array:
+    """a w^T over the last axes. float64 holds every sum here exactly: none leaves 2^53."""
+    return (a.astype(np.float64) @ np.swapaxes(w, -1, -2).astype(np.float64)).astype(np.int64)
+
+
+class Problem(Protocol):
+    """A problem whose operands have rows of m."""
+
+    @property
+    def id(self) -> str:
+        """All fields, as one word."""
+
+    @property
+    def rows(self) -> int:
+        """m."""
+
+    @property
+    def size(self) -> int:
+        """Multiplications."""
+
+    def with_rows(self, rows: int) -> Any:
+        """The same with another m."""
+
+    def cut(self, values: Arrays, piece: slice) -> Arrays:
+        """The operands of some rows, as stored when they are alone."""
+
+    def inputs(self, kind: str, seed: int) -> Arrays:
+        """Input operands by name."""
+
+    def expected(self, given: Arrays) -> Arrays:
+        """The reference's outputs."""
+
+
+P = TypeVar("P", bound=Problem)
+
+
+def named(problem: Any) -> str:
+    """The fields of a problem that are not as usual, as one word."""
+    words = []
+    for name, value in asdict(problem).items():
+        if value is not None and value is not False:
+            text = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            words.append(f"{name}={text}")
+    return ",".join(words)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of m, as a problem of their own."""
+
+    whole: Any
+    piece: slice
+
+    @property
+    def problem(self) -> Any:
+        """The rows alone."""
+        return self.whole.with_rows(self.piece.stop - self.piece.start)
+
+    def inputs(self, whole: dict[str, Array]) -> dict[str, Array]:
+        """The rows' inputs out of the whole's."""
+        made: Arrays = self.whole.cut(whole, self.piece)
+        return made
+
+    def outputs(self, whole: dict[str, Array]) -> dict[str, Array]:
+        """The rows' outputs out of the whole's."""
+        return self.inputs(whole)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem with its operands."""
+
+    problem: Any
+    kind: str = "any"
+    seed: int = 0
+
+    @property
+    def id(self) -> str:
+        """The problem and the operands, as one word."""
+        return f"{self.problem.id},kind={self.kind},seed={self.seed}"
+
+    @property
+    def size(self) -> int:
+        """Multiplications."""
+        return int(self.problem.size)
+
+    def reseeded(self, seed: int) -> Case:
+        """The same problem on other values."""
+        return replace(self, kind=KINDS[seed % len(KINDS)], seed=seed)
+
+    def inputs(self) -> dict[str, Array]:
+        """Input operands by name."""
+        made: Arrays = self.problem.inputs(self.kind, self.seed)
+        return made
+
+    def expected(self, given: dict[str, Array]) -> dict[str, Array]:
+        """The reference's outputs, as stored."""
+        made: Arrays = self.problem.expected(given)
+        return made
+
+    def parts(self) -> Iterator[Part]:
+        """Runs of rows."""
+        rows = self.problem.rows
+        step = max(-(-rows // PARTS), 1)
+        for start in range(0, rows, step):
+            yield Part(self.problem, slice(start, min(start + step, rows)))
+
+
+@dataclass(frozen=True)
+class ProductTests(ReferenceTests):
+    """A product of codes against its NumPy reference."""
+
+    listed: tuple[Case, ...]
+    empty: tuple[Case, ...]
+    rounds: planq.Rounding = planq.Rounding.NONE
+
+    def cases(self) -> tuple[Case, ...]:
+        """Problems with elements."""
+        return self.listed
+
+    def empty_cases(self) -> tuple[Case, ...]:
+        """Problems without."""
+        return self.empty
+
+    def math(self, problem: Any) -> planq.MathPrecision:
+        """Integers."""
+        return planq.MathPrecision.INT32
+
+    def rounding(self, problem: Any) -> planq.Rounding:
+        """Of floating outputs."""
+        return self.rounds
+
+    def variety(self, problem: Any) -> str:
+        """Whether rows are whole vectors."""
+        return "vectors" if problem.terms % 16 == 0 else "edges"
