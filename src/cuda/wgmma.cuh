@@ -10,7 +10,8 @@
 namespace planq::cuda {
 
 // A number that all lanes of a warp have, so that the compiler knows it, too, and computes what
-// follows from it once a warp: instructions are told of factors by registers of the warp.
+// follows from it once a warp: instructions are told of factors by registers of the warp. The whole
+// warp calls it; a lane alone would wait for the others for ever.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(kAllLanes, value, 0); }
 
 inline constexpr int kProductRows = 64;   // of the first factor

@@ -235,6 +235,36 @@ def test_torchs_int_mm(m: int, n: int, k: int) -> None:
         assert torch.equal(output, wanted), sku
 
 
+# Weights for which tiles, clusters and splits of k differ, one below a wave of multiprocessors, one
+# of several, and between them; and rows of input on both sides of every width.
+LAYERS = ((1000, 1040), (1024, 8192), (4096, 4096), (8192, 2048), (28672, 512))
+WIDTHS = (1, 16, 17, 32, 33, 64, 65, 128, 129, 200, 256, 257, 520, 1100, 2300)
+
+
+@pytest.mark.parametrize(("n", "k"), LAYERS)
+def test_every_tile_and_split_of_a_layer(n: int, k: int) -> None:
+    """By the kernel that selection prefers, with codes of either sign on either side."""
+    signs = itertools.cycle(itertools.product(CODES[:2], CODES[:2], ("int32",)))
+    for m in WIDTHS:
+        assert check_matmul(None, m, n, k, next(signs))
+        assert check_matmul(None, m, n, k, ("int8", "int8", "int32"))
+
+
+def test_a_product_again_and_again() -> None:
+    """What waits for nothing it should wait for gives other sums at times."""
+    for m, n, k in ((16, 4096, 4096), (128, 8192, 4096), (300, 4096, 4096), (2048, 4096, 2048)):
+        a, w = codes((m, k), "int8"), codes((n, k), "int8")
+        desc = planq.MatmulInt8Descriptor(input_shape=(m, k), weight_shape=(n, k))
+        plan = select(desc, None)
+        output = torch.zeros(m, n, dtype=torch.int32, device=DEVICE)
+        args = planq.MatmulInt8Args(input=a.stored, weight=w.stored, output=output)
+        wanted = product(a, w).int()
+        for _ in range(50):
+            output.fill_(-1)
+            plan.run(stream(), None, args)
+            assert torch.equal(output, wanted), (m, n, k)
+
+
 # --- Linear layers ------------------------------------------------------------------------------
 
 
@@ -243,8 +273,8 @@ def rounded(values: torch.Tensor, dtype: str) -> torch.Tensor:
     return values.to(getattr(torch, dtype))
 
 
-def check_linear(sku: str, rng: random.Random, m: int, n: int, k: int, aligned: bool) -> None:
-    """Zero points, bias, residual and types at random, line by line in torch."""
+def check_linear(sku: str, rng: random.Random, m: int, n: int, k: int, aligned: bool) -> bool:
+    """Zero points, bias, residual and types at random, line by line in torch; False: not taken."""
     output_dtype = rng.choice(FLOATS)
     c = torch.float64 if output_dtype == "float64" else torch.float32
     modes = [rng.choice((planq.Mode.SYMMETRIC, planq.Mode.ASYMMETRIC)) for _ in range(2)]
@@ -260,6 +290,8 @@ def check_linear(sku: str, rng: random.Random, m: int, n: int, k: int, aligned: 
         residual_dtype=residual_dtype,
         convention=planq.Convention.BARACUDA if baracuda else planq.Convention.PLANQ,
     )
+    if not takes(desc, sku):
+        return False
     gap, offset = (-k % 16, 0) if aligned else (5, 1)
     a = codes((m, k), "int8", gap=gap, offset=offset)
     w = codes((n, k), "int8", gap=gap, offset=offset)
@@ -295,16 +327,19 @@ def check_linear(sku: str, rng: random.Random, m: int, n: int, k: int, aligned: 
     select(desc, sku).run(stream(), None, args)
     assert torch.equal(output, rounded(t, output_dtype)), (sku, desc)
     check()
+    return True
 
 
 @pytest.mark.parametrize(("sku", "m"), methods_and_rows("linear_w8a8"))
 def test_every_line_of_the_epilogue(sku: str, m: int) -> None:
     """At every tile, whole and cut."""
     rng = random.Random(f"{sku} {m}")
+    taken = 0
     for n, k in ((1, 16), (33, 100), (128, 64), (130, 1000), (500, 272)):
         for aligned in (True, False):
             for _ in range(3):
-                check_linear(sku, rng, m, n, k, aligned)
+                taken += check_linear(sku, rng, m, n, k, aligned)
+    assert taken
 
 
 # --- Extents that are known at run, graphs ------------------------------------------------------

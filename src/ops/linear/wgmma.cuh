@@ -253,7 +253,7 @@ __device__ __forceinline__ void copy_tiles(const TileArgs& args,
                                            const typename TileShape<kColumns>::Stages& ring,
                                            std::uint32_t first_tile, std::uint32_t step) {
   const Factors& factors = args.factors;
-  const int rank = args.cluster > 1 ? cuda::uniform(cuda::cluster_rank()) : 0;
+  const int rank = args.cluster > 1 ? cuda::cluster_rank() : 0;
   const int share = kColumns / args.cluster;
   const unsigned all = (1u << args.cluster) - 1;
   typename TileShape<kColumns>::Stages::Cursor cursor;

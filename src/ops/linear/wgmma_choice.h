@@ -65,6 +65,16 @@ inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
   return kLaunch + std::max(rounds * (boxes * cost.box + cost.tile), least) + splits * cost.split;
 }
 
+// Up to as many rows, the bytes of the weights are all that counts.
+inline constexpr std::int64_t kFewTokens = 64;
+
+// Streamed tiles are as wide as there are tokens, and beyond a few tiles the other kernels' are
+// better.
+inline bool fits_tokens(int width, std::int64_t tokens) {
+  if (tokens > 256) return false;
+  return width >= std::min<std::int64_t>(tokens, 128) && (width == 16 || width < 2 * tokens);
+}
+
 }  // namespace detail
 
 inline Choice choose(const Problem& p) {
@@ -72,8 +82,7 @@ inline Choice choose(const Problem& p) {
   double least = 0;
   for (const detail::Cost& cost : detail::kCosts) {
     const Choice& c = cost.choice;
-    // More than twice the tokens there are, or tokens by the thousand, are for the other kernels.
-    if (c.streamed && (p.m > 256 || (c.width > 16 && c.width >= 2 * p.m))) continue;
+    if (c.streamed ? !detail::fits_tokens(c.width, p.m) : p.m <= detail::kFewTokens) continue;
     for (int cluster = c.cluster; cluster <= (c.streamed ? 8 : c.cluster); cluster *= 2) {
       const double time = detail::microseconds(p, cost, cluster);
       if (least > 0 && time >= least) continue;
