@@ -60,9 +60,12 @@ def shapes(fields: Fields, count: int) -> Fields:
     rank = len(fields["shape"])
     if "capacity" in fields:
         return {"shape": [count // 64, *[1] * (rank - 2), 64]}
-    summed = fields.get("axis", -1) % rank if "code_sum" in fields.values() else rank - 1
-    if summed != rank - 1:
-        return {"shape": [*[1] * (rank - 2), 64, count // 64]}
+    if fields["op"] == "code_sum":  # of 64 terms
+        last = fields["axis"] in (-1, rank - 1)
+        return {
+            "shape": [count // 64, 64] if last else [64, count // 64],
+            "axis": -1 if last else 0,
+        }
     return {"shape": [count] if rank == 1 else [64, *[1] * (rank - 2), count // 64]}
 
 

@@ -742,9 +742,11 @@ void correct(const Product& p, const Block& b, RowSums& known, std::int32_t* sum
   if (known.row != b.row) sum_input<kInputUnsigned>(p, b, known.sum);
   known.row = b.row;
   for (std::int64_t row = 0; row < b.rows; ++row) {
-    const std::int32_t excess = correction * known.sum[row];
+    // Sums with bits turned over may leave int32, and come back modulo 2^32.
+    const auto excess = static_cast<std::uint32_t>(correction * known.sum[row]);
+    std::int32_t* to = sums + row * b.pitch;
     for (std::int64_t column = 0; column < b.columns; ++column)
-      sums[row * b.pitch + column] += excess;
+      to[column] = static_cast<std::int32_t>(static_cast<std::uint32_t>(to[column]) + excess);
   }
 }
 #else

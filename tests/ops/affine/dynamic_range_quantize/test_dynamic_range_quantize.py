@@ -603,6 +603,16 @@ def test_a_convention_refuses_what_it_has_no_formula_for(
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("convention", ["bitsandbytes", "baracuda"])
+def test_conventions_of_products_make_no_scales(convention: str) -> None:
+    """They say how sums take scales, not how scales are measured."""
+    with pytest.raises(planq.DescriptorError, match="planq, compressed_tensors or ggml") as caught:
+        planq.DynamicRangeQuantizeDescriptor(
+            shape=(4, 8), input_dtype="float32", output_dtype="int8", convention=convention
+        )
+    assert caught.value.field == "convention"
+
+
 def test_a_convention_has_defaults_of_its_own() -> None:
     """All codes, and the input's type for the scale; GGML divides by a product."""
     make = planq.DynamicRangeQuantizeDescriptor
