@@ -82,7 +82,7 @@ def call_of(overload: Any, desc: Any, inputs: dict[str, Array], device: str = "c
         for name in set(written) - set(tensors):
             dtype = getattr(torch, specs[name].storage)
             tensors[name] = torch.empty(specs[name].shape, dtype=dtype, device=device)
-            tensors[name].reshape(-1).view(torch.uint8).fill_(0xA5)
+            tensors[name].view(-1).view(torch.uint8).fill_(0xA5)
     arguments: dict[str, Any] = {}
     if any(candidate.constraints for candidate in planq.explain(desc, device=place).candidates):
         arguments["sku"] = unconstrained(desc, place)

@@ -32,8 +32,7 @@ __device__ __forceinline__ void add_listed(const Outliers& outliers,
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
     values[r] = static_cast<const C*>(outliers.values) + rows[r] * outliers.row;
-  constexpr int kTogether = kRows == 1 ? 4 : 2;
-#pragma unroll kTogether
+#pragma unroll 2
   for (int place = 0; place < listed; ++place) {
     C codes[4];
     listed_codes(outliers, place, column, codes);

@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   stream_rows<Tile>(input, weight, static_cast<std::int32_t>(product.k), args.signs, warp);
   warp.store(sums);
   __syncthreads();
-  store_tile(product, tile, Tile::sums(), sums, args.stores_vectors);
+  store_tile<1>(product, tile, Tile::sums(), sums, args.stores_vectors);
 }
 
 }  // namespace planq::linear

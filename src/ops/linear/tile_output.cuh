@@ -122,13 +122,13 @@ __device__ __forceinline__ void store_values(const Product& product, std::int64_
     return store_narrowed<float>(product.output, at, values, count, vectors);
 }
 
-// The same with outliers: a thread has several rows at a time, so that a code of the weight is read
-// for all of them.
-template <class C>
+// The same with outliers: a thread has up to kMostRows rows at a time, so that a code of the weight
+// is read for all of them.
+template <class C, int kMostRows>
 __device__ __forceinline__ void store_listed(const Product& product, const SumShape& shape,
                                              const OutputTile& tile, const std::int32_t* sums,
                                              std::int64_t column, int count, bool vectors) {
-  constexpr int kRows = sizeof(C) == 4 ? 4 : 2;
+  constexpr int kRows = sizeof(C) == 4 || kMostRows == 1 ? kMostRows : kMostRows / 2;
   const Epilogue& e = product.epilogue;
   const int across = shape.columns / 4, first = static_cast<int>(threadIdx.x) % across * 4;
   const int step = shape.threads / across;
@@ -166,12 +166,13 @@ __device__ __forceinline__ void store_listed(const Product& product, const SumSh
 }
 
 // In C, which is the output's compute type.
-template <class C>
+template <class C, int kListedRows>
 __device__ __forceinline__ void store_scaled(const Product& product, const SumShape& shape,
                                              const OutputTile& tile, const std::int32_t* sums,
                                              std::int64_t column, int count, bool vectors) {
   const Epilogue& e = product.epilogue;
-  if (e.outliers.values) return store_listed<C>(product, shape, tile, sums, column, count, vectors);
+  if (e.outliers.values)
+    return store_listed<C, kListedRows>(product, shape, tile, sums, column, count, vectors);
   ColumnTerm<C> columns[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
@@ -187,6 +188,8 @@ __device__ __forceinline__ void store_scaled(const Product& product, const SumSh
 }
 
 // `product` is one of a batch: see Product::at. `vectors`: four outputs are an aligned vector.
+// kListedRows: of a thread at a time, where there are outliers.
+template <int kListedRows = 4>
 __device__ __forceinline__ void store_tile(const Product& product, const OutputTile& tile,
                                            const SumShape& shape, const std::int32_t* sums,
                                            bool vectors) {
@@ -199,8 +202,8 @@ __device__ __forceinline__ void store_tile(const Product& product, const OutputT
   if (product.output_dtype == DType::Int8)
     return store_integers<std::int8_t>(product, shape, tile, sums, column, count, vectors);
   if (product.output_dtype == DType::Float64)
-    return store_scaled<double>(product, shape, tile, sums, column, count, vectors);
-  return store_scaled<float>(product, shape, tile, sums, column, count, vectors);
+    return store_scaled<double, kListedRows>(product, shape, tile, sums, column, count, vectors);
+  return store_scaled<float, kListedRows>(product, shape, tile, sums, column, count, vectors);
 }
 
 }  // namespace planq::linear
