@@ -44,16 +44,18 @@ def problems(operator: str) -> Iterator[Fields]:
 
 
 def sized(fields: Fields, count: int) -> planq.Descriptor:
-    """The problem on `count` elements, a multiple of 64 along both ends of a shape.
+    """The problem on `count` elements, a multiple of 64 along both ends of a shape."""
+    return planq.Descriptor.from_json(json.dumps({**fields, **shapes(fields, count)}))
 
-    Where that has no meaning, the operator's own tests say how a problem is so large.
-    """
+
+def shapes(fields: Fields, count: int) -> Fields:
+    """The problem's shapes; where one shape alone has no meaning, the operator's tests say them."""
     resize = getattr(OPERATORS[fields["op"]], "sized", None)
     if resize is not None:
-        return planq.Descriptor.from_json(json.dumps(resize(fields, count)))
+        resized: Fields = resize(fields, count)
+        return resized
     rank = len(fields["shape"])
-    shape = [count] if rank == 1 else [64, *[1] * (rank - 2), count // 64]
-    return planq.Descriptor.from_json(json.dumps({**fields, "shape": shape}))
+    return {"shape": [count] if rank == 1 else [64, *[1] * (rank - 2), count // 64]}
 
 
 def extrapolated(size: Callable[[int], int], count: int) -> int:
