@@ -86,7 +86,14 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
         and item.default_factory is dataclasses.MISSING
     ]
     for codes in ("int8", "uint8", "int4", "uint4", "float32"):
-        usual = {"shape": (64, 4096), "block_size": 64, "codebook": "nf4", "entries": 16}
+        usual = {
+            "shape": (64, 4096),
+            "weight_shape": (4096, 4096),
+            "block_size": 64,
+            "codebook": "nf4",
+            "entries": 16,
+            "capacity": 1024,
+        }
         for name in needed:
             if name.endswith("dtype"):
                 reads = "dequantize" in made.operator and "backward" not in made.operator

@@ -2,8 +2,8 @@
 
 An operator's shape function is native and takes numbers. It is asked at several of them, and the
 formula that fits all answers stands for it: an extent of a result is a constant, or a product of
-extents times a whole number, or divided by one and rounded up. Where none fits, the symbols become
-numbers, which torch then guards.
+extents times a whole number, or divided by one and rounded up, or such a product and a constant.
+Where none fits, the symbols become numbers, which torch then guards.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """``ceil(product of extents * times / parts)``; without extents it is ``times``."""
+    """``ceil(product of extents * times / parts) + more``; without extents it is ``times``."""
 
     symbols: tuple[int, ...]
     times: int
     parts: int
+    more: int = 0
 
     def of(self, extents: Any) -> Any:
         """Of numbers or of symbols."""
         product = math.prod((extents[symbol] for symbol in self.symbols), start=self.times)
-        return product if self.parts == 1 else (product + (self.parts - 1)) // self.parts
+        whole = product if self.parts == 1 else (product + (self.parts - 1)) // self.parts
+        return whole + self.more if self.more else whole
 
 
 def is_symbol(extent: object) -> bool:
@@ -119,7 +121,7 @@ def _formulas(
         answers = [(extents, asked(extents)) for extents in _ordinary(symbols, count)]
     except DescriptorError:
         return None
-    for extents in _odd(count):
+    for extents in (*_far(symbols, count), *_odd(count)):
         with contextlib.suppress(DescriptorError):
             answers.append((extents, asked(extents)))
     found = []
@@ -151,14 +153,20 @@ def _asked(
 
 
 def _ordinary(symbols: list[int], count: int) -> Iterator[tuple[int, ...]]:
-    """Whole extents: each in turn larger than the others, and far larger."""
+    """Whole extents: each in turn larger than the others."""
+    for number, far in enumerate(_far(symbols, count)):
+        for extent in (_WHOLE * multiple for multiple in _MULTIPLES):
+            if extent <= far[number]:
+                yield tuple(extent if other == number else _WHOLE for other in range(count))
+
+
+def _far(symbols: list[int], count: int) -> Iterator[tuple[int, ...]]:
+    """Each extent in turn far larger than the others, which not every operator takes."""
     for number in range(count):
         uses = symbols.count(number)
         bits = (_MOST_BITS - (len(symbols) - uses) * (_WHOLE.bit_length() - 1)) // uses
         far = 1 << min(bits, _FAR_BITS)
-        for extent in (far, *(_WHOLE * multiple for multiple in _MULTIPLES)):
-            if extent <= far:
-                yield tuple(extent if other == number else _WHOLE for other in range(count))
+        yield tuple(far if other == number else _WHOLE for other in range(count))
 
 
 def _odd(count: int) -> Iterator[tuple[int, ...]]:
@@ -173,10 +181,16 @@ def _fitting(answers: list[tuple[tuple[int, ...], int]], symbols: list[int]) -> 
     """The formula with the fewest symbols that gives every answer."""
     for size in range(len(symbols) + 1):
         for chosen in dict.fromkeys(itertools.combinations(sorted(symbols), size)):
-            formula = _candidate(chosen, answers)
-            if all(formula.of(extents) == answer for extents, answer in answers):
-                return formula
+            for formula in (_candidate(chosen, answers), _shifted(chosen, answers)):
+                if all(formula.of(extents) == answer for extents, answer in answers):
+                    return formula
     return None
+
+
+def _shifted(symbols: tuple[int, ...], answers: list[tuple[tuple[int, ...], int]]) -> Formula:
+    """The one product and constant that may give the answers: so many pointers has a list."""
+    extents, answer = answers[0]
+    return Formula(symbols, 1, 1, answer - math.prod(extents[symbol] for symbol in symbols))
 
 
 def _candidate(symbols: tuple[int, ...], answers: list[tuple[tuple[int, ...], int]]) -> Formula:

@@ -44,33 +44,17 @@ def problems(operator: str) -> Iterator[Fields]:
 
 
 def sized(fields: Fields, count: int) -> planq.Descriptor:
-    """The problem on `count` elements, a multiple of 64 along both ends of a shape.
-
-    Where that has no meaning, the operator's own tests say how a problem is so large.
-    """
-    resize = getattr(OPERATORS[fields["op"]], "sized", None)
-    larger = {**fields, **shapes(fields, count)} if resize is None else resize(fields, count)
-    return planq.Descriptor.from_json(json.dumps(larger))
+    """The problem on `count` elements, a multiple of 64 along both ends of a shape."""
+    return planq.Descriptor.from_json(json.dumps({**fields, **shapes(fields, count)}))
 
 
 def shapes(fields: Fields, count: int) -> Fields:
-    """The problem's shapes. Products have the elements in their input, and 64 terms and columns.
-
-    Operators that list columns, in room for so many, number them by int32: theirs are 64 too.
-    """
-    if "input_shape" in fields:
-        rows = [64, count // 64] if fields.get("transpose_input") else [count // 64, 64]
-        ones = [1] * (len(fields["input_shape"]) - 2)
-        return {"input_shape": [*ones, *rows], "weight_shape": [64, 64]}
+    """The problem's shapes; where one shape alone has no meaning, the operator's tests say them."""
+    resize = getattr(OPERATORS[fields["op"]], "sized", None)
+    if resize is not None:
+        resized: Fields = resize(fields, count)
+        return resized
     rank = len(fields["shape"])
-    if "capacity" in fields:
-        return {"shape": [count // 64, *[1] * (rank - 2), 64]}
-    if fields["op"] == "code_sum":  # of 64 terms
-        last = fields["axis"] in (-1, rank - 1)
-        return {
-            "shape": [count // 64, 64] if last else [64, count // 64],
-            "axis": -1 if last else 0,
-        }
     return {"shape": [count] if rank == 1 else [64, *[1] * (rank - 2), count // 64]}
 
 

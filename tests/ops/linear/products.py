@@ -164,6 +164,18 @@ class Case:
             yield Part(self.problem, slice(start, min(start + step, rows)))
 
 
+def sized(fields: dict[str, Any], count: int) -> dict[str, Any]:
+    """The shapes of a problem with `count` codes in its input, of 64 terms, and 64 columns."""
+    if "shape" in fields:
+        rank = len(fields["shape"])
+        last = fields["axis"] in (-1, rank - 1)
+        shape = [count // 64, 64] if last else [64, count // 64]
+        return {"shape": shape, "axis": -1 if last else 0}
+    rows = [64, count // 64] if fields.get("transpose_input") else [count // 64, 64]
+    ones = [1] * (len(fields["input_shape"]) - 2)
+    return {"input_shape": [*ones, *rows], "weight_shape": [64, 64]}
+
+
 @dataclass(frozen=True)
 class ProductTests(ReferenceTests):
     """A product of codes against its NumPy reference."""
@@ -191,3 +203,7 @@ class ProductTests(ReferenceTests):
     def variety(self, problem: Any) -> str:
         """Whether rows are whole vectors."""
         return "vectors" if problem.terms % 16 == 0 else "edges"
+
+    def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
+        """The problem with `count` codes in its input."""
+        return sized(fields, count)

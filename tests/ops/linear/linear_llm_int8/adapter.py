@@ -9,6 +9,7 @@ from typing import Any
 import planq
 from ops.linear.linear_llm_int8.cases import Case, empty_cases, sampled_cases
 from ops.linear.linear_llm_int8.reference import Problem
+from ops.linear.products import sized
 from support.from_reference import ReferenceTests, scope
 
 
@@ -47,6 +48,10 @@ class LinearLlmInt8Tests(ReferenceTests):
         """Whether rows of codes and of outputs are whole vectors."""
         whole = problem.input_shape[-1] % 16 == 0 and problem.weight_shape[0] % 4 == 0
         return "whole vectors" if whole else "edges"
+
+    def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
+        """The problem with `count` codes in its input."""
+        return sized(fields, count)
 
 
 TESTS = LinearLlmInt8Tests()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ops.outlier.llm_int8_quantize.cases import Case, empty_cases, sampled_cases
 from ops.outlier.llm_int8_quantize.reference import Problem, llm_int8_quantize
@@ -31,6 +32,10 @@ class LlmInt8QuantizeTests(ReferenceTests):
         """Whether rows are whole vectors."""
         whole = problem.shape[-1] % VECTOR[problem.input_dtype] == 0
         return "whole vectors" if whole else "edges"
+
+    def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
+        """The problem on `count` elements in 64 columns, which int32 indices reach."""
+        return {"shape": [count // 64, *[1] * (len(fields["shape"]) - 2), 64]}
 
 
 TESTS = LlmInt8QuantizeTests()
