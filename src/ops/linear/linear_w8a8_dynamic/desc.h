@@ -107,8 +107,7 @@ constexpr Kernel make_kernel() {
           .arch = {kFirstArch},
           .rank = 0,
           .guarantee = {.determinism = Determinism::BitExact,
-                        .math = kBackend == Backend::Host ? MathPrecision::Int32
-                                                          : MathPrecision::TensorCoreS8,
+                        .math = MathPrecision::Int32,
                         .accumulator = DType::Int32,
                         .rounding = Rounding::NearestEven,
                         .max_ulp = 0,
