@@ -4,7 +4,7 @@
 
 #include "host/elementwise.h"
 #include "host/thread_pool.h"
-#include "ops/linear/code_sum/lines.h"
+#include "ops/linear/code_sum/desc.h"
 
 #define PLANQ_LOOPS "ops/linear/code_sum/code_sum_loops.h"
 #include "host/instruction_sets.h"
@@ -12,24 +12,6 @@
 namespace planq::code_sum {
 namespace {
 
-<<<<<<< HEAD
-Status compute(const Call& call, const Stream& stream) {
-  const DType dtype = call.fields<Fields>().input_dtype;
-  const void* input = call.operands[kInput].data;
-  auto* output = static_cast<std::int32_t*>(call.operands[kOutput].data);
-  const Lines lines = lines_of(call);
-  host::parallel_for(stream.threads, lines.space.size() * lines.columns, 1 << 10,
-                     [&](std::int64_t first, std::int64_t last) {
-                       for (std::int64_t i = first; i < last; ++i) {
-                         const auto at = lines.space.offsets(i / lines.columns);
-                         const std::int64_t column = i % lines.columns;
-                         std::int32_t sum = 0;
-                         for (std::int64_t term = 0; term < lines.count; ++term)
-                           sum += math::load_integer(input, at.at[0] + column + term * lines.step,
-                                                     dtype, NibbleOrder::LowFirst);
-                         output[at.at[1] + column] = sum;
-                       }
-=======
 using std::int32_t;
 using std::int64_t;
 
@@ -125,7 +107,6 @@ Status compute(const Call& call, const Stream& stream) {
                      std::max<int64_t>(1, kGrain / codes), [&](int64_t first, int64_t last) {
                        if (sums.by_line) return sum_lines(sums, first, last);
                        for (int64_t i = first; i < last; ++i) sum_columns(sums, i);
->>>>>>> product
                      });
   return Status::success();
 }
