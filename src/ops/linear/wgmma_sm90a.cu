@@ -94,7 +94,7 @@ bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args)
   if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
                                wgmma::kStreamColumns, factors.first) ||
       !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               choice.width / choice.share, factors.second))
+                               choice.width, factors.second))
     return false;
   factors.first_step = step_of(product, kMovedWeight);
   factors.second_step = step_of(product, kMovedInput);
@@ -103,7 +103,7 @@ bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args)
   factors.second_unsigned = product.input.dtype == DType::UInt8;
   args.outputs = outputs_of(product);
   args.down = static_cast<int>(cuda::ceil_div(product.m, choice.width));
-  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kStreamColumns * choice.share));
+  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kStreamColumns));
   return can_be_numbered(args.down, args.across, product.batch.size() * choice.cluster);
 }
 
@@ -115,21 +115,20 @@ Status visit_tiles(int width, const Visit& visit) {
 }
 template <class Visit>
 Status visit_streamed(const Choice& choice, const Visit& visit) {
-  const auto one = [&]<int kTokens, int kResident, int kShare>() {
-    return visit(wgmma::multiply_streamed<kTokens, kResident, kShare>,
+  const auto one = [&]<int kTokens, int kResident>() {
+    return visit(wgmma::multiply_streamed<kTokens, kResident>,
                  wgmma::StreamShape<kTokens, kResident>::kSharedBytes);
   };
   switch (choice.width) {
     case 16:
-      return one.template operator()<16, 2, 1>();
+      return one.template operator()<16, 2>();
     case 32:
-      return one.template operator()<32, 2, 1>();
+      return one.template operator()<32, 2>();
     case 64:
-      return one.template operator()<64, 2, 1>();
+      return one.template operator()<64, 2>();
     default:
-      if (choice.share == 2) return one.template operator()<128, 1, 2>();
-      return choice.resident == 2 ? one.template operator()<128, 2, 1>()
-                                  : one.template operator()<128, 1, 1>();
+      return choice.resident == 2 ? one.template operator()<128, 2>()
+                                  : one.template operator()<128, 1>();
   }
 }
 
