@@ -29,9 +29,6 @@ struct Grid {
   int cluster = 1;
   // The kernel waits by griddepcontrol for the one before it; only for kernels of one launch().
   bool dependent = false;
-  // The kernel begins with wait_for_previous(), so it is dependent wherever it follows another one
-  // of its bound.
-  bool waits = false;
   // All blocks run at the same time, so that they can wait for each other.
   bool cooperative = false;
   int shared_bytes = 0;
@@ -82,8 +79,7 @@ struct KernelStep {
 };
 
 template <class Args>
-Status launch(void (*kernel)(Args), Grid grid, const Args& args, Bound& bound) {
-  grid.dependent = grid.dependent || (grid.waits && bound.follows());
+Status launch(void (*kernel)(Args), const Grid& grid, const Args& args, Bound& bound) {
   if (const Stream* stream = bound.now()) return launch_now(kernel, grid, args, *stream);
   return bound.add(KernelStep<Args>{kernel, grid, args});
 }

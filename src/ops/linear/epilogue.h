@@ -71,15 +71,22 @@ PLANQ_HD RowTerm<C> row_term(const Epilogue& e, std::int64_t row) {
   return term;
 }
 
+// From what was read of a column: 0 of what there is not.
+template <class C>
+PLANQ_HD ColumnTerm<C> column_term(const Epilogue& e, C scale, C bias, std::int32_t zero_point,
+                                   std::int32_t sum) {
+  const auto zero = static_cast<std::uint32_t>(zero_point);
+  return {scale, bias, zero,
+          static_cast<std::uint32_t>(sum) - static_cast<std::uint32_t>(e.terms) * zero};
+}
+
 template <class C>
 PLANQ_HD ColumnTerm<C> column_term(const Epilogue& e, std::int64_t column) {
   const std::int64_t at = column * e.weight_step;
-  ColumnTerm<C> term{math::load_scale<C>(e.weight_scale, at, e.scale_dtype), C{0}, 0, 0};
-  if (e.weight_zero_point) term.zero_point = static_cast<std::uint32_t>(e.weight_zero_point[at]);
-  if (e.weight_sum) term.sum = static_cast<std::uint32_t>(e.weight_sum[column]);
-  term.sum -= static_cast<std::uint32_t>(e.terms) * term.zero_point;
-  if (e.bias) term.bias = math::load_scale<C>(e.bias, column, e.bias_dtype);
-  return term;
+  return column_term<C>(e, math::load_scale<C>(e.weight_scale, at, e.scale_dtype),
+                        e.bias ? math::load_scale<C>(e.bias, column, e.bias_dtype) : C{0},
+                        e.weight_zero_point ? e.weight_zero_point[at] : 0,
+                        e.weight_sum ? e.weight_sum[column] : 0);
 }
 
 // acc - za sum w - zw sum a + K za zw, modulo 2^32.

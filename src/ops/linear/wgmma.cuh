@@ -25,6 +25,7 @@ struct Factors {
   int first_step, second_step;
   int k_boxes;  // at least 1
   int first_unsigned, second_unsigned;
+  int waits;  // for the kernel before, which may still be writing what is read here
 };
 
 inline constexpr int kGroupThreads = 128;  // that multiply together
@@ -74,25 +75,20 @@ struct Ring {
   }
 };
 
-// The blocks of the cluster that copy into each other's stages: neighbours in rank.
-struct Sharers {
-  int first, count;
-};
-
 // kTiles x 64 rows of the first factor, from `row` on, with all of the second, over `boxes` stages
-// from the cursor on. The sums begin at 0. Every warp gives a stage back to the blocks that copy
-// into it. `issued()` is called once the last product is under way.
+// from the cursor on. The sums begin at 0. Every warp gives a stage back to all `blocks`
+// of the cluster, which copy into it. `issued()` is called once the last product is under way.
 template <bool kFirstUnsigned, bool kSecondUnsigned, int kTiles, int kSecond, class Ring,
           class Issued>
 __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], const Ring& ring,
                                            typename Ring::Cursor& cursor, int boxes, int row,
-                                           const Sharers& sharers, const Issued& issued) {
+                                           int blocks, const Issued& issued) {
   const int lane = threadIdx.x % cuda::kWarp;
   const auto release = [&](int stage) {
-    if (sharers.count == 1) {
+    if (blocks == 1) {
       if (lane == 0) ring.empty[stage].arrive();
-    } else if (lane < sharers.count) {
-      ring.empty[stage].arrive_at(sharers.first + lane);
+    } else if (lane < blocks) {
+      ring.empty[stage].arrive_at(lane);
     }
   };
   const std::uint64_t first_factor =
@@ -212,6 +208,12 @@ __device__ __forceinline__ void pass_part(int* pass, const int (&sums)[kTiles][k
   }
 }
 
+// The row, from the warp's first on, of which lane `lane` has what belongs to it: row lane % 16 of
+// tile lane / 16.
+__device__ __forceinline__ int own_row(int lane) {
+  return lane % kWarpRows + lane / kWarpRows * cuda::kProductRows;
+}
+
 // Finishes these sums, from row m and column n of the output on.
 template <int kTiles, int kCount, class Out>
 __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
@@ -219,8 +221,7 @@ __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
                                             std::int64_t m, std::int64_t n) {
   const int lane = threadIdx.x % cuda::kWarp;
   n += 4 * lane;
-  // Lane i has what belongs to the warp's row i % 16 of tile i / 16.
-  const auto own = out.row(m + lane % kWarpRows + lane / kWarpRows * cuda::kProductRows);
+  const auto own = out.row(m + own_row(lane));
   typename Out::Columns columns;
 #pragma unroll 1
   for (int part = 0; part < 4; ++part) {
@@ -303,6 +304,13 @@ __device__ __forceinline__ void multiply_group(const TileArgs& args,
   for (;; turn += Shape::kAlternate ? 2 : 1) {
     const std::uint32_t index = first_tile + turn * step;
     if (index >= args.count) break;
+    const TilePlace place = tile_place(args, index);
+    const std::int64_t m =
+        (std::int64_t{place.down} * args.cluster + rank) * kTileRows + group_row + warp * kWarpRows;
+    const std::int64_t n = std::int64_t{place.across} * kColumns;
+    const int lane = threadIdx.x % cuda::kWarp;
+    for (int column = 4 * lane; column < kColumns; column += kPassColumns)
+      touch(args.outputs, place.batch, m + own_row(lane), n + column);
     if constexpr (Shape::kAlternate) {
       cursor = typename Shape::Stages::Cursor(turn * static_cast<std::uint32_t>(boxes));
       if (turn > 0) cuda::named_barrier_wait(kTurn + group, 2 * kGroupThreads);
@@ -314,14 +322,10 @@ __device__ __forceinline__ void multiply_group(const TileArgs& args,
     };
     with_types(args.factors, [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
       sum_stages<kFirstUnsigned, kSecondUnsigned, Shape::kTilesEach, kColumns>(
-          sums, ring, cursor, boxes, group_row, {0, args.cluster}, issued);
+          sums, ring, cursor, boxes, group_row, args.cluster, issued);
     });
-    const TilePlace place = tile_place(args, index);
-    const std::int64_t m =
-        (std::int64_t{place.down} * args.cluster + rank) * kTileRows + group_row + warp * kWarpRows;
-    with_outputs(args.outputs, place.batch, [&](const auto& out) {
-      finish_sums(out, pass, sums, args.outputs.rows, m, std::int64_t{place.across} * kColumns);
-    });
+    with_outputs(args.outputs, place.batch,
+                 [&](const auto& out) { finish_sums(out, pass, sums, args.outputs.rows, m, n); });
   }
 }
 
@@ -340,6 +344,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     cuda::prefetch_map(args.factors.first);
     cuda::prefetch_map(args.factors.second);
   }
+  if (args.factors.waits) cuda::wait_for_previous();
   // No block may copy to another, or arrive at its barriers, before these are.
   cuda::cluster_barrier_unordered();
   __syncthreads();
@@ -400,9 +405,7 @@ __device__ __forceinline__ void keep_sums(int* to, const int (&sums)[2][kTokens 
 
 // Adds up what the blocks of the cluster have of this block's share of the tokens, one token a warp
 // at a time: tokens first, first + step, ... of `sums`, of which only this block reads its own.
-// Blocks are `apart` in rank, the first of them `block`.
-__device__ __forceinline__ void add_shares(int* sums, int block, int apart, int blocks, int first,
-                                           int step, int tokens) {
+__device__ __forceinline__ void add_shares(int* sums, int blocks, int first, int step, int tokens) {
   constexpr int kAtOnce = 4;
   const int lane = threadIdx.x % cuda::kWarp;
   sums += 4 * lane;
@@ -411,13 +414,12 @@ __device__ __forceinline__ void add_shares(int* sums, int block, int apart, int 
     // Unsigned, since sums may wrap.
     uint4 totals[kAtOnce] = {};
 #pragma unroll 2
-    for (int i = 0; i < blocks; ++i) {
+    for (int block = 0; block < blocks; ++block) {
       uint4 parts[kAtOnce];
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j)
         parts[j] = cuda::load_from_block(
-            cuda::shared_address(sums + min(token + j * step, tokens - 1) * kStreamPitch),
-            block + i * apart);
+            cuda::shared_address(sums + min(token + j * step, tokens - 1) * kStreamPitch), block);
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j)
         totals[j] = make_uint4(totals[j].x + parts[j].x, totals[j].y + parts[j].y,
@@ -430,23 +432,30 @@ __device__ __forceinline__ void add_shares(int* sums, int block, int apart, int 
   }
 }
 
-// Where a block of a cluster stands: number `beside` of those that share tokens, which have part
-// number `part` of k.
-struct StreamPlace {
-  int beside, part, parts;
+// What a block of a cluster has of a tile: part `part` of k, and in the end some of the tokens.
+struct Share {
+  int part, parts;
+
+  // The first box of a part.
+  __device__ __forceinline__ int box(int boxes, int number) const {
+    return static_cast<int>(std::int64_t{boxes} * number / parts);
+  }
+  // A warp's tokens are first(warp), first(warp) + step(), ...
+  __device__ __forceinline__ int first(int warp) const { return part * kGroupWarps + warp; }
+  __device__ __forceinline__ int step() const { return parts * kGroupWarps; }
 };
 
 // Finishes this block's share of the tokens, from row m and column n of the output on.
-template <int kShare, class Out>
-__device__ __forceinline__ void finish_shares(const Out& out, int* sums, const StreamPlace& place,
-                                              int tokens, std::int64_t m, std::int64_t n) {
+template <class Out>
+__device__ __forceinline__ void finish_share(const Out& out, int* sums, const Share& share,
+                                             int tokens, std::int64_t m, std::int64_t n) {
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
-  const int first = place.part * kGroupWarps + warp, step = place.parts * kGroupWarps;
+  const int first = share.first(warp), step = share.step();
   n += 4 * lane;
   const auto columns = out.columns(n);
   const auto rows = out.row(m + first + lane * step);  // lane i has the warp's row number i
   cuda::cluster_barrier();
-  if (place.parts > 1) add_shares(sums, place.beside, kShare, place.parts, first, step, tokens);
+  if (share.parts > 1) add_shares(sums, share.parts, first, step, tokens);
   const int count = max(tokens - first + step - 1, 0) / step;
   const auto row_of = [&](int i) { return out.row_of(rows, i); };
   const auto sums_of = [&](int i) {
@@ -458,35 +467,27 @@ __device__ __forceinline__ void finish_shares(const Out& out, int* sums, const S
   });
 }
 
-// The thread that fills the ring: weights from row n, tokens from row m on. Each of the blocks that
-// share tokens copies some of them into all.
-template <int kTokens, int kShare, class Ring>
-__device__ __forceinline__ void copy_streamed(const Factors& factors, const Ring& ring,
-                                              const StreamPlace& place, int batch, int first_box,
-                                              int boxes, int n, int m) {
-  const int some = kTokens / kShare * place.beside;
-  const unsigned all = ((1u << kShare) - 1) << place.part * kShare;
+// The thread that fills the ring with boxes [first, last) along k: weights from row n, tokens from
+// row m on.
+template <class Ring>
+__device__ __forceinline__ void copy_streamed(const Factors& factors, const Ring& ring, int batch,
+                                              int first, int last, int n, int m) {
   typename Ring::Cursor cursor;
 #pragma unroll 1
-  for (int box = 0; box < boxes; ++box) {
+  for (int box = first; box < last; ++box) {
     ring.empty[cursor.stage].wait(cursor.parity ^ 1);
     cuda::Barrier& full = ring.full[cursor.stage];
     full.arrive_and_expect(Ring::kStageBytes);
-    const int k = (first_box + box) * cuda::kBoxBytes;
+    const int k = box * cuda::kBoxBytes;
     cuda::copy_box(ring.first(cursor.stage), factors.first, k, n, batch * factors.first_step, full);
-    std::uint8_t* tokens = ring.second(cursor.stage) + some * cuda::kBoxBytes;
-    if constexpr (kShare > 1)
-      cuda::copy_box_to_blocks(tokens, factors.second, k, m + some, batch * factors.second_step,
-                               full, all);
-    else
-      cuda::copy_box(tokens, factors.second, k, m, batch * factors.second_step, full);
+    cuda::copy_box(ring.second(cursor.stage), factors.second, k, m, batch * factors.second_step,
+                   full);
     cursor.advance();
   }
 }
 
-// kShare blocks of a cluster share tokens: their tiles are beside each other. Parts of the cluster,
-// each of so many blocks, split k.
-template <int kTokens, int kResident, int kShare>
+// A cluster computes one tile; its blocks split k.
+template <int kTokens, int kResident>
 __global__ void __launch_bounds__(kStreamThreads, kResident)
     multiply_streamed(const __grid_constant__ StreamArgs args) {
   using Shape = StreamShape<kTokens, kResident>;
@@ -494,50 +495,47 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
   const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
   const Factors& factors = args.factors;
-  const int rank = cuda::uniform(cuda::cluster_rank());
-  const StreamPlace place{rank % kShare, rank / kShare,
-                          cuda::uniform(cuda::cluster_size()) / kShare};
+  const Share share{cuda::cluster_rank(), cuda::cluster_size()};
   // Tiles of the same weights one after another, so that these come from memory once.
-  const std::uint32_t cluster = cuda::cluster_index();
-  const int down = static_cast<int>(cluster % args.down);
-  const int across = static_cast<int>(cluster / args.down % args.across);
-  const int batch = static_cast<int>(cluster / args.down / args.across);
-  const auto boxes_before = [&](int part) {
-    return static_cast<int>(std::int64_t{factors.k_boxes} * part / place.parts);
-  };
-  const int begin = boxes_before(place.part);
-  const int boxes = cuda::uniform(boxes_before(place.part + 1) - begin);
+  const std::uint32_t tile = cuda::cluster_index();
+  const int down = static_cast<int>(tile % args.down);
+  const int across = static_cast<int>(tile / args.down % args.across);
+  const int batch = static_cast<int>(tile / args.down / args.across);
+  const int first = share.box(factors.k_boxes, share.part);
+  const int last = share.box(factors.k_boxes, share.part + 1);
   const std::int64_t m = std::int64_t{down} * kTokens;
-  const std::int64_t n = (std::int64_t{across} * kShare + place.beside) * kStreamColumns;
+  const std::int64_t n = std::int64_t{across} * kStreamColumns;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
-    ring.open(kGroupWarps * kShare);
+    ring.open(kGroupWarps);
     cuda::prefetch_map(factors.first);
     cuda::prefetch_map(factors.second);
   }
-  if constexpr (kShare > 1) cuda::cluster_barrier_unordered();
+  if (factors.waits) cuda::wait_for_previous();
   __syncthreads();
   if (threadIdx.x >= kGroupThreads) {
     if (threadIdx.x == kGroupThreads)
-      copy_streamed<kTokens, kShare>(factors, ring, place, batch, begin, boxes, static_cast<int>(n),
-                                     static_cast<int>(m));
+      copy_streamed(factors, ring, batch, first, last, static_cast<int>(n), static_cast<int>(m));
     cuda::cluster_barrier();
   } else {
+    const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
+    touch(args.outputs, batch, m + share.first(warp) + lane * share.step(), n + 4 * lane);
     int sums[2][kTokens / 2];
     // A block without a part of k adds zeros.
 #pragma unroll
     for (int i = 0; i < kTokens / 2; ++i) sums[0][i] = sums[1][i] = 0;
+    const int boxes = cuda::uniform(last - first);
     with_types(factors, [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
       typename Shape::Stages::Cursor cursor;
-      sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(sums, ring, cursor, boxes, 0,
-                                                              {place.part * kShare, kShare}, [] {});
+      sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(sums, ring, cursor, boxes, 0, 1,
+                                                              [] {});
     });
     // The stages are written over once every warp's products are done with them.
     cuda::named_barrier_wait(1, kGroupThreads);
     keep_sums<kTokens>(reinterpret_cast<int*>(shared), sums);
     with_outputs(args.outputs, batch, [&](const auto& out) {
       const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, args.outputs.rows - m));
-      finish_shares<kShare>(out, reinterpret_cast<int*>(shared), place, tokens, m, n);
+      finish_share(out, reinterpret_cast<int*>(shared), share, tokens, m, n);
     });
   }
   // No block may end before all have read its sums.

@@ -13,7 +13,6 @@ struct Choice {
   int width = 256;   // columns of a tile, or tokens of a streamed one
   int resident = 1;  // streamed: blocks at a time on a multiprocessor
   int cluster = 1;   // blocks of a cluster
-  int share = 1;     // streamed: those of them that share tokens
   int band = 1;      // tiles: clusters down a band
 };
 
@@ -39,23 +38,22 @@ struct Cost {
 };
 inline constexpr double kLaunch = 4, kBytesPerMicrosecond = 4.2e6;
 
-inline constexpr std::array<Cost, 9> kCosts = {{
-    {{false, 256, 1, 1}, 0.68, 4.5, 0},
-    {{false, 256, 1, 2}, 0.70, 4.5, 0},
-    {{false, 128, 1, 1}, 0.40, 0.5, 0},
-    {{true, 16, 2, 1}, 0.15, 0, 0.73},
-    {{true, 32, 2, 1}, 0.24, 0, 1.2},
+inline constexpr std::array<Cost, 8> kCosts = {{
+    {{false, 256, 1, 1}, 0.64, 4.5, 0},
+    {{false, 256, 1, 2}, 0.66, 4.5, 0},
+    {{false, 128, 1, 1}, 0.36, 0.5, 0},
+    {{true, 16, 2, 1}, 0.28, 0, 0.73},
+    {{true, 32, 2, 1}, 0.30, 0, 1.2},
     {{true, 64, 2, 1}, 0.33, 0, 2.2},
     {{true, 128, 2, 1}, 0.55, 0, 3.4},
-    {{true, 128, 1, 1}, 0.34, 0, 3.4},
-    {{true, 128, 1, 2, 2}, 0.34, 0, 3.4},
+    {{true, 128, 1, 1}, 0.34, 0, 2.6},
 }};
 
 inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
   const Choice& c = cost.choice;
-  const int splits = c.streamed ? cluster / c.share : 1;
+  const int splits = c.streamed ? cluster : 1;
   const std::int64_t rows = c.streamed ? c.width : kBox * cluster;
-  const std::int64_t columns = c.streamed ? kBox * c.share : c.width;
+  const std::int64_t columns = c.streamed ? kBox : c.width;
   const std::int64_t clusters = parts(p.m, rows) * parts(p.n, columns) * p.batches;
   const std::int64_t slots = std::max(p.multiprocessors * c.resident / cluster, 1);
   const auto rounds = static_cast<double>(parts(clusters, slots));
@@ -68,11 +66,10 @@ inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
 // Up to as many rows, the bytes of the weights are all that counts.
 inline constexpr std::int64_t kFewTokens = 64;
 
-// Streamed tiles are as wide as there are tokens, and beyond a few tiles the other kernels' are
-// better.
+// Streamed tiles are as wide as there are tokens; of several, the other kernels are better.
 inline bool fits_tokens(int width, std::int64_t tokens) {
-  if (tokens > 256) return false;
-  return width >= std::min<std::int64_t>(tokens, 128) && (width == 16 || width < 2 * tokens);
+  if (tokens > 128) return false;
+  return width >= tokens && (width == 16 || width < 2 * tokens);
 }
 
 }  // namespace detail

@@ -46,6 +46,21 @@ __device__ __forceinline__ void load_four(const void* from, std::int64_t at, int
   for (int i = 0; i < 4; ++i) values[i] = static_cast<C>(math::widen(four.each[i]));
 }
 
+// Calls body(an element) of a type of floats.
+template <class Body>
+__device__ __forceinline__ void with_float(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::Float16:
+      return body(math::Half{});
+    case DType::BFloat16:
+      return body(math::Bfloat16{});
+    case DType::Float32:
+      return body(float{});
+    default:
+      return body(double{});
+  }
+}
+
 class IntegerOutputs {
  public:
   struct Row {};
@@ -112,10 +127,23 @@ class ScaledOutputs {
     return row_term<C>(epilogue_, min(m, outputs_.rows - 1));
   }
   __device__ __forceinline__ Columns columns(std::int64_t n) const {
+    const Epilogue& e = epilogue_;
+    std::int64_t at[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) at[i] = min(n + i, outputs_.columns - 1);
+    C scales[4], biases[4] = {};
+    std::int32_t zeros[4] = {}, sums[4] = {};
+    load_terms(e.weight_scale, e.scale_dtype, at, e.weight_step, scales);
+    if (e.bias) load_terms(e.bias, e.bias_dtype, at, 1, biases);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (e.weight_zero_point) zeros[i] = e.weight_zero_point[at[i] * e.weight_step];
+      if (e.weight_sum) sums[i] = e.weight_sum[at[i]];
+    }
     Columns columns;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      columns.each[i] = column_term<C>(epilogue_, min(n + i, outputs_.columns - 1));
+      columns.each[i] = column_term<C>(e, scales[i], biases[i], zeros[i], sums[i]);
     return columns;
   }
   // That of another lane, by the whole warp.
@@ -195,6 +223,17 @@ class ScaledOutputs {
       store_narrowed<math::Bfloat16>(data_, at, y, count, vectors);
   }
 
+  static __device__ __forceinline__ void load_terms(const void* from, DType dtype,
+                                                    const std::int64_t (&at)[4], std::int64_t step,
+                                                    C (&values)[4]) {
+    const auto load = [&]<class T>(T) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        values[i] = static_cast<C>(math::widen(static_cast<const T*>(from)[at[i] * step]));
+    };
+    with_float(dtype, load);
+  }
+
   template <Convention kConvention>
   __device__ __forceinline__ void finish_four(const int4& sums, const Row& row,
                                               const Columns& columns, const C (&residual)[4],
@@ -209,16 +248,8 @@ class ScaledOutputs {
                                                 C (&residual)[4]) const {
     const std::int64_t at = m * epilogue_.residual_row + n;
     const bool vectors = outputs_.residual_vectors;
-    switch (epilogue_.residual_dtype) {
-      case DType::Float16:
-        return load_four<math::Half>(epilogue_.residual, at, count, vectors, residual);
-      case DType::BFloat16:
-        return load_four<math::Bfloat16>(epilogue_.residual, at, count, vectors, residual);
-      case DType::Float32:
-        return load_four<float>(epilogue_.residual, at, count, vectors, residual);
-      default:
-        return load_four<double>(epilogue_.residual, at, count, vectors, residual);
-    }
+    with_float(epilogue_.residual_dtype,
+               [&]<class T>(T) { load_four<T>(epilogue_.residual, at, count, vectors, residual); });
   }
 
   const Outputs& outputs_;
@@ -264,6 +295,29 @@ __device__ __forceinline__ void for_rows(const Out& out, int count, const Body& 
 #pragma unroll 1
     for (int i = 0; i < count; ++i) body.template operator()<false>(i);
   }
+}
+
+// Asks for what belongs to a row and to four columns, so that it is in the cache nearby when the
+// sums are complete.
+__device__ __forceinline__ void touch_element(const void* first, std::int64_t index, DType dtype) {
+  if (!first) return;
+  const auto* at = static_cast<const std::uint8_t*>(first) + index * detail::element_bytes(dtype);
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
+}
+__device__ __forceinline__ void touch(const Outputs& outputs, int batch, std::int64_t m,
+                                      std::int64_t n) {
+  const Epilogue& e = outputs.epilogue;
+  if (!e.input_scale) return;
+  m = min(m, outputs.rows - 1);
+  n = min(n, outputs.columns - 1);
+  touch_element(e.input_scale, batch * outputs.scale_batch + m * e.input_scale_row, e.scale_dtype);
+  touch_element(e.input_zero_point, batch * outputs.zero_point_batch + m * e.input_zero_point_row,
+                DType::Int32);
+  touch_element(e.input_sum, batch * outputs.sum_batch + m * e.input_sum_row, DType::Int32);
+  touch_element(e.weight_scale, n * e.weight_step, e.scale_dtype);
+  touch_element(e.weight_zero_point, n * e.weight_step, DType::Int32);
+  touch_element(e.weight_sum, n, DType::Int32);
+  touch_element(e.bias, n, e.bias_dtype);
 }
 
 // Calls body with what finishes the sums of a product of the batch.

@@ -95,7 +95,7 @@ bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args)
   if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
                                wgmma::kStreamColumns, factors.first) ||
       !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               choice.width / choice.share, factors.second))
+                               choice.width, factors.second))
     return false;
   factors.first_step = step_of(product, kMovedWeight);
   factors.second_step = step_of(product, kMovedInput);
@@ -104,7 +104,7 @@ bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args)
   factors.second_unsigned = product.input.dtype == DType::UInt8;
   args.outputs = outputs_of(product);
   args.down = static_cast<int>(cuda::ceil_div(product.m, choice.width));
-  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kStreamColumns * choice.share));
+  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kStreamColumns));
   return can_be_numbered(args.down, args.across, product.batch.size() * choice.cluster);
 }
 
@@ -116,21 +116,20 @@ Status visit_tiles(int width, const Visit& visit) {
 }
 template <class Visit>
 Status visit_streamed(const Choice& choice, const Visit& visit) {
-  const auto one = [&]<int kTokens, int kResident, int kShare>() {
-    return visit(wgmma::multiply_streamed<kTokens, kResident, kShare>,
+  const auto one = [&]<int kTokens, int kResident>() {
+    return visit(wgmma::multiply_streamed<kTokens, kResident>,
                  wgmma::StreamShape<kTokens, kResident>::kSharedBytes);
   };
   switch (choice.width) {
     case 16:
-      return one.template operator()<16, 2, 1>();
+      return one.template operator()<16, 2>();
     case 32:
-      return one.template operator()<32, 2, 1>();
+      return one.template operator()<32, 2>();
     case 64:
-      return one.template operator()<64, 2, 1>();
+      return one.template operator()<64, 2>();
     default:
-      if (choice.share == 2) return one.template operator()<128, 1, 2>();
-      return choice.resident == 2 ? one.template operator()<128, 2, 1>()
-                                  : one.template operator()<128, 1, 1>();
+      return choice.resident == 2 ? one.template operator()<128, 2>()
+                                  : one.template operator()<128, 1>();
   }
 }
 
@@ -141,30 +140,38 @@ bool is_outside(const Product& product) {
          product.batch.size() > kMost;
 }
 
+// With outliers the kernel waits in its epilogue; where its factors may still be written, it begins
+// by waiting.
+bool is_dependent(const Product& product, const Bound& bound) {
+  return product.epilogue.outliers.values || bound.follows();
+}
+
 Status launch_choice(const Product& product, const Choice& choice, const Device& device,
                      Bound& bound) {
   const std::int64_t batches = product.batch.size();
   if (!choice.streamed) {
     wgmma::TileArgs args;
     if (!fill(product, choice, args)) return launch_mma(product, device, bound);
+    args.factors.waits = bound.follows();
     const std::int64_t most = device.multiprocessors / choice.cluster;
     return visit_tiles(choice.width, [&](auto kernel, int bytes) {
       const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, most) * choice.cluster,
                             .threads = dim3(wgmma::kTileThreads),
                             .cluster = choice.cluster,
-                            .dependent = product.epilogue.outliers.values != nullptr,
+                            .dependent = is_dependent(product, bound),
                             .shared_bytes = bytes};
       return cuda::launch(kernel, grid, args, bound);
     });
   }
   wgmma::StreamArgs args;
   if (!fill(product, choice, args)) return launch_mma(product, device, bound);
+  args.factors.waits = bound.follows();
   return visit_streamed(choice, [&](auto kernel, int bytes) {
     const cuda::Grid grid{
         .blocks = std::int64_t{args.down} * args.across * batches * choice.cluster,
         .threads = dim3(wgmma::kStreamThreads),
         .cluster = choice.cluster,
-        .dependent = product.epilogue.outliers.values != nullptr,
+        .dependent = is_dependent(product, bound),
         .shared_bytes = bytes};
     return cuda::launch(kernel, grid, args, bound);
   });
