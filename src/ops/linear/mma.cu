@@ -13,7 +13,7 @@ namespace planq::linear {
 namespace {
 
 // For many outputs; for few, or few rows; for the fewest rows, where warps share K instead.
-using Large = MmaTile<128, 128, 64, 32, 1, 4>;
+using Large = MmaTile<128, 128, 64, 64, 1, 4, 2>;
 using Medium = MmaTile<64, 64, 32, 32, 2, 4>;
 using Small = MmaTile<16, 32, 16, 32, 8, 3>;
 
