@@ -2,8 +2,8 @@
 
 An operator's shape function is native and takes numbers. It is asked at several of them, and the
 formula that fits all answers stands for it: an extent of a result is a constant, or a product of
-extents times a whole number, or divided by one and rounded up, or such a product and a constant.
-Where none fits, the symbols become numbers, which torch then guards.
+extents times a whole number, or divided by one and rounded up, or rounded up to a multiple, or such
+a product and a constant. Where none fits, the symbols become numbers, which torch then guards.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from planq._classes import classes_of
@@ -40,17 +40,19 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """``ceil(product of extents * times / parts) + more``; without extents it is ``times``."""
+    """``ceil(product of extents * times / parts) * step + more``; ``times`` without extents."""
 
     symbols: tuple[int, ...]
     times: int
     parts: int
     more: int = 0
+    step: int = 1
 
     def of(self, extents: Any) -> Any:
         """Of numbers or of symbols."""
         product = math.prod((extents[symbol] for symbol in self.symbols), start=self.times)
         whole = product if self.parts == 1 else (product + (self.parts - 1)) // self.parts
+        whole = whole * self.step if self.step != 1 else whole
         return whole + self.more if self.more else whole
 
 
@@ -181,7 +183,11 @@ def _fitting(answers: list[tuple[tuple[int, ...], int]], symbols: list[int]) -> 
     """The formula with the fewest symbols that gives every answer."""
     for size in range(len(symbols) + 1):
         for chosen in dict.fromkeys(itertools.combinations(sorted(symbols), size)):
-            for formula in (_candidate(chosen, answers), _shifted(chosen, answers)):
+            for formula in (
+                _candidate(chosen, answers),
+                _shifted(chosen, answers),
+                _stepped(chosen, answers),
+            ):
                 if all(formula.of(extents) == answer for extents, answer in answers):
                     return formula
     return None
@@ -191,6 +197,13 @@ def _shifted(symbols: tuple[int, ...], answers: list[tuple[tuple[int, ...], int]
     """The one product and constant that may give the answers: so many pointers has a list."""
     extents, answer = answers[0]
     return Formula(symbols, 1, 1, answer - math.prod(extents[symbol] for symbol in symbols))
+
+
+def _stepped(symbols: tuple[int, ...], answers: list[tuple[tuple[int, ...], int]]) -> Formula:
+    """The one product rounded up to a multiple that may give the answers: so is memory padded."""
+    step = math.gcd(*(answer for _, answer in answers)) or 1
+    plain = _candidate(symbols, [(extents, answer // step) for extents, answer in answers])
+    return replace(plain, step=step)
 
 
 def _candidate(symbols: tuple[int, ...], answers: list[tuple[tuple[int, ...], int]]) -> Formula:
