@@ -22,20 +22,28 @@ def recorded() -> dict[str, Any]:
     return operators
 
 
+def waiting(operator: str) -> set[str]:
+    """The operator's kernels that no GPU has digested."""
+    return {sku for sku in golden.undigested() if golden.operator_of(sku) == operator}
+
+
+DIGESTED = sorted(recorded())
+
+
 @pytest.mark.parametrize("share", range(SHARES))
-@pytest.mark.parametrize("operator", sorted(OPERATORS))
+@pytest.mark.parametrize("operator", DIGESTED)
 def test_the_host_reproduces_every_digest_of_the_gpu(operator: str, share: int) -> None:
-    """Case by case, with the default host kernel."""
-    digests = recorded()[operator]["cases"]
-    cases = golden.all_cases(operator)
-    assert [name for name, _ in digests] == [case.id for case in cases]
-    for case, (name, wanted) in list(zip(cases, digests, strict=True))[share::SHARES]:
-        assert golden.run_digest(Host(), operator, case, kernels.promise_of(operator)) == wanted, (
-            name
-        )
+    """Case by case, with the default host kernel; those of kernels that wait have no digest yet."""
+    digests = dict(recorded()[operator]["cases"])
+    cases = [case for case in golden.all_cases(operator) if case.id in digests]
+    assert [case.id for case in cases] == list(digests)
+    assert len(cases) == len(golden.all_cases(operator)) or waiting(operator)
+    for case in cases[share::SHARES]:
+        found = golden.run_digest(Host(), operator, case, kernels.promise_of(operator))
+        assert found == digests[case.id], case.id
 
 
-@pytest.mark.parametrize("operator", sorted(OPERATORS))
+@pytest.mark.parametrize("operator", DIGESTED)
 def test_every_recorded_row_ran_and_every_case_was_run_by_a_row(operator: str) -> None:
     """A kernel without cases proves nothing, and a case without a kernel cannot have a digest."""
     entry = recorded()[operator]
@@ -47,10 +55,12 @@ def test_every_recorded_row_ran_and_every_case_was_run_by_a_row(operator: str) -
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_the_digests_belong_to_the_rows_of_this_build(operator: str) -> None:
-    """A new or revised GPU kernel asks for a new recording."""
+    """A new or revised GPU kernel asks for a new recording, or waits for one by name."""
     built = {k.sku: k.revision for o, k in kernels.kernels(planq.Backend.CUDA) if o == operator}
-    entry = recorded()[operator]
-    ran = {sku: record["revision"] for sku, record in entry["rows"].items()}
+    rows = recorded().get(operator, {"rows": {}})["rows"]
+    ran = {sku: record["revision"] for sku, record in rows.items()}
+    assert not waiting(operator) & ran.keys()
+    ran |= {sku: built.get(sku, 0) for sku in waiting(operator)}
     assert built == (ran if planq.build_info().cuda else {})
 
 

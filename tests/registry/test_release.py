@@ -20,6 +20,8 @@ def test_a_kernel_that_changed_since_is_noticed(
     source.write_text("one")
     monkeypatch.setattr(golden, "ROOT", tmp_path)
     monkeypatch.setattr(golden, "H200", tmp_path / "h200.json")
+    monkeypatch.setattr(golden, "UNDIGESTED", tmp_path / "undigested.txt")
+    golden.UNDIGESTED.write_text("# none\n")
     content = {"build": "0123", "device": "a GPU", "sources": golden.kernel_sources()}
     golden.H200.write_text(json.dumps(content))
     (tmp_path / "src" / "bindings" / "module.cpp").write_text("other")
@@ -29,3 +31,6 @@ def test_a_kernel_that_changed_since_is_noticed(
     source.write_text("one")
     source.with_name("another.cu").write_text("")
     assert golden.unrecorded() is not None
+    source.with_name("another.cu").unlink()
+    golden.UNDIGESTED.write_text("# one\n\nnew_operator.token/cuda/rows/bf16_s8\n")
+    assert golden.unrecorded() == "no GPU has digested 1 kernels of new_operator; record them"
