@@ -73,6 +73,8 @@ def add_ceilings(machine: Machine, record: Record, timing: Timing) -> None:
     record.details["copy_gbps"] = round(machine.copy(moved).gbps, 1)
     kind = "ceiling" if case.reads == 1 else "floor"
     record.measures[kind] = moved / ceiling.bytes_per_second / timing.seconds
+    if case.multiplications:
+        record.details["tops"] = round(2 * case.multiplications / timing.seconds / 1e12, 2)
     if case.target_for("us"):
         record.measures["us"] = timing.us
     bare = machine.bare(case) if case.target_for("bare") else None

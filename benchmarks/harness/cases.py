@@ -14,6 +14,7 @@ import planq
 from harness.data import PARAMETERS
 
 MEGABYTE = 1e6
+PRODUCTS = ("matmul_int8", "linear_w8a8")
 
 _SHORT = {
     "bfloat16": "bf16",
@@ -105,9 +106,10 @@ class Case:
     def name(self) -> str:
         """``A1/token/bf16_s8/4096x8192``."""
         desc = self.descriptor
-        named = [getattr(desc, side, None) for side in ("input_dtype", "output_dtype")]
+        sides = ("input_dtype", "weight_dtype", "output_dtype")
+        named = [getattr(desc, side, None) for side in sides]
         types = "_".join(_SHORT[dtype.value] for dtype in named if dtype) + self._kind()
-        shape = "x".join(map(str, desc.shape)) + (f"+{self.offset}" if self.offset else "")
+        shape = "x".join(map(str, self.extents)) + (f"+{self.offset}" if self.offset else "")
         return "/".join(part for part in (self.title, self._segments(), types, shape) if part)
 
     @property
@@ -124,7 +126,9 @@ class Case:
             "stochastic": self.stochastic,
             "dynamic": getattr(desc, "dynamic", False),
             "bias": getattr(desc, "bias_dtype", None) is not None,
+            "input_asym": getattr(desc, "input_mode", None) is planq.Mode.ASYMMETRIC,
             "transpose": getattr(desc, "transpose", False),
+            "transpose_weight": getattr(desc, "transpose_weight", False),
             "inverse": getattr(desc, "inverse", False),
         }
         return "".join(f"_{name}" for name, holds in kinds.items() if holds)
@@ -172,14 +176,32 @@ class Case:
         ]
 
     @property
+    def is_product(self) -> bool:
+        """Whether the operator multiplies matrices."""
+        return hasattr(self.descriptor, "weight_shape")
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape; of products m, n and k."""
+        if not self.is_product:
+            return tuple(self.descriptor.shape)
+        m, n = self.result.shape
+        return m, n, self.descriptor.input_shape[-1]
+
+    @property
+    def multiplications(self) -> int:
+        """Of products; 0 elsewhere."""
+        return math.prod(self.extents) if self.is_product else 0
+
+    @property
     def rows(self) -> int:
-        """Product of all extents but the last."""
-        return math.prod(self.descriptor.shape[:-1])
+        """Product of all extents but the last; of products m."""
+        return self.extents[0] if self.is_product else math.prod(self.extents[:-1])
 
     @property
     def columns(self) -> int:
-        """The last extent."""
-        return int(self.descriptor.shape[-1])
+        """The last extent; of products n."""
+        return int(self.extents[1 if self.is_product else -1])
 
     def operand_bytes(self, role: str) -> int:
         """Bytes of all operands of a role."""
@@ -220,7 +242,8 @@ class _Group:
     operator: str | None = None
     input_dtypes: list[str] | None = None
     output_dtypes: list[str] | None = None
-    shapes: list[list[int]] | None = None
+    shapes: list[list[int]] | None = None  # of products m, n and k
+    weights: list[list[int]] | None = None  # n and k, beside rows
     rows: list[int] | None = None
     columns: list[int] | None = None
     reads: int = 1
@@ -233,12 +256,22 @@ class _Group:
     def all_shapes(self) -> list[tuple[int, ...]]:
         if self.shapes is not None:
             return [tuple(shape) for shape in self.shapes]
+        if self.weights is not None:
+            return [(m, n, k) for (n, k), m in product(self.weights, self.rows or ())]
         return list(product(self.rows or (), self.columns or ()))
 
     def all_types(self) -> list[dict[str, str]]:
         inputs = [{"input_dtype": dtype} for dtype in self.input_dtypes or ()] or [{}]
         outputs = [{"output_dtype": dtype} for dtype in self.output_dtypes or ()] or [{}]
         return [first | second for first, second in product(inputs, outputs)]
+
+    def shape_fields(self, shape: tuple[int, ...], fields: dict[str, Any]) -> dict[str, Any]:
+        """The shape of a case as the descriptor's fields."""
+        if fields["op"] not in PRODUCTS:
+            return {"shape": list(shape)}
+        m, n, k = shape
+        turned = fields.get("transpose_weight", False)
+        return {"input_shape": [m, k], "weight_shape": [k, n] if turned else [n, k]}
 
     def peers_of(self, shape: tuple[int, ...], fields: dict[str, Any]) -> tuple[str, ...]:
         types = " ".join(fields[side] for side in ("input_dtype", "output_dtype") if side in fields)
@@ -247,7 +280,8 @@ class _Group:
 
     def cases(self, title: str, operator: str, targets: tuple[Target, ...]) -> Iterator[Case]:
         for types, variant, shape in product(self.all_types(), self.variants, self.all_shapes()):
-            fields = {"op": operator, "shape": list(shape), **types, **self.descriptor, **variant}
+            fields = {"op": operator, **types, **self.descriptor, **variant}
+            fields |= self.shape_fields(shape, fields)
             yield Case(
                 title=title,
                 priority=self.priority,

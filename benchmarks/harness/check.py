@@ -19,6 +19,8 @@ MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random n
 BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
 WHOLE: Final = ("column_scale", "bias", "codebook", "nested_codebook", "nested_offset")
 MOST_IN_TORCH: Final = 1 << 24  # of more, as of a whole that is sorted, the host alone is quick
+MOST_MULTIPLICATIONS: Final = 1 << 32  # of a product, whose rows are compared
+FEWEST_ROWS: Final = 8
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
 Reference = Callable[[Any, Operands], Operands | None]
@@ -48,7 +50,8 @@ def host_reference(desc: Any, inputs: Operands) -> Operands | None:
 
 def torch_reference(desc: Any, inputs: Operands) -> Operands | None:
     """The outputs that torch's own operations compute; None where there is no formula."""
-    if math.prod(desc.shape) > MOST_IN_TORCH:
+    result = next(spec for spec in desc.operands().values() if spec.role == "output")
+    if math.prod(getattr(desc, "shape", result.shape)) > MOST_IN_TORCH:
         return None
     try:
         compute = formula(desc)
@@ -142,6 +145,23 @@ class WeightPart:
         return operand.flatten()[rows * (columns - width) :].view(rows, width)
 
 
+class ProductPart:
+    """Some rows of a product."""
+
+    def __init__(self, case: Case, device: torch.device) -> None:
+        rows, columns, terms = case.extents
+        count = max(FEWEST_ROWS, MOST_MULTIPLICATIONS // max(1, columns * terms))
+        self.places = _spread(rows, count, device)
+        self.shape = [len(self.places), columns]
+        self.fields = {"input_shape": [len(self.places), terms]}
+
+    def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
+        """The part of an operand."""
+        by_row = name in ("input", "output", "residual", "input_sum")
+        by_row = by_row or (name in ("input_scale", "input_zero_point") and operand.numel() > 1)
+        return operand.index_select(0, self.places) if by_row else operand
+
+
 def matrix_shape(case: Case) -> tuple[int, int]:
     """Rows and columns; a vector counts as a matrix if it can."""
     if len(case.descriptor.shape) == 1 and case.columns % VECTOR_COLUMNS == 0:
@@ -156,9 +176,11 @@ def _spread(extent: int, count: int, device: torch.device) -> torch.Tensor:
     return chosen
 
 
-def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | WeightPart | Whole:
+def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | WeightPart | ProductPart | Whole:
     """What is compared of a case with these elements."""
     desc, scope = case.descriptor, case.scope
+    if case.is_product:
+        return ProductPart(case, x.device)
     if desc.operator == "reorder_mixed_dtype_weight":
         return WeightPart(case)
     nests = desc.operator == "blockwise_quantize" and desc.nested_block_size is not None
@@ -205,7 +227,8 @@ def check(case: Case, operands: Operands, references: Sequence[Reference]) -> Ch
     """Computes the case again, or a part of it, and compares every byte."""
     part = part_of(case, operands[case.elements[0].name])
     chosen = {name: _on_host(part.of(name, operand)) for name, operand in operands.items()}
-    desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), "shape": part.shape})
+    fields = getattr(part, "fields", {"shape": part.shape})
+    desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), **fields})
     roles = {name: spec.role for name, spec in desc.operands().items()}
     inputs = {name: chosen[name] for name, role in roles.items() if role == "input"}
     for name, operand in inputs.items():

@@ -1,5 +1,5 @@
 // The traffic of a host kernel and nothing else: every value read once and written once, in another
-// size or the same, by a loop that the compiler vectorises for the present processor.
+// size or the same, or only read, by a loop that the compiler vectorises for the present processor.
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -11,6 +11,12 @@ void convert(const In* __restrict in, Out* __restrict out, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(in[i]);
 }
 
+// 16 bytes that are read for one that is written.
+struct Sixteen {
+  std::uint64_t low, high;
+  explicit operator std::uint8_t() const { return static_cast<std::uint8_t>(low ^ high); }
+};
+
 template <class In, class Out>
 void convert_on(int threads, const void* in, void* out, std::int64_t count) {
   const auto* values = static_cast<const In*>(in);
@@ -19,6 +25,26 @@ void convert_on(int threads, const void* in, void* out, std::int64_t count) {
   for (int i = 0; i < threads; ++i) {
     const std::int64_t begin = count * i / threads, end = count * (i + 1) / threads;
     const auto part = [=] { convert(values + begin, results + begin, end - begin); };
+    if (i + 1 < threads)
+      others.emplace_back(part);
+    else
+      part();
+  }
+  for (std::thread& other : others) other.join();
+}
+
+// Reads alone: a thread writes what its values have in common.
+void read_on(int threads, const void* in, void* out, std::int64_t count) {
+  const auto* values = static_cast<const std::uint64_t*>(in);
+  auto* results = static_cast<std::uint64_t*>(out);
+  std::vector<std::thread> others;
+  for (int i = 0; i < threads; ++i) {
+    const std::int64_t begin = count * i / threads, end = count * (i + 1) / threads;
+    const auto part = [=] {
+      std::uint64_t common = 0;
+      for (std::int64_t k = begin; k < end; ++k) common ^= values[k];
+      results[i] = common;
+    };
     if (i + 1 < threads)
       others.emplace_back(part);
     else
@@ -37,6 +63,8 @@ constexpr Mix kMixes[] = {
     {2, 1, convert_on<std::uint16_t, std::uint8_t>},
     {4, 1, convert_on<std::uint32_t, std::uint8_t>},
     {8, 1, convert_on<std::uint64_t, std::uint8_t>},
+    {16, 1, convert_on<Sixteen, std::uint8_t>},
+    {8, 0, read_on},
     {1, 2, convert_on<std::uint8_t, std::uint16_t>},
     {1, 4, convert_on<std::uint8_t, std::uint32_t>},
     {1, 8, convert_on<std::uint8_t, std::uint64_t>},

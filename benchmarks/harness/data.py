@@ -23,6 +23,13 @@ PARAMETERS: Final = (
     "nested_absmax",
     "nested_offset",
     "nested_codebook",
+    "input_scale",
+    "weight_scale",
+    "input_zero_point",
+    "weight_zero_point",
+    "input_sum",
+    "weight_sum",
+    "residual",
 )
 _NUMBERS: Final = {"seed": 20240229, "offset": 4096}
 
@@ -67,8 +74,13 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
     """Fills a parameter so that normal elements take all the codes there are, and some too few."""
     bounds: Any = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
     drawn = torch.empty(values.shape, device=values.device).uniform_(0.9, 1.1)
-    if name in ("scale", "column_scale"):
+    if name in ("scale", "column_scale", "input_scale", "weight_scale"):
         values.copy_(drawn * (1 / 32 if None in bounds else _RANGE / (bounds[1] - bounds[0])))
+    elif name in ("input_zero_point", "weight_zero_point"):
+        codes = getattr(desc, f"{name.split('_')[0]}_dtype").value
+        values.copy_((drawn * 10 - 10).round_() + _CODES[codes][0])
+    elif name in ("input_sum", "weight_sum"):  # any will do: they are operands
+        fill_elements(values, "int32")
     elif name == "zero_point":
         middle = _CODES[desc.input_dtype.value][0] if None in bounds else (sum(bounds) + 1) // 2
         values.copy_((drawn * 10 - 10).round_() + middle)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from harness import codebook, dynamic, packing, static
+from harness import codebook, dynamic, packing, product, static
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -29,6 +29,9 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "codebook_quantize": codebook.Quantize,
     "codebook_dequantize": codebook.Dequantize,
     "estimate_quantiles": codebook.EstimateQuantiles,
+    "matmul_int8": product.Matmul,
+    "linear_w8a8": product.Linear,
+    "code_sum": product.CodeSum,
 }
 
 
