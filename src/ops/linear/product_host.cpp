@@ -58,6 +58,33 @@ const ProductLoops& product_loops() {
 
 // Multiplications that are worth waking a thread for.
 constexpr std::int64_t kGrain = 1 << 18;
+// Bytes of weights that rows of blocks have in common: they are packed for each row, from a cache.
+constexpr std::int64_t kShared = 1 << 18;
+
+// The blocks of a product: groups of columns one after another, and in a group row by row.
+class Blocks {
+ public:
+  Blocks(const linear::Product& product, std::int64_t columns)
+      : rows_(product.m),
+        width_(product.n),
+        columns_(columns),
+        down_((product.m + kBlockRows - 1) / kBlockRows),
+        across_((product.n + columns - 1) / columns),
+        group_(std::clamp<std::int64_t>(kShared / (columns * std::max<std::int64_t>(1, product.k)),
+                                        1, across_)) {}
+
+  std::int64_t count() const { return down_ * across_; }
+  Block operator[](std::int64_t index) const {
+    const std::int64_t first = index / (down_ * group_) * group_;
+    const std::int64_t place = index - first * down_, group = std::min(group_, across_ - first);
+    const std::int64_t row = place / group * kBlockRows;
+    const std::int64_t column = (first + place % group) * columns_;
+    return {row, std::min(kBlockRows, rows_ - row), column, std::min(columns_, width_ - column)};
+  }
+
+ private:
+  std::int64_t rows_, width_, columns_, down_, across_, group_;
+};
 
 }  // namespace
 
@@ -65,27 +92,19 @@ void multiply(const linear::Product& product, int threads) {
   if (product.empty()) return;
   const ProductLoops& loops = product_loops();
   const std::int64_t columns = loops.columns(product, threads);
-  const std::int64_t down = (product.m + kBlockRows - 1) / kBlockRows;
-  const std::int64_t across = (product.n + columns - 1) / columns;
+  const Blocks blocks(product, columns);
   const std::int64_t work = columns * std::max<std::int64_t>(1, product.k) *
                             std::clamp<std::int64_t>(product.m / 8, 1, kBlockRows / 8);
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / work);
-  parallel_for(threads, down * across * product.batch.size(), grain,
+  parallel_for(threads, blocks.count() * product.batch.size(),
+               std::max<std::int64_t>(1, kGrain / work),
                [&](std::int64_t first, std::int64_t last) {
                  while (first < last) {
-                   // Blocks of one product of the batch.
-                   const std::int64_t index = first / (down * across),
-                                      end = (index + 1) * down * across;
+                   const std::int64_t index = first / blocks.count();
+                   const std::int64_t begin = index * blocks.count();
+                   const std::int64_t end = std::min(last, begin + blocks.count());
                    const linear::Product one = product.at(index);
                    RowSums known;
-                   for (; first < std::min(last, end); ++first) {
-                     const std::int64_t row = first / across % down * kBlockRows;
-                     const std::int64_t column = first % across * columns;
-                     loops.compute(one,
-                                   {row, std::min(kBlockRows, one.m - row), column,
-                                    std::min(columns, one.n - column)},
-                                   known);
-                   }
+                   for (; first < end; ++first) loops.compute(one, blocks[first - begin], known);
                  }
                });
 }

@@ -1,0 +1,110 @@
+// Compares the sums that every instruction set of this processor gives with a plain loop, on
+// products of all kinds and sizes, in memory that ends where the last code does. Prints how many
+// products were compared and how many were wrong.
+#include "ops/linear/product_host.cpp"
+
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace planq::host {
+// One thread is enough here.
+void parallel_loop(int, std::int64_t count, std::int64_t, LoopBody body, const void* context) {
+  body(context, 0, count);
+}
+}  // namespace planq::host
+
+namespace {
+
+using namespace planq;
+using host::Block;
+using host::RowSums;
+using linear::Factor;
+using linear::Product;
+
+std::mt19937 random_words(1);
+
+template <class T, std::size_t kCount>
+T pick(const T (&values)[kCount]) {
+  return values[random_words() % kCount];
+}
+
+// A side in an allocation of its own size.
+struct Side {
+  std::unique_ptr<std::uint8_t[]> memory;
+  Factor factor;
+
+  Side(std::int64_t rows, std::int64_t terms) {
+    constexpr DType kDTypes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::UInt4};
+    factor.dtype = pick(kDTypes);
+    const bool turned = random_words() % 2;
+    const std::int64_t lines = turned ? terms : rows, codes = turned ? rows : terms;
+    const std::int64_t bytes = is_four_bit(factor.dtype) ? (codes + 1) / 2 : codes;
+    const std::int64_t pitch = bytes + random_words() % 3;
+    const std::int64_t size = (lines - 1) * pitch + bytes;
+    memory = std::make_unique<std::uint8_t[]>(size);
+    for (std::int64_t i = 0; i < size; ++i) memory[i] = static_cast<std::uint8_t>(random_words());
+    factor.data = memory.get();
+    const std::int64_t stride = is_four_bit(factor.dtype) ? 2 * pitch : pitch;
+    factor.row_stride = turned ? 1 : stride;
+    factor.term_stride = turned ? stride : 1;
+  }
+};
+
+using Columns = std::int64_t (*)(const Product&, int);
+using Compute = void (*)(const Product&, Block, RowSums&);
+
+bool right(const Product& p, Columns columns_of, Compute compute,
+           const std::vector<std::int32_t>& wanted) {
+  std::vector<std::int32_t> sums(wanted.size(), -7);
+  Product product = p;
+  product.output = reinterpret_cast<std::uint8_t*>(sums.data());
+  const std::int64_t columns = columns_of(p, 2);
+  for (std::int64_t row = 0; row < p.m; row += host::kBlockRows) {
+    RowSums known;
+    for (std::int64_t column = 0; column < p.n; column += columns)
+      compute(product,
+              {row, std::min(host::kBlockRows, p.m - row), column, std::min(columns, p.n - column)},
+              known);
+  }
+  return sums == wanted;
+}
+
+}  // namespace
+
+int main() {
+  constexpr std::int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 16, 17, 33, 61, 64, 65, 97, 130};
+  constexpr std::int64_t kTerms[] = {1, 2, 3, 5, 31, 64, 65, 127, 129, 255, 256, 257, 300, 1025};
+  int compared = 0, wrong = 0;
+  for (int number = 0; number < 600; ++number) {
+    Product p;
+    p.m = pick(kExtents);
+    p.n = pick(kExtents);
+    p.k = pick(kTerms);
+    const Side input(p.m, p.k), weight(p.n, p.k);
+    p.input = input.factor;
+    p.weight = weight.factor;
+    p.output_row = p.n;
+    std::vector<std::int32_t> wanted;
+    for (std::int64_t row = 0; row < p.m; ++row)
+      for (std::int64_t column = 0; column < p.n; ++column) {
+        std::int32_t sum = 0;
+        for (std::int64_t term = 0; term < p.k; ++term)
+          sum += p.input.code(row, term) * p.weight.code(column, term);
+        wanted.push_back(sum);
+      }
+    const auto check = [&](Columns columns, Compute compute) {
+      ++compared;
+      if (!right(p, columns, compute, wanted)) ++wrong;
+    };
+    check(host::baseline::columns_of, host::baseline::compute_block);
+#if PLANQ_SIMD_X86
+    const host::Level level = host::detect_level();
+    if (level >= host::Level::Avx2) check(host::avx2::columns_of, host::avx2::compute_block);
+    if (level >= host::Level::Avx512) check(host::avx512::columns_of, host::avx512::compute_block);
+    if (host::has_vnni()) check(host::avx512_vnni::columns_of, host::avx512_vnni::compute_block);
+#endif
+  }
+  std::printf("%d %d\n", compared, wrong);
+}
