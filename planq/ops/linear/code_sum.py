@@ -31,7 +31,7 @@ class CodeSumDescriptor(Descriptor):
         Rank 1 to 8, any extents, 0 included. ``output`` has the shape without ``axis``.
 
     Workspace:
-        None on the host.
+        None.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant: integer sums have no order.

@@ -50,7 +50,7 @@ class LinearW8A8Descriptor(Descriptor):
         ``bias`` ``(n,)``. 4-bit: the last axis as stored is halved, rounded up.
 
     Workspace:
-        None on the host.
+        None.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant: integer sums have no order, and the rest is

@@ -34,7 +34,7 @@ class MatmulInt8Descriptor(Descriptor):
         on one side is repeated. 4-bit: the last axis as stored is halved, rounded up.
 
     Workspace:
-        None on the host.
+        None.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant: integer sums have no order.
