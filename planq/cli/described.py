@@ -87,6 +87,7 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
     ]
     for codes in ("int8", "uint8", "int4", "uint4", "float32"):
         usual = {"shape": (64, 4096), "block_size": 64, "codebook": "nf4", "entries": 16}
+        usual |= {"input_shape": (64, 4096), "weight_shape": (8192, 4096)}
         for name in needed:
             if name.endswith("dtype"):
                 reads = "dequantize" in made.operator and "backward" not in made.operator
