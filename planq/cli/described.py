@@ -88,7 +88,8 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
     for codes in ("int8", "uint8", "int4", "uint4", "float32"):
         usual = {
             "shape": (64, 4096),
-            "weight_shape": (4096, 4096),
+            "input_shape": (64, 4096),
+            "weight_shape": (8192, 4096),
             "block_size": 64,
             "codebook": "nf4",
             "entries": 16,
