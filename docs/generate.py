@@ -30,7 +30,7 @@ def _operator_section(info: planq.OperatorInfo) -> list[str]:
     """One table per operator: kernels grouped by (scope, backend, kernel), dtypes collected."""
     groups: dict[str, list[planq.KernelInfo]] = defaultdict(list)
     for kernel in info.kernels:
-        groups[kernel.sku.rpartition("/")[0]].append(kernel)
+        groups[kernel.sku.rpartition("/")[0] if kernel.dtypes else kernel.sku].append(kernel)
     lines = [f"## `{info.name}`", "", info.summary, ""]
     lines += [
         "| kernel | inputs | outputs | from | rank | revision | determinism | ulp "
@@ -38,7 +38,9 @@ def _operator_section(info: planq.OperatorInfo) -> list[str]:
         "| --- " * 9 + "|",
     ]
     for prefix, kernels in sorted(groups.items(), key=lambda item: (item[1][0].rank, item[0])):
-        pairs = [kernel.sku.rpartition("/")[2].split("_", 1) for kernel in kernels]
+        named = [kernel.sku.rpartition("/")[2] if kernel.dtypes else "any" for kernel in kernels]
+        # One type is that of both sides.
+        pairs = [name.split("_", 1) if "_" in name else [name, name] for name in named]
         promise = kernels[0].guarantee
         where = f"sm_{kernels[0].min_arch}" if kernels[0].backend == "cuda" else "host"
         lines.append(
