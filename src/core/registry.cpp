@@ -139,9 +139,9 @@ Fault check_dims(const Descriptor& descriptor) {
         return {fault.field, dim_text(info) + " would be " + std::to_string(extent) +
                                  " at times: " + fault.text};
     if (const OperandInfo* operand = mark(descriptor, dim, specs))
-      return {field_of(descriptor, dim),
-              dim_text(info) + " is no axis of " + std::string(operand->name) +
-                  ", which flattens, cuts or packs it; give its extent"};
+      return {field_of(descriptor, dim), dim_text(info) + " is no axis of " +
+                                             std::string(operand->name) +
+                                             ", which flattens, cuts or packs it; give its extent"};
     if (!is_axis(dim, specs))
       return {field_of(descriptor, dim),
               dim_text(info) +

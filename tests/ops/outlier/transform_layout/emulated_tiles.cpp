@@ -116,7 +116,7 @@ template <class E>
 void all_layouts() {
   // Col is Row turned, which the frame sees to before.
   constexpr Layout kLayouts[] = {Layout::Row, Layout::Col32, Layout::ColTuring, Layout::ColAmpere};
-  constexpr int64_t kSizes[][2] = {{1, 1},  {33, 31},  {128, 128}, {130, 257},
+  constexpr int64_t kSizes[][2] = {{1, 1},   {33, 31}, {128, 128}, {130, 257},
                                    {64, 96}, {5, 300}, {300, 5},   {7, 260}};
   for (const Layout from : kLayouts)
     for (const Layout to : kLayouts)
