@@ -129,6 +129,12 @@ __device__ __forceinline__ void store_once(T* address, T word) {
 __device__ __forceinline__ void store_vector(void* address, const uint4& v) {
   __stcs(static_cast<uint4*>(address), v);
 }
+// The same for what is read again soon, so without that hint.
+__device__ __forceinline__ void store_kept(void* address, const uint4& v) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(v.x), "r"(v.y),
+               "r"(v.z), "r"(v.w)
+               : "memory");
+}
 template <class T>
 __device__ __forceinline__ void store_single(T* address, T value) {
   Word<sizeof(T)> bits;

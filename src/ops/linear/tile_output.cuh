@@ -45,40 +45,63 @@ __device__ __forceinline__ void four_sums(const SumShape& shape, const std::int3
   memcpy(total, each, sizeof total);
 }
 
-// Four neighbouring outputs, of which `count` exist. `vector`: they may be stored at once.
+// Four neighbouring outputs as they are moved: in one part, or in two of 8-byte ones. Vectors are
+// moved as such: the compiler would move the words of a structure one by one.
 template <class T>
-__device__ __forceinline__ void store_four(T* to, const T (&outputs)[4], int count, bool vector) {
-  struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Vector {
-    T part[sizeof(T) == 8 ? 2 : 4];
-  };
-  if (vector && count >= 4) {
-    Vector vectors[sizeof(T) == 8 ? 2 : 1];
-    memcpy(vectors, outputs, sizeof vectors);
-    auto* at = reinterpret_cast<Vector*>(to);
-    at[0] = vectors[0];
-    if constexpr (sizeof(T) == 8) at[1] = vectors[1];
-    return;
+struct Four {
+  static constexpr int kParts = sizeof(T) == 8 ? 2 : 1;
+  using Part = cuda::VectorOf<T, 4 / kParts>;
+  Part parts[kParts];
+
+  __device__ __forceinline__ void store(T* to) const {
+    if constexpr (sizeof(Part) == cuda::kVectorBytes) {
+#pragma unroll
+      for (int i = 0; i < kParts; ++i) cuda::store_kept(reinterpret_cast<Part*>(to) + i, parts[i]);
+    } else {
+      *reinterpret_cast<Part*>(to) = parts[0];
+    }
   }
+};
+
+// Of which `count` exist. `vector`: they may be stored at once.
+template <class T>
+__device__ __forceinline__ void store_four(T* to, const Four<T>& four, int count, bool vector) {
+  if (vector && count >= 4) return four.store(to);
+  T each[4];
+  memcpy(each, &four, sizeof each);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    if (i < count) to[i] = outputs[i];
+    if (i < count) to[i] = each[i];
+}
+
+// Rounded as by narrow(), but for NaN, which become another.
+template <class T>
+__device__ __forceinline__ Four<T> narrow_numbers(const math::Compute<T> (&values)[4]) {
+  static_assert(sizeof(Four<T>) == 4 * sizeof(T));
+  Four<T> four;
+  if constexpr (sizeof(T) == 2)
+    four.parts[0] = cuda::narrow_vector<T>(values);
+  else
+    memcpy(&four, values, sizeof four);
+  return four;
+}
+template <class T>
+__device__ __forceinline__ Four<T> narrow_four(const math::Compute<T> (&values)[4]) {
+  Four<T> four = narrow_numbers<T>(values);
+  if (!cuda::any_nan(values)) return four;
+  T each[4];
+  memcpy(each, &four, sizeof each);
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (math::is_nan(values[i])) each[i] = math::narrow<T>(math::canonical_nan<math::Compute<T>>());
+  memcpy(&four, each, sizeof each);
+  return four;
 }
 template <class T>
 __device__ __forceinline__ void store_narrowed(void* output, std::int64_t at,
                                                const math::Compute<T> (&values)[4], int count,
                                                bool vector) {
-  T out[4];
-  if constexpr (sizeof(T) <= 4) {
-    const auto narrowed = cuda::narrow_vector<T>(values);
-    memcpy(out, &narrowed, sizeof out);
-  } else {
-    memcpy(out, values, sizeof out);
-  }
-  // The other three narrow as well, but a NaN is that of the type.
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (math::is_nan(values[i])) out[i] = math::narrow<T>(math::canonical_nan<math::Compute<T>>());
-  store_four(static_cast<T*>(output) + at, out, count, vector);
+  store_four(static_cast<T*>(output) + at, narrow_four<T>(values), count, vector);
 }
 
 // Rows of a tile, by threads that have the same four columns in each: `visit(row, sums)`.
@@ -100,9 +123,11 @@ __device__ __forceinline__ void store_integers(const Product& product, const Sum
                                                const OutputTile& tile, const std::int32_t* sums,
                                                std::int64_t column, int count, bool vectors) {
   each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
-    T out[4];
+    T each[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = integer_output<T>(four[i]);
+    for (int i = 0; i < 4; ++i) each[i] = integer_output<T>(four[i]);
+    Four<T> out;
+    memcpy(&out, each, sizeof out);
     auto* to = reinterpret_cast<T*>(product.output) + row * product.output_row + column;
     store_four(to, out, count, vectors);
   });

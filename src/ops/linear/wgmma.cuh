@@ -141,6 +141,10 @@ struct TileArgs {
   std::uint32_t count;  // of all batches, below 2^31
 };
 
+__device__ __forceinline__ std::uint32_t clusters_of(const TileArgs& args) {
+  return gridDim.x / args.cluster;
+}
+
 struct TilePlace {
   int down, across, batch;
 };
@@ -232,18 +236,10 @@ __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
     pass_part(pass, sums, part);
     __syncwarp();
     const std::int64_t top = m + tile * cuda::kProductRows + lower * kPassRows;
-    const auto row_of = [&](int r) {
-      return out.row_of(own, tile * kWarpRows + lower * kPassRows + r);
-    };
-    const auto sums_of = [&](int r) {
-      return *reinterpret_cast<const int4*>(pass + r * kPassPitch + 4 * lane);
-    };
-    if (store_listed_rows(out, kPassRows, top, 1, n, columns, sums_of, row_of)) continue;
-    for_rows(out, kPassRows, [&]<bool kPlain>(int r) {
-      const auto row = row_of(r);
-      const int4 v = sums_of(r);
-      if (top + r < rows) out.template store<kPlain>(top + r, n, v, row, columns);
-    });
+    const auto count = static_cast<int>(min(rows - top, std::int64_t{kPassRows}));
+    out.finish(
+        {pass + 4 * lane, kPassPitch, count, tile * kWarpRows + lower * kPassRows, top, 1, n}, own,
+        columns);
   }
 }
 
@@ -251,15 +247,15 @@ __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
 // and its share of the second's, the latter into all blocks.
 template <int kColumns>
 __device__ __forceinline__ void copy_tiles(const TileArgs& args,
-                                           const typename TileShape<kColumns>::Stages& ring,
-                                           std::uint32_t first_tile, std::uint32_t step) {
+                                           const typename TileShape<kColumns>::Stages& ring) {
   const Factors& factors = args.factors;
   const int rank = args.cluster > 1 ? cuda::cluster_rank() : 0;
   const int share = kColumns / args.cluster;
   const unsigned all = (1u << args.cluster) - 1;
   typename TileShape<kColumns>::Stages::Cursor cursor;
 #pragma unroll 1
-  for (std::uint32_t index = first_tile; index < args.count; index += step) {
+  for (std::uint32_t index = cuda::cluster_index(); index < args.count;
+       index += clusters_of(args)) {
     const TilePlace place = tile_place(args, index);
     const int x = (place.down * args.cluster + rank) * kTileRows;
     const int y = place.across * kColumns + rank * share;
@@ -288,8 +284,7 @@ inline constexpr int kTurn = 1;
 template <int kColumns>
 __device__ __forceinline__ void multiply_group(const TileArgs& args,
                                                const typename TileShape<kColumns>::Stages& ring,
-                                               int* passes, std::uint32_t first_tile,
-                                               std::uint32_t step) {
+                                               int* passes) {
   using Shape = TileShape<kColumns>;
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
   const int warp = threadIdx.x / cuda::kWarp % kGroupWarps;
@@ -299,10 +294,11 @@ __device__ __forceinline__ void multiply_group(const TileArgs& args,
   int* pass = passes + (group * kGroupWarps + warp) * (kPassBytes / static_cast<int>(sizeof(int)));
   typename Shape::Stages::Cursor cursor;
   int sums[Shape::kTilesEach][kColumns / 2];
+  const std::uint32_t step = clusters_of(args);
   std::uint32_t turn = Shape::kAlternate ? group : 0;
 #pragma unroll 1
   for (;; turn += Shape::kAlternate ? 2 : 1) {
-    const std::uint32_t index = first_tile + turn * step;
+    const std::uint32_t index = cuda::cluster_index() + turn * step;
     if (index >= args.count) break;
     const TilePlace place = tile_place(args, index);
     const std::int64_t m =
@@ -337,7 +333,6 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
   const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
-  const std::uint32_t first = cuda::cluster_index(), step = gridDim.x / args.cluster;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
     ring.open((Shape::kAlternate ? 1 : 2) * kGroupWarps * args.cluster);
@@ -350,11 +345,10 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     cuda::lower_registers<40>();
-    if (threadIdx.x == 0) copy_tiles<kColumns>(args, ring, first, step);
+    if (threadIdx.x == 0) copy_tiles<kColumns>(args, ring);
   } else {
     cuda::raise_registers<232>();
-    multiply_group<kColumns>(args, ring, reinterpret_cast<int*>(shared + Shape::kPassesAt), first,
-                             step);
+    multiply_group<kColumns>(args, ring, reinterpret_cast<int*>(shared + Shape::kPassesAt));
   }
   // No block may end before all have arrived at its barriers.
   if (args.cluster > 1) cuda::cluster_barrier_unordered();
@@ -457,14 +451,9 @@ __device__ __forceinline__ void finish_share(const Out& out, int* sums, const Sh
   cuda::cluster_barrier();
   if (share.parts > 1) add_shares(sums, share.parts, first, step, tokens);
   const int count = max(tokens - first + step - 1, 0) / step;
-  const auto row_of = [&](int i) { return out.row_of(rows, i); };
-  const auto sums_of = [&](int i) {
-    return *reinterpret_cast<const int4*>(sums + (first + i * step) * kStreamPitch + 4 * lane);
-  };
-  if (store_listed_rows(out, count, m + first, step, n, columns, sums_of, row_of)) return;
-  for_rows(out, count, [&]<bool kPlain>(int i) {
-    out.template store<kPlain>(m + first + i * step, n, sums_of(i), row_of(i), columns);
-  });
+  out.finish(
+      {sums + first * kStreamPitch + 4 * lane, step * kStreamPitch, count, 0, m + first, step, n},
+      rows, columns);
 }
 
 // The thread that fills the ring with boxes [first, last) along k: weights from row n, tokens from

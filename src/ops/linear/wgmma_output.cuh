@@ -1,5 +1,6 @@
-// From four neighbouring sums to four outputs of a product, for lanes of a warp that walk down the
-// rows: what belongs to a column stays in the lane, what belongs to a row comes from another lane.
+// From sums in shared memory to the outputs of a product, for lanes of a warp that walk down rows
+// with four columns each: what belongs to a column stays in the lane, what belongs to a row comes
+// from another lane.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +17,28 @@ struct Outputs {
   std::int64_t rows, columns;
   DType dtype;
   bool vectors, residual_vectors;  // four neighbours are aligned to their size
-  // All columns are vectors, under scales, zero points and a bias at most: what is worth a loop of
-  // its own.
+  // All columns are vectors, under scales, zero points and a bias at most.
   bool plain;
   // From a product of the batch to the next, in elements.
   std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch;
   std::int64_t outlier_batch;
 };
 
-// Four elements at once; 8-byte ones as two vectors.
-template <class T>
-struct alignas(sizeof(T) == 2 ? 8 : 16) Four {
-  T each[4];
-};
-
 template <class T, class C>
 __device__ __forceinline__ void load_four(const void* from, std::int64_t at, int count,
                                           bool vectors, C (&values)[4]) {
   const T* first = static_cast<const T*>(from) + at;
-  Four<T> four{};
+  T four[4] = {};
   if (vectors && count >= 4) {
-    four = *reinterpret_cast<const Four<T>*>(first);
+    const auto whole = *reinterpret_cast<const Four<T>*>(first);
+    memcpy(four, &whole, sizeof four);
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (i < count) four.each[i] = first[i];
+      if (i < count) four[i] = first[i];
   }
 #pragma unroll
-  for (int i = 0; i < 4; ++i) values[i] = static_cast<C>(math::widen(four.each[i]));
+  for (int i = 0; i < 4; ++i) values[i] = static_cast<C>(math::widen(four[i]));
 }
 
 // Calls body(an element) of a type of floats.
@@ -61,31 +56,66 @@ __device__ __forceinline__ void with_float(DType dtype, const Body& body) {
   }
 }
 
+// Rows that a warp walks down: `count` of them, the sums `pitch` apart from the lane's own on, the
+// outputs `step` rows apart from row m and, of the lane, column n on. What belongs to row number i
+// is in lane `lane + i`.
+struct RowWalk {
+  const int* sums;
+  int pitch, count, lane;
+  std::int64_t m, step, n;
+
+  __device__ __forceinline__ int4 sums_of(int i) const {
+    return *reinterpret_cast<const int4*>(sums + i * pitch);
+  }
+  // Those of kRows rows from number i on; of none beyond the last.
+  template <int kRows>
+  __device__ __forceinline__ void load(int i, int4 (&rows)[kRows]) const {
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) rows[j] = sums_of(min(i + j, count - 1));
+  }
+};
+
 class IntegerOutputs {
  public:
   struct Row {};
   struct Columns {};
-  static constexpr int kRowsAtOnce = 8;
 
   __device__ __forceinline__ IntegerOutputs(const Outputs& outputs, int batch)
       : outputs_(outputs),
         data_(reinterpret_cast<std::int32_t*>(outputs.data) + batch * outputs.batch_stride) {}
 
-  __device__ __forceinline__ bool plain() const { return outputs_.plain; }
   __device__ __forceinline__ Row row(std::int64_t) const { return {}; }
-  __device__ __forceinline__ Row row_of(Row, int) const { return {}; }
   __device__ __forceinline__ Columns columns(std::int64_t) const { return {}; }
-  template <bool kPlain>
-  __device__ __forceinline__ void store(std::int64_t m, std::int64_t n, const int4& sums, Row,
-                                        const Columns&) const {
-    const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
-    if (count <= 0) return;
-    const std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
-    store_four(data_ + m * outputs_.row_stride + n, each, kPlain ? 4 : count,
-               kPlain || outputs_.vectors);
+
+  __device__ __forceinline__ void finish(const RowWalk& walk, Row, const Columns&) const {
+    const auto left = static_cast<int>(min(outputs_.columns - walk.n, std::int64_t{4}));
+    std::int32_t* to = data_ + walk.m * outputs_.row_stride + walk.n;
+    const std::int64_t step = walk.step * outputs_.row_stride;
+    if (left <= 0) return;
+    if (outputs_.plain) {
+      constexpr int kRowsAtOnce = 8;
+#pragma unroll 1
+      for (int i = 0; i < walk.count; i += kRowsAtOnce) {
+        int4 sums[kRowsAtOnce];
+        walk.load(i, sums);
+#pragma unroll
+        for (int j = 0; j < kRowsAtOnce; ++j, to += step)
+          if (i + j < walk.count) four_of(sums[j]).store(to);
+      }
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < walk.count; ++i, to += step)
+        store_four(to, four_of(walk.sums_of(i)), left, outputs_.vectors);
+    }
   }
 
  private:
+  static __device__ __forceinline__ Four<std::int32_t> four_of(const int4& sums) {
+    Four<std::int32_t> four;
+    memcpy(&four, &sums, sizeof four);
+    return four;
+  }
+
   const Outputs& outputs_;
   std::int32_t* data_;
 };
@@ -99,7 +129,6 @@ class ScaledOutputs {
   struct Columns {
     ColumnTerm<C> each[4];
   };
-  static constexpr int kRowsAtOnce = sizeof(C) == 8 ? 1 : 4;  // that are under way together
 
   __device__ __forceinline__ ScaledOutputs(const Outputs& outputs, int batch)
       : outputs_(outputs),
@@ -121,7 +150,6 @@ class ScaledOutputs {
     return epilogue_.outliers.values != nullptr;
   }
 
-  __device__ __forceinline__ bool plain() const { return outputs_.plain; }
   // Of a row and of four columns; those outside are the last one's.
   __device__ __forceinline__ Row row(std::int64_t m) const {
     return row_term<C>(epilogue_, min(m, outputs_.rows - 1));
@@ -146,73 +174,17 @@ class ScaledOutputs {
       columns.each[i] = column_term<C>(e, scales[i], biases[i], zeros[i], sums[i]);
     return columns;
   }
-  // That of another lane, by the whole warp.
-  __device__ __forceinline__ Row row_of(const Row& row, int lane) const {
-    Row other{__shfl_sync(cuda::kAllLanes, row.scale, lane), 0, 0};
-    if (epilogue_.input_zero_point || epilogue_.weight_zero_point) {
-      other.zero_point = __shfl_sync(cuda::kAllLanes, row.zero_point, lane);
-      other.sum = __shfl_sync(cuda::kAllLanes, row.sum, lane);
-    }
-    return other;
-  }
-
-  template <bool kPlain>
-  __device__ __forceinline__ void store(std::int64_t m, std::int64_t n, const int4& sums,
-                                        const Row& row, const Columns& columns) const {
-    const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
-    if (count <= 0) return;
-    C y[4], residual[4] = {};
-    if constexpr (kPlain) {
-      finish_four<Convention::Planq>(sums, row, columns, residual, y);
-    } else {
-      if (epilogue_.residual) load_residual(m, n, count, residual);
-      switch (epilogue_.convention) {
-        case Convention::BitsAndBytes:
-          finish_four<Convention::BitsAndBytes>(sums, row, columns, residual, y);
-          break;
-        case Convention::Baracuda:
-          finish_four<Convention::Baracuda>(sums, row, columns, residual, y);
-          break;
-        default:
-          finish_four<Convention::Planq>(sums, row, columns, residual, y);
-      }
-    }
-    put(m * outputs_.row_stride + n, y, kPlain ? 4 : count, kPlain || outputs_.vectors);
-  }
-
-  // Sums of rows m, m + step, ... with their outliers, `live` of them; rows outside are not stored.
-  template <int kRows>
-  __device__ __forceinline__ void store_listed(std::int64_t m, int step, int live, std::int64_t n,
-                                               const int4 (&sums)[kRows], const C (&scales)[kRows],
-                                               const Columns& columns) const {
-    const auto count = static_cast<int>(min(outputs_.columns - n, std::int64_t{4}));
-    if (count <= 0) return;
-    C t[kRows][4];
-    std::int64_t rows[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const std::int32_t each[4] = {sums[r].x, sums[r].y, sums[r].z, sums[r].w};
-      rows[r] = min(m + r * step, outputs_.rows - 1);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(each[i]) * scales[r];
-    }
-    add_listed<C>(epilogue_.outliers, rows, n, t);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (r >= live || m + r * step >= outputs_.rows) break;
-      C residual[4] = {};
-      if (epilogue_.residual) load_residual(rows[r], n, count, residual);
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        t[r][i] = finish_listed(t[r][i], columns.each[i], epilogue_, residual[i]);
-      put(rows[r] * outputs_.row_stride + n, t[r], count, outputs_.vectors);
-    }
+  // By the whole warp.
+  __device__ __forceinline__ void finish(const RowWalk& walk, const Row& own,
+                                         const Columns& columns) const {
+    if (has_outliers()) return finish_listed_rows(walk, own, columns);
+    if (!outputs_.plain || !finish_plain(walk, own, columns)) finish_any(walk, own, columns);
   }
 
  private:
   // Four outputs, in their type.
-  __device__ __forceinline__ void put(std::int64_t at, const C (&y)[4], int count,
-                                      bool vectors) const {
+  __device__ __forceinline__ void put(std::int64_t at, const C (&y)[4], int count) const {
+    const bool vectors = outputs_.vectors;
     if constexpr (sizeof(C) == 8)
       store_narrowed<double>(data_, at, y, count, vectors);
     else if (outputs_.dtype == DType::Float32)
@@ -234,6 +206,140 @@ class ScaledOutputs {
     with_float(dtype, load);
   }
 
+  __device__ __forceinline__ bool is_shifted() const {
+    return epilogue_.input_zero_point || epilogue_.weight_zero_point;
+  }
+  // What belongs to a row, from the lane that has it.
+  template <bool kShifted>
+  static __device__ __forceinline__ Row row_of(const Row& own, int lane) {
+    Row row{__shfl_sync(cuda::kAllLanes, own.scale, lane), 0, 0};
+    if constexpr (kShifted) {
+      row.zero_point = __shfl_sync(cuda::kAllLanes, own.zero_point, lane);
+      row.sum = __shfl_sync(cuda::kAllLanes, own.sum, lane);
+    }
+    return row;
+  }
+
+  // Scales, zero points and a bias at most: a loop of few instructions, of several rows at a time.
+  // Answers false where a NaN was written that is not planq's.
+  __device__ __forceinline__ bool finish_plain(const RowWalk& walk, const Row& own,
+                                               const Columns& columns) const {
+    if constexpr (sizeof(C) == 8)
+      return finish_plain<double>(walk, own, columns);
+    else if (outputs_.dtype == DType::Float32)
+      return finish_plain<float>(walk, own, columns);
+    else if (outputs_.dtype == DType::Float16)
+      return finish_plain<math::Half>(walk, own, columns);
+    else
+      return finish_plain<math::Bfloat16>(walk, own, columns);
+  }
+  template <class T>
+  __device__ __forceinline__ bool finish_plain(const RowWalk& walk, const Row& own,
+                                               const Columns& columns) const {
+    return is_shifted() ? finish_plain<T, true>(walk, own, columns)
+                        : finish_plain<T, false>(walk, own, columns);
+  }
+  template <class T, bool kShifted>
+  __device__ __forceinline__ bool finish_plain(const RowWalk& walk, const Row& own,
+                                               const Columns& columns) const {
+    constexpr int kRowsAtOnce = sizeof(T) == 8 ? 1 : kShifted ? 2 : 4;
+    T* to = reinterpret_cast<T*>(data_) + walk.m * outputs_.row_stride + walk.n;
+    const std::int64_t step = walk.step * outputs_.row_stride;
+    const bool inside = walk.n < outputs_.columns;
+    bool found_nan = false;
+#pragma unroll 1
+    for (int i = 0; i < walk.count; i += kRowsAtOnce) {
+      int4 sums[kRowsAtOnce];
+      walk.load(i, sums);
+#pragma unroll
+      for (int j = 0; j < kRowsAtOnce; ++j, to += step) {
+        const Row row = row_of<kShifted>(own, walk.lane + i + j);
+        C y[4];
+        finish_numbers<kShifted>(sums[j], row, columns, y);
+        const Four<T> four = narrow_numbers<T>(y);
+        if (inside && i + j < walk.count) four.store(to);
+        found_nan |= cuda::any_nan(y);
+      }
+    }
+    return !__any_sync(cuda::kAllLanes, found_nan);
+  }
+
+  template <bool kShifted>
+  __device__ __forceinline__ void finish_numbers(const int4& sums, const Row& row,
+                                                 const Columns& columns, C (&y)[4]) const {
+    const bool has_bias = epilogue_.bias != nullptr;
+    std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (kShifted) each[i] = without_zero_points(each[i], row, columns.each[i]);
+      y[i] = scaled<Convention::Planq>(each[i], row, columns.each[i], has_bias);
+    }
+  }
+
+  __device__ __forceinline__ void finish_any(const RowWalk& walk, const Row& own,
+                                             const Columns& columns) const {
+    const auto left = static_cast<int>(min(outputs_.columns - walk.n, std::int64_t{4}));
+#pragma unroll 1
+    for (int i = 0; i < walk.count; ++i) {
+      const Row row = row_of<true>(own, walk.lane + i);
+      if (left > 0) finish_row(walk.m + i * walk.step, walk.n, left, walk.sums_of(i), row, columns);
+    }
+  }
+  __device__ __forceinline__ void finish_row(std::int64_t m, std::int64_t n, int count,
+                                             const int4& sums, const Row& row,
+                                             const Columns& columns) const {
+    C y[4], residual[4] = {};
+    if (epilogue_.residual) load_residual(m, n, count, residual);
+    switch (epilogue_.convention) {
+      case Convention::BitsAndBytes:
+        finish_four<Convention::BitsAndBytes>(sums, row, columns, residual, y);
+        break;
+      case Convention::Baracuda:
+        finish_four<Convention::Baracuda>(sums, row, columns, residual, y);
+        break;
+      default:
+        finish_four<Convention::Planq>(sums, row, columns, residual, y);
+    }
+    put(m * outputs_.row_stride + n, y, count);
+  }
+
+  // Rows with outliers, several at a time, so that a code of the weight is read for all of them;
+  // more would not fit in the registers.
+  __device__ __forceinline__ void finish_listed_rows(const RowWalk& walk, const Row& own,
+                                                     const Columns& columns) const {
+    constexpr int kRows = sizeof(C) == 4 ? 2 : 1;
+    const auto left = static_cast<int>(min(outputs_.columns - walk.n, std::int64_t{4}));
+#pragma unroll 1
+    for (int i = 0; i < walk.count; i += kRows) {
+      int4 sums[kRows];
+      walk.load(i, sums);
+      C t[kRows][4];
+      std::int64_t rows[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int number = min(i + r, walk.count - 1);
+        const C scale = row_of<false>(own, walk.lane + number).scale;
+        const std::int32_t each[4] = {sums[r].x, sums[r].y, sums[r].z, sums[r].w};
+        rows[r] = walk.m + number * walk.step;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) t[r][j] = static_cast<C>(each[j]) * scale;
+      }
+      if (left <= 0) continue;
+      add_listed<C>(epilogue_.outliers, rows, walk.n, t);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        if (i + r < walk.count) finish_listed_row(rows[r], walk.n, left, t[r], columns);
+    }
+  }
+  __device__ __forceinline__ void finish_listed_row(std::int64_t m, std::int64_t n, int count,
+                                                    const C (&t)[4], const Columns& columns) const {
+    C y[4], residual[4] = {};
+    if (epilogue_.residual) load_residual(m, n, count, residual);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) y[i] = finish_listed(t[i], columns.each[i], epilogue_, residual[i]);
+    put(m * outputs_.row_stride + n, y, count);
+  }
+
   template <Convention kConvention>
   __device__ __forceinline__ void finish_four(const int4& sums, const Row& row,
                                               const Columns& columns, const C (&residual)[4],
@@ -241,7 +347,7 @@ class ScaledOutputs {
     const std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      y[i] = finish<kConvention>(each[i], row, columns.each[i], epilogue_, residual[i]);
+      y[i] = linear::finish<kConvention>(each[i], row, columns.each[i], epilogue_, residual[i]);
   }
 
   __device__ __forceinline__ void load_residual(std::int64_t m, std::int64_t n, int count,
@@ -256,46 +362,6 @@ class ScaledOutputs {
   Epilogue epilogue_;
   std::uint8_t* data_;
 };
-
-// Stores `count` rows, m, m + step, ..., if they have outliers; false: they have none. Several rows
-// at a time, so that a code of the weight is read for all of them; more would not fit in the
-// registers. `sums_of` and `row_of` are of the number of a row among them.
-template <class Out, class SumsOf, class RowOf>
-__device__ __forceinline__ bool store_listed_rows(const Out& out, int count, std::int64_t m,
-                                                  int step, std::int64_t n,
-                                                  const typename Out::Columns& columns,
-                                                  const SumsOf& sums_of, const RowOf& row_of) {
-  if constexpr (requires { out.has_outliers(); }) {
-    if (!out.has_outliers()) return false;
-    constexpr int kRows = sizeof(typename Out::Compute) == 4 ? 2 : 1;
-#pragma unroll 1
-    for (int i = 0; i < count; i += kRows) {
-      int4 sums[kRows];
-      typename Out::Compute scales[kRows];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        sums[r] = sums_of(min(i + r, count - 1));
-        scales[r] = row_of(min(i + r, count - 1)).scale;
-      }
-      out.store_listed(m + std::int64_t{i} * step, step, count - i, n, sums, scales, columns);
-    }
-    return true;
-  } else {
-    return false;
-  }
-}
-
-// Calls body<plain>(0), body<plain>(1), ... of `count` rows.
-template <class Out, class Body>
-__device__ __forceinline__ void for_rows(const Out& out, int count, const Body& body) {
-  if (out.plain()) {
-#pragma unroll Out::kRowsAtOnce
-    for (int i = 0; i < count; ++i) body.template operator()<true>(i);
-  } else {
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) body.template operator()<false>(i);
-  }
-}
 
 // Asks for what belongs to a row and to four columns, so that it is in the cache nearby when the
 // sums are complete.
