@@ -53,6 +53,7 @@ from planq.quant_state import QuantState
 from planq.registry import BuildInfo, KernelInfo, OperatorInfo, build_info, devices, operators
 from planq.scope import Scope
 from planq.selection import Candidate, DeviceFacts, Selection, explain
+from planq.sparse import COO, CSC, CSR
 from planq.stream import HOST, cuda_stream, host_stream
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ else:
 __version__ = build_info().version
 
 __all__ = [
+    "COO",
+    "CSC",
+    "CSR",
     "HOST",
     "WORKSPACE_ALIGNMENT",
     "Accumulation",
