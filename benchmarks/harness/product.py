@@ -27,7 +27,7 @@ class Product:
 def product_of(desc: Any) -> Product | None:
     """The product that a descriptor asks for, if it asks for one with a single weight."""
     weight = getattr(desc, "weight_shape", None)
-    if weight is None:
+    if weight is None or not hasattr(desc, "input_shape"):
         return None
     turned = [getattr(desc, f"transpose_{side}", False) for side in ("input", "weight")]
     if any(turned) or len(weight) != 2:
