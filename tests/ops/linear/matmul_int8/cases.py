@@ -41,6 +41,16 @@ WIDE: tuple[Extents, ...] = (
     (16, 520, 4096),
     (256, 256, 1024),
 )
+# As layers have them: both sides with k innermost, in whole vectors.
+LAYERS: tuple[tuple[Extents, Extents, Extents], ...] = (
+    ((), (), (1, 130, 256)),
+    ((), (), (7, 48, 64)),
+    ((3,), (3,), (40, 136, 96)),
+    ((2,), (), (33, 260, 1024)),
+    ((), (), (64, 64, 512)),
+    ((), (), (128, 192, 320)),
+    ((), (), (300, 512, 640)),
+)
 # As many terms as a sum in int32 admits: of ends, the largest there is.
 LONG = (("int8", "int8", 131071), ("uint8", "uint8", 33025), ("uint8", "int8", 65793))
 EMPTY: tuple[tuple[Extents, Extents, Extents], ...] = (
@@ -89,6 +99,11 @@ def cases() -> tuple[Case, ...]:
     for first, second, k in LONG:
         problem = MatmulProblem((2, k), (3, k), first, second)
         made += [Case(problem, "lowest"), Case(problem, "ends", 5)]
+    for number, ((of_input, of_weight, (m, n, k)), dtypes) in enumerate(
+        itertools.product(LAYERS, (("int8", "int8"), ("uint8", "int8")))
+    ):
+        problem = MatmulProblem((*of_input, m, k), (*of_weight, n, k), *dtypes, "int32")
+        made.append(Case(problem, KINDS[number % len(KINDS)], 950 + number))
     return tuple(made)
 
 
