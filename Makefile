@@ -43,6 +43,15 @@ WATCHED := tests/registry/test_kernels.py tests/api/test_threads.py
 # Of the registry's tests the one of thread counts: the others share memory in no other way.
 CHOSEN_thread := -k threads
 
+PYTEST = PYTHONSAFEPATH=1 $(BIN)/pytest -m "not gpu" --ignore=tests/gpu
+# Two processes for two cores, each with about half of the time; the second's output comes last.
+FIRST_HALF := tests/registry tests/cli tests/c
+SECOND_HALF = $(PYTEST) $(FIRST_HALF:%=--ignore=%) > build/second-half.txt 2>&1
+define HALVES
+{ $(SECOND_HALF) & } && second=$$! && { $(PYTEST) $(FIRST_HALF); first=$$?; }; \
+wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
+endef
+
 .PHONY: help demo test release-check fuzz lint format sanitize gpu-test bench overhead wheel gpu-install clean FORCE
 .NOTPARALLEL:
 
@@ -62,7 +71,11 @@ demo: $(VENV)/planq-demo $(DEMO_DIR)/model
 	cd $(DEMO_DIR) && $(BIN)/python -m planq.cli.demo --wheel-dir $(DEMO_DIR) $(ARGS)
 
 test: $(VENV)/planq-test $(DEMO_DIR)/model
-	PYTHONSAFEPATH=1 $(BIN)/pytest -m "not gpu" --ignore=tests/gpu $(ARGS)
+ifeq ($(ARGS),)
+	@$(HALVES)
+else
+	$(PYTEST) $(ARGS)
+endif
 
 fuzz: $(VENV)/planq-test
 	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py $(ARGS)
