@@ -15,8 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,8 @@ from support.runner import Bench
 ROOT = Path(__file__).parent.parent.parent
 H200 = ROOT / "tests" / "golden" / "h200.json"
 UNDIGESTED = ROOT / "tests" / "golden" / "undigested.txt"
+# Processes that record side by side, and the kernels that each runs at a time.
+PROCESSES, SKUS_A_JOB = 8, 8
 # What kernels are made of; the bindings are not among it.
 KERNELS = ("core", "cuda", "host", "math", "ops")
 
@@ -107,25 +113,59 @@ def run_digest(device: Device, operator: str, case: Case, pref: planq.PlanPrefer
     return digest(bench.outputs())
 
 
-def record_row(device: Device, operator: str, sku: str, digests: dict[int, str]) -> list[int]:
-    """Runs the cases that a kernel takes; fails where it disagrees with the kernels before it."""
-    taken = []
-    for number, case in enumerate(all_cases(operator)):
-        if not kernels.accepts(operator, sku, case.problem, device.name):
-            continue
-        found = run_digest(device, operator, case, kernels.pinned(sku))
-        assert digests.setdefault(number, found) == found, f"{sku} disagrees on {case.id}"
-        taken.append(number)
-    return taken
+@dataclass(frozen=True)
+class Job:
+    """Kernels of an operator that one process runs."""
+
+    device: Device
+    operator: str
+    skus: tuple[str, ...]
+
+
+def run_job(job: Job) -> dict[str, dict[int, str]]:
+    """The digests of each kernel, by the numbers of the cases that it takes."""
+    device, operator = job.device, job.operator
+    return {
+        sku: {
+            number: run_digest(device, operator, case, kernels.pinned(sku))
+            for number, case in enumerate(all_cases(operator))
+            if kernels.accepts(operator, sku, case.problem, device.name)
+        }
+        for sku in job.skus
+    }
+
+
+def make_jobs(device: Device) -> list[Job]:
+    """Jobs of a few kernels, so that no process ends long after the others."""
+    by_operator: dict[str, list[str]] = {}
+    for operator, kernel in kernels.kernels(planq.Backend.CUDA):
+        by_operator.setdefault(operator, []).append(kernel.sku)
+    return [
+        Job(device, operator, tuple(skus[first : first + SKUS_A_JOB]))
+        for operator, skus in by_operator.items()
+        for first in range(0, len(skus), SKUS_A_JOB)
+    ]
+
+
+def join(digests: dict[int, str], sku: str, found: dict[int, str], cases: tuple[Case, ...]) -> None:
+    """Adds what a kernel wrote; fails where it disagrees with the kernels before it."""
+    for number, digest_of_case in found.items():
+        known = digests.setdefault(number, digest_of_case)
+        assert known == digest_of_case, f"{sku} disagrees on {cases[number].id}"
 
 
 def record(device: Device, name: str) -> dict[str, Any]:
-    """The whole file's content for the kernels on a GPU."""
+    """The whole file's content for the kernels on a GPU, which several processes run."""
+    jobs = make_jobs(device)
+    revisions = {kernel.sku: kernel.revision for _, kernel in kernels.kernels(planq.Backend.CUDA)}
     operators: dict[str, Any] = {}
-    for operator, kernel in kernels.kernels(planq.Backend.CUDA):
-        entry = operators.setdefault(operator, {"digests": {}, "rows": {}})
-        taken = record_row(device, operator, kernel.sku, entry["digests"])
-        entry["rows"][kernel.sku] = {"revision": kernel.revision, "cases": spans(taken)}
+    workers = max(1, min(PROCESSES, (os.cpu_count() or 1) // 2))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for job, found in zip(jobs, pool.map(run_job, jobs), strict=True):
+            entry = operators.setdefault(job.operator, {"digests": {}, "rows": {}})
+            for sku, taken in found.items():
+                join(entry["digests"], sku, taken, all_cases(job.operator))
+                entry["rows"][sku] = {"revision": revisions[sku], "cases": spans(taken)}
     for operator, entry in operators.items():
         digests = entry.pop("digests")
         cases = all_cases(operator)

@@ -10,10 +10,13 @@ namespace planq::linear {
 inline constexpr float kBitsandbytesFactor = 0x1.040c2p-14f;
 
 // Listed columns of the input whose values stand beside the codes: what `listed` products of a
-// value and a code add to a sum that has its row's scale, one after another. Values are in C.
+// value and a code add to a sum that has its row's scale, one after another. Kernels have either
+// the codes at the listed columns and values in C, or the list itself and the operand's values.
 struct Outliers {
-  const void* values = nullptr;        // by row and place in the list; null: there are none
-  std::int64_t row = 0;                // from a row's values to the next, in elements
+  const void* values = nullptr;  // by row and place in the list; null: there are none
+  DType dtype = DType::Float32;  // of the values
+  std::int64_t row = 0;          // from a row's values to the next, in elements
+  const std::int32_t* index = nullptr;
   const std::int8_t* codes = nullptr;  // by place and column: of the weight, at the listed columns
   std::int64_t pitch = 0;              // from a place's codes to the next
   const std::int64_t* count = nullptr;
@@ -140,10 +143,14 @@ PLANQ_HD C finish(std::int32_t acc, const RowTerm<C>& row, const ColumnTerm<C>& 
 
 // The same from a sum that has its row's scale, and its outliers.
 template <class C>
-PLANQ_HD C finish_listed(C sum, const ColumnTerm<C>& column, const Epilogue& e, C residual) {
+PLANQ_HD C scaled_listed(C sum, const ColumnTerm<C>& column, bool has_bias) {
   const C y = sum * column.scale;
-  const C shifted = e.bias ? y + column.bias : y;
-  return e.residual ? shifted + residual : shifted;
+  return has_bias ? y + column.bias : y;
+}
+template <class C>
+PLANQ_HD C finish_listed(C sum, const ColumnTerm<C>& column, const Epilogue& e, C residual) {
+  const C y = scaled_listed(sum, column, e.bias != nullptr);
+  return e.residual ? y + residual : y;
 }
 
 // The residual of an output, 0 where there is none.

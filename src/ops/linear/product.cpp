@@ -69,6 +69,7 @@ void set_epilogue(Product& product, const ProductViews& v, Convention convention
   e.bias = data(v.bias);
   e.residual = data(v.residual);
   e.outliers.values = data(v.outlier);
+  e.outliers.dtype = dtype_of(v.outlier);
 }
 
 // Rows that every operand has evenly apart, under weights that are the same for all of them, are

@@ -100,8 +100,8 @@ PLANQ_HD Product Product::at(std::int64_t index) const {
       detail::moved(e.input_scale, by.at[kMovedScale] * detail::element_bytes(e.scale_dtype));
   if (e.input_zero_point) e.input_zero_point += by.at[kMovedZeroPoint];
   if (e.input_sum) e.input_sum += by.at[kMovedSum];
-  const std::int64_t value = output_dtype == DType::Float64 ? 8 : 4;
-  e.outliers.values = detail::moved(e.outliers.values, by.at[kMovedOutlier] * value);
+  e.outliers.values = detail::moved(e.outliers.values,
+                                    by.at[kMovedOutlier] * detail::element_bytes(e.outliers.dtype));
   return one;
 }
 

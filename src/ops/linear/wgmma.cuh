@@ -15,7 +15,7 @@
 #include "cuda/memory_access.cuh"
 #include "cuda/tensor_map.cuh"
 #include "cuda/wgmma.cuh"
-#include "ops/linear/wgmma_output.cuh"
+#include "ops/linear/wgmma_listed.cuh"
 
 namespace planq::linear::wgmma {
 
@@ -75,24 +75,18 @@ struct Ring {
   }
 };
 
-// kTiles x 64 rows of the first factor, from `row` on, with all of the second, over `boxes` stages
-// from the cursor on. The sums begin at 0. Every warp gives a stage back to all `blocks`
-// of the cluster, which copy into it. `issued()` is called once the last product is under way.
+// kTiles x 64 rows of the first factor with all of the second, over `boxes` stages from the cursor
+// on. The sums begin at 0. Every warp gives a stage back. `visit(box, stage)` is called while a box
+// is multiplied, `issued()` once the last product is under way.
 template <bool kFirstUnsigned, bool kSecondUnsigned, int kTiles, int kSecond, class Ring,
-          class Issued>
+          class Visit, class Issued>
 __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], const Ring& ring,
-                                           typename Ring::Cursor& cursor, int boxes, int row,
-                                           int blocks, const Issued& issued) {
-  const int lane = threadIdx.x % cuda::kWarp;
+                                           typename Ring::Cursor cursor, int boxes,
+                                           const Visit& visit, const Issued& issued) {
   const auto release = [&](int stage) {
-    if (blocks == 1) {
-      if (lane == 0) ring.empty[stage].arrive();
-    } else if (lane < blocks) {
-      ring.empty[stage].arrive_at(lane);
-    }
+    if (threadIdx.x % cuda::kWarp == 0) ring.empty[stage].arrive();
   };
-  const std::uint64_t first_factor =
-      cuda::factor_of(cuda::shared_address(ring.first(0)) + row * cuda::kBoxBytes);
+  const std::uint64_t first_factor = cuda::factor_of(cuda::shared_address(ring.first(0)));
   const std::uint64_t second_factor = cuda::factor_of(cuda::shared_address(ring.second(0)));
   int add = 0, previous = -1;
 #pragma unroll
@@ -112,6 +106,7 @@ __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], con
             cuda::advanced(second, byte), byte > 0 ? 1 : add);
     }
     cuda::commit_products();
+    visit(box, cursor.stage);
     add = 1;
     // The products of the stage before are done, those of this one go on.
     cuda::wait_for_products<1>();
@@ -132,18 +127,24 @@ __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], con
 struct TileArgs {
   Factors factors;
   Outputs outputs;
-  // Blocks of a cluster, below each other: they share the second factor's rows.
-  int cluster;
-  // Tiles are numbered by cluster: `across` of them along the columns, `down` along the rows, in
-  // bands of `band` along the rows, so that what runs at a time shares rows and columns in the L2
-  // cache.
+  // Tiles: `across` of them along the columns, `down` along the rows, in bands of `band` along the
+  // rows, so that what runs at a time shares rows and columns in the L2 cache.
   int down, across, band;
   std::uint32_t count;  // of all batches, below 2^31
 };
+struct ListedTileArgs : TileArgs {
+  Listed listed;
+};
 
-__device__ __forceinline__ std::uint32_t clusters_of(const TileArgs& args) {
-  return gridDim.x / args.cluster;
-}
+// What a kernel of tiles is for. One for everything would keep its sums in registers worse.
+enum class TileKind {
+  Any,     // of codes and outputs
+  Sums,    // int8 to int32
+  Scaled,  // int8 to at most 32 bits, by planq's convention, without zero points
+  Listed,  // the same with outliers
+};
+template <TileKind kKind>
+using TileArgsOf = std::conditional_t<kKind == TileKind::Listed, ListedTileArgs, TileArgs>;
 
 struct TilePlace {
   int down, across, batch;
@@ -159,57 +160,48 @@ __device__ __forceinline__ TilePlace tile_place(const TileArgs& args, std::uint3
   return {top + rest % height, rest / height, batch};
 }
 
-inline constexpr int kTileRows = 128;
+inline constexpr int kTileRows = 128, kTileColumns = 128;
+inline constexpr int kTilesEach = kTileRows / cuda::kProductRows;  // of a group's instructions
 inline constexpr int kTileThreads = 3 * kGroupThreads;
-// What a warp puts its sums through, so that its lanes have four neighbouring columns: eight rows
-// of 128 columns, padded so that neither side meets a bank twice.
-inline constexpr int kPassRows = 8, kPassColumns = 128, kPassPitch = kPassColumns + 8;
-inline constexpr int kPassBytes = kPassRows * kPassPitch * static_cast<int>(sizeof(int));
+// What a warp puts its sums through, so that its lanes have four neighbouring columns: eight rows,
+// padded so that neither side meets a bank twice.
+inline constexpr int kPassRows = 8, kPassPitch = kTileColumns + 8;
+inline constexpr int kPassSums = kPassRows * kPassPitch;
 
-template <int kColumns>
+// Each of two groups has tiles of its own: one's epilogue runs while the other multiplies. Tiles
+// that both share were slower at every size, whether 128 x 256 or with clusters of two.
 struct TileShape {
-  // Both groups share a tile, each with 64 of its rows; or each has tiles of its own, and one's
-  // epilogue runs while the other multiplies.
-  static constexpr bool kAlternate = kColumns == 128;
-  static constexpr int kStages = kAlternate ? 6 : 4;
-  static constexpr int kTilesEach = kAlternate ? 2 : 1;
-  using Stages = Ring<kTileRows, kColumns, kStages>;
+  static constexpr int kStages = 6;
+  using Stages = Ring<kTileRows, kTileColumns, kStages>;
   static constexpr int kPassesAt = Stages::kBytes;
-  static constexpr int kBarriersAt = kPassesAt + 2 * kGroupWarps * kPassBytes;
+  static constexpr int kPassBytes = kGroupWarps * kPassSums * static_cast<int>(sizeof(int));
+  static constexpr int kBarriersAt = kPassesAt + 2 * kPassBytes;
   static constexpr int kSharedBytes =
       kBarriersAt + 2 * kStages * static_cast<int>(sizeof(cuda::Barrier));
+  static_assert(kSharedBytes <= 227 * 1024);
+  static_assert(kCodeBytes <= kPassBytes);
 };
-static_assert(TileShape<128>::kSharedBytes <= 227 * 1024);
-static_assert(TileShape<256>::kSharedBytes <= 227 * 1024);
 
-// Eight rows and 128 columns of a warp's sums, into shared memory: the upper or the lower rows.
-template <int kLower, int kFrom, int kCount>
-__device__ __forceinline__ void pass_sums(int* pass, const int (&sums)[kCount]) {
+// Eight rows of a warp's sums, into shared memory: the upper or the lower ones of a tile of the
+// tensor cores.
+template <int kLower>
+__device__ __forceinline__ void pass_sums(int* pass, const int (&sums)[kTileColumns / 2]) {
   const int lane = threadIdx.x % cuda::kWarp;
   int* to = pass + lane / 4 * kPassPitch + lane % 4 * 2;
 #pragma unroll
-  for (int j = 0; j < kPassColumns / 8; ++j)
+  for (int j = 0; j < kTileColumns / 8; ++j)
     *reinterpret_cast<int2*>(to + 8 * j) =
-        make_int2(sums[kFrom / 2 + 4 * j + 2 * kLower], sums[kFrom / 2 + 4 * j + 2 * kLower + 1]);
+        make_int2(sums[4 * j + 2 * kLower], sums[4 * j + 2 * kLower + 1]);
 }
+using TileSums = int[kTilesEach][kTileColumns / 2];
 
-// The sums of a warp, kTiles times 16 rows 64 apart from `m` on: `part` counts eight rows and 128
-// columns at a time, columns slowest. A loop over parts with static indices of the sums.
-template <int kTiles, int kCount>
-__device__ __forceinline__ void pass_part(int* pass, const int (&sums)[kTiles][kCount], int part) {
-  constexpr int kParts = kTiles * kCount / 32;
-  static_assert(kParts == 4);
-  if constexpr (kTiles == 2) {
-    if (part == 0) pass_sums<0, 0>(pass, sums[0]);
-    if (part == 1) pass_sums<1, 0>(pass, sums[0]);
-    if (part == 2) pass_sums<0, 0>(pass, sums[1]);
-    if (part == 3) pass_sums<1, 0>(pass, sums[1]);
-  } else {
-    if (part == 0) pass_sums<0, 0>(pass, sums[0]);
-    if (part == 1) pass_sums<1, 0>(pass, sums[0]);
-    if (part == 2) pass_sums<0, 128>(pass, sums[0]);
-    if (part == 3) pass_sums<1, 128>(pass, sums[0]);
-  }
+// Part `part` of a warp's sums, with static indices of these in a loop over parts.
+__device__ __forceinline__ void pass_part(int* pass, const TileSums& sums, int part) {
+  static_assert(kTilesEach == 2);
+  if (part == 0) pass_sums<0>(pass, sums[0]);
+  if (part == 1) pass_sums<1>(pass, sums[0]);
+  if (part == 2) pass_sums<0>(pass, sums[1]);
+  if (part == 3) pass_sums<1>(pass, sums[1]);
 }
 
 // The row, from the warp's first on, of which lane `lane` has what belongs to it: row lane % 16 of
@@ -219,19 +211,16 @@ __device__ __forceinline__ int own_row(int lane) {
 }
 
 // Finishes these sums, from row m and column n of the output on.
-template <int kTiles, int kCount, class Out>
-__device__ __forceinline__ void finish_sums(const Out& out, int* pass,
-                                            const int (&sums)[kTiles][kCount], std::int64_t rows,
-                                            std::int64_t m, std::int64_t n) {
+template <class Out>
+__device__ __forceinline__ void finish_sums(const Out& out, int* pass, const TileSums& sums,
+                                            std::int64_t rows, std::int64_t m, std::int64_t n) {
   const int lane = threadIdx.x % cuda::kWarp;
   n += 4 * lane;
   const auto own = out.row(m + own_row(lane));
-  typename Out::Columns columns;
+  const auto columns = out.columns(n);
 #pragma unroll 1
-  for (int part = 0; part < 4; ++part) {
-    const int tile = kTiles == 2 ? part / 2 : 0, lower = part % 2;
-    if (kTiles == 1 && part == 2) n += kPassColumns;
-    if (part == 0 || (kTiles == 1 && part == 2)) columns = out.columns(n);
+  for (int part = 0; part < 2 * kTilesEach; ++part) {
+    const int tile = part / 2, lower = part % 2;
     __syncwarp();  // every lane has read the part before
     pass_part(pass, sums, part);
     __syncwarp();
@@ -243,115 +232,128 @@ __device__ __forceinline__ void finish_sums(const Out& out, int* pass,
   }
 }
 
-// The thread that fills the ring. Each block of a cluster copies its own rows of the first factor
-// and its share of the second's, the latter into all blocks.
-template <int kColumns>
-__device__ __forceinline__ void copy_tiles(const TileArgs& args,
-                                           const typename TileShape<kColumns>::Stages& ring) {
+// The tiles of a block, one after another.
+class TileTurns {
+ public:
+  __device__ __forceinline__ TileTurns(const TileArgs& args, std::uint32_t first,
+                                       std::uint32_t step)
+      : args_(args), index_(blockIdx.x + first * gridDim.x), step_(step * gridDim.x) {}
+
+  __device__ __forceinline__ bool has_tile() const { return index_ < args_.count; }
+  // Whether there is a tile behind this one, for whichever group.
+  __device__ __forceinline__ bool has_next() const { return index_ + gridDim.x < args_.count; }
+  __device__ __forceinline__ TilePlace place() const { return tile_place(args_, index_); }
+  __device__ __forceinline__ void advance() { index_ += step_; }
+
+ private:
+  const TileArgs& args_;
+  std::uint32_t index_, step_;
+};
+
+// The thread that fills the ring.
+__device__ __forceinline__ void copy_tiles(const TileArgs& args, const TileShape::Stages& ring) {
   const Factors& factors = args.factors;
-  const int rank = args.cluster > 1 ? cuda::cluster_rank() : 0;
-  const int share = kColumns / args.cluster;
-  const unsigned all = (1u << args.cluster) - 1;
-  typename TileShape<kColumns>::Stages::Cursor cursor;
+  TileShape::Stages::Cursor cursor;
 #pragma unroll 1
-  for (std::uint32_t index = cuda::cluster_index(); index < args.count;
-       index += clusters_of(args)) {
-    const TilePlace place = tile_place(args, index);
-    const int x = (place.down * args.cluster + rank) * kTileRows;
-    const int y = place.across * kColumns + rank * share;
+  for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance()) {
+    const TilePlace place = turns.place();
+    const int x = place.down * kTileRows, y = place.across * kTileColumns;
     const int x_batch = place.batch * factors.first_step;
     const int y_batch = place.batch * factors.second_step;
 #pragma unroll 1
     for (int box = 0; box < factors.k_boxes; ++box) {
       ring.empty[cursor.stage].wait(cursor.parity ^ 1);
       cuda::Barrier& full = ring.full[cursor.stage];
-      full.arrive_and_expect(TileShape<kColumns>::Stages::kStageBytes);
+      full.arrive_and_expect(TileShape::Stages::kStageBytes);
       const int k = box * cuda::kBoxBytes;
       cuda::copy_box(ring.first(cursor.stage), factors.first, k, x, x_batch, full);
-      std::uint8_t* second = ring.second(cursor.stage) + rank * share * cuda::kBoxBytes;
-      if (args.cluster > 1)
-        cuda::copy_box_to_blocks(second, factors.second, k, y, y_batch, full, all);
-      else
-        cuda::copy_box(second, factors.second, k, y, y_batch, full);
+      cuda::copy_box(ring.second(cursor.stage), factors.second, k, y, y_batch, full);
       cursor.advance();
     }
   }
 }
 
-// Names of barriers: the turn of each of two groups that alternate.
-inline constexpr int kTurn = 1;
+// Names of barriers: the turn of each group, and its own.
+inline constexpr int kTurn = 1, kOwn = 3;
 
-template <int kColumns>
-__device__ __forceinline__ void multiply_group(const TileArgs& args,
-                                               const typename TileShape<kColumns>::Stages& ring,
-                                               int* passes) {
-  using Shape = TileShape<kColumns>;
+// What a group does about outliers. Codes lie in its passes, which are free while it multiplies.
+__device__ __forceinline__ NoOutliers outliers_of(const TileArgs&, int*, int) { return {}; }
+__device__ __forceinline__ TileOutliers outliers_of(const ListedTileArgs& args, int* passes,
+                                                    int group) {
+  return {args.listed, reinterpret_cast<std::uint16_t*>(passes), kOwn + group};
+}
+
+template <TileKind kKind>
+__device__ __forceinline__ void multiply_group(const TileArgsOf<kKind>& args,
+                                               const TileShape::Stages& ring,
+                                               std::uint8_t* passes) {
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
-  const int warp = threadIdx.x / cuda::kWarp % kGroupWarps;
-  const int rank = args.cluster > 1 ? cuda::uniform(cuda::cluster_rank()) : 0;
+  const int warp = threadIdx.x / cuda::kWarp % kGroupWarps, lane = threadIdx.x % cuda::kWarp;
   const int boxes = args.factors.k_boxes;
-  const int group_row = Shape::kAlternate ? 0 : group * cuda::kProductRows;
-  int* pass = passes + (group * kGroupWarps + warp) * (kPassBytes / static_cast<int>(sizeof(int)));
-  typename Shape::Stages::Cursor cursor;
-  int sums[Shape::kTilesEach][kColumns / 2];
-  const std::uint32_t step = clusters_of(args);
-  std::uint32_t turn = Shape::kAlternate ? group : 0;
+  int* own = reinterpret_cast<int*>(passes + group * TileShape::kPassBytes);
+  int* pass = own + warp * kPassSums;
+  const auto outliers = outliers_of(args, own, group);
+  TileSums sums;
+  std::uint32_t turn = group;
 #pragma unroll 1
-  for (;; turn += Shape::kAlternate ? 2 : 1) {
-    const std::uint32_t index = cuda::cluster_index() + turn * step;
-    if (index >= args.count) break;
-    const TilePlace place = tile_place(args, index);
-    const std::int64_t m =
-        (std::int64_t{place.down} * args.cluster + rank) * kTileRows + group_row + warp * kWarpRows;
-    const std::int64_t n = std::int64_t{place.across} * kColumns;
-    const int lane = threadIdx.x % cuda::kWarp;
-    for (int column = 4 * lane; column < kColumns; column += kPassColumns)
-      touch(args.outputs, place.batch, m + own_row(lane), n + column);
-    if constexpr (Shape::kAlternate) {
-      cursor = typename Shape::Stages::Cursor(turn * static_cast<std::uint32_t>(boxes));
-      if (turn > 0) cuda::named_barrier_wait(kTurn + group, 2 * kGroupThreads);
-    }
+  for (TileTurns turns(args, group, 2); turns.has_tile(); turns.advance(), turn += 2) {
+    const TilePlace place = turns.place();
+    const std::int64_t m = std::int64_t{place.down} * kTileRows + warp * kWarpRows;
+    const std::int64_t n = std::int64_t{place.across} * kTileColumns;
+    touch(args.outputs, place.batch, m + own_row(lane), n + 4 * lane);
+    outliers.begin();
+    TileShape::Stages::Cursor cursor(turn * static_cast<std::uint32_t>(boxes));
+    if (turn > 0) cuda::named_barrier_wait(kTurn + group, 2 * kGroupThreads);
     const auto issued = [&] {
-      if constexpr (Shape::kAlternate)
-        if (index + step < args.count)
-          cuda::named_barrier_arrive(kTurn + (group ^ 1), 2 * kGroupThreads);
+      if (turns.has_next()) cuda::named_barrier_arrive(kTurn + (group ^ 1), 2 * kGroupThreads);
     };
-    with_types(args.factors, [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
-      sum_stages<kFirstUnsigned, kSecondUnsigned, Shape::kTilesEach, kColumns>(
-          sums, ring, cursor, boxes, group_row, args.cluster, issued);
-    });
-    with_outputs(args.outputs, place.batch,
-                 [&](const auto& out) { finish_sums(out, pass, sums, args.outputs.rows, m, n); });
+    const auto visit = [&](int box, int stage) { outliers.pick(box, ring.second(stage)); };
+    const auto multiply = [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
+      sum_stages<kFirstUnsigned, kSecondUnsigned, kTilesEach, kTileColumns>(sums, ring, cursor,
+                                                                            boxes, visit, issued);
+    };
+    const auto finish = [&](const auto& out) {
+      finish_sums(out, pass, sums, args.outputs.rows, m, n);
+    };
+    if constexpr (kKind == TileKind::Any) {
+      with_types(args.factors, multiply);
+      with_outputs(args.outputs, place.batch, finish);
+    } else {
+      multiply.template operator()<false, false>();
+      if constexpr (kKind == TileKind::Sums) {
+        finish(IntegerOutputs(args.outputs, place.batch));
+      } else {
+        scale_rows(sums, args.outputs, place.batch, m);
+        outliers.add(sums, args.outputs, place.batch, m, n);
+        finish(ScaledOutputs<float, true>(args.outputs, place.batch));
+      }
+    }
   }
 }
 
-// A grid of whole clusters of any number; cluster i computes tiles i, i + clusters, ...
-template <int kColumns>
+// A grid of any number of blocks; block i computes tiles i, i + blocks, ...
+template <TileKind kKind>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    multiply_tiles(const __grid_constant__ TileArgs args) {
-  using Shape = TileShape<kColumns>;
+    multiply_tiles(const __grid_constant__ TileArgsOf<kKind> args) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
-  cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
-  const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
+  cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + TileShape::kBarriersAt);
+  const TileShape::Stages ring{shared, barriers, barriers + TileShape::kStages};
+  std::uint8_t* passes = shared + TileShape::kPassesAt;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
-    ring.open((Shape::kAlternate ? 1 : 2) * kGroupWarps * args.cluster);
+    ring.open(kGroupWarps);
     cuda::prefetch_map(args.factors.first);
     cuda::prefetch_map(args.factors.second);
   }
   if (args.factors.waits) cuda::wait_for_previous();
-  // No block may copy to another, or arrive at its barriers, before these are.
-  cuda::cluster_barrier_unordered();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     cuda::lower_registers<40>();
-    if (threadIdx.x == 0) copy_tiles<kColumns>(args, ring);
+    if (threadIdx.x == 0) copy_tiles(args, ring);
   } else {
     cuda::raise_registers<232>();
-    multiply_group<kColumns>(args, ring, reinterpret_cast<int*>(shared + Shape::kPassesAt));
+    multiply_group<kKind>(args, ring, passes);
   }
-  // No block may end before all have arrived at its barriers.
-  if (args.cluster > 1) cuda::cluster_barrier_unordered();
 }
 
 // --- Few tokens
@@ -362,28 +364,33 @@ struct StreamArgs {
   Outputs outputs;
   int down, across;  // clusters along the rows and columns
 };
+struct ListedStreamArgs : StreamArgs {
+  Listed listed;
+};
 
 inline constexpr int kStreamColumns = 128;               // of the output, which are weights' rows
 inline constexpr int kStreamPitch = kStreamColumns + 4;  // padded against bank conflicts
 inline constexpr int kStreamThreads = kGroupThreads + cuda::kWarp;
 
-// kResident blocks at a time on a multiprocessor.
-template <int kTokens, int kResident>
+// kResident blocks at a time on a multiprocessor. With outliers there is room for their codes.
+template <int kTokens, int kResident, bool kListed = false>
 struct StreamShape {
-  static constexpr int kStages = (kTokens <= 16   ? 6
-                                  : kTokens <= 32 ? 5
-                                  : kTokens <= 64 ? 4
-                                                  : 3) *
-                                 (2 / kResident);
+  static constexpr int kMostStages = kTokens <= 16 ? 6 : kTokens <= 32 ? 5 : kTokens <= 64 ? 4 : 3;
+  static constexpr int kStages =
+      (kListed && kTokens <= 32 ? kMostStages - 1 : kMostStages) * (2 / kResident);
   using Stages = Ring<kStreamColumns, kTokens, kStages>;
   // The sums of a block, token by token, lie where the stages were.
   static constexpr int kSumBytes = kTokens * kStreamPitch * static_cast<int>(sizeof(int));
-  static constexpr int kBarriersAt = Stages::kBytes;
+  static constexpr int kCodesAt = Stages::kBytes;
+  static constexpr int kBarriersAt = kCodesAt + (kListed ? kCodeBytes : 0);
   static constexpr int kSharedBytes =
       kBarriersAt + 2 * kStages * static_cast<int>(sizeof(cuda::Barrier));
-  static_assert(kSumBytes <= Stages::kBytes);
+  static_assert(kSumBytes + (kListed ? kGroupWarps * kStagedBytes : 0) <= Stages::kBytes);
   static_assert(kResident * (kSharedBytes + 1024) <= 228 * 1024);
 };
+
+template <bool kListed>
+using StreamArgsOf = std::conditional_t<kListed, ListedStreamArgs, StreamArgs>;
 
 template <int kTokens>
 __device__ __forceinline__ void keep_sums(int* to, const int (&sums)[2][kTokens / 2]) {
@@ -439,10 +446,12 @@ struct Share {
   __device__ __forceinline__ int step() const { return parts * kGroupWarps; }
 };
 
-// Finishes this block's share of the tokens, from row m and column n of the output on.
-template <class Out>
+// Finishes this block's share of the tokens, from row m and column n of the output on. `add(rows,
+// scales)` may add to the warp's sums once they are complete.
+template <class Out, class Add>
 __device__ __forceinline__ void finish_share(const Out& out, int* sums, const Share& share,
-                                             int tokens, std::int64_t m, std::int64_t n) {
+                                             int tokens, std::int64_t m, std::int64_t n,
+                                             const Add& add) {
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const int first = share.first(warp), step = share.step();
   n += 4 * lane;
@@ -451,9 +460,9 @@ __device__ __forceinline__ void finish_share(const Out& out, int* sums, const Sh
   cuda::cluster_barrier();
   if (share.parts > 1) add_shares(sums, share.parts, first, step, tokens);
   const int count = max(tokens - first + step - 1, 0) / step;
-  out.finish(
-      {sums + first * kStreamPitch + 4 * lane, step * kStreamPitch, count, 0, m + first, step, n},
-      rows, columns);
+  int* own = sums + first * kStreamPitch + 4 * lane;
+  add(ListedRows{own, step * kStreamPitch, count, m + first, step}, rows);
+  out.finish({own, step * kStreamPitch, count, 0, m + first, step, n}, rows, columns);
 }
 
 // The thread that fills the ring with boxes [first, last) along k: weights from row n, tokens from
@@ -476,10 +485,53 @@ __device__ __forceinline__ void copy_streamed(const Factors& factors, const Ring
 }
 
 // A cluster computes one tile; its blocks split k.
-template <int kTokens, int kResident>
+// What the four warps that multiply do: over `boxes` stages, for the output from row m and column n
+// on.
+template <int kTokens, class Ring, class Outliers>
+__device__ __forceinline__ void multiply_share(const StreamArgs& args, const Ring& ring,
+                                               const Share& share, int batch, int boxes,
+                                               std::int64_t m, std::int64_t n,
+                                               const Outliers& outliers) {
+  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
+  const std::int64_t own_row = m + share.first(warp) + lane * share.step();
+  touch(args.outputs, batch, own_row, n + 4 * lane);
+  outliers.touch_row(args.outputs, batch, own_row);
+  int sums[2][kTokens / 2];
+  // A block without a part of k adds zeros.
+#pragma unroll
+  for (int i = 0; i < kTokens / 2; ++i) sums[0][i] = sums[1][i] = 0;
+  const auto visit = [&](int box, int stage) { outliers.pick(box, ring.first(stage)); };
+  const auto multiply = [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
+    sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(sums, ring, typename Ring::Cursor(),
+                                                            cuda::uniform(boxes), visit, [] {});
+  };
+  if constexpr (Outliers::kListed)
+    multiply.template operator()<false, false>();
+  else
+    with_types(args.factors, multiply);
+  // The stages are written over once every warp's products are done with them.
+  cuda::named_barrier_wait(1, kGroupThreads);
+  int* held = reinterpret_cast<int*>(ring.stages);
+  keep_sums<kTokens>(held, sums);
+  const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, args.outputs.rows - m));
+  if constexpr (Outliers::kListed) {
+    float* staged = reinterpret_cast<float*>(held + kTokens * kStreamPitch) +
+                    warp * (kStagedBytes / static_cast<int>(sizeof(float)));
+    finish_share(ScaledOutputs<float, true>(args.outputs, batch), held, share, tokens, m, n,
+                 [&](const ListedRows& rows, const RowTerm<float>& own) {
+                   outliers.add(rows, own.scale, args.outputs.columns, batch, n, staged);
+                 });
+  } else {
+    with_outputs(args.outputs, batch, [&](const auto& out) {
+      finish_share(out, held, share, tokens, m, n, [](const ListedRows&, const auto&) {});
+    });
+  }
+}
+
+template <int kTokens, int kResident, bool kListed>
 __global__ void __launch_bounds__(kStreamThreads, kResident)
-    multiply_streamed(const __grid_constant__ StreamArgs args) {
-  using Shape = StreamShape<kTokens, kResident>;
+    multiply_streamed(const __grid_constant__ StreamArgsOf<kListed> args) {
+  using Shape = StreamShape<kTokens, kResident, kListed>;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
   const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
@@ -507,25 +559,14 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
       copy_streamed(factors, ring, batch, first, last, static_cast<int>(n), static_cast<int>(m));
     cuda::cluster_barrier();
   } else {
-    const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
-    touch(args.outputs, batch, m + share.first(warp) + lane * share.step(), n + 4 * lane);
-    int sums[2][kTokens / 2];
-    // A block without a part of k adds zeros.
-#pragma unroll
-    for (int i = 0; i < kTokens / 2; ++i) sums[0][i] = sums[1][i] = 0;
-    const int boxes = cuda::uniform(last - first);
-    with_types(factors, [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
-      typename Shape::Stages::Cursor cursor;
-      sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(sums, ring, cursor, boxes, 0, 1,
-                                                              [] {});
-    });
-    // The stages are written over once every warp's products are done with them.
-    cuda::named_barrier_wait(1, kGroupThreads);
-    keep_sums<kTokens>(reinterpret_cast<int*>(shared), sums);
-    with_outputs(args.outputs, batch, [&](const auto& out) {
-      const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, args.outputs.rows - m));
-      finish_share(out, reinterpret_cast<int*>(shared), share, tokens, m, n);
-    });
+    const auto multiply = [&](const auto& outliers) {
+      multiply_share<kTokens>(args, ring, share, batch, last - first, m, n, outliers);
+    };
+    if constexpr (kListed)
+      multiply(ShareOutliers<Share>(args.listed, share, factors.k_boxes,
+                                    reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
+    else
+      multiply(NoOutliers{});
   }
   // No block may end before all have read its sums.
   cuda::cluster_barrier_unordered();

@@ -10,10 +10,8 @@ namespace planq::linear::wgmma {
 
 struct Choice {
   bool streamed = false;
-  int width = 256;   // columns of a tile, or tokens of a streamed one
-  int resident = 1;  // streamed: blocks at a time on a multiprocessor
-  int cluster = 1;   // blocks of a cluster
-  int band = 1;      // tiles: clusters down a band
+  // Of a streamed one: tokens, blocks at a time on a multiprocessor, and blocks that split k.
+  int width = 128, resident = 1, cluster = 1;
 };
 
 struct Problem {
@@ -21,10 +19,12 @@ struct Problem {
   int multiprocessors;
 };
 
+inline constexpr int kBand = 16;  // tiles down a band of them
+
 namespace detail {
 
-inline constexpr std::int64_t kBox =
-    128;  // codes along k, rows of a tile, columns of a streamed one
+// Codes of a box along k, rows and columns of a tile, columns of a streamed one.
+inline constexpr std::int64_t kBox = 128;
 
 inline std::int64_t parts(std::int64_t whole, std::int64_t part) {
   return (whole + part - 1) / part;
@@ -38,9 +38,7 @@ struct Cost {
 };
 inline constexpr double kLaunch = 4, kBytesPerMicrosecond = 4.2e6;
 
-inline constexpr std::array<Cost, 8> kCosts = {{
-    {{false, 256, 1, 1}, 0.64, 4.5, 0},
-    {{false, 256, 1, 2}, 0.66, 4.5, 0},
+inline constexpr std::array<Cost, 6> kCosts = {{
     {{false, 128, 1, 1}, 0.36, 0.5, 0},
     {{true, 16, 2, 1}, 0.28, 0, 0.73},
     {{true, 32, 2, 1}, 0.30, 0, 1.2},
@@ -52,9 +50,7 @@ inline constexpr std::array<Cost, 8> kCosts = {{
 inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
   const Choice& c = cost.choice;
   const int splits = c.streamed ? cluster : 1;
-  const std::int64_t rows = c.streamed ? c.width : kBox * cluster;
-  const std::int64_t columns = c.streamed ? kBox : c.width;
-  const std::int64_t clusters = parts(p.m, rows) * parts(p.n, columns) * p.batches;
+  const std::int64_t clusters = parts(p.m, c.width) * parts(p.n, kBox) * p.batches;
   const std::int64_t slots = std::max(p.multiprocessors * c.resident / cluster, 1);
   const auto rounds = static_cast<double>(parts(clusters, slots));
   const double boxes = static_cast<double>(parts(p.k, kBox)) / splits;
@@ -88,7 +84,6 @@ inline Choice choose(const Problem& p) {
       best.cluster = cluster;
     }
   }
-  best.band = best.cluster > 1 ? 4 : 8;
   return best;
 }
 

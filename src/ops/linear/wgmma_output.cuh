@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "ops/linear/listed.cuh"
 #include "ops/linear/tile_output.cuh"
 
 namespace planq::linear::wgmma {
@@ -21,7 +20,6 @@ struct Outputs {
   bool plain;
   // From a product of the batch to the next, in elements.
   std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch;
-  std::int64_t outlier_batch;
 };
 
 template <class T, class C>
@@ -120,8 +118,9 @@ class IntegerOutputs {
   std::int32_t* data_;
 };
 
-// C: the compute type; of its outputs, the type is chosen at each.
-template <class C>
+// C: the compute type; of its outputs, the type is chosen at each. kListed: sums are in C by now,
+// with their rows' scales and their outliers.
+template <class C, bool kListed = false>
 class ScaledOutputs {
  public:
   using Compute = C;
@@ -141,13 +140,6 @@ class ScaledOutputs {
                                        residual * detail::element_bytes(epilogue_.residual_dtype));
     if (epilogue_.input_zero_point) epilogue_.input_zero_point += batch * outputs.zero_point_batch;
     if (epilogue_.input_sum) epilogue_.input_sum += batch * outputs.sum_batch;
-    if (!has_outliers()) return;
-    epilogue_.outliers.values = detail::moved(
-        epilogue_.outliers.values, batch * outputs.outlier_batch * static_cast<int>(sizeof(C)));
-    cuda::wait_for_previous();
-  }
-  __device__ __forceinline__ bool has_outliers() const {
-    return epilogue_.outliers.values != nullptr;
   }
 
   // Of a row and of four columns; those outside are the last one's.
@@ -177,7 +169,6 @@ class ScaledOutputs {
   // By the whole warp.
   __device__ __forceinline__ void finish(const RowWalk& walk, const Row& own,
                                          const Columns& columns) const {
-    if (has_outliers()) return finish_listed_rows(walk, own, columns);
     if (!outputs_.plain || !finish_plain(walk, own, columns)) finish_any(walk, own, columns);
   }
 
@@ -207,11 +198,13 @@ class ScaledOutputs {
   }
 
   __device__ __forceinline__ bool is_shifted() const {
+    if constexpr (kListed) return false;
     return epilogue_.input_zero_point || epilogue_.weight_zero_point;
   }
   // What belongs to a row, from the lane that has it.
   template <bool kShifted>
   static __device__ __forceinline__ Row row_of(const Row& own, int lane) {
+    if constexpr (kListed) return own;  // what a row adds is in the sums
     Row row{__shfl_sync(cuda::kAllLanes, own.scale, lane), 0, 0};
     if constexpr (kShifted) {
       row.zero_point = __shfl_sync(cuda::kAllLanes, own.zero_point, lane);
@@ -271,8 +264,12 @@ class ScaledOutputs {
     std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (kShifted) each[i] = without_zero_points(each[i], row, columns.each[i]);
-      y[i] = scaled<Convention::Planq>(each[i], row, columns.each[i], has_bias);
+      if constexpr (kListed) {
+        y[i] = scaled_listed(__int_as_float(each[i]), columns.each[i], has_bias);
+      } else {
+        if (kShifted) each[i] = without_zero_points(each[i], row, columns.each[i]);
+        y[i] = scaled<Convention::Planq>(each[i], row, columns.each[i], has_bias);
+      }
     }
   }
 
@@ -290,6 +287,13 @@ class ScaledOutputs {
                                              const Columns& columns) const {
     C y[4], residual[4] = {};
     if (epilogue_.residual) load_residual(m, n, count, residual);
+    if constexpr (kListed) {
+      const std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        y[i] = finish_listed(__int_as_float(each[i]), columns.each[i], epilogue_, residual[i]);
+      return put(m * outputs_.row_stride + n, y, count);
+    }
     switch (epilogue_.convention) {
       case Convention::BitsAndBytes:
         finish_four<Convention::BitsAndBytes>(sums, row, columns, residual, y);
@@ -300,43 +304,6 @@ class ScaledOutputs {
       default:
         finish_four<Convention::Planq>(sums, row, columns, residual, y);
     }
-    put(m * outputs_.row_stride + n, y, count);
-  }
-
-  // Rows with outliers, several at a time, so that a code of the weight is read for all of them;
-  // more would not fit in the registers.
-  __device__ __forceinline__ void finish_listed_rows(const RowWalk& walk, const Row& own,
-                                                     const Columns& columns) const {
-    constexpr int kRows = sizeof(C) == 4 ? 2 : 1;
-    const auto left = static_cast<int>(min(outputs_.columns - walk.n, std::int64_t{4}));
-#pragma unroll 1
-    for (int i = 0; i < walk.count; i += kRows) {
-      int4 sums[kRows];
-      walk.load(i, sums);
-      C t[kRows][4];
-      std::int64_t rows[kRows];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const int number = min(i + r, walk.count - 1);
-        const C scale = row_of<false>(own, walk.lane + number).scale;
-        const std::int32_t each[4] = {sums[r].x, sums[r].y, sums[r].z, sums[r].w};
-        rows[r] = walk.m + number * walk.step;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) t[r][j] = static_cast<C>(each[j]) * scale;
-      }
-      if (left <= 0) continue;
-      add_listed<C>(epilogue_.outliers, rows, walk.n, t);
-#pragma unroll
-      for (int r = 0; r < kRows; ++r)
-        if (i + r < walk.count) finish_listed_row(rows[r], walk.n, left, t[r], columns);
-    }
-  }
-  __device__ __forceinline__ void finish_listed_row(std::int64_t m, std::int64_t n, int count,
-                                                    const C (&t)[4], const Columns& columns) const {
-    C y[4], residual[4] = {};
-    if (epilogue_.residual) load_residual(m, n, count, residual);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) y[i] = finish_listed(t[i], columns.each[i], epilogue_, residual[i]);
     put(m * outputs_.row_stride + n, y, count);
   }
 

@@ -1,198 +1,64 @@
-// The kernels of wgmma.cuh and their launches.
-#include <climits>
-
-#include "cuda/launch.cuh"
+// The kernels of wgmma.cuh for products without outliers.
 #include "ops/linear/mma_launch.cuh"
-#include "ops/linear/wgmma.cuh"
-#include "ops/linear/wgmma_choice.h"
+#include "ops/linear/wgmma_args.cuh"
 #include "ops/linear/wgmma_launch.cuh"
 
 namespace planq::linear {
 namespace {
 
-using wgmma::Choice;
+using wgmma::TileKind;
 
-// What a step along the batch adds; it has at most one axis.
-std::int64_t batch_stride(const Product& product, Moved operand) {
-  return product.batch.rank == 1 ? product.batch.axes[0].stride[operand] : 0;
-}
-
-cuda::ByteMatrices matrices_of(const Product& product, const Factor& factor, std::int64_t rows,
-                               Moved operand) {
-  const std::int64_t stride = batch_stride(product, operand);
-  return {factor.data,       product.k, rows, stride != 0 ? product.batch.size() : 1,
-          factor.row_stride, stride};
-}
-
-// Whether four neighbours, wherever they begin, are aligned to what they are moved as.
-bool has_vectors(const void* data, DType dtype, std::int64_t row, std::int64_t batch) {
-  const std::int64_t bytes = detail::element_bytes(dtype);
-  const int vector = bytes == 2 ? 8 : 16;
-  return cuda::aligned_to(data, vector) && row * bytes % vector == 0 && batch * bytes % vector == 0;
-}
-
-wgmma::Outputs outputs_of(const Product& product) {
-  wgmma::Outputs outputs{};
-  outputs.epilogue = product.epilogue;
-  outputs.data = product.output;
-  outputs.row_stride = product.output_row;
-  outputs.rows = product.m;
-  outputs.columns = product.n;
-  outputs.dtype = product.output_dtype;
-  outputs.batch_stride = batch_stride(product, kMovedOutput);
-  outputs.residual_batch = batch_stride(product, kMovedResidual);
-  outputs.scale_batch = batch_stride(product, kMovedScale);
-  outputs.zero_point_batch = batch_stride(product, kMovedZeroPoint);
-  outputs.sum_batch = batch_stride(product, kMovedSum);
-  outputs.outlier_batch = batch_stride(product, kMovedOutlier);
-  outputs.vectors =
-      has_vectors(product.output, product.output_dtype, product.output_row, outputs.batch_stride);
+TileKind kind_of(const Product& product) {
   const Epilogue& e = product.epilogue;
-  outputs.residual_vectors =
-      has_vectors(e.residual, e.residual_dtype, e.residual_row, outputs.residual_batch);
-  outputs.plain = outputs.vectors && product.n % 4 == 0 && !e.residual &&
-                  (!product.has_scales || e.convention == Convention::Planq);
-  return outputs;
+  if (product.input.dtype != DType::Int8 || product.weight.dtype != DType::Int8)
+    return TileKind::Any;
+  if (!product.has_scales) return TileKind::Sums;
+  const bool usual = e.convention == Convention::Planq && !e.input_zero_point &&
+                     !e.weight_zero_point && product.output_dtype != DType::Float64;
+  return usual ? TileKind::Scaled : TileKind::Any;
 }
 
-int boxes_of(const Product& product) {
-  return static_cast<int>(cuda::ceil_div(product.k, cuda::kBoxBytes));
-}
-int step_of(const Product& product, Moved operand) {
-  return batch_stride(product, operand) != 0 ? 1 : 0;
-}
-
-bool can_be_numbered(int down, int across, std::int64_t times) {
-  return static_cast<double>(down) * across * static_cast<double>(times) <= INT_MAX;
-}
-
-// A kernel's arguments, or false where the copy engine does not read the factors or tiles are too
-// many to be numbered.
-bool fill(const Product& product, const Choice& choice, wgmma::TileArgs& args) {
-  wgmma::Factors& factors = args.factors;
-  if (!cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               wgmma::kTileRows, factors.first) ||
-      !cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
-                               choice.width / choice.cluster, factors.second))
-    return false;
-  factors.first_step = step_of(product, kMovedInput);
-  factors.second_step = step_of(product, kMovedWeight);
-  factors.k_boxes = boxes_of(product);
-  factors.first_unsigned = product.input.dtype == DType::UInt8;
-  factors.second_unsigned = product.weight.dtype == DType::UInt8;
-  args.outputs = outputs_of(product);
-  args.cluster = choice.cluster;
-  args.down = static_cast<int>(cuda::ceil_div(product.m, wgmma::kTileRows * choice.cluster));
-  args.across = static_cast<int>(cuda::ceil_div(product.n, choice.width));
-  args.band = std::min(choice.band, args.down);
-  if (!can_be_numbered(args.down, args.across, product.batch.size())) return false;
-  args.count =
-      static_cast<std::uint32_t>(std::int64_t{args.down} * args.across * product.batch.size());
-  return true;
-}
-bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args) {
-  wgmma::Factors& factors = args.factors;
-  if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
-                               wgmma::kStreamColumns, factors.first) ||
-      !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               choice.width, factors.second))
-    return false;
-  factors.first_step = step_of(product, kMovedWeight);
-  factors.second_step = step_of(product, kMovedInput);
-  factors.k_boxes = boxes_of(product);
-  factors.first_unsigned = product.weight.dtype == DType::UInt8;
-  factors.second_unsigned = product.input.dtype == DType::UInt8;
-  args.outputs = outputs_of(product);
-  args.down = static_cast<int>(cuda::ceil_div(product.m, choice.width));
-  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kStreamColumns));
-  return can_be_numbered(args.down, args.across, product.batch.size() * choice.cluster);
-}
-
-// Calls visit(kernel, its shared memory) for the kernel of this choice, of those that visit takes.
-template <class Visit>
-Status visit_tiles(int width, const Visit& visit) {
-  if (width == 256) return visit(wgmma::multiply_tiles<256>, wgmma::TileShape<256>::kSharedBytes);
-  return visit(wgmma::multiply_tiles<128>, wgmma::TileShape<128>::kSharedBytes);
-}
-template <class Visit>
-Status visit_streamed(const Choice& choice, const Visit& visit) {
-  const auto one = [&]<int kTokens, int kResident>() {
-    return visit(wgmma::multiply_streamed<kTokens, kResident>,
-                 wgmma::StreamShape<kTokens, kResident>::kSharedBytes);
-  };
-  switch (choice.width) {
-    case 16:
-      return one.template operator()<16, 2>();
-    case 32:
-      return one.template operator()<32, 2>();
-    case 64:
-      return one.template operator()<64, 2>();
-    default:
-      return choice.resident == 2 ? one.template operator()<128, 2>()
-                                  : one.template operator()<128, 1>();
-  }
-}
-
-// What none of the kernels takes.
-bool is_outside(const Product& product) {
-  constexpr std::int64_t kMost = INT_MAX / 2;
-  return product.k == 0 || product.m > kMost || product.n > kMost || product.batch.rank > 1 ||
-         product.batch.size() > kMost;
-}
-
-// With outliers the kernel waits in its epilogue; where its factors may still be written, it begins
-// by waiting.
-bool is_dependent(const Product& product, const Bound& bound) {
-  return product.epilogue.outliers.values || bound.follows();
-}
-
+// Answers in `launched` whether the kernels take the operands; nothing is launched where not.
 Status launch_choice(const Product& product, const Choice& choice, const Device& device,
-                     Bound& bound) {
-  const std::int64_t batches = product.batch.size();
-  if (!choice.streamed) {
-    wgmma::TileArgs args;
-    if (!fill(product, choice, args)) return launch_mma(product, device, bound);
-    args.factors.waits = bound.follows();
-    const std::int64_t most = device.multiprocessors / choice.cluster;
-    return visit_tiles(choice.width, [&](auto kernel, int bytes) {
-      const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, most) * choice.cluster,
-                            .threads = dim3(wgmma::kTileThreads),
-                            .cluster = choice.cluster,
-                            .dependent = is_dependent(product, bound),
-                            .shared_bytes = bytes};
-      return cuda::launch(kernel, grid, args, bound);
-    });
+                     Bound& bound, bool& launched) {
+  if (choice.streamed) {
+    wgmma::StreamArgs args;
+    launched = fill(product, choice, args);
+    return launched ? launch_streamed<false>(args, choice, product.batch.size(), bound)
+                    : Status::success();
   }
-  wgmma::StreamArgs args;
-  if (!fill(product, choice, args)) return launch_mma(product, device, bound);
-  args.factors.waits = bound.follows();
-  return visit_streamed(choice, [&](auto kernel, int bytes) {
-    const cuda::Grid grid{
-        .blocks = std::int64_t{args.down} * args.across * batches * choice.cluster,
-        .threads = dim3(wgmma::kStreamThreads),
-        .cluster = choice.cluster,
-        .dependent = is_dependent(product, bound),
-        .shared_bytes = bytes};
-    return cuda::launch(kernel, grid, args, bound);
-  });
+  wgmma::TileArgs args;
+  launched = fill(product, choice, args);
+  if (!launched) return Status::success();
+  switch (kind_of(product)) {
+    case TileKind::Sums:
+      return launch_tiles<TileKind::Sums>(args, device, bound);
+    case TileKind::Scaled:
+      return launch_tiles<TileKind::Scaled>(args, device, bound);
+    default:
+      return launch_tiles<TileKind::Any>(args, device, bound);
+  }
 }
 
 }  // namespace
 
 Status preload_wgmma() {
-  const auto load = [](auto kernel, int bytes) { return cuda::preload(kernel, bytes); };
-  for (int width : {128, 256}) PLANQ_TRY(visit_tiles(width, load));
-  for (const wgmma::detail::Cost& cost : wgmma::detail::kCosts)
-    if (cost.choice.streamed) PLANQ_TRY(visit_streamed(cost.choice, load));
+  PLANQ_TRY(preload_tiles<TileKind::Any>());
+  PLANQ_TRY(preload_tiles<TileKind::Sums>());
+  PLANQ_TRY(preload_tiles<TileKind::Scaled>());
+  PLANQ_TRY(preload_streamed<false>());
   return preload_mma();
 }
 
 Status launch_wgmma(const Product& product, const Device& device, Bound& bound) {
   if (product.empty()) return Status::success();
-  if (is_outside(product)) return launch_mma(product, device, bound);
-  const Choice choice = wgmma::choose(
-      {product.m, product.n, product.k, product.batch.size(), device.multiprocessors});
-  return launch_choice(product, choice, device, bound);
+  bool launched = false;
+  if (!is_outside(product)) {
+    const Choice choice = wgmma::choose(
+        {product.m, product.n, product.k, product.batch.size(), device.multiprocessors});
+    PLANQ_TRY(launch_choice(product, choice, device, bound, launched));
+  }
+  return launched ? Status::success() : launch_mma(product, device, bound);
 }
 
 }  // namespace planq::linear

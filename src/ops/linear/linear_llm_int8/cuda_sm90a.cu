@@ -1,5 +1,6 @@
 // linear_llm_int8 on CUDA, sm_90a: the tensor cores by warpgroup.
 #include "ops/linear/linear_llm_int8/launch.h"
+#include "ops/linear/mma_launch.cuh"
 #include "ops/linear/wgmma_launch.cuh"
 
 namespace planq::linear_llm_int8 {
@@ -12,7 +13,15 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_list());
-  return linear::preload_wgmma();
+  return linear::preload_listed_wgmma();
+}
+
+// What it cannot read goes to the kernel for every GPU, which has the same bits.
+Status bind_wgmma(const Call& call, Bound& bound) {
+  const linear::Product product = product_with(call, call.operands[kOutlier]);
+  bool launched = false;
+  PLANQ_TRY(linear::launch_listed_wgmma(product, call.device, bound, launched));
+  return launched ? Status::success() : bind<linear::launch_mma>(call, bound);
 }
 
 constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
@@ -25,7 +34,7 @@ constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
                                 .rejects = rejects,
                                 .workspace = workspace,
                                 .prepare = prepare,
-                                .bind = bind<linear::launch_wgmma>}};
+                                .bind = bind_wgmma}};
 
 }  // namespace
 }  // namespace planq::linear_llm_int8

@@ -115,16 +115,22 @@ inline OperandView values_view(const Fields& f, const Room& room) {
   return view;
 }
 
-// What every kernel's bind begins with.
-inline linear::Product product_of(const Call& call, const Room& room) {
+// What every kernel's bind begins with: the product with these values, as the operand or the room
+// has them.
+inline linear::Product product_with(const Call& call, const OperandView& values) {
   const Fields& f = call.fields<Fields>();
-  const OperandView values = values_view(f, room);
   linear::Product product = linear::layer_product(f, call.operands, &values);
   linear::Outliers& outliers = product.epilogue.outliers;
-  outliers.codes = room.codes;
-  outliers.pitch = room.code_pitch;
+  outliers.index = static_cast<const std::int32_t*>(call.operands[kIndex].data);
   outliers.count = static_cast<const int64_t*>(call.operands[kCount].data);
   outliers.capacity = f.capacity;
+  return product;
+}
+// Of kernels that read the room.
+inline linear::Product product_of(const Call& call, const Room& room) {
+  linear::Product product = product_with(call, values_view(call.fields<Fields>(), room));
+  product.epilogue.outliers.codes = room.codes;
+  product.epilogue.outliers.pitch = room.code_pitch;
   return product;
 }
 

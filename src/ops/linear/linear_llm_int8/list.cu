@@ -85,7 +85,7 @@ Status launch_list(const Call& call, const Room& room, const linear::Product& pr
   ListArgs args;
   args.weight = product.weight;
   args.outliers = product.epilogue.outliers;
-  args.index = static_cast<const std::int32_t*>(call.operands[kIndex].data);
+  args.index = args.outliers.index;
   args.given = call.operands[kOutlier].data;
   args.given_dtype = f.outlier_dtype;
   args.rows = value_rows(f, call.operands, room);

@@ -1,0 +1,178 @@
+// From a product to the arguments and the launch of a kernel in wgmma.cuh.
+#pragma once
+
+#include <algorithm>
+#include <climits>
+
+#include "cuda/launch.cuh"
+#include "ops/linear/product.h"
+#include "ops/linear/wgmma.cuh"
+#include "ops/linear/wgmma_choice.h"
+
+namespace planq::linear {
+
+using wgmma::Choice;
+
+// What a step along the batch adds; it has at most one axis.
+inline std::int64_t batch_stride(const Product& product, Moved operand) {
+  return product.batch.rank == 1 ? product.batch.axes[0].stride[operand] : 0;
+}
+
+inline cuda::ByteMatrices matrices_of(const Product& product, const Factor& factor,
+                                      std::int64_t rows, Moved operand) {
+  const std::int64_t stride = batch_stride(product, operand);
+  return {factor.data,       product.k, rows, stride != 0 ? product.batch.size() : 1,
+          factor.row_stride, stride};
+}
+
+// Whether four neighbours, wherever they begin, are aligned to what they are moved as.
+inline bool has_vectors(const void* data, DType dtype, std::int64_t row, std::int64_t batch) {
+  const std::int64_t bytes = detail::element_bytes(dtype);
+  const int vector = bytes == 2 ? 8 : 16;
+  return cuda::aligned_to(data, vector) && row * bytes % vector == 0 && batch * bytes % vector == 0;
+}
+
+inline wgmma::Outputs outputs_of(const Product& product) {
+  wgmma::Outputs outputs{};
+  outputs.epilogue = product.epilogue;
+  outputs.data = product.output;
+  outputs.row_stride = product.output_row;
+  outputs.rows = product.m;
+  outputs.columns = product.n;
+  outputs.dtype = product.output_dtype;
+  outputs.batch_stride = batch_stride(product, kMovedOutput);
+  outputs.residual_batch = batch_stride(product, kMovedResidual);
+  outputs.scale_batch = batch_stride(product, kMovedScale);
+  outputs.zero_point_batch = batch_stride(product, kMovedZeroPoint);
+  outputs.sum_batch = batch_stride(product, kMovedSum);
+  outputs.vectors =
+      has_vectors(product.output, product.output_dtype, product.output_row, outputs.batch_stride);
+  const Epilogue& e = product.epilogue;
+  outputs.residual_vectors =
+      has_vectors(e.residual, e.residual_dtype, e.residual_row, outputs.residual_batch);
+  outputs.plain = outputs.vectors && product.n % 4 == 0 && !e.residual &&
+                  (!product.has_scales || e.convention == Convention::Planq);
+  return outputs;
+}
+
+inline int boxes_of(const Product& product) {
+  return static_cast<int>(cuda::ceil_div(product.k, cuda::kBoxBytes));
+}
+inline int step_of(const Product& product, Moved operand) {
+  return batch_stride(product, operand) != 0 ? 1 : 0;
+}
+
+inline bool can_be_numbered(int down, int across, std::int64_t times) {
+  return static_cast<double>(down) * across * static_cast<double>(times) <= INT_MAX;
+}
+
+// A kernel's arguments, or false where the copy engine does not read the factors or tiles are too
+// many to be numbered.
+inline bool fill(const Product& product, const Choice&, wgmma::TileArgs& args) {
+  wgmma::Factors& factors = args.factors;
+  if (!cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
+                               wgmma::kTileRows, factors.first) ||
+      !cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
+                               wgmma::kTileColumns, factors.second))
+    return false;
+  factors.first_step = step_of(product, kMovedInput);
+  factors.second_step = step_of(product, kMovedWeight);
+  factors.k_boxes = boxes_of(product);
+  factors.first_unsigned = product.input.dtype == DType::UInt8;
+  factors.second_unsigned = product.weight.dtype == DType::UInt8;
+  args.outputs = outputs_of(product);
+  args.down = static_cast<int>(cuda::ceil_div(product.m, wgmma::kTileRows));
+  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kTileColumns));
+  args.band = std::min(wgmma::kBand, args.down);
+  if (!can_be_numbered(args.down, args.across, product.batch.size())) return false;
+  args.count =
+      static_cast<std::uint32_t>(std::int64_t{args.down} * args.across * product.batch.size());
+  return true;
+}
+inline bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args) {
+  wgmma::Factors& factors = args.factors;
+  if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
+                               wgmma::kStreamColumns, factors.first) ||
+      !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
+                               choice.width, factors.second))
+    return false;
+  factors.first_step = step_of(product, kMovedWeight);
+  factors.second_step = step_of(product, kMovedInput);
+  factors.k_boxes = boxes_of(product);
+  factors.first_unsigned = product.weight.dtype == DType::UInt8;
+  factors.second_unsigned = product.input.dtype == DType::UInt8;
+  args.outputs = outputs_of(product);
+  args.down = static_cast<int>(cuda::ceil_div(product.m, choice.width));
+  args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kStreamColumns));
+  return can_be_numbered(args.down, args.across, product.batch.size() * choice.cluster);
+}
+
+// What none of the kernels takes.
+inline bool is_outside(const Product& product) {
+  constexpr std::int64_t kMost = INT_MAX / 2;
+  return product.k == 0 || product.m > kMost || product.n > kMost || product.batch.rank > 1 ||
+         product.batch.size() > kMost;
+}
+
+// Calls visit(kernel, its shared memory) for the kernel of this choice.
+template <bool kListed, class Visit>
+Status visit_streamed(const Choice& choice, const Visit& visit) {
+  const auto one = [&]<int kTokens, int kResident>() {
+    return visit(wgmma::multiply_streamed<kTokens, kResident, kListed>,
+                 wgmma::StreamShape<kTokens, kResident, kListed>::kSharedBytes);
+  };
+  switch (choice.width) {
+    case 16:
+      return one.template operator()<16, 2>();
+    case 32:
+      return one.template operator()<32, 2>();
+    case 64:
+      return one.template operator()<64, 2>();
+    default:
+      return choice.resident == 2 ? one.template operator()<128, 2>()
+                                  : one.template operator()<128, 1>();
+  }
+}
+
+struct Preload {
+  template <class Kernel>
+  Status operator()(Kernel* kernel, int bytes) const {
+    return cuda::preload(kernel, bytes);
+  }
+};
+template <wgmma::TileKind kKind>
+Status preload_tiles() {
+  return cuda::preload(wgmma::multiply_tiles<kKind>, wgmma::TileShape::kSharedBytes);
+}
+template <bool kListed>
+Status preload_streamed() {
+  for (const wgmma::detail::Cost& cost : wgmma::detail::kCosts)
+    if (cost.choice.streamed) PLANQ_TRY(visit_streamed<kListed>(cost.choice, Preload{}));
+  return Status::success();
+}
+
+// Launches of a choice, of arguments that are filled.
+template <wgmma::TileKind kKind>
+Status launch_tiles(wgmma::TileArgsOf<kKind>& args, const Device& device, Bound& bound) {
+  args.factors.waits = bound.follows();
+  const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
+                        .threads = dim3(wgmma::kTileThreads),
+                        .dependent = bound.follows(),
+                        .shared_bytes = wgmma::TileShape::kSharedBytes};
+  return cuda::launch(wgmma::multiply_tiles<kKind>, grid, args, bound);
+}
+template <bool kListed>
+Status launch_streamed(wgmma::StreamArgsOf<kListed>& args, const Choice& choice,
+                       std::int64_t batches, Bound& bound) {
+  args.factors.waits = bound.follows();
+  cuda::Grid grid{.blocks = std::int64_t{args.down} * args.across * batches * choice.cluster,
+                  .threads = dim3(wgmma::kStreamThreads),
+                  .cluster = choice.cluster,
+                  .dependent = bound.follows()};
+  return visit_streamed<kListed>(choice, [&](auto kernel, int bytes) {
+    grid.shared_bytes = bytes;
+    return cuda::launch(kernel, grid, args, bound);
+  });
+}
+
+}  // namespace planq::linear
