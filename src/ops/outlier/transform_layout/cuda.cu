@@ -1,9 +1,11 @@
-// transform_layout on CUDA: tiles on their way through shared memory.
+// transform_layout on CUDA: tiles of 16-byte vectors, on their way through shared memory where the
+// vectors of one side are not those of the other.
 
 #include <algorithm>
 #include <cstdint>
 
 #include "cuda/launch.cuh"
+#include "cuda/lines.cuh"
 #include "ops/outlier/transform_layout/tiles.cuh"
 
 namespace planq::transform_layout {
@@ -15,57 +17,114 @@ using std::int64_t;
 // A grid has fewer than 2^31 blocks; its blocks go on from tile to tile.
 constexpr int64_t kMostBlocks = 1 << 30;
 
-template <class E, bool kTurned>
-__global__ void __launch_bounds__(kThreads, kBlocks)
-    transform_tiles(const __grid_constant__ Args<E> args) {
-  __shared__ std::uint32_t tile[kTileWords];
-  for (int64_t i = blockIdx.x; i < args.tiles; i += gridDim.x) {
-    const int64_t down = i / args.across;
-    const int64_t row = down * Tile<E>::kSide, column = (i - down * args.across) * Tile<E>::kSide;
-    by_layout(args.input.lines.layout, [&](auto layout) {
-      std::uint32_t words[kWordsOfThread];
-      load_tile<E, layout.value, kTurned>(args.input, row, column, threadIdx.x, words);
-      put_tile<E, layout.value, kTurned>(words, threadIdx.x, tile);
-    });
-    __syncthreads();
-    by_layout(args.output.lines.layout, [&](auto layout) {
-      store_tile<E, layout.value>(args.output, row, column, threadIdx.x, tile);
-    });
-    __syncthreads();
+// Blocks of a multiprocessor: what was fastest, of what leaves all variables in registers.
+template <class E>
+constexpr int kCopyBlocks = sizeof(E) == 4 ? 6 : 5;
+template <class E>
+constexpr int kAlignedBlocks = sizeof(E) == 4 ? 5 : 6;
+constexpr int kUnalignedBlocks = 3;
+
+// Tiles follow one another as the output's memory does: down where it has panels, else across.
+template <class E>
+struct LaunchArgs {
+  Args<E> of;
+  bool downwards;
+  cuda::LineDivider line;  // tiles that follow one another
+
+  // Calls use(row, column) for the tiles of a block.
+  template <class Use>
+  __device__ __forceinline__ void each_tile(const Use& use) const {
+    // Of what changes from tile to tile, registers hold nothing but the round.
+#pragma unroll 1
+    for (std::uint32_t round = 0;; ++round) {
+      const int64_t i = int64_t{round} * gridDim.x + blockIdx.x;
+      if (i >= of.tiles) return;
+      const int64_t major = line.quotient(i), minor = i - major * line.divisor;
+      use((downwards ? minor : major) * kTileRows, (downwards ? major : minor) * kTileColumns<E>);
+    }
   }
+};
+
+// kFrom, kTo: whether the vectors of that side are aligned and whole.
+template <class E, bool kTurned, bool kFrom, bool kTo>
+__global__ void __launch_bounds__(kThreads, kFrom&& kTo ? kAlignedBlocks<E> : kUnalignedBlocks)
+    transform_tiles(const __grid_constant__ LaunchArgs<E> args) {
+  __shared__ alignas(16) std::uint32_t tile[kTileWords];
+  args.each_tile([&](int64_t row, int64_t column) {
+    by_layout(args.of.input.lines.layout, [&](auto layout) {
+      Vector vectors[kVectors];
+      load_tile<E, layout.value, kTurned, kFrom>(args.of.input, row, column, threadIdx.x, vectors);
+      put_tile<E, layout.value, kTurned>(vectors, threadIdx.x, tile);
+    });
+    __syncthreads();
+    by_layout(args.of.output.lines.layout, [&](auto layout) {
+      store_tile<E, layout.value, kTo>(args.of.output, row, column, threadIdx.x, tile);
+    });
+    __syncthreads();
+  });
 }
 
-// Whether every line begins where a word does.
+// Layouts whose vectors are pieces of rows.
+template <class E, class Use>
+__device__ __forceinline__ void by_rows_layout(Layout layout, const Use& use) {
+  by_layout(layout, [&](auto each) {
+    if constexpr (!kStacked<E, each.value>) use(each);
+  });
+}
+
 template <class E>
-bool has_words(const void* data, const MatrixLines& lines) {
-  bool result = cuda::aligned_to(data, 4);
-  for (int i = 0; i < lines.lines.rank; ++i)
-    result = result && lines.lines.axes[i].stride[0] * static_cast<int64_t>(sizeof(E)) % 4 == 0;
-  return result;
+__global__ void __launch_bounds__(kThreads, kCopyBlocks<E>)
+    copy_tiles(const __grid_constant__ LaunchArgs<E> args) {
+  args.each_tile([&](int64_t row, int64_t column) {
+    by_rows_layout<E>(args.of.output.lines.layout, [&](auto to) {
+      by_rows_layout<E>(args.of.input.lines.layout, [&](auto from) {
+        copy_tile<E, from.value, to.value>(args.of, row, column, threadIdx.x);
+      });
+    });
+  });
+}
+
+template <class E>
+using Transform = void (*)(LaunchArgs<E>);
+
+template <class E, bool kTurned>
+Transform<E> transform_of(bool from, bool to) {
+  if (from)
+    return to ? transform_tiles<E, kTurned, true, true> : transform_tiles<E, kTurned, true, false>;
+  return to ? transform_tiles<E, kTurned, false, true> : transform_tiles<E, kTurned, false, false>;
 }
 
 std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
 
 template <class E>
 Status prepare(const Descriptor&, const Device&, State&) {
-  PLANQ_TRY((cuda::preload(transform_tiles<E, false>)));
-  return cuda::preload(transform_tiles<E, true>);
+  for (const bool from : {false, true})
+    for (const bool to : {false, true}) {
+      PLANQ_TRY((cuda::preload(transform_of<E, false>(from, to))));
+      PLANQ_TRY((cuda::preload(transform_of<E, true>(from, to))));
+    }
+  return cuda::preload(copy_tiles<E>);
 }
 
 template <class E>
 Status bind(const Call& call, Bound& bound) {
   const Frame frame(call.fields<Fields>(), call.operands);
-  const void* input = call.operands[kInput].data;
-  void* output = call.operands[kOutput].data;
-  Args<E> args;
-  args.input = {static_cast<const E*>(input), frame.input, has_words<E>(input, frame.input)};
-  args.output = {static_cast<E*>(output), frame.output, has_words<E>(output, frame.output)};
-  args.across = cuda::ceil_div(frame.output.held_columns(), Tile<E>::kSide);
-  args.tiles = args.across * cuda::ceil_div(frame.output.held_rows(), Tile<E>::kSide);
-  if (args.tiles == 0) return Status::success();
-  const cuda::Grid grid{std::min(args.tiles, kMostBlocks), kThreads};
-  return frame.turned ? cuda::launch(transform_tiles<E, true>, grid, args, bound)
-                      : cuda::launch(transform_tiles<E, false>, grid, args, bound);
+  LaunchArgs<E> args;
+  Args<E>& of = args.of;
+  of.input = side_of(static_cast<const E*>(call.operands[kInput].data), frame.input);
+  of.output = side_of(static_cast<E*>(call.operands[kOutput].data), frame.output);
+  const int64_t across = cuda::ceil_div(frame.output.held_columns(), kTileColumns<E>);
+  const int64_t down = cuda::ceil_div(frame.output.held_rows(), kTileRows);
+  of.tiles = across * down;
+  if (of.tiles == 0) return Status::success();
+  args.downwards = outlier::has_panels(frame.output.layout);
+  args.line = cuda::LineDivider(args.downwards ? down : across, of.tiles);
+  const cuda::Grid grid{std::min(of.tiles, kMostBlocks), kThreads};
+  const bool from = of.input.vectors, to = of.output.vectors;
+  if (is_copy(of, frame.turned)) return cuda::launch(copy_tiles<E>, grid, args, bound);
+  return cuda::launch(
+      frame.turned ? transform_of<E, true>(from, to) : transform_of<E, false>(from, to), grid, args,
+      bound);
 }
 
 template <DType kDType, class E>

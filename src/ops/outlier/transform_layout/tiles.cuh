@@ -1,13 +1,16 @@
-// What a block of threads does for one tile of the frame: which words of the input a thread loads,
-// where they stand in shared memory, and which words of the output it stores. A word is 4 bytes:
-// four neighbours of a row of 8-bit elements, or one element of 32 bits.
+// What a block of threads does for one tile of the frame: which vectors of the input a thread
+// loads, where their words stand in shared memory, and which vectors of the output it stores. A
+// word is 4 bytes: four neighbours of a row of 8-bit elements, or one element of 32 bits. A vector
+// is the 16 bytes that an aligned access moves: four words of a row, but of ColTuring with 8-bit
+// elements a word of each of four rows.
 //
-// Both sides go through their part of the tile in the order of their memory, so that the lanes of a
-// warp load and store whole sectors. Shared memory has the tile row by row; in each row the words
-// are permuted, so that the lanes of a warp meet no bank twice in whatever order a side goes.
+// Both sides go through their part of the tile so that a warp loads and stores whole pieces of 128
+// bytes. Shared memory has the tile row by row; in each row the vectors are permuted, so that the
+// lanes of a warp meet no bank twice in whatever order a side goes.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "core/host_device.h"
 #include "ops/outlier/transform_layout/desc.h"
@@ -22,83 +25,134 @@
 namespace planq::transform_layout {
 
 inline constexpr unsigned kThreads = 256;
-inline constexpr int kBlocks = 3;                                  // of a multiprocessor, at least
-inline constexpr unsigned kTileWords = 4096;                       // 16 KiB
-inline constexpr unsigned kWordsOfThread = kTileWords / kThreads;  // under way together
-inline constexpr unsigned kPiece = 32 * outlier::kPanel;           // 32 rows of a panel
+inline constexpr unsigned kTileRows = 128, kTileWords = 32 * kTileRows;  // 16 KiB
+inline constexpr unsigned kVectors = 4;                                  // of a thread
+static_assert(kThreads * kVectors * 4 == kTileWords);
 
-template <class E>
-struct TileOf;
-template <>
-struct TileOf<std::uint8_t> {
-  static constexpr unsigned kSide = 128, kPerWord = 4;
-  // Numbers of rows differ in bits 0 and 1 (Col32), 1 and 2 (ColTuring) or 0 and 3 (ColAmpere)
-  // among lanes that hold the same columns, and in bits 2 to 6 where the input is turned.
-  PLANQ_HD static constexpr unsigned permutation(unsigned row) {
-    return (row & 1) << 3 ^ (row & 2) << 3 ^ (row & 4) << 1 ^ (row & 8) << 1 ^ (row & 16) >> 2 ^
-           (row & 32) >> 4 ^ (row & 64) >> 6;
-  }
-};
-template <>
-struct TileOf<std::uint32_t> {
-  static constexpr unsigned kSide = 64, kPerWord = 1;
-  // Numbers of rows differ in bits 1 and 2 (ColTuring) among lanes that hold the same columns;
-  // where the input is turned, in bits 0 to 4, or 0 to 2 (ColTuring) at four columns.
-  PLANQ_HD static constexpr unsigned permutation(unsigned row) {
-    return (row & 1) ^ (row & 2) << 2 ^ (row & 4) << 2 ^ (row & 8) >> 2 ^ (row & 16) >> 2;
-  }
+struct alignas(16) Vector {
+  std::uint32_t word[4];
 };
 
 template <class E>
-struct Tile {
-  using Of = TileOf<E>;
-  static constexpr unsigned kSide = Of::kSide, kPerWord = Of::kPerWord;
-  static constexpr unsigned kAcross = kSide / kPerWord;  // words of a row
+inline constexpr unsigned kPerWord = 4 / sizeof(E);
+template <class E>
+inline constexpr unsigned kTileColumns = 32 * kPerWord<E>;
 
-  PLANQ_HD static constexpr unsigned slot(unsigned row, unsigned word) {
-    return row * kAcross + (word ^ Of::permutation(row));
-  }
-};
-
-// Word `index` of a tile in the order of a side's memory, or as near to it as panels of the tile's
-// height are.
-struct TileWord {
-  unsigned row, column;  // of the word's first element
-};
+// Whether the words of a vector stand in four rows, two apart, instead of in one.
 template <class E, Layout kLayout>
-PLANQ_HD constexpr TileWord word_of(unsigned index) {
-  using T = Tile<E>;
-  if constexpr (kLayout == Layout::Row)
-    return {index / T::kAcross, index % T::kAcross * T::kPerWord};
-  constexpr unsigned kPanelWords = T::kSide * outlier::kPanel / T::kPerWord;
-  const unsigned panel = index / kPanelWords, offset = index % kPanelWords * T::kPerWord;
-  const auto place = outlier::panel_element(kLayout, offset % kPiece);
-  return {offset / kPiece * 32 + place.row, panel * outlier::kPanel + place.column};
+inline constexpr bool kStacked = sizeof(E) == 1 && kLayout == Layout::ColTuring;
+
+// An element of a tile.
+struct Place {
+  unsigned row, column;
+};
+
+// The first element of word i of the vector that begins at `vector`.
+template <class E, Layout kLayout>
+PLANQ_HD constexpr Place word_of(Place vector, unsigned i) {
+  if constexpr (kStacked<E, kLayout>) return {vector.row + 2 * i, vector.column};
+  return {vector.row, vector.column + i * kPerWord<E>};
 }
 
 // One side of the transformation, as a tile sees it.
 template <class E>
 struct Side {
+  static constexpr int kWordElements = 4 / sizeof(E);
+
   E* data;
   MatrixLines lines;
-  bool words;  // every word of it is aligned
+  std::int64_t stride;  // from line to line, where `vectors`
+  bool vectors;         // all are aligned, and whole where the memory has places for them
+  bool words;           // every word is aligned
 
-  // The word's first element.
-  template <Layout kLayout>
-  PLANQ_HD E* at(std::int64_t first_row, std::int64_t first_column, const TileWord& word) const {
+  // Where a vector begins: its words follow one another.
+  template <Layout kLayout, bool kVectors>
+  PLANQ_HD E* at(std::int64_t first_row, std::int64_t first_column, Place place) const {
+    const auto line_at = [&](std::int64_t line) {
+      return kVectors ? line * stride : lines.line_at(line);
+    };
     if constexpr (kLayout == Layout::Row)
-      return data + lines.line_at(first_row + word.row) + first_column + word.column;
-    const auto place = outlier::panel_place(kLayout, word.row, word.column % outlier::kPanel);
-    const std::int64_t panel = (first_column + word.column) / outlier::kPanel;
-    return data + lines.line_at(panel * lines.panel_lines + first_row + place.line) + place.at;
+      return data + line_at(first_row + place.row) + first_column + place.column;
+    const auto in_panel =
+        outlier::panel_place(kLayout, place.row, place.column % unsigned{outlier::kPanel});
+    const std::int64_t panel = (first_column >> 5) + place.column / unsigned{outlier::kPanel};
+    return data + line_at(panel * lines.panel_lines + first_row + in_panel.line) + in_panel.at;
   }
-  // The elements of a word that there are, of a matrix of this extent; others are 0.
-  template <Layout kLayout>
-  PLANQ_HD std::uint32_t load(std::int64_t first_row, std::int64_t first_column,
-                              const TileWord& word) const {
-    const std::int64_t left = lines.columns - first_column - word.column;
-    if (first_row + word.row >= lines.rows || left <= 0) return 0;
-    const E* from = at<kLayout>(first_row, first_column, word);
+  // How many elements of a word there are, in a matrix of this extent.
+  PLANQ_HD static int left(std::int64_t first_row, std::int64_t first_column, Place word,
+                           std::int64_t rows, std::int64_t columns) {
+    const int below = within_tile(rows - first_row), right = within_tile(columns - first_column);
+    return static_cast<int>(word.row) < below ? right - static_cast<int>(word.column) : 0;
+  }
+
+  // The vector that begins at a place; elements that the matrix does not have are 0.
+  template <Layout kLayout, bool kVectors>
+  PLANQ_HD Vector load(std::int64_t first_row, std::int64_t first_column, Place place) const {
+    Vector result{};
+    const auto left_of = [&](unsigned i) {
+      return left(first_row, first_column, word_of<E, kLayout>(place, i), lines.rows,
+                  lines.columns);
+    };
+    if constexpr (kVectors) {
+      if (left_of(0) <= 0) return result;
+      result = load_vector(at<kLayout, true>(first_row, first_column, place));
+      if (left_of(3) >= kWordElements) return result;
+      PLANQ_TILE_UNROLL
+      for (unsigned i = 0; i < 4; ++i) result.word[i] &= mask_of(left_of(i));
+      return result;
+    } else {
+      const E* from = at<kLayout, false>(first_row, first_column, place);
+      PLANQ_TILE_UNROLL
+      for (unsigned i = 0; i < 4; ++i)
+        result.word[i] = load_word(from + i * kPerWord<E>, left_of(i));
+      return result;
+    }
+  }
+  // Stores what the memory has places for.
+  template <Layout kLayout, bool kVectors>
+  PLANQ_HD void store(std::int64_t first_row, std::int64_t first_column, Place place,
+                      const Vector& vector) const {
+    const auto left_of = [&](unsigned i) {
+      return left(first_row, first_column, word_of<E, kLayout>(place, i), lines.held_rows(),
+                  lines.held_columns());
+    };
+    if constexpr (kVectors) {
+      if (left_of(0) > 0) store_vector(at<kLayout, true>(first_row, first_column, place), vector);
+    } else {
+      E* to = at<kLayout, false>(first_row, first_column, place);
+      PLANQ_TILE_UNROLL
+      for (unsigned i = 0; i < 4; ++i) store_word(to + i * kPerWord<E>, left_of(i), vector.word[i]);
+    }
+  }
+
+ private:
+  // An extent that begins at a tile, as far as tiles go.
+  PLANQ_HD static int within_tile(std::int64_t extent) {
+    return static_cast<int>(extent < kTileRows ? extent : kTileRows);
+  }
+  PLANQ_HD static std::uint32_t mask_of(int left) {
+    if (left <= 0) return 0;
+    return left >= kWordElements ? ~0u : ~(~0u << 8 * sizeof(E) * static_cast<unsigned>(left));
+  }
+  PLANQ_HD static Vector load_vector(const E* from) {
+    Vector result;
+#if defined(__CUDA_ARCH__)
+    const uint4 v = __ldcs(reinterpret_cast<const uint4*>(from));
+    result = {v.x, v.y, v.z, v.w};
+#else
+    std::memcpy(&result, from, sizeof result);
+#endif
+    return result;
+  }
+  PLANQ_HD static void store_vector(E* to, const Vector& v) {
+#if defined(__CUDA_ARCH__)
+    __stcs(reinterpret_cast<uint4*>(to), make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
+#else
+    std::memcpy(to, &v, sizeof v);
+#endif
+  }
+  PLANQ_HD std::uint32_t load_word(const E* from, int left) const {
+    if (left <= 0) return 0;
     if constexpr (sizeof(E) == 4) {
       return *from;
     } else {
@@ -109,34 +163,110 @@ struct Side {
       return result;
     }
   }
-  // Stores the elements of a word that the memory has places for.
-  template <Layout kLayout>
-  PLANQ_HD void store(std::int64_t first_row, std::int64_t first_column, const TileWord& word,
-                      std::uint32_t value) const {
-    const std::int64_t left = lines.held_columns() - first_column - word.column;
-    if (first_row + word.row >= lines.held_rows() || left <= 0) return;
-    E* to = at<kLayout>(first_row, first_column, word);
+  PLANQ_HD void store_word(E* to, int left, std::uint32_t word) const {
+    if (left <= 0) return;
     if constexpr (sizeof(E) == 4) {
-      *to = value;
+      *to = word;
     } else {
       if (words && left >= 4) {
-        *reinterpret_cast<std::uint32_t*>(to) = value;
+        *reinterpret_cast<std::uint32_t*>(to) = word;
         return;
       }
       for (int i = 0; i < 4; ++i)
-        if (i < left) to[i] = static_cast<std::uint8_t>(value >> 8 * i);
+        if (i < left) to[i] = static_cast<std::uint8_t>(word >> 8 * i);
     }
   }
 };
+
+// Whether every line begins where a piece of so many bytes does.
+template <class E>
+bool has_aligned(const E* data, const MatrixLines& lines, int bytes) {
+  bool result = reinterpret_cast<std::uintptr_t>(data) % static_cast<unsigned>(bytes) == 0;
+  for (int i = 0; i < lines.lines.rank; ++i)
+    result = result && lines.lines.axes[i].stride[0] * static_cast<int>(sizeof(E)) % bytes == 0;
+  return result;
+}
+
+template <class E>
+Side<E> side_of(E* data, const MatrixLines& lines) {
+  Side<E> side{data, lines, 0, false, has_aligned(data, lines, 4)};
+  if (lines.lines.rank > 1) return side;
+  if (lines.lines.rank == 1) side.stride = lines.lines.axes[0].stride[0];
+  side.vectors = has_aligned(data, lines, 16) && lines.held_columns() % (4 * kPerWord<E>) == 0;
+  return side;
+}
 
 template <class E>
 struct Args {
   Side<const E> input;
   Side<E> output;
-  std::int64_t across, tiles;  // of a row, and all
+  std::int64_t tiles;
 };
 
-// --- A thread's part of a tile -------------------------------------------------------------------
+// Whether the vectors of both sides are the same pieces of rows.
+template <class E>
+bool is_copy(const Args<E>& args, bool turned) {
+  const auto of_rows = [](const auto& side) {
+    return side.vectors && (sizeof(E) == 4 || side.lines.layout != Layout::ColTuring);
+  };
+  return !turned && of_rows(args.input) && of_rows(args.output);
+}
+
+// --- The tile in shared memory -------------------------------------------------------------------
+
+// Where word `word` of row `row` stands. Lanes that store or load vectors have different vectors of
+// a row, or rows that differ in bits 1 and 2 (32-bit ColTuring) or 2 to 4 (turned, in 32 bits);
+// those that store words, rows that differ in bits 4 to 6 (turned) or 2 to 4 (turned from
+// ColTuring).
+PLANQ_HD constexpr unsigned slot(unsigned row, unsigned word) {
+  const unsigned permutation = (row >> 4 & 7) ^ (row >> 1 & 6) ^ (row << 1 & 4);
+  return row * 32 + ((word / 4 ^ permutation) * 4 + word % 4);
+}
+
+// Vector `index` of a tile that is not turned.
+template <class E, Layout kLayout>
+PLANQ_HD constexpr Place vector_of(unsigned index) {
+  const unsigned across = index % 8 * 4 * kPerWord<E>;
+  if constexpr (kStacked<E, kLayout>)
+    return {index / 64 * 8 + index / 32 % 2, index % 32 * kPerWord<E>};
+  if constexpr (kLayout == Layout::ColTuring)  // 32 lanes have half of a panel's 8 rows
+    return {index / 64 * 8 + index % 4 * 2 + index / 32 % 2, index / 4 % 8 * 4};
+  if constexpr (kLayout == Layout::ColAmpere) {
+    const unsigned line = index / 8;
+    return {line / 32 * 32 + outlier::panel_element(kLayout, line % 32 * outlier::kPanel).row,
+            across};
+  }
+  return {index / 8, across};
+}
+
+// The vectors of a thread where the input is turned: four rows of the same columns, or of two times
+// eight rows the even and the odd ones.
+template <class E, Layout kLayout>
+PLANQ_HD constexpr Place turned_vector_of(unsigned thread, unsigned i) {
+  if constexpr (kStacked<E, kLayout>) {
+    const unsigned pair = thread + i / 2 * kThreads;
+    return {pair / 8 % 16 * 8 + i % 2, pair / 128 * 32 + pair % 8 * 4};
+  }
+  constexpr unsigned kAcross = kTileRows / (4 * kPerWord<E>);
+  return {thread / kAcross * 4 + i, thread % kAcross * 4 * kPerWord<E>};
+}
+
+// What a thread loads of the tile at (row, column) of the frame, in the rows of the input.
+template <class E, Layout kLayout, bool kTurned, bool kAligned>
+PLANQ_HD void load_tile(const Side<const E>& side, std::int64_t row, std::int64_t column,
+                        unsigned thread, Vector (&vectors)[kVectors]) {
+  PLANQ_TILE_UNROLL
+  for (unsigned i = 0; i < kVectors; ++i) {
+    const Place place = kTurned ? turned_vector_of<E, kLayout>(thread, i)
+                                : vector_of<E, kLayout>(thread + i * kThreads);
+    vectors[i] = side.template load<kLayout, kAligned>(kTurned ? column : row,
+                                                       kTurned ? row : column, place);
+  }
+}
+
+PLANQ_HD void put_vector(const Vector& vector, std::uint32_t* to) {
+  *reinterpret_cast<Vector*>(to) = vector;
+}
 
 // Byte i of word j becomes byte j of word i.
 PLANQ_HD void turn_bytes(std::uint32_t (&words)[4]) {
@@ -161,68 +291,96 @@ PLANQ_HD void turn_bytes(std::uint32_t (&words)[4]) {
   words[3] = picked(c, d, 0x7632);
 }
 
-// Squares of 4 x 4 bytes in the order of a side's memory: the first row, as a word.
-template <Layout kLayout>
-PLANQ_HD constexpr TileWord square_of(unsigned index) {
-  constexpr unsigned kAcross = Tile<std::uint8_t>::kAcross, kPanelWords = outlier::kPanel / 4;
-  if constexpr (kLayout == Layout::Row) return {index / kAcross * 4, index % kAcross * 4};
-  constexpr unsigned kPanelSquares = kPanelWords * (Tile<std::uint8_t>::kSide / 4);
-  const unsigned in_panel = index % kPanelSquares;
-  return {in_panel / kPanelWords * 4,
-          index / kPanelSquares * outlier::kPanel + in_panel % kPanelWords * 4};
+// Words of eight rows of a ColTuring input, which are four columns: two neighbours in the frame's
+// rows.
+PLANQ_HD void put_turned_stack(const Vector& even, const Vector& odd, Place place,
+                               std::uint32_t* tile) {
+  std::uint32_t first[4] = {even.word[0], odd.word[0], even.word[1], odd.word[1]};
+  std::uint32_t second[4] = {even.word[2], odd.word[2], even.word[3], odd.word[3]};
+  turn_bytes(first);
+  turn_bytes(second);
+  struct alignas(8) Both {
+    std::uint32_t first, second;
+  };
+  PLANQ_TILE_UNROLL
+  for (unsigned k = 0; k < 4; ++k)
+    *reinterpret_cast<Both*>(tile + slot(place.column + k, place.row / 4)) = {first[k], second[k]};
 }
 
-// What a thread loads of the tile at (row, column) of the frame, in the rows of the input.
-template <class E, Layout kLayout, bool kTurned>
-PLANQ_HD void load_tile(const Side<const E>& side, std::int64_t row, std::int64_t column,
-                        unsigned thread, std::uint32_t (&words)[kWordsOfThread]) {
-  const std::int64_t first_row = kTurned ? column : row, first_column = kTurned ? row : column;
+// Four rows of 32-bit elements, or of four words of 8-bit ones, turned.
+template <class E>
+PLANQ_HD void put_turned_rows(const Vector (&vectors)[kVectors], Place place, std::uint32_t* tile) {
   PLANQ_TILE_UNROLL
-  for (unsigned i = 0; i < kWordsOfThread; ++i) {
-    TileWord word{};
-    if constexpr (kTurned && sizeof(E) == 1) {
-      word = square_of<kLayout>(thread + i / 4 * kThreads);
-      word.row += i % 4;
+  for (unsigned i = 0; i < 4; ++i) {
+    std::uint32_t words[4] = {vectors[0].word[i], vectors[1].word[i], vectors[2].word[i],
+                              vectors[3].word[i]};
+    if constexpr (sizeof(E) == 4) {
+      put_vector({words[0], words[1], words[2], words[3]},
+                 tile + slot(place.column + i, place.row));
     } else {
-      word = word_of<E, kLayout>(thread + i * kThreads);
-    }
-    words[i] = side.template load<kLayout>(first_row, first_column, word);
-  }
-}
-
-// The same words to their slots, in the rows of the frame.
-template <class E, Layout kLayout, bool kTurned>
-PLANQ_HD void put_tile(std::uint32_t (&words)[kWordsOfThread], unsigned thread,
-                       std::uint32_t* tile) {
-  using T = Tile<E>;
-  PLANQ_TILE_UNROLL
-  for (unsigned i = 0; i < kWordsOfThread; ++i) {
-    if constexpr (kTurned && sizeof(E) == 1) {
-      if (i % 4 != 0) continue;
-      std::uint32_t square[4] = {words[i], words[i + 1], words[i + 2], words[i + 3]};
-      turn_bytes(square);
-      const TileWord word = square_of<kLayout>(thread + i / 4 * kThreads);
+      turn_bytes(words);
       PLANQ_TILE_UNROLL
-      for (unsigned j = 0; j < 4; ++j) tile[T::slot(word.column + j, word.row / 4)] = square[j];
-    } else {
-      const TileWord word = word_of<E, kLayout>(thread + i * kThreads);
-      const unsigned slot =
-          kTurned ? T::slot(word.column, word.row) : T::slot(word.row, word.column / T::kPerWord);
-      tile[slot] = words[i];
+      for (unsigned k = 0; k < 4; ++k)
+        tile[slot(place.column + 4 * i + k, place.row / 4)] = words[k];
     }
   }
 }
 
-template <class E, Layout kLayout>
+// The same vectors to their slots, in the rows of the frame.
+template <class E, Layout kLayout, bool kTurned>
+PLANQ_HD void put_tile(const Vector (&vectors)[kVectors], unsigned thread, std::uint32_t* tile) {
+  if constexpr (kTurned && kStacked<E, kLayout>) {
+    PLANQ_TILE_UNROLL
+    for (unsigned i = 0; i < kVectors; i += 2)
+      put_turned_stack(vectors[i], vectors[i + 1], turned_vector_of<E, kLayout>(thread, i), tile);
+  } else if constexpr (kTurned) {
+    put_turned_rows<E>(vectors, turned_vector_of<E, kLayout>(thread, 0), tile);
+  } else {
+    PLANQ_TILE_UNROLL
+    for (unsigned i = 0; i < kVectors; ++i) {
+      const Place place = vector_of<E, kLayout>(thread + i * kThreads);
+      if constexpr (kStacked<E, kLayout>) {
+        PLANQ_TILE_UNROLL
+        for (unsigned k = 0; k < 4; ++k)
+          tile[slot(place.row + 2 * k, place.column / 4)] = vectors[i].word[k];
+      } else {
+        put_vector(vectors[i], tile + slot(place.row, place.column / kPerWord<E>));
+      }
+    }
+  }
+}
+
+template <class E, Layout kLayout, bool kAligned>
 PLANQ_HD void store_tile(const Side<E>& side, std::int64_t row, std::int64_t column,
                          unsigned thread, const std::uint32_t* tile) {
-  using T = Tile<E>;
   PLANQ_TILE_UNROLL
-  for (unsigned i = 0; i < kWordsOfThread; ++i) {
-    const TileWord word = word_of<E, kLayout>(thread + i * kThreads);
-    side.template store<kLayout>(row, column, word,
-                                 tile[T::slot(word.row, word.column / T::kPerWord)]);
+  for (unsigned i = 0; i < kVectors; ++i) {
+    const Place place = vector_of<E, kLayout>(thread + i * kThreads);
+    Vector vector;
+    if constexpr (kStacked<E, kLayout>) {
+      PLANQ_TILE_UNROLL
+      for (unsigned k = 0; k < 4; ++k)
+        vector.word[k] = tile[slot(place.row + 2 * k, place.column / 4)];
+    } else {
+      vector = *reinterpret_cast<const Vector*>(tile + slot(place.row, place.column / kPerWord<E>));
+    }
+    side.template store<kLayout, kAligned>(row, column, place, vector);
   }
+}
+
+// Without shared memory, where the vectors of both sides are those of rows: in the output's order.
+template <class E, Layout kFrom, Layout kTo>
+PLANQ_HD void copy_tile(const Args<E>& args, std::int64_t row, std::int64_t column,
+                        unsigned thread) {
+  Vector vectors[kVectors];
+  PLANQ_TILE_UNROLL
+  for (unsigned i = 0; i < kVectors; ++i)
+    vectors[i] = args.input.template load<kFrom, true>(row, column,
+                                                       vector_of<E, kTo>(thread + i * kThreads));
+  PLANQ_TILE_UNROLL
+  for (unsigned i = 0; i < kVectors; ++i)
+    args.output.template store<kTo, true>(row, column, vector_of<E, kTo>(thread + i * kThreads),
+                                          vectors[i]);
 }
 
 }  // namespace planq::transform_layout
