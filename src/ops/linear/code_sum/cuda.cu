@@ -1,12 +1,13 @@
-// code_sum on CUDA: lines of neighbouring codes have some lanes each, which read aligned vectors;
-// lines whose terms lie apart are read side by side. Sums are of unsigned codes: those with a sign
-// are shifted to begin at 0, and the shift is taken off at the end.
+// code_sum on CUDA: lines of neighbouring codes have a team of threads each, which read aligned
+// vectors; lines whose terms lie apart are read side by side. Sums are of unsigned codes: those
+// with a sign are shifted to begin at 0, and the shift is taken off at the end.
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "cuda/launch.cuh"
-#include "cuda/memory_access.cuh"
+#include "cuda/reduce.cuh"
 #include "math/nibbles.h"
 #include "ops/linear/code_sum/lines.h"
 
@@ -28,7 +29,7 @@ struct Args {
   int64_t step_bytes;  // of lines whose terms lie apart
   uint32_t shift;      // in every byte: turns the sign of its codes over
   std::int32_t most_negative;
-  std::int32_t lanes;  // of a line: a power of two, at most a warp
+  std::int32_t team_log2;  // threads of a block that share a line
   bool packed;
 };
 
@@ -37,59 +38,138 @@ __device__ __forceinline__ std::int32_t without_shift(const Args& args, uint32_t
   return static_cast<std::int32_t>(sum + terms * static_cast<uint32_t>(args.most_negative));
 }
 
-// The sum of a word's codes.
+// The sum of a word's codes. kPacked: two in each byte.
+template <bool kPacked>
 __device__ __forceinline__ uint32_t add_word(const Args& args, uint32_t word, uint32_t sum) {
   word ^= args.shift;
-  if (!args.packed) return __dp4a(word, kOnes, sum);
+  if constexpr (!kPacked) return __dp4a(word, kOnes, sum);
   return __dp4a(math::high_nibbles(word), kOnes, __dp4a(math::low_nibbles(word), kOnes, sum));
 }
 // Of one byte; `codes` is how many of its two codes count, where it has two.
+template <bool kPacked>
 __device__ __forceinline__ uint32_t add_byte(const Args& args, const uint8_t* from, int64_t codes,
                                              uint32_t sum) {
   const uint32_t byte = (__ldg(from) ^ args.shift) & 0xFFu;
-  if (!args.packed) return sum + byte;
+  if constexpr (!kPacked) return sum + byte;
   return sum + (byte & 0xFu) + (codes > 1 ? byte >> 4 : 0);
 }
 
-// Lanes `lane`, `lane` + lanes, ... of a line's vectors, and of the bytes before and after them.
-__device__ __forceinline__ uint32_t add_line(const Args& args, const uint8_t* line, int lane) {
-  const int64_t codes = args.lines.count, bytes = args.packed ? (codes + 1) / 2 : codes;
-  const int64_t past = cuda::misalignment<cuda::kVectorBytes>(line);
-  const int64_t head = min(past == 0 ? 0 : cuda::kVectorBytes - past, bytes);
-  // The last byte of an odd number of 4-bit codes is not one of a vector's.
-  const int64_t whole = args.packed && codes % 2 != 0 ? bytes - 1 : bytes;
-  const int64_t vectors = max(whole - head, int64_t{0}) / cuda::kVectorBytes;
-  const int per_code = args.packed ? 2 : 1;
+// Vectors of a line that a thread has under way together.
+constexpr int kUnderWay = 8;
+constexpr int kBlocks = 4;  // of a multiprocessor
+constexpr int kMostCluster = 8;
+
+// Vectors `rank`, `rank` + team, ... of a line.
+template <bool kPacked>
+__device__ __forceinline__ uint32_t add_vectors(const Args& args, const uint8_t* from,
+                                                int64_t vectors, int rank, int team) {
   uint32_t sum = 0;
-#pragma unroll 4
-  for (int64_t i = lane; i < vectors; i += args.lanes) {
-    const uint4 v = cuda::load_kept(line + head + i * cuda::kVectorBytes);
-    sum = add_word(args, v.x, sum);
-    sum = add_word(args, v.y, sum);
-    sum = add_word(args, v.z, sum);
-    sum = add_word(args, v.w, sum);
+#pragma unroll 1
+  for (int64_t first = rank; first < vectors; first += kUnderWay * team) {
+    uint4 v[kUnderWay];
+#pragma unroll
+    for (int k = 0; k < kUnderWay; ++k) {
+      const int64_t i = first + k * team;
+      v[k] = make_uint4(args.shift, args.shift, args.shift, args.shift);  // codes of 0
+      if (i < vectors) v[k] = cuda::load_once(from + i * cuda::kVectorBytes);
+    }
+#pragma unroll
+    for (int k = 0; k < kUnderWay; ++k) {
+      sum = add_word<kPacked>(args, v[k].x, sum);
+      sum = add_word<kPacked>(args, v[k].y, sum);
+      sum = add_word<kPacked>(args, v[k].z, sum);
+      sum = add_word<kPacked>(args, v[k].w, sum);
+    }
   }
-  for (int64_t i = lane; i < head; i += args.lanes)
-    sum = add_byte(args, line + i, codes - i * per_code, sum);
-  for (int64_t i = head + vectors * cuda::kVectorBytes + lane; i < bytes; i += args.lanes)
-    sum = add_byte(args, line + i, codes - i * per_code, sum);
   return sum;
 }
 
-__global__ void __launch_bounds__(kThreads) sum_lines(const __grid_constant__ Args args) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const int64_t index = thread / args.lanes;
-  const int lane = static_cast<int>(threadIdx.x) % args.lanes;
-  const bool exists = index < args.count;
+// A thread's part of a line: of its vectors, and of the bytes before and after them.
+template <bool kPacked>
+__device__ __forceinline__ uint32_t add_line(const Args& args, const uint8_t* line, int rank,
+                                             int team) {
+  const int64_t codes = args.lines.count, bytes = kPacked ? (codes + 1) / 2 : codes;
+  const int64_t past = cuda::misalignment<cuda::kVectorBytes>(line);
+  const int64_t head = min(past == 0 ? 0 : cuda::kVectorBytes - past, bytes);
+  // The last byte of an odd number of 4-bit codes is not one of a vector's.
+  const int64_t whole = kPacked && codes % 2 != 0 ? bytes - 1 : bytes;
+  const int64_t vectors = max(whole - head, int64_t{0}) / cuda::kVectorBytes;
+  constexpr int kPerByte = kPacked ? 2 : 1;
+  uint32_t sum = add_vectors<kPacked>(args, line + head, vectors, rank, team);
+  for (int64_t i = rank; i < head; i += team)
+    sum = add_byte<kPacked>(args, line + i, codes - i * kPerByte, sum);
+  for (int64_t i = head + vectors * cuda::kVectorBytes + rank; i < bytes; i += team)
+    sum = add_byte<kPacked>(args, line + i, codes - i * kPerByte, sum);
+  return sum;
+}
+
+// Of line `index`; where its sum belongs.
+template <bool kPacked>
+__device__ __forceinline__ uint32_t add_own_line(const Args& args, int64_t index, int rank,
+                                                 int team, int64_t& output) {
+  const auto& space = args.lines.space;
   OffsetsOf<2> at{};
-  uint32_t sum = 0;
-  if (exists) {
-    at = args.lines.space.offsets(index);
-    sum = add_line(args, args.input + (args.packed ? at.at[0] / 2 : at.at[0]), lane);
+  if (space.rank == 1)
+    at = {index * space.axes[0].stride[0], index * space.axes[0].stride[1]};
+  else
+    at = space.offsets(index);
+  output = at.at[1];
+  return add_line<kPacked>(args, args.input + (kPacked ? at.at[0] / 2 : at.at[0]), rank, team);
+}
+
+// The sum of a team of 2^team_log2 threads, in its first one. The whole block calls this.
+__device__ __forceinline__ uint32_t sum_team(uint32_t sum, int team_log2) {
+  constexpr int kWarps = kThreads / cuda::kWarp, kWarpLog2 = 5;
+  __shared__ uint32_t of_warps[kWarps];
+  if (team_log2 < kWarpLog2) {
+    for (int step = 1 << team_log2 >> 1; step > 0; step /= 2)
+      sum += __shfl_xor_sync(cuda::kAllLanes, sum, step);
+    return sum;
   }
-  for (int step = args.lanes / 2; step > 0; step /= 2)
-    sum += __shfl_xor_sync(cuda::kAllLanes, sum, step);
-  if (exists && lane == 0) args.output[at.at[1]] = without_shift(args, sum);
+  sum = __reduce_add_sync(cuda::kAllLanes, sum);
+  if (team_log2 == kWarpLog2) return sum;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
+  if (threadIdx.x % cuda::kWarp == 0) of_warps[warp] = sum;
+  __syncthreads();
+  for (int i = 1; i < 1 << (team_log2 - kWarpLog2); ++i) sum += of_warps[(warp + i) % kWarps];
+  return sum;
+}
+
+template <bool kPacked>
+__global__ void __launch_bounds__(kThreads, kBlocks) sum_lines(const __grid_constant__ Args args) {
+  const int team = 1 << args.team_log2, rank = static_cast<int>(threadIdx.x) & (team - 1);
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads >> args.team_log2);
+  const int64_t index = first + (static_cast<int>(threadIdx.x) >> args.team_log2);
+  const bool exists = index < args.count;
+  int64_t output = 0;
+  uint32_t sum = 0;
+  if (exists) sum = add_own_line<kPacked>(args, index, rank, team, output);
+  sum = sum_team(sum, args.team_log2);
+  if (exists && rank == 0) args.output[output] = without_shift(args, sum);
+}
+
+// Few long lines: the blocks of a cluster share one, and the first of them gets their sums.
+template <bool kPacked>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    sum_long_lines(const __grid_constant__ Args args) {
+  __shared__ uint32_t of_blocks[kMostCluster];
+  __shared__ cuda::Mailbox mail;
+  const int cluster = cuda::cluster_size(), block = cuda::cluster_rank();
+  if (threadIdx.x == 0) mail.expect(static_cast<uint32_t>(cluster) * sizeof(uint32_t));
+  cuda::cluster_arrive_unordered();
+  int64_t output = 0;
+  uint32_t sum = add_own_line<kPacked>(args, cuda::cluster_index(),
+                                       block * kThreads + static_cast<int>(threadIdx.x),
+                                       cluster * kThreads, output);
+  sum = sum_team(sum, args.team_log2);
+  cuda::cluster_wait();  // until every block expects its mail
+  if (threadIdx.x != 0) return;
+  mail.send(&of_blocks[block], 0, sum);
+  if (block != 0) return;
+  mail.wait();
+  sum = 0;
+  for (int i = 0; i < cluster; ++i) sum += of_blocks[i];
+  args.output[output] = without_shift(args, sum);
 }
 
 // Words of four bytes beside one another, and how many lines of terms a block reads at a time.
@@ -143,9 +223,34 @@ __global__ void __launch_bounds__(kThreads) sum_columns(const __grid_constant__ 
 }
 
 Status prepare(const Descriptor&, const Device&, State&) {
-  PLANQ_TRY(cuda::preload(sum_lines));
+  PLANQ_TRY(cuda::preload(sum_lines<false>));
+  PLANQ_TRY(cuda::preload(sum_lines<true>));
+  PLANQ_TRY(cuda::preload(sum_long_lines<false>));
+  PLANQ_TRY(cuda::preload(sum_long_lines<true>));
   PLANQ_TRY(cuda::preload(sum_columns<4>));
   return cuda::preload(sum_columns<8>);
+}
+
+// Threads of a line: so many that each has kUnderWay vectors of it, or a whole warp. Where that is
+// more than a block and there are fewer lines than a GPU runs blocks, blocks of a cluster share
+// one.
+Status launch_lines(Args& args, int64_t vectors, const Device& device, Bound& bound) {
+  const int64_t lanes = std::min<int64_t>(cuda::power_of_two(vectors), cuda::kWarp);
+  const int64_t busy = cuda::power_of_two(cuda::ceil_div(vectors, kUnderWay));
+  const int64_t team = std::clamp<int64_t>(busy, lanes, kThreads);
+  args.team_log2 = std::countr_zero(static_cast<uint32_t>(team));
+  const int64_t slots = int64_t{device.multiprocessors} * kBlocks;
+  int cluster = 1;
+  while (device.arch >= 90 && cluster < kMostCluster && 2 * cluster * kThreads <= busy &&
+         2 * cluster * args.count <= slots)
+    cluster *= 2;
+  if (cluster > 1) {
+    const cuda::Grid grid{args.count * cluster, kThreads, cluster};
+    return cuda::launch(args.packed ? sum_long_lines<true> : sum_long_lines<false>, grid, args,
+                        bound);
+  }
+  const cuda::Grid grid{cuda::ceil_div(args.count, kThreads / team), kThreads};
+  return cuda::launch(args.packed ? sum_lines<true> : sum_lines<false>, grid, args, bound);
 }
 
 Status bind(const Call& call, Bound& bound) {
@@ -164,11 +269,7 @@ Status bind(const Call& call, Bound& bound) {
     return args.packed ? cuda::ceil_div(codes, 2) : codes;
   }(f.shape.last());
   if (f.axis == f.shape.rank - 1) {
-    const int64_t vectors = cuda::ceil_div(bytes, cuda::kVectorBytes);
-    args.lanes =
-        static_cast<std::int32_t>(std::min<int64_t>(cuda::power_of_two(vectors), cuda::kWarp));
-    const int64_t lines_of_block = kThreads / args.lanes;
-    return cuda::launch(sum_lines, {cuda::ceil_div(count, lines_of_block), kThreads}, args, bound);
+    return launch_lines(args, cuda::ceil_div(bytes, cuda::kVectorBytes), call.device, bound);
   }
   args.step_bytes = args.packed ? lines.step / 2 : lines.step;
   const int64_t blocks = count * cuda::ceil_div(bytes, kBlockBytes);
