@@ -19,17 +19,18 @@ using cuda::kAllLanes;
 using cuda::kPerVector;
 using cuda::kWarp;
 using outlier::CodeFactor;
-using outlier::column_of;
-using outlier::kPerLane;
 using outlier::kTileColumns;
-using outlier::kTileRows;
-using outlier::kTileThreads;
-using outlier::kTileWarps;
 using outlier::row_offset;
 using std::int64_t;
 using std::uint32_t;
 using std::uint8_t;
 using In = cuda::Element;
+
+// A block takes kTileRows rows of kTileColumns columns, a warp one row of them at a time.
+constexpr int kTileThreads = 256, kTileWarps = kTileThreads / kWarp;
+constexpr int kTileRows = 64;
+constexpr int kPerLane = kTileColumns / kWarp;
+static_assert(kTileThreads == kTileColumns, "a thread has a column");
 
 // Operands of the rows, behind those of every matrix that is measured.
 enum : int { kCodesOfRow = outlier::kMatrixOther, kCodesOfColumn };
@@ -49,6 +50,41 @@ struct EncodeArgs {
   int64_t* count;
   int64_t capacity;
 };
+
+// --- A lane's part of a row --------------------------------------------------------------------
+
+// A lane has kPer neighbouring columns in each of kPerLane / kPer steps: those of a vector, or one.
+template <int kPer>
+__device__ __forceinline__ int column_of(int step, int lane) {
+  return (step * kWarp + lane) * kPer;
+}
+
+// Rows of a warp that are loaded together: what the registers have room for.
+template <int kPer>
+constexpr int kRowsUnderWay = kPer > 1 && sizeof(In) == 2 ? 4 : 2;
+
+// 0 behind the last column.
+template <int kPer>
+__device__ __forceinline__ void load_part(const In* part, int64_t columns, int lane,
+                                          In (&x)[kPerLane]) {
+#pragma unroll
+  for (int step = 0; step < kPerLane / kPer; ++step) {
+    const int column = column_of<kPer>(step, lane);
+    In* const to = x + step * kPer;
+    if constexpr (kPer > 1) {
+      if (column + kPer <= columns) {
+        const uint4 v = cuda::load_once(part + column);
+        memcpy(to, &v, sizeof v);
+        continue;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      to[i] = outlier::element_of<In>(0);
+      if (column + i < columns) to[i] = cuda::load_single(part + column + i);
+    }
+  }
+}
 
 // --- Codes -------------------------------------------------------------------------------------
 
@@ -200,7 +236,7 @@ __device__ __forceinline__ LaneFactors lane_factors(const TileFactors& factors, 
 template <int kPer>
 __device__ __forceinline__ void encode_rows(const EncodeArgs& args, int64_t first_row, int rows,
                                             int64_t across, const TileFactors& factors) {
-  constexpr int kBatch = outlier::kRowsUnderWay<kPer>;
+  constexpr int kBatch = kRowsUnderWay<kPer>;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t first_column = across * kTileColumns, columns = args.columns - first_column;
   const LaneFactors own = lane_factors<kPer>(factors, columns);
@@ -212,7 +248,7 @@ __device__ __forceinline__ void encode_rows(const EncodeArgs& args, int64_t firs
       if (i + k * kTileWarps >= rows) continue;
       const int64_t at =
           row_offset(args.rows, first_row + i + k * kTileWarps, outlier::kMatrixInput);
-      outlier::load_part<kPer, false>(args.input + at + first_column, columns, lane, x[k]);
+      load_part<kPer>(args.input + at + first_column, columns, lane, x[k]);
     }
 #pragma unroll
     for (int k = 0; k < kBatch; ++k) {
@@ -276,8 +312,9 @@ E* data(const Operands& operands, Operand which) {
   return static_cast<E*>(operands[which].data);
 }
 
-Status measure(const Fields& f, const Operands& operands, const outlier::Prefix& prefix,
-               Bound& bound) {
+Status measure(const Call& call, const outlier::Prefix& prefix, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
   outlier::MeasureArgs args{};
   args.input = data<const In>(operands, kInput);
   args.row_absmax = data<float>(operands, kRowAbsmax);
@@ -291,7 +328,7 @@ Status measure(const Fields& f, const Operands& operands, const outlier::Prefix&
   for (int64_t i = f.shape.rank - 2, stride = args.across; i >= 0; stride *= f.shape[i--])
     counts.strides[i] = stride;
   args.rows = outlier::matrix_rows(f.shape, {&operands[kInput], &operands[kRowAbsmax], &counts});
-  return outlier::launch_measure<true>(args, bound);
+  return outlier::launch_measure<true>(args, call.device, bound);
 }
 
 EncodeArgs encode_args(const Fields& f, const Operands& operands, const outlier::Prefix& prefix) {
@@ -317,11 +354,19 @@ EncodeArgs encode_args(const Fields& f, const Operands& operands, const outlier:
   return args;
 }
 
+cuda::Grid tile_grid(int64_t row_count, int64_t across) {
+  cuda::Grid grid{};
+  const int64_t tiles = cuda::ceil_div(row_count, kTileRows) * across;
+  grid.blocks = std::clamp<int64_t>(tiles, 1, outlier::kMostBlocks);
+  grid.threads = dim3(kTileThreads);
+  return grid;
+}
+
 Status bind(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   Scratch scratch(call.workspace);
   const outlier::Prefix prefix = book(scratch, f);
-  PLANQ_TRY(measure(f, call.operands, prefix, bound));
+  PLANQ_TRY(measure(call, prefix, bound));
   const EncodeArgs args = encode_args(f, call.operands, prefix);
   if (finds_outliers(f)) PLANQ_TRY(outlier::launch_prefix(prefix, parts_of(f), args.count, bound));
   constexpr int kPer = kPerVector<In>;
@@ -330,7 +375,7 @@ Status bind(const Call& call, Bound& bound) {
                        outlier::rows_aligned(args.row_codes, args.rows, kCodesOfRow, 1, kPer) &&
                        outlier::rows_aligned(args.column_codes, args.rows, kCodesOfColumn, 1, kPer);
   return cuda::launch(vectors ? encode_tiles<kPer> : encode_tiles<1>,
-                      outlier::tile_grid(args.row_count, args.across), args, bound);
+                      tile_grid(args.row_count, args.across), args, bound);
 }
 
 constexpr Kernel kKernels[] = {{.op = "double_quantize",

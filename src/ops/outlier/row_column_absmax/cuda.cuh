@@ -26,7 +26,7 @@ Status bind(const Call& call, Bound& bound) {
   args.columns = f.shape.last();
   args.across = outlier::column_tiles(args.columns);
   args.rule = outlier::outlier_rule<cuda::Element>(f.threshold);
-  return outlier::launch_measure<false>(args, bound);
+  return outlier::launch_measure<false>(args, call.device, bound);
 }
 
 constexpr Kernel kKernels[] = {{.op = "row_column_absmax",
