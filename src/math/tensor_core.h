@@ -78,7 +78,8 @@ PLANQ_HD int highest_bit(std::uint64_t word) {
 #endif
 }
 
-// sum * 2^unit, truncated to `out` fraction bits; there are no smaller ones below 2^-126.
+// sum * 2^unit, truncated to `out` fraction bits; there are no smaller ones below 2^-126. Zero has
+// no sign, whatever is truncated to it.
 PLANQ_HD float truncated(std::int64_t sum, int unit, int out) {
   if (sum == 0) return 0.0f;
   std::uint64_t magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
@@ -88,6 +89,7 @@ PLANQ_HD float truncated(std::int64_t sum, int unit, int out) {
   if (exponent > 127) return bit_cast<float>(sign | Ieee<float>::kInfinity);
   const int lost = exponent - out - unit;
   magnitude = lost > 0 ? magnitude >> lost : magnitude << -lost;
+  if (magnitude == 0) return 0.0f;
   // The implicit one adds the exponent's first step; a subnormal has none.
   const std::uint32_t base = static_cast<std::uint32_t>(exponent + 126) << 23;
   return bit_cast<float>(sign | (base + (static_cast<std::uint32_t>(magnitude) << (23 - out))));
