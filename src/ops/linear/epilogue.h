@@ -141,6 +141,13 @@ PLANQ_HD C finish(std::int32_t acc, const RowTerm<C>& row, const ColumnTerm<C>& 
   }
 }
 
+// A sum with its bias and its residual, where there are any.
+template <class C>
+PLANQ_HD C with_addends(C sum, C bias, C residual, const Epilogue& e) {
+  const C shifted = e.bias ? sum + bias : sum;
+  return e.residual ? shifted + residual : shifted;
+}
+
 // The same from a sum that has its row's scale, and its outliers.
 template <class C>
 PLANQ_HD C scaled_listed(C sum, const ColumnTerm<C>& column, bool has_bias) {
@@ -149,8 +156,7 @@ PLANQ_HD C scaled_listed(C sum, const ColumnTerm<C>& column, bool has_bias) {
 }
 template <class C>
 PLANQ_HD C finish_listed(C sum, const ColumnTerm<C>& column, const Epilogue& e, C residual) {
-  const C y = scaled_listed(sum, column, e.bias != nullptr);
-  return e.residual ? y + residual : y;
+  return with_addends(sum * column.scale, column.bias, residual, e);
 }
 
 // The residual of an output, 0 where there is none.

@@ -10,7 +10,7 @@
 // turned over, which makes it 128 more or less, and the row's sum of the input puts that right. The
 // same makes unsigned numbers of signed nibbles. Other instruction sets multiply 16-bit numbers.
 
-#include "host/convert.h"
+#include "ops/linear/number_loops.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC 12 takes the lanes that an intrinsic leaves undefined for a mistake of the caller.
@@ -778,24 +778,6 @@ void compute_sums(const Product& p, const Block& b, RowSums& known, std::int32_t
 }
 
 // --- Outputs -------------------------------------------------------------------------------------
-
-template <class C>
-void load_numbers(const void* from, DType dtype, std::int64_t first, std::int64_t count, C* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = math::load_scale<C>(from, first + i, dtype);
-}
-template <>
-inline void load_numbers<float>(const void* from, DType dtype, std::int64_t first,
-                                std::int64_t count, float* to) {
-  if (dtype == DType::Float16)
-    widen<math::Half>(static_cast<const math::Half*>(from) + first, count, to);
-  else if (dtype == DType::BFloat16)
-    widen<math::Bfloat16>(static_cast<const math::Bfloat16*>(from) + first, count, to);
-  else if (dtype == DType::Float32)
-    widen<float>(static_cast<const float*>(from) + first, count, to);
-  else
-    for (std::int64_t i = 0; i < count; ++i)
-      to[i] = static_cast<float>(static_cast<const double*>(from)[first + i]);
-}
 
 // The terms of the columns of a block.
 template <class C>

@@ -61,6 +61,23 @@ def matmul(a: Array, w: Array) -> Array:
     return (a.astype(np.float64) @ np.swapaxes(w, -1, -2).astype(np.float64)).astype(np.int64)
 
 
+def fused(x: Array, y: Any, z: Array) -> Array:
+    """x y + z of float32 values with one rounding.
+
+    float64 holds the product. Its sum is rounded to odd, which the second rounding cannot tell from
+    the exact value.
+    """
+    product, addend = x.astype(np.float64) * np.float64(y), z.astype(np.float64)
+    total = product + addend
+    back = total - product
+    error = (product - (total - back)) + (addend - back)
+    inexact = np.isfinite(total) & (error != 0)
+    toward_zero = inexact & (np.signbit(error) != np.signbit(total))
+    cut = np.where(toward_zero, np.nextafter(total, 0.0), total)
+    odd = (cut.view(np.uint64) | inexact.astype(np.uint64)).view(np.float64)
+    return np.asarray(odd.astype(np.float32))
+
+
 class Problem(Protocol):
     """A problem whose operands have rows of m."""
 

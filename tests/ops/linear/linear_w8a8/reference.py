@@ -8,30 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ops.linear.products import codes, logical, matmul, named, stored, wrapped
+from ops.linear.products import codes, fused, logical, matmul, named, stored, wrapped
 from reference.formats import STORAGE, Array, Arrays, narrowed
 from reference.inputs import field, hashed, make
 
 BITSANDBYTES_FACTOR = np.array(0x38820610, np.uint32).view(np.float32)
 # Kinds of scales, biases and residuals.
 NUMBERS = {"any": "normal", "ends": "finite", "sparse": "mixed", "lowest": "huge"}
-
-
-def fused(x: Array, y: Any, z: Array) -> Array:
-    """x y + z of float32 values with one rounding.
-
-    float64 holds the product. Its sum is rounded to odd, which the second rounding cannot tell from
-    the exact value.
-    """
-    product, addend = x.astype(np.float64) * np.float64(y), z.astype(np.float64)
-    total = product + addend
-    back = total - product
-    error = (product - (total - back)) + (addend - back)
-    inexact = np.isfinite(total) & (error != 0)
-    toward_zero = inexact & (np.signbit(error) != np.signbit(total))
-    cut = np.where(toward_zero, np.nextafter(total, 0.0), total)
-    odd = (cut.view(np.uint64) | inexact.astype(np.uint64)).view(np.float64)
-    return np.asarray(odd.astype(np.float32))
 
 
 @dataclass(frozen=True)

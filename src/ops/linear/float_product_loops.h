@@ -1,0 +1,433 @@
+// Sums of floating products for one instruction set: see float_product_host.cpp. No include guard:
+// see host/instruction_sets.h.
+//
+// Columns of the weights lie side by side in a panel, a slice of k at a time, and rows of the input
+// walk it, in float32, which holds every factor exactly. What a tensor core does to a group follows
+// in two passes. The first finds the largest exponent E of the group's products, of every column at
+// once. The second adds up trunc(product * 2^(fraction - E)): a product of two factors of at most
+// 11 bits is exact in float32, and so is a power of two times it, which is less than 2^27 and is
+// truncated by its conversion to int32. Where that is not so, at the ends of float32's range and
+// where a number is none, math::tensor_core_step does the group, one output after another.
+
+#include "ops/linear/number_loops.h"
+
+namespace planq::host::PLANQ_LEVEL::floating {
+
+using linear::Factor;
+using linear::Product;
+
+// Numbers that the instruction set computes at once. Vectors of other types are read and written as
+// what they are made of.
+typedef float Floats __attribute__((vector_size(PLANQ_VECTOR_BYTES), may_alias));
+typedef std::int32_t Ints __attribute__((vector_size(PLANQ_VECTOR_BYTES), may_alias));
+typedef std::uint32_t Words __attribute__((vector_size(PLANQ_VECTOR_BYTES), may_alias));
+typedef std::int16_t Shorts __attribute__((vector_size(PLANQ_VECTOR_BYTES), may_alias));
+
+constexpr int kFloatLanes = PLANQ_VECTOR_BYTES / 4;
+constexpr int kPanelVectors = 2;
+constexpr int kPanelColumns = kPanelVectors * kFloatLanes;
+constexpr int kPanelTerms = math::kTensorCoreSlice;
+// Rows whose sums fit in registers, and rows that are widened at a time.
+constexpr int kTogether = PLANQ_VECTOR_BYTES == 64 ? 4 : 2;
+constexpr int kWideRows = 8;
+
+inline Floats repeated(float x) { return x - Floats{}; }
+inline Ints repeated(std::int32_t x) { return x - Ints{}; }
+inline Floats load(const float* from) { return *reinterpret_cast<const Floats*>(from); }
+inline Ints load(const std::int32_t* from) { return *reinterpret_cast<const Ints*>(from); }
+inline Shorts load(const std::int16_t* from) { return *reinterpret_cast<const Shorts*>(from); }
+
+// --- Factors in float32, and their exponents -----------------------------------------------------
+
+// Exponents stand in pairs of 16 bits: those of columns j and j + kFloatLanes of a panel; of a row,
+// the same twice. Zeros and what is no number have exponents that no sum of two others reaches, so
+// that a sum tells them: two zeros or a zero and a number, less than kNothing; with an infinity or
+// a NaN, more than a float has.
+constexpr std::int32_t kZeroExponent = -7000, kOddExponent = 15000, kNothing = -1000;
+
+inline Ints exponents_of(Floats x, std::int32_t smallest) {
+  const Ints magnitude = reinterpret_cast<Ints>(x) & 0x7FFFFFFF;
+  const Ints normal = (magnitude >> 23) - 127;
+  const Ints raised = normal > smallest ? normal : repeated(smallest);
+  const Ints known = magnitude == 0 ? repeated(kZeroExponent) : raised;
+  return magnitude >= 0x7F800000 ? repeated(kOddExponent) : known;
+}
+// Whether any lane has a bit.
+inline bool any(Ints lanes) {
+#if PLANQ_VECTOR_BYTES == 64
+  return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(lanes),
+                                reinterpret_cast<__m512i>(lanes)) != 0;
+#else
+  std::int32_t found = 0;
+  for (int i = 0; i < kFloatLanes; ++i) found |= lanes[i];
+  return found != 0;
+#endif
+}
+inline Ints paired(Ints low, Ints high) { return (low & 0xFFFF) | (high << 16); }
+
+struct alignas(64) WidePanel {
+  float values[kPanelTerms][kPanelColumns];
+  std::int16_t exponents[kPanelTerms][kPanelColumns];
+};
+struct alignas(64) WideRows {
+  float values[kWideRows][kPanelTerms];
+  std::int32_t exponents[kWideRows][kPanelTerms];
+};
+
+// math::float8_value without branches.
+template <bool kE4M3>
+void widen_float8(const std::uint8_t* __restrict from, std::int64_t count, float* __restrict to) {
+  constexpr int kShift = kE4M3 ? 20 : 21;
+  constexpr std::uint32_t kFinite = kE4M3 ? 0x7E : 0x7B;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t code = from[i], magnitude = code & 0x7F, sign = (code & 0x80) << 24;
+    const float value = bit_cast<float>(magnitude << kShift) * (kE4M3 ? 0x1p120f : 0x1p112f);
+    const std::uint32_t odd =
+        !kE4M3 && magnitude == kFinite + 1 ? math::Ieee<float>::kInfinity : math::Ieee<float>::kNaN;
+    to[i] = bit_cast<float>(sign | (magnitude > kFinite ? odd : bit_cast<std::uint32_t>(value)));
+  }
+}
+
+// `count` elements of a floating type that lie side by side.
+inline void widen_line(const Factor& factor, std::int64_t first, std::int64_t count, float* to) {
+  const std::uint8_t* from = factor.data + first * linear::detail::element_bytes(factor.dtype);
+  switch (factor.dtype) {
+    case DType::Float16:
+      return widen<math::Half>(from, count, to);
+    case DType::BFloat16:
+      return widen<math::Bfloat16>(from, count, to);
+    case DType::Float32:
+      return widen<float>(from, count, to);
+    case DType::Float8E4M3FN:
+      return widen_float8<true>(from, count, to);
+    default:
+      return widen_float8<false>(from, count, to);
+  }
+}
+
+// Terms of a row, and zeros behind them.
+inline void widen_terms(const Factor& factor, std::int64_t row, std::int64_t term,
+                        std::int64_t terms, float* to) {
+  if (!factor.transposed())
+    widen_line(factor, row * factor.row_stride + term, terms, to);
+  else
+    for (std::int64_t i = 0; i < terms; ++i)
+      widen_line(factor, row * factor.row_stride + (term + i) * factor.term_stride, 1, to + i);
+  std::memset(to + terms, 0, sizeof(float) * static_cast<std::size_t>(kPanelTerms - terms));
+}
+
+inline void widen_rows(const Factor& factor, std::int64_t row, int rows, std::int64_t term,
+                       std::int64_t terms, WideRows& wide) {
+  const int smallest = format_of(factor.dtype).smallest_exponent();
+  for (int r = 0; r < rows; ++r) {
+    widen_terms(factor, row + r, term, terms, wide.values[r]);
+    for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
+      const Ints exponents = exponents_of(load(&wide.values[r][i]), smallest);
+      *reinterpret_cast<Ints*>(&wide.exponents[r][i]) = paired(exponents, exponents);
+    }
+  }
+}
+
+// Terms of the weights, column by column, and zeros beside and below them.
+inline void widen_values(const Factor& factor, std::int64_t column, std::int64_t columns,
+                         std::int64_t term, std::int64_t terms,
+                         float (&values)[kPanelTerms][kPanelColumns]) {
+  if (columns < kPanelColumns || terms < kPanelTerms) std::memset(values, 0, sizeof values);
+  if (factor.transposed()) {
+    for (std::int64_t i = 0; i < terms; ++i)
+      widen_line(factor, column * factor.row_stride + (term + i) * factor.term_stride, columns,
+                 values[i]);
+    return;
+  }
+  float line[kPanelTerms];
+  for (std::int64_t c = 0; c < columns; ++c) {
+    widen_line(factor, (column + c) * factor.row_stride + term, terms, line);
+    for (std::int64_t i = 0; i < terms; ++i) values[i][c] = line[i];
+  }
+}
+
+inline void widen_panel(const Factor& factor, std::int64_t column, std::int64_t columns,
+                        std::int64_t term, std::int64_t terms, WidePanel& panel) {
+  widen_values(factor, column, columns, term, terms, panel.values);
+  const int smallest = format_of(factor.dtype).smallest_exponent();
+  for (int i = 0; i < kPanelTerms; ++i)
+    *reinterpret_cast<Ints*>(panel.exponents[i]) =
+        paired(exponents_of(load(panel.values[i]), smallest),
+               exponents_of(load(panel.values[i] + kFloatLanes), smallest));
+}
+
+// --- A group of a tensor core --------------------------------------------------------------------
+
+// Exponents for which everything is exact. Below, a product that float32 rounds might reach a unit;
+// above, a product might leave float32.
+constexpr std::int32_t kLeast = -100, kMost = 125;
+
+// What the outputs of a vector are aligned to.
+struct Alignment {
+  Floats scale, unit;  // 2^(fraction - E), and its inverse
+  Ints beyond;         // not 0 where the exponent is one of those that are not exact
+};
+
+template <class Core>
+inline Alignment aligned_to(Ints products, Floats accumulator) {
+  const Ints bits = reinterpret_cast<Ints>(accumulator) & 0x7FFFFFFF;
+  const Ints own = bits == 0 ? repeated(2 * kZeroExponent) : (bits >> 23) - 127;
+  const Ints largest = products > own ? products : own;
+  Alignment made;
+  made.beyond = (largest > kMost) | ((largest < kLeast) & (largest > kNothing));
+  // Where there is nothing but zeros, any exponent does.
+  const Ints exponent = largest > kLeast ? largest : repeated(kLeast);
+  made.scale = reinterpret_cast<Floats>((Core::kFraction + 127 - exponent) << 23);
+  made.unit = reinterpret_cast<Floats>((exponent - Core::kFraction + 127) << 23);
+  return made;
+}
+
+// Truncated to whole numbers.
+inline Words whole(Floats x) { return reinterpret_cast<Words>(__builtin_convertvector(x, Ints)); }
+
+// The sum of at most 2^31 - 128 as a float, truncated. A sum that rounding made larger steps back.
+inline Floats truncated(Ints sum) {
+#if PLANQ_VECTOR_BYTES == 64
+  // All lanes by a mask: GCC 12 takes what the plain form leaves undefined for a mistake.
+  return reinterpret_cast<Floats>(_mm512_maskz_cvt_roundepi32_ps(
+      0xFFFF, reinterpret_cast<__m512i>(sum), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC));
+#else
+  const Ints sign = sum >> 31, magnitude = (sum ^ sign) - sign;
+  const Floats nearest = __builtin_convertvector(magnitude, Floats);
+  const Ints over = __builtin_convertvector(nearest, Ints) > magnitude;
+  return reinterpret_cast<Floats>((reinterpret_cast<Ints>(nearest) + over) | (sign & INT32_MIN));
+#endif
+}
+
+// A group for which the vectors do not do.
+template <class Core, int kRows>
+[[gnu::noinline, gnu::cold]] void add_odd_group(const WideRows& rows, int row,
+                                                const WidePanel& panel, int term, int smallest_row,
+                                                int smallest_column,
+                                                Floats (&sums)[kRows][kPanelVectors]) {
+  for (int r = 0; r < kRows; ++r)
+    for (int column = 0; column < kPanelColumns; ++column) {
+      float& sum = reinterpret_cast<float*>(sums[r])[column];
+      sum = math::tensor_core_step<Core>(
+          sum, {&rows.values[row + r][term], smallest_row},
+          {&panel.values[term][column], smallest_column, kPanelColumns}, Core::kGroup);
+    }
+}
+
+// The largest exponents of products, in pairs.
+template <class Core, int kRows>
+inline void find_largest(const WideRows& rows, int row, const WidePanel& panel, int term,
+                         Shorts (&largest)[kRows]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) largest[r] = Shorts{} - 32767;
+  for (int i = term; i < term + Core::kGroup; ++i) {
+    const Shorts weight = load(panel.exponents[i]);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const Shorts sum = reinterpret_cast<Shorts>(repeated(rows.exponents[row + r][i])) + weight;
+      largest[r] = sum > largest[r] ? sum : largest[r];
+    }
+  }
+}
+
+// One step for some rows and all columns of a panel.
+template <class Core, int kRows>
+inline void add_group(const WideRows& rows, int row, const WidePanel& panel, int term,
+                      int smallest_row, int smallest_column, Floats (&sums)[kRows][kPanelVectors]) {
+  Shorts largest[kRows];
+  find_largest<Core, kRows>(rows, row, panel, term, largest);
+  Floats scale[kRows][kPanelVectors];
+  Alignment aligned[kRows][kPanelVectors];
+  Ints beyond = {};
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const Ints pairs = reinterpret_cast<Ints>(largest[r]);
+    aligned[r][0] = aligned_to<Core>((pairs << 16) >> 16, sums[r][0]);
+    aligned[r][1] = aligned_to<Core>(pairs >> 16, sums[r][1]);
+    beyond |= aligned[r][0].beyond | aligned[r][1].beyond;
+    scale[r][0] = aligned[r][0].scale;
+    scale[r][1] = aligned[r][1].scale;
+  }
+  // Words: where a number is none, sums wrap.
+  Words added[kRows][kPanelVectors] = {};
+  for (int i = term; i < term + Core::kGroup; ++i) {
+    const Floats weight[kPanelVectors] = {load(panel.values[i]),
+                                          load(panel.values[i] + kFloatLanes)};
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const Floats input = repeated(rows.values[row + r][i]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kPanelVectors; ++v) added[r][v] += whole(input * weight[v] * scale[r][v]);
+    }
+  }
+  // 16 products stay below 2^31 by themselves; with the accumulator they might not.
+  constexpr std::uint32_t kLargestSum = INT32_MAX - (1 << 26) - 127;
+  if constexpr (Core::kGroup * (std::uint64_t{4} << Core::kFraction) > kLargestSum)
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kPanelVectors; ++v)
+        beyond |= reinterpret_cast<Ints>(added[r][v] + kLargestSum > 2u * kLargestSum);
+  if (any(beyond))
+    return add_odd_group<Core, kRows>(rows, row, panel, term, smallest_row, smallest_column, sums);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const Words all = added[r][v] + whole(sums[r][v] * scale[r][v]);
+      const Floats sum = truncated(reinterpret_cast<Ints>(all)) * aligned[r][v].unit;
+      constexpr std::int32_t kKept = -1 << (23 - Core::kOut);
+      sums[r][v] = reinterpret_cast<Floats>(reinterpret_cast<Ints>(sum) & kKept);
+    }
+}
+
+// --- Bodies --------------------------------------------------------------------------------------
+
+// A slice of some rows, which is a chain of its own, onto the sums so far.
+template <class Core, int kRows>
+inline void add_slice(const WideRows& rows, int row, const WidePanel& panel, int terms,
+                      int smallest_row, int smallest_column, float* sums) {
+  Floats chain[kRows][kPanelVectors] = {};
+  for (int term = 0; term < terms; term += Core::kGroup)
+    add_group<Core, kRows>(rows, row, panel, term, smallest_row, smallest_column, chain);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kPanelVectors; ++v) {
+      float* sum = sums + r * kPanelColumns + v * kFloatLanes;
+      *reinterpret_cast<Floats*>(sum) = load(sum) + chain[r][v];
+    }
+}
+
+// The same for a number of rows that is known at run time.
+template <class Core, int kRows = kTogether>
+void add_slices(int count, const WideRows& rows, int row, const WidePanel& panel, int terms,
+                int smallest_row, int smallest_column, float* sums) {
+  if constexpr (kRows > 1)
+    if (count < kRows)
+      return add_slices<Core, kRows - 1>(count, rows, row, panel, terms, smallest_row,
+                                         smallest_column, sums);
+  add_slice<Core, kRows>(rows, row, panel, terms, smallest_row, smallest_column, sums);
+}
+
+// Accumulation::TensorSm90.
+template <class Core>
+void sums_by_tensor_core(const Product& p, const Block& b, float* sums) {
+  WidePanel panel;
+  WideRows rows;
+  const int of_input = format_of(p.input.dtype).smallest_exponent();
+  const int of_weight = format_of(p.weight.dtype).smallest_exponent();
+  for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
+    const std::int64_t terms = std::min<std::int64_t>(kPanelTerms, p.k - term);
+    widen_panel(p.weight, b.column, b.columns, term, terms, panel);
+    for (std::int64_t row = 0; row < b.rows; row += kWideRows) {
+      const int count = static_cast<int>(std::min<std::int64_t>(kWideRows, b.rows - row));
+      widen_rows(p.input, b.row + row, count, term, terms, rows);
+      for (int i = 0; i < count; i += kTogether)
+        add_slices<Core>(std::min(kTogether, count - i), rows, i, panel, static_cast<int>(terms),
+                         of_input, of_weight, sums + (row + i) * kPanelColumns);
+    }
+  }
+}
+
+// --- Accumulation::Lanes -------------------------------------------------------------------------
+
+inline Floats fused(Floats x, Floats y, Floats z) {
+#if PLANQ_VECTOR_BYTES == 64
+  return _mm512_fmadd_ps(x, y, z);
+#elif PLANQ_VECTOR_BYTES == 32
+  return _mm256_fmadd_ps(x, y, z);
+#else
+  for (int i = 0; i < kFloatLanes; ++i) z[i] = math::fused(x[i], y[i], z[i]);
+  return z;
+#endif
+}
+
+constexpr int kLaneRows = 4;
+struct alignas(64) Lanes {
+  float sums[math::kSumLanes][kLaneRows][kPanelColumns];
+};
+
+// Some neighbouring terms, which all belong to one lane.
+inline void add_to_lane(const float* row, const float (*panel)[kPanelColumns], int terms,
+                        float* lane) {
+  Floats low = load(lane), high = load(lane + kFloatLanes);
+  for (int i = 0; i < terms; ++i) {
+    const Floats input = repeated(row[i]);
+    low = fused(input, load(panel[i]), low);
+    high = fused(input, load(panel[i] + kFloatLanes), high);
+  }
+  *reinterpret_cast<Floats*>(lane) = low;
+  *reinterpret_cast<Floats*>(lane + kFloatLanes) = high;
+}
+
+// The sum over the lanes of a row.
+inline void add_up_lanes(Lanes& lanes, int row, float* sums) {
+  for (int half = math::kSumLanes / 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane)
+      for (int c = 0; c < kPanelColumns; ++c)
+        lanes.sums[lane][row][c] += lanes.sums[lane + half][row][c];
+  std::memcpy(sums, lanes.sums[0][row], sizeof lanes.sums[0][row]);
+}
+
+inline void sums_by_lanes(const Product& p, const Block& b, float* sums) {
+  Lanes lanes;
+  alignas(64) float panel[kPanelTerms][kPanelColumns];
+  alignas(64) float line[kPanelTerms];
+  for (std::int64_t row = 0; row < b.rows; row += kLaneRows) {
+    const int rows = static_cast<int>(std::min<std::int64_t>(kLaneRows, b.rows - row));
+    std::memset(&lanes, 0, sizeof lanes);
+    for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
+      const std::int64_t terms = std::min<std::int64_t>(kPanelTerms, p.k - term);
+      widen_values(p.weight, b.column, b.columns, term, terms, panel);
+      for (int r = 0; r < rows; ++r) {
+        widen_terms(p.input, b.row + row + r, term, terms, line);
+        for (std::int64_t i = 0; i < terms; i += math::kLaneTerms)
+          add_to_lane(line + i, panel + i,
+                      static_cast<int>(std::min<std::int64_t>(math::kLaneTerms, terms - i)),
+                      lanes.sums[(term + i) / math::kLaneTerms % math::kSumLanes][r]);
+      }
+    }
+    for (int r = 0; r < rows; ++r) add_up_lanes(lanes, r, sums + (row + r) * kPanelColumns);
+  }
+}
+
+// --- Outputs -------------------------------------------------------------------------------------
+
+template <class T>
+void finish_block(const Product& p, const Block& b, const float* sums) {
+  float values[kPanelColumns], bias[kPanelColumns] = {}, residual[kPanelColumns] = {};
+  const linear::Epilogue& e = p.epilogue;
+  if (e.bias) load_numbers<float>(e.bias, e.bias_dtype, b.column, b.columns, bias);
+  for (std::int64_t i = 0; i < b.rows; ++i, sums += kPanelColumns) {
+    const std::int64_t row = b.row + i;
+    if (e.residual)
+      load_numbers<float>(e.residual, e.residual_dtype, row * e.residual_row + b.column, b.columns,
+                          residual);
+    for (std::int64_t c = 0; c < b.columns; ++c)
+      values[c] = linear::with_addends(sums[c], bias[c], residual[c], e);
+    narrow<T>(values, b.columns, reinterpret_cast<T*>(p.output) + row * p.output_row + b.column);
+  }
+}
+
+inline void store_block(const Product& p, const Block& b, const float* sums) {
+  switch (p.output_dtype) {
+    case DType::Float16:
+      return finish_block<math::Half>(p, b, sums);
+    case DType::BFloat16:
+      return finish_block<math::Bfloat16>(p, b, sums);
+    default:
+      return finish_block<float>(p, b, sums);
+  }
+}
+
+inline void compute_block(const Product& p, Accumulation accumulation, Block b) {
+  alignas(64) float sums[kBlockRows * kPanelColumns] = {};
+  if (accumulation == Accumulation::Lanes)
+    sums_by_lanes(p, b, sums);
+  else if (is_fp8(p.input.dtype))
+    sums_by_tensor_core<math::TensorCore8>(p, b, sums);
+  else
+    sums_by_tensor_core<math::TensorCore16>(p, b, sums);
+  store_block(p, b, sums);
+}
+
+}  // namespace planq::host::PLANQ_LEVEL::floating

@@ -1,0 +1,153 @@
+// Sums of floating products by the scalar functions and by every instruction set of this processor,
+// for products that are read from the standard input, in memory that ends where the last factor
+// does. Of each product: six int32 numbers (m, n, k, the types of both sides, what is asked for),
+// the factors of the input (m, k) and of the weights (n, k), and for a chain the accumulators
+// (m, n). Written: how many ways there are, and what each gives, (m, n) in float32.
+#include "ops/linear/float_product_host.cpp"
+
+#define PLANQ_LOOPS "float_levels_loops.h"
+#include "host/instruction_sets.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace planq::host {
+// One thread is enough here.
+void parallel_loop(int, std::int64_t count, std::int64_t, LoopBody body, const void* context) {
+  body(context, 0, count);
+}
+}  // namespace planq::host
+
+namespace {
+
+using namespace planq;
+using linear::Product;
+
+enum Asked : std::int32_t { kTensorSm90, kLanes, kChain };
+
+struct Given {
+  Product product;
+  Asked asked;
+  std::unique_ptr<std::uint8_t[]> input, weight;
+  std::unique_ptr<float[]> accumulators, results;
+
+  std::int64_t outputs() const { return product.m * product.n; }
+};
+
+void read(void* to, std::size_t bytes) {
+  if (std::fread(to, 1, bytes, stdin) != bytes) std::exit(1);
+}
+
+std::unique_ptr<std::uint8_t[]> read_side(linear::Factor& factor, DType dtype, std::int64_t rows,
+                                          std::int64_t terms) {
+  const auto bytes = static_cast<std::size_t>(rows * terms * storage_bytes(dtype));
+  auto memory = std::make_unique<std::uint8_t[]>(bytes);
+  read(memory.get(), bytes);
+  factor = {memory.get(), rows == 1 ? 0 : terms, 1, dtype};
+  return memory;
+}
+
+bool read_product(Given& given) {
+  std::int32_t head[6];
+  if (std::fread(head, sizeof head, 1, stdin) != 1) return false;
+  constexpr DType kDTypes[] = {DType::Float16, DType::BFloat16, DType::Float8E4M3FN,
+                               DType::Float8E5M2};
+  Product& p = given.product;
+  p = {};
+  p.m = head[0];
+  p.n = head[1];
+  p.k = head[2];
+  p.output_row = p.n;
+  p.output_dtype = DType::Float32;
+  given.asked = static_cast<Asked>(head[5]);
+  given.input = read_side(p.input, kDTypes[head[3]], p.m, p.k);
+  given.weight = read_side(p.weight, kDTypes[head[4]], p.n, p.k);
+  given.accumulators = std::make_unique<float[]>(given.outputs());
+  given.results = std::make_unique<float[]>(given.outputs());
+  if (given.asked == kChain) read(given.accumulators.get(), sizeof(float) * given.outputs());
+  return true;
+}
+
+void write(const Given& given) {
+  std::fwrite(given.results.get(), sizeof(float), given.outputs(), stdout);
+}
+
+// --- One output after another --------------------------------------------------------------------
+
+template <class Core>
+float one_output(const Given& given, math::FactorRow a, math::FactorRow w, float accumulator) {
+  if (given.asked == kLanes) return math::lane_sum(a, w, given.product.k);
+  if (given.asked == kChain)
+    return math::tensor_core_chain<Core>(accumulator, a, w, given.product.k);
+  return math::tensor_core_sum<Core>(a, w, given.product.k);
+}
+
+std::unique_ptr<float[]> widened(const linear::Factor& factor, std::int64_t rows,
+                                 std::int64_t terms) {
+  auto made = std::make_unique<float[]>(rows * terms);
+  host::baseline::floating::widen_line(factor, 0, rows * terms, made.get());
+  return made;
+}
+
+void by_scalars(const Given& given) {
+  const Product& p = given.product;
+  const auto a = widened(p.input, p.m, p.k), w = widened(p.weight, p.n, p.k);
+  for (std::int64_t i = 0; i < given.outputs(); ++i) {
+    const math::FactorRow row{&a[i / p.n * p.k], format_of(p.input.dtype).smallest_exponent()};
+    const math::FactorRow column{&w[i % p.n * p.k], format_of(p.weight.dtype).smallest_exponent()};
+    given.results[i] =
+        is_fp8(p.input.dtype)
+            ? one_output<math::TensorCore8>(given, row, column, given.accumulators[i])
+            : one_output<math::TensorCore16>(given, row, column, given.accumulators[i]);
+  }
+  write(given);
+}
+
+// --- By vectors ----------------------------------------------------------------------------------
+
+using Compute = void (*)(const Product&, Accumulation, host::Block);
+using Chains = void (*)(const Product&, const float*, float*);
+
+void by_vectors(Given& given, std::int64_t columns, Compute compute, Chains chains) {
+  Product& p = given.product;
+  p.output = reinterpret_cast<std::uint8_t*>(given.results.get());
+  std::fill_n(given.results.get(), given.outputs(), -7.0f);
+  if (given.asked == kChain) {
+    chains(p, given.accumulators.get(), given.results.get());
+    return write(given);
+  }
+  const auto accumulation = given.asked == kLanes ? Accumulation::Lanes : Accumulation::TensorSm90;
+  for (std::int64_t row = 0; row < p.m; row += host::kBlockRows)
+    for (std::int64_t column = 0; column < p.n; column += columns)
+      compute(
+          p, accumulation,
+          {row, std::min(host::kBlockRows, p.m - row), column, std::min(columns, p.n - column)});
+  write(given);
+}
+
+}  // namespace
+
+int main() {
+  const host::StrictFloat strict;
+  std::int32_t ways = 2;
+#if PLANQ_SIMD_X86
+  const host::Level level = host::detect_level();
+  ways += static_cast<std::int32_t>(level);
+#endif
+  Given given;
+  while (read_product(given)) {
+    std::fwrite(&ways, sizeof ways, 1, stdout);
+    by_scalars(given);
+    by_vectors(given, host::baseline::floating::kPanelColumns,
+               host::baseline::floating::compute_block, host::baseline::floating::chains);
+#if PLANQ_SIMD_X86
+    if (level >= host::Level::Avx2)
+      by_vectors(given, host::avx2::floating::kPanelColumns, host::avx2::floating::compute_block,
+                 host::avx2::floating::chains);
+    if (level >= host::Level::Avx512)
+      by_vectors(given, host::avx512::floating::kPanelColumns,
+                 host::avx512::floating::compute_block, host::avx512::floating::chains);
+#endif
+  }
+}
