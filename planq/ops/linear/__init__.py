@@ -12,6 +12,7 @@ from planq.ops.linear.linear_w8a8_dynamic import (
     LinearW8A8DynamicDescriptor,
     LinearW8A8DynamicPlan,
 )
+from planq.ops.linear.matmul import MatmulArgs, MatmulDescriptor, MatmulPlan
 from planq.ops.linear.matmul_int8 import MatmulInt8Args, MatmulInt8Descriptor, MatmulInt8Plan
 
 __all__ = [
@@ -27,7 +28,10 @@ __all__ = [
     "LinearW8A8DynamicDescriptor",
     "LinearW8A8DynamicPlan",
     "LinearW8A8Plan",
+    "MatmulArgs",
+    "MatmulDescriptor",
     "MatmulInt8Args",
     "MatmulInt8Descriptor",
     "MatmulInt8Plan",
+    "MatmulPlan",
 ]

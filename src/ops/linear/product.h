@@ -1,6 +1,7 @@
-// A product y = a w^T of codes, as plain data: what kernels of either backend are given, whichever
-// operator it belongs to. acc[m, n] is the sum over k of a[m, k] w[n, k] in int32, modulo 2^32, so
-// every order of summation, split and tile gives the same bits.
+// A product y = a w^T, as plain data: what kernels of either backend are given, whichever operator
+// it belongs to. Of codes, acc[m, n] is the sum over k of a[m, k] w[n, k] in int32, modulo 2^32, so
+// every order of summation, split and tile gives the same bits. Of floating numbers, the sum is in
+// float32 and its order has a name: see math/tensor_core.h.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace planq::linear {
 
-// One side of a product. Code (row, term) is number `row * row_stride + term * term_stride` of
+// One side of a product; what is said of codes is true of floating numbers. Code (row, term) is number `row * row_stride + term * term_stride` of
 // `data`; of two 4-bit codes in a byte the first is the low nibble. Strides count codes: those of
 // 4-bit codes along whatever is not packed are even. An axis of one has a stride of 0. Where
 // term_stride is not 1, the rows lie side by side: row_stride is 1, or 0 where there is one row.
@@ -19,7 +20,7 @@ struct Factor {
   const std::uint8_t* data = nullptr;
   std::int64_t row_stride = 0;   // from a row (of m or n) to the next
   std::int64_t term_stride = 1;  // from a term (of k) to the next; 1 where nothing is transposed
-  DType dtype = DType::Int8;     // int8, uint8, int4, uint4
+  DType dtype = DType::Int8;     // an 8-bit or 4-bit integer, or a float of 16 or 8 bits
 
   PLANQ_HD bool transposed() const { return term_stride != 1; }
   // For checking and for edges; kernels have faster ways.
@@ -81,7 +82,7 @@ PLANQ_HD std::int64_t element_bytes(DType dtype) {
   }
 }
 PLANQ_HD void move_factor(Factor& factor, std::int64_t codes) {
-  factor.data += is_four_bit(factor.dtype) ? codes / 2 : codes;
+  factor.data += is_four_bit(factor.dtype) ? codes / 2 : codes * element_bytes(factor.dtype);
 }
 
 }  // namespace detail

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -117,6 +117,42 @@ def named(problem: Any) -> str:
             text = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
             words.append(f"{name}={text}")
     return ",".join(words)
+
+
+class MatmulShapes:
+    """The extents of a problem whose sides may be transposed; a dataclass has the fields."""
+
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    transpose_input: bool
+    transpose_weight: bool
+
+    @property
+    def row_axis(self) -> int:
+        """Of the input: m."""
+        return -1 if self.transpose_input else -2
+
+    @property
+    def rows(self) -> int:
+        """m."""
+        return self.input_shape[self.row_axis]
+
+    @property
+    def terms(self) -> int:
+        """k."""
+        return self.input_shape[-2 if self.transpose_input else -1]
+
+    @property
+    def size(self) -> int:
+        """Multiplications, of the first product of a batch at least."""
+        columns = self.weight_shape[-1 if self.transpose_weight else -2]
+        return math.prod(self.input_shape) * columns
+
+    def with_rows(self, rows: int) -> Any:
+        """The same with another m."""
+        shape = list(self.input_shape)
+        shape[self.row_axis] = rows
+        return replace(cast("Any", self), input_shape=tuple(shape))
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from ops.linear.products import codes, logical, matmul, named, stored, wrapped
+from ops.linear.products import MatmulShapes, codes, logical, matmul, named, stored, wrapped
 from reference.formats import Array, Arrays
 
 
 @dataclass(frozen=True)
-class MatmulProblem:
+class MatmulProblem(MatmulShapes):
     """One product of matrices of codes, or of batches of them."""
 
     input_shape: tuple[int, ...]
@@ -27,33 +26,6 @@ class MatmulProblem:
     def id(self) -> str:
         """All fields, as one word."""
         return named(self)
-
-    @property
-    def row_axis(self) -> int:
-        """Of the input: m."""
-        return -1 if self.transpose_input else -2
-
-    @property
-    def rows(self) -> int:
-        """m."""
-        return self.input_shape[self.row_axis]
-
-    @property
-    def terms(self) -> int:
-        """k."""
-        return self.input_shape[-2 if self.transpose_input else -1]
-
-    @property
-    def size(self) -> int:
-        """Multiplications, of the first product of a batch at least."""
-        columns = self.weight_shape[-1 if self.transpose_weight else -2]
-        return math.prod(self.input_shape) * columns
-
-    def with_rows(self, rows: int) -> MatmulProblem:
-        """The same with another m."""
-        shape = list(self.input_shape)
-        shape[self.row_axis] = rows
-        return replace(self, input_shape=tuple(shape))
 
     def matrix(self, values: Array) -> Array:
         """The input's integers, (..., m, k)."""

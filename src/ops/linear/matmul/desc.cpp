@@ -1,0 +1,57 @@
+#include "ops/linear/matmul/desc.h"
+
+#include <string>
+
+namespace planq::matmul {
+
+namespace {
+
+constexpr DType kFactors[] = {DType::Float16, DType::BFloat16};
+constexpr DType kOutputs[] = {DType::Float16, DType::BFloat16, DType::Float32};
+
+Fault resolve_factors(Fields& f) {
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kFactors); !fault.ok())
+    return fault;
+  if (f.weight_dtype == DType::Unset) f.weight_dtype = f.input_dtype;
+  if (f.weight_dtype == f.input_dtype) return {};
+  return {"weight_dtype", "expected " + std::string(name_of(f.input_dtype)) +
+                              " as input_dtype, got " + std::string(name_of(f.weight_dtype))};
+}
+
+Fault resolve_outputs(Fields& f) {
+  if (f.output_dtype == DType::Unset) f.output_dtype = f.input_dtype;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, kOutputs); !fault.ok())
+    return fault;
+  if (f.bias_dtype != DType::Unset)
+    if (Fault fault = checks::dtype("bias_dtype", f.bias_dtype, checks::kFloats); !fault.ok())
+      return fault;
+  if (f.residual_dtype == DType::Unset) return {};
+  return checks::dtype("residual_dtype", f.residual_dtype, checks::kFloats);
+}
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = resolve_factors(f); !fault.ok()) return fault;
+  if (Fault fault = resolve_outputs(f); !fault.ok()) return fault;
+  if (f.accumulation == Accumulation::Sequential)
+    return {"accumulation", "expected lanes or tensor_sm90, got sequential"};
+  return checks::product_shapes(f.input(), f.weight());
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape output = linear::product_shape(f.input(), f.weight());
+  specs[kInput].expect(f.input_dtype, f.input_shape);
+  specs[kWeight].expect(f.weight_dtype, f.weight_shape);
+  specs[kOutput].expect(f.output_dtype, output);
+  specs[kBias].expect(f.bias_dtype, {1, {f.weight().rows()}}, f.bias_dtype != DType::Unset);
+  specs[kResidual].expect(f.residual_dtype, output, f.residual_dtype != DType::Unset);
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"matmul", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::matmul

@@ -1,0 +1,61 @@
+// matmul: the product of two matrices of floating numbers, or of batches of them, with a bias and a
+// residual. Sums are added up in an order that has a name: math/tensor_core.h has both.
+#pragma once
+
+#include "ops/linear/checks.h"
+
+namespace planq::matmul {
+
+struct Fields {
+  Shape input_shape;   // (..., m, k)
+  Shape weight_shape;  // (..., n, k)
+  DType input_dtype = DType::Unset;
+  DType weight_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  bool transpose_input = false;   // input_shape is (..., k, m)
+  bool transpose_weight = false;  // weight_shape is (..., k, n)
+  Accumulation accumulation = Accumulation::TensorSm90;
+  DType bias_dtype = DType::Unset;
+  DType residual_dtype = DType::Unset;
+
+  linear::FactorField input() const { return {input_shape, input_dtype, transpose_input}; }
+  linear::FactorField weight() const { return {weight_shape, weight_dtype, transpose_weight}; }
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, input_shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, weight_shape).required().from("weight.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, weight_dtype).from("weight.dtype"),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, transpose_input),
+    PLANQ_FIELD(Fields, transpose_weight),
+    PLANQ_FIELD(Fields, accumulation),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+    PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kWeight, kOutput, kBias, kResidual };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"weight", Role::Input},
+    {"output", Role::Output},
+    {"bias", Role::Input, Presence::ByField},
+    {"residual", Role::Input, Presence::ByField},
+};
+
+// What every kernel's bind begins with.
+inline linear::Product product_of(const Call& call) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
+  return linear::make_product(
+      f.input(), f.weight(),
+      {.input = &operands[kInput],
+       .weight = &operands[kWeight],
+       .output = &operands[kOutput],
+       .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
+       .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]});
+}
+
+}  // namespace planq::matmul
