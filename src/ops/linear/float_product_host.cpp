@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "host/simd.h"
 #include "host/thread_pool.h"

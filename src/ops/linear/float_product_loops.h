@@ -74,17 +74,19 @@ struct alignas(64) WideRows {
   std::int32_t exponents[kWideRows][kPanelTerms];
 };
 
-// math::float8_value without branches.
+// math::float8_value without branches: what is no number is chosen by a mask, since compilers would
+// not multiply where nobody asks for the product.
 template <bool kE4M3>
 void widen_float8(const std::uint8_t* __restrict from, std::int64_t count, float* __restrict to) {
   constexpr int kShift = kE4M3 ? 20 : 21;
   constexpr std::uint32_t kFinite = kE4M3 ? 0x7E : 0x7B;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t code = from[i], magnitude = code & 0x7F, sign = (code & 0x80) << 24;
+    const std::uint32_t code = from[i], magnitude = code & 0x7F;
     const float value = bit_cast<float>(magnitude << kShift) * (kE4M3 ? 0x1p120f : 0x1p112f);
-    const std::uint32_t odd =
-        !kE4M3 && magnitude == kFinite + 1 ? math::Ieee<float>::kInfinity : math::Ieee<float>::kNaN;
-    to[i] = bit_cast<float>(sign | (magnitude > kFinite ? odd : bit_cast<std::uint32_t>(value)));
+    const std::uint32_t quiet = kE4M3 || magnitude != kFinite + 1 ? 0x400000u : 0;
+    const std::uint32_t mask = magnitude > kFinite ? 0xFFFFFFFFu : 0;
+    const std::uint32_t odd = (math::Ieee<float>::kInfinity | quiet) & mask;
+    to[i] = bit_cast<float>((code & 0x80) << 24 | odd | (bit_cast<std::uint32_t>(value) & ~mask));
   }
 }
 
@@ -128,22 +130,56 @@ inline void widen_rows(const Factor& factor, std::int64_t row, int rows, std::in
   }
 }
 
+// Of two rows of a matrix, kStep apart, blocks of kStep columns change places.
+template <int kStep, std::size_t... kLane>
+inline void exchange(Floats& one, Floats& other, std::index_sequence<kLane...>) {
+  constexpr auto kOne = [](int lane) { return lane & kStep ? kFloatLanes + lane - kStep : lane; };
+  constexpr auto kOther = [](int lane) { return lane & kStep ? kFloatLanes + lane : lane + kStep; };
+  const Floats first = one;
+  one = __builtin_shufflevector(first, other, kOne(kLane)...);
+  other = __builtin_shufflevector(first, other, kOther(kLane)...);
+}
+// Rows become columns.
+template <int kStep = kFloatLanes / 2>
+inline void transpose(Floats (&rows)[kFloatLanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kFloatLanes; ++i)
+    if ((i & kStep) == 0)
+      exchange<kStep>(rows[i], rows[i + kStep], std::make_index_sequence<kFloatLanes>());
+  if constexpr (kStep > 1) transpose<kStep / 2>(rows);
+}
+
+// Some columns of the weights, which lie one after another.
+inline void widen_columns(const Factor& factor, std::int64_t column, std::int64_t columns,
+                          std::int64_t term, std::int64_t terms, float* to) {
+  alignas(64) float lines[kFloatLanes][kPanelTerms];
+  if (columns < kFloatLanes) std::memset(lines, 0, sizeof lines);
+  for (std::int64_t c = 0; c < columns; ++c) widen_terms(factor, column + c, term, terms, lines[c]);
+  for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
+    Floats block[kFloatLanes];
+#pragma GCC unroll 16
+    for (int c = 0; c < kFloatLanes; ++c) block[c] = load(&lines[c][i]);
+    transpose(block);
+#pragma GCC unroll 16
+    for (int c = 0; c < kFloatLanes; ++c)
+      *reinterpret_cast<Floats*>(to + (i + c) * kPanelColumns) = block[c];
+  }
+}
+
 // Terms of the weights, column by column, and zeros beside and below them.
 inline void widen_values(const Factor& factor, std::int64_t column, std::int64_t columns,
                          std::int64_t term, std::int64_t terms,
                          float (&values)[kPanelTerms][kPanelColumns]) {
-  if (columns < kPanelColumns || terms < kPanelTerms) std::memset(values, 0, sizeof values);
-  if (factor.transposed()) {
-    for (std::int64_t i = 0; i < terms; ++i)
-      widen_line(factor, column * factor.row_stride + (term + i) * factor.term_stride, columns,
-                 values[i]);
+  if (!factor.transposed()) {
+    for (int c = 0; c < kPanelColumns; c += kFloatLanes)
+      widen_columns(factor, column + c, std::clamp<std::int64_t>(columns - c, 0, kFloatLanes), term,
+                    terms, values[0] + c);
     return;
   }
-  float line[kPanelTerms];
-  for (std::int64_t c = 0; c < columns; ++c) {
-    widen_line(factor, (column + c) * factor.row_stride + term, terms, line);
-    for (std::int64_t i = 0; i < terms; ++i) values[i][c] = line[i];
-  }
+  if (columns < kPanelColumns || terms < kPanelTerms) std::memset(values, 0, sizeof values);
+  for (std::int64_t i = 0; i < terms; ++i)
+    widen_line(factor, column * factor.row_stride + (term + i) * factor.term_stride, columns,
+               values[i]);
 }
 
 inline void widen_panel(const Factor& factor, std::int64_t column, std::int64_t columns,
