@@ -136,15 +136,8 @@ struct ListedTileArgs : TileArgs {
   Listed listed;
 };
 
-// What a kernel of tiles is for. One for everything would keep its sums in registers worse.
-enum class TileKind {
-  Any,     // of codes and outputs
-  Sums,    // int8 to int32
-  Scaled,  // int8 to at most 32 bits, by planq's convention, without zero points
-  Listed,  // the same with outliers
-};
-template <TileKind kKind>
-using TileArgsOf = std::conditional_t<kKind == TileKind::Listed, ListedTileArgs, TileArgs>;
+template <bool kListed>
+using TileArgsOf = std::conditional_t<kListed, ListedTileArgs, TileArgs>;
 
 struct TilePlace {
   int down, across, batch;
@@ -283,8 +276,8 @@ __device__ __forceinline__ TileOutliers outliers_of(const ListedTileArgs& args, 
   return {args.listed, reinterpret_cast<std::uint16_t*>(passes), kOwn + group};
 }
 
-template <TileKind kKind>
-__device__ __forceinline__ void multiply_group(const TileArgsOf<kKind>& args,
+template <bool kListed>
+__device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
                                                const TileShape::Stages& ring,
                                                std::uint8_t* passes) {
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
@@ -315,26 +308,22 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kKind>& args,
     const auto finish = [&](const auto& out) {
       finish_sums(out, pass, sums, args.outputs.rows, m, n);
     };
-    if constexpr (kKind == TileKind::Any) {
+    if constexpr (kListed) {
+      multiply.template operator()<false, false>();
+      scale_rows(sums, args.outputs, place.batch, m);
+      outliers.add(sums, args.outputs, place.batch, m, n);
+      finish(ScaledOutputs<float, true>(args.outputs, place.batch));
+    } else {
       with_types(args.factors, multiply);
       with_outputs(args.outputs, place.batch, finish);
-    } else {
-      multiply.template operator()<false, false>();
-      if constexpr (kKind == TileKind::Sums) {
-        finish(IntegerOutputs(args.outputs, place.batch));
-      } else {
-        scale_rows(sums, args.outputs, place.batch, m);
-        outliers.add(sums, args.outputs, place.batch, m, n);
-        finish(ScaledOutputs<float, true>(args.outputs, place.batch));
-      }
     }
   }
 }
 
 // A grid of any number of blocks; block i computes tiles i, i + blocks, ...
-template <TileKind kKind>
+template <bool kListed>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    multiply_tiles(const __grid_constant__ TileArgsOf<kKind> args) {
+    multiply_tiles(const __grid_constant__ TileArgsOf<kListed> args) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + TileShape::kBarriersAt);
   const TileShape::Stages ring{shared, barriers, barriers + TileShape::kStages};
@@ -352,7 +341,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     if (threadIdx.x == 0) copy_tiles(args, ring);
   } else {
     cuda::raise_registers<232>();
-    multiply_group<kKind>(args, ring, passes);
+    multiply_group<kListed>(args, ring, passes);
   }
 }
 

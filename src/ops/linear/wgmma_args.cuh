@@ -140,9 +140,9 @@ struct Preload {
     return cuda::preload(kernel, bytes);
   }
 };
-template <wgmma::TileKind kKind>
+template <bool kListed>
 Status preload_tiles() {
-  return cuda::preload(wgmma::multiply_tiles<kKind>, wgmma::TileShape::kSharedBytes);
+  return cuda::preload(wgmma::multiply_tiles<kListed>, wgmma::TileShape::kSharedBytes);
 }
 template <bool kListed>
 Status preload_streamed() {
@@ -152,14 +152,14 @@ Status preload_streamed() {
 }
 
 // Launches of a choice, of arguments that are filled.
-template <wgmma::TileKind kKind>
-Status launch_tiles(wgmma::TileArgsOf<kKind>& args, const Device& device, Bound& bound) {
+template <bool kListed>
+Status launch_tiles(wgmma::TileArgsOf<kListed>& args, const Device& device, Bound& bound) {
   args.factors.waits = bound.follows();
   const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
                         .threads = dim3(wgmma::kTileThreads),
                         .dependent = bound.follows(),
                         .shared_bytes = wgmma::TileShape::kSharedBytes};
-  return cuda::launch(wgmma::multiply_tiles<kKind>, grid, args, bound);
+  return cuda::launch(wgmma::multiply_tiles<kListed>, grid, args, bound);
 }
 template <bool kListed>
 Status launch_streamed(wgmma::StreamArgsOf<kListed>& args, const Choice& choice,

@@ -28,7 +28,7 @@ wgmma::Listed listed_of(const Product& product) {
 }  // namespace
 
 Status preload_listed_wgmma() {
-  PLANQ_TRY(preload_tiles<wgmma::TileKind::Listed>());
+  PLANQ_TRY(preload_tiles<true>());
   PLANQ_TRY(preload_streamed<true>());
   return preload_mma();
 }
@@ -53,8 +53,7 @@ Status launch_listed_wgmma(const Product& product, const Device& device, Bound& 
                            : Status::success();
   }
   wgmma::ListedTileArgs args;
-  return with_list(args) ? launch_tiles<wgmma::TileKind::Listed>(args, device, bound)
-                         : Status::success();
+  return with_list(args) ? launch_tiles<true>(args, device, bound) : Status::success();
 }
 
 }  // namespace planq::linear

@@ -6,18 +6,6 @@
 namespace planq::linear {
 namespace {
 
-using wgmma::TileKind;
-
-TileKind kind_of(const Product& product) {
-  const Epilogue& e = product.epilogue;
-  if (product.input.dtype != DType::Int8 || product.weight.dtype != DType::Int8)
-    return TileKind::Any;
-  if (!product.has_scales) return TileKind::Sums;
-  const bool usual = e.convention == Convention::Planq && !e.input_zero_point &&
-                     !e.weight_zero_point && product.output_dtype != DType::Float64;
-  return usual ? TileKind::Scaled : TileKind::Any;
-}
-
 // Answers in `launched` whether the kernels take the operands; nothing is launched where not.
 Status launch_choice(const Product& product, const Choice& choice, const Device& device,
                      Bound& bound, bool& launched) {
@@ -29,23 +17,13 @@ Status launch_choice(const Product& product, const Choice& choice, const Device&
   }
   wgmma::TileArgs args;
   launched = fill(product, choice, args);
-  if (!launched) return Status::success();
-  switch (kind_of(product)) {
-    case TileKind::Sums:
-      return launch_tiles<TileKind::Sums>(args, device, bound);
-    case TileKind::Scaled:
-      return launch_tiles<TileKind::Scaled>(args, device, bound);
-    default:
-      return launch_tiles<TileKind::Any>(args, device, bound);
-  }
+  return launched ? launch_tiles<false>(args, device, bound) : Status::success();
 }
 
 }  // namespace
 
 Status preload_wgmma() {
-  PLANQ_TRY(preload_tiles<TileKind::Any>());
-  PLANQ_TRY(preload_tiles<TileKind::Sums>());
-  PLANQ_TRY(preload_tiles<TileKind::Scaled>());
+  PLANQ_TRY(preload_tiles<false>());
   PLANQ_TRY(preload_streamed<false>());
   return preload_mma();
 }
