@@ -29,7 +29,7 @@ constexpr int kPanelColumns = kPanelVectors * kFloatLanes;
 constexpr int kPanelTerms = math::kTensorCoreSlice;
 // Rows whose sums fit in registers, and rows that are widened at a time.
 constexpr int kTogether = PLANQ_VECTOR_BYTES == 64 ? 4 : 2;
-constexpr int kWideRows = 8;
+constexpr int kWideRows = 4;
 
 inline Floats repeated(float x) { return x - Floats{}; }
 inline Ints repeated(std::int32_t x) { return x - Ints{}; }
@@ -344,9 +344,9 @@ void add_slices(int count, const WideRows& rows, int row, const WidePanel& panel
   add_slice<Core, kRows>(rows, row, panel, terms, smallest_row, smallest_column, sums);
 }
 
-// Accumulation::TensorSm90.
+// Accumulation::TensorSm90. Bodies are not inlined: their panels would take stack at the same time.
 template <class Core>
-void sums_by_tensor_core(const Product& p, const Block& b, float* sums) {
+[[gnu::noinline]] void sums_by_tensor_core(const Product& p, const Block& b, float* sums) {
   WidePanel panel;
   WideRows rows;
   const int of_input = format_of(p.input.dtype).smallest_exponent();
@@ -404,7 +404,7 @@ inline void add_up_lanes(Lanes& lanes, int row, float* sums) {
   std::memcpy(sums, lanes.sums[0][row], sizeof lanes.sums[0][row]);
 }
 
-inline void sums_by_lanes(const Product& p, const Block& b, float* sums) {
+[[gnu::noinline]] inline void sums_by_lanes(const Product& p, const Block& b, float* sums) {
   Lanes lanes;
   alignas(64) float panel[kPanelTerms][kPanelColumns];
   alignas(64) float line[kPanelTerms];
