@@ -64,8 +64,8 @@ PLANQ_HD Parts product_of(float a, int smallest_a, float b, int smallest_b) {
   return {(first.significand >> 13) * (second.significand >> 13), first.exponent + second.exponent};
 }
 
-// significand * 2^left, truncated. What is not 0 is shifted by less than 6 to the left; the exponent
-// of a zero says nothing.
+// significand * 2^left, truncated. What is not 0 is shifted by less than 6 to the left; the
+// exponent of a zero says nothing.
 PLANQ_HD std::int64_t shifted(std::uint32_t significand, int left) {
   if (significand == 0) return 0;
   if (left >= 0) return static_cast<std::int64_t>(significand) << left;

@@ -6,8 +6,9 @@
 // in two passes. The first finds the largest exponent E of the group's products, of every column at
 // once. The second adds up trunc(product * 2^(fraction - E)): a product of two factors of at most
 // 11 bits is exact in float32, and so is a power of two times it, which is less than 2^27 and is
-// truncated by its conversion to int32. Where that is not so, at the ends of float32's range and
-// where a number is none, math::tensor_core_step does the group, one output after another.
+// truncated by its conversion to int32. Where that is not so, below float32's range another body
+// does it in two steps, and above and where a number is none math::tensor_core_step does the group,
+// one output after another.
 
 #include "ops/linear/number_loops.h"
 
@@ -198,6 +199,10 @@ inline void widen_panel(const Factor& factor, std::int64_t column, std::int64_t 
 // above, a product might leave float32.
 constexpr std::int32_t kLeast = -100, kMost = 125;
 
+inline Floats power_of_two(Ints exponent) {
+  return reinterpret_cast<Floats>((exponent + 127) << 23);
+}
+
 // What the outputs of a vector are aligned to.
 struct Alignment {
   Floats scale, unit;  // 2^(fraction - E), and its inverse
@@ -213,8 +218,8 @@ inline Alignment aligned_to(Ints products, Floats accumulator) {
   made.beyond = (largest > kMost) | ((largest < kLeast) & (largest > kNothing));
   // Where there is nothing but zeros, any exponent does.
   const Ints exponent = largest > kLeast ? largest : repeated(kLeast);
-  made.scale = reinterpret_cast<Floats>((Core::kFraction + 127 - exponent) << 23);
-  made.unit = reinterpret_cast<Floats>((exponent - Core::kFraction + 127) << 23);
+  made.scale = power_of_two(Core::kFraction - exponent);
+  made.unit = power_of_two(exponent - Core::kFraction);
   return made;
 }
 
@@ -235,18 +240,69 @@ inline Floats truncated(Ints sum) {
 #endif
 }
 
-// A group for which the vectors do not do.
+// 16 products stay below 2^31 by themselves; with the accumulator and what rounding adds they might
+// not.
+constexpr std::uint32_t kLargestSum = INT32_MAX - (1 << 26) - 127;
+
+// The fraction bits that a result has.
+template <class Core>
+inline Floats rounded(Floats x) {
+  constexpr std::int32_t kKept = -1 << (23 - Core::kOut);
+  return reinterpret_cast<Floats>(reinterpret_cast<Ints>(x) & kKept);
+}
+
+// One step for a row and a vector of columns of which E is at most 0, in steps of 2^60: what is far
+// below 1 has room above it in float32, and results below 2^-126 are truncated where their bits
+// end. False where that does not do either.
+template <class Core>
+bool add_small_group(const float* row, const std::int32_t* exponents, const WidePanel& panel,
+                     int term, int vector, Floats& sum) {
+  const Ints bits = reinterpret_cast<Ints>(sum) & 0x7FFFFFFF;
+  const Ints own = (bits >> 23) - 127 > -126 ? (bits >> 23) - 127 : repeated(-126);
+  Ints largest = bits == 0 ? repeated(math::kTensorCoreFloor) : own, beyond = {};
+  for (int i = 0; i < Core::kGroup; ++i) {
+    const Ints pairs = reinterpret_cast<Ints>(load(panel.exponents[term + i]));
+    const Ints product = (vector == 0 ? (pairs << 16) >> 16 : pairs >> 16) + (exponents[i] >> 16);
+    largest = product > largest ? product : largest;
+  }
+  if (any(largest > 0)) return false;
+  constexpr float kStep = 0x1p60f, kRoom = 0x1p67f;
+  const Floats scale = power_of_two(Core::kFraction - largest - 120);
+  Words added = {};
+  for (int i = 0; i < Core::kGroup; ++i) {
+    const Floats weight = load(panel.values[term + i] + vector * kFloatLanes);
+    beyond |= (weight >= kRoom) | (weight <= -kRoom);
+    if (row[i] >= kRoom || row[i] <= -kRoom) return false;
+    added += whole(repeated(row[i] * kStep) * (weight * kStep) * scale);
+  }
+  beyond |= reinterpret_cast<Ints>(added + kLargestSum > 2 * kLargestSum);
+  if (any(beyond)) return false;
+  added += whole(sum * kStep * power_of_two(Core::kFraction - largest - 60));
+  const Ints all = reinterpret_cast<Ints>(added), sign = all >> 31;
+  const Ints lost = Core::kFraction - Core::kOut - 126 - largest;
+  const Ints zeros = lost > 0 ? lost : Ints{};
+  const Ints kept = ((((all ^ sign) - sign) >> zeros) << zeros ^ sign) - sign;
+  sum = rounded<Core>(truncated(kept) * 0x1p-64f * power_of_two(largest - Core::kFraction + 64));
+  return true;
+}
+
+// A group for which the vectors of add_group do not do.
 template <class Core, int kRows>
-[[gnu::noinline, gnu::cold]] void add_odd_group(const WideRows& rows, int row,
+[[gnu::noinline, gnu::cold]] void add_odd_group(const WideRows& rows, int first,
                                                 const WidePanel& panel, int term, int smallest_row,
                                                 int smallest_column,
                                                 Floats (&sums)[kRows][kPanelVectors]) {
   for (int r = 0; r < kRows; ++r)
-    for (int column = 0; column < kPanelColumns; ++column) {
-      float& sum = reinterpret_cast<float*>(sums[r])[column];
-      sum = math::tensor_core_step<Core>(
-          sum, {&rows.values[row + r][term], smallest_row},
-          {&panel.values[term][column], smallest_column, kPanelColumns}, Core::kGroup);
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const float* row = &rows.values[first + r][term];
+      const std::int32_t* exponents = &rows.exponents[first + r][term];
+      if (add_small_group<Core>(row, exponents, panel, term, v, sums[r][v])) continue;
+      for (int lane = 0; lane < kFloatLanes; ++lane) {
+        const float* column = &panel.values[term][v * kFloatLanes + lane];
+        sums[r][v][lane] =
+            math::tensor_core_step<Core>(sums[r][v][lane], {row, smallest_row},
+                                         {column, smallest_column, kPanelColumns}, Core::kGroup);
+      }
     }
 }
 
@@ -296,8 +352,6 @@ inline void add_group(const WideRows& rows, int row, const WidePanel& panel, int
       for (int v = 0; v < kPanelVectors; ++v) added[r][v] += whole(input * weight[v] * scale[r][v]);
     }
   }
-  // 16 products stay below 2^31 by themselves; with the accumulator they might not.
-  constexpr std::uint32_t kLargestSum = INT32_MAX - (1 << 26) - 127;
   if constexpr (Core::kGroup * (std::uint64_t{4} << Core::kFraction) > kLargestSum)
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r)
@@ -310,9 +364,7 @@ inline void add_group(const WideRows& rows, int row, const WidePanel& panel, int
 #pragma GCC unroll 2
     for (int v = 0; v < kPanelVectors; ++v) {
       const Words all = added[r][v] + whole(sums[r][v] * scale[r][v]);
-      const Floats sum = truncated(reinterpret_cast<Ints>(all)) * aligned[r][v].unit;
-      constexpr std::int32_t kKept = -1 << (23 - Core::kOut);
-      sums[r][v] = reinterpret_cast<Floats>(reinterpret_cast<Ints>(sum) & kKept);
+      sums[r][v] = rounded<Core>(truncated(reinterpret_cast<Ints>(all)) * aligned[r][v].unit);
     }
 }
 

@@ -12,10 +12,11 @@
 
 namespace planq::linear {
 
-// One side of a product; what is said of codes is true of floating numbers. Code (row, term) is number `row * row_stride + term * term_stride` of
-// `data`; of two 4-bit codes in a byte the first is the low nibble. Strides count codes: those of
-// 4-bit codes along whatever is not packed are even. An axis of one has a stride of 0. Where
-// term_stride is not 1, the rows lie side by side: row_stride is 1, or 0 where there is one row.
+// One side of a product; what is said of codes is true of floating numbers. Code (row, term) is
+// number `row * row_stride + term * term_stride` of `data`; of two 4-bit codes in a byte the first
+// is the low nibble. Strides count codes: those of 4-bit codes along whatever is not packed are
+// even. An axis of one has a stride of 0. Where term_stride is not 1, the rows lie side by side:
+// row_stride is 1, or 0 where there is one row.
 struct Factor {
   const std::uint8_t* data = nullptr;
   std::int64_t row_stride = 0;   // from a row (of m or n) to the next

@@ -177,6 +177,8 @@ CLASSES: dict[str, Callable[..., Made]] = {
     "below_the_floor": sparse(ranges(-78, -54, -149, -103)),
     "tiny": sparse(ranges(-87, -61, -149, -127)),
     "fast_and_slow": ranges(-56, -46, -110, -90),
+    "small": sparse(ranges(-75, 3, -149, 2)),
+    "far_apart": sparse(ranges(-126, 90, -149, 10)),
     "huge": ranges(35, 70, 100, 127),
     "sparse": sparse(normal),
     "odd": odd,
