@@ -28,7 +28,7 @@ constexpr int kFloatLanes = PLANQ_VECTOR_BYTES / 4;
 constexpr int kPanelVectors = 2;
 constexpr int kPanelColumns = kPanelVectors * kFloatLanes;
 constexpr int kPanelTerms = math::kTensorCoreSlice;
-// Rows whose sums fit in registers, and rows that are widened at a time.
+// Rows whose sums fit in registers, and rows that are widened at a time (at most kFloatLanes).
 constexpr int kTogether = PLANQ_VECTOR_BYTES == 64 ? 4 : 2;
 constexpr int kWideRows = 4;
 
@@ -53,6 +53,8 @@ inline Ints exponents_of(Floats x, std::int32_t smallest) {
   const Ints known = magnitude == 0 ? repeated(kZeroExponent) : raised;
   return magnitude >= 0x7F800000 ? repeated(kOddExponent) : known;
 }
+inline Ints paired(Ints low, Ints high) { return (low & 0xFFFF) | (high << 16); }
+
 // Whether any lane has a bit.
 inline bool any(Ints lanes) {
 #if PLANQ_VECTOR_BYTES == 64
@@ -64,7 +66,6 @@ inline bool any(Ints lanes) {
   return found != 0;
 #endif
 }
-inline Ints paired(Ints low, Ints high) { return (low & 0xFFFF) | (high << 16); }
 
 struct alignas(64) WidePanel {
   float values[kPanelTerms][kPanelColumns];
@@ -108,27 +109,31 @@ inline void widen_line(const Factor& factor, std::int64_t first, std::int64_t co
   }
 }
 
-// Terms of a row, and zeros behind them.
-inline void widen_terms(const Factor& factor, std::int64_t row, std::int64_t term,
-                        std::int64_t terms, float* to) {
-  if (!factor.transposed())
-    widen_line(factor, row * factor.row_stride + term, terms, to);
-  else
-    for (std::int64_t i = 0; i < terms; ++i)
-      widen_line(factor, row * factor.row_stride + (term + i) * factor.term_stride, 1, to + i);
-  std::memset(to + terms, 0, sizeof(float) * static_cast<std::size_t>(kPanelTerms - terms));
+// Terms of a few rows, and zeros behind them.
+inline void widen_terms(const Factor& factor, std::int64_t row, std::int64_t rows,
+                        std::int64_t term, std::int64_t terms, float (*to)[kPanelTerms]) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (!factor.transposed())
+      widen_line(factor, (row + r) * factor.row_stride + term, terms, to[r]);
+    std::memset(to[r] + terms, 0, sizeof(float) * static_cast<std::size_t>(kPanelTerms - terms));
+  }
+  if (!factor.transposed()) return;
+  float few[kFloatLanes];
+  for (std::int64_t i = 0; i < terms; ++i) {
+    widen_line(factor, row * factor.row_stride + (term + i) * factor.term_stride, rows, few);
+    for (std::int64_t r = 0; r < rows; ++r) to[r][i] = few[r];
+  }
 }
 
 inline void widen_rows(const Factor& factor, std::int64_t row, int rows, std::int64_t term,
                        std::int64_t terms, WideRows& wide) {
   const int smallest = format_of(factor.dtype).smallest_exponent();
-  for (int r = 0; r < rows; ++r) {
-    widen_terms(factor, row + r, term, terms, wide.values[r]);
+  widen_terms(factor, row, rows, term, terms, wide.values);
+  for (int r = 0; r < rows; ++r)
     for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
       const Ints exponents = exponents_of(load(&wide.values[r][i]), smallest);
       *reinterpret_cast<Ints*>(&wide.exponents[r][i]) = paired(exponents, exponents);
     }
-  }
 }
 
 // Of two rows of a matrix, kStep apart, blocks of kStep columns change places.
@@ -155,7 +160,7 @@ inline void widen_columns(const Factor& factor, std::int64_t column, std::int64_
                           std::int64_t term, std::int64_t terms, float* to) {
   alignas(64) float lines[kFloatLanes][kPanelTerms];
   if (columns < kFloatLanes) std::memset(lines, 0, sizeof lines);
-  for (std::int64_t c = 0; c < columns; ++c) widen_terms(factor, column + c, term, terms, lines[c]);
+  widen_terms(factor, column, columns, term, terms, lines);
   for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
     Floats block[kFloatLanes];
 #pragma GCC unroll 16
@@ -251,9 +256,9 @@ inline Floats rounded(Floats x) {
   return reinterpret_cast<Floats>(reinterpret_cast<Ints>(x) & kKept);
 }
 
-// One step for a row and a vector of columns of which E is at most 0, in steps of 2^60: what is far
-// below 1 has room above it in float32, and results below 2^-126 are truncated where their bits
-// end. False where that does not do either.
+// One step for a row and a vector of columns of which E is at most 0. Both factors are 2^60 times
+// as large, for which there is room above, so that float32 rounds no product that reaches a unit;
+// and results below 2^-126 are truncated where their bits end. False where that does not do either.
 template <class Core>
 bool add_small_group(const float* row, const std::int32_t* exponents, const WidePanel& panel,
                      int term, int vector, Floats& sum) {
@@ -459,20 +464,19 @@ inline void add_up_lanes(Lanes& lanes, int row, float* sums) {
 [[gnu::noinline]] inline void sums_by_lanes(const Product& p, const Block& b, float* sums) {
   Lanes lanes;
   alignas(64) float panel[kPanelTerms][kPanelColumns];
-  alignas(64) float line[kPanelTerms];
+  alignas(64) float lines[kLaneRows][kPanelTerms];
   for (std::int64_t row = 0; row < b.rows; row += kLaneRows) {
     const int rows = static_cast<int>(std::min<std::int64_t>(kLaneRows, b.rows - row));
     std::memset(&lanes, 0, sizeof lanes);
     for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
       const std::int64_t terms = std::min<std::int64_t>(kPanelTerms, p.k - term);
       widen_values(p.weight, b.column, b.columns, term, terms, panel);
-      for (int r = 0; r < rows; ++r) {
-        widen_terms(p.input, b.row + row + r, term, terms, line);
+      widen_terms(p.input, b.row + row, rows, term, terms, lines);
+      for (int r = 0; r < rows; ++r)
         for (std::int64_t i = 0; i < terms; i += math::kLaneTerms)
-          add_to_lane(line + i, panel + i,
+          add_to_lane(lines[r] + i, panel + i,
                       static_cast<int>(std::min<std::int64_t>(math::kLaneTerms, terms - i)),
                       lanes.sums[(term + i) / math::kLaneTerms % math::kSumLanes][r]);
-      }
     }
     for (int r = 0; r < rows; ++r) add_up_lanes(lanes, r, sums + (row + r) * kPanelColumns);
   }

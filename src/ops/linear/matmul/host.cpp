@@ -42,8 +42,8 @@ constexpr Kernel make_kernel() {
                         .batch_invariant = true,
                         .basis = kLanes ? std::string_view("32 sums by fma, each in a fixed order, "
                                                            "added up as a fixed tree")
-                                        : std::string_view("tensor cores of sm_90 as measured, in "
-                                                           "exact integers; slices of 128 terms "
+                                        : std::string_view("tensor cores of sm_90 as measured, "
+                                                           "computed exactly; slices of 128 terms "
                                                            "added up in order")},
           .rejects = rejects<kAccumulation, kIn, kOut>,
           .workspace = host::no_workspace,
