@@ -11,8 +11,11 @@
 namespace planq::host {
 namespace {
 
-// The rows of a block; its sums have to fit in a stack of 64 KB, beside a panel.
-constexpr std::int64_t kBlockRows = 96;
+// The rows of a block; its sums have to fit in a stack of 64 KB, beside a panel and packed rows, or
+// beside a panel. Those that are added in the output need no room.
+constexpr std::int64_t kBlockRows = 96, kDirectRows = 128, kMostRows = 1024;
+// Blocks for each thread, at least: few enough to be large.
+constexpr std::int64_t kShares = 4;
 
 // Some rows and columns of a product, which one thread computes.
 struct Block {
@@ -20,10 +23,11 @@ struct Block {
   std::int64_t pitch = 0;  // of its sums, from a row to the next
 };
 
-// The sums of the input's rows, which blocks beside one another share.
+// Where the sums of rows begin, by the sums of the input's rows, which blocks beside one another
+// share.
 struct RowSums {
-  std::int64_t row = -1;  // the first; -1: they are not known
-  std::int32_t sum[kBlockRows + 32];
+  std::int64_t row = 0, rows = 0;  // of which they are known
+  std::int32_t start[kMostRows + 64];
 };
 
 }  // namespace
@@ -37,7 +41,9 @@ namespace planq::host {
 namespace {
 
 struct ProductLoops {
-  std::int64_t (*columns)(const linear::Product& product, int threads);  // of a block
+  // Of a block.
+  std::int64_t (*rows)(const linear::Product& product, int threads);
+  std::int64_t (*columns)(const linear::Product& product, int threads);
   void (*compute)(const linear::Product& product, Block block, RowSums& known);
 };
 
@@ -45,14 +51,17 @@ const ProductLoops& product_loops() {
 #if PLANQ_SIMD_X86
   static const Level level = detect_level();
   static const bool vnni = has_vnni();
-  static constexpr ProductLoops kVnni = {avx512_vnni::columns_of, avx512_vnni::compute_block};
-  static constexpr ProductLoops kAvx512 = {avx512::columns_of, avx512::compute_block};
-  static constexpr ProductLoops kAvx2 = {avx2::columns_of, avx2::compute_block};
+  static constexpr ProductLoops kVnni = {avx512_vnni::rows_of, avx512_vnni::columns_of,
+                                         avx512_vnni::compute_block};
+  static constexpr ProductLoops kAvx512 = {avx512::rows_of, avx512::columns_of,
+                                           avx512::compute_block};
+  static constexpr ProductLoops kAvx2 = {avx2::rows_of, avx2::columns_of, avx2::compute_block};
   if (vnni) return kVnni;
   if (level == Level::Avx512) return kAvx512;
   if (level == Level::Avx2) return kAvx2;
 #endif
-  static constexpr ProductLoops kBaseline = {baseline::columns_of, baseline::compute_block};
+  static constexpr ProductLoops kBaseline = {baseline::rows_of, baseline::columns_of,
+                                             baseline::compute_block};
   return kBaseline;
 }
 
@@ -64,11 +73,12 @@ constexpr std::int64_t kShared = 1 << 18;
 // The blocks of a product: groups of columns one after another, and in a group row by row.
 class Blocks {
  public:
-  Blocks(const linear::Product& product, std::int64_t columns)
-      : rows_(product.m),
-        width_(product.n),
+  Blocks(const linear::Product& product, std::int64_t rows, std::int64_t columns)
+      : m_(product.m),
+        n_(product.n),
+        rows_(rows),
         columns_(columns),
-        down_((product.m + kBlockRows - 1) / kBlockRows),
+        down_((product.m + rows - 1) / rows),
         across_((product.n + columns - 1) / columns),
         group_(std::clamp<std::int64_t>(kShared / (columns * std::max<std::int64_t>(1, product.k)),
                                         1, across_)) {}
@@ -77,13 +87,13 @@ class Blocks {
   Block operator[](std::int64_t index) const {
     const std::int64_t first = index / (down_ * group_) * group_;
     const std::int64_t place = index - first * down_, group = std::min(group_, across_ - first);
-    const std::int64_t row = place / group * kBlockRows;
+    const std::int64_t row = place / group * rows_;
     const std::int64_t column = (first + place % group) * columns_;
-    return {row, std::min(kBlockRows, rows_ - row), column, std::min(columns_, width_ - column)};
+    return {row, std::min(rows_, m_ - row), column, std::min(columns_, n_ - column)};
   }
 
  private:
-  std::int64_t rows_, width_, columns_, down_, across_, group_;
+  std::int64_t m_, n_, rows_, columns_, down_, across_, group_;
 };
 
 }  // namespace
@@ -91,10 +101,10 @@ class Blocks {
 void multiply(const linear::Product& product, int threads) {
   if (product.empty()) return;
   const ProductLoops& loops = product_loops();
-  const std::int64_t columns = loops.columns(product, threads);
-  const Blocks blocks(product, columns);
+  const std::int64_t rows = loops.rows(product, threads), columns = loops.columns(product, threads);
+  const Blocks blocks(product, rows, columns);
   const std::int64_t work = columns * std::max<std::int64_t>(1, product.k) *
-                            std::clamp<std::int64_t>(product.m / 8, 1, kBlockRows / 8);
+                            std::clamp<std::int64_t>(std::min(rows, product.m) / 8, 1, rows);
   parallel_for(threads, blocks.count() * product.batch.size(),
                std::max<std::int64_t>(1, kGrain / work),
                [&](std::int64_t first, std::int64_t last) {

@@ -67,6 +67,14 @@ struct Slice {
   std::int64_t column, columns;  // of n
 };
 
+// Where a block's sums are: in a room of their own, or in the output.
+struct Sums {
+  std::int32_t* data;
+  std::int64_t pitch;  // from a row to the next
+
+  std::int32_t* of(std::int64_t row) const { return data + row * pitch; }
+};
+
 #if PLANQ_VNNI
 
 // --- Sums of products of bytes -------------------------------------------------------------------
@@ -75,6 +83,7 @@ constexpr int kGroup = 4;  // terms that are added in one lane
 constexpr int kVectors = 4, kColumns = 64, kTileRows = 6;
 // Rows of the input that are packed at a time, and terms, where it is transposed and where not.
 constexpr std::int64_t kTerms = 256, kPackedRows = 30;
+constexpr std::int64_t kLongTerms = 512;  // of a panel beside no sums
 constexpr std::int64_t kLineTerms = 128, kLineRows = 60;
 constexpr std::int64_t kPackedCells = 64 * kLineTerms;
 using Cell = std::uint8_t;
@@ -119,45 +128,46 @@ inline __m128i totals(__m512i a, __m512i b, __m512i c, __m512i d) {
   return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
-// Sums of four rows of bytes.
+// Sums of four rows of bytes. What lies `ahead` of them is asked for.
 template <bool kUnsigned>
-inline __m128i sums_of_rows(const std::uint8_t* const* rows, std::int64_t count) {
+inline __m128i sums_of_rows(const std::uint8_t* const* rows, std::int64_t count,
+                            std::int64_t ahead) {
   const __m512i ones = _mm512_set1_epi8(1);
   __m512i sum[4];
   for (int r = 0; r < 4; ++r) sum[r] = _mm512_setzero_si512();
   for (std::int64_t i = 0; i < count; i += 64) {
     const __mmask64 mask = first_bytes(count - i);
 #pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r)
+    for (int r = 0; r < 4; ++r) {
+      __builtin_prefetch(rows[r] + i + ahead);
       sum[r] = multiply_add<kUnsigned>(sum[r], _mm512_maskz_loadu_epi8(mask, rows[r] + i), ones);
+    }
   }
   return totals(sum[0], sum[1], sum[2], sum[3]);
 }
 
-// 16 vectors of 16 words become those of their columns.
-inline void transpose_words(__m512i (&v)[16]) {
-  __m512i t[16];
+// 16 bytes of each of four lines.
+inline __m512i four_lines(const std::uint8_t* const (&lines)[4]) {
+  __m512i v = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(lines[0])));
+  v = _mm512_inserti32x4(v, _mm_loadu_si128(reinterpret_cast<const __m128i*>(lines[1])), 1);
+  v = _mm512_inserti32x4(v, _mm_loadu_si128(reinterpret_cast<const __m128i*>(lines[2])), 2);
+  return _mm512_inserti32x4(v, _mm_loadu_si128(reinterpret_cast<const __m128i*>(lines[3])), 3);
+}
+
+// 16 lines of 16 words become 16 lines of their columns, `pitch` apart.
+inline void transpose_words(const std::uint8_t (&lines)[16][64], std::int64_t pitch, Cell* to) {
+  for (int byte = 0; byte < 64; byte += 16, to += 4 * pitch) {
+    __m512i v[4];  // of lines i, 4 + i, 8 + i and 12 + i
 #pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    const __m512i a = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-    const __m512i b = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    const __m512i c = _mm512_unpacklo_epi32(v[i + 2], v[i + 3]);
-    const __m512i d = _mm512_unpackhi_epi32(v[i + 2], v[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(a, c);
-    t[i + 1] = _mm512_unpackhi_epi64(a, c);
-    t[i + 2] = _mm512_unpacklo_epi64(b, d);
-    t[i + 3] = _mm512_unpackhi_epi64(b, d);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
-    const __m512i b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xDD);
-    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
-    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xDD);
-    v[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    v[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-    v[i + 8] = _mm512_shuffle_i32x4(a, c, 0xDD);
-    v[i + 12] = _mm512_shuffle_i32x4(b, d, 0xDD);
+    for (int i = 0; i < 4; ++i)
+      v[i] = four_lines(
+          {lines[i] + byte, lines[4 + i] + byte, lines[8 + i] + byte, lines[12 + i] + byte});
+    const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+    const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+    _mm512_store_si512(to, _mm512_unpacklo_epi64(a, c));
+    _mm512_store_si512(to + pitch, _mm512_unpackhi_epi64(a, c));
+    _mm512_store_si512(to + 2 * pitch, _mm512_unpacklo_epi64(b, d));
+    _mm512_store_si512(to + 3 * pitch, _mm512_unpackhi_epi64(b, d));
   }
 }
 
@@ -197,28 +207,26 @@ inline void words_of_lines(const Factor& factor, std::int64_t row, std::int64_t 
   interleave(lines, words);
 }
 
-// 16 columns of a panel, from rows of the weights.
+// 16 columns of a panel, from rows of the weights, while those of the next 16 are asked for. A
+// row's bytes are copied at once: rows that lie a power of two apart push one another out of the
+// cache.
 inline void pack_rows_of_weight(const Factor& weight, const Slice& s, int from,
                                 std::uint8_t flipped, Cell* panel) {
-  alignas(64) std::uint8_t room[16][64];
+  alignas(64) std::uint8_t lines[16][64], room[64];
   const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
   const auto columns = std::min<std::int64_t>(16, s.columns - from);
+  for (std::int64_t i = std::max<std::int64_t>(0, columns); i < 16; ++i)
+    _mm512_store_si512(lines[i], flip);
   for (std::int64_t term = 0; term < s.terms; term += 64) {
     const std::int64_t terms = std::min<std::int64_t>(64, s.terms - term);
     const __mmask64 mask = first_bytes(terms);
-    __m512i v[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
-      v[i] = flip;
-      if (i >= columns) continue;
-      const std::int64_t first = (s.column + from + i) * weight.row_stride + s.term + term;
-      v[i] = _mm512_xor_si512(
-          _mm512_maskz_loadu_epi8(mask, line_of(weight, first, terms, room[i], true)), flip);
+    std::int64_t first = (s.column + from) * weight.row_stride + s.term + term;
+    for (std::int64_t i = 0; i < columns; ++i, first += weight.row_stride) {
+      const std::uint8_t* codes = line_of(weight, first, terms, room, true);
+      __builtin_prefetch(codes + 16 * weight.row_stride + 64);
+      _mm512_store_si512(lines[i], _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, codes), flip));
     }
-    transpose_words(v);
-    const std::int64_t groups = (terms + kGroup - 1) / kGroup;
-    Cell* to = panel + term * kColumns + from * kGroup;
-    for (int i = 0; i < groups; ++i) _mm512_store_si512(to + i * kGroup * kColumns, v[i]);
+    transpose_words(lines, kGroup * kColumns, panel + term * kColumns + from * kGroup);
   }
 }
 
@@ -272,14 +280,14 @@ inline __m512i broadcast(const Cell* from) {
 }
 
 template <bool kInputUnsigned, int kRows>
-void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, bool first,
-              std::int32_t* sums) {
+void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, const std::int32_t* start,
+              const Sums& sums) {
   __m512i sum[kRows][kVectors];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j)
-      sum[r][j] = first ? _mm512_setzero_si512() : _mm512_load_si512(sums + r * kColumns + j * 16);
+      sum[r][j] = start ? _mm512_set1_epi32(start[r]) : _mm512_loadu_si512(sums.of(r) + j * 16);
   const Cell* input = rows.data;
   for (std::int64_t group = 0; group < groups; ++group, panel += 256, input += rows.group_step) {
     __m512i weight[kVectors];
@@ -296,7 +304,7 @@ void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, bool fir
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) _mm512_store_si512(sums + r * kColumns + j * 16, sum[r][j]);
+    for (int j = 0; j < kVectors; ++j) _mm512_storeu_si512(sums.of(r) + j * 16, sum[r][j]);
 }
 
 // 64 codes from 64 bytes or from 32, of which `mask` names the bytes that there are.
@@ -497,7 +505,7 @@ inline Vector multiply_add(Vector sum, const Vector& a, const Vector& b) {
 #endif
 constexpr int kLanes = sizeof(Vector) / 4, kColumns = kVectors * kLanes;
 constexpr int kTileRows = 6;
-constexpr std::int64_t kTerms = 128, kPackedRows = kTileRows;
+constexpr std::int64_t kTerms = 128, kPackedRows = kTileRows, kLongTerms = kTerms;
 constexpr std::int64_t kLineTerms = kTerms, kLineRows = kPackedRows;
 constexpr std::int64_t kPackedCells = kPackedRows * kTerms;
 constexpr std::int64_t kStripSums = 0, kStripRows = 0;
@@ -559,14 +567,14 @@ inline Rows pack_rows(const Factor& input, std::int64_t row, std::int64_t rows, 
 }
 
 template <bool, int kRows>
-void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, bool first,
-              std::int32_t* sums) {
+void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, const std::int32_t* start,
+              const Sums& sums) {
   Vector sum[kRows][kVectors];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j)
-      sum[r][j] = first ? repeated(0) : load(sums + r * kColumns + j * kLanes);
+      sum[r][j] = start ? repeated(start[r]) : load(sums.of(r) + j * kLanes);
   const Cell* input = rows.data;
   for (std::int64_t group = 0; group < groups;
        ++group, panel += kGroup * kColumns, input += rows.group_step) {
@@ -585,7 +593,7 @@ void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, bool fir
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) store(sums + r * kColumns + j * kLanes, sum[r][j]);
+    for (int j = 0; j < kVectors; ++j) store(sums.of(r) + j * kLanes, sum[r][j]);
 }
 
 template <class A, class W>
@@ -617,11 +625,11 @@ void add_few_dots(const Product& p, const std::uint8_t* const* inputs, std::int6
 // Calls add_tile for a number of rows that is known at run time.
 template <bool kInputUnsigned, int kRows = kTileRows>
 void add_rows(std::int64_t count, const Rows& rows, const Cell* panel, std::int64_t groups,
-              bool first, std::int32_t* sums) {
+              const std::int32_t* start, const Sums& sums) {
   if constexpr (kRows > 1)
     if (count < kRows)
-      return add_rows<kInputUnsigned, kRows - 1>(count, rows, panel, groups, first, sums);
-  add_tile<kInputUnsigned, kRows>(rows, panel, groups, first, sums);
+      return add_rows<kInputUnsigned, kRows - 1>(count, rows, panel, groups, start, sums);
+  add_tile<kInputUnsigned, kRows>(rows, panel, groups, start, sums);
 }
 
 // Whether tiles read the input where it lies: bytes, in whole groups.
@@ -630,26 +638,50 @@ inline bool is_direct(const Product& p) {
          p.k % kGroup == 0;
 }
 
+// All rows of a block with a panel. `start` is where their sums begin; null: they have begun.
 template <bool kInputUnsigned>
-void sums_by_panels(const Product& p, const Block& b, std::int32_t* sums) {
+void add_panel(const Rows& rows, std::int64_t count, const Cell* panel, std::int64_t terms,
+               const std::int32_t* start, const Sums& sums) {
+  const std::int64_t groups = (terms + kGroup - 1) / kGroup;
+  for (std::int64_t i = 0; i < count; i += kTileRows) {
+    const Rows tile = {rows.data + i * rows.row_step, rows.row_step, rows.group_step};
+    add_rows<kInputUnsigned>(std::min<std::int64_t>(kTileRows, count - i), tile, panel, groups,
+                             start ? start + i : nullptr, {sums.of(i), sums.pitch});
+  }
+}
+
+// For tiles that read the input where it lies, in slices of so many terms.
+template <bool kInputUnsigned, std::int64_t kSliceTerms>
+[[gnu::noinline]] void sums_by_panels(const Product& p, const Block& b, const std::int32_t* start,
+                                      const Sums& sums) {
+  alignas(64) Cell panel[kSliceTerms * kColumns];
+  const Signs signs(p);
+  for (std::int64_t term = 0; term < p.k; term += kSliceTerms) {
+    const Slice s = {term, std::min(kSliceTerms, p.k - term), b.column, b.columns};
+    pack_panel(p.weight, s, signs, panel);
+    const Rows rows = {reinterpret_cast<const Cell*>(row_at(p.input, b.row, term)),
+                       p.input.row_stride, kGroup};
+    add_panel<kInputUnsigned>(rows, b.rows, panel, s.terms, term == 0 ? start : nullptr, sums);
+  }
+}
+
+// For tiles whose input has to be packed as well.
+template <bool kInputUnsigned>
+[[gnu::noinline]] void sums_by_packed_panels(const Product& p, const Block& b,
+                                             const std::int32_t* start, const Sums& sums) {
   alignas(64) Cell panel[kTerms * kColumns];
   alignas(64) Cell packed[kPackedCells];
   const Signs signs(p);
-  const bool direct = is_direct(p), lines = p.input.transposed();
-  const std::int64_t terms = lines ? kLineTerms : kTerms;
-  const std::int64_t most = direct ? b.rows : lines ? kLineRows : kPackedRows;
+  const bool lines = p.input.transposed();
+  const std::int64_t terms = lines ? kLineTerms : kTerms, most = lines ? kLineRows : kPackedRows;
   for (std::int64_t term = 0; term < p.k; term += terms) {
     const Slice s = {term, std::min(terms, p.k - term), b.column, b.columns};
-    const std::int64_t groups = (s.terms + kGroup - 1) / kGroup;
     pack_panel(p.weight, s, signs, panel);
     for (std::int64_t row = 0; row < b.rows; row += most) {
       const std::int64_t count = std::min(most, b.rows - row);
-      Rows rows = direct ? Rows{reinterpret_cast<const Cell*>(row_at(p.input, b.row + row, term)),
-                                p.input.row_stride, kGroup}
-                         : pack_rows(p.input, b.row + row, count, s, packed);
-      for (std::int64_t i = 0; i < count; i += kTileRows, rows.data += kTileRows * rows.row_step)
-        add_rows<kInputUnsigned>(std::min<std::int64_t>(kTileRows, count - i), rows, panel, groups,
-                                 term == 0, sums + (row + i) * kColumns);
+      add_panel<kInputUnsigned>(pack_rows(p.input, b.row + row, count, s, packed), count, panel,
+                                s.terms, term == 0 ? start + row : nullptr,
+                                {sums.of(row), sums.pitch});
     }
   }
 }
@@ -716,7 +748,7 @@ __m128i sum_rows(const Factor& input, std::int64_t row, std::int64_t rows, std::
     const std::uint8_t* from[4];
     for (std::int64_t i = 0; i < 4; ++i)
       from[i] = i < rows ? terms_of(input, row + i, term, count, room[i]) : from[0];
-    sum = _mm_add_epi32(sum, sums_of_rows<kInputUnsigned>(from, count));
+    sum = _mm_add_epi32(sum, sums_of_rows<kInputUnsigned>(from, count, 4 * input.row_stride));
   }
   return sum;
 }
@@ -734,25 +766,42 @@ void sum_input(const Product& p, const Block& b, std::int32_t* sums) {
                                                 std::min<std::int64_t>(4, b.rows - row), p.k));
 }
 
-// Takes back what turning over bits of the weights has added.
+#else
+template <bool>
+void sum_input(const Product&, const Block&, std::int32_t*) {}
+#endif
+
+// Where the sums of a block's rows begin: at what takes back the turning over of the weights' bits.
 template <bool kInputUnsigned>
-void correct(const Product& p, const Block& b, RowSums& known, std::int32_t* sums) {
+const std::int32_t* start_of(const Product& p, const Block& b, RowSums& known) {
+  std::int64_t place = b.row - known.row;
+  if (place >= 0 && place + b.rows <= known.rows) return known.start + place;
+  if (place != known.rows || place + b.rows > kMostRows) {
+    known.row = b.row;
+    place = 0;
+  }
+  known.rows = place + b.rows;
+  std::int32_t* start = known.start + place;
   const std::int32_t correction = Signs(p).correction;
-  if (correction == 0) return;
-  if (known.row != b.row) sum_input<kInputUnsigned>(p, b, known.sum);
-  known.row = b.row;
+  if (correction == 0) {
+    std::fill_n(start, b.rows, 0);
+    return start;
+  }
+  sum_input<kInputUnsigned>(p, b, start);
+  for (std::int64_t row = 0; row < b.rows; ++row) start[row] *= correction;
+  return start;
+}
+
+// Adds them to sums that began at 0. Those with bits turned over may leave int32, and come back
+// modulo 2^32.
+inline void add_starts(const Block& b, const std::int32_t* start, const Sums& sums) {
   for (std::int64_t row = 0; row < b.rows; ++row) {
-    // Sums with bits turned over may leave int32, and come back modulo 2^32.
-    const auto excess = static_cast<std::uint32_t>(correction * known.sum[row]);
-    std::int32_t* to = sums + row * b.pitch;
+    const auto excess = static_cast<std::uint32_t>(start[row]);
+    std::int32_t* to = sums.of(row);
     for (std::int64_t column = 0; column < b.columns; ++column)
       to[column] = static_cast<std::int32_t>(static_cast<std::uint32_t>(to[column]) + excess);
   }
 }
-#else
-template <bool>
-void correct(const Product&, const Block&, RowSums&, std::int32_t*) {}
-#endif
 
 // Few rows or columns are not worth a panel.
 constexpr std::int64_t kFew = 16;
@@ -765,16 +814,18 @@ void compute_sums(const Product& p, const Block& b, RowSums& known, std::int32_t
     std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * b.pitch));
     return;
   }
+  const std::int32_t* start = start_of<kInputUnsigned>(p, b, known);
+  const bool few = b.rows <= kFew || b.columns <= kFew;
+  if (!takes_strips(p) && (!few || p.weight.transposed()))
+    return is_direct(p) ? sums_by_panels<kInputUnsigned, kTerms>(p, b, start, {sums, b.pitch})
+                        : sums_by_packed_panels<kInputUnsigned>(p, b, start, {sums, b.pitch});
 #if PLANQ_VNNI
   if (takes_strips(p))
     sums_by_strips<kInputUnsigned>(p, b, sums);
   else
 #endif
-      if ((b.rows <= kFew || b.columns <= kFew) && !p.weight.transposed())
     sums_by_dots<kInputUnsigned>(p, b, sums);
-  else
-    sums_by_panels<kInputUnsigned>(p, b, sums);
-  correct<kInputUnsigned>(p, b, known, sums);
+  if (Signs(p).correction != 0) add_starts(b, start, {sums, b.pitch});
 }
 
 // --- Outputs -------------------------------------------------------------------------------------
@@ -818,6 +869,9 @@ void finish_row(const Epilogue& e, const linear::RowTerm<C>& row, const Columns<
     for (std::int64_t i = 0; i < count; ++i) values[i] += residual[i];
 }
 
+// So many rows before it is written, a row of outputs is asked for.
+constexpr std::int64_t kAhead = 8;
+
 template <class T, Convention kConvention>
 void finish_block(const Product& p, const Block& b, std::int32_t* sums) {
   using C = math::Compute<T>;
@@ -831,7 +885,10 @@ void finish_block(const Product& p, const Block& b, std::int32_t* sums) {
                       residual);
     finish_row<kConvention, C>(e, linear::row_term<C>(e, row), columns, b.columns,
                                sums + i * b.pitch, residual, values);
-    narrow<T>(values, b.columns, reinterpret_cast<T*>(p.output) + row * p.output_row + b.column);
+    T* const to = reinterpret_cast<T*>(p.output) + row * p.output_row + b.column;
+    for (std::int64_t at = 0; at < b.columns; at += 64 / sizeof(T))
+      __builtin_prefetch(to + kAhead * p.output_row + at, 1);
+    narrow<T>(values, b.columns, to);
   }
 }
 
@@ -873,6 +930,14 @@ inline void store_block(const Product& p, const Block& b, std::int32_t* sums) {
   }
 }
 
+// --- Blocks --------------------------------------------------------------------------------------
+
+// Whether sums of int32 are added where they end up. Then a block may have any number of rows, and
+// a panel is packed once for all of them.
+inline bool adds_in_place(const Product& p) {
+  return p.output_dtype == DType::Int32 && is_direct(p) && p.k > 0 && p.m > kFew;
+}
+
 // Columns of a block, for threads to share.
 inline std::int64_t columns_of(const Product& p, int threads) {
   if (!takes_strips(p)) return kColumns;
@@ -880,18 +945,50 @@ inline std::int64_t columns_of(const Product& p, int threads) {
   return std::max<std::int64_t>(kColumns, std::min(share, most) / kColumns * kColumns);
 }
 
-inline void compute_block(const Product& p, Block b, RowSums& known) {
-  alignas(64) std::int32_t sums[kBlockRows * kColumns];
+// Rows of a block: as many as it can have, where threads have blocks enough to share.
+inline std::int64_t rows_of(const Product& p, int threads) {
+  std::int64_t most = is_direct(p) ? kDirectRows : kBlockRows;
+  if (adds_in_place(p)) {
+    const std::int64_t across = (p.n + kColumns - 1) / kColumns * p.batch.size();
+    const std::int64_t down = threads > 1 ? (kShares * threads + across - 1) / across : 1;
+    most = std::clamp((p.m + down - 1) / down, kDirectRows, kMostRows);
+  }
+  const std::int64_t down = (p.m + most - 1) / most, rows = (p.m + down - 1) / down;
+  return std::min(most, (rows + kTileRows - 1) / kTileRows * kTileRows);
+}
+
+// Rows whose sums have room on the stack.
+template <bool kInputUnsigned, std::int64_t kRoomRows>
+[[gnu::noinline]] void compute_in_room(const Product& p, Block b, RowSums& known) {
+  alignas(64) std::int32_t sums[kRoomRows * kColumns];
   b.pitch = (b.columns + kColumns - 1) / kColumns * kColumns;
-  if (p.input.dtype == DType::UInt8)
-    compute_sums<true>(p, b, known, sums);
-  else
-    compute_sums<false>(p, b, known, sums);
+  compute_sums<kInputUnsigned>(p, b, known, sums);
   const std::int64_t end = b.column + b.columns;
   for (std::int32_t* from = sums; b.column < end; b.column += kColumns, from += kColumns) {
     b.columns = std::min<std::int64_t>(kColumns, end - b.column);
     store_block(p, b, from);
   }
+}
+
+template <bool kInputUnsigned>
+void compute_rows(const Product& p, const Block& b, RowSums& known) {
+  if (adds_in_place(p) && b.columns == kColumns && b.rows > kFew)
+    return sums_by_panels<kInputUnsigned, kLongTerms>(
+        p, b, start_of<kInputUnsigned>(p, b, known),
+        {reinterpret_cast<std::int32_t*>(p.output) + b.row * p.output_row + b.column,
+         p.output_row});
+  const bool direct = is_direct(p);
+  const std::int64_t most = direct ? kDirectRows : kBlockRows;
+  for (std::int64_t row = 0; row < b.rows; row += most) {
+    const Block part = {b.row + row, std::min(most, b.rows - row), b.column, b.columns};
+    direct ? compute_in_room<kInputUnsigned, kDirectRows>(p, part, known)
+           : compute_in_room<kInputUnsigned, kBlockRows>(p, part, known);
+  }
+}
+
+inline void compute_block(const Product& p, Block b, RowSums& known) {
+  p.input.dtype == DType::UInt8 ? compute_rows<true>(p, b, known)
+                                : compute_rows<false>(p, b, known);
 }
 
 }  // namespace planq::host::PLANQ_LEVEL

@@ -3,6 +3,7 @@
 // products were compared and how many were wrong.
 #include "ops/linear/product_host.cpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <random>
@@ -52,30 +53,37 @@ struct Side {
   }
 };
 
-using Columns = std::int64_t (*)(const Product&, int);
+using Extent = std::int64_t (*)(const Product&, int);
 using Compute = void (*)(const Product&, Block, RowSums&);
 
-bool right(const Product& p, Columns columns_of, Compute compute,
+// Blocks row by row or column by column; beside a row nothing may be written.
+bool right(const Product& p, std::int64_t rows, std::int64_t columns, Compute compute,
            const std::vector<std::int32_t>& wanted) {
-  std::vector<std::int32_t> sums(wanted.size(), -7);
+  const std::int64_t pitch = p.n + random_words() % 2 * 3;
+  std::vector<std::int32_t> sums(p.m * pitch, -7), expected = sums;
+  for (std::int64_t row = 0; row < p.m; ++row)
+    std::copy_n(&wanted[row * p.n], p.n, &expected[row * pitch]);
   Product product = p;
   product.output = reinterpret_cast<std::uint8_t*>(sums.data());
-  const std::int64_t columns = columns_of(p, 2);
-  for (std::int64_t row = 0; row < p.m; row += host::kBlockRows) {
-    RowSums known;
-    for (std::int64_t column = 0; column < p.n; column += columns)
-      compute(product,
-              {row, std::min(host::kBlockRows, p.m - row), column, std::min(columns, p.n - column)},
-              known);
+  product.output_row = pitch;
+  const std::int64_t down = (p.m + rows - 1) / rows, across = (p.n + columns - 1) / columns;
+  const bool by_rows = random_words() % 2;
+  RowSums known;
+  for (std::int64_t i = 0; i < down * across; ++i) {
+    const std::int64_t row = rows * (by_rows ? i / across : i % down);
+    const std::int64_t column = columns * (by_rows ? i % across : i / down);
+    compute(product, {row, std::min(rows, p.m - row), column, std::min(columns, p.n - column)},
+            known);
   }
-  return sums == wanted;
+  return sums == expected;
 }
 
 }  // namespace
 
 int main() {
-  constexpr std::int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 16, 17, 33, 61, 64, 65, 97, 130};
-  constexpr std::int64_t kTerms[] = {1, 2, 3, 5, 31, 64, 65, 127, 129, 255, 256, 257, 300, 1025};
+  constexpr std::int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 16, 17, 33, 61, 64, 65, 97, 130, 131, 277};
+  constexpr std::int64_t kTerms[] = {1,   2,   3,   5,   31,  64,  65,   127,
+                                     129, 255, 256, 257, 300, 516, 1024, 1025};
   int compared = 0, wrong = 0;
   for (int number = 0; number < 600; ++number) {
     Product p;
@@ -85,7 +93,6 @@ int main() {
     const Side input(p.m, p.k), weight(p.n, p.k);
     p.input = input.factor;
     p.weight = weight.factor;
-    p.output_row = p.n;
     std::vector<std::int32_t> wanted;
     for (std::int64_t row = 0; row < p.m; ++row)
       for (std::int64_t column = 0; column < p.n; ++column) {
@@ -94,16 +101,22 @@ int main() {
           sum += p.input.code(row, term) * p.weight.code(column, term);
         wanted.push_back(sum);
       }
-    const auto check = [&](Columns columns, Compute compute) {
+    const auto check = [&](Extent rows_of, Extent columns_of, Compute compute) {
+      const int threads = 1 + static_cast<int>(random_words() % 3);
+      const std::int64_t rows = random_words() % 3 ? rows_of(p, threads) : host::kBlockRows;
       ++compared;
-      if (!right(p, columns, compute, wanted)) ++wrong;
+      if (!right(p, rows, columns_of(p, threads), compute, wanted)) ++wrong;
     };
-    check(host::baseline::columns_of, host::baseline::compute_block);
+    check(host::baseline::rows_of, host::baseline::columns_of, host::baseline::compute_block);
 #if PLANQ_SIMD_X86
     const host::Level level = host::detect_level();
-    if (level >= host::Level::Avx2) check(host::avx2::columns_of, host::avx2::compute_block);
-    if (level >= host::Level::Avx512) check(host::avx512::columns_of, host::avx512::compute_block);
-    if (host::has_vnni()) check(host::avx512_vnni::columns_of, host::avx512_vnni::compute_block);
+    if (level >= host::Level::Avx2)
+      check(host::avx2::rows_of, host::avx2::columns_of, host::avx2::compute_block);
+    if (level >= host::Level::Avx512)
+      check(host::avx512::rows_of, host::avx512::columns_of, host::avx512::compute_block);
+    if (host::has_vnni())
+      check(host::avx512_vnni::rows_of, host::avx512_vnni::columns_of,
+            host::avx512_vnni::compute_block);
 #endif
   }
   std::printf("%d %d\n", compared, wrong);

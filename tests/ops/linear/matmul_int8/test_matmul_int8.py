@@ -156,6 +156,17 @@ def test_every_size_of_edge(first: str, second: str) -> None:
         TESTS.check(problem, **problem.inputs("any", seed))
 
 
+@pytest.mark.parametrize(("first", "second"), [("int8", "int8"), ("uint8", "uint8")])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_many_rows(first: str, second: str, threads: int) -> None:
+    """More than a block has, of which sums of several slices are added in the output itself."""
+    for m, n, k in ((1025, 70, 516), (2060, 128, 64), (131, 200, 1024), (700, 64, 1540)):
+        problem = MatmulProblem((m, k), (n, k), first, second)
+        TESTS.check(problem, Host(threads), **problem.inputs("any", m))
+    batch = MatmulProblem((3, 300, 68), (3, 130, 68), first, second)
+    TESTS.check(batch, Host(threads), **batch.inputs("ends", threads))
+
+
 @pytest.mark.parametrize("dtype", CODES)
 def test_strips_of_transposed_weights(dtype: str) -> None:
     """Few rows and many columns, shared by threads."""
