@@ -156,6 +156,18 @@ def odd(rng: np.random.Generator, dtypes: tuple[str, str], shapes: Shapes) -> Ma
     return sides
 
 
+def one_far(rng: np.random.Generator, dtypes: tuple[str, str], shapes: Shapes) -> Made:
+    """Far below 1, and one pair of a group with a very large factor."""
+    sides = ranges(-62, -56, -149, -110)(rng, dtypes, shapes)
+    large = (numbers(rng, dtypes[i], (shapes[i][0],), 66, 80) for i in range(2))
+    small = (numbers(rng, dtypes[i], (shapes[i][0],), -126, -110) for i in range(2))
+    first = rng.integers(2)
+    for i, (one, other) in enumerate(zip(large, small, strict=True)):
+        sides[i][:, 0] = one if i == first else other
+    sides[1 - first][1:, 0] = 0
+    return sides
+
+
 def largest(rng: np.random.Generator, dtypes: tuple[str, str], shapes: Shapes) -> Made:
     """Significands of ones alone and of one sign, whose sums need all bits there are."""
     a, w = (
@@ -179,6 +191,8 @@ CLASSES: dict[str, Callable[..., Made]] = {
     "fast_and_slow": ranges(-56, -46, -110, -90),
     "small": sparse(ranges(-75, 3, -149, 2)),
     "far_apart": sparse(ranges(-126, 90, -149, 10)),
+    "one_far": one_far,
+    "top": ranges(60, 63, 120, 126),
     "huge": ranges(35, 70, 100, 127),
     "sparse": sparse(normal),
     "odd": odd,
