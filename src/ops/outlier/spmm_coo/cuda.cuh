@@ -1,5 +1,7 @@
 // spmm_coo on CUDA: pointers to the rows of the list, then a block for some columns of a row of the
-// output, whose threads take the row's entries one after another. The file that includes this names
+// output, whose threads take the row's entries one after another. Where the weights of an entry are
+// apart and a list may have entries for most of them, a block for some columns of all rows, which
+// has the weights of those columns side by side in shared memory. The file that includes this names
 // the type of the weight:
 //
 //     #define PLANQ_WEIGHT Float16
@@ -15,6 +17,7 @@
 #include "ops/outlier/matrix_rows.h"
 #include "ops/outlier/row_pointers.h"
 #include "ops/outlier/spmm_coo/desc.h"
+#include "ops/outlier/turned_bytes.h"
 
 namespace planq::spmm_coo {
 namespace {
@@ -50,6 +53,7 @@ struct ProductArgs {
   IndexSpace outputs;
   DType value_dtype;
   bool accumulate;
+  bool words;             // all weights are in aligned words of neighbours along k
   int64_t along, across;  // from a weight to the next one along k, and along the output's columns
   int64_t rows, columns, inner, chunks;  // inner: k
 };
@@ -62,6 +66,7 @@ __device__ __forceinline__ float number(math::Bfloat16 x) { return math::widen(x
 struct Neighbours {
   using Raw = std::conditional_t<sizeof(W) == 1, uint2, uint4>;
   static constexpr int kColumns = kNeighbours;
+  static constexpr bool kVectors = true;  // of the output, whole and aligned
 
   static __device__ __forceinline__ int64_t column(int64_t first, int i) {
     return first + threadIdx.x * kColumns + i;
@@ -90,6 +95,7 @@ struct Neighbours {
 // The weights of columns that are apart, of any strides.
 struct Apart {
   static constexpr int kColumns = kApart;
+  static constexpr bool kVectors = false;
   struct Raw {
     W weight[kColumns];
   };
@@ -153,23 +159,23 @@ template <class T, class Columns>
 __device__ __forceinline__ void store(const ProductArgs& args, T* output, int64_t first,
                                       const float (&sums)[Columns::kColumns]) {
   constexpr int kCount = Columns::kColumns;
-  if constexpr (std::is_same_v<Columns, Neighbours>) {
-    constexpr int kVectors = kCount * static_cast<int>(sizeof(T)) / cuda::kVectorBytes;
+  if constexpr (Columns::kVectors) {
+    constexpr int kWords = kCount * static_cast<int>(sizeof(T)) / cuda::kVectorBytes;
     const int64_t column = Columns::column(first, 0);
     if (column >= args.columns) return;
     auto* const to = reinterpret_cast<uint4*>(output + column);
     T result[kCount] = {};
-    uint4 words[kVectors];
+    uint4 words[kWords];
     if (args.accumulate) {
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) words[v] = to[v];
+      for (int v = 0; v < kWords; ++v) words[v] = to[v];
       memcpy(result, words, sizeof result);
     }
 #pragma unroll
     for (int i = 0; i < kCount; ++i) result[i] = finished(args, sums[i], column + i, result[i]);
     memcpy(words, result, sizeof words);
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) to[v] = words[v];
+    for (int v = 0; v < kWords; ++v) to[v] = words[v];
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -178,6 +184,27 @@ __device__ __forceinline__ void store(const ProductArgs& args, T* output, int64_
       const T held = args.accumulate ? output[column] : T{};
       output[column] = finished(args, sums[i], column, held);
     }
+  }
+}
+
+// Where a row of the output begins.
+template <class T>
+__device__ __forceinline__ T* output_row(const ProductArgs& args, int64_t row) {
+  return static_cast<T*>(args.output) + args.outputs.offsets(row).at[0];
+}
+
+// What a row of the output gets; one without entries is 0.
+template <class T, class Columns>
+__device__ __forceinline__ void store_row(const ProductArgs& args, T* output, int64_t first,
+                                          bool any, const float (&sums)[Columns::kColumns]) {
+  if (any) {
+    store<T, Columns>(args, output, first, sums);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < Columns::kColumns; ++i) {
+    const int64_t column = Columns::column(first, i);
+    if (column < args.columns) output[column] = outlier::element_of<T>(0);
   }
 }
 
@@ -190,18 +217,173 @@ __global__ void __launch_bounds__(kThreads) multiply(const __grid_constant__ Pro
     const int64_t first_entry = args.pointer[row], last_entry = args.pointer[row + 1];
     const bool any = first_entry < last_entry;
     if (!any && args.accumulate) continue;
-    T* const output = static_cast<T*>(args.output) + args.outputs.offsets(row).at[0];
+    T* const output = output_row<T>(args, row);
     float sums[Columns::kColumns] = {};
     add_entries<Columns>(args, first_entry, last_entry, first, sums);
-    if (any) {
-      store<T, Columns>(args, output, first, sums);
-      continue;
+    store_row<T, Columns>(args, output, first, any, sums);
+  }
+}
+
+// --- Panels of columns ---------------------------------------------------------------------------
+
+// A block has 16 bytes for each k, those of so many columns; a thread has rows of the output.
+constexpr int kPanelThreads = 1024;
+template <bool kWhole>  // vectors of the output
+struct Panel {
+  static constexpr int kColumns = cuda::kVectorBytes / sizeof(W);
+  static constexpr bool kVectors = kWhole;
+
+  static __device__ __forceinline__ int64_t column(int64_t first, int i) { return first + i; }
+};
+constexpr int kPanelColumns = Panel<true>::kColumns;
+// Entries whose weights are loaded together: what registers have room for.
+constexpr int kPanelBatch = sizeof(W);
+// What a panel is worth: rows, and room for an entry of each of so many k.
+constexpr int64_t kWorthRows = 64, kWorthEntries = 32 / sizeof(W);
+
+// Where the weights of a k stand in shared memory, among those of its group, so that lanes that
+// store those of every fourth or every second k meet no bank twice.
+constexpr int kPanelGroup = 4;
+__device__ __forceinline__ int panel_slot(int k) { return k ^ (k >> 3 & 3); }
+
+// The weights of neighbours along k, in a word; of those that exist. kWords: all, aligned.
+template <bool kWords>
+__device__ __forceinline__ uint32_t load_neighbours(const W* from, int left) {
+  if constexpr (kWords) return __ldcs(reinterpret_cast<const uint32_t*>(from));
+  uint32_t word = 0;
+#pragma unroll
+  for (int i = 0; i < 4 / static_cast<int>(sizeof(W)); ++i) {
+    if (i >= left) continue;
+    cuda::Word<sizeof(W)> bits;
+    memcpy(&bits, from + i, sizeof bits);
+    word |= uint32_t{bits} << (8 * sizeof(W) * i);
+  }
+  return word;
+}
+
+// Words of columns to vectors of k.
+__device__ __forceinline__ void turn_words(const uint32_t (&words)[kPanelColumns],
+                                           uint4 (&vectors)[4 / sizeof(W)]) {
+  uint32_t turned[4 / sizeof(W)][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(W) == 1) {
+      uint32_t square[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+      outlier::turn_bytes(square);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) turned[k][i] = square[k];
+    } else {
+      turned[0][i] = __byte_perm(words[2 * i], words[2 * i + 1], 0x5410);
+      turned[1][i] = __byte_perm(words[2 * i], words[2 * i + 1], 0x7632);
+    }
+  }
+  memcpy(vectors, turned, sizeof turned);
+}
+
+template <bool kWords>
+__device__ __forceinline__ void fill_panel(const ProductArgs& args, int64_t first, uint4* panel) {
+  constexpr int kPerWord = 4 / sizeof(W);
+  const int inner = static_cast<int>(args.inner);  // shared memory has room for no more
+#pragma unroll 1
+  for (int k = threadIdx.x * kPerWord; k < inner; k += kPanelThreads * kPerWord) {
+    uint32_t words[kPanelColumns];
+#pragma unroll
+    for (int i = 0; i < kPanelColumns; ++i)
+      words[i] =
+          first + i < args.columns
+              ? load_neighbours<kWords>(args.weight + (first + i) * args.across + k, inner - k)
+              : 0u;
+    uint4 vectors[kPerWord];
+    turn_words(words, vectors);
+#pragma unroll
+    for (int j = 0; j < kPerWord; ++j)
+      if (k + j < inner) panel[panel_slot(k + j)] = vectors[j];
+  }
+}
+
+// Number `i` of a vector.
+__device__ __forceinline__ float panel_weight(const uint4& v, int i) {
+  if constexpr (sizeof(W) == 1) {
+    // 2^23 + 128 more than the code, as the bits of a float.
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+    const uint32_t bits = __byte_perm(words[i / 4] ^ 0x80808080u, 0x4B000000u, 0x7440u + i % 4);
+    return __uint_as_float(bits) - 8388736.0f;
+  } else {
+    return cuda::element_of<W>(v, i);
+  }
+}
+
+// The weights of an entry from memory.
+__device__ __noinline__ uint4 gathered(const W* from, int64_t across, int columns) {
+  W weights[kPanelColumns] = {};
+#pragma unroll
+  for (int i = 0; i < kPanelColumns; ++i)
+    if (i < columns) weights[i] = from[i * across];
+  uint4 v;
+  memcpy(&v, weights, sizeof v);
+  return v;
+}
+
+// From the panel, or, where there is none, from memory.
+__device__ __forceinline__ uint4 panel_weights(const ProductArgs& args, const uint4* panel, int k,
+                                               int64_t first) {
+  if (panel) return panel[panel_slot(k)];
+  return gathered(args.weight + first * args.across + k, args.across,
+                  static_cast<int>(min(args.columns - first, int64_t{kPanelColumns})));
+}
+
+__device__ __forceinline__ void add_panel_entries(const ProductArgs& args, const uint4* panel,
+                                                  int64_t first_entry, int64_t last_entry,
+                                                  int64_t first, float (&sums)[kPanelColumns]) {
+#pragma unroll 1
+  for (int64_t entry = first_entry; entry < last_entry; entry += kPanelBatch) {
+    int k[kPanelBatch];
+    float value[kPanelBatch];
+#pragma unroll
+    for (int b = 0; b < kPanelBatch; ++b) {
+      const bool exists = entry + b < last_entry;
+      k[b] = exists ? args.column_index[entry + b] : -1;
+      value[b] = exists ? value_at(args.value, entry + b, args.value_dtype) : 0.0f;
     }
 #pragma unroll
-    for (int i = 0; i < Columns::kColumns; ++i) {
-      const int64_t column = Columns::column(first, i);
-      if (column < args.columns) output[column] = outlier::element_of<T>(0);
+    for (int b = 0; b < kPanelBatch; ++b) {
+      if (k[b] < 0 || k[b] >= args.inner) continue;
+      const uint4 weights = panel_weights(args, panel, k[b], first);
+#pragma unroll
+      for (int i = 0; i < kPanelColumns; ++i)
+        sums[i] = __fmaf_rn(value[b], panel_weight(weights, i), sums[i]);
     }
+  }
+}
+
+// Whether the list has so many entries that reading all weights is less than the sectors of theirs.
+__device__ __forceinline__ bool is_long(const ProductArgs& args) {
+  constexpr int64_t kSector = 32;
+  return args.pointer[args.rows] * kSector >= args.inner * static_cast<int64_t>(sizeof(W));
+}
+
+template <class T, bool kWhole>
+__global__ void __launch_bounds__(kPanelThreads, 1)
+    multiply_panels(const __grid_constant__ ProductArgs args) {
+  extern __shared__ uint4 shared_panel[];
+  const uint4* panel = is_long(args) ? shared_panel : nullptr;
+  for (int64_t item = blockIdx.x; item < args.chunks; item += gridDim.x) {
+    const int64_t first = item * kPanelColumns;
+    if (panel && args.words)
+      fill_panel<true>(args, first, shared_panel);
+    else if (panel)
+      fill_panel<false>(args, first, shared_panel);
+    __syncthreads();
+#pragma unroll 1
+    for (int64_t row = threadIdx.x; row < args.rows; row += kPanelThreads) {
+      const int64_t first_entry = args.pointer[row], last_entry = args.pointer[row + 1];
+      const bool any = first_entry < last_entry;
+      if (!any && args.accumulate) continue;
+      float sums[kPanelColumns] = {};
+      add_panel_entries(args, panel, first_entry, last_entry, first, sums);
+      store_row<T, Panel<kWhole>>(args, output_row<T>(args, row), first, any, sums);
+    }
+    __syncthreads();
   }
 }
 
@@ -217,9 +399,23 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
   return scratch.bytes();
 }
 
+// Whether columns are worth a panel: their weights are apart, have room, and are not too many for
+// the list.
+bool has_panels(const Fields& f, const Device& device) {
+  const int64_t inner = f.shape.last();
+  const auto room = static_cast<int64_t>(device.shared_memory_per_block / cuda::kVectorBytes);
+  return !f.transpose_weight && inner <= room / kPanelGroup * kPanelGroup &&
+         f.capacity >= inner / kWorthEntries && outlier::rows_of(f.shape) >= kWorthRows;
+}
+
 template <class T>
-Status prepare(const Descriptor&, const Device&, State&) {
+Status prepare(const Descriptor& descriptor, const Device& device, State&) {
   PLANQ_TRY(outlier::preload_pointers());
+  if (has_panels(descriptor.as<Fields>(), device)) {
+    const auto bytes = static_cast<int>(device.shared_memory_per_block);
+    PLANQ_TRY((cuda::preload(multiply_panels<T, true>, bytes)));
+    PLANQ_TRY((cuda::preload(multiply_panels<T, false>, bytes)));
+  }
   PLANQ_TRY(cuda::preload(multiply<T, Neighbours>));
   return cuda::preload(multiply<T, Apart>);
 }
@@ -250,18 +446,36 @@ ProductArgs product_args(const Call& call, const std::int32_t* pointer) {
   return args;
 }
 
-// Whether eight columns of every row are whole vectors, in the weight and in the output.
+// Whether so many columns of every row of the output are whole vectors.
 template <class T>
-bool has_vectors(const ProductArgs& args) {
-  constexpr int kWeightBytes = kNeighbours * static_cast<int>(sizeof(W));
-  bool whole = args.across == 1 && args.columns % kNeighbours == 0 &&
-               args.along % kNeighbours == 0 && cuda::aligned_to(args.weight, kWeightBytes) &&
-               cuda::aligned_to(args.output, cuda::kVectorBytes);
+bool has_output_vectors(const ProductArgs& args, int columns) {
+  bool whole = args.columns % columns == 0 && cuda::aligned_to(args.output, cuda::kVectorBytes);
   for (int i = 0; i < args.outputs.rank; ++i)
     whole =
         whole &&
         args.outputs.axes[i].stride[0] * static_cast<int64_t>(sizeof(T)) % cuda::kVectorBytes == 0;
   return whole;
+}
+// And eight of the weight.
+template <class T>
+bool has_vectors(const ProductArgs& args) {
+  constexpr int kWeightBytes = kNeighbours * static_cast<int>(sizeof(W));
+  return args.across == 1 && args.along % kNeighbours == 0 &&
+         cuda::aligned_to(args.weight, kWeightBytes) && has_output_vectors<T>(args, kNeighbours);
+}
+
+template <class T>
+Status launch_panels(ProductArgs& args, Bound& bound) {
+  constexpr int kPerWord = 4 / sizeof(W);
+  args.words =
+      cuda::aligned_to(args.weight, 4) && args.across % kPerWord == 0 && args.inner % kPerWord == 0;
+  args.chunks = cuda::ceil_div(args.columns, kPanelColumns);
+  cuda::Grid grid{std::min(args.chunks, kMostBlocks), kPanelThreads};
+  grid.shared_bytes =
+      static_cast<int>(cuda::ceil_div(args.inner, kPanelGroup)) * kPanelGroup * cuda::kVectorBytes;
+  return cuda::launch(has_output_vectors<T>(args, kPanelColumns) ? multiply_panels<T, true>
+                                                                 : multiply_panels<T, false>,
+                      grid, args, bound);
 }
 
 template <class T>
@@ -275,11 +489,10 @@ Status bind(const Call& call, Bound& bound) {
       {data<const std::int32_t>(call, kRowIndex), data<const int64_t>(call, kCount), pointer,
        f.capacity, args.rows + 1},
       bound));
+  if (has_panels(f, call.device)) return launch_panels<T>(args, bound);
   const bool vectors = has_vectors<T>(args);
   args.chunks = cuda::ceil_div(args.columns, kThreads * (vectors ? kNeighbours : kApart));
-  cuda::Grid grid{};
-  grid.blocks = std::min(args.rows * args.chunks, kMostBlocks);
-  grid.threads = dim3(kThreads);
+  const cuda::Grid grid{std::min(args.rows * args.chunks, kMostBlocks), kThreads};
   return cuda::launch(vectors ? multiply<T, Neighbours> : multiply<T, Apart>, grid, args, bound);
 }
 

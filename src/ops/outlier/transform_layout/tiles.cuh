@@ -14,6 +14,7 @@
 
 #include "core/host_device.h"
 #include "ops/outlier/transform_layout/desc.h"
+#include "ops/outlier/turned_bytes.h"
 
 // Compilers of the host, by which the tests run all this, know no such pragma.
 #if defined(__CUDA_ARCH__)
@@ -268,37 +269,14 @@ PLANQ_HD void put_vector(const Vector& vector, std::uint32_t* to) {
   *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Byte i of word j becomes byte j of word i.
-PLANQ_HD void turn_bytes(std::uint32_t (&words)[4]) {
-  const auto picked = [](std::uint32_t a, std::uint32_t b, std::uint32_t places) {
-#if defined(__CUDA_ARCH__)
-    return __byte_perm(a, b, places);
-#else
-    const std::uint64_t both = std::uint64_t{b} << 32 | a;
-    std::uint32_t result = 0;
-    for (int i = 0; i < 4; ++i)
-      result |= static_cast<std::uint32_t>(both >> 8 * (places >> 4 * i & 7) & 0xFF) << 8 * i;
-    return result;
-#endif
-  };
-  const std::uint32_t a = picked(words[0], words[1], 0x5140),
-                      b = picked(words[2], words[3], 0x5140),
-                      c = picked(words[0], words[1], 0x7362),
-                      d = picked(words[2], words[3], 0x7362);
-  words[0] = picked(a, b, 0x5410);
-  words[1] = picked(a, b, 0x7632);
-  words[2] = picked(c, d, 0x5410);
-  words[3] = picked(c, d, 0x7632);
-}
-
 // Words of eight rows of a ColTuring input, which are four columns: two neighbours in the frame's
 // rows.
 PLANQ_HD void put_turned_stack(const Vector& even, const Vector& odd, Place place,
                                std::uint32_t* tile) {
   std::uint32_t first[4] = {even.word[0], odd.word[0], even.word[1], odd.word[1]};
   std::uint32_t second[4] = {even.word[2], odd.word[2], even.word[3], odd.word[3]};
-  turn_bytes(first);
-  turn_bytes(second);
+  outlier::turn_bytes(first);
+  outlier::turn_bytes(second);
   struct alignas(8) Both {
     std::uint32_t first, second;
   };
@@ -318,7 +296,7 @@ PLANQ_HD void put_turned_rows(const Vector (&vectors)[kVectors], Place place, st
       put_vector({words[0], words[1], words[2], words[3]},
                  tile + slot(place.column + i, place.row));
     } else {
-      turn_bytes(words);
+      outlier::turn_bytes(words);
       PLANQ_TILE_UNROLL
       for (unsigned k = 0; k < 4; ++k)
         tile[slot(place.column + 4 * i + k, place.row / 4)] = words[k];
