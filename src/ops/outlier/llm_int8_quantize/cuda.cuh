@@ -1,6 +1,8 @@
-// llm_int8_quantize on CUDA: two kernels, each of which reads the input once. The first finds every
-// row's largest magnitude and marks columns, by atomic operations on integers, whose order changes
-// nothing; its last block lists the columns. The second writes codes and what is kept.
+// llm_int8_quantize on CUDA: a kernel that clears the room, and two that read the input once each.
+// The first finds every row's largest magnitude and marks columns, by atomic operations on
+// integers, whose order changes nothing. The second writes codes and what is kept: every block
+// makes itself the list of columns, and the first one writes it out. Of more columns than that is
+// worth, the last block of the first kernel makes the list.
 //
 // A warp takes a span of a row: its 16-byte vectors, wherever the row begins; the first span has
 // the elements beside them too.
@@ -30,8 +32,14 @@ constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 // Vectors that a lane has in flight, and those of a span.
 constexpr int kBatch = 4, kSpanVectors = kBatch * kWarp;
 constexpr int64_t kMostBlocks = int64_t{1} << 30;
+// Blocks of a multiprocessor.
+constexpr int kBlocks = 3;
+// Words of columns that every block lists for itself: so many for each thread.
+constexpr int kOwnWords = 4, kMostOwnWords = kOwnWords * kThreads;
+// Rows from which on it is worth to look whether a column is marked already.
+constexpr int64_t kManyRows = 256;
 
-// The first three are cleared before the first kernel.
+// The first three are cleared before the others are used.
 struct Room {
   std::uint32_t* largest;  // of each row
   std::uint32_t* columns;  // a bit each: it has an outlier
@@ -65,6 +73,10 @@ struct Args {
   Room room;
   ElementRule<In> rule;
   math::AffineSpec<float> spec;
+  bool many_rows;
+
+  // Whether every block lists the columns.
+  __device__ __forceinline__ bool lists_itself() const { return words <= kMostOwnWords; }
 };
 
 // A warp's part of a row.
@@ -124,58 +136,99 @@ __device__ __forceinline__ bool add_magnitudes(const uint4& v, std::uint32_t lea
   return above != 0;
 }
 
-__device__ __forceinline__ void mark_word(std::uint32_t* word, std::uint32_t bits) {
-  if (bits & ~__ldcg(word)) atomicOr(word, bits);
-}
-// Marks columns from `column` on: at most the elements of a vector, a bit each.
-__device__ __forceinline__ void mark(const Args& args, int64_t column, std::uint32_t mask) {
-  if (mask == 0) return;
-  std::uint32_t* word = args.room.columns + column / kWordColumns;
-  const int shift = static_cast<int>(column % kWordColumns);
-  mark_word(word, mask << shift);
-  if (shift > kWordColumns - kPerVector<In>) {
-    const std::uint32_t beyond = mask >> (kWordColumns - shift);
-    if (beyond != 0) mark_word(word + 1, beyond);
+// The elements of a vector whose magnitudes are not below `least`, a bit each.
+__device__ __forceinline__ std::uint32_t elements_from(const uint4& v, std::uint32_t least) {
+  const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+  std::uint32_t mask = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(In) == 2) {
+      const std::uint32_t sum = (words[i] & 0x7FFF7FFFu) + (0x8000u - least) * 0x00010001u;
+      mask |= (sum & 0x80008000u) >> (15 - 2 * i);  // of elements 2 i and 2 i + 1: 15 bits apart
+    } else {
+      mask |= ((words[i] & 0x7FFFFFFFu) >= least ? 1u : 0u) << i;
+    }
   }
+  return sizeof(In) == 2 ? (mask | mask >> 15) & 0xFFu : mask;
 }
 
-// Of an element that is not below `least`.
-__device__ __forceinline__ std::uint32_t judge(const ElementRule<In>& rule, In x,
+// Of a vector with elements that are not below `least`: its outliers, a bit each.
+__device__ __forceinline__ std::uint32_t judge(const ElementRule<In>& rule, const uint4& v,
                                                std::uint32_t& largest) {
-  const Magnitude<In> own = outlier::magnitude_of(x);
-  if (rule.gives_up(own)) largest = max(largest, std::uint32_t{own});
-  return rule.is_outlier(own) ? 1u : 0u;
+  const std::uint32_t special = elements_from(v, outlier::kInfinity<In>);
+  if (special != 0 && rule.propagate) {
+#pragma unroll
+    for (int i = 0; i < kPerVector<In>; ++i)
+      if (special >> i & 1u)
+        largest = max(largest, std::uint32_t{outlier::magnitude_of(element(v, i))});
+  }
+  return elements_from(v, rule.least) & ~special;
 }
 
-__device__ __forceinline__ void measure_span(const Args& args, const Span& span, int lane) {
-  uint4 v[kBatch];
+// Marks columns from `column` on: at most the elements of a vector, a bit each.
+struct Marks {
+  std::uint32_t *word, bits, beyond, held;
+
+  __device__ __forceinline__ Marks(const Args& args, int64_t column, std::uint32_t mask)
+      : word(args.room.columns + column / kWordColumns), bits(0), beyond(0), held(0) {
+    if (mask == 0) return;
+    const int shift = static_cast<int>(column % kWordColumns);
+    bits = mask << shift;
+    if (shift > kWordColumns - kPerVector<In>) beyond = mask >> (kWordColumns - shift);
+    if (args.many_rows) held = __ldcg(word);
+  }
+  __device__ __forceinline__ void store() const {
+    if (bits & ~held) atomicOr(word, bits);
+    if (beyond != 0) atomicOr(word + 1, beyond);
+  }
+};
+
+// A lane's vectors of a span; 0 behind the last one. Read again, or not.
+template <bool kAgain>
+__device__ __forceinline__ void load_span(const Span& span, int lane, uint4 (&v)[kBatch]) {
 #pragma unroll
   for (int k = 0; k < kBatch; ++k) {
     const int64_t vector = span.first + k * kWarp + lane;
     v[k] = make_uint4(0, 0, 0, 0);
-    if (vector < span.line.vectors)
-      v[k] = cuda::load_kept(span.line.input + vector * kPerVector<In>);
+    if (vector >= span.line.vectors) continue;
+    const In* from = span.line.input + vector * kPerVector<In>;
+    v[k] = kAgain ? cuda::load_kept(from) : cuda::load_once(from);
   }
-  std::uint32_t packed = 0, largest = 0;
+}
+
+// The element beside a row's vectors that this lane has: raises `largest`, marks its column.
+__device__ __forceinline__ void measure_edge(const Args& args, const Span& span, int lane,
+                                             std::uint32_t& largest) {
+  const Magnitude<In> own = outlier::magnitude_of(*span.line.edge(lane));
+  if (own < args.rule.least || args.rule.gives_up(own)) largest = max(largest, std::uint32_t{own});
+  Marks(args, span.edge_column(lane), args.rule.is_outlier(own) ? 1u : 0u).store();
+}
+
+__device__ __forceinline__ void measure_span(const Args& args, const Span& span, int lane) {
+  uint4 v[kBatch];
+  load_span<true>(span, lane, v);
+  cuda::wait_for_previous();  // what clears the room
+  std::uint32_t packed = 0, largest = 0, masks[kBatch];
 #pragma unroll
   for (int k = 0; k < kBatch; ++k) {
-    if (!add_magnitudes(v[k], args.rule.least, packed)) continue;
-    std::uint32_t mask = 0;
-#pragma unroll
-    for (int i = 0; i < kPerVector<In>; ++i)
-      mask |= judge(args.rule, element(v[k], i), largest) << i;
-    mark(args, span.column(span.first + k * kWarp + lane), mask);
+    masks[k] = 0;
+    if (add_magnitudes(v[k], args.rule.least, packed)) masks[k] = judge(args.rule, v[k], largest);
   }
   if (sizeof(In) == 2) packed = max(packed & 0xFFFFu, packed >> 16);
   largest = max(largest, packed);
-  if (span.leads && span.line.has_edge(lane)) {
-    const In x = *span.line.edge(lane);
-    const Magnitude<In> own = outlier::magnitude_of(x);
-    if (own < args.rule.least) largest = max(largest, std::uint32_t{own});
-    mark(args, span.edge_column(lane), judge(args.rule, x, largest));
-  }
+  if (span.leads && span.line.has_edge(lane)) measure_edge(args, span, lane, largest);
   largest = __reduce_max_sync(kAllLanes, largest);
   if (lane == 0 && largest > 0) atomicMax(args.room.largest + span.row, largest);
+  std::uint32_t any = 0;
+#pragma unroll
+  for (int k = 0; k < kBatch; ++k) any |= masks[k];
+  if (any == 0) return;
+  const auto marks = [&](int k) {
+    return Marks(args, span.column(span.first + k * kWarp + lane), masks[k]);
+  };
+  const Marks all[kBatch] = {marks(0), marks(1), marks(2), marks(3)};  // loads them together
+#pragma unroll
+  for (int k = 0; k < kBatch; ++k) all[k].store();
 }
 
 // Whether all other blocks are done, and what they wrote can be seen.
@@ -212,19 +265,51 @@ __device__ __forceinline__ std::uint32_t sum_before(std::uint32_t number, std::u
   return earlier + sum - number;
 }
 
-// The first columns of one word into the list, from place `at` on; which of them had room.
+// The first columns of one word that the list has room for, from place `at` on; `writes` them.
 __device__ __forceinline__ std::uint32_t list_word(const Args& args, int64_t word,
-                                                   std::uint32_t bits, std::uint32_t at) {
+                                                   std::uint32_t bits, std::uint32_t at,
+                                                   bool writes) {
+  if (!writes && at + __popc(bits) <= args.capacity) return bits;
   std::uint32_t kept = 0;
 #pragma unroll 1
   for (; bits != 0 && at < args.capacity; bits &= bits - 1, ++at) {
     kept |= bits & (0u - bits);
-    args.index[at] = static_cast<std::int32_t>(word * kWordColumns + (__ffs(bits) - 1));
+    if (writes) args.index[at] = static_cast<std::int32_t>(word * kWordColumns + (__ffs(bits) - 1));
   }
   return kept;
 }
 
-__device__ __forceinline__ void list_columns(const Args& args) {
+// What follows the list: the places that are left, and how many columns there are.
+__device__ __forceinline__ void end_list(const Args& args, std::uint32_t count) {
+  if (threadIdx.x == 0) *args.count = count;
+#pragma unroll 1
+  for (int64_t j = int64_t{count} + threadIdx.x; j < args.capacity; j += kThreads)
+    args.index[j] = outlier::kNoIndex;
+}
+
+// The columns that are listed, and how many are before each word of them.
+struct Listed {
+  const std::uint32_t *columns, *before;
+  int64_t count;
+
+  // Which of the columns from `column` on are listed, a bit for each element of a vector.
+  __device__ __forceinline__ std::uint32_t from(int64_t column) const {
+    const std::uint32_t* word = columns + column / kWordColumns;
+    const int shift = static_cast<int>(column % kWordColumns);
+    std::uint32_t bits = word[0] >> shift;
+    if (shift > kWordColumns - kPerVector<In>) bits |= word[1] << (kWordColumns - shift);
+    return bits & ((1u << kPerVector<In>)-1);
+  }
+  // The place of a listed column in the list; of any, how many are before it.
+  __device__ __forceinline__ int64_t place_of(int64_t column) const {
+    const int64_t word = column / kWordColumns;
+    const std::uint32_t below = (1u << (column % kWordColumns)) - 1;
+    return int64_t{before[word]} + __popc(columns[word] & below);
+  }
+};
+
+// The list of many columns, in the room.
+__device__ __forceinline__ void list_in_room(const Args& args) {
   std::uint32_t count = 0;
 #pragma unroll 1
   for (int64_t first = 0; first < args.words; first += kThreads) {
@@ -234,13 +319,41 @@ __device__ __forceinline__ void list_columns(const Args& args) {
     const std::uint32_t at = count + sum_before(__popc(bits), all);
     count += all;
     if (word >= args.words) continue;
-    args.room.listed[word] = list_word(args, word, bits, at);
+    args.room.listed[word] = list_word(args, word, bits, at, true);
     args.room.before[word] = at;
   }
-  if (threadIdx.x == 0) *args.count = count;
-#pragma unroll 1
-  for (int64_t j = int64_t{count} + threadIdx.x; j < args.capacity; j += kThreads)
-    args.index[j] = outlier::kNoIndex;
+  end_list(args, count);
+}
+
+// The list of few, in shared memory. The whole block calls this.
+__device__ __forceinline__ Listed list_in_block(const Args& args) {
+  __shared__ std::uint32_t columns[kMostOwnWords], before[kMostOwnWords];
+  const int first = static_cast<int>(threadIdx.x) * kOwnWords;
+  std::uint32_t bits[kOwnWords], number = 0, all;
+#pragma unroll
+  for (int i = 0; i < kOwnWords; ++i) {
+    bits[i] = first + i < args.words ? __ldcg(args.room.columns + first + i) : 0u;
+    number += __popc(bits[i]);
+  }
+  std::uint32_t at = sum_before(number, all);
+  const bool writes = blockIdx.x == 0;
+#pragma unroll
+  for (int i = 0; i < kOwnWords; ++i) {
+    columns[first + i] = list_word(args, first + i, bits[i], at, writes);
+    before[first + i] = at;
+    at += __popc(bits[i]);
+  }
+  __syncthreads();
+  if (writes) end_list(args, all);
+  return {columns, before, all};
+}
+
+__global__ void __launch_bounds__(kThreads) clear_room(const __grid_constant__ Args args) {
+  cuda::let_dependents_start();
+  const std::size_t first = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::size_t stride = std::size_t{gridDim.x} * kThreads;
+  for (std::size_t i = first; i < args.room.cleared / sizeof(uint4); i += stride)
+    reinterpret_cast<uint4*>(args.room.largest)[i] = make_uint4(0, 0, 0, 0);
 }
 
 __global__ void __launch_bounds__(kThreads) measure_rows(const __grid_constant__ Args args) {
@@ -250,7 +363,8 @@ __global__ void __launch_bounds__(kThreads) measure_rows(const __grid_constant__
   for (int64_t unit = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp; unit < args.units;
        unit += int64_t{gridDim.x} * kWarps)
     measure_span(args, Span(args, unit), lane);
-  if (arrives_last(args.room.arrived)) list_columns(args);
+  cuda::wait_for_previous();  // of warps without a span
+  if (!args.lists_itself() && arrives_last(args.room.arrived)) list_in_room(args);
 }
 
 // --- Codes ---------------------------------------------------------------------------------------
@@ -268,21 +382,6 @@ struct RowNumbers {
     fast = affine::is_fast(args.spec, parameters, math::Range<float>{0.0f, peak, special});
   }
 };
-
-// Which of the columns from `column` on are listed, a bit for each element of a vector.
-__device__ __forceinline__ std::uint32_t listed_from(const Args& args, int64_t column) {
-  const std::uint32_t* word = args.room.listed + column / kWordColumns;
-  const int shift = static_cast<int>(column % kWordColumns);
-  std::uint32_t bits = word[0] >> shift;
-  if (shift > kWordColumns - kPerVector<In>) bits |= word[1] << (kWordColumns - shift);
-  return bits & ((1u << kPerVector<In>)-1);
-}
-// The place of a listed column in the list; of any, how many are before it.
-__device__ __forceinline__ int64_t place_of(const Args& args, int64_t column) {
-  const int64_t word = column / kWordColumns;
-  const std::uint32_t below = (1u << (column % kWordColumns)) - 1;
-  return int64_t{args.room.before[word]} + __popc(args.room.listed[word] & below);
-}
 
 // The bytes of the elements whose bits are set.
 using CodeWord = cuda::Word<kPerVector<In>>;
@@ -310,20 +409,30 @@ __device__ __forceinline__ CodeWord codes_of(const Args& args, const RowNumbers&
                                              const uint4& v, std::uint32_t listed) {
   std::uint32_t unused = 0;
   bool fast = row.fast;
-  if (add_magnitudes(v, args.rule.least, unused)) {
-#pragma unroll
-    for (int i = 0; i < kPerVector<In>; ++i)
-      fast = fast && (outlier::magnitude_of(element(v, i)) < args.rule.least || listed >> i & 1u);
-  }
+  if (add_magnitudes(v, args.rule.least, unused))
+    fast = fast && (elements_from(v, args.rule.least) & ~listed) == 0;
   const CodeWord word = fast ? affine::encode_by_any_rule<In, cuda::Codes::Byte>(
                                    v, row.numbers, args.spec, NibbleOrder::LowFirst)
                              : codes_slowly(args.spec, row.parameters, v);
   return word & ~bytes_of(listed);
 }
 
-__device__ __forceinline__ void encode_vectors(const Args& args, const Span& span,
-                                               const RowNumbers& row, const uint4 (&v)[kBatch],
-                                               int lane) {
+// The elements of a vector that are kept, in their places.
+__device__ __forceinline__ void keep(In* kept, int64_t place, const uint4& v,
+                                     std::uint32_t listed) {
+#pragma unroll 1
+  for (; listed != 0; listed &= listed - 1) {
+    In x{};
+#pragma unroll
+    for (int i = 0; i < kPerVector<In>; ++i)
+      if (i == __ffs(listed) - 1) x = element(v, i);
+    kept[place++] = kept_value(x, false);
+  }
+}
+
+__device__ __forceinline__ void encode_vectors(const Args& args, const Listed& list,
+                                               const Span& span, const RowNumbers& row,
+                                               const uint4 (&v)[kBatch], int lane) {
   auto* output = reinterpret_cast<std::uint8_t*>(args.output + span.at.at[kRowOutput]);
   In* kept = args.outlier + span.at.at[kRowOutlier];
   constexpr int kBytes = kPerVector<In>;
@@ -333,21 +442,20 @@ __device__ __forceinline__ void encode_vectors(const Args& args, const Span& spa
     const int64_t first = span.first + k * kWarp, column = span.column(first + lane);
     if (first >= span.line.vectors) break;
     const int last = static_cast<int>(min(span.line.vectors - 1 - first, int64_t{kWarp - 1}));
-    const std::uint32_t listed = lane <= last ? listed_from(args, column) : 0u;
+    const std::uint32_t listed = lane <= last ? list.from(column) : 0u;
     CodeWord word = 0;
     if (!row.parameters.poisoned) word = codes_of(args, row, v[k], listed);
-    cuda::store_unaligned<kBytes>(output + column, word, shift, lane, last, kWarp);
-    if (listed == 0 || row.parameters.poisoned) continue;
-    int64_t place = place_of(args, column);
-#pragma unroll
-    for (int i = 0; i < kPerVector<In>; ++i)
-      if (listed >> i & 1u) kept[place++] = kept_value(element(v[k], i), false);
+    if (shift != 0)
+      cuda::store_unaligned<kBytes>(output + column, word, shift, lane, last, kWarp);
+    else if (lane <= last)
+      cuda::store_word<kBytes>(output + column, word);
+    if (listed != 0 && !row.parameters.poisoned) keep(kept, list.place_of(column), v[k], listed);
   }
 }
 
 // What a row has once: its scale, the elements beside its vectors, and what its list has no columns
 // for.
-__device__ __forceinline__ void encode_ends(const Args& args, const Span& span,
+__device__ __forceinline__ void encode_ends(const Args& args, const Listed& list, const Span& span,
                                             const RowNumbers& row, int lane) {
   In* kept = args.outlier + span.at.at[kRowOutlier];
   if (lane == 0)
@@ -355,37 +463,39 @@ __device__ __forceinline__ void encode_ends(const Args& args, const Span& span,
   if (span.line.has_edge(lane)) {
     const In x = *span.line.edge(lane);
     const int64_t column = span.edge_column(lane);
-    const std::uint32_t word = args.room.listed[column / kWordColumns];
-    const bool listed = word >> (column % kWordColumns) & 1u;
+    const bool listed = list.columns[column / kWordColumns] >> (column % kWordColumns) & 1u;
     const std::uint8_t code = math::integer_code_of(math::widen(x), args.spec, row.parameters);
     args.output[span.at.at[kRowOutput] + column] = static_cast<std::int8_t>(listed ? 0 : code);
-    if (listed && !row.parameters.poisoned) kept[place_of(args, column)] = kept_value(x, false);
+    if (listed && !row.parameters.poisoned) kept[list.place_of(column)] = kept_value(x, false);
   }
   const int64_t held =
-      row.parameters.poisoned ? 0 : outlier::kept_entries(*args.count, args.capacity);
+      row.parameters.poisoned ? 0 : outlier::kept_entries(list.count, args.capacity);
 #pragma unroll 1
   for (int64_t j = held + lane; j < args.capacity; j += kWarp) kept[j] = In{};
 }
 
-// Spans come in reverse, so that those that the first kernel read last are still in the cache.
-__global__ void __launch_bounds__(kThreads) encode_rows(const __grid_constant__ Args args) {
+// Spans come in reverse, so that those that the first kernel read last are still in the cache. The
+// first one of a warp is under way before that kernel has ended.
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    encode_rows(const __grid_constant__ Args args) {
   const int lane = threadIdx.x % kWarp;
+  int64_t unit = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  uint4 v[kBatch];
+  if (unit < args.units) load_span<false>(Span(args, args.units - 1 - unit), lane, v);
   cuda::wait_for_previous();
+  Listed list{args.room.listed, args.room.before, 0};
+  if (args.lists_itself())
+    list = list_in_block(args);
+  else
+    list.count = *args.count;
 #pragma unroll 1
-  for (int64_t unit = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp; unit < args.units;
-       unit += int64_t{gridDim.x} * kWarps) {
+  while (unit < args.units) {
     const Span span(args, args.units - 1 - unit);
-    uint4 v[kBatch];
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      const int64_t vector = span.first + k * kWarp + lane;
-      v[k] = make_uint4(0, 0, 0, 0);
-      if (vector < span.line.vectors)
-        v[k] = cuda::load_once(span.line.input + vector * kPerVector<In>);
-    }
     const RowNumbers row(args, static_cast<Magnitude<In>>(args.room.largest[span.row]));
-    encode_vectors(args, span, row, v, lane);
-    if (span.leads) encode_ends(args, span, row, lane);
+    encode_vectors(args, list, span, row, v, lane);
+    if (span.leads) encode_ends(args, list, span, row, lane);
+    unit += int64_t{gridDim.x} * kWarps;
+    if (unit < args.units) load_span<false>(Span(args, args.units - 1 - unit), lane, v);
   }
 }
 
@@ -396,6 +506,7 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 }
 
 Status prepare(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(cuda::preload(clear_room));
   PLANQ_TRY(cuda::preload(measure_rows));
   return cuda::preload(encode_rows);
 }
@@ -421,15 +532,22 @@ Status bind(const Call& call, Bound& bound) {
                      f.capacity,
                      room,
                      ElementRule<In>(f),
-                     spec_of(f)};
-  cuda::Grid grid;
-  grid.threads = dim3(kThreads);
-  grid.blocks = std::clamp<int64_t>(cuda::ceil_div(args.units, kWarps), 1, kMostBlocks);
-  PLANQ_TRY(cuda::clear(room.largest, room.cleared, bound));
-  PLANQ_TRY(cuda::launch(measure_rows, grid, args, bound));
-  if (args.units == 0) return Status::success();
-  grid.dependent = true;
-  return cuda::launch(encode_rows, grid, args, bound);
+                     spec_of(f),
+                     rows >= kManyRows};
+  const auto grid_of = [](int64_t blocks, bool dependent) {
+    cuda::Grid grid{std::clamp<int64_t>(blocks, 1, kMostBlocks), kThreads};
+    grid.dependent = dependent;
+    return grid;
+  };
+  const bool dependent = call.device.arch >= 90;
+  const auto vectors = static_cast<int64_t>(room.cleared / cuda::kVectorBytes);
+  const int64_t blocks = cuda::ceil_div(args.units, kWarps);
+  const int64_t slots = int64_t{call.device.multiprocessors} * kBlocks;
+  PLANQ_TRY(cuda::launch(
+      clear_room, grid_of(std::min(cuda::ceil_div(vectors, kThreads), slots), false), args, bound));
+  PLANQ_TRY(cuda::launch(measure_rows, grid_of(blocks, dependent), args, bound));
+  return cuda::launch(encode_rows, grid_of(cuda::even_blocks(blocks, slots), dependent), args,
+                      bound);
 }
 
 constexpr Kernel kKernels[] = {{.op = "llm_int8_quantize",
