@@ -72,6 +72,9 @@ __device__ __forceinline__ void raise_shared(float* maximum, uint32_t magnitude)
 
 // --- Words of magnitudes -----------------------------------------------------------------------
 
+// The bits of a word that magnitudes have.
+constexpr uint32_t kMagnitudes = sizeof(In) == 2 ? 0x7FFF7FFFu : 0x7FFFFFFFu;
+
 // Which magnitudes of a word are outliers.
 struct WordRule {
   uint32_t lack, beyond;
@@ -147,7 +150,6 @@ struct PartFound {
 };
 __device__ __forceinline__ PartFound measure_part(const Part<kSteps>& part, const WordRule& rule,
                                                   int lane, LaneColumns& columns) {
-  constexpr uint32_t kMagnitudes = sizeof(In) == 2 ? 0x7FFF7FFFu : 0x7FFFFFFFu;
   uint32_t largest = 0, any = 0, taken[kPartTiles] = {};
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {

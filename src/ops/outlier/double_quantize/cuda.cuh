@@ -28,9 +28,14 @@ using In = cuda::Element;
 
 // A block takes kTileRows rows of kTileColumns columns, a warp one row of them at a time.
 constexpr int kTileThreads = 256, kTileWarps = kTileThreads / kWarp;
-constexpr int kTileRows = 64;
-constexpr int kPerLane = kTileColumns / kWarp;
-static_assert(kTileThreads == kTileColumns, "a thread has a column");
+constexpr int kTileRows = 128;
+static_assert(kTileThreads == kTileColumns && kTileRows <= kTileThreads,
+              "a thread has a column, and a row");
+constexpr int kSteps = outlier::kTileSteps;
+using Part = outlier::Part<kSteps>;
+constexpr int kRowsUnderWay = 2 / kSteps;  // of a warp, loaded together
+// Codes of a vector.
+using CodeWord = cuda::Word<kPerVector<In>>;
 
 // Operands of the rows, behind those of every matrix that is measured.
 enum : int { kCodesOfRow = outlier::kMatrixOther, kCodesOfColumn };
@@ -51,140 +56,134 @@ struct EncodeArgs {
   int64_t capacity;
 };
 
-// --- A lane's part of a row --------------------------------------------------------------------
-
-// A lane has kPer neighbouring columns in each of kPerLane / kPer steps: those of a vector, or one.
-template <int kPer>
-__device__ __forceinline__ int column_of(int step, int lane) {
-  return (step * kWarp + lane) * kPer;
-}
-
-// Rows of a warp that are loaded together: what the registers have room for.
-template <int kPer>
-constexpr int kRowsUnderWay = kPer > 1 && sizeof(In) == 2 ? 4 : 2;
-
-// 0 behind the last column.
-template <int kPer>
-__device__ __forceinline__ void load_part(const In* part, int64_t columns, int lane,
-                                          In (&x)[kPerLane]) {
-#pragma unroll
-  for (int step = 0; step < kPerLane / kPer; ++step) {
-    const int column = column_of<kPer>(step, lane);
-    In* const to = x + step * kPer;
-    if constexpr (kPer > 1) {
-      if (column + kPer <= columns) {
-        const uint4 v = cuda::load_once(part + column);
-        memcpy(to, &v, sizeof v);
-        continue;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kPer; ++i) {
-      to[i] = outlier::element_of<In>(0);
-      if (column + i < columns) to[i] = cuda::load_single(part + column + i);
-    }
-  }
-}
-
 // --- Codes -------------------------------------------------------------------------------------
 
-// Whether a quotient is the product with the inverse and two corrections: see cuda/codes.cuh, which
-// is exact for these scales where the quotient is not large, and leaves a small one small. NaN is
-// not among them.
+// Whether a quotient is the product with the inverse and two corrections, exact for these scales
+// where it is not large (see cuda/codes.cuh), and no scale leaves it outside the codes: what is
+// divided is at most 127 times the scale, or the next float.
 __device__ __forceinline__ bool is_plain(float scale) {
   return scale >= cuda::kSmallScale<float> && scale <= cuda::kLargeScale<float>;
 }
 
-// kDivide, or the product with the inverse; kPlain: all scales are plain.
-template <bool kDivide, bool kPlain>
-__device__ __forceinline__ uint32_t code(float x, CodeFactor factor) {
-  if constexpr (kDivide && !kPlain) return outlier::code_bits(x / factor.scale);
-  return outlier::code_bits(cuda::quotient<kDivide>(x, factor.scale, factor.inverse));
-}
+// The factors of a tile's columns and rows.
+struct TileFactors {
+  CodeFactor columns[kTileColumns], rows[kTileRows];
+};
 
+// Those of a lane's columns.
 struct LaneFactors {
-  CodeFactor columns[kPerLane];
+  CodeFactor columns[kSteps][kPerVector<In>];
   bool plain;
-};
 
-struct LaneCodes {
-  uint32_t row[kPerLane], column[kPerLane];  // in the low bytes
-  uint32_t outliers;                         // a bit each
-};
-
-template <bool kDivide, bool kPlain>
-__device__ __forceinline__ void encode(const In (&x)[kPerLane], outlier::OutlierRule<In> rule,
-                                       CodeFactor row, const LaneFactors& factors,
-                                       LaneCodes& codes) {
+  __device__ __forceinline__ LaneFactors(const TileFactors& factors, int lane) : plain(true) {
 #pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const bool takes = rule.takes(outlier::magnitude_of(x[i]));
-    const float value = math::widen(x[i]);
-    codes.row[i] = takes ? 0u : code<kDivide, kPlain>(value, row);
-    codes.column[i] = takes ? 0u : code<kDivide, kPlain>(value, factors.columns[i]);
-    codes.outliers |= static_cast<uint32_t>(takes) << i;
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < kPerVector<In>; ++i) {
+        columns[step][i] = factors.columns[Part::column(step, lane) + i];
+        plain = plain && is_plain(columns[step][i].scale);
+      }
   }
+};
+
+struct Codes {
+  CodeWord row, column;
+};
+
+// Of a vector without outliers, where all scales are plain. kDivide, or products with the inverse.
+template <bool kDivide>
+__device__ __forceinline__ Codes plain_codes(const uint4& v, CodeFactor row,
+                                             const CodeFactor (&columns)[kPerVector<In>]) {
+  uint32_t of_row[kPerVector<In>], of_column[kPerVector<In>];
+#pragma unroll
+  for (int i = 0; i < kPerVector<In>; ++i) {
+    const float x = cuda::element_of<In>(v, i);
+    of_row[i] = cuda::rounded(cuda::quotient<kDivide>(x, row.scale, row.inverse));
+    of_column[i] = cuda::rounded(cuda::quotient<kDivide>(x, columns[i].scale, columns[i].inverse));
+  }
+  return {cuda::pack<cuda::Codes::Byte>(of_row, NibbleOrder::LowFirst),
+          cuda::pack<cuda::Codes::Byte>(of_column, NibbleOrder::LowFirst)};
 }
 
-__device__ __forceinline__ LaneCodes codes_of(const In (&x)[kPerLane], const EncodeArgs& args,
-                                              CodeFactor row, const LaneFactors& factors) {
-  LaneCodes codes;
-  codes.outliers = 0;
-  if (args.spec.quotient != Quotient::Divide)
-    encode<false, true>(x, args.rule, row, factors, codes);
-  else if (factors.plain && is_plain(row.scale))
-    encode<true, true>(x, args.rule, row, factors, codes);
-  else
-    encode<true, false>(x, args.rule, row, factors, codes);
+// The same by the definition.
+__device__ __noinline__ Codes codes_slowly(uint4 v, bool divides, CodeFactor row,
+                                           const CodeFactor* columns) {
+  const auto code = [divides](float x, CodeFactor by) -> CodeWord {
+    return outlier::code_bits(divides ? x / by.scale : x * by.inverse) & 0xFFu;
+  };
+  Codes codes{};
+#pragma unroll 1
+  for (int i = 0; i < kPerVector<In>; ++i) {
+    const float x = cuda::element_of<In>(v, 0);
+    codes.row |= code(x, row) << 8 * i;
+    codes.column |= code(x, columns[i]) << 8 * i;
+    // The next element comes to the front.
+    if constexpr (sizeof(In) == 4)
+      v = make_uint4(v.y, v.z, v.w, 0);
+    else
+      v = make_uint4(__funnelshift_r(v.x, v.y, 16), __funnelshift_r(v.y, v.z, 16),
+                     __funnelshift_r(v.z, v.w, 16), v.w >> 16);
+  }
   return codes;
 }
 
-// A lane's codes of a row, as words where all columns of a step exist.
-template <int kPer>
-__device__ __forceinline__ void store_codes(uint8_t* part, int64_t columns, int lane,
-                                            const uint32_t (&codes)[kPerLane]) {
+// Makes the outliers of a vector 0, and returns a bit for each.
+__device__ __forceinline__ uint32_t take_outliers(const outlier::WordRule& rule, uint4& v) {
+  uint32_t words[4] = {v.x, v.y, v.z, v.w}, found = 0;
 #pragma unroll
-  for (int step = 0; step < kPerLane / kPer; ++step) {
-    const int column = column_of<kPer>(step, lane);
-    uint32_t own[kPer];
-#pragma unroll
-    for (int i = 0; i < kPer; ++i) own[i] = codes[step * kPer + i];
-    if (column + kPer <= columns) {
-      cuda::store_word<kPer>(part + column,
-                             cuda::pack<cuda::Codes::Byte>(own, NibbleOrder::LowFirst));
-      continue;
+  for (int i = 0; i < 4; ++i) {
+    uint32_t magnitudes = words[i] & outlier::kMagnitudes;
+    const uint32_t bits = rule.take(magnitudes);
+    if constexpr (sizeof(In) == 2) {
+      words[i] &= ~cuda::signs_of_halves(bits);
+      found |= bits >> (15 - 2 * i);  // of elements 2 i and 2 i + 1: 15 bits apart
+    } else {
+      if (bits != 0) words[i] = 0;
+      found |= bits << i;
     }
+  }
+  v = make_uint4(words[0], words[1], words[2], words[3]);
+  return sizeof(In) == 2 ? (found | found >> 15) & 0xFFu : found;
+}
+
+// Codes of a vector, as a word where all of its columns exist.
+template <bool kVectors>
+__device__ __forceinline__ void store_codes(uint8_t* part, int column, int64_t columns,
+                                            CodeWord codes) {
+  if constexpr (kVectors) {
+    if (column < columns) cuda::store_word<kPerVector<In>>(part + column, codes);
+  } else {
 #pragma unroll
-    for (int i = 0; i < kPer; ++i)
-      if (column + i < columns) cuda::store_once(part + column + i, static_cast<uint8_t>(own[i]));
+    for (int i = 0; i < kPerVector<In>; ++i)
+      if (column + i < columns)
+        cuda::store_once(part + column + i, static_cast<uint8_t>(codes >> 8 * i));
   }
 }
 
 // --- The list ----------------------------------------------------------------------------------
 
+__device__ __forceinline__ In element(const uint4& v, int i) {
+  const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+  constexpr int kPerWord = 4 / sizeof(In);
+  const uint32_t bits = words[i / kPerWord] >> (8 * sizeof(In) * (i % kPerWord));
+  return math::bit_cast<In>(static_cast<cuda::Word<sizeof(In)>>(bits));
+}
+
 // The outliers of a tile's part of a row, from place `at` on, as far as there is room for them.
-template <int kPer>
-__device__ __forceinline__ void list_part(const EncodeArgs& args, const In (&x)[kPerLane],
-                                          uint32_t outliers, int64_t row, int64_t first_column,
-                                          int64_t at) {
-  const int lane = threadIdx.x % kWarp;
+__device__ __forceinline__ void list_part(const EncodeArgs& args, const uint4& v, uint32_t own,
+                                          int64_t row, int64_t first_column, int64_t& at) {
+  const int64_t upto = outlier::scan_lanes(__popc(own));
+  int64_t place = at + upto - __popc(own);
+  at += __shfl_sync(kAllLanes, upto, kWarp - 1);
 #pragma unroll
-  for (int step = 0; step < kPerLane / kPer; ++step) {
-    const uint32_t own = outliers >> (step * kPer) & ((1u << kPer) - 1);
-    const int64_t upto = outlier::scan_lanes(__popc(own));
-    int64_t place = at + upto - __popc(own);
-    at += __shfl_sync(kAllLanes, upto, kWarp - 1);
-#pragma unroll
-    for (int i = 0; i < kPer; ++i) {
-      if (!(own >> i & 1u)) continue;
-      if (place < args.capacity) {
-        args.row_index[place] = static_cast<std::int32_t>(row);
-        args.column_index[place] =
-            static_cast<std::int32_t>(first_column + column_of<kPer>(step, lane) + i);
-        args.value[place] = x[step * kPer + i];
-      }
-      ++place;
+  for (int i = 0; i < kPerVector<In>; ++i) {
+    if (!(own >> i & 1u)) continue;
+    if (place < args.capacity) {
+      args.row_index[place] = static_cast<std::int32_t>(row);
+      args.column_index[place] = static_cast<std::int32_t>(first_column + i);
+      args.value[place] = element(v, i);
     }
+    ++place;
   }
 }
 
@@ -203,72 +202,84 @@ __device__ __forceinline__ void end_list(const EncodeArgs& args) {
 
 // --- The kernel of codes -----------------------------------------------------------------------
 
-// The factors of a tile's columns and rows.
-struct TileFactors {
-  CodeFactor columns[kTileColumns], rows[kTileRows];
-};
-
 __device__ __forceinline__ void find_factors(const EncodeArgs& args, int64_t first_row,
                                              int64_t first_column, TileFactors& factors) {
   const int own = threadIdx.x;
   const int64_t column = first_column + own, row = first_row + own;
-  if (column < args.columns)
-    factors.columns[own] = outlier::code_factor(args.spec, args.column_absmax[column]);
+  factors.columns[own] = column < args.columns
+                             ? outlier::code_factor(args.spec, args.column_absmax[column])
+                             : CodeFactor{1, 1};
   if (own < kTileRows && row < args.row_count) {
     const int64_t at = row_offset(args.rows, row, outlier::kMatrixAbsmax);
     factors.rows[own] = outlier::code_factor(args.spec, args.row_absmax[at]);
   }
 }
 
-template <int kPer>
-__device__ __forceinline__ LaneFactors lane_factors(const TileFactors& factors, int64_t columns) {
-  LaneFactors own;
-  own.plain = true;
+// A warp's part of a row.
+template <bool kVectors>
+__device__ __forceinline__ void encode_part(const EncodeArgs& args, Part& part, int64_t row,
+                                            int64_t across, CodeFactor factor,
+                                            const LaneFactors& own, const TileFactors& factors) {
+  const int lane = threadIdx.x % kWarp;
+  const int64_t first_column = across * kTileColumns, columns = args.columns - first_column;
+  const bool plain = own.plain && is_plain(factor.scale);
+  const bool divides = args.spec.quotient == Quotient::Divide;
+  const outlier::WordRule rule(args.rule);
+  uint8_t* const of_row =
+      args.row_codes + outlier::offset_of<kVectors>(args.rows, row, kCodesOfRow) + first_column;
+  uint8_t* const of_column = args.column_codes +
+                             outlier::offset_of<kVectors>(args.rows, row, kCodesOfColumn) +
+                             first_column;
+  int64_t at = -1;
 #pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const int column = column_of<kPer>(i / kPer, threadIdx.x % kWarp) + i % kPer;
-    own.columns[i] = column < columns ? factors.columns[column] : CodeFactor{1, 1};
-    own.plain = own.plain && is_plain(own.columns[i].scale);
+  for (int step = 0; step < kSteps; ++step) {
+    const int column = Part::column(step, lane);
+    const uint4 whole = part.v[step];
+    const uint32_t outliers = take_outliers(rule, part.v[step]);
+    Codes codes;
+    if (!plain)
+      codes = codes_slowly(part.v[step], divides, factor, factors.columns + column);
+    else if (divides)
+      codes = plain_codes<true>(part.v[step], factor, own.columns[step]);
+    else
+      codes = plain_codes<false>(part.v[step], factor, own.columns[step]);
+    store_codes<kVectors>(of_row, column, columns, codes.row);
+    store_codes<kVectors>(of_column, column, columns, codes.column);
+    if (!args.before || !__any_sync(kAllLanes, outliers != 0)) continue;
+    if (at < 0) at = args.before[row * args.across + across];
+    list_part(args, whole, outliers, row, first_column + column, at);
   }
-  return own;
 }
 
-template <int kPer>
+template <bool kVectors>
 __device__ __forceinline__ void encode_rows(const EncodeArgs& args, int64_t first_row, int rows,
                                             int64_t across, const TileFactors& factors) {
-  constexpr int kBatch = kRowsUnderWay<kPer>;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t first_column = across * kTileColumns, columns = args.columns - first_column;
-  const LaneFactors own = lane_factors<kPer>(factors, columns);
+  const LaneFactors own(factors, lane);
 #pragma unroll 1
-  for (int i = warp; i < rows; i += kBatch * kTileWarps) {
-    In x[kBatch][kPerLane];
+  for (int i = warp; i < rows; i += kRowsUnderWay * kTileWarps) {
+    Part part[kRowsUnderWay];
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      if (i + k * kTileWarps >= rows) continue;
+    for (int k = 0; k < kRowsUnderWay; ++k) {
+      const int own_row = i + k * kTileWarps;
+      if (own_row >= rows) continue;
       const int64_t at =
-          row_offset(args.rows, first_row + i + k * kTileWarps, outlier::kMatrixInput);
-      load_part<kPer>(args.input + at + first_column, columns, lane, x[k]);
+          outlier::offset_of<kVectors>(args.rows, first_row + own_row, outlier::kMatrixInput);
+      part[k].template load<kVectors, false>(args.input + at + first_column, columns, lane);
     }
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      if (i + k * kTileWarps >= rows) continue;
-      const int64_t row = first_row + i + k * kTileWarps;
-      const LaneCodes codes = codes_of(x[k], args, factors.rows[i + k * kTileWarps], own);
-      store_codes<kPer>(args.row_codes + row_offset(args.rows, row, kCodesOfRow) + first_column,
-                        columns, lane, codes.row);
-      store_codes<kPer>(
-          args.column_codes + row_offset(args.rows, row, kCodesOfColumn) + first_column, columns,
-          lane, codes.column);
-      if (args.before && __any_sync(kAllLanes, codes.outliers != 0))
-        list_part<kPer>(args, x[k], codes.outliers, row, first_column,
-                        args.before[row * args.across + across]);
+    for (int k = 0; k < kRowsUnderWay; ++k) {
+      const int own_row = i + k * kTileWarps;
+      if (own_row >= rows) continue;
+      encode_part<kVectors>(args, part[k], first_row + own_row, across, factors.rows[own_row], own,
+                            factors);
     }
   }
 }
 
-template <int kPer>
-__global__ void __launch_bounds__(kTileThreads, 2)
+template <bool kVectors>
+__global__ void __launch_bounds__(kTileThreads, kVectors ? 3 : 1)
     encode_tiles(const __grid_constant__ EncodeArgs args) {
   __shared__ TileFactors factors;
   const int64_t tiles = (args.row_count + kTileRows - 1) / kTileRows * args.across;
@@ -277,8 +288,8 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     const int64_t first_row = down * kTileRows, left = args.row_count - first_row;
     find_factors(args, first_row, across * kTileColumns, factors);
     __syncthreads();
-    encode_rows<kPer>(args, first_row, static_cast<int>(left < kTileRows ? left : kTileRows),
-                      across, factors);
+    encode_rows<kVectors>(args, first_row, static_cast<int>(left < kTileRows ? left : kTileRows),
+                          across, factors);
     __syncthreads();
   }
   end_list(args);
@@ -303,8 +314,8 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(outlier::preload_measure<true>());
   PLANQ_TRY(outlier::preload_prefix());
-  PLANQ_TRY(cuda::preload(encode_tiles<1>));
-  return cuda::preload(encode_tiles<kPerVector<In>>);
+  PLANQ_TRY(cuda::preload(encode_tiles<false>));
+  return cuda::preload(encode_tiles<true>);
 }
 
 template <class E>
@@ -370,11 +381,12 @@ Status bind(const Call& call, Bound& bound) {
   const EncodeArgs args = encode_args(f, call.operands, prefix);
   if (finds_outliers(f)) PLANQ_TRY(outlier::launch_prefix(prefix, parts_of(f), args.count, bound));
   constexpr int kPer = kPerVector<In>;
-  const bool vectors = outlier::rows_aligned(args.input, args.rows, outlier::kMatrixInput,
+  const bool vectors = args.columns % kPer == 0 && args.rows.rank <= 1 &&
+                       outlier::rows_aligned(args.input, args.rows, outlier::kMatrixInput,
                                              sizeof(In), cuda::kVectorBytes) &&
                        outlier::rows_aligned(args.row_codes, args.rows, kCodesOfRow, 1, kPer) &&
                        outlier::rows_aligned(args.column_codes, args.rows, kCodesOfColumn, 1, kPer);
-  return cuda::launch(vectors ? encode_tiles<kPer> : encode_tiles<1>,
+  return cuda::launch(vectors ? encode_tiles<true> : encode_tiles<false>,
                       tile_grid(args.row_count, args.across), args, bound);
 }
 
