@@ -342,6 +342,39 @@ def test_every_line_of_the_epilogue(sku: str, m: int) -> None:
     assert taken
 
 
+@pytest.mark.parametrize(("sku", "m"), methods_and_rows("linear_w8a8"))
+def test_bitsandbytes_in_float64(sku: str, m: int) -> None:
+    """The bits of the host, which the host's tests compare with fractions."""
+    taken = 0
+    for (n, k), bias in itertools.product(((33, 100), (128, 64), (500, 272)), (None, "float64")):
+        desc = planq.LinearW8A8Descriptor(
+            input_shape=(m, k),
+            weight_shape=(n, k),
+            output_dtype="float64",
+            bias_dtype=bias,
+            convention=planq.Convention.BITSANDBYTES,
+        )
+        if not takes(desc, sku):
+            continue
+        operands = {
+            "input": codes((m, k), "int8").stored,
+            "weight": codes((n, k), "int8").stored,
+            "output": torch.zeros(m, n, dtype=torch.float64, device=DEVICE),
+            "input_scale": torch.randn(m, dtype=torch.float64, device=DEVICE),
+            "weight_scale": torch.randn(n, dtype=torch.float64, device=DEVICE),
+        }
+        if bias:
+            operands["bias"] = torch.randn(n, dtype=torch.float64, device=DEVICE)
+        select(desc, sku).run(stream(), None, planq.LinearW8A8Args(**operands))
+        host = {name: operand.cpu() for name, operand in operands.items()}
+        host["output"] = torch.zeros(m, n, dtype=torch.float64)
+        plan = planq.Plan.select(planq.HOST, desc)
+        plan.run(planq.HOST, None, planq.LinearW8A8Args(**host))
+        assert torch.equal(operands["output"].cpu(), host["output"]), desc
+        taken += 1
+    assert taken
+
+
 # --- Extents that are known at run, graphs ------------------------------------------------------
 
 

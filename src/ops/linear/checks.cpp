@@ -69,7 +69,7 @@ Fault product_scopes(Scope& input, const Shape& input_shape, Scope& weight,
   return {};
 }
 
-Fault product_convention(Convention convention, Mode input, Mode weight, DType output) {
+Fault product_convention(Convention convention, Mode input, Mode weight) {
   if (convention == Convention::Planq) return {};
   if (convention != Convention::BitsAndBytes && convention != Convention::Baracuda)
     return {"convention",
@@ -79,8 +79,6 @@ Fault product_convention(Convention convention, Mode input, Mode weight, DType o
                                                         : nullptr;
   if (field)
     return {field, "convention " + std::string(name_of(convention)) + " goes with Mode.SYMMETRIC"};
-  if (convention == Convention::BitsAndBytes && output == DType::Float64)
-    return {"output_dtype", "convention bitsandbytes computes in float32"};
   return {};
 }
 

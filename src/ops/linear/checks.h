@@ -22,6 +22,6 @@ Fault product_shapes(const linear::FactorField& input, const linear::FactorField
 Fault product_scopes(Scope& input, const Shape& input_shape, Scope& weight,
                      const Shape& weight_shape);
 // PLANQ, BITSANDBYTES or BARACUDA, with what the latter two have.
-Fault product_convention(Convention convention, Mode input, Mode weight, DType output);
+Fault product_convention(Convention convention, Mode input, Mode weight);
 
 }  // namespace planq::checks

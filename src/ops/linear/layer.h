@@ -52,8 +52,7 @@ Fault resolve_layer(Fields& f, std::span<const DType> codes) {
           checks::product_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
       !fault.ok())
     return fault;
-  if (Fault fault =
-          checks::product_convention(f.convention, f.input_mode, f.weight_mode, f.output_dtype);
+  if (Fault fault = checks::product_convention(f.convention, f.input_mode, f.weight_mode);
       !fault.ok())
     return fault;
   return checks::sum_in_range("input_shape", f.input_shape.last(),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ops.affine.reference import fma
 from ops.linear.products import codes, fused, logical, matmul, named, stored, wrapped
 from reference.formats import STORAGE, Array, Arrays, narrowed
 from reference.inputs import field, hashed, make
@@ -147,7 +148,9 @@ class LinearProblem:
             bias = given["bias"].astype(C) if self.bias_dtype else None
             if self.convention == "bitsandbytes":
                 addend = np.zeros(1, C) if bias is None else bias
-                t = fused(t * row * column, BITSANDBYTES_FACTOR, np.broadcast_to(addend, t.shape))
+                addend = np.broadcast_to(addend, t.shape)
+                once = fma if C is np.float64 else fused
+                t = once(t * row * column, BITSANDBYTES_FACTOR, addend)
             else:
                 t = (row * column) * t if self.convention == "baracuda" else t * row * column
                 t = t if bias is None else t + bias
