@@ -1,6 +1,6 @@
 """Golden digests: recorded when PLANQ_RECORD_GOLDEN names a file, compared otherwise.
 
-One test, which runs the kernels in processes of its own, whatever number of workers runs the others.
+One test, whose processes are its own, whatever number of workers runs the others.
 """
 
 from __future__ import annotations
