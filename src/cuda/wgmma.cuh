@@ -1,11 +1,13 @@
-// Matrix products of four warps by the tensor cores of sm_90a, of bytes, with sums in int32: both
-// factors in shared memory, rows of 128 bytes along the summed axis, as a copy by a tensor map with
-// a swizzle of 128 bytes leaves them.
+// Matrix products of four warps by the tensor cores of sm_90a, of bytes with sums in int32, or of
+// numbers of 16 bits with sums in float32: both factors in shared memory, rows of 128 bytes along
+// the summed axis, as a copy by a tensor map with a swizzle of 128 bytes leaves them.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/reduce.cuh"
+#include "math/formats.h"
 
 namespace planq::cuda {
 
@@ -48,6 +50,12 @@ __device__ __forceinline__ void pin(int (&sums)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(sums[i])::"memory");
 }
 
+template <int kCount>
+__device__ __forceinline__ void pin(float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
 // Operands %0 to %(n - 1), and the accumulators that they are.
 #define PLANQ_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define PLANQ_NAMES_16 \
@@ -75,6 +83,13 @@ __device__ __forceinline__ void pin(int (&sums)[kCount]) {
 #define PLANQ_SUMS_64(d, i) PLANQ_SUMS_32(d, i), PLANQ_SUMS_32(d, i + 32)
 #define PLANQ_SUMS_128(d, i) PLANQ_SUMS_64(d, i), PLANQ_SUMS_64(d, i + 64)
 
+#define PLANQ_FLOATS_8(d, i)                                                                  \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define PLANQ_FLOATS_16(d, i) PLANQ_FLOATS_8(d, i), PLANQ_FLOATS_8(d, i + 8)
+#define PLANQ_FLOATS_32(d, i) PLANQ_FLOATS_16(d, i), PLANQ_FLOATS_16(d, i + 16)
+#define PLANQ_FLOATS_64(d, i) PLANQ_FLOATS_32(d, i), PLANQ_FLOATS_32(d, i + 32)
+
 // Adds to the sums, or begins them where `add` is 0. `a`, `b` and `p` number the operands that
 // follow the sums.
 #define PLANQ_PRODUCT(columns, count, a, b, p, types)                        \
@@ -101,16 +116,35 @@ __device__ __forceinline__ void pin(int (&sums)[kCount]) {
 // 8 j + t % 4 * 2 and the next; 4 j + 2 and 4 j + 3 are those of the row eight below.
 template <bool kFirstUnsigned, bool kSecondUnsigned, int kColumns>
 __device__ __forceinline__ void add_product(int (&sums)[kColumns / 2], std::uint64_t first,
-                                            std::uint64_t second, int add) {
-  PLANQ_PRODUCT_OF_TYPES(16, 8, 8, 9, 10)
-  PLANQ_PRODUCT_OF_TYPES(32, 16, 16, 17, 18)
-  PLANQ_PRODUCT_OF_TYPES(64, 32, 32, 33, 34)
-  PLANQ_PRODUCT_OF_TYPES(128, 64, 64, 65, 66)
-  PLANQ_PRODUCT_OF_TYPES(256, 128, 128, 129, 130)
+                                            std::uint64_t second, int add){
+    PLANQ_PRODUCT_OF_TYPES(16, 8, 8, 9, 10) PLANQ_PRODUCT_OF_TYPES(32, 16, 16, 17, 18)
+        PLANQ_PRODUCT_OF_TYPES(64, 32, 32, 33, 34) PLANQ_PRODUCT_OF_TYPES(128, 64, 64, 65, 66)
+            PLANQ_PRODUCT_OF_TYPES(256, 128, 128, 129, 130)}
+// The same of 16 elements of 16 bits of each, which are 32 bytes, in the arithmetic of
+// math/tensor_core.h: one step of it onto each sum.
+#define PLANQ_FLOAT_PRODUCT(type)                                                      \
+  asm volatile(                                                                        \
+      "{.reg .pred p; setp.ne.b32 p, %66, 0;"                                          \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" PLANQ_NAMES_64 \
+      "}, %64, %65, p, 1, 1, 0, 0;}"                                                   \
+      : PLANQ_FLOATS_64(sums, 0)                                                       \
+      : "l"(first), "l"(second), "r"(add))
+template <class T>
+__device__ __forceinline__
+    void add_step(float (&sums)[64], std::uint64_t first, std::uint64_t second, int add) {
+  if constexpr (std::is_same_v<T, math::Half>)
+    PLANQ_FLOAT_PRODUCT("f16");
+  else
+    PLANQ_FLOAT_PRODUCT("bf16");
 }
 
+#undef PLANQ_FLOAT_PRODUCT
 #undef PLANQ_PRODUCT_OF_TYPES
 #undef PLANQ_PRODUCT
+#undef PLANQ_FLOATS_64
+#undef PLANQ_FLOATS_32
+#undef PLANQ_FLOATS_16
+#undef PLANQ_FLOATS_8
 #undef PLANQ_SUMS_128
 #undef PLANQ_SUMS_64
 #undef PLANQ_SUMS_32

@@ -26,7 +26,8 @@ inline constexpr int kTensorCoreSlice = 128;
 // What a tensor core gives where there is no number.
 inline constexpr std::uint32_t kTensorCoreNan = 0x7FFFFFFFu;
 
-// Factors of one side, widened to float32, which is exact.
+// Factors of one side, widened to float32, which is exact. What follows takes any class with these
+// members.
 struct FactorRow {
   const float* values;
   int smallest;           // exponent of the smallest normal number of the type they come from
@@ -122,8 +123,8 @@ struct Specials {
 
 // One step: accumulator + sum of a[i] b[i] over at most a group of terms. What a group lacks would
 // be zeros, which take no part.
-template <class Core>
-PLANQ_HD float tensor_core_step(float accumulator, FactorRow a, FactorRow b, int terms) {
+template <class Core, class Row>
+PLANQ_HD float tensor_core_step(float accumulator, Row a, Row b, int terms) {
   detail::Specials specials;
   specials.add(accumulator);
   const detail::Parts before = detail::parts_of(accumulator, -126);
@@ -148,8 +149,8 @@ PLANQ_HD float tensor_core_step(float accumulator, FactorRow a, FactorRow b, int
 }
 
 // Steps over ascending groups, from an accumulator on.
-template <class Core>
-PLANQ_HD float tensor_core_chain(float accumulator, FactorRow a, FactorRow b, std::int64_t terms) {
+template <class Core, class Row>
+PLANQ_HD float tensor_core_chain(float accumulator, Row a, Row b, std::int64_t terms) {
   for (std::int64_t i = 0; i < terms; i += Core::kGroup) {
     const std::int64_t left = terms - i;
     accumulator =
@@ -160,8 +161,8 @@ PLANQ_HD float tensor_core_chain(float accumulator, FactorRow a, FactorRow b, st
 }
 
 // Accumulation::TensorSm90: slices, each a chain from +0, added up in IEEE's way.
-template <class Core>
-PLANQ_HD float tensor_core_sum(FactorRow a, FactorRow b, std::int64_t terms) {
+template <class Core, class Row>
+PLANQ_HD float tensor_core_sum(Row a, Row b, std::int64_t terms) {
   float sum = 0;
   for (std::int64_t i = 0; i < terms; i += kTensorCoreSlice) {
     const std::int64_t left = terms - i;

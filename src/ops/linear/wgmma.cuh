@@ -189,12 +189,14 @@ __device__ __forceinline__ void pass_sums(int* pass, const int (&sums)[kTileColu
 using TileSums = int[kTilesEach][kTileColumns / 2];
 
 // Part `part` of a warp's sums, with static indices of these in a loop over parts.
-__device__ __forceinline__ void pass_part(int* pass, const TileSums& sums, int part) {
-  static_assert(kTilesEach == 2);
-  if (part == 0) pass_sums<0>(pass, sums[0]);
-  if (part == 1) pass_sums<1>(pass, sums[0]);
-  if (part == 2) pass_sums<0>(pass, sums[1]);
-  if (part == 3) pass_sums<1>(pass, sums[1]);
+template <int kTiles>
+__device__ __forceinline__ void pass_part(int* pass, const int (&sums)[kTiles][kTileColumns / 2],
+                                          int part) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+    if (part == 2 * tile) pass_sums<0>(pass, sums[tile]);
+    if (part == 2 * tile + 1) pass_sums<1>(pass, sums[tile]);
+  }
 }
 
 // The row, from the warp's first on, of which lane `lane` has what belongs to it: row lane % 16 of
@@ -204,15 +206,16 @@ __device__ __forceinline__ int own_row(int lane) {
 }
 
 // Finishes these sums, from row m and column n of the output on.
-template <class Out>
-__device__ __forceinline__ void finish_sums(const Out& out, int* pass, const TileSums& sums,
+template <int kTiles, class Out>
+__device__ __forceinline__ void finish_sums(const Out& out, int* pass,
+                                            const int (&sums)[kTiles][kTileColumns / 2],
                                             std::int64_t rows, std::int64_t m, std::int64_t n) {
   const int lane = threadIdx.x % cuda::kWarp;
   n += 4 * lane;
   const auto own = out.row(m + own_row(lane));
   const auto columns = out.columns(n);
 #pragma unroll 1
-  for (int part = 0; part < 2 * kTilesEach; ++part) {
+  for (int part = 0; part < 2 * kTiles; ++part) {
     const int tile = part / 2, lower = part % 2;
     __syncwarp();  // every lane has read the part before
     pass_part(pass, sums, part);
@@ -312,7 +315,7 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
       multiply.template operator()<false, false>();
       scale_rows(sums, args.outputs, place.batch, m);
       outliers.add(sums, args.outputs, place.batch, m, n);
-      finish(ScaledOutputs<float, true>(args.outputs, place.batch));
+      finish(ScaledOutputs<float, SumsAre::Scaled>(args.outputs, place.batch));
     } else {
       with_types(args.factors, multiply);
       with_outputs(args.outputs, place.batch, finish);
@@ -506,8 +509,8 @@ __device__ __forceinline__ void multiply_share(const StreamArgs& args, const Rin
   if constexpr (Outliers::kListed) {
     float* staged = reinterpret_cast<float*>(held + kTokens * kStreamPitch) +
                     warp * (kStagedBytes / static_cast<int>(sizeof(float)));
-    finish_share(ScaledOutputs<float, true>(args.outputs, batch), held, share, tokens, m, n,
-                 [&](const ListedRows& rows, const RowTerm<float>& own) {
+    finish_share(ScaledOutputs<float, SumsAre::Scaled>(args.outputs, batch), held, share, tokens, m,
+                 n, [&](const ListedRows& rows, const RowTerm<float>& own) {
                    outliers.add(rows, own.scale, args.outputs.columns, batch, n, staged);
                  });
   } else {

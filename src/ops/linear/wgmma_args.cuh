@@ -21,8 +21,13 @@ inline std::int64_t batch_stride(const Product& product, Moved operand) {
 inline cuda::ByteMatrices matrices_of(const Product& product, const Factor& factor,
                                       std::int64_t rows, Moved operand) {
   const std::int64_t stride = batch_stride(product, operand);
-  return {factor.data,       product.k, rows, stride != 0 ? product.batch.size() : 1,
-          factor.row_stride, stride};
+  const std::int64_t bytes = detail::element_bytes(factor.dtype);
+  return {factor.data,
+          product.k * bytes,
+          rows,
+          stride != 0 ? product.batch.size() : 1,
+          factor.row_stride * bytes,
+          stride * bytes};
 }
 
 // Whether four neighbours, wherever they begin, are aligned to what they are moved as.
@@ -56,7 +61,8 @@ inline wgmma::Outputs outputs_of(const Product& product) {
 }
 
 inline int boxes_of(const Product& product) {
-  return static_cast<int>(cuda::ceil_div(product.k, cuda::kBoxBytes));
+  const std::int64_t bytes = product.k * detail::element_bytes(product.input.dtype);
+  return static_cast<int>(cuda::ceil_div(bytes, cuda::kBoxBytes));
 }
 inline int step_of(const Product& product, Moved operand) {
   return batch_stride(product, operand) != 0 ? 1 : 0;

@@ -118,9 +118,15 @@ class IntegerOutputs {
   std::int32_t* data_;
 };
 
-// C: the compute type; of its outputs, the type is chosen at each. kListed: sums are in C by now,
-// with their rows' scales and their outliers.
-template <class C, bool kListed = false>
+// What is in the place of integer sums: themselves, or numbers of the compute type by now.
+enum class SumsAre {
+  Integers,
+  Scaled,    // with their rows' scales and their outliers
+  Products,  // of floating numbers, which have no scales
+};
+
+// C: the compute type; of its outputs, the type is chosen at each.
+template <class C, SumsAre kSums = SumsAre::Integers>
 class ScaledOutputs {
  public:
   using Compute = C;
@@ -144,6 +150,7 @@ class ScaledOutputs {
 
   // Of a row and of four columns; those outside are the last one's.
   __device__ __forceinline__ Row row(std::int64_t m) const {
+    if constexpr (kSums == SumsAre::Products) return {};
     return row_term<C>(epilogue_, min(m, outputs_.rows - 1));
   }
   __device__ __forceinline__ Columns columns(std::int64_t n) const {
@@ -151,9 +158,10 @@ class ScaledOutputs {
     std::int64_t at[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) at[i] = min(n + i, outputs_.columns - 1);
-    C scales[4], biases[4] = {};
+    C scales[4] = {}, biases[4] = {};
     std::int32_t zeros[4] = {}, sums[4] = {};
-    load_terms(e.weight_scale, e.scale_dtype, at, e.weight_step, scales);
+    if constexpr (kSums != SumsAre::Products)
+      load_terms(e.weight_scale, e.scale_dtype, at, e.weight_step, scales);
     if (e.bias) load_terms(e.bias, e.bias_dtype, at, 1, biases);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -198,13 +206,13 @@ class ScaledOutputs {
   }
 
   __device__ __forceinline__ bool is_shifted() const {
-    if constexpr (kListed) return false;
+    if constexpr (kSums != SumsAre::Integers) return false;
     return epilogue_.input_zero_point || epilogue_.weight_zero_point;
   }
   // What belongs to a row, from the lane that has it.
   template <bool kShifted>
   static __device__ __forceinline__ Row row_of(const Row& own, int lane) {
-    if constexpr (kListed) return own;  // what a row adds is in the sums
+    if constexpr (kSums != SumsAre::Integers) return own;  // what a row adds is in the sums
     Row row{__shfl_sync(cuda::kAllLanes, own.scale, lane), 0, 0};
     if constexpr (kShifted) {
       row.zero_point = __shfl_sync(cuda::kAllLanes, own.zero_point, lane);
@@ -264,8 +272,11 @@ class ScaledOutputs {
     std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if constexpr (kListed) {
+      if constexpr (kSums == SumsAre::Scaled) {
         y[i] = scaled_listed(__int_as_float(each[i]), columns.each[i], has_bias);
+      } else if constexpr (kSums == SumsAre::Products) {
+        const float t = __int_as_float(each[i]);
+        y[i] = has_bias ? t + columns.each[i].bias : t;
       } else {
         if (kShifted) each[i] = without_zero_points(each[i], row, columns.each[i]);
         y[i] = scaled<Convention::Planq>(each[i], row, columns.each[i], has_bias);
@@ -287,11 +298,15 @@ class ScaledOutputs {
                                              const Columns& columns) const {
     C y[4], residual[4] = {};
     if (epilogue_.residual) load_residual(m, n, count, residual);
-    if constexpr (kListed) {
+    if constexpr (kSums != SumsAre::Integers) {
       const std::int32_t each[4] = {sums.x, sums.y, sums.z, sums.w};
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        y[i] = finish_listed(__int_as_float(each[i]), columns.each[i], epilogue_, residual[i]);
+      for (int i = 0; i < 4; ++i) {
+        const float t = __int_as_float(each[i]);
+        y[i] = kSums == SumsAre::Scaled
+                   ? finish_listed(t, columns.each[i], epilogue_, residual[i])
+                   : with_addends(t, columns.each[i].bias, residual[i], epilogue_);
+      }
       return put(m * outputs_.row_stride + n, y, count);
     }
     switch (epilogue_.convention) {

@@ -23,9 +23,6 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 
 template <Accumulation kAccumulation, DType kIn, DType kOut>
 constexpr Kernel make_kernel() {
-  constexpr bool kLanes = kAccumulation == Accumulation::Lanes;
-  constexpr MathPrecision kCore =
-      kIn == DType::Float16 ? MathPrecision::TensorCoreF16 : MathPrecision::TensorCoreBF16;
   return {.op = "matmul",
           .method = name_of(kAccumulation),
           .dtypes = kDTypes<kIn, kOut>,
@@ -33,18 +30,7 @@ constexpr Kernel make_kernel() {
           .backend = Backend::Host,
           .arch = {},
           .rank = 0,
-          .guarantee = {.determinism = Determinism::BitExact,
-                        .math = kLanes ? MathPrecision::F32 : kCore,
-                        .accumulator = DType::Float32,
-                        .rounding = Rounding::NearestEven,
-                        .max_ulp = 0,
-                        .error_bound = kNoErrorBound,
-                        .batch_invariant = true,
-                        .basis = kLanes ? std::string_view("32 sums by fma, each in a fixed order, "
-                                                           "added up as a fixed tree")
-                                        : std::string_view("tensor cores of sm_90 as measured, "
-                                                           "computed exactly; slices of 128 terms "
-                                                           "added up in order")},
+          .guarantee = kGuarantee<kAccumulation, kIn>,
           .rejects = rejects<kAccumulation, kIn, kOut>,
           .workspace = host::no_workspace,
           .prepare = host::nothing_to_prepare,
