@@ -123,7 +123,7 @@ struct Specials {
 
 // One step: accumulator + sum of a[i] b[i] over at most a group of terms. What a group lacks would
 // be zeros, which take no part.
-template <class Core, class Row>
+template <class Core, class Row = FactorRow>
 PLANQ_HD float tensor_core_step(float accumulator, Row a, Row b, int terms) {
   detail::Specials specials;
   specials.add(accumulator);
@@ -149,7 +149,7 @@ PLANQ_HD float tensor_core_step(float accumulator, Row a, Row b, int terms) {
 }
 
 // Steps over ascending groups, from an accumulator on.
-template <class Core, class Row>
+template <class Core, class Row = FactorRow>
 PLANQ_HD float tensor_core_chain(float accumulator, Row a, Row b, std::int64_t terms) {
   for (std::int64_t i = 0; i < terms; i += Core::kGroup) {
     const std::int64_t left = terms - i;
@@ -161,7 +161,7 @@ PLANQ_HD float tensor_core_chain(float accumulator, Row a, Row b, std::int64_t t
 }
 
 // Accumulation::TensorSm90: slices, each a chain from +0, added up in IEEE's way.
-template <class Core, class Row>
+template <class Core, class Row = FactorRow>
 PLANQ_HD float tensor_core_sum(Row a, Row b, std::int64_t terms) {
   float sum = 0;
   for (std::int64_t i = 0; i < terms; i += kTensorCoreSlice) {
