@@ -34,6 +34,14 @@ PLACES: tuple[tuple[Extents, Extents, Extents], ...] = (
     ((), (), (100, 70, 3)),
 )
 WIDE: tuple[Extents, ...] = ((1, 130, 2048), (130, 96, 160), (4, 200, 1026), (16, 48, 1152))
+# As layers have them, with k innermost on both sides and in whole vectors.
+LAYERS: tuple[tuple[Extents, Extents, Extents], ...] = (
+    ((), (), (1, 130, 256)),
+    ((), (), (7, 48, 64)),
+    ((3,), (3,), (20, 136, 96)),
+    ((2,), (), (16, 40, 1024)),
+    ((), (), (130, 65, 520)),
+)
 EMPTY: tuple[tuple[Extents, Extents, Extents], ...] = (
     ((), (), (0, 5, 7)),
     ((), (), (5, 0, 7)),
@@ -82,7 +90,22 @@ def cases() -> tuple[Case, ...]:
     for number, (extents, each) in enumerate(itertools.product(WIDE, names[::2])):
         chooser = Chooser(900 + number)
         made.append(Case(problem_of(((), (), extents), each, chooser), "any", 900 + number))
+    made += [
+        layer(place, factor, 950 + number)
+        for number, (place, factor) in enumerate(itertools.product(LAYERS, FACTORS))
+    ]
     return tuple(made)
+
+
+def layer(place: tuple[Extents, Extents, Extents], factor: str, seed: int) -> Case:
+    """A product as a layer has it, in the order of the tensor cores."""
+    of_input, of_weight, (m, n, k) = place
+    chooser = Chooser(seed)
+    shapes = (*of_input, m, k), (*of_weight, n, k)
+    addends = chooser.pick(OPTIONAL), chooser.pick(OPTIONAL)
+    output = OUTPUTS[seed % len(OUTPUTS)]
+    problem = FloatMatmulProblem(*shapes, factor, output, False, False, "tensor_sm90", *addends)
+    return Case(problem, KINDS[seed % len(KINDS)], seed)
 
 
 @cache
