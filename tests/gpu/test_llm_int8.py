@@ -43,19 +43,21 @@ def matrix(rows: int, columns: int, dtype: torch.dtype, seed: int) -> torch.Tens
 class Chain:
     """`llm_int8_quantize` and `linear_llm_int8` on one set of operands."""
 
-    def __init__(self, x: torch.Tensor, columns: int, kernel: str | None = None) -> None:
+    def __init__(
+        self, x: torch.Tensor, columns: int, kernel: str | None = None, capacity: int = CAPACITY
+    ) -> None:
         """Selects both plans; weights are codes of every value."""
         rows, terms = x.shape
         name = str(x.dtype).removeprefix("torch.")
-        self.x = x
+        self.x, self.capacity = x, capacity
         first = planq.LlmInt8QuantizeDescriptor(
-            shape=(rows, terms), input_dtype=name, capacity=CAPACITY
+            shape=(rows, terms), input_dtype=name, capacity=capacity
         )
         second = planq.LinearLlmInt8Descriptor(
             input_shape=(rows, terms),
             weight_shape=(columns, terms),
             output_dtype=name,
-            capacity=CAPACITY,
+            capacity=capacity,
             outlier_dtype=name,
             bias_dtype="float32",
         )
@@ -94,14 +96,14 @@ class Chain:
         x = self.x.float()
         outliers = x.abs() >= 6
         columns = outliers.any(dim=0).nonzero().flatten()
-        listed = columns[:CAPACITY]
+        listed = columns[: self.capacity]
         largest = torch.where(outliers, 0.0, x.abs()).amax(dim=1)
         scale = largest / torch.tensor(127.0, device=DEVICE)
         codes = torch.round(x / scale[:, None]).clamp(-127, 127).to(torch.int8)
         codes[:, listed] = 0
-        index = torch.full((CAPACITY,), -1, dtype=torch.int32, device=DEVICE)
+        index = torch.full((self.capacity,), -1, dtype=torch.int32, device=DEVICE)
         index[: len(listed)] = listed.to(torch.int32)
-        outlier = torch.zeros(len(x), CAPACITY, dtype=self.x.dtype, device=DEVICE)
+        outlier = torch.zeros(len(x), self.capacity, dtype=self.x.dtype, device=DEVICE)
         outlier[:, : len(listed)] = self.x[:, listed]
         count = torch.tensor([len(columns)], device=DEVICE)
         return {
@@ -117,7 +119,7 @@ class Chain:
         made = self.expected_lists()
         codes, weight = made["output"][rows].double(), self.weight.double()
         t = (codes @ weight.T).float() * made["scale"][rows, None]
-        for place in range(min(int(made["count"]), CAPACITY)):
+        for place in range(min(int(made["count"]), self.capacity)):
             value = made["outlier"][rows, place].double()[:, None]
             product = value * weight[:, int(made["index"][place])]
             addend = t.double()
@@ -160,6 +162,17 @@ def test_every_kernel_of_the_product(rows: int, kernel: str) -> None:
         rows = 13
     chain = Chain(matrix(rows, 1024, torch.bfloat16, rows), 1030, kernel)
     chain.run(torch.cuda.current_stream())
+    chain.check()
+
+
+@pytest.mark.parametrize("kernel", ["wgmma", "mma"])
+@pytest.mark.parametrize("rows", [3, 16, 100, 600])
+def test_a_list_longer_than_what_a_kernel_picks_at_a_time(rows: int, kernel: str) -> None:
+    """Up to 200 columns, where shared memory has room for the codes of 64."""
+    x = matrix(rows, 1024, torch.float16, rows).mul_(3)
+    chain = Chain(x, 392, kernel, capacity=200)
+    chain.run(torch.cuda.current_stream())
+    assert int(chain.made["count"]) > 100
     chain.check()
 
 
