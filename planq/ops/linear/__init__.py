@@ -1,6 +1,7 @@
 """The linear family: products of quantized matrices."""
 
 from planq.ops.linear.code_sum import CodeSumArgs, CodeSumDescriptor, CodeSumPlan
+from planq.ops.linear.linear_fp8 import LinearFp8Args, LinearFp8Descriptor, LinearFp8Plan
 from planq.ops.linear.linear_llm_int8 import (
     LinearLlmInt8Args,
     LinearLlmInt8Descriptor,
@@ -19,6 +20,9 @@ __all__ = [
     "CodeSumArgs",
     "CodeSumDescriptor",
     "CodeSumPlan",
+    "LinearFp8Args",
+    "LinearFp8Descriptor",
+    "LinearFp8Plan",
     "LinearLlmInt8Args",
     "LinearLlmInt8Descriptor",
     "LinearLlmInt8Plan",

@@ -54,6 +54,18 @@ Fault product_shapes(const linear::FactorField& input, const linear::FactorField
   return fault;
 }
 
+Fault layer_weight(const Shape& weight) {
+  if (weight.rank == 2) return {};
+  return {"weight_shape", "expected (n, k), got " + text(weight)};
+}
+
+Fault addends(DType bias, DType residual) {
+  if (bias != DType::Unset)
+    if (Fault fault = dtype("bias_dtype", bias, kFloats); !fault.ok()) return fault;
+  if (residual == DType::Unset) return {};
+  return dtype("residual_dtype", residual, kFloats);
+}
+
 Fault product_scopes(Scope& input, const Shape& input_shape, Scope& weight,
                      const Shape& weight_shape) {
   if (input.kind != ScopeKind::Token && input.kind != ScopeKind::Tensor)

@@ -9,6 +9,8 @@
 
 namespace planq::checks {
 
+// What sums in float32 are rounded to.
+inline constexpr DType kSumOutputs[] = {DType::Float16, DType::BFloat16, DType::Float32};
 inline constexpr DType kIntegerCodes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::UInt4};
 
 // The largest magnitude of a code, or of its difference from a zero point among the codes.
@@ -18,6 +20,10 @@ Fault sum_in_range(std::string_view field, std::int64_t terms, std::int64_t magn
 // input_shape and weight_shape of a product: at least two axes each, one k, leading axes that are
 // equal, 1 or missing.
 Fault product_shapes(const linear::FactorField& input, const linear::FactorField& weight);
+// weight_shape of a layer: (n, k).
+Fault layer_weight(const Shape& weight);
+// Where they are not Unset, bias_dtype and residual_dtype are those of floating numbers.
+Fault addends(DType bias, DType residual);
 // input_scope: token or tensor. weight_scope: channel(0) or tensor.
 Fault product_scopes(Scope& input, const Shape& input_shape, Scope& weight,
                      const Shape& weight_shape);

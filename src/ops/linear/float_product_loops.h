@@ -14,6 +14,7 @@
 
 namespace planq::host::PLANQ_LEVEL::floating {
 
+using linear::Epilogue;
 using linear::Factor;
 using linear::Product;
 
@@ -37,6 +38,17 @@ inline Ints repeated(std::int32_t x) { return x - Ints{}; }
 inline Floats load(const float* from) { return *reinterpret_cast<const Floats*>(from); }
 inline Ints load(const std::int32_t* from) { return *reinterpret_cast<const Ints*>(from); }
 inline Shorts load(const std::int16_t* from) { return *reinterpret_cast<const Shorts*>(from); }
+
+inline Floats fused(Floats x, Floats y, Floats z) {
+#if PLANQ_VECTOR_BYTES == 64
+  return _mm512_fmadd_ps(x, y, z);
+#elif PLANQ_VECTOR_BYTES == 32
+  return _mm256_fmadd_ps(x, y, z);
+#else
+  for (int i = 0; i < kFloatLanes; ++i) z[i] = math::fused(x[i], y[i], z[i]);
+  return z;
+#endif
+}
 
 // --- Factors in float32, and their exponents -----------------------------------------------------
 
@@ -375,10 +387,11 @@ inline void add_group(const WideRows& rows, int row, const WidePanel& panel, int
 
 // --- Bodies --------------------------------------------------------------------------------------
 
-// A slice of some rows, which is a chain of its own, onto the sums so far.
+// A slice of some rows, which is a chain of its own, onto the sums so far. `scales`: of the rows,
+// by which slices join; null: there are none.
 template <class Core, int kRows>
 inline void add_slice(const WideRows& rows, int row, const WidePanel& panel, int terms,
-                      int smallest_row, int smallest_column, float* sums) {
+                      int smallest_row, int smallest_column, const float* scales, float* sums) {
   Floats chain[kRows][kPanelVectors] = {};
   for (int term = 0; term < terms; term += Core::kGroup)
     add_group<Core, kRows>(rows, row, panel, term, smallest_row, smallest_column, chain);
@@ -386,26 +399,40 @@ inline void add_slice(const WideRows& rows, int row, const WidePanel& panel, int
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kPanelVectors; ++v) {
       float* sum = sums + r * kPanelColumns + v * kFloatLanes;
-      *reinterpret_cast<Floats*>(sum) = load(sum) + chain[r][v];
+      *reinterpret_cast<Floats*>(sum) =
+          scales ? fused(chain[r][v], repeated(scales[r]), load(sum)) : load(sum) + chain[r][v];
     }
 }
 
 // The same for a number of rows that is known at run time.
 template <class Core, int kRows = kTogether>
 void add_slices(int count, const WideRows& rows, int row, const WidePanel& panel, int terms,
-                int smallest_row, int smallest_column, float* sums) {
+                int smallest_row, int smallest_column, const float* scales, float* sums) {
   if constexpr (kRows > 1)
     if (count < kRows)
       return add_slices<Core, kRows - 1>(count, rows, row, panel, terms, smallest_row,
-                                         smallest_column, sums);
-  add_slice<Core, kRows>(rows, row, panel, terms, smallest_row, smallest_column, sums);
+                                         smallest_column, scales, sums);
+  add_slice<Core, kRows>(rows, row, panel, terms, smallest_row, smallest_column, scales, sums);
+}
+
+// By what a slice of some rows is multiplied where blocks have scales: a panel's columns are all of
+// one block.
+inline void scales_of_slice(const Product& p, std::int64_t row, int rows, std::int64_t column,
+                            std::int64_t slice, float* scales) {
+  const Epilogue& e = p.epilogue;
+  const float of_weight = static_cast<const float*>(
+      e.weight_scale)[column / linear::kBlockColumns * p.weight_scale_row + slice];
+  const float* const of_input = static_cast<const float*>(e.input_scale) + slice;
+  for (int r = 0; r < rows; ++r) scales[r] = of_input[(row + r) * e.input_scale_row] * of_weight;
 }
 
 // Accumulation::TensorSm90. Bodies are not inlined: their panels would take stack at the same time.
 template <class Core>
 [[gnu::noinline]] void sums_by_tensor_core(const Product& p, const Block& b, float* sums) {
+  static_assert(linear::kBlockColumns % kPanelColumns == 0);
   WidePanel panel;
   WideRows rows;
+  float scales[kWideRows];
   const int of_input = format_of(p.input.dtype).smallest_exponent();
   const int of_weight = format_of(p.weight.dtype).smallest_exponent();
   for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
@@ -414,25 +441,17 @@ template <class Core>
     for (std::int64_t row = 0; row < b.rows; row += kWideRows) {
       const int count = static_cast<int>(std::min<std::int64_t>(kWideRows, b.rows - row));
       widen_rows(p.input, b.row + row, count, term, terms, rows);
+      if (p.joins_by_scales)
+        scales_of_slice(p, b.row + row, count, b.column, term / kPanelTerms, scales);
       for (int i = 0; i < count; i += kTogether)
         add_slices<Core>(std::min(kTogether, count - i), rows, i, panel, static_cast<int>(terms),
-                         of_input, of_weight, sums + (row + i) * kPanelColumns);
+                         of_input, of_weight, p.joins_by_scales ? scales + i : nullptr,
+                         sums + (row + i) * kPanelColumns);
     }
   }
 }
 
 // --- Accumulation::Lanes -------------------------------------------------------------------------
-
-inline Floats fused(Floats x, Floats y, Floats z) {
-#if PLANQ_VECTOR_BYTES == 64
-  return _mm512_fmadd_ps(x, y, z);
-#elif PLANQ_VECTOR_BYTES == 32
-  return _mm256_fmadd_ps(x, y, z);
-#else
-  for (int i = 0; i < kFloatLanes; ++i) z[i] = math::fused(x[i], y[i], z[i]);
-  return z;
-#endif
-}
 
 constexpr int kLaneRows = 4;
 struct alignas(64) Lanes {
@@ -484,18 +503,36 @@ inline void add_up_lanes(Lanes& lanes, int row, float* sums) {
 
 // --- Outputs -------------------------------------------------------------------------------------
 
+// The scales that sums meet: 1, which changes nothing, where there are none or slices met them.
+inline void load_column_scales(const Product& p, const Block& b, float (&scales)[kPanelColumns]) {
+  const Epilogue& e = p.epilogue;
+  const bool each = e.weight_scale && !p.joins_by_scales;
+  if (each && e.weight_step == 1)
+    return load_numbers<float>(e.weight_scale, e.scale_dtype, b.column, b.columns, scales);
+  const float scale = each ? math::load_scale<float>(e.weight_scale, 0, e.scale_dtype) : 1.0f;
+  for (float& of_column : scales) of_column = scale;
+}
+inline float row_scale(const Product& p, std::int64_t row) {
+  const Epilogue& e = p.epilogue;
+  if (!e.input_scale || p.joins_by_scales) return 1.0f;
+  return math::load_scale<float>(e.input_scale, row * e.input_scale_row, e.scale_dtype);
+}
+
 template <class T>
 void finish_block(const Product& p, const Block& b, const float* sums) {
-  float values[kPanelColumns], bias[kPanelColumns] = {}, residual[kPanelColumns] = {};
-  const linear::Epilogue& e = p.epilogue;
+  float values[kPanelColumns], scales[kPanelColumns], bias[kPanelColumns] = {};
+  float residual[kPanelColumns] = {};
+  const Epilogue& e = p.epilogue;
+  load_column_scales(p, b, scales);
   if (e.bias) load_numbers<float>(e.bias, e.bias_dtype, b.column, b.columns, bias);
   for (std::int64_t i = 0; i < b.rows; ++i, sums += kPanelColumns) {
     const std::int64_t row = b.row + i;
     if (e.residual)
       load_numbers<float>(e.residual, e.residual_dtype, row * e.residual_row + b.column, b.columns,
                           residual);
+    const float scale = row_scale(p, row);
     for (std::int64_t c = 0; c < b.columns; ++c)
-      values[c] = linear::with_addends(sums[c], bias[c], residual[c], e);
+      values[c] = linear::with_addends(sums[c] * scale * scales[c], bias[c], residual[c], e);
     narrow<T>(values, b.columns, reinterpret_cast<T*>(p.output) + row * p.output_row + b.column);
   }
 }

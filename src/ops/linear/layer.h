@@ -33,20 +33,14 @@ Fault layer_dtypes(Fields& f, std::span<const DType> codes) {
   if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kFloats); !fault.ok())
     return fault;
   if (Fault fault = checks::scale_dtype(f.output_dtype, f.scale_dtype); !fault.ok()) return fault;
-  if (f.bias_dtype != DType::Unset)
-    if (Fault fault = checks::dtype("bias_dtype", f.bias_dtype, checks::kFloats); !fault.ok())
-      return fault;
-  if (f.residual_dtype == DType::Unset) return {};
-  return checks::dtype("residual_dtype", f.residual_dtype, checks::kFloats);
+  return checks::addends(f.bias_dtype, f.residual_dtype);
 }
 
 // `codes`: the types that both sides may have.
 template <class Fields>
 Fault resolve_layer(Fields& f, std::span<const DType> codes) {
   if (Fault fault = layer_dtypes(f, codes); !fault.ok()) return fault;
-  if (f.weight_shape.rank != 2)
-    return {"weight_shape",
-            "expected (n, k), got " + shape_text(f.weight_shape.dims.data(), f.weight_shape.rank)};
+  if (Fault fault = checks::layer_weight(f.weight_shape); !fault.ok()) return fault;
   if (Fault fault = checks::product_shapes(f.input(), f.weight()); !fault.ok()) return fault;
   if (Fault fault =
           checks::product_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);

@@ -33,6 +33,11 @@ std::int64_t row_stride(const OperandView* view, int axis, int rank) {
   return batch_stride(view, axis, rank - 1);
 }
 
+// Of rows or of their slices, which have an axis of their own.
+std::int64_t scale_stride(const Product& product, const OperandView* view, int axis, int rank) {
+  return product.joins_by_scales ? batch_stride(view, axis, rank) : row_stride(view, axis, rank);
+}
+
 std::int64_t codes_of(DType dtype, std::int64_t stride) {
   return is_four_bit(dtype) ? 2 * stride : stride;
 }
@@ -55,7 +60,7 @@ void set_epilogue(Product& product, const ProductViews& v, Convention convention
   const auto data = [](const OperandView* view) { return view ? view->data : nullptr; };
   Epilogue& e = product.epilogue;
   e.convention = convention;
-  e.scale_dtype = dtype_of(v.input_scale);
+  e.scale_dtype = dtype_of(v.weight_scale);
   e.bias_dtype = dtype_of(v.bias);
   e.residual_dtype = dtype_of(v.residual);
   e.terms = static_cast<std::int32_t>(product.k);
@@ -107,6 +112,8 @@ Product make_product(const FactorField& input, const FactorField& weight, const 
   product.output = static_cast<std::uint8_t*>(v.output->data);
   product.output_dtype = v.output->dtype;
   product.has_scales = v.input_scale != nullptr;
+  product.joins_by_scales = v.weight_scale && v.weight_scale->rank == 2;
+  if (product.joins_by_scales) product.weight_scale_row = v.weight_scale->strides[0];
   set_epilogue(product, v, convention);
   const Shape shape = product_shape(input, weight);
   for (int axis = 0; axis < shape.rank - 1; ++axis) {
@@ -118,7 +125,7 @@ Product make_product(const FactorField& input, const FactorField& weight, const 
                    is_row ? 0 : codes_of(weight.dtype, batch_stride(v.weight, axis, shape.rank)),
                    batch_stride(v.output, axis, shape.rank),
                    batch_stride(v.residual, axis, shape.rank),
-                   row_stride(v.input_scale, axis, shape.rank),
+                   scale_stride(product, v.input_scale, axis, shape.rank),
                    row_stride(v.input_zero_point, axis, shape.rank),
                    row_stride(v.input_sum, axis, shape.rank),
                    batch_stride(v.outlier, axis, shape.rank)};

@@ -31,6 +31,9 @@ struct Factor {
   }
 };
 
+// Columns of the weights that share a scale where scales are those of blocks.
+inline constexpr std::int64_t kBlockColumns = 128;
+
 // Whose addresses a step along a batch moves.
 enum Moved : int {
   kMovedInput,
@@ -52,6 +55,11 @@ struct Product {
   DType output_dtype = DType::Int32;
   bool has_scales = false;  // int32 and int8 outputs have no epilogue
   Epilogue epilogue;
+  // Scales are those of blocks and join slices of k, instead of meeting their sum: there is one for
+  // each slice of an input's row and one for each slice of kBlockColumns columns, next to one
+  // another.
+  bool joins_by_scales = false;
+  std::int64_t weight_scale_row = 0;  // from a block of columns to the next
   // The products that are left once rows that lie evenly are one m: mostly one, of rank 0.
   // Strides count what the fields above count.
   IndexSpaceOf<kMovedOperands> batch;
@@ -123,7 +131,7 @@ struct FactorField {
 Shape product_shape(const FactorField& input, const FactorField& weight);
 
 // The operands of a call; null: there is none. Those by row have the input's shape without its last
-// axis, or one element.
+// axis, or one element; scales of blocks have slices of k for it.
 struct ProductViews {
   const OperandView *input = nullptr, *weight = nullptr, *output = nullptr;
   const OperandView *input_scale = nullptr, *weight_scale = nullptr;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, isinf, isnan, nan, trunc
@@ -126,13 +126,20 @@ def chain(accumulator: Array, a: Array, w: Array) -> Array:
     return accumulator
 
 
+def slices(a: Array, w: Array) -> Iterator[Array]:
+    """The chains of TENSOR_SM90, each (m, n), from (m, k) and (n, k) as they are stored."""
+    for k in range(0, a.shape[1], SLICE):
+        part = slice(k, k + SLICE)
+        zero = np.zeros((a.shape[0], w.shape[0]), np.float32)
+        yield chain(zero, a[:, part], w[:, part])
+
+
 @np.errstate(invalid="ignore", over="ignore")
 def tensor_sm90(a: Array, w: Array) -> Array:
     """Accumulation.TENSOR_SM90: (m, n) in float32 from (m, k) and (n, k) as they are stored."""
     total = np.zeros((a.shape[0], w.shape[0]), np.float32)
-    for k in range(0, a.shape[1], SLICE):
-        part = slice(k, k + SLICE)
-        total = total + chain(np.zeros_like(total), a[:, part], w[:, part])
+    for each in slices(a, w):
+        total = total + each
     return total
 
 
@@ -148,3 +155,6 @@ def lanes(a: Array, w: Array) -> Array:
         half = len(sums) // 2
         sums = sums[:half] + sums[half:]
     return sums[0]
+
+
+ORDERS = {"tensor_sm90": tensor_sm90, "lanes": lanes}

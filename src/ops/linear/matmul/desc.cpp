@@ -7,7 +7,6 @@ namespace planq::matmul {
 namespace {
 
 constexpr DType kFactors[] = {DType::Float16, DType::BFloat16};
-constexpr DType kOutputs[] = {DType::Float16, DType::BFloat16, DType::Float32};
 
 Fault resolve_factors(Fields& f) {
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kFactors); !fault.ok())
@@ -20,13 +19,9 @@ Fault resolve_factors(Fields& f) {
 
 Fault resolve_outputs(Fields& f) {
   if (f.output_dtype == DType::Unset) f.output_dtype = f.input_dtype;
-  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, kOutputs); !fault.ok())
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kSumOutputs); !fault.ok())
     return fault;
-  if (f.bias_dtype != DType::Unset)
-    if (Fault fault = checks::dtype("bias_dtype", f.bias_dtype, checks::kFloats); !fault.ok())
-      return fault;
-  if (f.residual_dtype == DType::Unset) return {};
-  return checks::dtype("residual_dtype", f.residual_dtype, checks::kFloats);
+  return checks::addends(f.bias_dtype, f.residual_dtype);
 }
 
 Fault resolve(Descriptor& descriptor) {

@@ -6,15 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ops.linear.float_sums import lanes, tensor_sm90
+from ops.linear.float_layers import FACTORS, addends, finished
+from ops.linear.float_sums import ORDERS
 from ops.linear.products import MatmulShapes, named
-from reference.formats import STORAGE, Array, Arrays, narrowed
+from reference.formats import Array, Arrays
 from reference.inputs import make
-
-# Kinds of factors, and of biases and residuals.
-FACTORS = {"any": "normal", "ends": "patterns", "sparse": "mixed", "lowest": "subnormal"}
-ADDENDS = {"any": "normal", "ends": "finite", "sparse": "mixed", "lowest": "subnormal"}
-ORDERS = {"tensor_sm90": tensor_sm90, "lanes": lanes}
 
 
 @dataclass(frozen=True)
@@ -58,16 +54,11 @@ class FloatMatmulProblem(MatmulShapes):
 
     def inputs(self, kind: str, seed: int) -> Arrays:
         """Factors of both sides, and what is added to their sums."""
-        given = {
+        return {
             "input": make(FACTORS[kind], self.input_shape, self.input_dtype, seed),
             "weight": make(FACTORS[kind], self.weight_shape, self.input_dtype, seed + 1000),
+            **addends(self, kind, seed + 2000),
         }
-        if self.bias_dtype:
-            given["bias"] = make(ADDENDS[kind], (self.columns,), self.bias_dtype, seed + 2000)
-        if self.residual_dtype:
-            shape = self.output_shape
-            given["residual"] = make(ADDENDS[kind], shape, self.residual_dtype, seed + 3000)
-        return given
 
     def sums(self, given: Arrays) -> Array:
         """t of every product of the batch."""
@@ -84,7 +75,4 @@ class FloatMatmulProblem(MatmulShapes):
     def expected(self, given: Arrays) -> Arrays:
         """One line of the contract after the other."""
         with np.errstate(all="ignore"):
-            t = self.sums(given)
-            t = t + given["bias"].astype(np.float32) if self.bias_dtype else t
-            t = t + given["residual"].astype(np.float32) if self.residual_dtype else t
-            return {"output": narrowed(t, self.output_dtype).astype(STORAGE[self.output_dtype])}
+            return finished(self, self.sums(given), given)

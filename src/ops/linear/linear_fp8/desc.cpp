@@ -1,0 +1,74 @@
+#include "ops/linear/linear_fp8/desc.h"
+
+#include <string>
+
+#include "core/scope.h"
+#include "math/tensor_core.h"
+#include "ops/affine/checks.h"
+
+namespace planq::linear_fp8 {
+
+namespace {
+
+constexpr DType kCodes[] = {DType::Float8E4M3FN, DType::Float8E5M2};
+
+Fault resolve_dtypes(Fields& f) {
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kCodes); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("weight_dtype", f.weight_dtype, kCodes); !fault.ok())
+    return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kSumOutputs); !fault.ok())
+    return fault;
+  return checks::addends(f.bias_dtype, f.residual_dtype);
+}
+
+// Slices of k have scales on both sides, and the tiles of the weights are square.
+Fault resolve_blocks(Fields& f) {
+  constexpr std::int64_t kSize = math::kTensorCoreSlice;
+  const auto expected = [](const char* field, const char* scope, const char* beside) {
+    return Fault{field, std::string("expected ") + scope + " beside " + beside};
+  };
+  if (Fault fault = checks::scope(f.input_scope, f.input_shape); !fault.ok())
+    return {"input_scope", fault.text};
+  if (Fault fault = checks::scope(f.weight_scope, f.weight_shape); !fault.ok())
+    return {"weight_scope", fault.text};
+  const Scope& input = f.input_scope;
+  const Scope& weight = f.weight_scope;
+  if (input.kind != ScopeKind::Group || input.size != kSize || input.axis != f.input_shape.rank - 1)
+    return expected("input_scope", "group(128) along the last axis", "block(128, 128)");
+  if (weight.kind != ScopeKind::Block || weight.size != kSize ||
+      weight.rows != linear::kBlockColumns)
+    return expected("weight_scope", "block(128, 128)", "group(128)");
+  return {};
+}
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = resolve_dtypes(f); !fault.ok()) return fault;
+  if (f.accumulation != Accumulation::TensorSm90)
+    return {"accumulation", "expected tensor_sm90, got " + std::string(name_of(f.accumulation))};
+  if (Fault fault = checks::layer_weight(f.weight_shape); !fault.ok()) return fault;
+  if (Fault fault = checks::product_shapes(f.input(), f.weight()); !fault.ok()) return fault;
+  if (f.input_scope.kind == ScopeKind::Group || f.weight_scope.kind == ScopeKind::Block)
+    return resolve_blocks(f);
+  return checks::product_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape output = linear::product_shape(f.input(), f.weight());
+  specs[kInput].expect(f.input_dtype, f.input_shape);
+  specs[kWeight].expect(f.weight_dtype, f.weight_shape);
+  specs[kOutput].expect(f.output_dtype, output);
+  specs[kInputScale].expect(DType::Float32, parameter_shape(f.input_shape, f.input_scope));
+  specs[kWeightScale].expect(DType::Float32, parameter_shape(f.weight_shape, f.weight_scope));
+  specs[kBias].expect(f.bias_dtype, {1, {f.weight_shape[0]}}, f.bias_dtype != DType::Unset);
+  specs[kResidual].expect(f.residual_dtype, output, f.residual_dtype != DType::Unset);
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"linear_fp8", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::linear_fp8

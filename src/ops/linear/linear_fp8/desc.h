@@ -1,0 +1,66 @@
+// linear_fp8: a linear layer of 8-bit floating codes: their product under scales of rows and
+// columns, or of blocks, with a bias and a residual. Sums are those of the tensor cores of sm_90:
+// math/tensor_core.h.
+#pragma once
+
+#include "ops/linear/checks.h"
+
+namespace planq::linear_fp8 {
+
+struct Fields {
+  Shape input_shape;   // (..., m, k)
+  Shape weight_shape;  // (n, k)
+  DType input_dtype = DType::Float8E4M3FN;
+  DType weight_dtype = DType::Float8E4M3FN;
+  DType output_dtype = DType::Unset;
+  Scope input_scope = {ScopeKind::Token};
+  Scope weight_scope = {ScopeKind::Channel};
+  Accumulation accumulation = Accumulation::TensorSm90;
+  DType bias_dtype = DType::Unset;
+  DType residual_dtype = DType::Unset;
+
+  linear::FactorField input() const { return {input_shape, input_dtype}; }
+  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, input_shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, weight_shape).required().from("weight.shape"),
+    PLANQ_FIELD(Fields, input_dtype),
+    PLANQ_FIELD(Fields, weight_dtype),
+    PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, input_scope),
+    PLANQ_FIELD(Fields, weight_scope),
+    PLANQ_FIELD(Fields, accumulation),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+    PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kWeight, kOutput, kInputScale, kWeightScale, kBias, kResidual };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"weight", Role::Input},
+    {"output", Role::Output},
+    {"input_scale", Role::Input},
+    {"weight_scale", Role::Input},
+    {"bias", Role::Input, Presence::ByField},
+    {"residual", Role::Input, Presence::ByField},
+};
+
+// What every kernel's bind begins with.
+inline linear::Product product_of(const Call& call) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
+  return linear::make_product(
+      f.input(), f.weight(),
+      {.input = &operands[kInput],
+       .weight = &operands[kWeight],
+       .output = &operands[kOutput],
+       .input_scale = &operands[kInputScale],
+       .weight_scale = &operands[kWeightScale],
+       .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
+       .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]});
+}
+
+}  // namespace planq::linear_fp8

@@ -1,0 +1,102 @@
+"""Layers with floating activations: their extents, their addends and the end of their formulas."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+import planq
+from ops.linear.products import ProductTests, named
+from reference.formats import STORAGE, Array, Arrays, narrowed
+from reference.inputs import make
+
+# Kinds of factors, and of scales, biases and residuals.
+FACTORS = {"any": "normal", "ends": "patterns", "sparse": "mixed", "lowest": "subnormal"}
+ADDENDS = {"any": "normal", "ends": "finite", "sparse": "mixed", "lowest": "subnormal"}
+
+
+def addends(problem: Any, kind: str, seed: int) -> Arrays:
+    """The bias and the residual of a problem, as far as it has them."""
+    given: Arrays = {}
+    if problem.bias_dtype:
+        given["bias"] = make(ADDENDS[kind], (problem.columns,), problem.bias_dtype, seed)
+    if problem.residual_dtype:
+        shape = problem.output_shape
+        given["residual"] = make(ADDENDS[kind], shape, problem.residual_dtype, seed + 1000)
+    return given
+
+
+def finished(problem: Any, t: Array, given: Arrays) -> Arrays:
+    """Sums in float32 with their addends, as stored."""
+    t = t + given["bias"].astype(np.float32) if problem.bias_dtype else t
+    t = t + given["residual"].astype(np.float32) if problem.residual_dtype else t
+    return {"output": narrowed(t, problem.output_dtype).astype(STORAGE[problem.output_dtype])}
+
+
+class FloatLayer:
+    """The extents of a layer; a dataclass has the fields."""
+
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, int]
+    output_dtype: str
+
+    @property
+    def id(self) -> str:
+        """All fields, as one word."""
+        return named(self)
+
+    @property
+    def rows(self) -> int:
+        """m."""
+        return self.input_shape[-2]
+
+    @property
+    def terms(self) -> int:
+        """k."""
+        return self.input_shape[-1]
+
+    @property
+    def columns(self) -> int:
+        """n."""
+        return self.weight_shape[0]
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """(..., m, n)."""
+        return (*self.input_shape[:-1], self.columns)
+
+    @property
+    def size(self) -> int:
+        """Multiplications."""
+        return math.prod(self.input_shape) * self.columns
+
+    def with_rows(self, rows: int) -> Any:
+        """The same with another m."""
+        shape = (*self.input_shape[:-2], rows, self.terms)
+        return replace(cast("Any", self), input_shape=shape)
+
+    def cut(self, values: Arrays, piece: slice) -> Arrays:
+        """The operands of some rows, as stored when they are alone."""
+        made = dict(values)
+        for name in {"input", "output", "residual"} & set(values):
+            made[name] = np.ascontiguousarray(values[name][..., piece, :])
+        return made
+
+
+@dataclass(frozen=True)
+class FloatLayerTests(ProductTests):
+    """A layer against its NumPy reference."""
+
+    def math(self, problem: Any) -> planq.MathPrecision:
+        """What the order of sums is named after."""
+        if problem.accumulation == "lanes":
+            return planq.MathPrecision.F32
+        return {
+            "float16": planq.MathPrecision.TENSOR_CORE_F16,
+            "bfloat16": planq.MathPrecision.TENSOR_CORE_BF16,
+            "float8_e4m3fn": planq.MathPrecision.TENSOR_CORE_E4M3,
+            "float8_e5m2": planq.MathPrecision.TENSOR_CORE_E5M2,
+        }[problem.input_dtype]

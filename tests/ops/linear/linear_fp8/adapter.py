@@ -1,0 +1,9 @@
+"""`linear_fp8` for the tests that are generated from the registry."""
+
+from __future__ import annotations
+
+import planq
+from ops.linear.float_layers import FloatLayerTests
+from ops.linear.linear_fp8.cases import cases, empty_cases
+
+TESTS = FloatLayerTests("linear_fp8", cases(), empty_cases(), planq.Rounding.NEAREST_EVEN)
