@@ -361,9 +361,11 @@ class Decoder {
     else
       loops_.look_up(input_.gathered(codes, first, count, buffers.stage), count, values_,
                      buffers.value);
-    if (operands_.absmax != nullptr) {
+    if (operands_.statistics.absmax != nullptr) {
       const std::int64_t block = first / size_;
-      load_absmax(block, (first + count - 1) / size_ + 1 - block, buffers.absmax);
+      const std::int64_t blocks = (first + count - 1) / size_ + 1 - block;
+      for (std::int64_t i = 0; i < blocks; ++i)
+        buffers.absmax[i] = operands_.statistics.at<C>(block + i);
       loops_.scale(buffers.value, count, (block + 1) * size_ - first, size_, buffers.absmax);
     }
     store(first, count, buffers);
@@ -380,22 +382,6 @@ class Decoder {
                         else
                           loops_.narrow(buffers.value + done, taken, output + offset);
                       });
-  }
-
-  void load_absmax(std::int64_t first, std::int64_t count, C* to) const {
-    const DType dtype = decoding_.absmax_dtype;
-    if (decoding_.nested_block_size == 0) {
-      for (std::int64_t i = 0; i < count; ++i)
-        to[i] = math::load_scale<C>(operands_.absmax, first + i, dtype);
-      return;
-    }
-    const auto* codes = static_cast<const std::uint8_t*>(operands_.absmax);
-    const C offset = math::load_scale<C>(operands_.nested_offset, 0, dtype);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const C nested = math::load_scale<C>(operands_.nested_absmax,
-                                           (first + i) / decoding_.nested_block_size, dtype);
-      to[i] = math::restored_absmax(operands_.nested_codebook[codes[first + i]], nested, offset);
-    }
   }
 
   const CodebookDecoding& decoding_;

@@ -7,6 +7,7 @@
 #include "host/random.h"
 #include "ops/codebook/arithmetic.h"
 #include "ops/codebook/codebook.h"
+#include "ops/codebook/statistics.h"
 
 namespace planq::host {
 
@@ -33,9 +34,7 @@ void encode(const CodebookEncoding& encoding, const EncodingOperands<math::Compu
 struct DecodingOperands {
   OperandView input, output;
   const float* codebook = nullptr;
-  const void* absmax = nullptr;  // one a block, or its code; null: there are none
-  const void *nested_absmax = nullptr, *nested_offset = nullptr;
-  const float* nested_codebook = nullptr;
+  BlockStatistics statistics = {};
 };
 
 // Gives codes their values as elements of type T. Allocates nothing.

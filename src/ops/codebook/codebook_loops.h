@@ -3,6 +3,7 @@
 
 #include "host/convert.h"
 #include "ops/affine/range_loops.h"
+#include "ops/codebook/pair_loops.h"
 
 namespace planq::host::PLANQ_LEVEL {
 
@@ -82,9 +83,6 @@ inline __m128i low_bytes(__m256i first, __m256i second) {
 
 // Codes of the 16 quotients at y.
 #if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES == 64
-// Masked forms write zeros where the others leave lanes undefined, which compilers complain about.
-inline constexpr __mmask16 kAll = 0xFFFF;
-
 struct NibbleFinder {
   __m512 node;
   __m512i code;
@@ -291,38 +289,6 @@ void look_up(const std::uint8_t* __restrict codes, std::int64_t n, const float* 
   }
 #endif
   for (; i < n; ++i) to[i] = static_cast<C>(values[codes[i]]);
-}
-
-// Values of both codes of a byte.
-template <class C>
-inline void look_up_byte(std::uint8_t byte, const float* values, bool high_first, C* to) {
-  to[0] = static_cast<C>(values[high_first ? byte >> 4 : byte & 15]);
-  to[1] = static_cast<C>(values[high_first ? byte & 15 : byte >> 4]);
-}
-
-// Values of packed codes, two a byte.
-template <class C>
-void look_up_pairs(const std::uint8_t* bytes, std::int64_t count, const float* values,
-                   NibbleOrder order, C* to) {
-  const bool high_first = order == NibbleOrder::HighFirst;
-  std::int64_t i = 0;
-#if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES == 64
-  if constexpr (std::is_same_v<C, float>) {
-    const __m512 table = _mm512_loadu_ps(values);
-    const __m512i first = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
-    for (; i + 16 <= count; i += 16) {
-      const __m512i low = _mm512_maskz_cvtepu8_epi32(
-          kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + i)));
-      const __m512i high = _mm512_maskz_srli_epi32(kAll, low, 4);
-      const __m512 a = _mm512_maskz_permutexvar_ps(kAll, high_first ? high : low, table);
-      const __m512 b = _mm512_maskz_permutexvar_ps(kAll, high_first ? low : high, table);
-      _mm512_storeu_ps(to + 2 * i, _mm512_permutex2var_ps(a, first, b));
-      _mm512_storeu_ps(to + 2 * i + 16, _mm512_permutex2var_ps(a, second, b));
-    }
-  }
-#endif
-  for (; i < count; ++i) look_up_byte(bytes[i], values, high_first, to + 2 * i);
 }
 
 // Values times the absmax of their blocks, of which the first one has `first` elements.

@@ -6,6 +6,7 @@
 #include "host/thread_pool.h"
 #include "math/tensor_core.h"
 #include "ops/linear/product_host.h"
+#include "ops/linear/weight_codes.h"
 
 namespace planq::host {
 namespace {

@@ -11,6 +11,7 @@
 // one output after another.
 
 #include "ops/linear/number_loops.h"
+#include "ops/linear/weight_loops.h"
 
 namespace planq::host::PLANQ_LEVEL::floating {
 
@@ -125,7 +126,9 @@ inline void widen_line(const Factor& factor, std::int64_t first, std::int64_t co
 inline void widen_terms(const Factor& factor, std::int64_t row, std::int64_t rows,
                         std::int64_t term, std::int64_t terms, float (*to)[kPanelTerms]) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    if (!factor.transposed())
+    if (factor.codes)
+      decode_line(*factor.codes, row + r, term, terms, to[r]);
+    else if (!factor.transposed())
       widen_line(factor, (row + r) * factor.row_stride + term, terms, to[r]);
     std::memset(to[r] + terms, 0, sizeof(float) * static_cast<std::size_t>(kPanelTerms - terms));
   }

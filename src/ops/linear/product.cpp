@@ -135,4 +135,11 @@ Product make_product(const FactorField& input, const FactorField& weight, const 
   return product;
 }
 
+Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& v,
+                     const WeightCodes* codes) {
+  Product product = make_product(input, weight, v);
+  product.weight = {.dtype = weight.dtype, .codes = codes};
+  return product;
+}
+
 }  // namespace planq::linear

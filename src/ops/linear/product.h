@@ -12,6 +12,8 @@
 
 namespace planq::linear {
 
+struct WeightCodes;  // see weight_codes.h
+
 // One side of a product; what is said of codes is true of floating numbers. Code (row, term) is
 // number `row * row_stride + term * term_stride` of `data`; of two 4-bit codes in a byte the first
 // is the low nibble. Strides count codes: those of 4-bit codes along whatever is not packed are
@@ -21,7 +23,9 @@ struct Factor {
   const std::uint8_t* data = nullptr;
   std::int64_t row_stride = 0;   // from a row (of m or n) to the next
   std::int64_t term_stride = 1;  // from a term (of k) to the next; 1 where nothing is transposed
-  DType dtype = DType::Int8;     // an 8-bit or 4-bit integer, or a float of 16 or 8 bits
+  DType dtype = DType::Int8;     // an 8-bit or 4-bit integer, or a float of 8 to 32 bits
+  // What the numbers are made from where memory holds codes of another kind; a host kernel's.
+  const WeightCodes* codes = nullptr;
 
   PLANQ_HD bool transposed() const { return term_stride != 1; }
   // For checking and for edges; kernels have faster ways.
@@ -143,5 +147,8 @@ struct ProductViews {
 
 Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& views,
                      Convention convention = Convention::Planq);
+// Of weights that are given back from codes, which have to outlive the product.
+Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& views,
+                     const WeightCodes* codes);
 
 }  // namespace planq::linear

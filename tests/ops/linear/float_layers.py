@@ -9,6 +9,9 @@ from typing import Any, cast
 import numpy as np
 
 import planq
+from ops.affine import inputs as affine_inputs
+from ops.affine.dequantize.reference import DequantizeProblem
+from ops.linear.float_sums import ORDERS
 from ops.linear.products import ProductTests, named
 from reference.formats import STORAGE, Array, Arrays, narrowed
 from reference.inputs import make
@@ -16,6 +19,8 @@ from reference.inputs import make
 # Kinds of factors, and of scales, biases and residuals.
 FACTORS = {"any": "normal", "ends": "patterns", "sparse": "mixed", "lowest": "subnormal"}
 ADDENDS = {"any": "normal", "ends": "finite", "sparse": "mixed", "lowest": "subnormal"}
+# Of scales and zero points of groups.
+PARAMETERS = {"any": "ordinary", "ends": "special", "sparse": "powers", "lowest": "far"}
 
 
 def addends(problem: Any, kind: str, seed: int) -> Arrays:
@@ -100,3 +105,63 @@ class FloatLayerTests(ProductTests):
             "float8_e4m3fn": planq.MathPrecision.TENSOR_CORE_E4M3,
             "float8_e5m2": planq.MathPrecision.TENSOR_CORE_E5M2,
         }[problem.input_dtype]
+
+
+class CodedLayer(FloatLayer):
+    """A layer whose weights are codes; a dataclass has the fields."""
+
+    input_dtype: str
+    code_dtype: str
+    weight_dtype: str | None
+    weight_scope: tuple[Any, ...]
+    weight_mode: str
+    nibble_order: str
+    accumulation: str
+
+    @property
+    def values(self) -> str:
+        """What codes are given back in."""
+        return self.weight_dtype or self.input_dtype
+
+    @property
+    def groups(self) -> DequantizeProblem:
+        """What gives the codes of groups back."""
+        return DequantizeProblem(
+            self.weight_shape,
+            self.weight_scope,
+            input_dtype=self.code_dtype,
+            output_dtype=self.values,
+            mode=self.weight_mode,
+            nibble_order=self.nibble_order,
+        )
+
+    def weights(self, kind: str, seed: int) -> Arrays:
+        """Codes, scales and zero points."""
+        made = affine_inputs.make(self.groups, "any", PARAMETERS[kind], seed)
+        names = {"input": "weight", "scale": "weight_scale", "zero_point": "weight_zero_point"}
+        return {names[name]: value for name, value in made.items()}
+
+    def inputs(self, kind: str, seed: int) -> Arrays:
+        """Activations, weights, and what is added to their sums."""
+        return {
+            "input": make(FACTORS[kind], self.input_shape, self.input_dtype, seed),
+            **self.weights(kind, seed + 1000),
+            **addends(self, kind, seed + 2000),
+        }
+
+    def numbers(self, given: Arrays) -> Array:
+        """w, as the other operator's reference writes it."""
+        stored = {"input": given["weight"], "scale": given["weight_scale"]}
+        if "weight_zero_point" in given:
+            stored["zero_point"] = given["weight_zero_point"]
+        return self.groups.expected(stored)["output"]
+
+    def sums(self, given: Arrays) -> Array:
+        """t before the addends."""
+        a = given["input"].reshape(math.prod(self.input_shape[:-1]), self.terms)
+        return ORDERS[self.accumulation](a, self.numbers(given)).reshape(self.output_shape)
+
+    def expected(self, given: Arrays) -> Arrays:
+        """Weights, sums, addends."""
+        with np.errstate(all="ignore"):
+            return finished(self, self.sums(given), given)

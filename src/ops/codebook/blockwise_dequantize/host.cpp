@@ -23,10 +23,10 @@ struct Kernels {
         f.block_size, f.absmax_dtype, f.nested_block_size, f.nibble_order};
     host::DecodingOperands places{operands[kInput], operands[kOutput]};
     places.codebook = static_cast<const float*>(operands[kCodebook].data);
-    places.absmax = operands[kAbsmax].data;
-    places.nested_absmax = operands[kNestedAbsmax].data;
-    places.nested_offset = operands[kNestedOffset].data;
-    places.nested_codebook = static_cast<const float*>(operands[kNestedCodebook].data);
+    places.statistics = {
+        operands[kAbsmax].data,       f.absmax_dtype,
+        f.nested_block_size,          operands[kNestedAbsmax].data,
+        operands[kNestedOffset].data, static_cast<const float*>(operands[kNestedCodebook].data)};
     host::decode<T>(decoding, places, stream.threads);
     return Status::success();
   }

@@ -24,7 +24,7 @@ struct Kernels {
                                     whole,   f.absmax_dtype, 0,          f.nibble_order};
     host::DecodingOperands places{operands[kInput], operands[kOutput]};
     places.codebook = static_cast<const float*>(operands[kCodebook].data);
-    places.absmax = f.normalized ? nullptr : operands[kAbsmax].data;
+    if (!f.normalized) places.statistics = {operands[kAbsmax].data, f.absmax_dtype};
     host::decode<T>(decoding, places, stream.threads);
     return Status::success();
   }

@@ -1,0 +1,137 @@
+"""The classes of `linear_4bit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planq.arguments import DTypeField, Shape, Tensor
+from planq.descriptor import Descriptor
+from planq.dtypes import Accumulation, Codebook, Mode, NibbleOrder
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear4BitDescriptor(Descriptor):
+    """Compute a linear layer of floating activations and 4-bit weights.
+
+    When to use:
+        A layer whose weights are bitsandbytes' NF4 or FP4, or integers in groups, and whose
+        activations are not quantized.
+
+    Formula:
+        ``w[n, k]`` are the numbers that :class:`BlockwiseDequantizeDescriptor` (blocks) or
+        :class:`DequantizeDescriptor` (groups) writes in ``weight_dtype``: one rounding of
+        ``fl(codebook[code] * absmax)`` or ``fl(scale * (code - zero_point))``. Then
+        ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in float32, by ``accumulation`` as in
+        :class:`MatmulDescriptor`, ``t = fl(t + bias[n])``, ``t = fl(t + residual[m, n])`` where
+        there are such, and one rounding to ``output_dtype``: the bits of two plans, one after the
+        other.
+
+    Dtypes:
+        input, ``weight_dtype`` and output float16, bfloat16, float32; codes uint4, of groups int4
+        as well; absmax, scales and codebooks float32; codes of nested absmax uint8; zero points
+        int32; bias and residual float16, bfloat16, float32, float64. TENSOR_SM90 needs one and the
+        same 16-bit type as ``input_dtype`` and ``weight_dtype``.
+
+    Shapes:
+        ``input_shape`` is ``(..., m, k)``, of rank 2 to 8, ``weight_shape`` ``(n, k)``; any
+        extents, 0 included. ``output`` and ``residual`` have ``(..., m, n)``, ``bias`` ``(n,)``.
+        Blocks: ``weight`` has ``(ceil(n * k / 2),)``, two codes a byte, ``absmax``
+        ``(ceil(n * k / block_size),)``, ``codebook`` ``(16,)``; with ``nested_block_size``,
+        ``nested_absmax`` has one for each of its blocks, ``nested_offset`` ``(1,)``,
+        ``nested_codebook`` ``(256,)``. Groups: ``weight`` has ``(n, ceil(k / 2))``,
+        ``weight_scale`` and ``weight_zero_point`` ``(n, ceil(k / size))``.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every kernel is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        input_shape: Shape of ``input``.
+        weight_shape: Logical shape of ``weight``.
+        input_dtype: Element type of ``input``.
+        code_dtype: Type of the codes: UINT4, or INT4 in groups.
+        weight_dtype: Element type that codes are given back in. Default: that of ``input``.
+        output_dtype: Element type of ``output``. Default: that of ``input``.
+        codebook: What the codes of blocks stand for; GIVEN: the operand of this name.
+        block_size: Elements of a flat block that share an absmax; None: there are groups.
+        nested_block_size: Blocks whose absmax share one of their own; None: they are not nested.
+        weight_scope: ``group(size)`` along k where there are no blocks; the last may be shorter.
+        weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
+        nibble_order: Which half of a byte has the first code: HIGH_FIRST as bitsandbytes has it.
+        accumulation: The order of sums: TENSOR_SM90 or LANES.
+        bias_dtype: Element type of ``bias``; None: there is none.
+        residual_dtype: Element type of ``residual``; None: there is none.
+
+    Raises:
+        DescriptorError: Shapes that do not go together, another dtype, neither blocks nor groups or
+            both, an accumulation that the types do not have.
+
+    Source:
+        bitsandbytes ``gemv_4bit`` and ``matmul_4bit``; GPTQ's and AWQ's groups.
+    """
+
+    operator: ClassVar[str] = "linear_4bit"
+
+    input_shape: Shape
+    weight_shape: Shape
+    input_dtype: DTypeField
+    code_dtype: DTypeField = "uint4"
+    weight_dtype: DTypeField = None
+    output_dtype: DTypeField = None
+    codebook: Codebook = Codebook.NF4
+    block_size: int | None = None
+    nested_block_size: int | None = None
+    weight_scope: Scope = Scope.tensor()
+    weight_mode: Mode = Mode.SYMMETRIC
+    nibble_order: NibbleOrder = NibbleOrder.HIGH_FIRST
+    accumulation: Accumulation = Accumulation.TENSOR_SM90
+    bias_dtype: DTypeField = None
+    residual_dtype: DTypeField = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Linear4BitArgs:
+    """Operands of :class:`Linear4BitDescriptor`.
+
+    Attributes:
+        input: The activations; any outer strides, innermost stride 1.
+        weight: The codes of the weights, two a byte.
+        output: Where the results go; any outer strides, innermost stride 1.
+        absmax: The largest magnitude of each block, or its code; None without ``block_size``.
+        codebook: The values of the codes; None unless ``codebook`` is GIVEN.
+        nested_absmax: The largest magnitude of each block of absmax; None unless they are nested.
+        nested_offset: What is added to every absmax; likewise.
+        nested_codebook: The values of the codes of absmax; likewise.
+        weight_scale: The scales of the groups; None with ``block_size``.
+        weight_zero_point: Their zero points; None unless ``weight_mode`` is asymmetric.
+        bias: What is added to each column; None without ``bias_dtype``.
+        residual: What is added to each output; None without ``residual_dtype``.
+    """
+
+    input: Tensor
+    weight: Tensor
+    output: Tensor
+    absmax: Tensor | None = None
+    codebook: Tensor | None = None
+    nested_absmax: Tensor | None = None
+    nested_offset: Tensor | None = None
+    nested_codebook: Tensor | None = None
+    weight_scale: Tensor | None = None
+    weight_zero_point: Tensor | None = None
+    bias: Tensor | None = None
+    residual: Tensor | None = None
+
+
+class Linear4BitPlan(Plan):
+    """A plan for :class:`Linear4BitDescriptor`."""
+
+    __slots__ = ()
+
+
+register(Linear4BitDescriptor, Linear4BitArgs, Linear4BitPlan)

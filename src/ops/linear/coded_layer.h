@@ -1,0 +1,97 @@
+// Linear layers of floating activations and weights that are codes: what their descriptors have in
+// common. Their fields and operands are those of linear_4bit, under its names.
+#pragma once
+
+#include <string>
+
+#include "core/scope.h"
+#include "ops/affine/checks.h"
+#include "ops/linear/checks.h"
+#include "ops/linear/weight_codes.h"
+
+namespace planq::linear {
+
+// Fills output_dtype and weight_dtype.
+template <class Fields>
+Fault coded_dtypes(Fields& f, std::span<const DType> codes) {
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kSumOutputs); !fault.ok())
+    return fault;
+  if (Fault fault = checks::dtype("code_dtype", f.code_dtype, codes); !fault.ok()) return fault;
+  if (f.weight_dtype == DType::Unset) f.weight_dtype = f.input_dtype;
+  if (Fault fault = checks::dtype("weight_dtype", f.weight_dtype, checks::kSumOutputs); !fault.ok())
+    return fault;
+  if (f.output_dtype == DType::Unset) f.output_dtype = f.input_dtype;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kSumOutputs); !fault.ok())
+    return fault;
+  return checks::addends(f.bias_dtype, f.residual_dtype);
+}
+
+// Tensor cores multiply numbers of one 16-bit type.
+template <class Fields>
+Fault coded_accumulation(const Fields& f) {
+  if (f.accumulation == Accumulation::Lanes) return {};
+  const std::string name(name_of(f.accumulation));
+  if (f.accumulation != Accumulation::TensorSm90)
+    return {"accumulation", "expected lanes or tensor_sm90, got " + name};
+  if (f.input_dtype == f.weight_dtype && f.input_dtype != DType::Float32) return {};
+  return {"accumulation",
+          "expected lanes, since tensor_sm90 multiplies float16 or bfloat16 on "
+          "both sides, got " +
+              std::string(name_of(f.input_dtype)) + " and " + std::string(name_of(f.weight_dtype))};
+}
+
+template <class Fields>
+Fault coded_shapes(const Fields& f) {
+  if (Fault fault = checks::layer_weight(f.weight_shape); !fault.ok()) return fault;
+  return checks::product_shapes(f.input(), f.weight());
+}
+
+// weight_scope: groups of a row's terms, of which the last may be shorter.
+template <class Fields>
+Fault coded_groups(Fields& f) {
+  Scope& scope = f.weight_scope;
+  if (Fault fault = checks::scope(scope, f.weight_shape); !fault.ok())
+    return {"weight_scope", fault.text};
+  if (scope.kind == ScopeKind::Group && scope.axis == 1) return {};
+  return {"weight_scope", "expected groups along the last axis, got " +
+                              std::string(name_of(scope.kind)) +
+                              (scope.kind == ScopeKind::Group ? "s of the other" : "")};
+}
+
+// The scale and the zero point that `groups` asks for.
+template <class Fields>
+void specify_groups(const Fields& f, bool groups, OperandSpec& scale, OperandSpec& zero_point) {
+  const Shape parameters =
+      groups ? parameter_shape(f.weight_shape, f.weight_scope) : Shape{1, {f.weight_shape[0]}};
+  scale.expect(DType::Float32, parameters, groups);
+  zero_point.expect(DType::Int32, parameters, groups && f.weight_mode == Mode::Asymmetric);
+}
+
+template <class Fields>
+void specify_addends(const Fields& f, OperandSpec& bias, OperandSpec& residual) {
+  bias.expect(f.bias_dtype, {1, {f.weight_shape[0]}}, f.bias_dtype != DType::Unset);
+  residual.expect(f.residual_dtype, product_shape(f.input(), f.weight()),
+                  f.residual_dtype != DType::Unset);
+}
+
+// The codes of rows that lie one after another in an operand (n, k), under scales of groups.
+template <class Fields>
+WeightCodes group_codes(const Fields& f, const OperandView& weight, const OperandView& scale,
+                        const OperandView& zero_point) {
+  WeightCodes codes;
+  codes.data = static_cast<const std::uint8_t*>(weight.data);
+  codes.dtype = f.code_dtype;
+  codes.values = f.weight_dtype;
+  codes.nibble_order = f.nibble_order;
+  codes.row_stride = weight.strides[0] * (is_four_bit(f.code_dtype) ? 2 : 1);
+  codes.segment_size = f.weight_scope.size;
+  codes.scale = static_cast<const float*>(scale.data);
+  codes.scale_row = scale.strides[0];
+  if (f.weight_mode == Mode::Asymmetric) {
+    codes.zero_point = static_cast<const std::int32_t*>(zero_point.data);
+    codes.zero_point_row = zero_point.strides[0];
+  }
+  return codes;
+}
+
+}  // namespace planq::linear

@@ -1,0 +1,70 @@
+#include "ops/linear/linear_4bit/desc.h"
+
+#include "ops/codebook/checks.h"
+
+namespace planq::linear_4bit {
+
+namespace {
+
+constexpr DType kIntegers[] = {DType::UInt4, DType::Int4}, kIndices[] = {DType::UInt4};
+
+Fault resolve_blocks(Fields& f) {
+  if (Fault fault = checks::dtype("code_dtype", f.code_dtype, kIndices); !fault.ok()) return fault;
+  std::int64_t entries = 0;
+  if (Fault fault = checks::codebook("code_dtype", f.code_dtype, f.codebook, entries); !fault.ok())
+    return fault;
+  if (f.weight_scope.kind != ScopeKind::Tensor)
+    return {"weight_scope", "expected tensor(), its default, beside block_size, got " +
+                                std::string(name_of(f.weight_scope.kind))};
+  f.weight_scope = {ScopeKind::Tensor};
+  if (f.weight_mode != Mode::Symmetric)
+    return {"weight_mode", "codes of a codebook have no zero point; use Mode.SYMMETRIC"};
+  return checks::nested_block_size(f.nested_block_size);
+}
+
+Fault resolve_groups(Fields& f) {
+  if (f.weight_scope.kind == ScopeKind::Tensor)
+    return {"block_size", "expected the size of blocks, or groups as weight_scope"};
+  if (f.codebook != Codebook::Nf4)
+    return {"codebook", "groups are of integers, which have no codebook; leave it out"};
+  if (f.nested_block_size != 0) return {"nested_block_size", "groups have no nested statistics"};
+  return linear::coded_groups(f);
+}
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = linear::coded_dtypes(f, kIntegers); !fault.ok()) return fault;
+  if (Fault fault = linear::coded_accumulation(f); !fault.ok()) return fault;
+  if (Fault fault = linear::coded_shapes(f); !fault.ok()) return fault;
+  return f.has_blocks() ? resolve_blocks(f) : resolve_groups(f);
+}
+
+void specify_blocks(const Fields& f, std::span<OperandSpec> specs) {
+  const bool blocks = f.has_blocks(), nested = f.nested_block_size > 0;
+  const BlockCounts counts(f.weight_shape, blocks ? f.block_size : 1, f.nested_block_size);
+  specs[kAbsmax].expect(nested ? DType::UInt8 : DType::Float32, {1, {counts.blocks}}, blocks);
+  specs[kNestedAbsmax].expect(DType::Float32, {1, {counts.nested}}, nested);
+  specs[kNestedOffset].expect(DType::Float32, {1, {1}}, nested);
+  specs[kNestedCodebook].expect(DType::Float32, {1, {kNestedEntries}}, nested);
+  specs[kCodebook].expect(DType::Float32, {1, {largest_entries(DType::UInt4)}},
+                          blocks && f.codebook == Codebook::Given);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  specs[kInput].expect(f.input_dtype, f.input_shape);
+  specs[kWeight].expect(f.code_dtype, f.has_blocks() ? codes_shape(f.weight_shape, f.code_dtype)
+                                                     : packed_shape(f.weight_shape, f.code_dtype));
+  specs[kOutput].expect(f.output_dtype, linear::product_shape(f.input(), f.weight()));
+  specify_blocks(f, specs);
+  linear::specify_groups(f, !f.has_blocks(), specs[kWeightScale], specs[kWeightZeroPoint]);
+  linear::specify_addends(f, specs[kBias], specs[kResidual]);
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"linear_4bit", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::linear_4bit

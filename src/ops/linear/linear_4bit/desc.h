@@ -1,0 +1,82 @@
+// linear_4bit: a linear layer of floating activations and 4-bit weights: the product of matmul with
+// the weights that blockwise_dequantize, or dequantize, writes.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/codebook/codebook.h"
+#include "ops/linear/coded_layer.h"
+
+namespace planq::linear_4bit {
+
+struct Fields {
+  Shape input_shape;   // (..., m, k)
+  Shape weight_shape;  // (n, k)
+  DType input_dtype = DType::Unset;
+  DType code_dtype = DType::UInt4;
+  DType weight_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Codebook codebook = Codebook::Nf4;
+  std::int64_t block_size = 0;
+  std::int64_t nested_block_size = 0;
+  Scope weight_scope = {ScopeKind::Tensor};
+  Mode weight_mode = Mode::Symmetric;
+  NibbleOrder nibble_order = NibbleOrder::HighFirst;
+  Accumulation accumulation = Accumulation::TensorSm90;
+  DType bias_dtype = DType::Unset;
+  DType residual_dtype = DType::Unset;
+
+  linear::FactorField input() const { return {input_shape, input_dtype}; }
+  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+  // Codes of a codebook in flat blocks; else integers in groups.
+  bool has_blocks() const { return block_size > 0; }
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, input_shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, weight_shape).required(),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, code_dtype),
+    PLANQ_FIELD(Fields, weight_dtype),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, codebook),
+    PLANQ_FIELD(Fields, block_size).count(),
+    PLANQ_FIELD(Fields, nested_block_size).count(),
+    PLANQ_FIELD(Fields, weight_scope),
+    PLANQ_FIELD(Fields, weight_mode),
+    PLANQ_FIELD(Fields, nibble_order),
+    PLANQ_FIELD(Fields, accumulation),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+    PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int {
+  kInput,
+  kWeight,
+  kOutput,
+  kAbsmax,
+  kCodebook,
+  kNestedAbsmax,
+  kNestedOffset,
+  kNestedCodebook,
+  kWeightScale,
+  kWeightZeroPoint,
+  kBias,
+  kResidual
+};
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"weight", Role::Input},
+    {"output", Role::Output},
+    {"absmax", Role::Input, Presence::ByField},
+    {"codebook", Role::Input, Presence::ByField},
+    {"nested_absmax", Role::Input, Presence::ByField},
+    {"nested_offset", Role::Input, Presence::ByField},
+    {"nested_codebook", Role::Input, Presence::ByField},
+    {"weight_scale", Role::Input, Presence::ByField},
+    {"weight_zero_point", Role::Input, Presence::ByField},
+    {"bias", Role::Input, Presence::ByField},
+    {"residual", Role::Input, Presence::ByField},
+};
+
+}  // namespace planq::linear_4bit

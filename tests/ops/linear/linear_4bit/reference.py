@@ -1,0 +1,62 @@
+"""`linear_4bit` in NumPy: the weights of other references, and sums from the contract alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ops.codebook import inputs as codebook_inputs
+from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from ops.linear.float_layers import CodedLayer
+from reference.formats import Array, Arrays
+
+STATISTICS = ("absmax", "codebook", "nested_absmax", "nested_offset", "nested_codebook")
+
+
+@dataclass(frozen=True)
+class FourBitProblem(CodedLayer):
+    """One linear layer of 4-bit weights, in blocks of a codebook or in groups."""
+
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, int]
+    input_dtype: str = "bfloat16"
+    output_dtype: str = "float32"
+    code_dtype: str = "uint4"
+    weight_dtype: str | None = None
+    codebook: str = "nf4"
+    block_size: int | None = None
+    nested_block_size: int | None = None
+    weight_scope: tuple[Any, ...] = ("tensor",)
+    weight_mode: str = "symmetric"
+    nibble_order: str = "high_first"
+    accumulation: str = "tensor_sm90"
+    bias_dtype: str | None = None
+    residual_dtype: str | None = None
+
+    @property
+    def blocks(self) -> BlockwiseDequantizeProblem:
+        """What gives the codes of blocks back."""
+        return BlockwiseDequantizeProblem(
+            shape=self.weight_shape,
+            input_dtype="uint4",
+            output_dtype=self.values,
+            codebook=self.codebook,
+            nibble_order=self.nibble_order,
+            block_size=self.block_size or 1,
+            nested_block_size=self.nested_block_size,
+        )
+
+    def weights(self, kind: str, seed: int) -> Arrays:
+        """Codes and what gives them back."""
+        if self.block_size is None:
+            return super().weights(kind, seed)
+        parameters = "special" if kind == "ends" else "ordinary"
+        made = codebook_inputs.make(self.blocks, "normal", parameters, seed)
+        return {"weight" if name == "input" else name: value for name, value in made.items()}
+
+    def numbers(self, given: Arrays) -> Array:
+        """w."""
+        if self.block_size is None:
+            return super().numbers(given)
+        stored = {name: given[name] for name in STATISTICS if name in given}
+        return self.blocks.expected({"input": given["weight"], **stored})["output"]
