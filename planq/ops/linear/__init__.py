@@ -8,6 +8,11 @@ from planq.ops.linear.linear_llm_int8 import (
     LinearLlmInt8Descriptor,
     LinearLlmInt8Plan,
 )
+from planq.ops.linear.linear_mixed import (
+    LinearMixedArgs,
+    LinearMixedDescriptor,
+    LinearMixedPlan,
+)
 from planq.ops.linear.linear_w8a8 import LinearW8A8Args, LinearW8A8Descriptor, LinearW8A8Plan
 from planq.ops.linear.linear_w8a8_dynamic import (
     LinearW8A8DynamicArgs,
@@ -30,6 +35,9 @@ __all__ = [
     "LinearLlmInt8Args",
     "LinearLlmInt8Descriptor",
     "LinearLlmInt8Plan",
+    "LinearMixedArgs",
+    "LinearMixedDescriptor",
+    "LinearMixedPlan",
     "LinearW8A8Args",
     "LinearW8A8Descriptor",
     "LinearW8A8DynamicArgs",

@@ -58,13 +58,12 @@ Fault coded_groups(Fields& f) {
                               (scope.kind == ScopeKind::Group ? "s of the other" : "")};
 }
 
-// The scale and the zero point that `groups` asks for.
+// The scales and zero points of weight_scope, where weights are `integers`.
 template <class Fields>
-void specify_groups(const Fields& f, bool groups, OperandSpec& scale, OperandSpec& zero_point) {
-  const Shape parameters =
-      groups ? parameter_shape(f.weight_shape, f.weight_scope) : Shape{1, {f.weight_shape[0]}};
-  scale.expect(DType::Float32, parameters, groups);
-  zero_point.expect(DType::Int32, parameters, groups && f.weight_mode == Mode::Asymmetric);
+void specify_scales(const Fields& f, bool integers, OperandSpec& scale, OperandSpec& zero_point) {
+  const Shape parameters = parameter_shape(f.weight_shape, f.weight_scope);
+  scale.expect(DType::Float32, parameters, integers);
+  zero_point.expect(DType::Int32, parameters, f.weight_mode == Mode::Asymmetric);
 }
 
 template <class Fields>
@@ -74,16 +73,17 @@ void specify_addends(const Fields& f, OperandSpec& bias, OperandSpec& residual) 
                   f.residual_dtype != DType::Unset);
 }
 
-// The codes of rows that lie one after another in an operand (n, k), under scales of groups.
+// The codes of an operand (n, k), with what groups have; those of channels are the numbers.
 template <class Fields>
-WeightCodes group_codes(const Fields& f, const OperandView& weight, const OperandView& scale,
-                        const OperandView& zero_point) {
+WeightCodes integer_codes(const Fields& f, const OperandView& weight, const OperandView& scale,
+                          const OperandView& zero_point) {
   WeightCodes codes;
   codes.data = static_cast<const std::uint8_t*>(weight.data);
   codes.dtype = f.code_dtype;
   codes.values = f.weight_dtype;
   codes.nibble_order = f.nibble_order;
   codes.row_stride = weight.strides[0] * (is_four_bit(f.code_dtype) ? 2 : 1);
+  if (f.weight_scope.kind != ScopeKind::Group) return codes;
   codes.segment_size = f.weight_scope.size;
   codes.scale = static_cast<const float*>(scale.data);
   codes.scale_row = scale.strides[0];

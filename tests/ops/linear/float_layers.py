@@ -15,6 +15,8 @@ from ops.linear.float_sums import ORDERS
 from ops.linear.products import ProductTests, named
 from reference.formats import STORAGE, Array, Arrays, narrowed
 from reference.inputs import make
+from support.from_reference import HOST_DEVICE, make_descriptor
+from support.runner import Bench
 
 # Kinds of factors, and of scales, biases and residuals.
 FACTORS = {"any": "normal", "ends": "patterns", "sparse": "mixed", "lowest": "subnormal"}
@@ -39,6 +41,14 @@ def finished(problem: Any, t: Array, given: Arrays) -> Arrays:
     t = t + given["bias"].astype(np.float32) if problem.bias_dtype else t
     t = t + given["residual"].astype(np.float32) if problem.residual_dtype else t
     return {"output": narrowed(t, problem.output_dtype).astype(STORAGE[problem.output_dtype])}
+
+
+def run(operator: str, inputs: Arrays, **fields: Any) -> Array:
+    """The output of another operator on the host."""
+    bench = Bench(HOST_DEVICE, make_descriptor(operator, **fields))
+    bench.load(inputs)
+    bench.run()
+    return bench.outputs()["output"]
 
 
 class FloatLayer:

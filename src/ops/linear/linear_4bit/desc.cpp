@@ -57,7 +57,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
                                                      : packed_shape(f.weight_shape, f.code_dtype));
   specs[kOutput].expect(f.output_dtype, linear::product_shape(f.input(), f.weight()));
   specify_blocks(f, specs);
-  linear::specify_groups(f, !f.has_blocks(), specs[kWeightScale], specs[kWeightZeroPoint]);
+  linear::specify_scales(f, !f.has_blocks(), specs[kWeightScale], specs[kWeightZeroPoint]);
   linear::specify_addends(f, specs[kBias], specs[kResidual]);
 }
 

@@ -7,8 +7,8 @@ namespace {
 
 linear::WeightCodes codes_of(const Fields& f, const Operands& operands) {
   if (!f.has_blocks())
-    return linear::group_codes(f, operands[kWeight], operands[kWeightScale],
-                               operands[kWeightZeroPoint]);
+    return linear::integer_codes(f, operands[kWeight], operands[kWeightScale],
+                                 operands[kWeightZeroPoint]);
   linear::WeightCodes codes;
   codes.data = static_cast<const std::uint8_t*>(operands[kWeight].data);
   codes.dtype = f.code_dtype;

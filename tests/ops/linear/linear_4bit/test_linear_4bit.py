@@ -10,24 +10,15 @@ import numpy as np
 import pytest
 
 import planq
+from ops.linear.float_layers import run
 from ops.linear.linear_4bit.adapter import TESTS
 from ops.linear.linear_4bit.reference import STATISTICS, FourBitProblem
 from reference.formats import Array, Arrays
-from support.from_reference import make_descriptor
 from support.memory import Host
-from support.runner import Bench
 
 ORDERS = ("tensor_sm90", "lanes")
 CODEBOOKS = ("nf4", "fp4", "af4", "int4", "given")
 GROUPS: dict[str, Any] = {"weight_scope": ("group", 32, 1), "weight_mode": "asymmetric"}
-
-
-def run(operator: str, inputs: Arrays, **fields: Any) -> Array:
-    """One run on the host."""
-    bench = Bench(Host(), make_descriptor(operator, **fields))
-    bench.load(inputs)
-    bench.run()
-    return bench.outputs()["output"]
 
 
 def given_back(problem: FourBitProblem, given: Arrays) -> Array:

@@ -1,0 +1,116 @@
+"""The classes of `linear_mixed`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planq.arguments import DTypeField, Shape, Tensor
+from planq.descriptor import Descriptor
+from planq.dtypes import Accumulation, Mode, NibbleOrder
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearMixedDescriptor(Descriptor):
+    """Compute a linear layer of floating activations and int8 or int4 weights.
+
+    When to use:
+        A layer whose weights alone are quantized, with a scale per channel or per group. Weights by
+        a codebook, or unsigned: :class:`Linear4BitDescriptor`.
+
+    Formula:
+        ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in float32, by ``accumulation`` as in
+        :class:`MatmulDescriptor`. ``channel(0)``: ``w`` is the code, which ``weight_dtype`` holds
+        exactly, and ``t = fl(t * weight_scale[n])``. ``group(size)``: ``w`` is what
+        :class:`DequantizeDescriptor` writes in ``weight_dtype``, one rounding of
+        ``fl(scale * (code - zero_point))``. Then ``t = fl(t + bias[n])``,
+        ``t = fl(t + residual[m, n])`` where there are such, and one rounding to ``output_dtype``.
+
+    Dtypes:
+        input, ``weight_dtype`` and output float16, bfloat16, float32; codes int8 or int4; scales
+        float32; zero points int32; bias and residual float16, bfloat16, float32, float64.
+        TENSOR_SM90 needs one and the same 16-bit type as ``input_dtype`` and ``weight_dtype``.
+
+    Shapes:
+        ``input_shape`` is ``(..., m, k)``, of rank 2 to 8, ``weight_shape`` ``(n, k)``; any
+        extents, 0 included. ``weight`` has ``(n, k)``, of int4 ``(n, ceil(k / 2))``; ``output`` and
+        ``residual`` ``(..., m, n)``, ``bias`` ``(n,)``; ``weight_scale`` and ``weight_zero_point``
+        ``(n,)``, of groups ``(n, ceil(k / size))``.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every kernel is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        input_shape: Shape of ``input``.
+        weight_shape: Logical shape of ``weight``.
+        input_dtype: Element type of ``input``.
+        code_dtype: Type of the codes: INT8 or INT4.
+        weight_dtype: Element type that codes are given back in. Default: that of ``input``.
+        output_dtype: Element type of ``output``. Default: that of ``input``.
+        weight_scope: ``channel(0)``, or ``group(size)`` along k, of which the last may be shorter.
+        weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
+        nibble_order: Which half of a byte has the first code of INT4.
+        accumulation: The order of sums: TENSOR_SM90 or LANES.
+        bias_dtype: Element type of ``bias``; None: there is none.
+        residual_dtype: Element type of ``residual``; None: there is none.
+
+    Raises:
+        DescriptorError: Shapes that do not go together, another dtype or scope, zero points of
+            channels, an accumulation that the types do not have.
+
+    Source:
+        CUTLASS's mixed-dtype GEMMs; torch ``_weight_int8pack_mm`` and torchao's weight-only int8.
+    """
+
+    operator: ClassVar[str] = "linear_mixed"
+
+    input_shape: Shape
+    weight_shape: Shape
+    input_dtype: DTypeField
+    code_dtype: DTypeField = "int8"
+    weight_dtype: DTypeField = None
+    output_dtype: DTypeField = None
+    weight_scope: Scope = Scope.channel(0)
+    weight_mode: Mode = Mode.SYMMETRIC
+    nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
+    accumulation: Accumulation = Accumulation.TENSOR_SM90
+    bias_dtype: DTypeField = None
+    residual_dtype: DTypeField = None
+
+
+@dataclass(slots=True, kw_only=True)
+class LinearMixedArgs:
+    """Operands of :class:`LinearMixedDescriptor`.
+
+    Attributes:
+        input: The activations; any outer strides, innermost stride 1.
+        weight: The codes of the weights; likewise.
+        output: Where the results go; likewise.
+        weight_scale: The scales of the channels, or of their groups.
+        weight_zero_point: The zero points of the groups; None unless ``weight_mode`` is asymmetric.
+        bias: What is added to each column; None without ``bias_dtype``.
+        residual: What is added to each output; None without ``residual_dtype``.
+    """
+
+    input: Tensor
+    weight: Tensor
+    output: Tensor
+    weight_scale: Tensor
+    weight_zero_point: Tensor | None = None
+    bias: Tensor | None = None
+    residual: Tensor | None = None
+
+
+class LinearMixedPlan(Plan):
+    """A plan for :class:`LinearMixedDescriptor`."""
+
+    __slots__ = ()
+
+
+register(LinearMixedDescriptor, LinearMixedArgs, LinearMixedPlan)

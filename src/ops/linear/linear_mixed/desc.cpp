@@ -1,0 +1,44 @@
+#include "ops/linear/linear_mixed/desc.h"
+
+namespace planq::linear_mixed {
+
+namespace {
+
+constexpr DType kCodes[] = {DType::Int8, DType::Int4};
+
+// channel(0), whose scale is the column's; else groups.
+Fault resolve_scope(Fields& f) {
+  if (f.weight_scope.kind != ScopeKind::Channel) return linear::coded_groups(f);
+  if (Fault fault = checks::scope(f.weight_scope, f.weight_shape); !fault.ok())
+    return {"weight_scope", fault.text};
+  if (f.weight_scope.axis != 0)
+    return {"weight_scope", "expected channel(0) or groups along the last axis, got channel(" +
+                                std::to_string(f.weight_scope.axis) + ")"};
+  if (f.weight_mode == Mode::Symmetric) return {};
+  return {"weight_mode", "channels have no zero point; use Mode.SYMMETRIC or groups"};
+}
+
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = linear::coded_dtypes(f, kCodes); !fault.ok()) return fault;
+  if (Fault fault = linear::coded_accumulation(f); !fault.ok()) return fault;
+  if (Fault fault = linear::coded_shapes(f); !fault.ok()) return fault;
+  return resolve_scope(f);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  specs[kInput].expect(f.input_dtype, f.input_shape);
+  specs[kWeight].expect(f.code_dtype, packed_shape(f.weight_shape, f.code_dtype));
+  specs[kOutput].expect(f.output_dtype, linear::product_shape(f.input(), f.weight()));
+  linear::specify_scales(f, true, specs[kWeightScale], specs[kWeightZeroPoint]);
+  linear::specify_addends(f, specs[kBias], specs[kResidual]);
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"linear_mixed", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::linear_mixed

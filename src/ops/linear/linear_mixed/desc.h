@@ -1,0 +1,55 @@
+// linear_mixed: a linear layer of floating activations and integer weights under scales of
+// channels, which the sums meet, or of groups, which are given back as dequantize writes them.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/linear/coded_layer.h"
+
+namespace planq::linear_mixed {
+
+struct Fields {
+  Shape input_shape;   // (..., m, k)
+  Shape weight_shape;  // (n, k)
+  DType input_dtype = DType::Unset;
+  DType code_dtype = DType::Int8;
+  DType weight_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  Scope weight_scope = {ScopeKind::Channel};
+  Mode weight_mode = Mode::Symmetric;
+  NibbleOrder nibble_order = NibbleOrder::LowFirst;
+  Accumulation accumulation = Accumulation::TensorSm90;
+  DType bias_dtype = DType::Unset;
+  DType residual_dtype = DType::Unset;
+
+  linear::FactorField input() const { return {input_shape, input_dtype}; }
+  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, input_shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, weight_shape).required(),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, code_dtype),
+    PLANQ_FIELD(Fields, weight_dtype),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, weight_scope),
+    PLANQ_FIELD(Fields, weight_mode),
+    PLANQ_FIELD(Fields, nibble_order),
+    PLANQ_FIELD(Fields, accumulation),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+    PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kWeight, kOutput, kWeightScale, kWeightZeroPoint, kBias, kResidual };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"weight", Role::Input},
+    {"output", Role::Output},
+    {"weight_scale", Role::Input},
+    {"weight_zero_point", Role::Input, Presence::ByField},
+    {"bias", Role::Input, Presence::ByField},
+    {"residual", Role::Input, Presence::ByField},
+};
+
+}  // namespace planq::linear_mixed

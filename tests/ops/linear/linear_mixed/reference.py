@@ -1,0 +1,39 @@
+"""`linear_mixed` in NumPy: codes or another reference's weights, and sums of the contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ops.linear.float_layers import CodedLayer
+from reference.formats import FLOATS, Array, Arrays
+
+
+@dataclass(frozen=True)
+class MixedProblem(CodedLayer):
+    """One linear layer of int8 or int4 weights."""
+
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, int]
+    input_dtype: str = "bfloat16"
+    output_dtype: str = "float32"
+    code_dtype: str = "int8"
+    weight_dtype: str | None = None
+    weight_scope: tuple[Any, ...] = ("channel", 0)
+    weight_mode: str = "symmetric"
+    nibble_order: str = "low_first"
+    accumulation: str = "tensor_sm90"
+    bias_dtype: str | None = None
+    residual_dtype: str | None = None
+
+    def numbers(self, given: Arrays) -> Array:
+        """w: of channels the codes themselves."""
+        if self.weight_scope[0] == "group":
+            return super().numbers(given)
+        codes = self.groups.logical(self.groups.inputs["input"], given["weight"])
+        return codes.astype(FLOATS[self.values].dtype)
+
+    def sums(self, given: Arrays) -> Array:
+        """t, which meets the scales of channels."""
+        t = super().sums(given)
+        return t if self.weight_scope[0] == "group" else t * given["weight_scale"]
