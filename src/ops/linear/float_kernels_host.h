@@ -4,6 +4,7 @@
 
 #include "core/rejects.h"
 #include "host/elementwise.h"
+#include "ops/linear/float_guarantee.h"
 #include "ops/linear/product_host.h"
 
 namespace planq::host {
@@ -17,27 +18,8 @@ Reason rejects_floats(const Descriptor& descriptor, const Device&) {
   return expect(ReasonKind::Feature, "accumulation", kAccumulation, f.accumulation);
 }
 
-// What products of an input's type are named after.
-constexpr MathPrecision float_math(Accumulation accumulation, DType input) {
-  if (accumulation == Accumulation::Lanes) return MathPrecision::F32;
-  switch (input) {
-    case DType::Float16:
-      return MathPrecision::TensorCoreF16;
-    case DType::BFloat16:
-      return MathPrecision::TensorCoreBF16;
-    case DType::Float8E4M3FN:
-      return MathPrecision::TensorCoreE4M3;
-    default:
-      return MathPrecision::TensorCoreE5M2;
-  }
-}
-
 template <class Op, Accumulation kAccumulation, DType kIn, DType kOut>
 constexpr Kernel float_kernel() {
-  constexpr std::string_view kLanes =
-      "32 sums by fma, each in a fixed order, added up as a fixed tree";
-  constexpr std::string_view kSlices =
-      "tensor cores of sm_90 as measured, computed exactly; slices of 128 terms added up in order";
   return {.op = Op::kName,
           .method = name_of(kAccumulation),
           .dtypes = kDTypes<kIn, kOut>,
@@ -45,14 +27,7 @@ constexpr Kernel float_kernel() {
           .backend = Backend::Host,
           .arch = {},
           .rank = 0,
-          .guarantee = {.determinism = Determinism::BitExact,
-                        .math = float_math(kAccumulation, kIn),
-                        .accumulator = DType::Float32,
-                        .rounding = Rounding::NearestEven,
-                        .max_ulp = 0,
-                        .error_bound = kNoErrorBound,
-                        .batch_invariant = true,
-                        .basis = kAccumulation == Accumulation::Lanes ? kLanes : kSlices},
+          .guarantee = linear::kFloatGuarantee<kAccumulation, kIn>,
           .rejects = rejects_floats<Op, kAccumulation, kIn, kOut>,
           .workspace = no_workspace,
           .prepare = nothing_to_prepare,

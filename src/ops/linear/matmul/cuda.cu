@@ -1,5 +1,6 @@
 // matmul on CUDA: any product on any GPU, by the functions that the host has too.
 #include "core/rejects.h"
+#include "ops/linear/float_guarantee.h"
 #include "ops/linear/float_launch.cuh"
 #include "ops/linear/matmul/desc.h"
 
@@ -30,7 +31,7 @@ constexpr Kernel make_kernel() {
           .backend = Backend::Cuda,
           .arch = {80},
           .rank = 100,
-          .guarantee = kGuarantee<kAccumulation, kIn>,
+          .guarantee = linear::kFloatGuarantee<kAccumulation, kIn>,
           .rejects = rejects<kAccumulation, kIn>,
           .workspace = no_workspace,
           .prepare = prepare,

@@ -1,5 +1,6 @@
 // matmul on CUDA, sm_90a: the tensor cores whose order of sums TENSOR_SM90 is, by warpgroup.
 #include "core/rejects.h"
+#include "ops/linear/float_guarantee.h"
 #include "ops/linear/float_launch.cuh"
 #include "ops/linear/matmul/desc.h"
 
@@ -37,7 +38,7 @@ constexpr Kernel make_kernel() {
           .backend = Backend::Cuda,
           .arch = {90, 90},
           .rank = 50,
-          .guarantee = kGuarantee<Accumulation::TensorSm90, kIn>,
+          .guarantee = linear::kFloatGuarantee<Accumulation::TensorSm90, kIn>,
           .rejects = rejects<kIn>,
           .workspace = no_workspace,
           .prepare = prepare,

@@ -2,8 +2,6 @@
 // residual. Sums are added up in an order that has a name: math/tensor_core.h has both.
 #pragma once
 
-#include <string_view>
-
 #include "ops/linear/checks.h"
 
 namespace planq::matmul {
@@ -59,23 +57,5 @@ inline linear::Product product_of(const Call& call) {
        .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
        .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]});
 }
-
-// What the kernels of both backends promise.
-template <Accumulation kAccumulation, DType kIn>
-inline constexpr Guarantee kGuarantee = {
-    .determinism = Determinism::BitExact,
-    .math = kAccumulation == Accumulation::Lanes ? MathPrecision::F32
-            : kIn == DType::Float16              ? MathPrecision::TensorCoreF16
-                                                 : MathPrecision::TensorCoreBF16,
-    .accumulator = DType::Float32,
-    .rounding = Rounding::NearestEven,
-    .max_ulp = 0,
-    .error_bound = kNoErrorBound,
-    .batch_invariant = true,
-    .basis = kAccumulation == Accumulation::Lanes
-                 ? std::string_view("32 sums by fma, each in a fixed order, added up as a fixed "
-                                    "tree")
-                 : std::string_view("tensor cores of sm_90 as measured, computed exactly; slices "
-                                    "of 128 terms added up in order")};
 
 }  // namespace planq::matmul
