@@ -18,6 +18,7 @@ import typer
 import planq
 from planq._nearest import did_you_mean
 from planq.checkpoint.failure import CheckpointError, outputs
+from planq.cli.audit import audit
 from planq.cli.dequantize import dequantize
 from planq.cli.explain import explain
 from planq.cli.failure import (
@@ -73,7 +74,7 @@ def root(
 
 
 app.add_typer(plan, name="plan")
-for _command in (quantize, verify, dequantize, info, ops, explain):
+for _command in (quantize, verify, dequantize, info, ops, explain, audit):
     app.command()(_command)
 
 
