@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planq import audit
-from planq.audit import numbers
+from planq.audit import numbers, tensor_cores
 from planq.checkpoint.devices import HostExecutor, Ran
 from planq.cli import main
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     import planq
     from planq.checkpoint.files import Bytes
 
-FEW = 8 * 5 * 512 * 512  # one product of each length in each class
+SIDE = 40
+FEW = 8 * 5 * SIDE * SIDE  # one product of each length in each class
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of few results."""
+    monkeypatch.setattr(tensor_cores, "SIDE", SIDE)
 
 
 class Wrong(HostExecutor):
