@@ -77,7 +77,10 @@ def example_of(operator: str) -> planq.Descriptor:
 
 
 def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
-    """Yields values for the fields that have no default: one for each element type of the codes."""
+    """Yields values for the fields that have no default: one for each element type of the codes.
+
+    Where blocks are one of two ways, the values with their size come second.
+    """
     needed = [
         item.name
         for item in dataclasses.fields(made)
@@ -103,3 +106,5 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
                 usual[name] = codes if is_code else "float16"
         if all(name in usual for name in needed):
             yield {name: usual[name] for name in needed}
+            if "block_size" in made.__dataclass_fields__:
+                yield {name: usual[name] for name in (*needed, "block_size")}
