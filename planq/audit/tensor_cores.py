@@ -113,12 +113,12 @@ def _finding(
             input_dtype=dtype,
             output_dtype=planq.DType.FLOAT32,
         )
-        plan = planq.Plan.select(executor.stream, desc)
+        plans = [planq.Plan.select(each.stream, desc) for each in (executor, host)]
         found, model = (
-            each.run(planq.Plan.select(each.stream, desc), sides).outputs["output"].view(np.uint32)
-            for each in (executor, host)
+            each.run(plan, sides).outputs["output"].view(np.uint32)
+            for each, plan in zip((executor, host), plans, strict=True)
         )
-        kernel = plan.sku
+        kernel = plans[0].sku
         wrong = np.flatnonzero(found != model)
         compared += found.size
         differing += wrong.size

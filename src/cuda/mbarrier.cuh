@@ -2,9 +2,9 @@
 // or of a cluster. A barrier goes through phases: one ends when all arrivals and all bytes that
 // were expected have come, and the next begins.
 //
-// Arrivals and waits have the instructions' default order, that of the block, also where they are
-// another block's: what passes through the barriers here is written by the copy engine and read by
-// the tensor cores, and a fence for the cluster at each of them would cost a fifth of the speed.
+// Arrivals and waits have the instructions' default order, that of the block: what passes through
+// the barriers here is written by the copy engine and read by the tensor cores, and a fence for the
+// cluster at each of them would cost a fifth of the speed.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,6 @@ class Barrier {
   }
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
-  }
-  // One arrival at the same barrier of block `rank` of the cluster.
-  __device__ __forceinline__ void arrive_at(int rank) {
-    asm volatile(
-        "{.reg .b32 remote;"
-        "mapa.shared::cluster.u32 remote, %0, %1;"
-        "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(address()),
-        "r"(rank)
-        : "memory");
   }
   // Returns once the phase of this parity has ended. The one before the first counts as ended, so a
   // wait for parity 1 passes at once on a new barrier.

@@ -82,16 +82,5 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int col
       "l"(&map), "r"(column), "r"(row), "r"(batch), "r"(barrier.address())
       : "memory");
 }
-// The same into every block of the cluster whose bit is set, at the same place and barrier of each.
-__device__ __forceinline__ void copy_box_to_blocks(void* to, const TensorMap& map, int column,
-                                                   int row, int batch, const Barrier& barrier,
-                                                   unsigned blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(column), "r"(row), "r"(batch), "r"(barrier.address()),
-      "h"(static_cast<std::uint16_t>(blocks))
-      : "memory");
-}
 
 }  // namespace planq::cuda

@@ -1,6 +1,6 @@
 // Outliers in the kernels of wgmma.cuh: listed columns of the input whose values are added to a
-// tile's sums. The weight's codes at these columns are picked from the boxes as they pass through
-// shared memory, so nothing is gathered beforehand and no byte is read twice.
+// tile's sums. The weight's codes at the first of these columns are picked from the boxes as they
+// pass through shared memory; of lists longer than kPlaces, the others are gathered.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,10 @@ inline constexpr int kStagedBytes = kStagedRows * kPlaces * static_cast<int>(siz
 
 // Codes in shared memory are bfloat16, which has all of int8: place by place, those of 128 columns
 // in the order in which a thread of the tensor cores has them.
-__device__ __forceinline__ int fragment_slot(int column) {
-  return column % 8 / 2 * 32 + column / 8 * 2 + column % 2;
-}
 struct FragmentOrder {
-  static __device__ __forceinline__ int slot(int column) { return fragment_slot(column); }
+  static __device__ __forceinline__ int slot(int column) {
+    return column % 8 / 2 * 32 + column / 8 * 2 + column % 2;
+  }
 };
 struct ColumnOrder {
   static __device__ __forceinline__ int slot(int column) { return column; }
@@ -110,10 +109,10 @@ class Picker {
   static constexpr int kBoxBits = 7;
   static_assert(1 << kBoxBits == cuda::kBoxBytes);
 
-  // Where a byte of this thread's row lies: the copy's swizzle changes the places of 16 bytes.
   static __device__ __forceinline__ int column_of_thread() {
     return static_cast<int>(threadIdx.x) % kListedColumns;
   }
+  // Where a byte of this thread's row lies: the copy's swizzle changes the places of 16 bytes.
   static __device__ __forceinline__ int place_of(int byte) {
     const int row = column_of_thread();
     return row * cuda::kBoxBytes + (byte ^ row % 8 * 16);

@@ -5,47 +5,14 @@ from __future__ import annotations
 import itertools
 from functools import cache
 
+from ops.linear.coded_places import EMPTY, GROUPS, OPTIONAL, ORDERS, OUTPUTS, PLACES, Extents
 from ops.linear.linear_4bit.reference import FourBitProblem
 from ops.linear.products import KINDS, Case
-from reference.formats import INPUT_DTYPES
 from reference.inputs import Chooser
 
-Extents = tuple[int, ...]
-# Leading axes of the input, and (m, n, k).
-PLACES: tuple[tuple[Extents, Extents], ...] = (
-    ((), (7, 48, 64)),
-    ((), (1, 1, 1)),
-    ((3,), (4, 17, 256)),
-    ((), (33, 65, 130)),
-    ((), (2, 70, 384)),
-    ((2, 3), (5, 9, 67)),
-    ((), (98, 33, 260)),
-    ((4,), (1, 40, 129)),
-    ((), (17, 1, 1030)),
-    ((1, 2, 1, 3), (3, 20, 200)),
-    ((), (16, 24, 48)),
-)
-EMPTY: tuple[tuple[Extents, Extents], ...] = (
-    ((), (0, 5, 7)),
-    ((), (5, 0, 7)),
-    ((), (5, 7, 0)),
-    ((0,), (3, 4, 130)),
-    ((2,), (3, 70, 0)),
-)
-OUTPUTS = ("float32", "bfloat16", "float16")
-# Order of sums and type of the input.
-ORDERS = (
-    ("tensor_sm90", "bfloat16"),
-    ("tensor_sm90", "float16"),
-    ("lanes", "bfloat16"),
-    ("lanes", "float16"),
-    ("lanes", "float32"),
-)
 CODEBOOKS = ("nf4", "fp4", "af4", "int4", "given")
 BLOCKS = (64, 32, 128, 1, 7, 4096)
 NESTED = (None, None, 256, 3)
-GROUPS = (128, 64, 32, 13, 1)
-OPTIONAL = (None, None, *INPUT_DTYPES)
 
 
 def problem_of(
