@@ -1,7 +1,6 @@
 #include "ops/packing/reorder_mixed_dtype_weight/desc.h"
 
 #include "core/checks.h"
-#include "ops/packing/reorder_mixed_dtype_weight/layout.h"
 
 namespace planq::reorder_mixed_dtype_weight {
 

@@ -1,13 +1,20 @@
 // reorder_mixed_dtype_weight: the order in which CUTLASS's mixed-dtype linear layers read an int8
-// or int4 weight, made from a plain matrix, and the way back. The order itself is in layout.h.
+// or int4 weight, made from a plain matrix, and the way back. The order itself is in
+// ops/packing/mixed_dtype_layout.h.
 #pragma once
 
 #include <string>
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/packing/mixed_dtype_layout.h"
 
 namespace planq::reorder_mixed_dtype_weight {
+
+using mixed_dtype::inner_nibbles_swapped;
+using mixed_dtype::kChunk;
+using mixed_dtype::kLineBytes;
+using mixed_dtype::Layout;
 
 struct Fields {
   Shape shape;  // (K, N) of the weight

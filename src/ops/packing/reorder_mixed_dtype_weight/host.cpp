@@ -10,7 +10,6 @@
 #include "host/elementwise.h"
 #include "host/thread_pool.h"
 #include "ops/packing/reorder_mixed_dtype_weight/desc.h"
-#include "ops/packing/reorder_mixed_dtype_weight/layout.h"
 
 namespace planq::reorder_mixed_dtype_weight {
 namespace {

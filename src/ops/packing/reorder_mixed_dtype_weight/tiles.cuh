@@ -9,7 +9,7 @@
 #include "cuda/divider.cuh"
 #include "cuda/memory_access.cuh"
 #include "math/nibbles.h"
-#include "ops/packing/reorder_mixed_dtype_weight/layout.h"
+#include "ops/packing/reorder_mixed_dtype_weight/desc.h"
 
 namespace planq::reorder_mixed_dtype_weight {
 

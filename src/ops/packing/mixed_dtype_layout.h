@@ -12,7 +12,7 @@
 #include "core/dtype.h"
 #include "core/host_device.h"
 
-namespace planq::reorder_mixed_dtype_weight {
+namespace planq::mixed_dtype {
 
 inline constexpr int kChunk = 64, kLineBytes = 128;
 
@@ -47,4 +47,4 @@ PLANQ_HD Words inner_nibbles_swapped(Words words) {
   return words ^ changed ^ changed << 4;
 }
 
-}  // namespace planq::reorder_mixed_dtype_weight
+}  // namespace planq::mixed_dtype
