@@ -27,6 +27,7 @@ from planq.dtypes import (
     Role,
     Rounding,
     VectorwiseForm,
+    WeightLayout,
 )
 from planq.errors import (
     ArgumentError,
@@ -118,6 +119,7 @@ __all__ = [
     "Status",
     "StreamError",
     "VectorwiseForm",
+    "WeightLayout",
     "WorkspaceError",
     "__version__",
     "build_info",

@@ -181,6 +181,18 @@ class Layout(enum.StrEnum):
     COL_AMPERE = "col_ampere"
 
 
+class WeightLayout(enum.StrEnum):
+    """How the codes of a linear layer's weight (n, k) lie in memory.
+
+    ``ROW_MAJOR``: row by row. ``REORDERED``: as ``reorder_mixed_dtype_weight`` writes its
+    transpose. ``PACKED``: as ``pack_weight_4bit`` writes it.
+    """
+
+    ROW_MAJOR = "row_major"
+    REORDERED = "reordered"
+    PACKED = "packed"
+
+
 class VectorwiseForm(enum.StrEnum):
     """How bitsandbytes' vectorwise quantization makes codes of a tensor, or of vectors of it.
 

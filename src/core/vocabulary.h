@@ -58,6 +58,8 @@ inline constexpr Vocabulary kVocabulary{};
 #define PLANQ_LAYOUT_NAMES(_) \
   _(Row, "row") _(Col, "col") _(Col32, "col32") _(ColTuring, "col_turing") \
   _(ColAmpere, "col_ampere")
+#define PLANQ_WEIGHT_LAYOUT_NAMES(_) \
+  _(RowMajor, "row_major") _(Reordered, "reordered") _(Packed, "packed")
 #define PLANQ_VECTORWISE_FORM_NAMES(_) \
   _(Linear, "linear") _(Row, "row") _(Vector, "vector") _(Zeropoint, "zeropoint") \
   _(RowZeropoint, "row_zeropoint") _(VectorZeropoint, "vector_zeropoint") \
@@ -90,6 +92,7 @@ inline constexpr Vocabulary kVocabulary{};
   _(Accumulation, PLANQ_ACCUMULATION_NAMES)    \
   _(Codebook, PLANQ_CODEBOOK_NAMES)            \
   _(Layout, PLANQ_LAYOUT_NAMES)                \
+  _(WeightLayout, PLANQ_WEIGHT_LAYOUT_NAMES)   \
   _(VectorwiseForm, PLANQ_VECTORWISE_FORM_NAMES) \
   _(Rounding, PLANQ_ROUNDING_NAMES)            \
   _(Backend, PLANQ_BACKEND_NAMES)              \

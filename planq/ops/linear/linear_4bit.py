@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Accumulation, Codebook, Mode, NibbleOrder
+from planq.dtypes import Accumulation, Codebook, Mode, NibbleOrder, WeightLayout
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -44,6 +44,9 @@ class Linear4BitDescriptor(Descriptor):
         ``nested_absmax`` has one for each of its blocks, ``nested_offset`` ``(1,)``,
         ``nested_codebook`` ``(256,)``. Groups: ``weight`` has ``(n, ceil(k / 2))``,
         ``weight_scale`` and ``weight_zero_point`` ``(n, ceil(k / size))``.
+        ``weight`` in other layouts: uint8 as :class:`ReorderMixedDtypeWeightDescriptor` writes it,
+        ``(k, n)``, of int4 ``(k, n / 2)``, n and k multiples of 64; as
+        :class:`PackWeight4BitDescriptor` writes it.
 
     Workspace:
         None.
@@ -63,7 +66,9 @@ class Linear4BitDescriptor(Descriptor):
         nested_block_size: Blocks whose absmax share one of their own; None: they are not nested.
         weight_scope: ``group(size)`` along k where there are no blocks; the last may be shorter.
         weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
-        nibble_order: Which half of a byte has the first code: HIGH_FIRST as bitsandbytes has it.
+        nibble_order: Which half of a byte has the first code: HIGH_FIRST as bitsandbytes has it;
+            of ROW_MAJOR alone.
+        weight_layout: How the codes lie: ROW_MAJOR, REORDERED or PACKED.
         accumulation: The order of sums: TENSOR_SM90 or LANES.
         bias_dtype: Element type of ``bias``; None: there is none.
         residual_dtype: Element type of ``residual``; None: there is none.
@@ -90,6 +95,7 @@ class Linear4BitDescriptor(Descriptor):
     weight_scope: Scope = Scope.tensor()
     weight_mode: Mode = Mode.SYMMETRIC
     nibble_order: NibbleOrder = NibbleOrder.HIGH_FIRST
+    weight_layout: WeightLayout = WeightLayout.ROW_MAJOR
     accumulation: Accumulation = Accumulation.TENSOR_SM90
     bias_dtype: DTypeField = None
     residual_dtype: DTypeField = None

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Accumulation, Mode, NibbleOrder
+from planq.dtypes import Accumulation, Mode, NibbleOrder, WeightLayout
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -39,6 +39,9 @@ class LinearMixedDescriptor(Descriptor):
         extents, 0 included. ``weight`` has ``(n, k)``, of int4 ``(n, ceil(k / 2))``; ``output`` and
         ``residual`` ``(..., m, n)``, ``bias`` ``(n,)``; ``weight_scale`` and ``weight_zero_point``
         ``(n,)``, of groups ``(n, ceil(k / size))``.
+        ``weight`` in other layouts: uint8 as :class:`ReorderMixedDtypeWeightDescriptor` writes it,
+        ``(k, n)``, of int4 ``(k, n / 2)``, n and k multiples of 64; as
+        :class:`PackWeight4BitDescriptor` writes it.
 
     Workspace:
         None.
@@ -55,7 +58,8 @@ class LinearMixedDescriptor(Descriptor):
         output_dtype: Element type of ``output``. Default: that of ``input``.
         weight_scope: ``channel(0)``, or ``group(size)`` along k, of which the last may be shorter.
         weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
-        nibble_order: Which half of a byte has the first code of INT4.
+        nibble_order: Which half of a byte has the first code of INT4; of ROW_MAJOR alone.
+        weight_layout: How the codes lie: ROW_MAJOR, REORDERED or PACKED.
         accumulation: The order of sums: TENSOR_SM90 or LANES.
         bias_dtype: Element type of ``bias``; None: there is none.
         residual_dtype: Element type of ``residual``; None: there is none.
@@ -79,6 +83,7 @@ class LinearMixedDescriptor(Descriptor):
     weight_scope: Scope = Scope.channel(0)
     weight_mode: Mode = Mode.SYMMETRIC
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
+    weight_layout: WeightLayout = WeightLayout.ROW_MAJOR
     accumulation: Accumulation = Accumulation.TENSOR_SM90
     bias_dtype: DTypeField = None
     residual_dtype: DTypeField = None

@@ -8,6 +8,8 @@
 #include "ops/affine/checks.h"
 #include "ops/linear/checks.h"
 #include "ops/linear/weight_codes.h"
+#include "ops/packing/fragment_order.h"
+#include "ops/packing/mixed_dtype_layout.h"
 
 namespace planq::linear {
 
@@ -46,6 +48,42 @@ Fault coded_shapes(const Fields& f) {
   return checks::product_shapes(f.input(), f.weight());
 }
 
+// Of layouts in tiles. `usual`: the nibble order that a caller who leaves it out has.
+template <class Fields>
+Fault coded_layout(const Fields& f, NibbleOrder usual) {
+  if (f.weight_layout == WeightLayout::RowMajor) return {};
+  const std::string name(name_of(f.weight_layout));
+  if (f.nibble_order != usual)
+    return {"nibble_order", "weight_layout " + name + " has an order of its own; leave it out"};
+  if (f.weight_layout == WeightLayout::Packed) {
+    if (is_four_bit(f.code_dtype))
+      return checks::shape("weight_shape", FragmentOrder::tiles(f.weight_shape), 3);
+    return {"weight_layout",
+            "packed is for codes of 4 bits, got " + std::string(name_of(f.code_dtype))};
+  }
+  if (is_unsigned(f.code_dtype))
+    return {"weight_layout",
+            "reordered is for signed codes, got " + std::string(name_of(f.code_dtype))};
+  if (f.weight_shape[0] % mixed_dtype::kChunk == 0 && f.weight_shape[1] % mixed_dtype::kChunk == 0)
+    return {};
+  return {"weight_shape", "weight_layout reordered needs multiples of 64, got " +
+                              shape_text(f.weight_shape.dims.data(), f.weight_shape.rank)};
+}
+
+// The weight as memory has it; `row_major`: its shape in that layout.
+template <class Fields>
+void specify_weight(const Fields& f, const Shape& row_major, OperandSpec& weight) {
+  const std::int64_t n = f.weight_shape[0], k = f.weight_shape[1];
+  switch (f.weight_layout) {
+    case WeightLayout::Reordered:
+      return weight.expect(DType::UInt8, {2, {k, n / (8 / bits_of(f.code_dtype))}});
+    case WeightLayout::Packed:
+      return weight.expect(DType::UInt8, FragmentOrder::shape(f.weight_shape));
+    default:
+      return weight.expect(f.code_dtype, row_major);
+  }
+}
+
 // weight_scope: groups of a row's terms, of which the last may be shorter.
 template <class Fields>
 Fault coded_groups(Fields& f) {
@@ -73,16 +111,27 @@ void specify_addends(const Fields& f, OperandSpec& bias, OperandSpec& residual) 
                   f.residual_dtype != DType::Unset);
 }
 
-// The codes of an operand (n, k), with what groups have; those of channels are the numbers.
+// The codes of an operand, without what gives them back.
 template <class Fields>
-WeightCodes integer_codes(const Fields& f, const OperandView& weight, const OperandView& scale,
-                          const OperandView& zero_point) {
+WeightCodes stored_codes(const Fields& f, const OperandView& weight) {
   WeightCodes codes;
   codes.data = static_cast<const std::uint8_t*>(weight.data);
   codes.dtype = f.code_dtype;
   codes.values = f.weight_dtype;
   codes.nibble_order = f.nibble_order;
-  codes.row_stride = weight.strides[0] * (is_four_bit(f.code_dtype) ? 2 : 1);
+  codes.layout = f.weight_layout;
+  const bool pairs = is_four_bit(f.code_dtype) && f.weight_layout == WeightLayout::RowMajor;
+  codes.row_stride = weight.strides[0] * (pairs ? 2 : 1);
+  codes.rows = f.weight_shape[0];
+  codes.terms = f.weight_shape[1];
+  return codes;
+}
+
+// The same with what groups have; codes of channels are the numbers.
+template <class Fields>
+WeightCodes integer_codes(const Fields& f, const OperandView& weight, const OperandView& scale,
+                          const OperandView& zero_point) {
+  WeightCodes codes = stored_codes(f, weight);
   if (f.weight_scope.kind != ScopeKind::Group) return codes;
   codes.segment_size = f.weight_scope.size;
   codes.scale = static_cast<const float*>(scale.data);

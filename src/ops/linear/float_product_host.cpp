@@ -7,6 +7,8 @@
 #include "math/tensor_core.h"
 #include "ops/linear/product_host.h"
 #include "ops/linear/weight_codes.h"
+#include "ops/packing/fragment_order.h"
+#include "ops/packing/mixed_dtype_layout.h"
 
 namespace planq::host {
 namespace {

@@ -6,16 +6,18 @@
 
 namespace planq::linear {
 
-// Codes (n, k), a row's next to one another. Numbers belong to segments of codes one after another,
-// each with one statistic: blocks, which go on from row to row and have an absmax, or groups of a
-// row's terms, which have a scale. Codes without either are the numbers themselves.
+// Codes (n, k), a row's next to one another, or in tiles. Numbers belong to segments of codes one
+// after another, each with one statistic: blocks, which go on from row to row and have an absmax,
+// or groups of a row's terms, which have a scale. Codes without either are the numbers themselves.
 struct WeightCodes {
   const std::uint8_t* data = nullptr;
   DType dtype = DType::UInt4;   // int8, int4 or uint4
   DType values = DType::Unset;  // what numbers are rounded to
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
-  std::int64_t row_stride = 0;    // codes from a row to the next
-  std::int64_t segment_size = 0;  // 0: there are no segments
+  WeightLayout layout = WeightLayout::RowMajor;
+  std::int64_t row_stride = 0;  // codes from a row to the next; of layouts in tiles, memory's bytes
+  std::int64_t rows = 0, terms = 0;  // n, k
+  std::int64_t segment_size = 0;     // 0: there are no segments
   // Of blocks.
   const float* codebook = nullptr;  // 16 values; null: codes are integers
   BlockStatistics statistics = {};

@@ -67,12 +67,69 @@ inline void look_up_nibbles(const WeightCodes& codes, std::int64_t first, std::i
   if (head + 2 * pairs < count) one(count - 1);
 }
 
-// The numbers of some terms of a row.
+// Codes of a packed weight, a byte each.
+inline void gather_packed(const WeightCodes& codes, std::int64_t row, std::int64_t term,
+                          std::int64_t terms, std::uint8_t* to) {
+  constexpr int kTile = FragmentOrder::kTile;
+  const std::uint8_t* const tiles = codes.data + row / kTile * codes.row_stride;
+  const int in_tile = static_cast<int>(row % kTile), flip = FragmentOrder::flipped(codes.dtype);
+  for (std::int64_t i = 0; i < terms; ++i) {
+    const std::int64_t place = term + i;
+    const int nibble = FragmentOrder::nibble(in_tile, static_cast<int>(place % kTile));
+    const int byte = tiles[place / kTile * FragmentOrder::kTileBytes + nibble / 2];
+    to[i] = static_cast<std::uint8_t>((byte >> nibble % 2 * 4 & 15) ^ flip);
+  }
+}
+
+// Where a chunk of a row's terms lies in a reordered weight, whose columns are the rows.
+template <class Layout>
+const std::uint8_t* reordered_span(const WeightCodes& codes, std::int64_t row, std::int64_t chunk) {
+  const std::int64_t line = row / Layout::kColumns * (codes.terms / mixed_dtype::kChunk) + chunk;
+  const std::int64_t byte =
+      line * mixed_dtype::kLineBytes + row % Layout::kColumns * Layout::kSpanBytes;
+  // Rows of memory are whole spans, and may be apart.
+  const std::int64_t row_bytes = codes.rows / Layout::kPerByte;
+  return codes.data + byte / row_bytes * codes.row_stride + byte % row_bytes;
+}
+
+template <DType kDType>
+void gather_reordered(const WeightCodes& codes, std::int64_t row, std::int64_t term,
+                      std::int64_t terms, std::uint8_t* to) {
+  using Layout = mixed_dtype::Layout<kDType>;
+  constexpr int kChunk = mixed_dtype::kChunk;
+  const std::uint8_t* span = nullptr;
+  for (std::int64_t i = 0; i < terms; ++i) {
+    const int of_chunk = static_cast<int>((term + i) % kChunk), lane = Layout::lane(of_chunk);
+    if (i == 0 || of_chunk == 0) span = reordered_span<Layout>(codes, row, (term + i) / kChunk);
+    const int byte = span[Layout::word(of_chunk) * 4 + lane / Layout::kPerByte] ^
+                     static_cast<int>(Layout::kSigns & 0xFF);
+    to[i] = static_cast<std::uint8_t>(Layout::kPerByte == 2 ? byte >> lane % 2 * 4 & 15 : byte);
+  }
+}
+
+// Codes of a layout in tiles, a byte each.
+inline void gather_codes(const WeightCodes& codes, std::int64_t row, std::int64_t term,
+                         std::int64_t terms, std::uint8_t* to) {
+  if (codes.layout == WeightLayout::Packed) return gather_packed(codes, row, term, terms, to);
+  if (codes.dtype == DType::Int8) return gather_reordered<DType::Int8>(codes, row, term, terms, to);
+  gather_reordered<DType::Int4>(codes, row, term, terms, to);
+}
+
+// Values of 4-bit codes that have a byte each.
+inline void look_up_bytes(const std::uint8_t* codes, std::int64_t count, const float (&values)[16],
+                          float* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = values[codes[i]];
+}
+
+// The numbers of some terms of a row, at most a slice of them.
 inline void decode_line(const WeightCodes& codes, std::int64_t row, std::int64_t term,
                         std::int64_t terms, float* to) {
+  const bool tiled = codes.layout != WeightLayout::RowMajor;
+  std::uint8_t gathered[math::kTensorCoreSlice];
+  if (tiled) gather_codes(codes, row, term, terms, gathered);
   const std::int64_t code = row * codes.row_stride + term;
   // Where the terms begin among those that segments divide.
-  const std::int64_t begin = codes.has_blocks() ? code : term;
+  const std::int64_t begin = codes.has_blocks() ? row * codes.terms + term : term;
   for (std::int64_t done = 0; done < terms;) {
     const std::int64_t segment = codes.segment_size ? (begin + done) / codes.segment_size : 0;
     std::int64_t count = terms - done;
@@ -81,10 +138,13 @@ inline void decode_line(const WeightCodes& codes, std::int64_t row, std::int64_t
     if (is_four_bit(codes.dtype)) {
       alignas(64) float values[16];
       load_values(codes, row, segment, values);
-      look_up_nibbles(codes, code + done, count, values, to + done);
+      if (tiled)
+        look_up_bytes(gathered + done, count, values, to + done);
+      else
+        look_up_nibbles(codes, code + done, count, values, to + done);
     } else {
-      scale_integers(codes, row, segment,
-                     reinterpret_cast<const std::int8_t*>(codes.data) + code + done, count,
+      const std::uint8_t* const bytes = (tiled ? gathered : codes.data + code) + done;
+      scale_integers(codes, row, segment, reinterpret_cast<const std::int8_t*>(bytes), count,
                      to + done);
       round_numbers(codes.values, to + done, count);
     }

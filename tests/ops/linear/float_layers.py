@@ -13,7 +13,11 @@ from ops.affine import inputs as affine_inputs
 from ops.affine.dequantize.reference import DequantizeProblem
 from ops.linear.float_sums import ORDERS
 from ops.linear.products import ProductTests, named
-from reference.formats import STORAGE, Array, Arrays, narrowed
+from ops.packing.pack_weight_4bit.reference import PackProblem, pack, restore
+from ops.packing.reorder_mixed_dtype_weight.reference import Problem as ReorderProblem
+from ops.packing.reorder_mixed_dtype_weight.reference import reorder
+from ops.packing.reorder_mixed_dtype_weight.reference import restore as restore_order
+from reference.formats import STORAGE, Array, Arrays, narrowed, pack_nibbles, unpack_nibbles
 from reference.inputs import make
 from support.from_reference import HOST_DEVICE, make_descriptor
 from support.runner import Bench
@@ -126,6 +130,7 @@ class CodedLayer(FloatLayer):
     weight_scope: tuple[Any, ...]
     weight_mode: str
     nibble_order: str
+    weight_layout: str
     accumulation: str
 
     @property
@@ -151,11 +156,50 @@ class CodedLayer(FloatLayer):
         names = {"input": "weight", "scale": "weight_scale", "zero_point": "weight_zero_point"}
         return {names[name]: value for name, value in made.items()}
 
+    def codes(self, plain: Array) -> Array:
+        """Row-major codes as (n, k), a byte each."""
+        if self.code_dtype == "int8":
+            return plain.view(np.uint8)
+        return unpack_nibbles(plain, self.terms, self.nibble_order)
+
+    def plain(self, codes: Array) -> Array:
+        """The other way."""
+        if self.code_dtype == "int8":
+            return codes.view(np.int8)
+        return pack_nibbles(codes, self.nibble_order)
+
+    def laid_out(self, plain: Array) -> Array:
+        """Row-major codes in the layout, by the reference of the operator that makes it."""
+        if self.weight_layout == "row_major":
+            return plain
+        codes = self.codes(plain)
+        matrix = codes if self.code_dtype == "int8" else pack_nibbles(codes, "low_first")
+        if self.weight_layout == "packed":
+            return pack(PackProblem(self.weight_shape, self.code_dtype), matrix)
+        n, k = self.weight_shape
+        return reorder(ReorderProblem((k, n), self.code_dtype, transpose=True), matrix)
+
+    def row_major(self, stored: Array) -> Array:
+        """The other way."""
+        if self.weight_layout == "row_major":
+            return stored
+        n, k = self.weight_shape
+        if self.weight_layout == "packed":
+            matrix = restore(PackProblem((n, k), self.code_dtype), stored)
+        else:
+            problem = ReorderProblem((k, n), self.code_dtype, transpose=True, inverse=True)
+            matrix = restore_order(problem, stored)
+        if self.code_dtype == "int8":
+            return self.plain(matrix.view(np.uint8))
+        return self.plain(unpack_nibbles(matrix, k, "low_first"))
+
     def inputs(self, kind: str, seed: int) -> Arrays:
         """Activations, weights, and what is added to their sums."""
+        weights = self.weights(kind, seed + 1000)
         return {
             "input": make(FACTORS[kind], self.input_shape, self.input_dtype, seed),
-            **self.weights(kind, seed + 1000),
+            **weights,
+            "weight": self.laid_out(weights["weight"]),
             **addends(self, kind, seed + 2000),
         }
 
@@ -169,7 +213,8 @@ class CodedLayer(FloatLayer):
     def sums(self, given: Arrays) -> Array:
         """t before the addends."""
         a = given["input"].reshape(math.prod(self.input_shape[:-1]), self.terms)
-        return ORDERS[self.accumulation](a, self.numbers(given)).reshape(self.output_shape)
+        numbers = self.numbers({**given, "weight": self.row_major(given["weight"])})
+        return ORDERS[self.accumulation](a, numbers).reshape(self.output_shape)
 
     def expected(self, given: Arrays) -> Arrays:
         """Weights, sums, addends."""

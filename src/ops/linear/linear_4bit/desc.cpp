@@ -36,6 +36,7 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = linear::coded_dtypes(f, kIntegers); !fault.ok()) return fault;
   if (Fault fault = linear::coded_accumulation(f); !fault.ok()) return fault;
   if (Fault fault = linear::coded_shapes(f); !fault.ok()) return fault;
+  if (Fault fault = linear::coded_layout(f, NibbleOrder::HighFirst); !fault.ok()) return fault;
   return f.has_blocks() ? resolve_blocks(f) : resolve_groups(f);
 }
 
@@ -53,8 +54,10 @@ void specify_blocks(const Fields& f, std::span<OperandSpec> specs) {
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   specs[kInput].expect(f.input_dtype, f.input_shape);
-  specs[kWeight].expect(f.code_dtype, f.has_blocks() ? codes_shape(f.weight_shape, f.code_dtype)
-                                                     : packed_shape(f.weight_shape, f.code_dtype));
+  linear::specify_weight(f,
+                         f.has_blocks() ? codes_shape(f.weight_shape, f.code_dtype)
+                                        : packed_shape(f.weight_shape, f.code_dtype),
+                         specs[kWeight]);
   specs[kOutput].expect(f.output_dtype, linear::product_shape(f.input(), f.weight()));
   specify_blocks(f, specs);
   linear::specify_scales(f, !f.has_blocks(), specs[kWeightScale], specs[kWeightZeroPoint]);

@@ -9,12 +9,9 @@ linear::WeightCodes codes_of(const Fields& f, const Operands& operands) {
   if (!f.has_blocks())
     return linear::integer_codes(f, operands[kWeight], operands[kWeightScale],
                                  operands[kWeightZeroPoint]);
-  linear::WeightCodes codes;
-  codes.data = static_cast<const std::uint8_t*>(operands[kWeight].data);
-  codes.dtype = f.code_dtype;
-  codes.values = f.weight_dtype;
-  codes.nibble_order = f.nibble_order;
-  codes.row_stride = f.weight_shape[1];
+  linear::WeightCodes codes = linear::stored_codes(f, operands[kWeight]);
+  // Flat codes have no rows of their own.
+  if (f.weight_layout == WeightLayout::RowMajor) codes.row_stride = f.weight_shape[1];
   codes.segment_size = f.block_size;
   codes.codebook = f.codebook == Codebook::Given
                        ? static_cast<const float*>(operands[kCodebook].data)

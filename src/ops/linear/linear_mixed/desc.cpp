@@ -23,13 +23,14 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = linear::coded_dtypes(f, kCodes); !fault.ok()) return fault;
   if (Fault fault = linear::coded_accumulation(f); !fault.ok()) return fault;
   if (Fault fault = linear::coded_shapes(f); !fault.ok()) return fault;
+  if (Fault fault = linear::coded_layout(f, NibbleOrder::LowFirst); !fault.ok()) return fault;
   return resolve_scope(f);
 }
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   specs[kInput].expect(f.input_dtype, f.input_shape);
-  specs[kWeight].expect(f.code_dtype, packed_shape(f.weight_shape, f.code_dtype));
+  linear::specify_weight(f, packed_shape(f.weight_shape, f.code_dtype), specs[kWeight]);
   specs[kOutput].expect(f.output_dtype, linear::product_shape(f.input(), f.weight()));
   linear::specify_scales(f, true, specs[kWeightScale], specs[kWeightZeroPoint]);
   linear::specify_addends(f, specs[kBias], specs[kResidual]);

@@ -17,6 +17,7 @@ struct Fields {
   Scope weight_scope = {ScopeKind::Channel};
   Mode weight_mode = Mode::Symmetric;
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
+  WeightLayout weight_layout = WeightLayout::RowMajor;
   Accumulation accumulation = Accumulation::TensorSm90;
   DType bias_dtype = DType::Unset;
   DType residual_dtype = DType::Unset;
@@ -35,6 +36,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, weight_scope),
     PLANQ_FIELD(Fields, weight_mode),
     PLANQ_FIELD(Fields, nibble_order),
+    PLANQ_FIELD(Fields, weight_layout),
     PLANQ_FIELD(Fields, accumulation),
     PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
     PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),

@@ -23,18 +23,22 @@ def problem_of(
     (accumulation, input_dtype), output_dtype = names
     fields = {
         "weight_dtype": chooser.pick((None, *OUTPUTS)) if accumulation == "lanes" else None,
-        "nibble_order": chooser.pick(("high_first", "low_first")),
         "bias_dtype": chooser.pick(OPTIONAL),
         "residual_dtype": chooser.pick(OPTIONAL),
     }
-    if chooser.pick((True, True, False)):
+    tiles = n % 64 == 0 and k % 64 == 0
+    layout = chooser.pick(("row_major", "row_major", "packed") + ("reordered",) * 3 * tiles)
+    if layout != "reordered" and chooser.pick((True, True, False)):
         fields["codebook"] = chooser.pick(CODEBOOKS)
         fields["block_size"] = chooser.pick(BLOCKS)
         fields["nested_block_size"] = chooser.pick(NESTED)
     else:
         fields["weight_scope"] = ("group", chooser.pick(GROUPS), 1)
-        fields["code_dtype"] = chooser.pick(("int4", "uint4"))
+        fields["code_dtype"] = chooser.pick(("int4", "uint4")) if layout != "reordered" else "int4"
         fields["weight_mode"] = chooser.pick(("symmetric", "asymmetric"))
+    if layout == "row_major":
+        fields["nibble_order"] = chooser.pick(("high_first", "low_first"))
+    fields["weight_layout"] = layout
     return FourBitProblem(
         (*outer, m, k), (n, k), input_dtype, output_dtype, accumulation=accumulation, **fields
     )

@@ -8,7 +8,7 @@ from typing import Any
 from ops.codebook import inputs as codebook_inputs
 from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
 from ops.linear.float_layers import CodedLayer
-from reference.formats import Array, Arrays
+from reference.formats import Array, Arrays, unpack_nibbles
 
 STATISTICS = ("absmax", "codebook", "nested_absmax", "nested_offset", "nested_codebook")
 
@@ -29,6 +29,7 @@ class FourBitProblem(CodedLayer):
     weight_scope: tuple[Any, ...] = ("tensor",)
     weight_mode: str = "symmetric"
     nibble_order: str = "high_first"
+    weight_layout: str = "row_major"
     accumulation: str = "tensor_sm90"
     bias_dtype: str | None = None
     residual_dtype: str | None = None
@@ -45,6 +46,17 @@ class FourBitProblem(CodedLayer):
             block_size=self.block_size or 1,
             nested_block_size=self.nested_block_size,
         )
+
+    def codes(self, plain: Array) -> Array:
+        """Row-major codes as (n, k), a byte each; those of blocks are flat."""
+        if self.block_size is None:
+            return super().codes(plain)
+        n, k = self.weight_shape
+        return unpack_nibbles(plain, n * k, self.nibble_order).reshape(n, k)
+
+    def plain(self, codes: Array) -> Array:
+        """The other way."""
+        return super().plain(codes if self.block_size is None else codes.reshape(-1))
 
     def weights(self, kind: str, seed: int) -> Arrays:
         """Codes and what gives them back."""

@@ -117,6 +117,40 @@ def test_threads_and_rows_change_no_bit(accumulation: str) -> None:
         assert (TESTS.run(problem.with_rows(1), **alone)["output"] == whole[row : row + 1]).all()
 
 
+@pytest.mark.parametrize("accumulation", ORDERS)
+def test_layouts_change_no_bit(accumulation: str) -> None:
+    """By planq's own operators: packed codes of blocks and of groups, reordered ones of groups."""
+    blocks = FourBitProblem((3, 130), (70, 130), block_size=32, accumulation=accumulation)
+    given = blocks.inputs("any", 1)
+    matrix = given["weight"].reshape(70, 65)
+    fields = {"weight_shape": (70, 130), "nibble_order": "high_first"}
+    packed = run("pack_weight_4bit", {"input": matrix}, **fields)
+    tiled = replace(blocks, weight_layout="packed")
+    whole = TESTS.run(blocks, **given)["output"]
+    assert (TESTS.run(tiled, **{**given, "weight": packed})["output"] == whole).all()
+    groups = FourBitProblem(
+        (3, 192),
+        (64, 192),
+        code_dtype="int4",
+        nibble_order="low_first",
+        accumulation=accumulation,
+        **GROUPS,
+    )
+    given = groups.inputs("any", 2)
+    whole = TESTS.run(groups, **given)["output"]
+    made = {
+        "packed": ("pack_weight_4bit", {"weight_shape": (64, 192), "code_dtype": "int4"}),
+        "reordered": (
+            "reorder_mixed_dtype_weight",
+            {"shape": (192, 64), "input_dtype": "int4", "transpose": True},
+        ),
+    }
+    for layout, (operator, fields) in made.items():
+        weight = run(operator, {"input": given["weight"]}, **fields)
+        tiled = replace(groups, nibble_order="high_first", weight_layout=layout)
+        assert (TESTS.run(tiled, **{**given, "weight": weight})["output"] == whole).all()
+
+
 def test_one_plan_for_every_number_of_rows() -> None:
     """Of 64 rows at most, with the bits of a plan for each."""
     rows = planq.Dim("m", max=64)
@@ -174,6 +208,22 @@ GROUP = planq.Scope.group(8)
         ({"accumulation": "sequential"}, "accumulation", "lanes or tensor_sm90"),
         ({"input_dtype": "float32"}, "accumulation", "expected lanes"),
         ({"weight_dtype": "float16"}, "accumulation", "got bfloat16 and float16"),
+        ({"weight_layout": "reordered"}, "weight_layout", "for signed codes, got uint4"),
+        (
+            {
+                "block_size": None,
+                "weight_scope": GROUP,
+                "code_dtype": "int4",
+                "weight_layout": "reordered",
+            },
+            "weight_shape",
+            "multiples of 64",
+        ),
+        (
+            {"weight_layout": "packed", "nibble_order": "low_first"},
+            "nibble_order",
+            "an order of its own",
+        ),
         ({"bias_dtype": "int32"}, "bias_dtype", "float16"),
         ({"residual_dtype": "int32"}, "residual_dtype", "float16"),
     ],

@@ -17,17 +17,23 @@ def problem_of(
     """The problem with the rest of its fields drawn."""
     outer, (m, n, k) = place
     (accumulation, input_dtype), output_dtype = names
+    code_dtype = chooser.pick(("int8", "int4"))
+    tiles = n % 64 == 0 and k % 64 == 0
+    layouts = ("row_major",) + ("packed",) * (code_dtype == "int4") + ("reordered",) * 2 * tiles
+    layout = chooser.pick(layouts)
     grouped = chooser.pick((True, False))
+    orders = ("low_first", "high_first") if layout == "row_major" else ("low_first",)
     return MixedProblem(
         (*outer, m, k),
         (n, k),
         input_dtype,
         output_dtype,
-        chooser.pick(("int8", "int4")),
+        code_dtype,
         chooser.pick((None, *OUTPUTS)) if accumulation == "lanes" else None,
         ("group", chooser.pick(GROUPS), 1) if grouped else ("channel", 0),
         chooser.pick(("symmetric", "asymmetric")) if grouped else "symmetric",
-        chooser.pick(("low_first", "high_first")),
+        chooser.pick(orders),
+        layout,
         accumulation,
         chooser.pick(OPTIONAL),
         chooser.pick(OPTIONAL),

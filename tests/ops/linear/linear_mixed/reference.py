@@ -22,6 +22,7 @@ class MixedProblem(CodedLayer):
     weight_scope: tuple[Any, ...] = ("channel", 0)
     weight_mode: str = "symmetric"
     nibble_order: str = "low_first"
+    weight_layout: str = "row_major"
     accumulation: str = "tensor_sm90"
     bias_dtype: str | None = None
     residual_dtype: str | None = None

@@ -108,6 +108,17 @@ def test_threads_and_rows_change_no_bit(scope: Any) -> None:
         assert (TESTS.run(problem.with_rows(1), **alone)["output"] == whole[row : row + 1]).all()
 
 
+def test_a_reordered_int8_weight_changes_no_bit() -> None:
+    """By planq's own operator."""
+    problem = MixedProblem((3, 128), (192, 128))
+    given = problem.inputs("any", 1)
+    whole = TESTS.run(problem, **given)["output"]
+    fields = {"shape": (128, 192), "input_dtype": "int8", "transpose": True}
+    weight = run("reorder_mixed_dtype_weight", {"input": given["weight"]}, **fields)
+    tiled = replace(problem, weight_layout="reordered")
+    assert (TESTS.run(tiled, **{**given, "weight": weight})["output"] == whole).all()
+
+
 def test_one_plan_for_every_number_of_rows() -> None:
     """Of 64 rows at most, with the bits of a plan for each."""
     rows = planq.Dim("m", max=64)
@@ -139,6 +150,8 @@ def test_one_plan_for_every_number_of_rows() -> None:
         ({"accumulation": "sequential"}, "accumulation", "lanes or tensor_sm90"),
         ({"input_dtype": "float32"}, "accumulation", "expected lanes"),
         ({"weight_dtype": "float16"}, "accumulation", "got bfloat16 and float16"),
+        ({"weight_layout": "packed"}, "weight_layout", "codes of 4 bits, got int8"),
+        ({"weight_layout": "reordered"}, "weight_shape", "multiples of 64"),
         ({"bias_dtype": "int32"}, "bias_dtype", "float16"),
         ({"residual_dtype": "int32"}, "residual_dtype", "float16"),
     ],
