@@ -214,7 +214,9 @@ def _others(field: Field) -> list[Any]:
     if field.kind == "flag":
         return [not field.default]
     if field.kind == "enumeration":
-        return [member for member in type(field.default) if member != field.default]
+        # What may be None changes no role.
+        members = () if field.default is None else type(field.default)
+        return [member for member in members if member != field.default]
     if field.kind == "scope":
         return [scope for scope in _SCOPES if scope != field.default]
     return [_EXTENT] if field.kind == "count" else []

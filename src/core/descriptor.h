@@ -58,15 +58,15 @@ struct ShapeList {
 };
 
 // How a field is parsed, stored and printed. It follows from the type of the member, but for Count.
-#define PLANQ_FIELD_KIND(_)                                                \
-  _(Shape, "shape")                                                        \
-  _(ShapeList, "shape_list")                                               \
-  _(Scope, "scope")                                                        \
-  _(DType, "dtype")             /* Unset = None */                         \
-  _(Enumeration, "enumeration") /* of the field's vocabulary, in a byte */ \
-  _(Number, "number")           /* double; kUnsetBound = None */           \
-  _(Flag, "flag")               /* bool */                                 \
-  _(Integer, "integer")         /* std::int64_t */                         \
+#define PLANQ_FIELD_KIND(_)                                          \
+  _(Shape, "shape")                                                  \
+  _(ShapeList, "shape_list")                                         \
+  _(Scope, "scope")                                                  \
+  _(DType, "dtype")             /* a member without a name = None */ \
+  _(Enumeration, "enumeration") /* the same; both in a byte */       \
+  _(Number, "number")           /* double; kUnsetBound = None */     \
+  _(Flag, "flag")               /* bool */                           \
+  _(Integer, "integer")         /* std::int64_t */                   \
   _(Count, "count")             /* std::int64_t, at least 1; 0 = None */
 PLANQ_DEFINE(FieldKind, PLANQ_FIELD_KIND)
 
@@ -86,6 +86,10 @@ struct Field {
     Field field = *this;
     field.is_required = true;
     return field;
+  }
+  // Whether a DType or an enumeration may be None: the member that has no name, and is the default.
+  bool may_be_unset() const {
+    return !is_required && vocabulary.names[*static_cast<const std::uint8_t*>(initial)].empty();
   }
   constexpr Field from(std::string_view part) const {
     if (!part.ends_with(kind == FieldKind::DType ? ".dtype" : ".shape"))

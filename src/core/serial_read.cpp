@@ -167,10 +167,9 @@ bool FieldReader::read_number(const Field& field, const Json& value) {
 }
 
 bool FieldReader::read_dtype(const Field& field, const Json& value) {
-  const DType initial = *static_cast<const DType*>(field.initial);
   DType& dtype = at<DType>(field);
   dtype = DType::Unset;
-  if (value.is(Kind::Null) && !field.is_required && initial == DType::Unset) return true;
+  if (value.is(Kind::Null) && field.may_be_unset()) return true;
   const int found = find_name(field.vocabulary, value, true);
   if (found < 0) return refuse(field.name, "a dtype that planq knows", value);
   dtype = static_cast<DType>(found);
@@ -305,6 +304,8 @@ bool FieldReader::read(const Field& field, const Json& value) {
     case FieldKind::DType:
       return read_dtype(field, value);
     case FieldKind::Enumeration:
+      at<std::uint8_t>(field) = *static_cast<const std::uint8_t*>(field.initial);
+      if (value.is(Kind::Null) && field.may_be_unset()) return true;
       fault = read_member(field.name, field.vocabulary, value, at<std::uint8_t>(field));
       return fault.ok();
     case FieldKind::Number:

@@ -51,7 +51,8 @@ inline constexpr Vocabulary kVocabulary{};
   _(Planq, "planq") _(CompressedTensors, "compressed_tensors") _(Ggml, "ggml") \
   _(BitsAndBytes, "bitsandbytes") _(Baracuda, "baracuda")
 #define PLANQ_ACCUMULATION_NAMES(_) \
-  _(Sequential, "sequential") _(Lanes, "lanes") _(TensorSm90, "tensor_sm90")
+  /* a descriptor field that the operator resolves to its default */ \
+  _(Unset, "") _(Sequential, "sequential") _(Lanes, "lanes") _(TensorSm90, "tensor_sm90")
 #define PLANQ_CODEBOOK_NAMES(_) \
   _(Given, "given") _(Dynamic, "dynamic") _(Nf4, "nf4") _(Fp4, "fp4") _(Int4, "int4") \
   _(Af4, "af4")

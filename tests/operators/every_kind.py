@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planq.arguments import DTypeField, Shape, Tensor
+from planq.arguments import AccumulationField, DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode
 from planq.plan import Plan
@@ -27,6 +27,7 @@ class EveryKindDescriptor(Descriptor):
     optional_dtype: DTypeField = None
     scope: Scope = Scope.token()
     mode: Mode = Mode.ASYMMETRIC
+    optional_enumeration: AccumulationField = None
     number: float = 0.5
     optional_number: float | None = None
     flag: bool = True

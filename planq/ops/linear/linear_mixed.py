@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planq.arguments import DTypeField, Shape, Tensor
+from planq.arguments import AccumulationField, DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Accumulation, Mode, NibbleOrder, WeightLayout
+from planq.dtypes import Mode, NibbleOrder, WeightLayout
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -60,7 +60,8 @@ class LinearMixedDescriptor(Descriptor):
         weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
         nibble_order: Which half of a byte has the first code of INT4; of ROW_MAJOR alone.
         weight_layout: How the codes lie: ROW_MAJOR, REORDERED or PACKED.
-        accumulation: The order of sums: TENSOR_SM90 or LANES.
+        accumulation: The order of sums: TENSOR_SM90 or LANES. Default: TENSOR_SM90 where
+            ``input_dtype`` and ``weight_dtype`` are one 16-bit type, else LANES.
         bias_dtype: Element type of ``bias``; None: there is none.
         residual_dtype: Element type of ``residual``; None: there is none.
 
@@ -84,7 +85,7 @@ class LinearMixedDescriptor(Descriptor):
     weight_mode: Mode = Mode.SYMMETRIC
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
     weight_layout: WeightLayout = WeightLayout.ROW_MAJOR
-    accumulation: Accumulation = Accumulation.TENSOR_SM90
+    accumulation: AccumulationField = None
     bias_dtype: DTypeField = None
     residual_dtype: DTypeField = None
 

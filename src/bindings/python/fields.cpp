@@ -126,10 +126,11 @@ double read_number(const Field& field, PyObject* value) {
   return number;
 }
 
-std::uint8_t read_dtype(const Attribute& attribute, PyObject* value) {
+// Of a DType or an enumeration.
+std::uint8_t read_member(const Attribute& attribute, PyObject* value) {
   const Field& field = *attribute.field;
-  const DType initial = *static_cast<const DType*>(field.initial);
-  if (value == Py_None && !field.is_required && initial == DType::Unset) return 0;
+  if (value == Py_None && field.may_be_unset())
+    return *static_cast<const std::uint8_t*>(field.initial);
   return attribute.members->read(field.name, value);
 }
 
@@ -306,10 +307,8 @@ void Reader::store(const Attribute& attribute, PyObject* value) {
       at<Scope>(field) = read_scope(field.name, value);
       return;
     case FieldKind::DType:
-      at<std::uint8_t>(field) = read_dtype(attribute, value);
-      return;
     case FieldKind::Enumeration:
-      at<std::uint8_t>(field) = attribute.members->read(field.name, value);
+      at<std::uint8_t>(field) = read_member(attribute, value);
       return;
     case FieldKind::Number:
       at<double>(field) = read_number(field, value);

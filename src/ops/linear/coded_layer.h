@@ -28,14 +28,17 @@ Fault coded_dtypes(Fields& f, std::span<const DType> codes) {
   return checks::addends(f.bias_dtype, f.residual_dtype);
 }
 
-// Tensor cores multiply numbers of one 16-bit type.
+// Fills accumulation: tensor cores multiply numbers of one 16-bit type.
 template <class Fields>
-Fault coded_accumulation(const Fields& f) {
+Fault coded_accumulation(Fields& f) {
+  const bool multiplies = f.input_dtype == f.weight_dtype && f.input_dtype != DType::Float32;
+  if (f.accumulation == Accumulation::Unset)
+    f.accumulation = multiplies ? Accumulation::TensorSm90 : Accumulation::Lanes;
   if (f.accumulation == Accumulation::Lanes) return {};
   const std::string name(name_of(f.accumulation));
   if (f.accumulation != Accumulation::TensorSm90)
     return {"accumulation", "expected lanes or tensor_sm90, got " + name};
-  if (f.input_dtype == f.weight_dtype && f.input_dtype != DType::Float32) return {};
+  if (multiplies) return {};
   return {"accumulation",
           "expected lanes, since tensor_sm90 multiplies float16 or bfloat16 on "
           "both sides, got " +

@@ -16,6 +16,7 @@ struct Fields {
   DType optional_dtype = DType::Unset;
   Scope scope = {ScopeKind::Token};
   Mode mode = Mode::Asymmetric;
+  Accumulation optional_enumeration = Accumulation::Unset;
   double number = 0.5;
   double optional_number = kUnsetBound;
   bool flag = true;
@@ -32,6 +33,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, optional_dtype),
     PLANQ_FIELD(Fields, scope),
     PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, optional_enumeration),
     PLANQ_FIELD(Fields, number),
     PLANQ_FIELD(Fields, optional_number),
     PLANQ_FIELD(Fields, flag),

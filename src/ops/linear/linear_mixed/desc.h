@@ -18,7 +18,7 @@ struct Fields {
   Mode weight_mode = Mode::Symmetric;
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
   WeightLayout weight_layout = WeightLayout::RowMajor;
-  Accumulation accumulation = Accumulation::TensorSm90;
+  Accumulation accumulation = Accumulation::Unset;
   DType bias_dtype = DType::Unset;
   DType residual_dtype = DType::Unset;
 

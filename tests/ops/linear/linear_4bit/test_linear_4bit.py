@@ -17,6 +17,7 @@ from reference.formats import Array, Arrays
 from support.memory import Host
 
 ORDERS = ("tensor_sm90", "lanes")
+TENSOR = {"accumulation": "tensor_sm90"}
 CODEBOOKS = ("nf4", "fp4", "af4", "int4", "given")
 GROUPS: dict[str, Any] = {"weight_scope": ("group", 32, 1), "weight_mode": "asymmetric"}
 
@@ -206,8 +207,8 @@ GROUP = planq.Scope.group(8)
             "no nested statistics",
         ),
         ({"accumulation": "sequential"}, "accumulation", "lanes or tensor_sm90"),
-        ({"input_dtype": "float32"}, "accumulation", "expected lanes"),
-        ({"weight_dtype": "float16"}, "accumulation", "got bfloat16 and float16"),
+        ({"input_dtype": "float32", **TENSOR}, "accumulation", "expected lanes"),
+        ({"weight_dtype": "float16", **TENSOR}, "accumulation", "got bfloat16 and float16"),
         ({"weight_layout": "reordered"}, "weight_layout", "for signed codes, got uint4"),
         (
             {

@@ -17,6 +17,7 @@ from reference.formats import FLOATS
 from support.memory import Host
 
 ORDERS = ("tensor_sm90", "lanes")
+TENSOR = {"accumulation": "tensor_sm90"}
 
 
 @pytest.mark.parametrize("accumulation", ORDERS)
@@ -148,8 +149,8 @@ def test_one_plan_for_every_number_of_rows() -> None:
         ({"weight_scope": planq.Scope.group(8, 0)}, "weight_scope", "along the last axis"),
         ({"weight_mode": "asymmetric"}, "weight_mode", "channels have no zero point"),
         ({"accumulation": "sequential"}, "accumulation", "lanes or tensor_sm90"),
-        ({"input_dtype": "float32"}, "accumulation", "expected lanes"),
-        ({"weight_dtype": "float16"}, "accumulation", "got bfloat16 and float16"),
+        ({"input_dtype": "float32", **TENSOR}, "accumulation", "expected lanes"),
+        ({"weight_dtype": "float16", **TENSOR}, "accumulation", "got bfloat16 and float16"),
         ({"weight_layout": "packed"}, "weight_layout", "codes of 4 bits, got int8"),
         ({"weight_layout": "reordered"}, "weight_shape", "multiples of 64"),
         ({"bias_dtype": "int32"}, "bias_dtype", "float16"),
