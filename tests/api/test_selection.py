@@ -11,6 +11,7 @@ import planq
 from ops.affine.dynamic_range_quantize.adapter import descriptor
 from ops.affine.dynamic_range_quantize.cases import sampled_cases
 from planq import _core
+from support import selections
 from support.samples import assign, make_descriptor
 
 SAMPLE = sampled_cases()[::37]
@@ -77,7 +78,7 @@ def test_rows_of_the_other_backend_are_rejected_as_such() -> None:
 @pytest.mark.parametrize("device", ["sm_80", "sm_90"])
 def test_every_case_has_a_row_on_every_supported_gpu(device: str) -> None:
     """Exactly when CUDA kernels are compiled in; no GPU is needed to know."""
-    for case in sampled_cases():
+    for case in selections.cover("dynamic_range_quantize", device):
         chosen = planq.explain(descriptor(case.problem), device=device).chosen
         assert (chosen is not None) == planq.build_info().cuda, case.id
 

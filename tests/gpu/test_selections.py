@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import planq
-from support import golden, selections
+from support import selections
 from support.gpu import Cuda
-from support.operators import OPERATORS
+from support.operators import OPERATORS, all_cases
 
 GPU = Cuda(0)
 
@@ -15,7 +15,7 @@ GPU = Cuda(0)
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_a_plan_has_the_kernel_that_explain_names(operator: str) -> None:
     """By cases that have every answer between them; twice, since answers are remembered."""
-    cases = tuple(selections.cover(operator, "sm_90")) or golden.all_cases(operator)
+    cases = tuple(selections.cover(operator, "sm_90")) or all_cases(operator)
     stream = GPU.stream()
     for case in (*cases, *reversed(cases)):
         desc = OPERATORS[operator].descriptor(case.problem)

@@ -1,11 +1,14 @@
-"""The cases reach every CUDA kernel, as selection for a GPU that need not be there says."""
+"""The cases reach every CUDA kernel, as selection for a GPU that need not be there says.
+
+The answers are the recorded ones: test_selections.py compares them with selection itself.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
 import planq
-from support import kernels
+from support import kernels, selections
 from support.operators import OPERATORS
 
 DEVICE = "sm_90"
@@ -16,8 +19,9 @@ def test_every_cuda_row_takes_a_handful_of_cases_of_every_variety() -> None:
     """A gap here would be a kernel whose promises nothing tests on a GPU."""
     taken: dict[str, list[str]] = defaultdict(list)
     for operator, tests in OPERATORS.items():
+        recorded = selections.recorded(operator, DEVICE)
         for case in tests.cases():
-            for sku in kernels.takers(operator, case.problem, DEVICE):
+            for sku in recorded[selections.key(case)].takers:
                 taken[sku].append(tests.variety(case.problem))
     # An operator's kernels of the same dtypes (the last part of a SKU) go with the same varieties.
     group = {

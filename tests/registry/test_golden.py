@@ -10,7 +10,7 @@ import pytest
 import planq
 from support import golden, kernels
 from support.memory import Host
-from support.operators import OPERATORS
+from support.operators import OPERATORS, all_cases
 
 SHARES = 8
 
@@ -35,9 +35,9 @@ DIGESTED = sorted(recorded())
 def test_the_host_reproduces_every_digest_of_the_gpu(operator: str, share: int) -> None:
     """Case by case, with the default host kernel; those of kernels that wait have no digest yet."""
     digests = dict(recorded()[operator]["cases"])
-    cases = [case for case in golden.all_cases(operator) if case.id in digests]
+    cases = [case for case in all_cases(operator) if case.id in digests]
     assert [case.id for case in cases] == list(digests)
-    assert len(cases) == len(golden.all_cases(operator)) or waiting(operator)
+    assert len(cases) == len(all_cases(operator)) or waiting(operator)
     for case in cases[share::SHARES]:
         found = golden.run_digest(Host(), operator, case, kernels.promise_of(operator))
         assert found == digests[case.id], case.id

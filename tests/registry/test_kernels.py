@@ -36,13 +36,6 @@ def test_the_registry_lists_host_rows_for_every_operator() -> None:
     assert on_host == {operator.name for operator in kernels.operators()}
 
 
-def test_every_case_is_taken_by_some_host_row() -> None:
-    """The cases lie in the operator's table, so none may be refused."""
-    for operator, tests in OPERATORS.items():
-        for case in (*tests.cases(), *tests.empty_cases()):
-            assert kernels.takers(operator, case.problem, "host"), case.id
-
-
 @every_host_row
 def test_a_row_gives_what_it_promises_of_the_reference(
     operator: str, kernel: planq.KernelInfo

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import planq
-from support import golden, selections
-from support.operators import OPERATORS
+from support import selections
+from support.operators import OPERATORS, all_cases
 from support.selections import Table
 
 DEVICES = selections.DEVICES if planq.build_info().cuda else ("host",)
@@ -33,7 +33,7 @@ def _recorded() -> None:
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_every_case_and_every_sku_is_recorded(operator: str) -> None:
     """A new case or SKU asks for a new recording; one that is gone, or elsewhere, is a mistake."""
-    keys = [selections.key(case) for case in golden.all_cases(operator)]
+    keys = [selections.key(case) for case in all_cases(operator)]
     assert len(set(keys)) == len(keys)
     assert set(keys) == set(selections.recorded(operator, "host"))
     assert tuple(selections.built_skus(operator)) == selections.recorded_skus(operator)
@@ -43,7 +43,7 @@ def test_every_case_and_every_sku_is_recorded(operator: str) -> None:
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_every_reason_and_workspace_is_the_recorded_one(operator: str, device: str) -> None:
     """Case by case; where that takes minutes, by cases that have every answer between them."""
-    cases = golden.all_cases(operator)
+    cases = all_cases(operator)
     skus = frozenset(selections.recorded_skus(operator))
     if len(cases) * len(skus) > CANDIDATES and not EVERY_CASE:
         cases = tuple(selections.cover(operator, device))
@@ -59,7 +59,7 @@ def test_every_reason_and_workspace_is_the_recorded_one(operator: str, device: s
 def test_every_plan_on_the_host_has_the_recorded_sku_and_workspace(operator: str) -> None:
     """All cases: a plan costs little."""
     recorded = selections.recorded(operator, "host")
-    for case in golden.all_cases(operator):
+    for case in all_cases(operator):
         plan = planq.Plan.select(planq.HOST, OPERATORS[operator].descriptor(case.problem))
         found = (plan.sku, f"chosen; {plan.workspace_size()} bytes")
         assert found == recorded[selections.key(case)].chosen, f"{operator}, {case.id} on host"
@@ -84,7 +84,7 @@ def test_a_difference_is_put_in_words(found: Table, words: str) -> None:
 def test_only_recorded_skus_and_the_chosen_one_are_compared() -> None:
     """A SKU that was appended changes no answer of the others, unless it is chosen."""
     operator = "min_max"
-    desc = OPERATORS[operator].descriptor(golden.all_cases(operator)[0].problem)
+    desc = OPERATORS[operator].descriptor(all_cases(operator)[0].problem)
     whole = selections.explained(desc, "host", frozenset(selections.built_skus(operator)))
     alone = selections.explained(desc, "host", frozenset())
     assert alone.lines == (whole.chosen,)

@@ -28,7 +28,7 @@ import planq
 from reference.formats import Array
 from support import kernels
 from support.memory import Device
-from support.operators import OPERATORS, Case, inputs_of
+from support.operators import OPERATORS, Case, all_cases, inputs_of
 from support.runner import Bench
 
 ROOT = Path(__file__).parent.parent.parent
@@ -97,12 +97,6 @@ def digest(operands: dict[str, Array]) -> str:
     for name in sorted(operands):
         total.update(operands[name].tobytes())
     return total.hexdigest()
-
-
-def all_cases(operator: str) -> tuple[Case, ...]:
-    """The operator's cases in the order in which the file numbers them."""
-    tests = OPERATORS[operator]
-    return (*tests.cases(), *tests.empty_cases())
 
 
 def run_digest(device: Device, operator: str, case: Case, pref: planq.PlanPreference) -> str:

@@ -104,6 +104,13 @@ OWN = _adapters("operators/adapters/*.py")
 
 
 @cache
+def all_cases(operator: str) -> tuple[Case, ...]:
+    """The operator's cases in the order in which recorded files number them."""
+    tests = OPERATORS[operator]
+    return (*tests.cases(), *tests.empty_cases())
+
+
+@cache
 def expected(case: Case) -> dict[str, Array]:
     """The reference's outputs, kept for the other kernels that run the same case."""
     return case.expected(inputs_of(case))

@@ -25,14 +25,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import planq
-from support import golden
-from support.operators import OPERATORS, Case
+from support.operators import OPERATORS, Case, all_cases
 
 RECORD = Path(__file__).parent.parent / "golden" / "selections.json"
 DEVICES = ("host", "sm_80", "sm_90")
@@ -62,6 +61,13 @@ class Table:
         """The SKU that runs, and its workspace; empty where none does."""
         found = (line for line in self.lines if line[1].startswith("chosen; "))
         return next(found, ("", ""))
+
+    @cached_property
+    def takers(self) -> frozenset[str]:
+        """The SKUs that could run."""
+        return frozenset(
+            sku for sku, text in self.lines if text.startswith(("chosen; ", "accepted; "))
+        )
 
 
 def key(case: Case) -> str:
@@ -113,7 +119,7 @@ def difference(recorded: Table, found: Table) -> str:
 
 def built_skus(operator: str) -> list[str]:
     """The operator's SKUs in this build, in the order of preference."""
-    desc = OPERATORS[operator].descriptor(golden.all_cases(operator)[0].problem)
+    desc = OPERATORS[operator].descriptor(all_cases(operator)[0].problem)
     return [c.sku for c in planq.explain(desc).candidates]
 
 
@@ -134,7 +140,7 @@ def _star(sku: str, ends: tuple[str, str]) -> str:
 
 def _record_operator(operator: str) -> tuple[dict[str, Any], dict[str, set[str]]]:
     """The file's entry for an operator, and what kernels elsewhere say on each device."""
-    skus, cases = built_skus(operator), golden.all_cases(operator)
+    skus, cases = built_skus(operator), all_cases(operator)
     lines, refused = Numbers(), Numbers()
     elsewhere: dict[str, set[str]] = {device: set() for device in DEVICES}
     groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
@@ -202,6 +208,14 @@ def recorded_skus(operator: str) -> tuple[str, ...]:
 
 
 @cache
+def skus_on(operator: str, device: str) -> frozenset[str]:
+    """The SKUs whose answers on a device are recorded; none of a device or operator that is new."""
+    if device not in DEVICES or operator not in read()["operators"]:
+        return frozenset()
+    return frozenset(recorded_skus(operator))
+
+
+@cache
 def recorded(operator: str, device: str) -> dict[str, Table]:
     """The recorded answers by the keys of the cases."""
     entry = read()["operators"][operator]
@@ -231,7 +245,7 @@ def cover(operator: str, device: str) -> Iterator[Case]:
     """
     seen: set[object] = set()
     tables = recorded(operator, device)
-    for case in golden.all_cases(operator):
+    for case in all_cases(operator):
         table = tables[key(case)]
         # The number of elements differs from case to case, what it is compared with does not.
         answers = {
