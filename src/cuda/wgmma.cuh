@@ -1,6 +1,6 @@
 // Matrix products of four warps by the tensor cores of sm_90a, of bytes with sums in int32, or of
-// numbers of 16 bits with sums in float32: both factors in shared memory, rows of 128 bytes along
-// the summed axis, as a copy by a tensor map with a swizzle of 128 bytes leaves them.
+// floating numbers of 8 or 16 bits with sums in float32: both factors in shared memory, rows of 128
+// bytes along the summed axis, as a copy by a tensor map with a swizzle of 128 bytes leaves them.
 #pragma once
 
 #include <cstdint>
@@ -116,26 +116,42 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 // 8 j + t % 4 * 2 and the next; 4 j + 2 and 4 j + 3 are those of the row eight below.
 template <bool kFirstUnsigned, bool kSecondUnsigned, int kColumns>
 __device__ __forceinline__ void add_product(int (&sums)[kColumns / 2], std::uint64_t first,
-                                            std::uint64_t second, int add){
-    PLANQ_PRODUCT_OF_TYPES(16, 8, 8, 9, 10) PLANQ_PRODUCT_OF_TYPES(32, 16, 16, 17, 18)
-        PLANQ_PRODUCT_OF_TYPES(64, 32, 32, 33, 34) PLANQ_PRODUCT_OF_TYPES(128, 64, 64, 65, 66)
-            PLANQ_PRODUCT_OF_TYPES(256, 128, 128, 129, 130)}
-// The same of 16 elements of 16 bits of each, which are 32 bytes, in the arithmetic of
-// math/tensor_core.h: one step of it onto each sum.
-#define PLANQ_FLOAT_PRODUCT(type)                                                      \
-  asm volatile(                                                                        \
-      "{.reg .pred p; setp.ne.b32 p, %66, 0;"                                          \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" PLANQ_NAMES_64 \
-      "}, %64, %65, p, 1, 1, 0, 0;}"                                                   \
-      : PLANQ_FLOATS_64(sums, 0)                                                       \
+                                            std::uint64_t second, int add) {
+  PLANQ_PRODUCT_OF_TYPES(16, 8, 8, 9, 10)
+  PLANQ_PRODUCT_OF_TYPES(32, 16, 16, 17, 18) PLANQ_PRODUCT_OF_TYPES(64, 32, 32, 33, 34)
+      PLANQ_PRODUCT_OF_TYPES(128, 64, 64, 65, 66) PLANQ_PRODUCT_OF_TYPES(256, 128, 128, 129, 130)
+}
+// Types of 8-bit floating codes.
+struct E4M3 {
+  std::uint8_t code;
+};
+struct E5M2 {
+  std::uint8_t code;
+};
+// The same of the floating numbers of A and B that 32 bytes hold, in the arithmetic of
+// math/tensor_core.h: one step of it onto each sum. Those of 16 bits could be transposed.
+#define PLANQ_FLOAT_PRODUCT(types, transposed)                         \
+  asm volatile(                                                        \
+      "{.reg .pred p; setp.ne.b32 p, %66, 0;"                          \
+      "wgmma.mma_async.sync.aligned.m64n128" types " {" PLANQ_NAMES_64 \
+      "}, %64, %65, p, 1, 1" transposed ";}"                           \
+      : PLANQ_FLOATS_64(sums, 0)                                       \
       : "l"(first), "l"(second), "r"(add))
-template <class T>
-__device__ __forceinline__
-    void add_step(float (&sums)[64], std::uint64_t first, std::uint64_t second, int add) {
-  if constexpr (std::is_same_v<T, math::Half>)
-    PLANQ_FLOAT_PRODUCT("f16");
+template <class A, class B>
+__device__ __forceinline__ void add_step(float (&sums)[64], std::uint64_t first,
+                                         std::uint64_t second, int add) {
+  if constexpr (std::is_same_v<A, math::Half>)
+    PLANQ_FLOAT_PRODUCT("k16.f32.f16.f16", ", 0, 0");
+  else if constexpr (std::is_same_v<A, math::Bfloat16>)
+    PLANQ_FLOAT_PRODUCT("k16.f32.bf16.bf16", ", 0, 0");
+  else if constexpr (std::is_same_v<A, E4M3> && std::is_same_v<B, E4M3>)
+    PLANQ_FLOAT_PRODUCT("k32.f32.e4m3.e4m3", "");
+  else if constexpr (std::is_same_v<A, E4M3>)
+    PLANQ_FLOAT_PRODUCT("k32.f32.e4m3.e5m2", "");
+  else if constexpr (std::is_same_v<B, E4M3>)
+    PLANQ_FLOAT_PRODUCT("k32.f32.e5m2.e4m3", "");
   else
-    PLANQ_FLOAT_PRODUCT("bf16");
+    PLANQ_FLOAT_PRODUCT("k32.f32.e5m2.e5m2", "");
 }
 
 #undef PLANQ_FLOAT_PRODUCT

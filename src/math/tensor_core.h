@@ -123,8 +123,8 @@ struct Specials {
 
 // One step: accumulator + sum of a[i] b[i] over at most a group of terms. What a group lacks would
 // be zeros, which take no part.
-template <class Core, class Row = FactorRow>
-PLANQ_HD float tensor_core_step(float accumulator, Row a, Row b, int terms) {
+template <class Core, class A = FactorRow, class B = A>
+PLANQ_HD float tensor_core_step(float accumulator, A a, B b, int terms) {
   detail::Specials specials;
   specials.add(accumulator);
   const detail::Parts before = detail::parts_of(accumulator, -126);
@@ -149,8 +149,8 @@ PLANQ_HD float tensor_core_step(float accumulator, Row a, Row b, int terms) {
 }
 
 // Steps over ascending groups, from an accumulator on.
-template <class Core, class Row = FactorRow>
-PLANQ_HD float tensor_core_chain(float accumulator, Row a, Row b, std::int64_t terms) {
+template <class Core, class A = FactorRow, class B = A>
+PLANQ_HD float tensor_core_chain(float accumulator, A a, B b, std::int64_t terms) {
   for (std::int64_t i = 0; i < terms; i += Core::kGroup) {
     const std::int64_t left = terms - i;
     accumulator =
@@ -160,16 +160,28 @@ PLANQ_HD float tensor_core_chain(float accumulator, Row a, Row b, std::int64_t t
   return accumulator;
 }
 
-// Accumulation::TensorSm90: slices, each a chain from +0, added up in IEEE's way.
-template <class Core, class Row = FactorRow>
-PLANQ_HD float tensor_core_sum(Row a, Row b, std::int64_t terms) {
+// Accumulation::TensorSm90: slices, each a chain from +0, which `join(sum, slice, its number)` adds
+// to the sum of those before it.
+template <class Core, class A, class B, class Join>
+PLANQ_HD float tensor_core_sum(A a, B b, std::int64_t terms, const Join& join) {
   float sum = 0;
   for (std::int64_t i = 0; i < terms; i += kTensorCoreSlice) {
     const std::int64_t left = terms - i;
-    sum = sum + tensor_core_chain<Core>(0.0f, a.from(i), b.from(i),
-                                        left < kTensorCoreSlice ? left : kTensorCoreSlice);
+    sum = join(sum,
+               tensor_core_chain<Core>(0.0f, a.from(i), b.from(i),
+                                       left < kTensorCoreSlice ? left : kTensorCoreSlice),
+               i / kTensorCoreSlice);
   }
   return sum;
+}
+
+// Added up in IEEE's way.
+struct PlainSlices {
+  PLANQ_HD float operator()(float sum, float slice, std::int64_t) const { return sum + slice; }
+};
+template <class Core, class A = FactorRow, class B = A>
+PLANQ_HD float tensor_core_sum(A a, B b, std::int64_t terms) {
+  return tensor_core_sum<Core>(a, b, terms, PlainSlices{});
 }
 
 // --- Accumulation::Lanes -------------------------------------------------------------------------

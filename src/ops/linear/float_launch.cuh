@@ -7,14 +7,32 @@
 
 namespace planq::linear {
 
-// Any product on any GPU (float_product.cu): one output a thread, or a warp, by the functions that
-// the host has too. Both orders; the input is float16 or bfloat16.
+// Any product on any GPU (float_product.cuh): one output a thread, or a warp, by the functions that
+// the host has too. Numbers of 16 bits in both orders, 8-bit floating codes in that of the tensor
+// cores.
 Status preload_floats();
+Status preload_float8s();
 Status launch_floats(const Product& product, Accumulation accumulation, Bound& bound);
+
+// The same with weights that are codes (float_codes.cu), and an input of 16 or 32 bits.
+Status preload_coded();
+Status launch_coded(const Product& product, Accumulation accumulation, Bound& bound);
+
+// Writes what rows of such weights stand for, numbers of 16 bits, to rows of memory that are
+// `stride` numbers apart: a multiple of 8, as is the number of terms.
+Status preload_numbers(DType values);
+Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
+                      std::int64_t stride, Bound& bound);
 
 // On sm_90a (wgmma_float.cuh): Accumulation::TensorSm90, k innermost on both sides. What the copy
 // engine cannot read goes to launch_floats.
-Status preload_float_wgmma();
+Status preload_float_wgmma(DType input, DType weight);
 Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound);
+
+// The same with weights that are codes (wgmma_codes_sm90a.cu): some of their rows after another are
+// written to the workspace, and multiplied.
+Status preload_coded_wgmma(DType values);
+std::size_t coded_wgmma_workspace(std::int64_t columns, std::int64_t terms);
+Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound);
 
 }  // namespace planq::linear

@@ -142,4 +142,19 @@ Product make_product(const FactorField& input, const FactorField& weight, const 
   return product;
 }
 
+Product columns_of(const Product& product, std::int64_t first, std::int64_t count) {
+  const auto moved = [first](const void* from, DType dtype) {
+    return detail::moved(from, first * detail::element_bytes(dtype));
+  };
+  Product some = product;
+  some.n = count;
+  some.weight = {};
+  some.output += first * detail::element_bytes(product.output_dtype);
+  Epilogue& e = some.epilogue;
+  if (e.weight_step != 0) e.weight_scale = moved(e.weight_scale, e.scale_dtype);
+  e.bias = moved(e.bias, e.bias_dtype);
+  e.residual = moved(e.residual, e.residual_dtype);
+  return some;
+}
+
 }  // namespace planq::linear

@@ -151,4 +151,7 @@ Product make_product(const FactorField& input, const FactorField& weight, const 
 Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& views,
                      const WeightCodes* codes);
 
+// Of some columns of a product whose weights no batch moves; the caller gives it these weights.
+Product columns_of(const Product& product, std::int64_t first, std::int64_t count);
+
 }  // namespace planq::linear

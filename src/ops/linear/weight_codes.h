@@ -2,7 +2,10 @@
 // dequantize and blockwise_dequantize write.
 #pragma once
 
+#include "ops/affine/affine.h"
 #include "ops/codebook/statistics.h"
+#include "ops/packing/fragment_order.h"
+#include "ops/packing/mixed_dtype_layout.h"
 
 namespace planq::linear {
 
@@ -19,14 +22,100 @@ struct WeightCodes {
   std::int64_t rows = 0, terms = 0;  // n, k
   std::int64_t segment_size = 0;     // 0: there are no segments
   // Of blocks.
-  const float* codebook = nullptr;  // 16 values; null: codes are integers
+  const float* codebook = nullptr;   // 16 values; null: codes are integers
+  bool codebook_is_operand = false;  // else it is a table of the library's
   BlockStatistics statistics = {};
   // Of groups; zero points only where there are any.
   const float* scale = nullptr;
   const std::int32_t* zero_point = nullptr;
   std::int64_t scale_row = 0, zero_point_row = 0;
 
-  bool has_blocks() const { return codebook != nullptr; }
+  PLANQ_HD bool has_blocks() const { return codebook != nullptr; }
 };
+
+// --- Codes of layouts in tiles: a nibble or a byte -----------------------------------------------
+
+PLANQ_HD std::uint8_t packed_code(const WeightCodes& codes, std::int64_t row, std::int64_t term) {
+  constexpr int kTile = FragmentOrder::kTile;
+  const int nibble =
+      FragmentOrder::nibble(static_cast<int>(row % kTile), static_cast<int>(term % kTile));
+  const int byte = codes.data[row / kTile * codes.row_stride +
+                              term / kTile * FragmentOrder::kTileBytes + nibble / 2];
+  return static_cast<std::uint8_t>((byte >> nibble % 2 * 4 & 15) ^
+                                   FragmentOrder::flipped(codes.dtype));
+}
+
+// Where a chunk of a row's terms lies in a reordered weight, whose columns are the rows.
+template <class Layout>
+PLANQ_HD const std::uint8_t* reordered_span(const WeightCodes& codes, std::int64_t row,
+                                            std::int64_t chunk) {
+  const std::int64_t line = row / Layout::kColumns * (codes.terms / mixed_dtype::kChunk) + chunk;
+  const std::int64_t byte =
+      line * mixed_dtype::kLineBytes + row % Layout::kColumns * Layout::kSpanBytes;
+  // Rows of memory are whole spans, and may be apart.
+  const std::int64_t row_bytes = codes.rows / Layout::kPerByte;
+  return codes.data + byte / row_bytes * codes.row_stride + byte % row_bytes;
+}
+template <class Layout>
+PLANQ_HD std::uint8_t code_of_span(const std::uint8_t* span, int term) {
+  const int lane = Layout::lane(term);
+  const int byte = span[Layout::word(term) * 4 + lane / Layout::kPerByte] ^
+                   static_cast<int>(Layout::kSigns & 0xFF);
+  return static_cast<std::uint8_t>(Layout::kPerByte == 2 ? byte >> lane % 2 * 4 & 15 : byte);
+}
+template <DType kDType>
+PLANQ_HD std::uint8_t reordered_code(const WeightCodes& codes, std::int64_t row,
+                                     std::int64_t term) {
+  using Layout = mixed_dtype::Layout<kDType>;
+  return code_of_span<Layout>(reordered_span<Layout>(codes, row, term / mixed_dtype::kChunk),
+                              static_cast<int>(term % mixed_dtype::kChunk));
+}
+
+// --- One number at a time ------------------------------------------------------------------------
+
+// A nibble, or a byte.
+PLANQ_HD std::uint8_t code_at(const WeightCodes& codes, std::int64_t row, std::int64_t term) {
+  switch (codes.layout) {
+    case WeightLayout::Packed:
+      return packed_code(codes, row, term);
+    case WeightLayout::Reordered:
+      return codes.dtype == DType::Int8 ? reordered_code<DType::Int8>(codes, row, term)
+                                        : reordered_code<DType::Int4>(codes, row, term);
+    default:
+      return static_cast<std::uint8_t>(math::load_integer(
+          codes.data, row * codes.row_stride + term,
+          is_four_bit(codes.dtype) ? DType::UInt4 : DType::UInt8, codes.nibble_order));
+  }
+}
+// The integer that a code stands for.
+PLANQ_HD std::int32_t integer_of(DType dtype, std::uint8_t code) {
+  if (dtype == DType::Int8) return static_cast<std::int8_t>(code);
+  return dtype == DType::Int4 && code >= 8 ? code - 16 : code;
+}
+
+template <class T>
+PLANQ_HD float rounded_to(float value) {
+  return math::widen(math::narrow<T>(value));
+}
+
+// Of codes[row, term]; `codebook`: the 16 values where there are blocks.
+PLANQ_HD float number_at(const WeightCodes& codes, const float* codebook, std::int64_t row,
+                         std::int64_t term) {
+  const std::uint8_t code = code_at(codes, row, term);
+  float value;
+  if (codes.has_blocks()) {
+    const std::int64_t block = (row * codes.terms + term) / codes.segment_size;
+    value = codebook[code] * codes.statistics.at<float>(block);
+  } else if (codes.scale) {
+    const std::int64_t group = term / codes.segment_size;
+    value = math::dequantized<float>(
+        integer_of(codes.dtype, code), codes.scale[row * codes.scale_row + group],
+        codes.zero_point ? codes.zero_point[row * codes.zero_point_row + group] : 0);
+  } else {
+    value = static_cast<float>(integer_of(codes.dtype, code));
+  }
+  if (codes.values == DType::Float16) return rounded_to<math::Half>(value);
+  return codes.values == DType::BFloat16 ? rounded_to<math::Bfloat16>(value) : value;
+}
 
 }  // namespace planq::linear

@@ -48,7 +48,8 @@ inline void load_values(const WeightCodes& codes, std::int64_t row, std::int64_t
     for (int i = 0; i < 16; ++i) values[i] = codes.codebook[i] * absmax;
   } else {
     std::int32_t integers[16];
-    for (int i = 0; i < 16; ++i) integers[i] = codes.dtype == DType::Int4 && i >= 8 ? i - 16 : i;
+    for (int i = 0; i < 16; ++i)
+      integers[i] = linear::integer_of(codes.dtype, static_cast<std::uint8_t>(i));
     scale_integers(codes, row, segment, integers, 16, values);
   }
   round_numbers(codes.values, values, 16);
@@ -67,31 +68,6 @@ inline void look_up_nibbles(const WeightCodes& codes, std::int64_t first, std::i
   if (head + 2 * pairs < count) one(count - 1);
 }
 
-// Codes of a packed weight, a byte each.
-inline void gather_packed(const WeightCodes& codes, std::int64_t row, std::int64_t term,
-                          std::int64_t terms, std::uint8_t* to) {
-  constexpr int kTile = FragmentOrder::kTile;
-  const std::uint8_t* const tiles = codes.data + row / kTile * codes.row_stride;
-  const int in_tile = static_cast<int>(row % kTile), flip = FragmentOrder::flipped(codes.dtype);
-  for (std::int64_t i = 0; i < terms; ++i) {
-    const std::int64_t place = term + i;
-    const int nibble = FragmentOrder::nibble(in_tile, static_cast<int>(place % kTile));
-    const int byte = tiles[place / kTile * FragmentOrder::kTileBytes + nibble / 2];
-    to[i] = static_cast<std::uint8_t>((byte >> nibble % 2 * 4 & 15) ^ flip);
-  }
-}
-
-// Where a chunk of a row's terms lies in a reordered weight, whose columns are the rows.
-template <class Layout>
-const std::uint8_t* reordered_span(const WeightCodes& codes, std::int64_t row, std::int64_t chunk) {
-  const std::int64_t line = row / Layout::kColumns * (codes.terms / mixed_dtype::kChunk) + chunk;
-  const std::int64_t byte =
-      line * mixed_dtype::kLineBytes + row % Layout::kColumns * Layout::kSpanBytes;
-  // Rows of memory are whole spans, and may be apart.
-  const std::int64_t row_bytes = codes.rows / Layout::kPerByte;
-  return codes.data + byte / row_bytes * codes.row_stride + byte % row_bytes;
-}
-
 template <DType kDType>
 void gather_reordered(const WeightCodes& codes, std::int64_t row, std::int64_t term,
                       std::int64_t terms, std::uint8_t* to) {
@@ -99,18 +75,20 @@ void gather_reordered(const WeightCodes& codes, std::int64_t row, std::int64_t t
   constexpr int kChunk = mixed_dtype::kChunk;
   const std::uint8_t* span = nullptr;
   for (std::int64_t i = 0; i < terms; ++i) {
-    const int of_chunk = static_cast<int>((term + i) % kChunk), lane = Layout::lane(of_chunk);
-    if (i == 0 || of_chunk == 0) span = reordered_span<Layout>(codes, row, (term + i) / kChunk);
-    const int byte = span[Layout::word(of_chunk) * 4 + lane / Layout::kPerByte] ^
-                     static_cast<int>(Layout::kSigns & 0xFF);
-    to[i] = static_cast<std::uint8_t>(Layout::kPerByte == 2 ? byte >> lane % 2 * 4 & 15 : byte);
+    const int of_chunk = static_cast<int>((term + i) % kChunk);
+    if (i == 0 || of_chunk == 0)
+      span = linear::reordered_span<Layout>(codes, row, (term + i) / kChunk);
+    to[i] = linear::code_of_span<Layout>(span, of_chunk);
   }
 }
 
 // Codes of a layout in tiles, a byte each.
 inline void gather_codes(const WeightCodes& codes, std::int64_t row, std::int64_t term,
                          std::int64_t terms, std::uint8_t* to) {
-  if (codes.layout == WeightLayout::Packed) return gather_packed(codes, row, term, terms, to);
+  if (codes.layout == WeightLayout::Packed) {
+    for (std::int64_t i = 0; i < terms; ++i) to[i] = linear::packed_code(codes, row, term + i);
+    return;
+  }
   if (codes.dtype == DType::Int8) return gather_reordered<DType::Int8>(codes, row, term, terms, to);
   gather_reordered<DType::Int4>(codes, row, term, terms, to);
 }

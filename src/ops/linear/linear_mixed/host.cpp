@@ -10,21 +10,9 @@ struct Kernels {
   static constexpr std::string_view kName = "linear_mixed";
 
   static Status compute(const Call& call, const Stream& stream) {
-    const Fields& f = call.fields<Fields>();
-    const Operands& operands = call.operands;
-    const bool channels = f.weight_scope.kind == ScopeKind::Channel;
-    const linear::WeightCodes codes = linear::integer_codes(
-        f, operands[kWeight], operands[kWeightScale], operands[kWeightZeroPoint]);
-    const linear::Product product = linear::make_product(
-        f.input(), f.weight(),
-        {.input = &operands[kInput],
-         .weight = &operands[kWeight],
-         .output = &operands[kOutput],
-         .weight_scale = channels ? &operands[kWeightScale] : nullptr,
-         .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
-         .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]},
-        &codes);
-    host::multiply_floats(product, f.accumulation, stream.threads);
+    const linear::WeightCodes codes = codes_of(call);
+    host::multiply_floats(product_of(call, codes), call.fields<Fields>().accumulation,
+                          stream.threads);
     return Status::success();
   }
 };

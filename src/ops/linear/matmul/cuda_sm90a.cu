@@ -22,7 +22,10 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_float_wgmma(); }
+template <DType kIn>
+Status prepare(const Descriptor&, const Device&, State&) {
+  return linear::preload_float_wgmma(kIn, kIn);
+}
 
 // Operands that it cannot read go to the kernels for every GPU, which have the same bits.
 Status bind(const Call& call, Bound& bound) {
@@ -41,7 +44,7 @@ constexpr Kernel make_kernel() {
           .guarantee = linear::kFloatGuarantee<Accumulation::TensorSm90, kIn>,
           .rejects = rejects<kIn>,
           .workspace = no_workspace,
-          .prepare = prepare,
+          .prepare = prepare<kIn>,
           .bind = bind};
 }
 

@@ -1,0 +1,178 @@
+// Products of floating numbers with weights that are codes, on any GPU, and those weights' numbers
+// in memory, for kernels that read nothing else.
+#include "ops/linear/float_product.cuh"
+#include "ops/linear/weight_codes.h"
+
+namespace planq::linear {
+namespace {
+
+// Codes with the values of a codebook that is the library's: kernels have no table of it.
+struct CodesArgs {
+  WeightCodes codes;
+  float values[16];
+
+  explicit CodesArgs(const WeightCodes& given) : codes(given), values{} {
+    if (codes.has_blocks() && !codes.codebook_is_operand) std::copy_n(codes.codebook, 16, values);
+  }
+  __device__ const float* codebook() const {
+    return codes.codebook_is_operand ? codes.codebook : values;
+  }
+};
+
+// --- Products, an output at a time ---------------------------------------------------------------
+
+struct CodedArgs : FloatArgs, CodesArgs {};
+
+class CodedRow {
+ public:
+  int smallest;
+
+  __device__ CodedRow(const CodesArgs& args, std::int64_t row)
+      : smallest(args.codes.values == DType::Float16 ? kSmallestOfHalf : kSmallestOfBfloat16),
+        args_(&args),
+        row_(row) {}
+
+  __device__ float operator[](std::int64_t index) const {
+    return number_at(args_->codes, args_->codebook(), row_, first_ + index);
+  }
+  __device__ CodedRow from(std::int64_t index) const {
+    CodedRow row = *this;
+    row.first_ += index;
+    return row;
+  }
+
+ private:
+  const CodesArgs* args_;
+  std::int64_t row_, first_ = 0;
+};
+
+template <class T>
+struct CodedSides {
+  using Args = CodedArgs;
+  using Core = math::TensorCore16;
+  static __device__ NumberRow<T> input(const Args&, const Product& product, std::int64_t row) {
+    return {product.input, row};
+  }
+  static __device__ CodedRow weight(const Args& args, const Product&, std::int64_t row) {
+    return {args, row};
+  }
+};
+
+// --- Numbers in memory ---------------------------------------------------------------------------
+
+constexpr int kVector = 8;  // numbers that a thread writes at a time
+
+struct NumbersArgs : CodesArgs {
+  std::int64_t first;    // row
+  void* to;              // rows of whole vectors, aligned to them
+  std::int64_t stride;   // numbers from a row to the next
+  bool codes_by_vector;  // a vector's codes are an aligned word, and of one segment
+};
+
+// A vector of 4-bit codes of one segment.
+__device__ void load_vector(const NumbersArgs& args, std::int64_t row, std::int64_t term,
+                            float (&numbers)[kVector]) {
+  const WeightCodes& codes = args.codes;
+  const auto word =
+      *reinterpret_cast<const std::uint32_t*>(codes.data + (row * codes.row_stride + term) / 2);
+  const int swapped = codes.nibble_order == NibbleOrder::HighFirst ? 1 : 0;
+  float scale = 1;
+  std::int32_t zero_point = 0;
+  if (codes.has_blocks()) {
+    scale = codes.statistics.at<float>((row * codes.terms + term) / codes.segment_size);
+  } else if (codes.scale) {
+    const std::int64_t group = term / codes.segment_size;
+    scale = codes.scale[row * codes.scale_row + group];
+    if (codes.zero_point) zero_point = codes.zero_point[row * codes.zero_point_row + group];
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const auto code = static_cast<std::uint8_t>(word >> (i ^ swapped) * 4 & 15);
+    numbers[i] = codes.has_blocks()
+                     ? args.codebook()[code] * scale
+                     : math::dequantized<float>(integer_of(codes.dtype, code), scale, zero_point);
+  }
+}
+
+// A row a block.
+template <class T>
+__global__ void __launch_bounds__(kFloatThreads)
+    write_numbers(const __grid_constant__ NumbersArgs args) {
+  const std::int64_t row = args.first + blockIdx.x;
+  T* to = static_cast<T*>(args.to) + blockIdx.x * args.stride;
+#pragma unroll 1
+  for (std::int64_t term = std::int64_t{threadIdx.x} * kVector; term < args.codes.terms;
+       term += kFloatThreads * kVector) {
+    if (!args.codes_by_vector) {
+#pragma unroll 1
+      for (int i = 0; i < kVector; ++i)
+        to[term + i] = math::narrow<T>(number_at(args.codes, args.codebook(), row, term + i));
+      continue;
+    }
+    float numbers[kVector];
+    load_vector(args, row, term, numbers);
+    T rounded[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) rounded[i] = math::narrow<T>(numbers[i]);
+    uint4 vector;
+    memcpy(&vector, rounded, sizeof vector);
+    cuda::store_kept(to + term, vector);
+  }
+}
+
+bool are_words(const WeightCodes& codes) {
+  return codes.layout == WeightLayout::RowMajor && is_four_bit(codes.dtype) &&
+         cuda::aligned_to(codes.data, 4) && codes.row_stride % kVector == 0 &&
+         codes.segment_size % kVector == 0;
+}
+
+template <class T>
+Status launch_numbers(const NumbersArgs& args, std::int64_t rows, Bound& bound) {
+  const cuda::Grid grid{.blocks = rows, .threads = dim3(kFloatThreads)};
+  return cuda::launch(write_numbers<T>, grid, args, bound);
+}
+
+template <class T>
+Status launch_type(const CodedArgs& args, Accumulation accumulation, Bound& bound) {
+  if constexpr (!std::is_same_v<T, float>)
+    if (accumulation == Accumulation::TensorSm90)
+      return launch_tensor_sums<CodedSides<T>>(args, bound);
+  return launch_lane_sums<CodedSides<T>>(args, bound);
+}
+
+}  // namespace
+
+Status preload_coded() {
+  PLANQ_TRY(cuda::preload(compute_tensor_sums<CodedSides<math::Half>>));
+  PLANQ_TRY(cuda::preload(compute_tensor_sums<CodedSides<math::Bfloat16>>));
+  PLANQ_TRY(cuda::preload(compute_lane_sums<CodedSides<math::Half>>));
+  PLANQ_TRY(cuda::preload(compute_lane_sums<CodedSides<math::Bfloat16>>));
+  return cuda::preload(compute_lane_sums<CodedSides<float>>);
+}
+
+Status launch_coded(const Product& product, Accumulation accumulation, Bound& bound) {
+  if (product.empty()) return Status::success();
+  const CodedArgs args{float_args(product), CodesArgs(*product.weight.codes)};
+  switch (product.input.dtype) {
+    case DType::Float16:
+      return launch_type<math::Half>(args, accumulation, bound);
+    case DType::BFloat16:
+      return launch_type<math::Bfloat16>(args, accumulation, bound);
+    default:
+      return launch_type<float>(args, accumulation, bound);
+  }
+}
+
+Status preload_numbers(DType values) {
+  return values == DType::Float16 ? cuda::preload(write_numbers<math::Half>)
+                                  : cuda::preload(write_numbers<math::Bfloat16>);
+}
+
+Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
+                      std::int64_t stride, Bound& bound) {
+  const NumbersArgs args{CodesArgs(codes), first, to, stride, are_words(codes)};
+  return codes.values == DType::Float16 ? launch_numbers<math::Half>(args, rows, bound)
+                                        : launch_numbers<math::Bfloat16>(args, rows, bound);
+}
+
+}  // namespace planq::linear

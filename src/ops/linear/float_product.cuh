@@ -1,0 +1,219 @@
+// Kernels of products of floating numbers on any GPU, an output at a time: for what the tensor
+// cores of sm_90 do not take, and for other GPUs, where it is these cores that are computed. A file
+// for each kind of sides calls launch_sides(): see float_launch.cuh.
+#pragma once
+
+#include "cuda/launch.cuh"
+#include "math/tensor_core.h"
+#include "ops/affine/affine.cuh"
+#include "ops/linear/float_launch.cuh"
+
+namespace planq::linear {
+
+inline constexpr int kFloatThreads = 128;
+inline constexpr std::int64_t kMostFloatBlocks = 1 << 20;
+
+// --- Rows of numbers, as math/tensor_core.h takes them -------------------------------------------
+
+inline constexpr int kSmallestOfHalf = -14, kSmallestOfBfloat16 = -126;
+
+template <class T>
+struct NumberRow {
+  static constexpr int smallest =
+      std::is_same_v<T, math::Half> ? kSmallestOfHalf : kSmallestOfBfloat16;
+  const T* values;
+  std::int64_t step;
+
+  __device__ NumberRow(const Factor& factor, std::int64_t row)
+      : NumberRow(reinterpret_cast<const T*>(factor.data) + row * factor.row_stride,
+                  factor.term_stride) {}
+  __device__ NumberRow(const T* values, std::int64_t step) : values(values), step(step) {}
+
+  __device__ float operator[](std::int64_t index) const {
+    return math::widen(values[index * step]);
+  }
+  __device__ NumberRow from(std::int64_t index) const { return {values + index * step, step}; }
+};
+
+// 8-bit floating codes of either type, which may differ from the other side's.
+struct Float8Row {
+  const std::uint8_t* codes;
+  DType dtype;
+  int smallest;
+
+  __device__ Float8Row(const Factor& factor, std::int64_t row)
+      : codes(factor.data + row * factor.row_stride),
+        dtype(factor.dtype),
+        smallest(factor.dtype == DType::Float8E4M3FN ? -6 : -14) {}
+
+  __device__ float operator[](std::int64_t index) const {
+    return math::float8_value<float>(codes[index], dtype);
+  }
+  __device__ Float8Row from(std::int64_t index) const {
+    Float8Row row = *this;
+    row.codes += index;
+    return row;
+  }
+};
+
+// --- Sides of a product, and what is launched with them ------------------------------------------
+
+struct FloatArgs {
+  Product product;
+  std::int64_t outputs;  // of the whole batch
+};
+
+template <class Row, class TensorCore>
+struct SidesOf {
+  using Args = FloatArgs;
+  using Core = TensorCore;
+  static __device__ Row input(const Args&, const Product& product, std::int64_t row) {
+    return {product.input, row};
+  }
+  static __device__ Row weight(const Args&, const Product& product, std::int64_t row) {
+    return {product.weight, row};
+  }
+};
+template <class T>
+using NumberSides = SidesOf<NumberRow<T>, math::TensorCore16>;
+using Float8Sides = SidesOf<Float8Row, math::TensorCore8>;
+
+// An output's place, and the product of the batch that it belongs to.
+struct OutputPlace {
+  Product product;
+  std::int64_t row, column;
+
+  __device__ OutputPlace(const FloatArgs& args, std::int64_t index)
+      : product(args.product.at(index / (args.product.m * args.product.n))),
+        row(index / args.product.n % args.product.m),
+        column(index % args.product.n) {}
+};
+
+// --- Outputs -------------------------------------------------------------------------------------
+
+template <class T>
+__device__ void store_number(const Product& product, std::int64_t at, float y) {
+  const float canonical = math::is_nan(y) ? math::canonical_nan<float>() : y;
+  reinterpret_cast<T*>(product.output)[at] = math::narrow<T>(canonical);
+}
+
+// By what a sum is multiplied: 1, which changes nothing, where there are no scales or slices have
+// met them.
+__device__ inline float scale_at(const Product& product, const void* scales, std::int64_t at) {
+  if (!scales || product.joins_by_scales) return 1.0f;
+  return math::load_scale<float>(scales, at, product.epilogue.scale_dtype);
+}
+
+__device__ inline void finish_output(const OutputPlace& place, float sum) {
+  const Product& product = place.product;
+  const Epilogue& e = product.epilogue;
+  const float of_row = scale_at(product, e.input_scale, place.row * e.input_scale_row);
+  const float of_column = scale_at(product, e.weight_scale, place.column * e.weight_step);
+  const float bias = e.bias ? math::load_scale<float>(e.bias, place.column, e.bias_dtype) : 0.0f;
+  const float y = with_addends(sum * of_row * of_column, bias,
+                               residual_at<float>(e, place.row, place.column), e);
+  const std::int64_t at = place.row * product.output_row + place.column;
+  if (product.output_dtype == DType::Float16) return store_number<math::Half>(product, at, y);
+  if (product.output_dtype == DType::BFloat16) return store_number<math::Bfloat16>(product, at, y);
+  store_number<float>(product, at, y);
+}
+
+// --- Accumulation::TensorSm90, an output a thread ------------------------------------------------
+
+// Slices that meet the scales of their blocks.
+struct ScaledSlices {
+  const float *of_input, *of_weight;
+
+  __device__ ScaledSlices(const OutputPlace& place)
+      : of_input(static_cast<const float*>(place.product.epilogue.input_scale) +
+                 place.row * place.product.epilogue.input_scale_row),
+        of_weight(static_cast<const float*>(place.product.epilogue.weight_scale) +
+                  place.column / kBlockColumns * place.product.weight_scale_row) {}
+
+  __device__ float operator()(float sum, float slice, std::int64_t index) const {
+    return math::fused(slice, of_input[index] * of_weight[index], sum);
+  }
+};
+
+template <class Sides>
+__device__ float tensor_sum(const typename Sides::Args& args, const OutputPlace& place) {
+  using Core = typename Sides::Core;
+  const Product& product = place.product;
+  const auto input = Sides::input(args, product, place.row);
+  const auto weight = Sides::weight(args, product, place.column);
+  if constexpr (std::is_same_v<Sides, Float8Sides>)
+    if (product.joins_by_scales)
+      return math::tensor_core_sum<Core>(input, weight, product.k, ScaledSlices(place));
+  return math::tensor_core_sum<Core>(input, weight, product.k);
+}
+
+template <class Sides>
+__global__ void __launch_bounds__(kFloatThreads)
+    compute_tensor_sums(const __grid_constant__ typename Sides::Args args) {
+  const std::int64_t step = std::int64_t{gridDim.x} * kFloatThreads;
+#pragma unroll 1
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kFloatThreads + threadIdx.x; i < args.outputs;
+       i += step) {
+    const OutputPlace place(args, i);
+    finish_output(place, tensor_sum<Sides>(args, place));
+  }
+}
+
+// --- Accumulation::Lanes, an output a warp -------------------------------------------------------
+
+// math::lane_sum with a lane for each of its sums.
+template <class A, class B>
+__device__ float lane_sum(A a, B b, std::int64_t terms) {
+  static_assert(math::kSumLanes == cuda::kWarp);
+  const int lane = threadIdx.x % cuda::kWarp;
+  float sum = 0;
+  for (std::int64_t first = std::int64_t{lane} * math::kLaneTerms; first < terms;
+       first += math::kSumLanes * math::kLaneTerms) {
+    const std::int64_t end = min(first + math::kLaneTerms, terms);
+    for (std::int64_t k = first; k < end; ++k) sum = math::fused(a[k], b[k], sum);
+  }
+  for (int half = math::kSumLanes / 2; half > 0; half /= 2)
+    sum = sum + __shfl_down_sync(cuda::kAllLanes, sum, half);
+  return sum;
+}
+
+template <class Sides>
+__global__ void __launch_bounds__(kFloatThreads)
+    compute_lane_sums(const __grid_constant__ typename Sides::Args args) {
+  constexpr int kWarps = kFloatThreads / cuda::kWarp;
+  const std::int64_t step = std::int64_t{gridDim.x} * kWarps;
+#pragma unroll 1
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / cuda::kWarp;
+       i < args.outputs; i += step) {
+    const OutputPlace place(args, i);
+    const Product& product = place.product;
+    const float sum = lane_sum(Sides::input(args, product, place.row),
+                               Sides::weight(args, product, place.column), product.k);
+    if (threadIdx.x % cuda::kWarp == 0) finish_output(place, sum);
+  }
+}
+
+// --- Launches ------------------------------------------------------------------------------------
+
+// `threads`: for each output.
+template <class Args>
+Status launch_outputs(void (*kernel)(Args), const Args& args, int threads, Bound& bound) {
+  const cuda::Grid grid{
+      .blocks = std::min(cuda::ceil_div(args.outputs * threads, kFloatThreads), kMostFloatBlocks),
+      .threads = dim3(kFloatThreads)};
+  return cuda::launch(kernel, grid, args, bound);
+}
+template <class Sides>
+Status launch_tensor_sums(const typename Sides::Args& args, Bound& bound) {
+  return launch_outputs(compute_tensor_sums<Sides>, args, 1, bound);
+}
+template <class Sides>
+Status launch_lane_sums(const typename Sides::Args& args, Bound& bound) {
+  return launch_outputs(compute_lane_sums<Sides>, args, cuda::kWarp, bound);
+}
+
+inline FloatArgs float_args(const Product& product) {
+  return {product, product.m * product.n * product.batch.size()};
+}
+
+}  // namespace planq::linear
