@@ -15,8 +15,9 @@ import pytest
 import torch
 
 import planq
+from ops.linear.batch_rows import IDS, PROBLEMS, check_rows
 from support import kernels
-from support.gpu import cuda
+from support.gpu import Cuda, cuda
 
 DEVICE = "cuda:0"
 CODES = ("int8", "uint8", "int4", "uint4")
@@ -490,3 +491,10 @@ def test_code_sums(dtype: str, axis: int) -> None:
             args = planq.CodeSumArgs(input=given.stored, output=output)
             select(desc, None).run(stream(), None, args)
             assert torch.equal(output, given.values.sum(axis).int()), (shape, gap)
+
+
+@pytest.mark.parametrize(("operator", "problem"), PROBLEMS, ids=IDS)
+def test_a_row_has_its_bits_in_every_batch(operator: str, problem: Any) -> None:
+    """By every kernel that takes it; of layers that have none yet, there are no kernels to ask."""
+    if methods(operator):
+        check_rows(Cuda(0), operator, problem)
