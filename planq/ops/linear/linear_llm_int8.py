@@ -26,9 +26,11 @@ class LinearLlmInt8Descriptor(Descriptor):
         operation in C (float64 for float64 output, else float32).
 
         ``t = fl(fl(acc) * input_scale[m])``; then for each listed column ``j`` in order, by
-        SEQUENTIAL ``t = fma(outlier[m, j], weight[n, index[j]], t)``; then
-        ``t = fl(t * weight_scale[n])``; with a bias ``t = fl(t + bias[n])``; with a residual
-        ``t = fl(t + residual[m, n])``; ``output = round(t)``.
+        SEQUENTIAL ``t = fma(outlier[m, j], weight[n, index[j]], t)``, or by TENSOR_SM90 these
+        products onto t as a tensor core of compute capability 9.0 adds them, 16 columns at once in
+        one chain from t on; then ``t = fl(t * weight_scale[n])``; with a bias
+        ``t = fl(t + bias[n])``; with a residual ``t = fl(t + residual[m, n])``;
+        ``output = round(t)``.
 
         The first ``min(count, capacity)`` columns are listed, by what is in memory when the kernel
         runs. A column of the list that is none of the weight's has codes of 0. Without listed
@@ -49,11 +51,12 @@ class LinearLlmInt8Descriptor(Descriptor):
 
     Workspace:
         ``capacity`` bytes for each column of the output, and ``capacity`` values for each row; on
-        the host also the sums of up to 256 rows.
+        the host also the sums of up to 256 rows. TENSOR_SM90: on the host ``capacity`` numbers of
+        16 bits for each column, and the sums of up to 256 rows twice; on CUDA also all sums.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant: integer sums have no order, and the rest is
-        IEEE operations in a fixed one.
+        operations in a fixed one, of IEEE's or of a tensor core that is computed exactly.
 
     Attributes:
         input_shape: Logical shape of ``input``.
@@ -71,7 +74,8 @@ class LinearLlmInt8Descriptor(Descriptor):
         convention: PLANQ.
         capacity: How many columns can be listed.
         outlier_dtype: Element type of ``outlier``.
-        accumulation: SEQUENTIAL: one column after another.
+        accumulation: The order of the listed columns: SEQUENTIAL, one after another; TENSOR_SM90,
+            by groups, for outliers of 16 bits and outputs that are not float64.
 
     Raises:
         DescriptorError: What ``linear_w8a8`` refuses, zero points, another convention, a negative

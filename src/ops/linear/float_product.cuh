@@ -5,8 +5,8 @@
 
 #include "cuda/launch.cuh"
 #include "math/tensor_core.h"
-#include "ops/affine/affine.cuh"
 #include "ops/linear/float_launch.cuh"
+#include "ops/linear/float_output.cuh"
 
 namespace planq::linear {
 
@@ -78,24 +78,7 @@ template <class T>
 using NumberSides = SidesOf<NumberRow<T>, math::TensorCore16>;
 using Float8Sides = SidesOf<Float8Row, math::TensorCore8>;
 
-// An output's place, and the product of the batch that it belongs to.
-struct OutputPlace {
-  Product product;
-  std::int64_t row, column;
-
-  __device__ OutputPlace(const FloatArgs& args, std::int64_t index)
-      : product(args.product.at(index / (args.product.m * args.product.n))),
-        row(index / args.product.n % args.product.m),
-        column(index % args.product.n) {}
-};
-
 // --- Outputs -------------------------------------------------------------------------------------
-
-template <class T>
-__device__ void store_number(const Product& product, std::int64_t at, float y) {
-  const float canonical = math::is_nan(y) ? math::canonical_nan<float>() : y;
-  reinterpret_cast<T*>(product.output)[at] = math::narrow<T>(canonical);
-}
 
 // By what a sum is multiplied: 1, which changes nothing, where there are no scales or slices have
 // met them.
@@ -112,10 +95,7 @@ __device__ inline void finish_output(const OutputPlace& place, float sum) {
   const float bias = e.bias ? math::load_scale<float>(e.bias, place.column, e.bias_dtype) : 0.0f;
   const float y = with_addends(sum * of_row * of_column, bias,
                                residual_at<float>(e, place.row, place.column), e);
-  const std::int64_t at = place.row * product.output_row + place.column;
-  if (product.output_dtype == DType::Float16) return store_number<math::Half>(product, at, y);
-  if (product.output_dtype == DType::BFloat16) return store_number<math::Bfloat16>(product, at, y);
-  store_number<float>(product, at, y);
+  store_output(product, place.row, place.column, y);
 }
 
 // --- Accumulation::TensorSm90, an output a thread ------------------------------------------------
@@ -154,7 +134,7 @@ __global__ void __launch_bounds__(kFloatThreads)
 #pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * kFloatThreads + threadIdx.x; i < args.outputs;
        i += step) {
-    const OutputPlace place(args, i);
+    const OutputPlace place(args.product, i);
     finish_output(place, tensor_sum<Sides>(args, place));
   }
 }
@@ -185,7 +165,7 @@ __global__ void __launch_bounds__(kFloatThreads)
 #pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / cuda::kWarp;
        i < args.outputs; i += step) {
-    const OutputPlace place(args, i);
+    const OutputPlace place(args.product, i);
     const Product& product = place.product;
     const float sum = lane_sum(Sides::input(args, product, place.row),
                                Sides::weight(args, product, place.column), product.k);

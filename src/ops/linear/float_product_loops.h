@@ -390,32 +390,43 @@ inline void add_group(const WideRows& rows, int row, const WidePanel& panel, int
 
 // --- Bodies --------------------------------------------------------------------------------------
 
-// A slice of some rows, which is a chain of its own, onto the sums so far. `scales`: of the rows,
-// by which slices join; null: there are none.
+// What is the same for all slices of a block.
+struct SliceArgs {
+  int smallest_row, smallest_column;  // exponents of normal numbers
+  bool continues;                     // a chain goes on from the sums so far
+};
+
+// A slice of some rows onto the sums so far: a chain of its own, or one that goes on from them.
+// `scales`: of the rows, by which slices join; null: there are none.
 template <class Core, int kRows>
-inline void add_slice(const WideRows& rows, int row, const WidePanel& panel, int terms,
-                      int smallest_row, int smallest_column, const float* scales, float* sums) {
+inline void add_slice(const SliceArgs& args, const WideRows& rows, int row, const WidePanel& panel,
+                      int terms, const float* scales, float* sums) {
+  const auto place = [&](int r, int v) { return sums + r * kPanelColumns + v * kFloatLanes; };
   Floats chain[kRows][kPanelVectors] = {};
+  if (args.continues)
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kPanelVectors; ++v) chain[r][v] = load(place(r, v));
   for (int term = 0; term < terms; term += Core::kGroup)
-    add_group<Core, kRows>(rows, row, panel, term, smallest_row, smallest_column, chain);
+    add_group<Core, kRows>(rows, row, panel, term, args.smallest_row, args.smallest_column, chain);
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kPanelVectors; ++v) {
-      float* sum = sums + r * kPanelColumns + v * kFloatLanes;
-      *reinterpret_cast<Floats*>(sum) =
-          scales ? fused(chain[r][v], repeated(scales[r]), load(sum)) : load(sum) + chain[r][v];
+      const Floats before = load(place(r, v)), slice = chain[r][v];
+      *reinterpret_cast<Floats*>(place(r, v)) = args.continues ? slice
+                                                : scales ? fused(slice, repeated(scales[r]), before)
+                                                         : before + slice;
     }
 }
 
 // The same for a number of rows that is known at run time.
 template <class Core, int kRows = kTogether>
-void add_slices(int count, const WideRows& rows, int row, const WidePanel& panel, int terms,
-                int smallest_row, int smallest_column, const float* scales, float* sums) {
+void add_slices(int count, const SliceArgs& args, const WideRows& rows, int row,
+                const WidePanel& panel, int terms, const float* scales, float* sums) {
   if constexpr (kRows > 1)
     if (count < kRows)
-      return add_slices<Core, kRows - 1>(count, rows, row, panel, terms, smallest_row,
-                                         smallest_column, scales, sums);
-  add_slice<Core, kRows>(rows, row, panel, terms, smallest_row, smallest_column, scales, sums);
+      return add_slices<Core, kRows - 1>(count, args, rows, row, panel, terms, scales, sums);
+  add_slice<Core, kRows>(args, rows, row, panel, terms, scales, sums);
 }
 
 // By what a slice of some rows is multiplied where blocks have scales: a panel's columns are all of
@@ -436,8 +447,8 @@ template <class Core>
   WidePanel panel;
   WideRows rows;
   float scales[kWideRows];
-  const int of_input = format_of(p.input.dtype).smallest_exponent();
-  const int of_weight = format_of(p.weight.dtype).smallest_exponent();
+  const SliceArgs args{format_of(p.input.dtype).smallest_exponent(),
+                       format_of(p.weight.dtype).smallest_exponent(), p.continues};
   for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
     const std::int64_t terms = std::min<std::int64_t>(kPanelTerms, p.k - term);
     widen_panel(p.weight, b.column, b.columns, term, terms, panel);
@@ -447,8 +458,8 @@ template <class Core>
       if (p.joins_by_scales)
         scales_of_slice(p, b.row + row, count, b.column, term / kPanelTerms, scales);
       for (int i = 0; i < count; i += kTogether)
-        add_slices<Core>(std::min(kTogether, count - i), rows, i, panel, static_cast<int>(terms),
-                         of_input, of_weight, p.joins_by_scales ? scales + i : nullptr,
+        add_slices<Core>(std::min(kTogether, count - i), args, rows, i, panel,
+                         static_cast<int>(terms), p.joins_by_scales ? scales + i : nullptr,
                          sums + (row + i) * kPanelColumns);
     }
   }
@@ -551,14 +562,29 @@ inline void store_block(const Product& p, const Block& b, const float* sums) {
   }
 }
 
+// A row of what the output holds, where a chain goes on from it.
+inline float* held_sums(const Product& p, const Block& b, std::int64_t row) {
+  return reinterpret_cast<float*>(p.output) + (b.row + row) * p.output_row + b.column;
+}
+inline void load_sums(const Product& p, const Block& b, float* sums) {
+  for (std::int64_t i = 0; i < b.rows; ++i)
+    std::copy_n(held_sums(p, b, i), b.columns, sums + i * kPanelColumns);
+}
+inline void hold_sums(const Product& p, const Block& b, const float* sums) {
+  for (std::int64_t i = 0; i < b.rows; ++i)
+    std::copy_n(sums + i * kPanelColumns, b.columns, held_sums(p, b, i));
+}
+
 inline void compute_block(const Product& p, Accumulation accumulation, Block b) {
   alignas(64) float sums[kBlockRows * kPanelColumns] = {};
+  if (p.continues) load_sums(p, b, sums);
   if (accumulation == Accumulation::Lanes)
     sums_by_lanes(p, b, sums);
   else if (is_fp8(p.input.dtype))
     sums_by_tensor_core<math::TensorCore8>(p, b, sums);
   else
     sums_by_tensor_core<math::TensorCore16>(p, b, sums);
+  if (p.continues) return hold_sums(p, b, sums);
   store_block(p, b, sums);
 }
 

@@ -64,6 +64,9 @@ struct Product {
   // another.
   bool joins_by_scales = false;
   std::int64_t weight_scale_row = 0;  // from a block of columns to the next
+  // The sums of a tensor core go on from what the output holds, and stay there, in float32: one
+  // chain that no slices cut, without an epilogue. A host kernel's.
+  bool continues = false;
   // The products that are left once rows that lie evenly are one m: mostly one, of rank 0.
   // Strides count what the fields above count.
   IndexSpaceOf<kMovedOperands> batch;

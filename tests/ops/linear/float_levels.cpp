@@ -5,9 +5,6 @@
 // (m, n). Written: how many ways there are, and what each gives, (m, n) in float32.
 #include "ops/linear/float_product_host.cpp"
 
-#define PLANQ_LOOPS "float_levels_loops.h"
-#include "host/instruction_sets.h"
-
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -107,16 +104,13 @@ void by_scalars(const Given& given) {
 // --- By vectors ----------------------------------------------------------------------------------
 
 using Compute = void (*)(const Product&, Accumulation, host::Block);
-using Chains = void (*)(const Product&, const float*, float*);
 
-void by_vectors(Given& given, std::int64_t columns, Compute compute, Chains chains) {
+void by_vectors(Given& given, std::int64_t columns, Compute compute) {
   Product& p = given.product;
   p.output = reinterpret_cast<std::uint8_t*>(given.results.get());
+  p.continues = given.asked == kChain;
   std::fill_n(given.results.get(), given.outputs(), -7.0f);
-  if (given.asked == kChain) {
-    chains(p, given.accumulators.get(), given.results.get());
-    return write(given);
-  }
+  if (p.continues) std::copy_n(given.accumulators.get(), given.outputs(), given.results.get());
   const auto accumulation = given.asked == kLanes ? Accumulation::Lanes : Accumulation::TensorSm90;
   for (std::int64_t row = 0; row < p.m; row += host::kBlockRows)
     for (std::int64_t column = 0; column < p.n; column += columns)
@@ -140,14 +134,13 @@ int main() {
     std::fwrite(&ways, sizeof ways, 1, stdout);
     by_scalars(given);
     by_vectors(given, host::baseline::floating::kPanelColumns,
-               host::baseline::floating::compute_block, host::baseline::floating::chains);
+               host::baseline::floating::compute_block);
 #if PLANQ_SIMD_X86
     if (level >= host::Level::Avx2)
-      by_vectors(given, host::avx2::floating::kPanelColumns, host::avx2::floating::compute_block,
-                 host::avx2::floating::chains);
+      by_vectors(given, host::avx2::floating::kPanelColumns, host::avx2::floating::compute_block);
     if (level >= host::Level::Avx512)
       by_vectors(given, host::avx512::floating::kPanelColumns,
-                 host::avx512::floating::compute_block, host::avx512::floating::chains);
+                 host::avx512::floating::compute_block);
 #endif
   }
 }

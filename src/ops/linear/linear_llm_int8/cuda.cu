@@ -6,15 +6,17 @@
 namespace planq::linear_llm_int8 {
 namespace {
 
-Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
+constexpr auto kRejects = rejects<Accumulation::Sequential>;
+
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_list());
   return linear::preload_mma();
 }
 
-Reason rejects_stream(const Descriptor& descriptor, const Device&) {
+Reason rejects_stream(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
-  return linear::streams(f.input(), f.weight());
+  const Reason reason = kRejects(descriptor, device);
+  return reason.accepted() ? linear::streams(f.input(), f.weight()) : reason;
 }
 // Operands that it cannot read go to the other kernel.
 Status prepare_stream(const Descriptor& descriptor, const Device& device, State& state) {
@@ -29,8 +31,8 @@ constexpr Kernel kKernels[] = {
      .backend = Backend::Cuda,
      .arch = {80},
      .rank = 100,
-     .guarantee = kGuarantee,
-     .rejects = accept,
+     .guarantee = kGuarantee<Accumulation::Sequential>,
+     .rejects = kRejects,
      .workspace = workspace,
      .prepare = prepare,
      .bind = bind<linear::launch_mma>},
@@ -40,7 +42,7 @@ constexpr Kernel kKernels[] = {
      .backend = Backend::Cuda,
      .arch = {80},
      .rank = 60,
-     .guarantee = kGuarantee,
+     .guarantee = kGuarantee<Accumulation::Sequential>,
      .rejects = rejects_stream,
      .workspace = workspace,
      .prepare = prepare_stream,

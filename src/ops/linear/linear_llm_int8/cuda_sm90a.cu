@@ -6,9 +6,10 @@
 namespace planq::linear_llm_int8 {
 namespace {
 
-Reason rejects(const Descriptor& descriptor, const Device&) {
+Reason rejects_wgmma(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
-  return linear::rejects_wgmma(f.input(), f.weight(), f.output_dtype);
+  const Reason reason = rejects<Accumulation::Sequential>(descriptor, device);
+  return reason.accepted() ? linear::rejects_wgmma(f.input(), f.weight(), f.output_dtype) : reason;
 }
 
 Status prepare(const Descriptor&, const Device&, State&) {
@@ -30,8 +31,8 @@ constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
                                 .backend = Backend::Cuda,
                                 .arch = {90, 90},
                                 .rank = 50,
-                                .guarantee = kGuarantee,
-                                .rejects = rejects,
+                                .guarantee = kGuarantee<Accumulation::Sequential>,
+                                .rejects = rejects_wgmma,
                                 .workspace = workspace,
                                 .prepare = prepare,
                                 .bind = bind_wgmma}};

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "core/rejects.h"
 #include "core/scratch.h"
 #include "ops/linear/layer.h"
 
@@ -74,6 +75,12 @@ inline constexpr OperandInfo kOperands[] = {
     {"outlier", Role::Input},
 };
 
+// Numbers of a matrix; where they are more than can be counted, as many as can.
+inline std::size_t held_in(int64_t rows, int64_t columns) {
+  std::size_t product = 0;
+  return __builtin_mul_overflow(rows, columns, &product) ? ~std::size_t{0} : product;
+}
+
 // What is written before the product: the weight's codes at the listed columns, a row for each, and
 // the outliers in C. Rows are padded to whole vectors.
 struct Room {
@@ -87,32 +94,32 @@ struct Room {
   Room(const Fields& f, Scratch& scratch)
       : code_pitch((f.columns() + kCodes - 1) / kCodes * kCodes),
         value_pitch((f.capacity + kValues - 1) / kValues * kValues) {
-    const auto count = [](int64_t a, int64_t b) {
-      std::size_t product = 0;
-      return __builtin_mul_overflow(a, b, &product) ? ~std::size_t{0} : product;
-    };
-    codes = scratch.take<std::int8_t>(count(f.capacity, code_pitch));
-    const std::size_t held = count(f.rows(), value_pitch);
+    codes = scratch.take<std::int8_t>(held_in(f.capacity, code_pitch));
+    const std::size_t held = held_in(f.rows(), value_pitch);
     values = f.compute() == DType::Float64 ? static_cast<void*>(scratch.take<double>(held))
                                            : scratch.take<float>(held);
     bytes = scratch.bytes();
   }
 };
 
-// The outliers as the room holds them, in place of the operand.
-inline OperandView values_view(const Fields& f, const Room& room) {
+// A row of numbers, one after another, for each row of the input.
+inline OperandView rows_view(const Fields& f, void* data, DType dtype, int64_t length) {
   OperandView view;
-  view.data = room.values;
-  view.dtype = f.compute();
+  view.data = data;
+  view.dtype = dtype;
   view.rank = f.input_shape.rank;
   std::copy_n(f.input_shape.dims.begin(), view.rank, view.extents.begin());
-  view.extents[view.rank - 1] = room.value_pitch;
+  view.extents[view.rank - 1] = length;
   int64_t stride = 1;
   for (int axis = view.rank - 1; axis >= 0; --axis) {
     view.strides[axis] = stride;
     stride *= view.extents[axis];
   }
   return view;
+}
+// The outliers as the room holds them, in place of the operand.
+inline OperandView values_view(const Fields& f, const Room& room) {
+  return rows_view(f, room.values, f.compute(), room.value_pitch);
 }
 
 // What every kernel's bind begins with: the product with these values, as the operand or the room
@@ -156,7 +163,14 @@ PLANQ_HD std::int8_t listed_code(const linear::Factor& weight, int64_t row, std:
   return static_cast<std::int8_t>(weight.code(row, column));
 }
 
+template <Accumulation kAccumulation>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  return expect(ReasonKind::Feature, "accumulation", kAccumulation,
+                descriptor.as<Fields>().accumulation);
+}
+
 // What the kernels of both backends promise.
+template <Accumulation kAccumulation>
 inline constexpr Guarantee kGuarantee = {
     .determinism = Determinism::BitExact,
     .math = MathPrecision::Int32,
@@ -165,7 +179,11 @@ inline constexpr Guarantee kGuarantee = {
     .max_ulp = 0,
     .error_bound = kNoErrorBound,
     .batch_invariant = true,
-    .basis = std::string_view("exact integer sums; then one fma for each listed column, ascending; "
-                              "IEEE operations in a fixed order")};
+    .basis = std::string_view(
+        kAccumulation == Accumulation::Sequential
+            ? "exact integer sums; then one fma for each listed column, ascending; "
+              "IEEE operations in a fixed order"
+            : "exact integer sums; then tensor cores of sm_90 as measured, computed exactly, over "
+              "listed columns, ascending; IEEE operations in a fixed order")};
 
 }  // namespace planq::linear_llm_int8

@@ -1,11 +1,10 @@
-// linear_llm_int8 on the host: some rows of integer sums at a time, and what becomes of them.
+// linear_llm_int8 on the host: some rows of integer sums at a time, and what becomes of them, one
+// listed column after another.
 #include <algorithm>
 #include <cstdint>
 
 #include "host/elementwise.h"
-#include "host/thread_pool.h"
-#include "ops/linear/linear_llm_int8/desc.h"
-#include "ops/linear/product_host.h"
+#include "ops/linear/linear_llm_int8/host_rows.h"
 
 namespace planq::host {
 
@@ -38,17 +37,13 @@ const host::ListedLoops<C>& listed_loops() {
   return host::baseline::kListedLoops<C>;
 }
 
-// Rows whose sums are held at a time, columns of one that are in a cache, and outputs that are
-// worth waking a thread for.
-constexpr int64_t kRows = 256, kColumns = 512, kGrain = 1 << 13;
-
 struct HostRoom {
   Room room;
   std::int32_t* sums;
   std::size_t bytes;
 
   HostRoom(const Fields& f, Scratch scratch) : room(f, scratch) {
-    const auto rows = static_cast<std::size_t>(std::min(f.rows(), kRows));
+    const auto rows = static_cast<std::size_t>(held_rows(f));
     sums = scratch.take<std::int32_t>(rows * static_cast<std::size_t>(f.columns()));
     bytes = scratch.bytes();
   }
@@ -118,26 +113,10 @@ void finish(const Product& p, int64_t row, int64_t column, int64_t count,
 // Some rows: the integers first.
 void multiply_rows(const Product& p, int64_t first, int64_t count, std::int32_t* sums,
                    int threads) {
-  Product integers = p;
-  integers.m = count;
-  const int64_t codes = first * p.input.row_stride;
-  integers.input.data += is_four_bit(p.input.dtype) ? codes / 2 : codes;
-  integers.output = reinterpret_cast<std::uint8_t*>(sums);
-  integers.output_row = p.n;
-  integers.output_dtype = DType::Int32;
-  integers.has_scales = false;
-  integers.epilogue = {};
-  host::multiply(integers, threads);
-  const int64_t pieces = (p.n + kColumns - 1) / kColumns;
-  host::parallel_for(threads, count * pieces,
-                     std::max<int64_t>(kGrain / std::min(p.n, kColumns), 1),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t i = begin; i < end; ++i) {
-                         const int64_t row = i / pieces, column = (i - row * pieces) * kColumns;
-                         finish(p, first + row, column, std::min(kColumns, p.n - column),
-                                sums + row * p.n + column);
-                       }
-                     });
+  sum_rows(p, first, count, sums, threads);
+  for_pieces(count, p.n, threads, [&](int64_t row, int64_t column, int64_t columns) {
+    finish(p, first + row, column, columns, sums + row * p.n + column);
+  });
 }
 
 Status compute(const Call& call, const Stream& stream) {
@@ -157,16 +136,14 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
   return HostRoom(descriptor.as<Fields>(), Scratch()).bytes;
 }
 
-Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
-
 constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
                                 .method = "tiles",
                                 .revision = 1,
                                 .backend = Backend::Host,
                                 .arch = {},
                                 .rank = 0,
-                                .guarantee = kGuarantee,
-                                .rejects = accept,
+                                .guarantee = kGuarantee<Accumulation::Sequential>,
+                                .rejects = rejects<Accumulation::Sequential>,
                                 .workspace = workspace,
                                 .prepare = host::nothing_to_prepare,
                                 .bind = host::bind<compute>}};

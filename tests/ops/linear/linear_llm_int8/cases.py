@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -180,7 +181,23 @@ def sampled_cases() -> tuple[Case, ...]:
         for shape, columns in WIDE if dtype != "float64" else ():
             seed = len(cases)
             cases.append(Case(drawn(seed, shape, columns, dtype), "normal", seed))
-    return tuple(cases)
+    return (*cases, *chains())
+
+
+def chains() -> Iterator[Case]:
+    """Of tensor cores: lists of less than a group, of groups and of parts of them."""
+    capacities = itertools.cycle((16, 3, 21, 40, 0, 33, 1))
+    values_of = itertools.cycle(VALUES[:2])
+    kinds = itertools.cycle(("normal", "mixed", "normal", "huge", "patterns"))
+    for seed, (shape, columns) in enumerate((*SHAPES, *WIDE)):
+        problem = drawn(seed + 500, shape, columns, ("float32", "float16", "bfloat16")[seed % 3])
+        problem = replace(
+            problem,
+            capacity=next(capacities),
+            outlier_dtype=next(values_of),
+            accumulation="tensor_sm90",
+        )
+        yield Case(problem, next(kinds), seed)
 
 
 @cache

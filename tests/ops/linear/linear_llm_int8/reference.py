@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from ops.affine.reference import fma
+from ops.linear.float_sums import chain
 from reference.formats import Array, Arrays, narrowed, unpack_nibbles
 
 
@@ -27,6 +29,7 @@ class Problem:
     residual_dtype: str | None = None
     capacity: int = 8
     outlier_dtype: str = "float16"
+    accumulation: str = "sequential"
 
     @property
     def float_dtype(self) -> str:
@@ -69,6 +72,25 @@ def codes_of(stored: Array, dtype: str, terms: int) -> Array:
     return np.where(patterns > 7, patterns - 16, patterns)
 
 
+def sequential(t: Array, values: Array, codes: Array) -> Array:
+    """t, with one listed column after another by fma; rows of both are the places of the list."""
+    C = t.dtype.type
+    for place in range(codes.shape[1]):
+        t = fma(values[..., place, None].astype(C), codes[:, place].astype(C), t)
+    return t
+
+
+def tensor_sm90(t: Array, values: Array, codes: Array) -> Array:
+    """t, with the listed columns as one chain of a tensor core's steps."""
+    rows = math.prod(t.shape[:-1])
+    flat = values.reshape(rows, values.shape[-1])
+    made = chain(t.reshape(rows, len(codes)), flat, codes.astype(values.dtype))
+    return made.reshape(t.shape)
+
+
+LISTED = {"sequential": sequential, "tensor_sm90": tensor_sm90}
+
+
 def linear_llm_int8(problem: Problem, given: Arrays) -> Arrays:
     """The output as stored."""
     C, terms = problem.compute, problem.input_shape[-1]
@@ -80,10 +102,11 @@ def linear_llm_int8(problem: Problem, given: Arrays) -> Arrays:
     listed = min(max(int(given["count"][0]), 0), problem.capacity)
     with np.errstate(all="ignore"):
         t = sums.astype(C) * row
+        codes = np.zeros((len(w), listed), np.int64)
         for place, column in enumerate(given["index"][:listed].tolist()):
-            inside = 0 <= column < terms
-            code = w[:, column] if inside else np.zeros(w.shape[0], np.int64)
-            t = fma(given["outlier"][..., place, None].astype(C), code.astype(C), t)
+            if 0 <= column < terms:
+                codes[:, place] = w[:, column]
+        t = LISTED[problem.accumulation](t, given["outlier"][..., :listed], codes)
         t = t * given["weight_scale"].astype(C)
         if problem.bias_dtype:
             t = t + given["bias"].astype(C)

@@ -20,6 +20,7 @@ from support.memory import Host
 from support.runner import Bench
 
 F32 = np.float32
+CHAIN = {"accumulation": "tensor_sm90"}
 NAN = float("nan")
 
 
@@ -64,6 +65,54 @@ def test_every_tail_length(columns: int) -> None:
     for threads, rows in ((1, 2), (3, 259)):
         problem = Problem((rows, 8), (columns, 8), "bfloat16", capacity=2, bias_dtype="float32")
         run(problem, Case(problem, "normal", columns).inputs(), threads)
+
+
+@pytest.mark.parametrize("outlier_dtype", ["float16", "bfloat16"])
+def test_a_chain_of_every_length(outlier_dtype: str) -> None:
+    """Groups of 16 and what is left of one; several slices' worth of columns are one chain, too."""
+    for listed in (0, 1, 15, 16, 17, 31, 33, 128, 129, 160, 300):
+        problem = Problem(
+            (5, 320),
+            (37, 320),
+            capacity=listed + 3,
+            outlier_dtype=outlier_dtype,
+            accumulation="tensor_sm90",
+        )
+        given = Case(problem, "normal", listed).inputs()
+        given["count"][:] = listed
+        given["index"][:listed] = np.sort(np.random.default_rng(listed).permutation(320)[:listed])
+        given["outlier"][..., listed:] = np.inf  # beyond the list: no number
+        run(problem, given, 2)
+
+
+def test_a_chain_truncates_where_fma_rounds() -> None:
+    """What is far below the sum is lost toward zero; by fma it rounds."""
+    problem, given = small(1, **CHAIN)
+    given["input"] = np.array([[127, 127], [-127, -127]], np.int8)
+    given["weight"] = np.array([[127, 127]], np.int8)
+    given["input_scale"], given["weight_scale"] = np.full(2, 2.0**10, F32), np.ones(1, F32)
+    total = 127 * 127 * 2 * 2.0**10  # with a last place of 2
+    given["outlier"] = np.array([[1.5 / 127, 0, 0], [-1.5 / 127, 0, 0]]).astype(np.float16)
+    assert run(problem, given).ravel().tolist() == [total, -total]
+    other, _ = small(1)
+    assert run(other, given).ravel().tolist() == [total + 2, -total - 2]
+
+
+def test_the_order_of_a_group_changes_nothing_and_that_of_groups_does() -> None:
+    """As of tensor cores."""
+    problem = Problem((4, 64), (9, 64), capacity=32, **CHAIN)
+    given = Case(problem, "normal", 3).inputs()
+    given["count"][:], given["index"][:] = 32, np.arange(32)
+    want = run(problem, given)
+
+    def permuted(order: Array) -> Array:
+        """With the list in another order, which no list of planq's has."""
+        moved = {"index": given["index"][order], "outlier": given["outlier"][..., order].copy()}
+        return run(problem, {**given, **moved})
+
+    within = np.concatenate([np.arange(16)[::-1], 16 + np.arange(16)[::-1]])
+    assert permuted(within).tobytes() == want.tobytes()
+    assert permuted(np.arange(32)[::-1]).tobytes() != want.tobytes()
 
 
 def small(count: int, **changes: Any) -> tuple[Problem, Arrays]:
@@ -218,8 +267,9 @@ class TestRefusals:
             ("input_dtype", {"input_dtype": "uint8"}, "got uint8"),
             ("weight_dtype", {"weight_dtype": "uint4"}, "got uint4"),
             ("outlier_dtype", {"outlier_dtype": "float64"}, "got float64"),
-            ("accumulation", {"accumulation": "lanes"}, "expected sequential, got lanes"),
-            ("accumulation", {"accumulation": "tensor_sm90"}, "got tensor_sm90"),
+            ("accumulation", {"accumulation": "lanes"}, "sequential or tensor_sm90, got lanes"),
+            ("accumulation", {**CHAIN, "outlier_dtype": "float32"}, "got float32"),
+            ("accumulation", {**CHAIN, "output_dtype": "float64"}, "adds up in float32"),
             ("capacity", {"capacity": -1}, "got -1"),
             ("weight_shape", {"weight_shape": (3, 9)}, "k = 8"),
         ],

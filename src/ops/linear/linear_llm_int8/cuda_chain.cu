@@ -1,0 +1,113 @@
+// linear_llm_int8 on CUDA, TENSOR_SM90, on any GPU: integer sums by the kernels for every GPU, then
+// the listed columns onto an output at a time, by the function that the host has too.
+#include <algorithm>
+
+#include "math/tensor_core.h"
+#include "ops/linear/float_output.cuh"
+#include "ops/linear/linear_llm_int8/launch.h"
+#include "ops/linear/mma_launch.cuh"
+
+namespace planq::linear_llm_int8 {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int64_t kMostBlocks = 1 << 20;
+
+struct SumRoom {
+  Room room;
+  std::int32_t* sums;  // a row of n for each row of the input
+  std::size_t bytes;
+
+  SumRoom(const Fields& f, Scratch scratch) : room(f, scratch) {
+    sums = scratch.take<std::int32_t>(held_in(f.rows(), f.columns()));
+    bytes = scratch.bytes();
+  }
+};
+
+struct ChainArgs {
+  linear::Product product;
+  const std::int32_t* sums;
+  int64_t outputs;
+  int smallest;  // exponent of the outliers' normal numbers
+};
+
+// The codes of a column at the places of the list.
+struct ListedCodes {
+  const std::int8_t* codes;
+  int64_t pitch;
+  int smallest;
+
+  __device__ float operator[](int64_t place) const { return codes[place * pitch]; }
+  __device__ ListedCodes from(int64_t place) const {
+    return {codes + place * pitch, pitch, smallest};
+  }
+};
+
+__global__ void __launch_bounds__(kThreads) compute_chains(const __grid_constant__ ChainArgs args) {
+  const int64_t step = int64_t{gridDim.x} * kThreads;
+#pragma unroll 1
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < args.outputs; i += step) {
+    const linear::OutputPlace place(args.product, i);
+    const linear::Epilogue& e = place.product.epilogue;
+    const linear::Outliers& list = e.outliers;
+    const math::FactorRow values{static_cast<const float*>(list.values) + place.row * list.row,
+                                 args.smallest};
+    const ListedCodes codes{list.codes + place.column, list.pitch, args.smallest};
+    const float scaled =
+        static_cast<float>(args.sums[i]) * linear::row_term<float>(e, place.row).scale;
+    const float sum =
+        math::tensor_core_chain<math::TensorCore16>(scaled, values, codes, list.listed());
+    const float y =
+        linear::finish_listed<float>(sum, linear::column_term<float>(e, place.column), e,
+                                     linear::residual_at<float>(e, place.row, place.column));
+    linear::store_output(place.product, place.row, place.column, y);
+  }
+}
+
+// One launch after another, each of which waits for the one before it.
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const SumRoom room(f, Scratch(call.workspace));
+  const linear::Product product = product_of(call, room.room);
+  if (product.empty()) return Status::success();
+  const OperandView sums = rows_view(f, room.sums, DType::Int32, f.columns());
+  const linear::Product integers =
+      linear::make_product(f.input(), f.weight(),
+                           {.input = &call.operands[linear::kLayerInput],
+                            .weight = &call.operands[linear::kLayerWeight],
+                            .output = &sums});
+  PLANQ_TRY(linear::launch_mma(integers, call.device, bound));
+  PLANQ_TRY(launch_list(call, room.room, product, bound));
+  const ChainArgs args{product, room.sums, product.m * product.n * product.batch.size(),
+                       f.outlier_dtype == DType::Float16 ? -14 : -126};
+  const cuda::Grid grid{.blocks = std::min(cuda::ceil_div(args.outputs, kThreads), kMostBlocks),
+                        .threads = dim3(kThreads)};
+  return cuda::launch(compute_chains, grid, args, bound);
+}
+
+std::size_t sum_workspace(const Descriptor& descriptor, const Device&) {
+  return SumRoom(descriptor.as<Fields>(), Scratch()).bytes;
+}
+
+Status prepare(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(preload_list());
+  PLANQ_TRY(linear::preload_mma());
+  return cuda::preload(compute_chains);
+}
+
+constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
+                                .method = "tensor_sm90",
+                                .revision = 1,
+                                .backend = Backend::Cuda,
+                                .arch = {80},
+                                .rank = 100,
+                                .guarantee = kGuarantee<Accumulation::TensorSm90>,
+                                .rejects = rejects<Accumulation::TensorSm90>,
+                                .workspace = sum_workspace,
+                                .prepare = prepare,
+                                .bind = bind}};
+
+}  // namespace
+}  // namespace planq::linear_llm_int8
+
+PLANQ_KERNELS(linear_llm_int8, cuda_chain, kKernels);

@@ -1,0 +1,43 @@
+// What the host's kernels begin with: the integer sums of some rows.
+#pragma once
+
+#include "host/thread_pool.h"
+#include "ops/linear/linear_llm_int8/desc.h"
+#include "ops/linear/product_host.h"
+
+namespace planq::linear_llm_int8 {
+
+// Rows whose sums are held at a time, columns of one that are in a cache, and outputs that are
+// worth waking a thread for.
+inline constexpr int64_t kRows = 256, kColumns = 512, kGrain = 1 << 13;
+
+inline int64_t held_rows(const Fields& f) { return std::min(f.rows(), kRows); }
+
+// As rows of n.
+inline void sum_rows(const linear::Product& p, int64_t first, int64_t count, std::int32_t* sums,
+                     int threads) {
+  linear::Product integers = p;
+  integers.m = count;
+  linear::detail::move_factor(integers.input, first * p.input.row_stride);
+  integers.output = reinterpret_cast<std::uint8_t*>(sums);
+  integers.output_row = p.n;
+  integers.output_dtype = DType::Int32;
+  integers.has_scales = false;
+  integers.epilogue = {};
+  host::multiply(integers, threads);
+}
+
+// Calls visit(row, column, columns) for pieces of rows of n.
+template <class Visit>
+void for_pieces(int64_t rows, int64_t n, int threads, const Visit& visit) {
+  const int64_t pieces = (n + kColumns - 1) / kColumns;
+  host::parallel_for(threads, rows * pieces, std::max<int64_t>(kGrain / std::min(n, kColumns), 1),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t i = begin; i < end; ++i) {
+                         const int64_t row = i / pieces, column = (i - row * pieces) * kColumns;
+                         visit(row, column, std::min(kColumns, n - column));
+                       }
+                     });
+}
+
+}  // namespace planq::linear_llm_int8
