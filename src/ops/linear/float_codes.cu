@@ -1,23 +1,11 @@
 // Products of floating numbers with weights that are codes, on any GPU, and those weights' numbers
 // in memory, for kernels that read nothing else.
 #include "ops/linear/float_product.cuh"
+#include "ops/linear/lane_codes.cuh"
 #include "ops/linear/weight_codes.h"
 
 namespace planq::linear {
 namespace {
-
-// Codes with the values of a codebook that is the library's: kernels have no table of it.
-struct CodesArgs {
-  WeightCodes codes;
-  float values[16];
-
-  explicit CodesArgs(const WeightCodes& given) : codes(given), values{} {
-    if (codes.has_blocks() && !codes.codebook_is_operand) std::copy_n(codes.codebook, 16, values);
-  }
-  __device__ const float* codebook() const {
-    return codes.codebook_is_operand ? codes.codebook : values;
-  }
-};
 
 // --- Products, an output at a time ---------------------------------------------------------------
 
@@ -142,7 +130,8 @@ Status launch_type(const CodedArgs& args, Accumulation accumulation, Bound& boun
 
 }  // namespace
 
-Status preload_coded() {
+Status preload_coded(DType values) {
+  PLANQ_TRY(lanes::preload(values));
   PLANQ_TRY(cuda::preload(compute_tensor_sums<CodedSides<math::Half>>));
   PLANQ_TRY(cuda::preload(compute_tensor_sums<CodedSides<math::Bfloat16>>));
   PLANQ_TRY(cuda::preload(compute_lane_sums<CodedSides<math::Half>>));
@@ -152,6 +141,8 @@ Status preload_coded() {
 
 Status launch_coded(const Product& product, Accumulation accumulation, Bound& bound) {
   if (product.empty()) return Status::success();
+  if (accumulation == Accumulation::Lanes && lanes::takes(product))
+    return lanes::launch(product, bound);
   const CodedArgs args{float_args(product), CodesArgs(*product.weight.codes)};
   switch (product.input.dtype) {
     case DType::Float16:

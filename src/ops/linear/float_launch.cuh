@@ -14,8 +14,9 @@ Status preload_floats();
 Status preload_float8s();
 Status launch_floats(const Product& product, Accumulation accumulation, Bound& bound);
 
-// The same with weights that are codes (float_codes.cu), and an input of 16 or 32 bits.
-Status preload_coded();
+// The same with weights that are codes (float_codes.cu), and an input of 16 or 32 bits. A few rows
+// of input have a kernel of their own, by lanes. `values`: the type of the weights' numbers.
+Status preload_coded(DType values);
 Status launch_coded(const Product& product, Accumulation accumulation, Bound& bound);
 
 // Writes what rows of such weights stand for, numbers of 16 bits, to rows of memory that are

@@ -37,3 +37,11 @@ ORDERS = (
 )
 GROUPS = (128, 64, 32, 13, 1)
 OPTIONAL = (None, None, *INPUT_DTYPES)
+# A few rows, and terms in whole vectors of 32 codes of one segment: what LANES reads by vectors.
+STREAMED: tuple[tuple[Extents, Extents], ...] = (
+    ((), (1, 37, 96)),
+    ((), (2, 40, 1056)),
+    ((2,), (2, 33, 1024)),
+    ((), (3, 5, 2080)),
+)
+SEGMENTS = (32, 64, 256)

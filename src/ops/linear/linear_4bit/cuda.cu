@@ -16,7 +16,9 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 }
 
 std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_coded(); }
+Status prepare(const Descriptor& descriptor, const Device&, State&) {
+  return linear::preload_coded(descriptor.as<Fields>().weight_dtype);
+}
 
 Status bind(const Call& call, Bound& bound) {
   const linear::WeightCodes codes = codes_of(call);

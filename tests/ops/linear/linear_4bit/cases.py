@@ -5,7 +5,17 @@ from __future__ import annotations
 import itertools
 from functools import cache
 
-from ops.linear.coded_places import EMPTY, GROUPS, OPTIONAL, ORDERS, OUTPUTS, PLACES, Extents
+from ops.linear.coded_places import (
+    EMPTY,
+    GROUPS,
+    OPTIONAL,
+    ORDERS,
+    OUTPUTS,
+    PLACES,
+    SEGMENTS,
+    STREAMED,
+    Extents,
+)
 from ops.linear.linear_4bit.reference import FourBitProblem
 from ops.linear.products import KINDS, Case
 from reference.inputs import Chooser
@@ -44,15 +54,42 @@ def problem_of(
     )
 
 
+def streamed_problem(
+    place: tuple[Extents, Extents], weight_dtype: str, chooser: Chooser
+) -> FourBitProblem:
+    """A problem of few rows in the order LANES, whose codes are read by vectors."""
+    outer, (m, n, k) = place
+    fields = {
+        "weight_dtype": weight_dtype,
+        "nibble_order": chooser.pick(("high_first", "low_first")),
+        "bias_dtype": chooser.pick(OPTIONAL),
+    }
+    if chooser.pick((True, False)):
+        fields["codebook"] = chooser.pick(CODEBOOKS)
+        fields["block_size"] = chooser.pick(SEGMENTS)
+        fields["nested_block_size"] = chooser.pick(NESTED)
+    else:
+        fields["weight_scope"] = ("group", chooser.pick(SEGMENTS), 1)
+        fields["code_dtype"] = chooser.pick(("int4", "uint4"))
+        fields["weight_mode"] = chooser.pick(("symmetric", "asymmetric"))
+    types = chooser.pick(OUTPUTS), chooser.pick(OUTPUTS)
+    return FourBitProblem((*outer, m, k), (n, k), *types, accumulation="lanes", **fields)
+
+
 @cache
 def cases() -> tuple[Case, ...]:
-    """Every order of sums with every type in several places."""
+    """Every order of sums with every type in several places, then those read by vectors."""
     place = itertools.cycle(PLACES)
     made = []
     for names in list(itertools.product(ORDERS, OUTPUTS)) * 4:
         seed = len(made)
         chooser = Chooser(seed)
         made.append(Case(problem_of(next(place), names, chooser), chooser.pick(KINDS), seed))
+    for streamed, weight_dtype in itertools.product(STREAMED, OUTPUTS):
+        seed = len(made)
+        chooser = Chooser(seed)
+        problem = streamed_problem(streamed, weight_dtype, chooser)
+        made.append(Case(problem, chooser.pick(KINDS), seed))
     return tuple(made)
 
 

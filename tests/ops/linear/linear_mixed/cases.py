@@ -5,7 +5,16 @@ from __future__ import annotations
 import itertools
 from functools import cache
 
-from ops.linear.coded_places import EMPTY, GROUPS, OPTIONAL, ORDERS, OUTPUTS, PLACES, Extents
+from ops.linear.coded_places import (
+    EMPTY,
+    GROUPS,
+    OPTIONAL,
+    ORDERS,
+    OUTPUTS,
+    PLACES,
+    STREAMED,
+    Extents,
+)
 from ops.linear.linear_mixed.reference import MixedProblem
 from ops.linear.products import KINDS, Case
 from reference.inputs import Chooser
@@ -42,13 +51,22 @@ def problem_of(
 
 @cache
 def cases() -> tuple[Case, ...]:
-    """Every order of sums with every type in several places."""
+    """Every order of sums with every type in several places, then those read by vectors."""
     place = itertools.cycle(PLACES)
     made = []
     for names in list(itertools.product(ORDERS, OUTPUTS)) * 4:
         seed = len(made)
         chooser = Chooser(seed)
         made.append(Case(problem_of(next(place), names, chooser), chooser.pick(KINDS), seed))
+    # Codes of channels, which belong to no segment.
+    for (outer, (m, n, k)), weight_dtype in itertools.product(STREAMED, OUTPUTS):
+        seed = len(made)
+        chooser = Chooser(seed)
+        types = chooser.pick(OUTPUTS), chooser.pick(OUTPUTS)
+        problem = MixedProblem(
+            (*outer, m, k), (n, k), *types, "int4", weight_dtype, accumulation="lanes"
+        )
+        made.append(Case(problem, chooser.pick(KINDS), seed))
     return tuple(made)
 
 
