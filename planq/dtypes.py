@@ -150,6 +150,18 @@ class Accumulation(enum.StrEnum):
     TENSOR_SM90 = "tensor_sm90"
 
 
+class NormOrder(enum.StrEnum):
+    """The p of a vector norm.
+
+    ``ONE``: the sum of magnitudes. ``TWO``: the root of the sum of squares. ``INFINITY``: the
+    largest magnitude.
+    """
+
+    ONE = "one"
+    TWO = "two"
+    INFINITY = "infinity"
+
+
 class Codebook(enum.StrEnum):
     """Which values codes stand for.
 

@@ -28,6 +28,8 @@ BY_BOTH: Final = ("output", "residual")
 # Operators whose results depend on all of the tensor, or lie elsewhere in its parts.
 TOGETHER: Final = (
     "estimate_quantiles",
+    "square_sum",
+    "norm",
     "transform_layout",
     "extract_outliers",
     "vectorwise_quantize",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from harness import codebook, coo, dynamic, linear, outlier, packing, static
+from harness import codebook, coo, dynamic, linear, outlier, packing, static, statistics
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -29,6 +29,8 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "codebook_quantize": codebook.Quantize,
     "codebook_dequantize": codebook.Dequantize,
     "estimate_quantiles": codebook.EstimateQuantiles,
+    "square_sum": statistics.Norm,
+    "norm": statistics.Norm,
     "matmul_int8": linear.MatmulInt8,
     "linear_w8a8": linear.LinearW8A8,
     "linear_w8a8_dynamic": linear.LinearW8A8Dynamic,

@@ -53,6 +53,7 @@ inline constexpr Vocabulary kVocabulary{};
 #define PLANQ_ACCUMULATION_NAMES(_) \
   /* a descriptor field that the operator resolves to its default */ \
   _(Unset, "") _(Sequential, "sequential") _(Lanes, "lanes") _(TensorSm90, "tensor_sm90")
+#define PLANQ_NORM_ORDER_NAMES(_) _(One, "one") _(Two, "two") _(Infinity, "infinity")
 #define PLANQ_CODEBOOK_NAMES(_) \
   _(Given, "given") _(Dynamic, "dynamic") _(Nf4, "nf4") _(Fp4, "fp4") _(Int4, "int4") \
   _(Af4, "af4")
@@ -91,6 +92,7 @@ inline constexpr Vocabulary kVocabulary{};
   _(NibbleOrder, PLANQ_NIBBLE_ORDER_NAMES)     \
   _(Convention, PLANQ_CONVENTION_NAMES)        \
   _(Accumulation, PLANQ_ACCUMULATION_NAMES)    \
+  _(NormOrder, PLANQ_NORM_ORDER_NAMES)         \
   _(Codebook, PLANQ_CODEBOOK_NAMES)            \
   _(Layout, PLANQ_LAYOUT_NAMES)                \
   _(WeightLayout, PLANQ_WEIGHT_LAYOUT_NAMES)   \

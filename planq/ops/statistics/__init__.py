@@ -5,9 +5,17 @@ from planq.ops.statistics.estimate_quantiles import (
     EstimateQuantilesDescriptor,
     EstimateQuantilesPlan,
 )
+from planq.ops.statistics.norm import NormArgs, NormDescriptor, NormPlan
+from planq.ops.statistics.square_sum import SquareSumArgs, SquareSumDescriptor, SquareSumPlan
 
 __all__ = [
     "EstimateQuantilesArgs",
     "EstimateQuantilesDescriptor",
     "EstimateQuantilesPlan",
+    "NormArgs",
+    "NormDescriptor",
+    "NormPlan",
+    "SquareSumArgs",
+    "SquareSumDescriptor",
+    "SquareSumPlan",
 ]

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "core/dtype.h"
+#include "math/tree_sum.h"
 #include "ops/affine/affine.h"
 
 namespace planq::math {
@@ -333,28 +334,6 @@ PLANQ_HD C restored_absmax(float value, C nested_absmax, C nested_offset) {
 }
 
 // ---- the mean of the absmax --------------------------------------------------------------------
-
-// Sums are pairwise, so that their order is fixed: kSumLeaf neighbouring elements are summed in
-// pairs, pairs of pairs and so on; these sums, the leaves, are then summed in the same way.
-inline constexpr int kSumLeaf = 1024, kSumDepth = 10;
-
-// load(0) + ... + load(count - 1) of at most kSumLeaf elements: neighbours in pairs, then pairs of
-// sums, filled up with +0 to a power of two. `waiting` has, for each level, the sum that still
-// lacks its right neighbour.
-template <class C, class Load>
-PLANQ_HD C leaf_sum(int count, const Load& load) {
-  C waiting[kSumDepth + 1];
-  int padded = 1;
-  while (padded < count) padded *= 2;
-  C sum = C{0};
-  for (int i = 0; i < padded; ++i) {
-    sum = i < count ? load(i) : C{0};
-    int level = 0;
-    for (; i >> level & 1; ++level) sum = waiting[level] + sum;
-    waiting[level] = sum;
-  }
-  return sum;
-}
 
 // The mean by one division; 0 where count is 0. A NaN is the canonical one.
 template <class C>

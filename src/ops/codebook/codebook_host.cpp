@@ -10,6 +10,7 @@
 
 #include "host/simd.h"
 #include "host/thread_pool.h"
+#include "host/tree_sum.h"
 #include "math/nibbles.h"
 #include "ops/affine/range_keys.h"
 #include "ops/codebook/codebook_search_host.h"
@@ -412,33 +413,18 @@ void decode(const CodebookDecoding& decoding, const DecodingOperands& operands, 
 
 // ---- means -------------------------------------------------------------------------------------
 
-namespace {
-
-// The sum of a node: leaves, whose sums are there, or nodes of the level below.
-template <class C>
-C node_sum(const C* sums, std::int64_t count) {
-  if (count <= math::kSumLeaf)
-    return math::leaf_sum<C>(static_cast<int>(count), [&](int i) { return sums[i]; });
-  std::int64_t size = math::kSumLeaf;
-  while (groups_of(count, size) > math::kSumLeaf) size *= math::kSumLeaf;
-  return math::leaf_sum<C>(static_cast<int>(groups_of(count, size)), [&](int i) {
-    const auto [first, last] = block_span(i, size, count);
-    return node_sum(sums + first, last - first);
-  });
-}
-
-}  // namespace
-
 template <class C>
 C tree_mean(const C* values, std::int64_t count, C* sums, int threads) {
   const std::int64_t leaves = groups_of(count, math::kSumLeaf);
   parallel_for(threads, leaves, grain_of(math::kSumLeaf), [&](std::int64_t from, std::int64_t to) {
+    C terms[math::kSumLeaf];
     for (std::int64_t leaf = from; leaf < to; ++leaf) {
       const auto [first, last] = block_span(leaf, math::kSumLeaf, count);
-      sums[leaf] = node_sum(values + first, last - first);
+      std::copy(values + first, values + last, terms);
+      sums[leaf] = tree_sum_over(terms, last - first);
     }
   });
-  return math::mean_of(leaves > 0 ? node_sum(sums, leaves) : C{0}, count);
+  return math::mean_of(tree_sum_over(sums, leaves), count);
 }
 
 #define PLANQ_CODEBOOK(T)                                                                     \

@@ -9,7 +9,7 @@ namespace planq::cuda {
 
 // --- The mean ----------------------------------------------------------------------------------
 
-// The pairwise sum of math::leaf_sum() by all lanes of a warp; every lane gets the result.
+// The sum of a leaf (math/tree_sum.h) by all lanes of a warp; every lane gets the result.
 template <class C>
 __device__ __forceinline__ C leaf_sum(const C* values, std::int64_t count) {
   constexpr int kEach = 4, kGroup = kEach * kWarp, kGroups = math::kSumLeaf / kGroup;

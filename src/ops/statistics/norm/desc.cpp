@@ -1,0 +1,27 @@
+#include "ops/statistics/norm/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::norm {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  return checks::dtype("input_dtype", f.input_dtype, checks::kFloats);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kOutput].expect(compute_dtype(f.input_dtype), {1, {1}});
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"norm", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::norm

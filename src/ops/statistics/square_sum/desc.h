@@ -1,0 +1,26 @@
+// square_sum: the sum of the squares of all elements, in the order of math/tree_sum.h.
+#pragma once
+
+#include "core/operands.h"
+#include "core/registry.h"
+
+namespace planq::square_sum {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+};
+
+}  // namespace planq::square_sum
