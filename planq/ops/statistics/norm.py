@@ -38,7 +38,7 @@ class NormDescriptor(Descriptor):
         Rank 1 to 8, any extents, 0 included. ``output`` is ``(1,)``.
 
     Workspace:
-        About a number for every 1024 elements; ``plan.workspace_size()`` says.
+        At most about a number for every 1024 elements; ``plan.workspace_size()`` says.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant.

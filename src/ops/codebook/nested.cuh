@@ -2,6 +2,7 @@
 // differences from it.
 #pragma once
 
+#include "cuda/tree_sum.cuh"
 #include "ops/codebook/codebook_cuda.h"
 #include "ops/codebook/encode.cuh"
 
@@ -12,16 +13,14 @@ namespace planq::cuda {
 // The sum of a leaf (math/tree_sum.h) by all lanes of a warp; every lane gets the result.
 template <class C>
 __device__ __forceinline__ C leaf_sum(const C* values, std::int64_t count) {
-  constexpr int kEach = 4, kGroup = kEach * kWarp, kGroups = math::kSumLeaf / kGroup;
-  static_assert(kGroups == 8);
+  constexpr int kEach = 4;
   struct alignas(16) Quad {
     C of[kEach];
   };
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  Quad quads[kGroups];
+  Quad quads[kLeafGroups<kEach>];
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    const int at = g * kGroup + lane * kEach;
+  for (int g = 0; g < kLeafGroups<kEach>; ++g) {
+    const int at = leaf_place<kEach>(g);
     if (at + kEach <= count) {
       quads[g] = *reinterpret_cast<const Quad*>(values + at);
     } else {
@@ -29,16 +28,11 @@ __device__ __forceinline__ C leaf_sum(const C* values, std::int64_t count) {
       for (int i = 0; i < kEach; ++i) quads[g].of[i] = at + i < count ? values[at + i] : C{0};
     }
   }
-  C sums[kGroups];
+  const auto terms = [&](int group, C(&to)[kEach]) {
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    const auto& v = quads[g].of;
-    sums[g] = (v[0] + v[1]) + (v[2] + v[3]);
-#pragma unroll
-    for (int step = 1; step < kWarp; step *= 2)
-      sums[g] = sums[g] + __shfl_xor_sync(kAllLanes, sums[g], step);
-  }
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    for (int i = 0; i < kEach; ++i) to[i] = quads[group].of[i];
+  };
+  return join_leaf<kEach, C>(terms, AddNeighbours{});
 }
 
 template <class C>
@@ -75,10 +69,7 @@ __device__ __forceinline__ C last_sum(const C* values, std::int64_t count) {
     if (lane == 0) sums[leaf] = sum;
   }
   __syncthreads();
-  C sum = lane < leaves ? sums[lane] : C{0};
-#pragma unroll
-  for (int step = 1; step < kWarp; step *= 2) sum = sum + __shfl_xor_sync(kAllLanes, sum, step);
-  return sum;
+  return join_lanes(lane < leaves ? sums[lane] : C{0}, AddNeighbours{});
 }
 
 // --- Codes of absmax ---------------------------------------------------------------------------
