@@ -41,10 +41,11 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
-from planq.ops import affine, codebook, linear, outlier, packing, statistics
+from planq.ops import affine, codebook, linear, memory, outlier, packing, statistics
 from planq.ops.affine import *
 from planq.ops.codebook import *
 from planq.ops.linear import *
+from planq.ops.memory import *
 from planq.ops.outlier import *
 from planq.ops.packing import *
 from planq.ops.statistics import *
@@ -138,6 +139,7 @@ __all__ = [
 __all__ += affine.__all__
 __all__ += codebook.__all__
 __all__ += linear.__all__
+__all__ += memory.__all__
 __all__ += outlier.__all__
 __all__ += packing.__all__
 __all__ += statistics.__all__

@@ -1,0 +1,77 @@
+"""The classes of `arange`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planq.arguments import DTypeField, Scalar, Shape, Tensor
+from planq.descriptor import Descriptor
+from planq.plan import Plan
+from planq.registry import register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArangeDescriptor(Descriptor):
+    """Store numbers that go up, or down, by equal steps.
+
+    When to use:
+        Indices and positions, of which the first and the step may be known on the device alone.
+
+    Formula:
+        Element ``i``, counted in the logical order whatever the strides, is ``start + step * i``.
+        Of floats, both operations are rounded to float64, and the sum once more to the type, to
+        nearest even; beyond the largest number it becomes infinite, in fp8 that number. Of
+        integers, everything is modulo 2^bits. docs/numerics/memory.md holds the contract.
+
+    Dtypes:
+        float16, bfloat16, float32, float64, int8, uint8, int32, int64, float8_e4m3fn, float8_e5m2.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``start`` and ``step`` are one number each.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every kernel is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Shape of ``output``.
+        output_dtype: Its element type.
+
+    Raises:
+        DescriptorError: A type that is not listed.
+
+    Source:
+        bitsandbytes ``arange``, which stores ``float(i)``.
+    """
+
+    operator: ClassVar[str] = "arange"
+
+    shape: Shape
+    output_dtype: DTypeField
+
+
+@dataclass(slots=True, kw_only=True)
+class ArangeArgs:
+    """Operands of :class:`ArangeDescriptor`.
+
+    Attributes:
+        output: What is written over; any outer strides, innermost stride 1.
+        start: The first element, 0 where it is left out: float64, of integers int64.
+        step: From an element to the next one, 1 where it is left out: likewise.
+    """
+
+    output: Tensor
+    start: Scalar | None = None
+    step: Scalar | None = None
+
+
+class ArangePlan(Plan):
+    """A plan for :class:`ArangeDescriptor`."""
+
+    __slots__ = ()
+
+
+register(ArangeDescriptor, ArangeArgs, ArangePlan)

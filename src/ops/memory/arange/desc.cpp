@@ -1,0 +1,29 @@
+#include "ops/memory/arange/desc.h"
+
+#include "core/checks.h"
+#include "ops/memory/numbers.h"
+
+namespace planq::arange {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  return checks::dtype("output_dtype", f.output_dtype, memory::kElements);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  specs[kOutput].expect(f.output_dtype, f.shape);
+  for (const int number : {kStart, kStep})
+    specs[number].expect(memory::scalar_dtype(f.output_dtype));
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"arange", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::arange

@@ -1,0 +1,26 @@
+// fill: one number into every element.
+#pragma once
+
+#include "core/operands.h"
+#include "core/registry.h"
+
+namespace planq::fill {
+
+struct Fields {
+  Shape shape;
+  DType output_dtype = DType::Unset;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required().from("output.shape"),
+    PLANQ_FIELD(Fields, output_dtype).required().from("output.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int { kOutput, kValue };
+inline constexpr OperandInfo kOperands[] = {
+    {"output", Role::InOut},
+    {"value", Role::Input, Presence::Always, OperandKind::Scalar},
+};
+
+}  // namespace planq::fill
