@@ -3,6 +3,11 @@
 from planq.ops.memory.arange import ArangeArgs, ArangeDescriptor, ArangePlan
 from planq.ops.memory.fill import FillArgs, FillDescriptor, FillPlan
 from planq.ops.memory.multiply import MultiplyArgs, MultiplyDescriptor, MultiplyPlan
+from planq.ops.memory.pipeline_copy import (
+    PipelineCopyArgs,
+    PipelineCopyDescriptor,
+    PipelineCopyPlan,
+)
 
 __all__ = [
     "ArangeArgs",
@@ -14,4 +19,7 @@ __all__ = [
     "MultiplyArgs",
     "MultiplyDescriptor",
     "MultiplyPlan",
+    "PipelineCopyArgs",
+    "PipelineCopyDescriptor",
+    "PipelineCopyPlan",
 ]

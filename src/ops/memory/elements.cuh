@@ -39,22 +39,31 @@ struct Groups {
   }
 };
 
-// Calls visit(offsets of the first, count, its index among all) for every group
-// of this thread.
+struct Group {
+  ElementOffsets at;  // of the first element
+  int64_t first;      // its index among all
+  int count;          // elements
+};
+template <int kEach>
+__device__ __forceinline__ Group group_of(const Groups& groups, int64_t own) {
+  const int64_t row = groups.rows.quotient(own);
+  const int64_t column = (own - row * groups.rows.divisor) * kEach;
+  const int64_t left = groups.layout.length - column;
+  Group group = {groups.layout.rows.offsets(row), row * groups.layout.length + column,
+                 static_cast<int>(left < kEach ? left : kEach)};
+#pragma unroll
+  for (int64_t& offset : group.at.at) offset += column;
+  return group;
+}
+
+// Calls visit(group) for every group of this thread.
 template <int kEach, class Visit>
 __device__ __forceinline__ void each_group(const Groups& groups, const Visit& visit) {
   const int64_t stride = int64_t{gridDim.x} * kThreads;
 #pragma unroll 1
   for (int64_t own = int64_t{blockIdx.x} * kThreads + threadIdx.x; own < groups.count;
-       own += stride) {
-    const int64_t row = groups.rows.quotient(own);
-    const int64_t column = (own - row * groups.rows.divisor) * kEach;
-    const int64_t left = groups.layout.length - column;
-    ElementOffsets at = groups.layout.rows.offsets(row);
-#pragma unroll
-    for (int64_t& offset : at.at) offset += column;
-    visit(at, static_cast<int>(left < kEach ? left : kEach), row * groups.layout.length + column);
-  }
+       own += stride)
+    visit(group_of<kEach>(groups, own));
 }
 
 template <class Memory>

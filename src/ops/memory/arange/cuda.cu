@@ -25,13 +25,12 @@ __global__ void __launch_bounds__(memory::kThreads)
   using Memory = typename memory::Number<kType>::Memory;
   constexpr int kEach = memory::kGroup<Memory>;
   const Progression<kType> numbers = args.ends.get();
-  memory::each_group<kEach>(args.groups,
-                            [&](const ElementOffsets& at, int count, std::int64_t first) {
-                              Memory each[kEach];
+  memory::each_group<kEach>(args.groups, [&](const memory::Group& group) {
+    Memory each[kEach];
 #pragma unroll
-                              for (int i = 0; i < kEach; ++i) each[i] = numbers.at(first + i);
-                              memory::store_group(args.output + at.at[0], count, each);
-                            });
+    for (int i = 0; i < kEach; ++i) each[i] = numbers.at(group.first + i);
+    memory::store_group(args.output + group.at.at[0], group.count, each);
+  });
 }
 
 template <DType kType>

@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(memory::kThreads)
   Memory each[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) each[i] = stored;
-  memory::each_group<kEach>(args.groups, [&](const ElementOffsets& at, int count, std::int64_t) {
-    memory::store_group(args.output + at.at[0], count, each);
+  memory::each_group<kEach>(args.groups, [&](const memory::Group& group) {
+    memory::store_group(args.output + group.at.at[0], group.count, each);
   });
 }
 

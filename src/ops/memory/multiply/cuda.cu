@@ -28,13 +28,13 @@ __global__ void __launch_bounds__(memory::kThreads)
   using Own = memory::Number<kType>;
   using Memory = typename Own::Memory;
   constexpr int kEach = memory::kGroup<Memory>;
-  memory::each_group<kEach>(args.groups, [&](const ElementOffsets& at, int count, std::int64_t) {
+  memory::each_group<kEach>(args.groups, [&](const memory::Group& group) {
     Memory x[kEach], y[kEach];
-    memory::load_group(args.input + at.at[kInput], count, x);
-    memory::load_group(args.other + at.at[kOther], count, y);
+    memory::load_group(args.input + group.at.at[kInput], group.count, x);
+    memory::load_group(args.other + group.at.at[kOther], group.count, y);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) x[i] = Own::product(x[i], y[i]);
-    memory::store_group(args.output + at.at[kOutput], count, x);
+    memory::store_group(args.output + group.at.at[kOutput], group.count, x);
   });
 }
 

@@ -1,0 +1,27 @@
+#include "ops/memory/pipeline_copy/desc.h"
+
+#include "core/checks.h"
+#include "ops/memory/numbers.h"
+
+namespace planq::pipeline_copy {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  return checks::dtype("input_dtype", f.input_dtype, memory::kElements);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  for (const int tensor : {kInput, kOutput}) specs[tensor].expect(f.input_dtype, f.shape);
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"pipeline_copy", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::pipeline_copy
