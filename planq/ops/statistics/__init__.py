@@ -6,6 +6,11 @@ from planq.ops.statistics.estimate_quantiles import (
     EstimateQuantilesPlan,
 )
 from planq.ops.statistics.norm import NormArgs, NormDescriptor, NormPlan
+from planq.ops.statistics.percentile_clip import (
+    PercentileClipArgs,
+    PercentileClipDescriptor,
+    PercentileClipPlan,
+)
 from planq.ops.statistics.square_sum import SquareSumArgs, SquareSumDescriptor, SquareSumPlan
 
 __all__ = [
@@ -15,6 +20,9 @@ __all__ = [
     "NormArgs",
     "NormDescriptor",
     "NormPlan",
+    "PercentileClipArgs",
+    "PercentileClipDescriptor",
+    "PercentileClipPlan",
     "SquareSumArgs",
     "SquareSumDescriptor",
     "SquareSumPlan",

@@ -1,0 +1,33 @@
+#include "ops/statistics/percentile_clip/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::percentile_clip {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (f.percentile < 0 || f.percentile >= kRemembered)
+    return {"percentile", "expected 0 to 99, got " + std::to_string(f.percentile)};
+  return checks::dtype("input_dtype", f.input_dtype, checks::kFloats);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const DType compute = compute_dtype(f.input_dtype);
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kHistory].expect(compute, {1, {kRemembered}});
+  specs[kStep].expect(DType::Int64);
+  for (const int number : {kGradientScale, kNorm, kClipValue})
+    specs[number].expect(compute, {1, {1}});
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"percentile_clip", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::percentile_clip

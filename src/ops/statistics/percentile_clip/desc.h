@@ -1,0 +1,36 @@
+// percentile_clip: the norm of a tensor beside those of its last 100 steps, and the factor that
+// takes it down to a percentile of them.
+#pragma once
+
+#include "core/operands.h"
+#include "core/registry.h"
+
+namespace planq::percentile_clip {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  std::int64_t percentile = 5;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, percentile),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kHistory, kStep, kGradientScale, kNorm, kClipValue };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"history", Role::InOut},
+    {"step", Role::Input, Presence::Always, OperandKind::Scalar},
+    {"gradient_scale", Role::Output},
+    {"norm", Role::Output},
+    {"clip_value", Role::Output},
+};
+
+// Squared norms that are remembered.
+inline constexpr int kRemembered = 100;
+
+}  // namespace planq::percentile_clip
