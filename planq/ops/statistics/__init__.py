@@ -5,6 +5,11 @@ from planq.ops.statistics.estimate_quantiles import (
     EstimateQuantilesDescriptor,
     EstimateQuantilesPlan,
 )
+from planq.ops.statistics.histogram_scatter_add import (
+    HistogramScatterAddArgs,
+    HistogramScatterAddDescriptor,
+    HistogramScatterAddPlan,
+)
 from planq.ops.statistics.norm import NormArgs, NormDescriptor, NormPlan
 from planq.ops.statistics.percentile_clip import (
     PercentileClipArgs,
@@ -17,6 +22,9 @@ __all__ = [
     "EstimateQuantilesArgs",
     "EstimateQuantilesDescriptor",
     "EstimateQuantilesPlan",
+    "HistogramScatterAddArgs",
+    "HistogramScatterAddDescriptor",
+    "HistogramScatterAddPlan",
     "NormArgs",
     "NormDescriptor",
     "NormPlan",

@@ -1,0 +1,295 @@
+// histogram_scatter_add on CUDA: launches that sort sources by the digits of their bins, stably,
+// and one whose warps add up the bins. Nothing depends on which block or warp comes first.
+//
+// The family uses outlier's floor for prefix sums.
+
+#include "core/scratch.h"
+#include "cuda/launch.cuh"
+#include "cuda/tree_sum.cuh"
+#include "ops/outlier/prefix.h"
+#include "ops/statistics/histogram_scatter_add/bins.h"
+
+namespace planq::histogram_scatter_add {
+namespace {
+
+using cuda::kAllLanes;
+using cuda::kWarp;
+using std::int32_t;
+using std::int64_t;
+using std::uint32_t;
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kEach = 16, kOfWarp = kEach * kWarp, kTile = kEach * kThreads;
+static_assert(kThreads == kDigits);
+constexpr int64_t kMostBins = 0xFFFFFFFE;
+
+// A list of sources, each with the number of its bin.
+struct List {
+  uint32_t* bins;
+  float* sources;
+
+  List() = default;
+  List(int64_t count, Scratch& scratch)
+      : bins(scratch.take<uint32_t>(static_cast<std::size_t>(count))),
+        sources(scratch.take<float>(static_cast<std::size_t>(count))) {}
+};
+
+inline int64_t tiles_of(int64_t count) { return cuda::ceil_div(count, kTile); }
+
+struct Pieces {
+  List lists[2];
+  outlier::Prefix digits;  // of each digit, the counts of all tiles
+
+  Pieces(int64_t count, Scratch& scratch)
+      : lists{{count, scratch}, {count, scratch}},
+        digits(outlier::book_prefix(scratch, tiles_of(count) * kDigits)) {}
+};
+
+struct ListArgs {
+  Bins bins;
+  List list;
+  int64_t count;
+  int64_t* outside;
+};
+
+__global__ void __launch_bounds__(kThreads) list_bins(const __grid_constant__ ListArgs args) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= args.count) return;
+  args.list.bins[i] = static_cast<uint32_t>(args.bins.of(i));
+  args.list.sources[i] = args.bins.source[i];
+}
+
+// --- Sorting by a digit ------------------------------------------------------------------------
+
+struct DigitArgs {
+  List from, to;
+  outlier::Prefix digits;
+  int64_t count, tiles;
+  int shift;
+
+  __device__ __forceinline__ int digit(uint32_t bin) const {
+    return static_cast<int>(bin >> shift & (kDigits - 1));
+  }
+};
+
+__global__ void __launch_bounds__(kThreads) count_digits(const __grid_constant__ DigitArgs args) {
+  __shared__ int32_t counts[kDigits];
+  counts[threadIdx.x] = 0;
+  __syncthreads();
+  const int64_t first = int64_t{blockIdx.x} * kTile + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int64_t i = first + k * kThreads;
+    if (i < args.count) atomicAdd(counts + args.digit(args.from.bins[i]), 1);
+  }
+  __syncthreads();
+  args.digits.counts[threadIdx.x * args.tiles + blockIdx.x] = counts[threadIdx.x];
+}
+
+// The sources of a warp, which follow one another, with their places among those of their digit.
+struct Placed {
+  uint32_t bins[kEach];
+  float sources[kEach];
+  int32_t places[kEach];
+
+  // `counts`: of each digit, those of the warp so far.
+  __device__ __forceinline__ void load(const DigitArgs& args, int64_t first, int32_t* counts) {
+    const unsigned lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int64_t i = first + k * kWarp + lane;
+      const bool exists = i < args.count;
+      bins[k] = exists ? args.from.bins[i] : 0;
+      sources[k] = exists ? args.from.sources[i] : 0;
+      const int digit = exists ? args.digit(bins[k]) : kDigits;
+      const unsigned alike = __match_any_sync(kAllLanes, digit);
+      const int before = __popc(alike & ((1u << lane) - 1));
+      const int32_t held = exists ? counts[digit] : 0;
+      __syncwarp();  // every lane has read what the first one writes
+      if (exists && before == 0) counts[digit] = held + __popc(alike);
+      __syncwarp();
+      places[k] = held + before;
+    }
+  }
+  __device__ __forceinline__ void store(const DigitArgs& args, int64_t first, const int32_t* counts,
+                                        const int64_t* starts) const {
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      if (first + k * kWarp + threadIdx.x % kWarp >= args.count) continue;
+      const int digit = args.digit(bins[k]);
+      const int64_t to = starts[digit] + counts[digit] + places[k];
+      args.to.bins[to] = bins[k];
+      args.to.sources[to] = sources[k];
+    }
+  }
+};
+
+__global__ void __launch_bounds__(kThreads) place_digits(const __grid_constant__ DigitArgs args) {
+  __shared__ int32_t counts[kWarps][kDigits];
+  __shared__ int64_t starts[kDigits];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) counts[w][threadIdx.x] = 0;
+  __syncthreads();
+  const int64_t first = int64_t{blockIdx.x} * kTile + warp * kOfWarp;
+  Placed placed;
+  placed.load(args, first, counts[warp]);
+  __syncthreads();
+  starts[threadIdx.x] = args.digits.before[threadIdx.x * args.tiles + blockIdx.x];
+  int32_t before = 0;  // of this thread's digit, in the warps before
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const int32_t own = counts[w][threadIdx.x];
+    counts[w][threadIdx.x] = before;
+    before += own;
+  }
+  __syncthreads();
+  placed.store(args, first, counts[warp], starts);
+}
+
+// --- Adding up bins ----------------------------------------------------------------------------
+
+// Sources of a bin that one lane adds up.
+constexpr int kFew = 8;
+constexpr int kLevels = 40;
+// What takes no part in a sum, -0 included.
+constexpr float kNone = -0.0f;
+
+// Where the sources of a bin end that begin at `first`: doubled steps, then halved ones.
+__device__ __forceinline__ int64_t end_of(const ListArgs& args, int64_t first) {
+  const uint32_t bin = args.list.bins[first];
+  int64_t low = first, step = 1;  // `low` is of the bin
+  while (low + step < args.count && args.list.bins[low + step] == bin) {
+    low += step;
+    step *= 2;
+  }
+  for (; step > 0; step /= 2)
+    if (low + step < args.count && args.list.bins[low + step] == bin) low += step;
+  return low + 1;
+}
+
+__device__ __forceinline__ float sum_by_lane(const float* sources, int64_t count) {
+  float terms[kFew];
+#pragma unroll
+  for (int i = 0; i < kFew; ++i) terms[i] = i < count ? sources[i] : kNone;
+  return cuda::join_neighbours(terms, cuda::AddNeighbours{});
+}
+
+// waiting[level] has the sum of 2^level leaves that lacks its right neighbour.
+__device__ __forceinline__ float sum_by_warp(const float* sources, int64_t count) {
+  const cuda::AddNeighbours add;
+  float waiting[kLevels], sum = kNone;
+#pragma unroll 1
+  for (int64_t first = 0, leaf = 0; first < count; first += math::kSumLeaf, ++leaf) {
+    const auto terms = [&](int group, float (&to)[1]) {
+      const int64_t at = first + cuda::leaf_place<1>(group);
+      to[0] = at < count ? sources[at] : kNone;
+    };
+    sum = cuda::join_leaf<1, float>(terms, add);
+    const bool last = first + math::kSumLeaf >= count;
+    int level = 0;
+    for (; last ? leaf >> level != 0 : (leaf >> level & 1) != 0; ++level)
+      if (leaf >> level & 1) sum = add(waiting[level], sum);
+    if (!last) waiting[level] = sum;
+  }
+  return sum;
+}
+
+// A lane for each source: where a bin begins, it adds it up, or its warp does.
+__global__ void __launch_bounds__(kThreads) add_bins(const __grid_constant__ ListArgs args) {
+  const int64_t own = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t outside_bin = args.bins.count();
+  const bool exists = own < args.count;
+  const int64_t bin = exists ? args.list.bins[own] : outside_bin;
+  const bool begins = exists && (own == 0 || args.list.bins[own - 1] != bin);
+  if (begins && bin == outside_bin) *args.outside = args.count - own;
+  if (own == 0 && (args.count == 0 || args.list.bins[args.count - 1] != outside_bin))
+    *args.outside = 0;
+  const bool is_bin = begins && bin != outside_bin;
+  const int64_t terms = is_bin ? end_of(args, own) - own : 0;
+  if (terms > 0 && terms <= kFew)
+    args.bins.add(bin, sum_by_lane(args.list.sources + own, terms), terms);
+  unsigned left = __ballot_sync(kAllLanes, terms > kFew);
+  for (; left != 0; left &= left - 1) {
+    const int of = __ffs(static_cast<int>(left)) - 1;
+    const int64_t first = __shfl_sync(kAllLanes, own, of);
+    const int64_t count = __shfl_sync(kAllLanes, terms, of);
+    const float sum = sum_by_warp(args.list.sources + first, count);
+    if (lane == of) args.bins.add(bin, sum, terms);
+  }
+}
+
+// --- The kernel --------------------------------------------------------------------------------
+
+Status prepare(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(cuda::preload(list_bins));
+  PLANQ_TRY(cuda::preload(count_digits));
+  PLANQ_TRY(cuda::preload(place_digits));
+  PLANQ_TRY(outlier::preload_prefix());
+  return cuda::preload(add_bins);
+}
+
+// From one list to the other.
+Status sort_by_digit(const DigitArgs& args, Bound& bound) {
+  const cuda::Grid grid = {.blocks = args.tiles, .threads = dim3(kThreads)};
+  PLANQ_TRY(cuda::launch(count_digits, grid, args, bound));
+  PLANQ_TRY(outlier::launch_prefix(args.digits, args.tiles * kDigits, nullptr, bound));
+  return cuda::launch(place_digits, grid, args, bound);
+}
+
+Status bind(const Call& call, Bound& bound) {
+  const int64_t count = call.fields<Fields>().count;
+  Scratch scratch(call.workspace);
+  const Pieces pieces(count, scratch);
+  ListArgs args = {Bins(call), pieces.lists[0], count,
+                   static_cast<int64_t*>(call.operands[kOutside].data)};
+  const cuda::Grid grid = {.blocks = std::max<int64_t>(cuda::ceil_div(count, kThreads), 1),
+                           .threads = dim3(kThreads)};
+  PLANQ_TRY(cuda::launch(list_bins, grid, args, bound));
+  const int digits = count > 0 ? args.bins.digits() : 0;
+  for (int digit = 0; digit < digits; ++digit) {
+    const List &from = pieces.lists[digit % 2], &to = pieces.lists[(digit + 1) % 2];
+    PLANQ_TRY(sort_by_digit({from, to, pieces.digits, count, tiles_of(count), digit * kDigitBits},
+                            bound));
+    args.list = to;
+  }
+  return cuda::launch(add_bins, grid, args, bound);
+}
+
+std::size_t workspace(const Descriptor& descriptor, const Device&) {
+  Scratch counting;
+  Pieces(descriptor.as<Fields>().count, counting);
+  return counting.bytes();
+}
+
+// Bins have numbers of 32 bits, and a source has a thread of its own.
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  constexpr int64_t kMostSources = int64_t{1} << 38;
+  const Fields& f = descriptor.as<Fields>();
+  if (f.shape.elements() > kMostBins)
+    return Reason::refuse(ReasonKind::Shape, "takes at most ", kMostBins, " bins");
+  if (f.count > kMostSources)
+    return Reason::refuse(ReasonKind::Shape, "takes at most ", kMostSources, " sources");
+  return Reason::accept();
+}
+
+constexpr Kernel kKernels[] = {{
+    .op = "histogram_scatter_add",
+    .method = "sorted",
+    .revision = 1,
+    .backend = Backend::Cuda,
+    .arch = {80, kLastArch},
+    .rank = 0,
+    .guarantee = kGuarantee,
+    .rejects = rejects,
+    .workspace = workspace,
+    .prepare = prepare,
+    .bind = bind,
+}};
+
+}  // namespace
+
+}  // namespace planq::histogram_scatter_add
+
+PLANQ_KERNELS(histogram_scatter_add, cuda, kKernels);

@@ -1,0 +1,33 @@
+#include "ops/statistics/histogram_scatter_add/desc.h"
+
+#include "core/checks.h"
+
+namespace planq::histogram_scatter_add {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 2); !fault.ok()) return fault;
+  if (f.shape.rank != 2) return {"shape", "expected two axes"};
+  if (f.count < 0) return {"count", "expected 0 or more, got " + std::to_string(f.count)};
+  return {};
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const Shape sources = {1, {f.count}};
+  specs[kHistogram].expect(DType::Float32, f.shape);
+  specs[kIndex1].expect(DType::Int32, sources);
+  specs[kIndex2].expect(DType::Int32, sources);
+  specs[kSource].expect(DType::Float32, sources);
+  specs[kOutside].expect(DType::Int64, {1, {1}});
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"histogram_scatter_add", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::histogram_scatter_add
