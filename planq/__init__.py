@@ -6,7 +6,7 @@ Every operation is used the same way: build a descriptor, ``Plan.select`` a kern
 
 from typing import TYPE_CHECKING, Any
 
-from planq import _verbose, layouts
+from planq import _verbose, layouts, memory
 from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dim import Dim
@@ -41,7 +41,8 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
-from planq.ops import affine, codebook, linear, memory, outlier, packing, statistics
+from planq.ops import affine, codebook, linear, outlier, packing, statistics
+from planq.ops import memory as memory_family
 from planq.ops.affine import *
 from planq.ops.codebook import *
 from planq.ops.linear import *
@@ -132,6 +133,7 @@ __all__ = [
     "explain",
     "host_stream",
     "layouts",
+    "memory",
     "operators",
     "qparams",
 ]
@@ -139,7 +141,7 @@ __all__ = [
 __all__ += affine.__all__
 __all__ += codebook.__all__
 __all__ += linear.__all__
-__all__ += memory.__all__
+__all__ += memory_family.__all__
 __all__ += outlier.__all__
 __all__ += packing.__all__
 __all__ += statistics.__all__

@@ -1,6 +1,6 @@
 // The part of the DLPack 1.x binary interface that the bindings read, and how they read it. The
-// layouts are fixed by the DLPack specification; planq only consumes, so producers' allocators are
-// not declared.
+// layouts are fixed by the DLPack specification; planq lends only what planq.memory allocates, so
+// producers' allocators are not declared.
 #pragma once
 
 #include <array>

@@ -10,6 +10,7 @@
 #include "bindings/python/errors.h"
 #include "bindings/python/fields.h"
 #include "bindings/python/kernels.h"
+#include "bindings/python/lend.h"
 #include "bindings/python/plan.h"
 #include "bindings/python/stream.h"
 #include "bindings/python/torch_call.h"
@@ -279,6 +280,7 @@ PYBIND11_MODULE(_core, module) {
   define_streams(module);
   define_plan(module);
   define_torch_call(module);
+  define_lending(module);
   module.def("resolve_descriptor", resolve_instance);
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);

@@ -1,0 +1,352 @@
+"""Tensors that page between a GPU and the host: for optimizer state and other memory that waits.
+
+This is the one module of planq that allocates memory, on request. A tensor made for a CUDA stream
+is managed memory of the stream's device, which moves to where it is touched and may be larger than
+the GPU's own; the package ``cuda-core`` allocates it (``pip install 'planq[cuda]'``). One made for
+a host stream is plain memory. Either is an operand of plans, and others take it by DLPack::
+
+    state = planq.memory.zeros(stream, (4096, 4096), "float32")
+    state.prefetch(stream)                      # ahead of the launch that will touch it
+    plan.run(stream, None, planq.FillArgs(output=state, value=1.0))
+    torch.from_dlpack(state)                    # the same memory, on cuda:0
+
+Managed memory beyond what a GPU has free moves at every touch, which can slow all of it down beyond
+measure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import enum
+import functools
+import importlib
+import math
+import mmap
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from planq import _core
+from planq.dtypes import DType, parse_member
+from planq.errors import DescriptorError, PlanqError, StreamError, shown
+
+if TYPE_CHECKING:
+    from planq.arguments import DTypeLike, StreamLike
+
+__all__ = ["HostView", "PagePool", "PagedTensor", "Place", "empty", "zeros"]
+
+_MOST_AXES: Final = 8
+_BYTES: Final = {DType(name): bits // 8 for name, _, bits, *_ in _core.formats() if bits % 8 == 0}
+
+
+class Place(enum.StrEnum):
+    """Where pages go: to the tensor's own device, or to the host."""
+
+    DEVICE = "device"
+    HOST = "host"
+
+
+class _Memory(Protocol):
+    """Bytes at one address, freed with this object."""
+
+    pointer: int
+
+    @property
+    def cuda(self) -> int | None:
+        """The device that they belong to, or the host."""
+
+    def prefetch(self, stream: _core.CudaStream | None, place: Place) -> None:
+        """Moves the pages, in the order of the stream."""
+
+    def advise(
+        self, read_mostly: bool | None, preferred: Place | None, mapped: bool | None
+    ) -> None:
+        """Tells the driver how the pages will be used."""
+
+
+class _HostMemory:
+    """Pages of the process, which are 0; they are where they are."""
+
+    cuda: Final = None
+
+    def __init__(self, nbytes: int) -> None:
+        self._pages = mmap.mmap(-1, max(nbytes, 1))
+        self.pointer = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
+
+    def prefetch(self, stream: _core.CudaStream | None, place: Place) -> None:
+        """Nothing moves."""
+
+    def advise(
+        self, read_mostly: bool | None, preferred: Place | None, mapped: bool | None
+    ) -> None:
+        """Nothing is to be told."""
+
+
+class _ManagedMemory:
+    """Managed memory of a device, which cuda.core frees in the order of the default stream."""
+
+    def __init__(self, device: int, nbytes: int) -> None:
+        self.cuda = device
+        with _on_device(device) as (core, own):
+            # The caller's stream may end before the memory does, so its order is not used.
+            self._buffer = _resource(device).allocate(max(nbytes, 1), stream=own.default_stream)
+            own.default_stream.sync()
+            self._places = {Place.DEVICE: own, Place.HOST: core.Host()}
+        self.pointer = int(self._buffer.handle)
+
+    def prefetch(self, stream: _core.CudaStream | None, place: Place) -> None:
+        """Enqueues the move."""
+        if stream is None or stream.device != self.cuda:
+            given = "a host stream" if stream is None else f"one of cuda:{stream.device}"
+            raise StreamError(f"expected a stream of cuda:{self.cuda}, got {given}")
+        with _on_device(self.cuda) as (core, own):
+            order = core.Stream.from_handle(stream.handle) if stream.handle else own.default_stream
+            self._buffer.prefetch(self._places[place], stream=order)
+
+    def advise(
+        self, read_mostly: bool | None, preferred: Place | None, mapped: bool | None
+    ) -> None:
+        """Each by the property that cuda.core has for it."""
+        with _on_device(self.cuda) as (_, own):
+            if read_mostly is not None:
+                self._buffer.read_mostly = read_mostly
+            if preferred is not None:
+                self._buffer.preferred_location = self._places[preferred]
+            if mapped is not None:
+                (self._buffer.accessed_by.add if mapped else self._buffer.accessed_by.discard)(own)
+
+
+class HostView:
+    """The memory of a :class:`PagedTensor` as the host reads it; it keeps the memory alive.
+
+    The host and the GPU see managed memory at one address, so who reads here waits first for the
+    streams that write there.
+    """
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: PagedTensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **asked: Any) -> Any:
+        """A capsule of host memory."""
+        return self._tensor._lend(None, max_version, asked)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The host."""
+        return (1, 0)
+
+
+class PagedTensor:
+    """C-contiguous memory that a device and the host share; freed with the last that refers to it.
+
+    Capsules refer to it, too, and so do tensors of other libraries that were made of them, and
+    launches that are bound to it. Who drops the last of them waits first for the streams that still
+    use the memory.
+
+    Attributes:
+        shape: Extents in elements.
+        dtype: Element type.
+        device: ``host`` or ``cuda:N``.
+    """
+
+    __slots__ = ("__weakref__", "_memory", "device", "dtype", "shape")
+
+    def __init__(self, memory: _Memory, shape: tuple[int, ...], dtype: DType) -> None:
+        """Tensors are made by :func:`empty`, :func:`zeros` and :class:`PagePool`."""
+        self._memory = memory
+        self.shape, self.dtype = shape, dtype
+        self.device = "host" if memory.cuda is None else f"cuda:{memory.cuda}"
+
+    @property
+    def pointer(self) -> int:
+        """The address of the first element."""
+        return self._memory.pointer
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(math.prod(self.shape) * _BYTES[self.dtype])
+
+    def prefetch(self, stream: StreamLike, to: Place | str = Place.DEVICE) -> None:
+        """Moves the memory ahead of its use, in the order of the stream. Plain memory stays.
+
+        Args:
+            stream: A stream of the tensor's device.
+            to: Where to.
+
+        Raises:
+            StreamError: The stream is of another device.
+            DescriptorError: ``to`` is no :class:`Place`.
+        """
+        place = parse_member(Place, to, "to")
+        self._memory.prefetch(_core.cuda_stream_of(stream), place)
+
+    def advise(
+        self,
+        *,
+        read_mostly: bool | None = None,
+        preferred: Place | str | None = None,
+        mapped: bool | None = None,
+    ) -> None:
+        """Tells the driver how the memory will be used. Plain memory takes no advice.
+
+        Args:
+            read_mostly: Whether each side may keep a copy of pages until somebody writes.
+            preferred: Where pages stay while they can.
+            mapped: Whether the device keeps seeing pages that are elsewhere, without a fault.
+                What is None is left as it is.
+        """
+        place = None if preferred is None else parse_member(Place, preferred, "preferred")
+        self._memory.advise(read_mostly, place, mapped)
+
+    def on_host(self) -> HostView:
+        """The same memory for the host's eyes: ``numpy.from_dlpack(state.on_host())``."""
+        return HostView(self)
+
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **asked: Any) -> Any:
+        """A capsule of memory of the device. Managed memory is called CUDA memory there.
+
+        torch and others take no memory that says it is managed. No stream has work on the memory
+        that a capsule would have to wait for: whoever wrote there knows on which.
+        """
+        return self._lend(self._memory.cuda, max_version, asked)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's number of the device."""
+        return (1, 0) if self._memory.cuda is None else (2, self._memory.cuda)
+
+    def __repr__(self) -> str:
+        return f"<planq.PagedTensor {self.shape} {self.dtype} on {self.device}>"
+
+    def _lend(
+        self, cuda: int | None, max_version: tuple[int, int] | None, asked: dict[str, Any]
+    ) -> Any:
+        own = (1, 0) if cuda is None else (2, cuda)
+        wanted = asked.get("dl_device")
+        if asked.get("copy") or (wanted is not None and tuple(map(int, wanted)) != own):
+            raise BufferError("planq lends this memory where it is, and makes no copies")
+        versioned = max_version is not None and max_version[0] >= 1
+        return _core.lend(self, self.pointer, self.shape, self.dtype, cuda, versioned)
+
+
+def empty(stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTensor:
+    """Allocates a tensor for the device of a stream; what it holds is undefined.
+
+    On CUDA this waits for the device's default stream.
+
+    Args:
+        stream: Tells the device; nothing is enqueued on it.
+        shape: Extents, of at most 8 axes.
+        dtype: A type with bytes of its own. 4-bit codes are ``uint8``, two a byte.
+
+    Raises:
+        DescriptorError: The shape or the type is none.
+        PlanqError: CUDA, without the package cuda-core.
+    """
+    parsed = DType.parse(dtype)
+    if parsed not in _BYTES:
+        raise DescriptorError("dtype", f"expected a type of whole bytes, got {parsed}")
+    extents = tuple(shape)
+    if len(extents) > _MOST_AXES or not all(type(n) is int and n >= 0 for n in extents):
+        raise DescriptorError("shape", f"expected up to 8 extents from 0 on, got {shown(shape)}")
+    nbytes = math.prod(extents) * _BYTES[parsed]
+    named = _core.cuda_stream_of(stream)
+    if named is None:
+        return PagedTensor(_HostMemory(nbytes), extents, parsed)
+    return PagedTensor(_ManagedMemory(named.device, nbytes), extents, parsed)
+
+
+def zeros(stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTensor:
+    """The same with every element 0, which is written in the order of the stream."""
+    from planq.ops.memory.fill import FillArgs, FillDescriptor, FillPlan
+
+    made = empty(stream, shape, dtype)
+    if made.nbytes and made.device != "host":
+        raw = (made.pointer, (made.nbytes,), None, DType.UINT8, made.device)
+        plan = FillPlan.select(stream, FillDescriptor(shape=raw[1], output_dtype=DType.UINT8))
+        plan.run(stream, None, FillArgs(output=raw, value=0))
+    return made
+
+
+class PagePool:
+    """Paged tensors that are fetched together, such as the state of an optimizer.
+
+    The pool refers to its tensors weakly: they are freed as soon as nobody else has them.
+
+    Args:
+        smallest: Elements from which on :meth:`takes` says yes; smaller tensors are better left to
+            the allocator of their library. 100,000 as in bitsandbytes.
+    """
+
+    def __init__(self, smallest: int = 100_000) -> None:
+        self.smallest = smallest
+        self._tensors: list[weakref.ref[PagedTensor]] = []
+
+    def takes(self, shape: Sequence[int]) -> bool:
+        """Whether a tensor is worth paging."""
+        return math.prod(shape) >= self.smallest
+
+    def empty(self, stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTensor:
+        """As :func:`planq.memory.empty`, whatever the size."""
+        return self._remember(empty(stream, shape, dtype))
+
+    def zeros(self, stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTensor:
+        """As :func:`planq.memory.zeros`, whatever the size."""
+        return self._remember(zeros(stream, shape, dtype))
+
+    def prefetch_all(self, stream: StreamLike, to: Place | str = Place.DEVICE) -> None:
+        """Moves every tensor of the stream's device, the last one first.
+
+        Where not all of them fit, those are there in the end that were made first, which a step
+        over the tensors in their order touches first.
+        """
+        named = _core.cuda_stream_of(stream)
+        device = "host" if named is None else f"cuda:{named.device}"
+        for tensor in reversed(tuple(self)):
+            if tensor.device == device:
+                tensor.prefetch(stream, to)
+
+    def __iter__(self) -> Iterator[PagedTensor]:
+        """The tensors that there still are, in the order in which they were made."""
+        return iter([tensor for held in self._tensors if (tensor := held()) is not None])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _remember(self, tensor: PagedTensor) -> PagedTensor:
+        self._tensors = [held for held in self._tensors if held() is not None]
+        self._tensors.append(weakref.ref(tensor))
+        return tensor
+
+
+@functools.cache
+def _cuda_core() -> Any:
+    try:
+        core = importlib.import_module("cuda.core")
+    except ModuleNotFoundError as error:
+        raise PlanqError(
+            "managed memory needs the package 'cuda-core': pip install 'planq[cuda]'"
+        ) from error
+    if not hasattr(core, "ManagedBuffer"):
+        raise PlanqError("managed memory needs cuda-core 1.1 or newer")
+    return core
+
+
+@functools.cache
+def _resource(device: int) -> Any:
+    """Of the current device; one for each, because each is a pool of the driver."""
+    return _cuda_core().ManagedMemoryResource()
+
+
+@contextlib.contextmanager
+def _on_device(device: int) -> Iterator[tuple[Any, Any]]:
+    """cuda.core and the device, which is the thread's current one meanwhile."""
+    core = _cuda_core()
+    before, own = core.Device(), core.Device(device)
+    own.set_current()
+    try:
+        yield core, own
+    finally:
+        before.set_current()
