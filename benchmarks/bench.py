@@ -24,6 +24,7 @@ from harness.check import check, host_reference, torch_reference
 from harness.cuda import CudaMachine
 from harness.host import HostMachine
 from harness.peers import make_peer
+from harness.product import share_of_peak
 from harness.report import HEADING, Record, Report
 from harness.timing import QUICK, Effort
 from harness.workload import Machine, Timing, Workload
@@ -56,6 +57,7 @@ def measure_case(machine: Machine, case: Case) -> Record:
     checked = check(case, workload.sets[-1], references)
     record.details = {
         "sku": workload.plan.sku,
+        "math": workload.plan.precision_guarantee().math.value,
         "workspace": workload.plan.workspace_size(),
         "bytes": case.traffic,
         "gbps": round(case.traffic / timing.seconds / 1e9, 1),
@@ -98,6 +100,7 @@ def add_floor(machine: Machine, record: Record, timing: Timing) -> None:
     if case.target_for("us"):
         record.measures["us"] = timing.us
     if peak is not None:
+        peak *= share_of_peak(planq.MathPrecision(record.details["math"]))
         ceiling = machine.ceiling(case.input_bytes, case.output_bytes)
         floors = {
             "ceiling": case.traffic / ceiling.bytes_per_second,

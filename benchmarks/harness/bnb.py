@@ -48,26 +48,34 @@ def _values(library: Any, desc: Any) -> Call:
     table = {kind: library.create_dynamic_map().to(kind) for kind in _devices()}
 
     def state(given: Operands) -> Any:
-        made = library.QuantState(
-            absmax=given["absmax"],
-            shape=desc.shape,
-            code=given.get("codebook", table[given["absmax"].device.type]),
-            blocksize=desc.block_size,
-            quant_type=desc.codebook.value,
-            dtype=getattr(torch, desc.output_dtype.value),
-        )
-        if "nested_absmax" in given:
-            made.nested, made.offset = True, given["nested_offset"]
-            made.state2 = library.QuantState(
-                absmax=given["nested_absmax"],
-                code=given["nested_codebook"],
-                blocksize=desc.nested_block_size,
-                dtype=torch.float32,
-            )
-        return made
+        code = given.get("codebook", table[given["absmax"].device.type])
+        return state_of(library, desc, given, desc.shape, desc.output_dtype, code)
 
     # A column: it takes a single row of packed codes for a transposed weight.
     return lambda given: (decode(given["input"].view(-1, 1), state(given)),)
+
+
+def state_of(
+    library: Any, desc: Any, given: Operands, shape: Any, dtype: planq.DType, code: Any = None
+) -> Any:
+    """What it keeps beside codes in blocks, from the operands of a descriptor with blocks."""
+    made = library.QuantState(
+        absmax=given["absmax"],
+        shape=torch.Size(shape),
+        code=code,
+        blocksize=desc.block_size,
+        quant_type=desc.codebook.value,
+        dtype=getattr(torch, dtype.value),
+    )
+    if "nested_absmax" in given:
+        made.nested, made.offset = True, given["nested_offset"]
+        made.state2 = library.QuantState(
+            absmax=given["nested_absmax"],
+            code=given["nested_codebook"],
+            blocksize=desc.nested_block_size,
+            dtype=torch.float32,
+        )
+    return made
 
 
 def _devices() -> list[str]:

@@ -34,6 +34,12 @@ _WORDS = ("from_layout", "to_layout", "layout", "form")
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
+def shape_field(operator: str) -> str:
+    """The field with the extents of an operator whose problems are no products."""
+    known = {info.name: info.fields for info in planq.operators()}[operator]
+    return "shape" if "shape" in known else "weight_shape"
+
+
 def item_bytes(storage: str) -> int:
     """Bytes of one storage element; every code takes one."""
     return _ITEM_BYTES.get(storage, 1)
@@ -117,6 +123,7 @@ class Case:
         """``A1/token/bf16_s8/4096x8192``."""
         desc = self.descriptor
         named = [getattr(desc, side, None) for side in ("input_dtype", "output_dtype", "dtype")]
+        named = named if any(named) else [desc.code_dtype]
         types = "_".join(_SHORT[dtype.value] for dtype in named if dtype) + self._kind()
         parts = (self.title, self._segments(), types, self.shape)
         return "/".join(part for part in parts if part)
@@ -124,8 +131,14 @@ class Case:
     @property
     def shape(self) -> str:
         """``4096x8192``, of a product ``m x n x k``, and how far it is off its alignment."""
-        extents = str(self.product or "x".join(map(str, self.descriptor.shape)))
+        extents = str(self.product or "x".join(map(str, self.extents)))
         return extents + (f"+{self.offset}" if self.offset else "")
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Those of the elements of what is no product."""
+        found: tuple[int, ...] = getattr(self.descriptor, shape_field(self.descriptor.operator))
+        return found
 
     @property
     def product(self) -> Product | None:
@@ -158,6 +171,8 @@ class Case:
     def _segments(self) -> str:
         if self.outliers is not None:
             return f"outliers{self.outliers}"
+        if self.product is not None:
+            return "-".join(self._factors())
         book = getattr(self.descriptor, "codebook", None)
         if book is not None:
             size = getattr(self.descriptor, "block_size", None)
@@ -167,9 +182,24 @@ class Case:
             words = [getattr(self.descriptor, name, None) for name in _WORDS]
             words.append(None if axis is None else f"axis{axis}")
             return "-".join(str(word) for word in words if word is not None)
-        size, rows = self.scope.size, self.scope.rows
-        sizes = {"group": size, "channel": self.scope.axis, "block": f"{rows}x{size}"}
-        return f"{self.scope.kind}{sizes.get(self.scope.kind, '')}"
+        return _scope_text(self.scope)
+
+    def _factors(self) -> Iterator[str]:
+        """What is said of a product beyond the types of its input and its output."""
+        desc = self.descriptor
+        coded = getattr(desc, "code_dtype", None) if hasattr(desc, "weight_layout") else None
+        if getattr(desc, "block_size", None) is not None:
+            yield f"{desc.codebook.value}-{desc.block_size}"
+        elif coded is not None:
+            yield f"{_SHORT[coded.value]}-{_scope_text(desc.weight_scope)}"
+        if coded is not None and desc.weight_dtype is not desc.input_dtype:
+            yield _SHORT[desc.weight_dtype.value]
+        if desc.operator == "linear_fp8" and desc.weight_scope.kind == "block":
+            yield _scope_text(desc.weight_scope)
+        if getattr(desc, "accumulation", None) is planq.Accumulation.LANES:
+            yield "lanes"
+        if getattr(desc, "weight_layout", "row_major") != "row_major":
+            yield desc.weight_layout.value
 
     @property
     def scope(self) -> planq.Scope | None:
@@ -211,12 +241,12 @@ class Case:
     @property
     def rows(self) -> int:
         """Product of all extents but the last; of a product its m."""
-        return self.product.m if self.product else math.prod(self.descriptor.shape[:-1])
+        return self.product.m if self.product else math.prod(self.extents[:-1])
 
     @property
     def columns(self) -> int:
         """The last extent; of a product its k."""
-        return self.product.k if self.product else int(self.descriptor.shape[-1])
+        return self.product.k if self.product else int(self.extents[-1])
 
     def operand_bytes(self, role: str) -> int:
         """Bytes of all operands of a role."""
@@ -245,6 +275,11 @@ class Case:
         """The first rule for this measure that covers the case."""
         covering = (rule for rule in self.targets if rule.measure == measure and rule.covers(self))
         return next(covering, None)
+
+
+def _scope_text(scope: planq.Scope) -> str:
+    sizes = {"group": scope.size, "channel": scope.axis, "block": f"{scope.rows}x{scope.size}"}
+    return f"{scope.kind}{sizes.get(scope.kind, '')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,9 +326,9 @@ class _Group:
         wanted = self.peer_types is None or types in self.peer_types
         return tuple(self.peers) if wanted and shape[0] in self.peer_rows else ()
 
-    def extents(self, shape: tuple[int, ...]) -> dict[str, list[int]]:
+    def extents(self, operator: str, shape: tuple[int, ...]) -> dict[str, list[int]]:
         if self.problems is None and self.layers is None:
-            return {"shape": list(shape)}
+            return {shape_field(operator): list(shape)}
         m, n, k = shape
         return {"input_shape": [m, k], "weight_shape": [n, k]}
 
@@ -302,7 +337,13 @@ class _Group:
             self.all_types(), self.variants, self.outliers or (None,), self.all_shapes()
         )
         for types, variant, outliers, shape in found:
-            given = {"op": operator, **self.extents(shape), **types, **self.descriptor, **variant}
+            given = {
+                "op": operator,
+                **self.extents(operator, shape),
+                **types,
+                **self.descriptor,
+                **variant,
+            }
             yield Case(
                 title=title,
                 priority=self.priority,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 
 import planq
-from harness.cases import Case
+from harness.cases import Case, shape_field
 from harness.formula import formula
 from harness.workload import Operands, aligned_bytes, storage_of
 
@@ -38,6 +38,7 @@ TOGETHER: Final = (
     "double_quantize",
     "spmm_coo",
     "llm_int8_quantize",
+    "pack_weight_4bit",
 )
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
@@ -68,7 +69,8 @@ def host_reference(desc: Any, inputs: Operands) -> Operands | None:
 
 def torch_reference(desc: Any, inputs: Operands) -> Operands | None:
     """The outputs that torch's own operations compute; None where there is no formula."""
-    if math.prod(getattr(desc, "shape", ())) > MOST_IN_TORCH:
+    whole = getattr(desc, "weight_shape", ()) if desc.operator in TOGETHER else ()
+    if math.prod(getattr(desc, "shape", whole)) > MOST_IN_TORCH:
         return None
     try:
         compute = formula(desc)
@@ -138,7 +140,7 @@ class Whole:
     """All of a case, whose results depend on all of it."""
 
     def __init__(self, case: Case) -> None:
-        self.shape = list(case.descriptor.shape)
+        self.shape = list(case.extents)
 
     def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
         """The operand."""
@@ -171,7 +173,9 @@ class ProductPart:
         self.on_host = reference is host_reference
         rows, columns = HOST_ROWS, HOST_COLUMNS
         if not self.on_host:
-            rows, columns = max(1, MOST_OUTPUTS[device.type] // self.product.n), self.product.n
+            rows = max(1, MOST_OUTPUTS[device.type] // self.product.n)
+        if not self.on_host or _weight_is_one(case.descriptor):
+            columns = self.product.n
         self.rows = _spread(self.product.m, rows, device)
         self.columns = _spread(self.product.n, columns, device)
 
@@ -201,6 +205,14 @@ class ProductPart:
         if len(places) == extent or operand.shape[axis] != extent:
             return operand
         return operand.index_select(axis, places)
+
+
+def _weight_is_one(desc: Any) -> bool:
+    """Whether rows of the weight share bytes, tiles or scales with others."""
+    flat = getattr(desc, "block_size", None) is not None
+    tiled = getattr(desc, "weight_layout", "row_major") != "row_major"
+    scope = getattr(desc, "weight_scope", None)
+    return flat or tiled or (scope is not None and scope.kind == "block")
 
 
 def matrix_shape(case: Case) -> tuple[int, int]:
@@ -286,7 +298,8 @@ def _check_part(
 ) -> Check:
     moved = _on_host if not isinstance(part, ProductPart) or part.on_host else _as_it_is
     chosen = {name: moved(part.of(name, operand)) for name, operand in operands.items()}
-    fields = part.fields if isinstance(part, ProductPart) else {"shape": part.shape}
+    name_of_shape = shape_field(case.descriptor.operator)
+    fields = part.fields if isinstance(part, ProductPart) else {name_of_shape: part.shape}
     desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), **fields})
     roles = {name: spec.role for name, spec in desc.operands().items()}
     inputs = {name: chosen[name] for name, role in roles.items() if role == "input"}

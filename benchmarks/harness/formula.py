@@ -26,6 +26,7 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "pack_int4": packing.PackInt4,
     "unpack_int4": packing.UnpackInt4,
     "reorder_mixed_dtype_weight": packing.Reorder,
+    "pack_weight_4bit": packing.PackWeight,
     "blockwise_quantize": codebook.Quantize,
     "blockwise_dequantize": codebook.Dequantize,
     "codebook_quantize": codebook.Quantize,

@@ -55,3 +55,22 @@ class Reorder:
         tiles = codes.view(rows // 64, parts, high, 4, 2, columns // shared, shared)
         ordered = tiles.permute(5, 0, 6, 1, 3, 4, 2).reshape(rows, columns)
         return (ordered if eight else packed(ordered),)
+
+
+class PackWeight:
+    """The order of tensor cores' fragments, as a permutation of the axes of W[n, k]."""
+
+    def __init__(self, desc: Any) -> None:
+        low_first = desc.nibble_order is planq.NibbleOrder.LOW_FIRST
+        if desc.inverse or not low_first or any(extent % 64 for extent in desc.weight_shape):
+            raise ValueError(f"no torch formula for {desc}")
+        self.desc = desc
+
+    def __call__(self, given: Operands) -> tuple[torch.Tensor]:
+        """The packed weight."""
+        (n, k), signed = self.desc.weight_shape, self.desc.code_dtype is planq.DType.INT4
+        codes = unpacked(given["input"], planq.DType.UINT4) ^ (8 if signed else 0)
+        # Rows: tile, warp, half of a fragment, group. Terms: tile, step, half, thread, parity.
+        tiles = codes.view(n // 64, 4, 2, 8, k // 64, 4, 2, 4, 2)
+        ordered = tiles.permute(0, 4, 1, 3, 7, 5, 8, 6, 2)
+        return (packed(ordered.reshape(n // 64, 64 * k)),)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from harness.workload import Launch
+from harness.workload import Launch, Workload
+
+Call = Callable[[], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +44,15 @@ def first_result(call: Callable[[], torch.Tensor], capturable: bool) -> torch.Te
         found = call().contiguous()
     default.synchronize()
     return found
+
+
+def product_peer(name: str, workload: Workload, calls: Sequence[Call], **more: Any) -> Peer:
+    """The calls as a peer, one for each operand set; its results are compared where they can be."""
+    begin = time.perf_counter()
+    theirs = first_result(calls[0], more.get("capturable", True))
+    prepared = time.perf_counter() - begin
+    workload.launches[0]()
+    ours = workload.sets[0]["output"]
+    differing = (theirs != ours).float().mean().item() if theirs.dtype is ours.dtype else None
+    launches: list[Launch] = list(calls)
+    return Peer(name, launches, differing=differing, prepared=prepared, **more)

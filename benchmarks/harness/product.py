@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import planq
+
+# Of the operations a second that products of 8 bits reach on paper: of 16 bits half; of float32,
+# which has no tensor cores' sums, what the data sheets of sm_90 say beside it.
+LESS: Final = {planq.MathPrecision.F32: 67 / 1979}
+HALF: Final = (planq.MathPrecision.TENSOR_CORE_F16, planq.MathPrecision.TENSOR_CORE_BF16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +40,8 @@ def product_of(desc: Any) -> Product | None:
     if any(turned) or len(weight) != 2:
         raise ValueError(f"neither transposed nor batched products are measured: {desc}")
     return Product(math.prod(desc.input_shape[:-1]), *weight)
+
+
+def share_of_peak(math_of: planq.MathPrecision) -> float:
+    """How much of the peak of 8-bit products is a product's whose factors meet like this."""
+    return LESS.get(math_of, 0.5 if math_of in HALF else 1.0)

@@ -5,32 +5,20 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 
 from harness.cuda import CudaMachine
+from harness.float_peers import FLOAT_MAKERS, four_bit_layer
 from harness.native import cutlass_products
-from harness.peer import Peer, first_result
-from harness.workload import Launch, Machine, Operands, Workload
+from harness.peer import Call, Peer, product_peer
+from harness.workload import Machine, Operands, Workload
 
-Call = Callable[[], torch.Tensor]
 FLOAT8 = torch.float8_e4m3fn
 BITSANDBYTES_RANGE = 127.0  # its scales are the largest magnitudes, for codes up to this
-
-
-def _peer(name: str, workload: Workload, calls: Sequence[Call], **more: Any) -> Peer:
-    """The calls as a peer, one for each operand set; its results are compared where they can be."""
-    begin = time.perf_counter()
-    theirs = first_result(calls[0], more.get("capturable", True))
-    prepared = time.perf_counter() - begin
-    workload.launches[0]()
-    ours = workload.sets[0]["output"]
-    differing = (theirs != ours).float().mean().item() if theirs.dtype is ours.dtype else None
-    launches: list[Launch] = list(calls)
-    return Peer(name, launches, differing=differing, prepared=prepared, **more)
 
 
 def _scales(given: Operands) -> tuple[torch.Tensor, torch.Tensor]:
@@ -45,7 +33,7 @@ def int_mm(machine: Machine, workload: Workload) -> Peer:
         found: torch.Tensor = torch._int_mm(given["input"], given["weight"].t())
         return found
 
-    return _peer("int_mm", workload, [partial(call, given) for given in workload.sets])
+    return product_peer("int_mm", workload, [partial(call, given) for given in workload.sets])
 
 
 def int_mm_scaled(machine: Machine, workload: Workload) -> Peer:
@@ -57,7 +45,9 @@ def int_mm_scaled(machine: Machine, workload: Workload) -> Peer:
         t = torch._int_mm(given["input"], given["weight"].t()).to(rows.dtype) * rows * columns
         return (t + given["bias"].to(t.dtype) if "bias" in given else t).to(output)
 
-    return _peer("int_mm_scaled", workload, [partial(call, given) for given in workload.sets])
+    return product_peer(
+        "int_mm_scaled", workload, [partial(call, given) for given in workload.sets]
+    )
 
 
 def torchao(machine: Machine, workload: Workload) -> Peer | None:
@@ -72,7 +62,7 @@ def torchao(machine: Machine, workload: Workload) -> Peer | None:
         scales = [scale.to(output) for scale in _scales(given)]
         return partial(module.scaled_int8_mm, given["input"], given["weight"].t(), *scales)
 
-    return _peer("torchao", workload, [prepared(given) for given in workload.sets])
+    return product_peer("torchao", workload, [prepared(given) for given in workload.sets])
 
 
 def scaled_mm(machine: Machine, workload: Workload) -> Peer | None:
@@ -118,7 +108,7 @@ def cutlass(machine: Machine, workload: Workload) -> Peer | None:
     seconds = [machine.measure(list(calls(tile)), traffic).seconds for tile in tiles]
     best = min(tiles, key=lambda tile: seconds[tile])
     what = f"CUTLASS {products.version}, {products.tiles[best]}"
-    return _peer("cutlass", workload, calls(best), what=what)
+    return product_peer("cutlass", workload, calls(best), what=what)
 
 
 def bitsandbytes(workload: Workload) -> Peer:
@@ -128,6 +118,7 @@ def bitsandbytes(workload: Workload) -> Peer:
     desc = workload.case.descriptor
     output = getattr(torch, desc.output_dtype.value)
     makers: dict[str, Callable[[Any, Operands, torch.dtype], Call]] = {
+        "linear_4bit": partial(four_bit_layer, desc),
         "matmul_int8": _bnb_product,
         "linear_w8a8": _bnb_layer,
         "linear_w8a8_dynamic": _bnb_dynamic,
@@ -135,7 +126,7 @@ def bitsandbytes(workload: Workload) -> Peer:
     }
     maker = makers[desc.operator]
     calls = [maker(operations, given, output) for given in workload.sets]
-    return _peer("bitsandbytes", workload, calls, capturable=False)
+    return product_peer("bitsandbytes", workload, calls, capturable=False)
 
 
 def _bnb_product(operations: Any, given: Operands, output: torch.dtype) -> Call:
@@ -188,4 +179,5 @@ MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "torchao": torchao,
     "scaled_mm": scaled_mm,
     "cutlass": cutlass,
+    **FLOAT_MAKERS,
 }

@@ -108,6 +108,32 @@ def test_products_are_named_by_their_problem(fields: dict[str, Any], name: str) 
     assert case_of(product(2, 3, 8, **fields)).name == name
 
 
+GROUPS: dict[str, Any] = {
+    "code_dtype": "int4",
+    "weight_scope": planq.Scope.group(8),
+    "nibble_order": "low_first",
+}
+
+
+def coded(m: int, n: int, k: int, **fields: Any) -> Any:
+    """A descriptor of linear_4bit."""
+    fields = {"input_dtype": "bfloat16", **fields}
+    return planq.Linear4BitDescriptor(input_shape=(m, k), weight_shape=(n, k), **fields)
+
+
+@pytest.mark.parametrize(
+    ("desc", "name"),
+    [
+        (coded(2, 3, 8, block_size=4, nested_block_size=2), "nf4-4/bf16_bf16_nested"),
+        (coded(2, 3, 8, **GROUPS), "s4-group8/bf16_bf16"),
+        (coded(2, 3, 8, block_size=4, weight_dtype="float32"), "nf4-4-f32-lanes/bf16_bf16"),
+        (coded(2, 3, 8, block_size=4, weight_layout="packed"), "nf4-4-packed/bf16_bf16"),
+    ],
+)
+def test_layers_of_codes_are_named_by_their_weight(desc: Any, name: str) -> None:
+    assert case_of(desc).name == f"E1/linear_4bit/{name}/2x3x8"
+
+
 def test_a_product_is_counted_by_what_it_moves_and_computes() -> None:
     case = case_of(product(2, 3, 8))
     assert (case.rows, case.columns, str(case.product)) == (2, 8, "2x3x8")
@@ -191,6 +217,52 @@ def test_products_are_checked_with_torch_and_the_host(desc: Any) -> None:
     assert check(case, operands, [host_reference]).differing == 1
 
 
+def dense(name: str, m: int, n: int, k: int, **fields: Any) -> Any:
+    """A descriptor of another floating product."""
+    made = {info.name: info.descriptor for info in planq.operators()}[name]
+    return made(input_shape=(m, k), weight_shape=(n, k), **fields)
+
+
+WIDE = HOST_COLUMNS + 8
+BLOCKS = {"input_scope": planq.Scope.group(128), "weight_scope": planq.Scope.block(128, 128)}
+FLOATING = [
+    dense("matmul", 6, WIDE, 24, input_dtype="bfloat16", bias_dtype="float32"),
+    coded(6, WIDE, 24, block_size=16, nested_block_size=4),
+    coded(6, WIDE, 24, **GROUPS),
+    coded(6, WIDE, 24, block_size=16, weight_layout="packed", accumulation="lanes"),
+    dense("linear_mixed", 6, WIDE, 24, input_dtype="float16"),
+    dense("linear_mixed", 6, 128, 64, input_dtype="float16", weight_layout="reordered"),
+    dense("linear_fp8", 6, WIDE, 24, output_dtype="bfloat16"),
+    dense("linear_fp8", 6, WIDE, 256, output_dtype="bfloat16", **BLOCKS),
+]
+
+
+@pytest.mark.parametrize("desc", FLOATING, ids=lambda desc: case_of(desc).name)
+def test_floating_products_are_checked_with_the_host(desc: Any) -> None:
+    """A few rows of them, and where rows of the weight cannot be told apart all columns."""
+    case = case_of(desc)
+    workload = Workload(Stub(), case)
+    workload.measure()
+    operands = workload.sets[-1]
+    found = check(case, operands, [host_reference, torch_reference])
+    assert (found.differing, found.reference) == (0, "host_reference")
+    assert found.elements in (4 * HOST_COLUMNS, 4 * desc.weight_shape[0])
+    operands["output"].view(torch.uint8)[-1, -1] ^= 1
+    assert check(case, operands, [host_reference]).differing == 1
+
+
+@pytest.mark.parametrize("code_dtype", ["uint4", "int4"])
+def test_packed_weights_are_checked_with_torch_and_the_host(code_dtype: str) -> None:
+    desc = planq.PackWeight4BitDescriptor(weight_shape=(128, 192), code_dtype=code_dtype)
+    case = Case("I1/pack_weight_4bit", 1, desc, 1, 0, (), ())
+    assert case.name == f"I1/pack_weight_4bit/{code_dtype[0]}4/128x192".replace("/i4", "/s4")
+    workload = Workload(Stub(), case)
+    workload.measure()
+    found = check(case, workload.sets[-1], [host_reference, torch_reference])
+    assert (found.elements, found.differing) == (128 * 192, 0)
+    assert found.reference == "host_reference, torch_reference"
+
+
 def test_data_of_products_repeat_in_no_row_and_fill_their_range() -> None:
     """A kernel that reads a wrong row is found: no two rows of a weight are the same."""
     machine = Stub()
@@ -234,6 +306,18 @@ def test_the_floor_of_a_product_is_its_bytes_or_its_operations() -> None:
     assert record.details["tops"] == pytest.approx(operations / SECONDS / 1e12)
     assert record.line().endswith("0.096 (peak) 9.6e-08 TOPS, floor 96.0 us")
     assert record.details["check"]["differing"] == 0
+
+
+def test_the_peak_is_that_of_the_factors() -> None:
+    """Of 16 bits half as many operations, of float32 a few."""
+    for desc, share in (
+        (product(2, 3, 8), 1),
+        (dense("linear_fp8", 2, 3, 8, output_dtype="bfloat16"), 1),
+        (dense("matmul", 2, 3, 8, input_dtype="bfloat16"), 0.5),
+        (dense("matmul", 2, 3, 8, input_dtype="float16", accumulation="lanes"), 67 / 1979),
+    ):
+        record = measures(Stub(1e12, peak=1e6), case_of(desc))
+        assert record.measures == {"peak": pytest.approx(96 / (1e6 * share) / SECONDS)}
 
 
 def test_a_machine_without_a_known_peak_tells_rates_alone() -> None:
@@ -298,7 +382,31 @@ def test_peers_of_the_sums_give_the_same_ones(peer: str) -> None:
     assert torch.equal(made.launches[0](), bnb.int8_linear_matmul(given["input"], given["weight"]))
 
 
-@pytest.mark.parametrize("peer", ["cutlass", "scaled_mm", "torchao"])
+@pytest.mark.parametrize(
+    ("peer", "desc"),
+    [
+        ("torch_linear", dense("matmul", 5, 24, 128, input_dtype="bfloat16")),
+        ("torch_linear", coded(5, 24, 128, block_size=64)),
+        ("torch_linear", coded(5, 24, 128, **GROUPS)),
+        ("torch_linear", dense("linear_mixed", 5, 24, 128, input_dtype="bfloat16")),
+        ("dequantize_linear", coded(5, 24, 128, **GROUPS, bias_dtype="float32")),
+        ("dequantize_linear", coded(5, 24, 128, block_size=64)),
+        ("bitsandbytes", coded(5, 32, 128, block_size=64)),
+    ],
+)
+def test_peers_of_floating_products_compute_the_same_layer(peer: str, desc: Any) -> None:
+    """With sums in another order."""
+    workload = Workload(Stub(), case_of(desc))
+    made = make_peer(peer, Stub(), workload)
+    assert made is not None
+    expected, found = workload.sets[0]["output"].float(), made.launches[0]()
+    assert isinstance(found, torch.Tensor)
+    torch.testing.assert_close(found.float(), expected, rtol=0.02, atol=0.2)
+
+
+@pytest.mark.parametrize(
+    "peer", ["cutlass", "scaled_mm", "scaled_mm_accurate", "tinygemm", "torchao"]
+)
 def test_peers_that_need_a_gpu_are_absent_without(peer: str) -> None:
     workload = Workload(Stub(), case_of(product(32, 16, 64)))
     assert make_peer(peer, Stub(), workload) is None
