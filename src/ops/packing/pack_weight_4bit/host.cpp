@@ -1,7 +1,6 @@
-// pack_weight_4bit on the host: tile by tile, through codes that have a byte each.
+// pack_weight_4bit on the host: tile by tile, two rows at a time, four bytes at once.
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -15,21 +14,68 @@ namespace planq::pack_weight_4bit {
 namespace {
 
 using std::int64_t;
+using std::uint32_t;
 using std::uint8_t;
 
 constexpr int kTile = FragmentOrder::kTile;
 // Tiles that are worth waking a thread for.
 constexpr int64_t kGrain = 8;
 
-// Where the code of every nibble of a tile stands among its rows.
-constexpr auto kPlaces = [] {
-  std::array<std::uint16_t, FragmentOrder::kTileCodes> places{};
-  for (int row = 0; row < kTile; ++row)
-    for (int term = 0; term < kTile; ++term)
-      places[static_cast<std::size_t>(FragmentOrder::nibble(row, term))] =
-          static_cast<std::uint16_t>(row * kTile + term);
-  return places;
-}();
+// Bytes of a tile's row, and the bytes that four threads have of two of them.
+constexpr int kLine = kTile / 2, kQuad = 64;
+using Line = uint8_t[kLine];
+
+uint32_t load(const uint8_t* from) {
+  uint32_t word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+void store(uint8_t* to, uint32_t word) { std::memcpy(to, &word, sizeof word); }
+
+// Byte i of word j becomes byte j of word i.
+void transpose_bytes(uint32_t (&words)[4]) {
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t a = words[i], b = words[i + 2];
+    words[i] = (a & 0xFFFF) | b << 16;
+    words[i + 2] = a >> 16 | (b & 0xFFFF0000);
+  }
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t a = words[i], b = words[i + 1];
+    words[i] = (a & 0x00FF00FF) | (b & 0x00FF00FF) << 8;
+    words[i + 1] = (a >> 8 & 0x00FF00FF) | (b & 0xFF00FF00);
+  }
+}
+
+// Two rows, 8 apart, low nibbles first, are all that four threads have. Of a step of 16 terms a row
+// has two words, with a byte for each thread; a thread has a word, whose bytes have the same
+// nibbles of both rows.
+void pack_lines(const Line& first, const Line& second, uint8_t* threads) {
+  for (int step = 0; step < 4; ++step) {
+    uint32_t words[4];
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t a = load(first + 8 * step + 4 * half);
+      const uint32_t b = load(second + 8 * step + 4 * half);
+      words[half] = math::nibbles_joined(a, b);
+      words[half + 2] = math::nibbles_joined(a >> 4, b >> 4);
+    }
+    transpose_bytes(words);
+    for (int thread = 0; thread < 4; ++thread)
+      store(threads + 16 * thread + 4 * step, words[thread]);
+  }
+}
+void restore_lines(const uint8_t* threads, Line& first, Line& second) {
+  for (int step = 0; step < 4; ++step) {
+    uint32_t words[4];
+    for (int thread = 0; thread < 4; ++thread)
+      words[thread] = load(threads + 16 * thread + 4 * step);
+    transpose_bytes(words);
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t low = words[half], high = words[half + 2];
+      store(first + 8 * step + 4 * half, math::nibbles_joined(low, high));
+      store(second + 8 * step + 4 * half, math::nibbles_joined(low >> 4, high >> 4));
+    }
+  }
+}
 
 class Launch {
  public:
@@ -40,7 +86,7 @@ class Launch {
         packed_(operands[fields.inverse ? kInput : kOutput]),
         inverse_(fields.inverse),
         low_first_(fields.nibble_order == NibbleOrder::LowFirst),
-        flip_(static_cast<uint8_t>(FragmentOrder::flipped(fields.code_dtype))) {}
+        flips_(static_cast<uint8_t>(FragmentOrder::flipped(fields.code_dtype) * 0x11)) {}
 
   void run(int threads) const {
     const int64_t across = groups_of(terms_, kTile);
@@ -51,58 +97,63 @@ class Launch {
   }
 
  private:
-  // Codes of a tile, row by row.
-  using Tile = uint8_t[FragmentOrder::kTileCodes];
-
   void run_tile(int64_t down, int64_t across) const {
-    uint8_t* const bytes = static_cast<uint8_t*>(packed_.data) + down * packed_.strides[0] +
-                           across * FragmentOrder::kTileBytes;
-    Tile codes;
-    if (inverse_) {
-      for (std::size_t i = 0; i < kPlaces.size(); ++i)
-        codes[kPlaces[i]] = static_cast<uint8_t>((bytes[i / 2] >> i % 2 * 4 & 15) ^ flip_);
-      return write_rows(codes, down * kTile, across * kTile);
+    uint8_t* quad = static_cast<uint8_t*>(packed_.data) + down * packed_.strides[0] +
+                    across * FragmentOrder::kTileBytes;
+    for (int i = 0; i < kTile / 2; ++i, quad += kQuad) {
+      const int64_t row = down * kTile + i / 8 * 16 + i % 8;
+      Line first, second;
+      if (inverse_) {
+        restore_lines(quad, first, second);
+        write_line(first, row, across * kTile);
+        write_line(second, row + 8, across * kTile);
+      } else {
+        read_line(row, across * kTile, first);
+        read_line(row + 8, across * kTile, second);
+        pack_lines(first, second, quad);
+      }
     }
-    read_rows(down * kTile, across * kTile, codes);
-    for (std::size_t i = 0; i < kPlaces.size(); i += 2)
-      bytes[i / 2] =
-          static_cast<uint8_t>((codes[kPlaces[i]] ^ flip_) | (codes[kPlaces[i + 1]] ^ flip_) << 4);
   }
 
   // Bytes of the matrix that hold the tile's terms from `term` on, in a row.
   uint8_t* row_of(int64_t row, int64_t term) const {
     return static_cast<uint8_t*>(matrix_.data) + row * matrix_.strides[0] + term / 2;
   }
-  // Beyond the matrix, codes are 0.
-  void read_rows(int64_t row, int64_t term, Tile& codes) const {
-    std::memset(codes, 0, sizeof codes);
-    const int64_t rows = std::min<int64_t>(kTile, rows_ - row);
-    const int64_t terms = std::min<int64_t>(kTile, terms_ - term);
-    for (int64_t r = 0; r < rows; ++r) {
-      const uint8_t* const bytes = row_of(row + r, term);
-      for (int64_t i = 0; i < terms; ++i)
-        codes[r * kTile + i] = bytes[i / 2] >> (is_low(i) ? 0 : 4) & 15;
+  // Terms of a row of a tile that there are.
+  int64_t terms_of(int64_t row, int64_t term) const {
+    return row < rows_ ? std::min<int64_t>(kTile, terms_ - term) : 0;
+  }
+  // As the packed weight has codes: the first in the low nibble, and maybe flipped.
+  void convert(Line& line) const {
+    for (uint8_t& byte : line) {
+      if (!low_first_) byte = static_cast<uint8_t>(byte << 4 | byte >> 4);
+      byte ^= flips_;
     }
   }
-  // The spare nibble behind an odd row is 0.
-  void write_rows(Tile& codes, int64_t row, int64_t term) const {
-    const int64_t rows = std::min<int64_t>(kTile, rows_ - row);
-    const int64_t terms = std::min<int64_t>(kTile, terms_ - term);
-    for (int64_t r = 0; r < rows; ++r) {
-      uint8_t* const bytes = row_of(row + r, term);
-      uint8_t* const line = codes + r * kTile;
-      if (terms % 2 == 1) line[terms] = 0;
-      for (int64_t i = 0; i < terms; i += 2)
-        bytes[i / 2] = low_first_ ? math::nibbles_joined(line[i], line[i + 1])
-                                  : math::nibbles_joined(line[i + 1], line[i]);
+  // Beyond the matrix, codes are 0, and so is what stands behind an odd row.
+  void read_line(int64_t row, int64_t term, Line& line) const {
+    const int64_t terms = terms_of(row, term);
+    if (terms == kTile) {
+      std::memcpy(line, row_of(row, term), kLine);
+    } else {
+      std::memset(line, 0, kLine);
+      std::copy_n(row_of(row, term), (terms + 1) / 2, line);
+      if (terms % 2 == 1) line[terms / 2] &= first_nibble();
     }
+    convert(line);
   }
-  bool is_low(int64_t term) const { return (term % 2 == 0) == low_first_; }
+  void write_line(Line& line, int64_t row, int64_t term) const {
+    const int64_t terms = terms_of(row, term);
+    convert(line);
+    if (terms % 2 == 1) line[terms / 2] &= first_nibble();
+    std::copy_n(line, (terms + 1) / 2, row_of(row, term));
+  }
+  uint8_t first_nibble() const { return low_first_ ? 0x0F : 0xF0; }
 
   int64_t rows_, terms_;
   OperandView matrix_, packed_;
   bool inverse_, low_first_;
-  uint8_t flip_;
+  uint8_t flips_;  // of a byte
 };
 
 Status compute(const Call& call, const Stream& stream) {
