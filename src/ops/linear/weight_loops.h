@@ -68,66 +68,101 @@ inline void look_up_nibbles(const WeightCodes& codes, std::int64_t first, std::i
   if (head + 2 * pairs < count) one(count - 1);
 }
 
-template <DType kDType>
-void gather_reordered(const WeightCodes& codes, std::int64_t row, std::int64_t term,
-                      std::int64_t terms, std::uint8_t* to) {
-  using Layout = mixed_dtype::Layout<kDType>;
-  constexpr int kChunk = mixed_dtype::kChunk;
-  const std::uint8_t* span = nullptr;
-  for (std::int64_t i = 0; i < terms; ++i) {
-    const int of_chunk = static_cast<int>((term + i) % kChunk);
-    if (i == 0 || of_chunk == 0)
-      span = linear::reordered_span<Layout>(codes, row, (term + i) / kChunk);
-    to[i] = linear::code_of_span<Layout>(span, of_chunk);
+// Layouts in tiles have 64 terms of a row together. What follows makes of them what a row has:
+// bytes, of 4-bit codes pairs whose first is the low nibble.
+constexpr int kTileTerms = FragmentOrder::kTile;
+static_assert(kTileTerms == mixed_dtype::kChunk);
+// Tiles that a slice may touch.
+constexpr int kLineTiles = math::kTensorCoreSlice / kTileTerms + 1;
+
+inline std::uint32_t load_word(const std::uint8_t* from) {
+  std::uint32_t word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+// Of a packed weight: a row's nibbles are the low ones, or the high ones, of four threads.
+inline void lay_out_fragments(const WeightCodes& codes, std::int64_t row, std::int64_t tile,
+                              std::uint8_t* to) {
+  const int first = FragmentOrder::nibble(static_cast<int>(row % kTileTerms), 0);
+  const std::uint8_t* const threads = codes.data + row / kTileTerms * codes.row_stride +
+                                      tile * FragmentOrder::kTileBytes + first / 2;
+  const std::uint32_t flips =
+      static_cast<std::uint32_t>(FragmentOrder::flipped(codes.dtype)) * 0x01010101u;
+  for (int thread = 0; thread < 4; ++thread)
+    for (int step = 0; step < 4; ++step) {
+      const std::uint32_t word = load_word(threads + 16 * thread + 4 * step);
+      const std::uint32_t four = (word >> first % 2 * 4 & 0x0F0F0F0Fu) ^ flips;
+      const std::uint32_t pairs = four | four >> 12;
+      to[8 * step + thread] = static_cast<std::uint8_t>(pairs);
+      to[8 * step + 4 + thread] = static_cast<std::uint8_t>(pairs >> 8);
+    }
+}
+
+// Of a reordered weight, whose columns are the rows.
+template <class Layout>
+void lay_out_span(const WeightCodes& codes, std::int64_t row, std::int64_t tile, std::uint8_t* to) {
+  const std::uint8_t* const span = linear::reordered_span<Layout>(codes, row, tile);
+  for (int term = 0; term < kTileTerms; term += Layout::kPerByte) {
+    const std::uint32_t word = load_word(span + 4 * Layout::word(term)) ^ Layout::kSigns;
+    const auto code = [&](int i) { return word >> Layout::kBits * Layout::lane(term + i); };
+    to[term / Layout::kPerByte] =
+        static_cast<std::uint8_t>(Layout::kPerByte == 1 ? code(0) : (code(0) & 15) | code(1) << 4);
   }
 }
 
-// Codes of a layout in tiles, a byte each.
-inline void gather_codes(const WeightCodes& codes, std::int64_t row, std::int64_t term,
-                         std::int64_t terms, std::uint8_t* to) {
-  if (codes.layout == WeightLayout::Packed) {
-    for (std::int64_t i = 0; i < terms; ++i) to[i] = linear::packed_code(codes, row, term + i);
-    return;
-  }
-  if (codes.dtype == DType::Int8) return gather_reordered<DType::Int8>(codes, row, term, terms, to);
-  gather_reordered<DType::Int4>(codes, row, term, terms, to);
+inline void lay_out(const WeightCodes& codes, std::int64_t row, std::int64_t tile,
+                    std::uint8_t* to) {
+  if (codes.layout == WeightLayout::Packed) return lay_out_fragments(codes, row, tile, to);
+  if (codes.dtype == DType::Int8)
+    return lay_out_span<mixed_dtype::Layout<DType::Int8>>(codes, row, tile, to);
+  lay_out_span<mixed_dtype::Layout<DType::Int4>>(codes, row, tile, to);
 }
 
-// Values of 4-bit codes that have a byte each.
-inline void look_up_bytes(const std::uint8_t* codes, std::int64_t count, const float (&values)[16],
-                          float* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = values[codes[i]];
+// The tiles of some terms, at most a slice of them, as a row of codes.
+inline WeightCodes line_of(const WeightCodes& codes, std::int64_t row, std::int64_t term,
+                           std::int64_t terms, std::uint8_t (&line)[kLineTiles * kTileTerms]) {
+  const std::int64_t first = term / kTileTerms, last = (term + terms - 1) / kTileTerms;
+  const int bytes = kTileTerms / (is_four_bit(codes.dtype) ? 2 : 1);
+  for (std::int64_t tile = first; tile <= last; ++tile)
+    lay_out(codes, row, tile, line + (tile - first) * bytes);
+  WeightCodes made = codes;
+  made.data = line;
+  made.nibble_order = NibbleOrder::LowFirst;
+  return made;
 }
 
-// The numbers of some terms of a row, at most a slice of them.
-inline void decode_line(const WeightCodes& codes, std::int64_t row, std::int64_t term,
-                        std::int64_t terms, float* to) {
-  const bool tiled = codes.layout != WeightLayout::RowMajor;
-  std::uint8_t gathered[math::kTensorCoreSlice];
-  if (tiled) gather_codes(codes, row, term, terms, gathered);
-  const std::int64_t code = row * codes.row_stride + term;
+// The numbers of some terms of a row, of codes that begin with one of `line`.
+inline void decode_codes(const WeightCodes& line, std::int64_t code, std::int64_t row,
+                         std::int64_t term, std::int64_t terms, float* to) {
   // Where the terms begin among those that segments divide.
-  const std::int64_t begin = codes.has_blocks() ? row * codes.terms + term : term;
+  const std::int64_t begin = line.has_blocks() ? row * line.terms + term : term;
   for (std::int64_t done = 0; done < terms;) {
-    const std::int64_t segment = codes.segment_size ? (begin + done) / codes.segment_size : 0;
+    const std::int64_t segment = line.segment_size ? (begin + done) / line.segment_size : 0;
     std::int64_t count = terms - done;
-    if (codes.segment_size)
-      count = std::min(count, (segment + 1) * codes.segment_size - begin - done);
-    if (is_four_bit(codes.dtype)) {
+    if (line.segment_size)
+      count = std::min(count, (segment + 1) * line.segment_size - begin - done);
+    if (is_four_bit(line.dtype)) {
       alignas(64) float values[16];
-      load_values(codes, row, segment, values);
-      if (tiled)
-        look_up_bytes(gathered + done, count, values, to + done);
-      else
-        look_up_nibbles(codes, code + done, count, values, to + done);
+      load_values(line, row, segment, values);
+      look_up_nibbles(line, code + done, count, values, to + done);
     } else {
-      const std::uint8_t* const bytes = (tiled ? gathered : codes.data + code) + done;
-      scale_integers(codes, row, segment, reinterpret_cast<const std::int8_t*>(bytes), count,
+      scale_integers(line, row, segment,
+                     reinterpret_cast<const std::int8_t*>(line.data) + code + done, count,
                      to + done);
-      round_numbers(codes.values, to + done, count);
+      round_numbers(line.values, to + done, count);
     }
     done += count;
   }
+}
+
+// The same out of memory, whatever the layout.
+inline void decode_line(const WeightCodes& codes, std::int64_t row, std::int64_t term,
+                        std::int64_t terms, float* to) {
+  if (codes.layout == WeightLayout::RowMajor)
+    return decode_codes(codes, row * codes.row_stride + term, row, term, terms, to);
+  std::uint8_t line[kLineTiles * kTileTerms];
+  decode_codes(line_of(codes, row, term, terms, line), term % kTileTerms, row, term, terms, to);
 }
 
 }  // namespace planq::host::PLANQ_LEVEL
