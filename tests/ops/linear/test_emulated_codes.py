@@ -1,0 +1,176 @@
+"""The CUDA kernels of layers whose weights are codes, run on a processor."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ops.linear.linear_4bit.reference import FourBitProblem
+from reference.formats import STORAGE, Array, Arrays
+from support.operators import OPERATORS, Case, expected, inputs_of
+
+ROOT = Path(__file__).parents[3]
+OPERATOR_NAMES = ("linear_4bit", "linear_mixed")
+MOST_OUTPUTS = 300
+EXTENTS = ("m", "n", "k", "row_stride", "segment_size", "nested_block_size", "scale_row")
+DTYPES = ("input_dtype", "code_dtype", "weight_dtype", "output_dtype")
+OPTIONAL = ("bias_dtype", "residual_dtype")
+CHOICES = ("nibble_order", "weight_layout", "accumulation", "codebook")
+TENSORS = (
+    *("input", "weight", "absmax", "given_codebook", "nested_absmax", "nested_offset"),
+    *(
+        "nested_codebook",
+        "group_scale",
+        "zero_point",
+        "channel_scale",
+        "bias",
+        "residual",
+        "output",
+    ),
+)
+
+
+class Layer(ctypes.Structure):
+    """The structure of emulated_codes.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in EXTENTS),
+        *((name, ctypes.c_char_p) for name in (*DTYPES, *OPTIONAL, *CHOICES)),
+        *((name, ctypes.c_void_p) for name in TENSORS),
+    )
+
+
+def aligned(values: Array) -> Array:
+    """A copy without gaps that begins where a vector may."""
+    room = np.zeros(values.nbytes + 16, np.uint8)
+    copy = room[-room.ctypes.data % 16 :][: values.nbytes]
+    copy[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    return copy
+
+
+def row_stride(problem: Any, weight: Array) -> int:
+    """Codes from a row to the next; of tiles, bytes."""
+    if problem.weight_layout != "row_major":
+        return int(weight.shape[1])
+    if isinstance(problem, FourBitProblem) and problem.block_size:
+        return int(problem.weight_shape[1])
+    return int(weight.shape[1]) * (1 if problem.code_dtype == "int8" else 2)
+
+
+def tensors_of(problem: Any, given: Arrays) -> Arrays:
+    """What there is of a layer's operands, by the names of the structure."""
+    names = {"codebook": "given_codebook"}
+    if problem.weight_scope[0] == "channel":
+        names["weight_scale"] = "channel_scale"
+    else:
+        names |= {"weight_scale": "group_scale", "weight_zero_point": "zero_point"}
+    return {names.get(name, name): aligned(value) for name, value in given.items()}
+
+
+def layer_of(problem: Any, given: Arrays, tensors: Arrays) -> Layer:
+    """A structure that refers to the tensors."""
+    n, k = problem.weight_shape
+    blocks = getattr(problem, "block_size", None)
+    group = problem.weight_scope[1] if problem.weight_scope[0] == "group" else 0
+    layer = Layer(
+        m=math.prod(problem.input_shape[:-1]),
+        n=n,
+        k=k,
+        row_stride=row_stride(problem, given["weight"]),
+        segment_size=blocks or group,
+        nested_block_size=getattr(problem, "nested_block_size", None) or 0,
+        scale_row=-(-k // group) if group else 0,
+        weight_dtype=problem.values.encode(),
+        codebook=problem.codebook.encode() if blocks else None,
+        **{name: tensor.ctypes.data for name, tensor in tensors.items()},
+    )
+    for name in {*DTYPES, *OPTIONAL, *CHOICES} - {"weight_dtype", "codebook"}:
+        value = getattr(problem, name)
+        setattr(layer, name, value.encode() if value else None)
+    return layer
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The kernels, compiled for the host."""
+    library = tmp_path_factory.mktemp("emulated") / "emulated_codes.so"
+    source = Path(__file__).with_name("emulated_codes.cpp")
+    folders = [f"-I{ROOT / 'tests/support/emulated'}", f"-I{ROOT / 'src'}"]
+    flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", *folders]
+    compiler = os.environ.get("CXX", "c++")
+    subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def run(kernels: ctypes.CDLL, problem: Any, given: Arrays) -> tuple[bool, Array]:
+    """Whether codes were read by vectors, and the outputs."""
+    output = np.zeros(problem.output_shape, STORAGE[problem.output_dtype])
+    tensors = tensors_of(problem, given) | {"output": output.reshape(-1)}
+    layer = layer_of(problem, given, tensors)
+    return bool(kernels.run_layer(ctypes.byref(layer))), output
+
+
+def small_cases() -> list[Case]:
+    """Of both operators, those of few outputs."""
+    found = []
+    for operator in OPERATOR_NAMES:
+        for case in OPERATORS[operator].cases():
+            problem: Any = case.problem
+            if math.prod(problem.output_shape) <= MOST_OUTPUTS:
+                found.append(case)
+    return found
+
+
+def test_every_small_case_has_the_bits_of_the_reference(kernels: ctypes.CDLL) -> None:
+    """By kernels for an output at a time, and by those for a few rows."""
+    ways = set()
+    for case in small_cases():
+        by_vectors, output = run(kernels, case.problem, inputs_of(case))
+        assert output.tobytes() == expected(case)["output"].tobytes(), case.id
+        ways.add(by_vectors)
+    assert ways == {False, True}
+
+
+def test_zero_points_that_float32_cannot_subtract(kernels: ctypes.CDLL) -> None:
+    """Beside those that it can, in one weight."""
+    problem = FourBitProblem(
+        (2, 64),
+        (5, 64),
+        code_dtype="int4",
+        weight_scope=("group", 32, 1),
+        weight_mode="asymmetric",
+        accumulation="lanes",
+    )
+    given = problem.inputs("any", 3)
+    given["weight_zero_point"].reshape(-1)[:4] = 2**24 + 1, -(2**31), 2**31 - 1, -(2**23) - 5
+    by_vectors, output = run(kernels, problem, given)
+    assert by_vectors
+    assert output.tobytes() == problem.expected(given)["output"].tobytes()
+
+
+@pytest.mark.parametrize("layout", ["row_major", "packed"])
+def test_numbers_in_memory_are_those_of_the_weight(kernels: ctypes.CDLL, layout: str) -> None:
+    """What the tensor cores of sm_90 multiply."""
+    problem = FourBitProblem(
+        (1, 128),
+        (70, 128),
+        input_dtype="float16",
+        weight_dtype="float16",
+        block_size=64,
+        nested_block_size=256,
+        weight_layout=layout,
+    )
+    given = problem.inputs("any", 5)
+    numbers = aligned(np.zeros((70, 128), np.float16))
+    tensors = tensors_of(problem, given) | {"output": numbers}
+    layer = layer_of(problem, given, tensors)
+    kernels.write_weight(ctypes.byref(layer))
+    plain = problem.row_major(given["weight"])
+    assert numbers.tobytes() == problem.numbers({**given, "weight": plain}).tobytes()

@@ -1,0 +1,61 @@
+// In the place of src/cuda/memory_access.cuh: words of CUDA's language, and accesses that have to
+// be aligned as a GPU wants them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "block.h"
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__ static
+
+using std::max;
+using std::min;
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+inline void __syncthreads() { emulated::Block::current().wait_for_block(); }
+inline void __syncwarp() { emulated::Block::current().wait_for_warp(); }
+inline float __shfl_sync(unsigned, float value, int lane) {
+  std::uint32_t word;
+  std::memcpy(&word, &value, sizeof word);
+  word = emulated::Block::current().exchange(word, static_cast<unsigned>(lane));
+  std::memcpy(&value, &word, sizeof word);
+  return value;
+}
+inline float __shfl_down_sync(unsigned lanes, float value, int by) {
+  const int own = static_cast<int>(emulated::Block::current().lane());
+  return __shfl_sync(lanes, value, own + by < 32 ? own + by : own);
+}
+inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
+}
+
+namespace planq::cuda {
+
+inline constexpr int kVectorBytes = 16, kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+inline bool aligned_to(const void* address, int bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % static_cast<unsigned>(bytes) == 0;
+}
+inline uint4 load_once(const void* address) {
+  if (!aligned_to(address, kVectorBytes)) std::abort();
+  uint4 vector;
+  std::memcpy(&vector, address, sizeof vector);
+  return vector;
+}
+inline void store_kept(void* address, const uint4& vector) {
+  if (!aligned_to(address, kVectorBytes)) std::abort();
+  std::memcpy(address, &vector, sizeof vector);
+}
+
+}  // namespace planq::cuda
