@@ -2,6 +2,8 @@
 // two, anything else whose join has the bits of either order of its operands.
 #pragma once
 
+#include <cstdint>
+
 #include "cuda/memory_access.cuh"
 #include "math/tree_sum.h"
 
@@ -46,6 +48,28 @@ __device__ __forceinline__ C join_leaf(const Terms& terms, const Join& join) {
   }
   return join_neighbours(groups, join);
 }
+
+// Subtrees of one size that come one after another, joined as the tree has them.
+template <class C>
+class Subtrees {
+ public:
+  // `last`: no other one comes, and the answer is the tree of all. Before that it means nothing.
+  template <class Join>
+  __device__ __forceinline__ C take(C subtree, bool last, const Join& join) {
+    int level = 0;
+    for (; last ? taken_ >> level != 0 : (taken_ >> level & 1) != 0; ++level)
+      if (taken_ >> level & 1) subtree = join(waiting_[level], subtree);
+    if (!last) waiting_[level] = subtree;
+    ++taken_;
+    return subtree;
+  }
+
+ private:
+  static constexpr int kLevels = 40;
+
+  C waiting_[kLevels];  // of 2^level subtrees, each without its right neighbour
+  std::int64_t taken_ = 0;
+};
 
 struct AddNeighbours {
   template <class C>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 import planq
@@ -29,9 +30,10 @@ def run(given: dict[str, Array]) -> dict[str, Array]:
     }
 
 
-def test_bins_of_many_runs() -> None:
-    """More than 2^17 sources a bin: a warp joins over a hundred leaves."""
-    given = Case(Problem((3, 5), 2**21 + 77), "finite", 1).inputs()
+@pytest.mark.parametrize("count", [2**16 + 5, 2**21 + 77])
+def test_bins_of_many_runs(count: int) -> None:
+    """A warp joins the leaves of a bin, or where they are many a block."""
+    given = Case(Problem((3, 5), count), "finite", 1).inputs()
     after, outside = scatter_add(*given.values())
     found = run(given)
     assert np.array_equal(bits(found["histogram"]), bits(after))

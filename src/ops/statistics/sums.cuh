@@ -156,9 +156,8 @@ __global__ void __launch_bounds__(kMeasureThreads)
 // --- Joining tiles, by one block ---------------------------------------------------------------
 
 constexpr int kJoinThreads = 512, kJoinWarps = kJoinThreads / kWarp;
-// Tiles that the block joins at a time; subtrees of so many, one above another.
+// Tiles that the block joins at a time.
 constexpr int64_t kJoined = int64_t{kJoinWarps} * math::kSumLeaf;
-constexpr int kLevels = 40;
 
 template <class C>
 struct JoinArgs {
@@ -188,7 +187,6 @@ __device__ __forceinline__ C join_tiles_of_leaf(const C* tiles, int64_t count, c
   return join_leaf<kEach, C>(terms, join);
 }
 
-// waiting[level] has the subtree of 2^level runs of kJoined tiles that lacks its right neighbour.
 template <Measure kMeasure, class C>
 __global__ void __launch_bounds__(kJoinThreads)
     join_tiles(const __grid_constant__ JoinArgs<C> args) {
@@ -196,10 +194,11 @@ __global__ void __launch_bounds__(kJoinThreads)
   const Measuring<kMeasure> join;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  C waiting[kLevels], joined{0};
+  Subtrees<C> runs;
+  C joined{0};
   wait_for_previous();
 #pragma unroll 1
-  for (int64_t first = 0, run = 0; first < args.count; first += kJoined, ++run) {
+  for (int64_t first = 0; first < args.count; first += kJoined) {
     const int64_t own = first + int64_t{warp} * math::kSumLeaf;
     C measured{0};
     if (own < args.count) measured = join_tiles_of_leaf(args.tiles + own, args.count - own, join);
@@ -207,11 +206,7 @@ __global__ void __launch_bounds__(kJoinThreads)
     __syncthreads();
     joined = join_lanes(lane < kJoinWarps ? leaves[lane] : C{0}, join);
     __syncthreads();  // the leaves have been read
-    const bool last = first + kJoined >= args.count;
-    int level = 0;
-    for (; last ? run >> level != 0 : (run >> level & 1) != 0; ++level)
-      if (run >> level & 1) joined = join(waiting[level], joined);
-    if (!last) waiting[level] = joined;
+    joined = runs.take(joined, first + kJoined >= args.count, join);
   }
   if (threadIdx.x == 0) args.result.store(joined);
 }

@@ -19,6 +19,7 @@ using std::int64_t;
 using std::uint32_t;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kBlocks = 4;  // of a multiprocessor, that add up bins
 constexpr int kEach = 16, kOfWarp = kEach * kWarp, kTile = kEach * kThreads;
 static_assert(kThreads == kDigits);
 constexpr int64_t kMostBins = 0xFFFFFFFE;
@@ -149,9 +150,10 @@ __global__ void __launch_bounds__(kThreads) place_digits(const __grid_constant__
 
 // --- Adding up bins ----------------------------------------------------------------------------
 
-// Sources of a bin that one lane adds up.
-constexpr int kFew = 8;
-constexpr int kLevels = 40;
+// Sources of a bin that one lane adds up, and one warp. Of bins with more, one at most begins among
+// the sources of a block.
+constexpr int kFew = 8, kMany = 4 * math::kSumLeaf;
+static_assert(kMany >= kThreads);
 // What takes no part in a sum, -0 included.
 constexpr float kNone = -0.0f;
 
@@ -175,49 +177,84 @@ __device__ __forceinline__ float sum_by_lane(const float* sources, int64_t count
   return cuda::join_neighbours(terms, cuda::AddNeighbours{});
 }
 
-// waiting[level] has the sum of 2^level leaves that lacks its right neighbour.
+__device__ __forceinline__ float sum_leaf_by_warp(const float* sources, int64_t count) {
+  const auto terms = [&](int group, float (&to)[1]) {
+    const int at = cuda::leaf_place<1>(group);
+    to[0] = at < count ? sources[at] : kNone;
+  };
+  return cuda::join_leaf<1, float>(terms, cuda::AddNeighbours{});
+}
+
 __device__ __forceinline__ float sum_by_warp(const float* sources, int64_t count) {
-  const cuda::AddNeighbours add;
-  float waiting[kLevels], sum = kNone;
+  cuda::Subtrees<float> leaves;
+  float sum = kNone;
 #pragma unroll 1
-  for (int64_t first = 0, leaf = 0; first < count; first += math::kSumLeaf, ++leaf) {
-    const auto terms = [&](int group, float (&to)[1]) {
-      const int64_t at = first + cuda::leaf_place<1>(group);
-      to[0] = at < count ? sources[at] : kNone;
-    };
-    sum = cuda::join_leaf<1, float>(terms, add);
-    const bool last = first + math::kSumLeaf >= count;
-    int level = 0;
-    for (; last ? leaf >> level != 0 : (leaf >> level & 1) != 0; ++level)
-      if (leaf >> level & 1) sum = add(waiting[level], sum);
-    if (!last) waiting[level] = sum;
+  for (int64_t first = 0; first < count; first += math::kSumLeaf)
+    sum = leaves.take(sum_leaf_by_warp(sources + first, count - first),
+                      first + math::kSumLeaf >= count, cuda::AddNeighbours{});
+  return sum;
+}
+
+// Every thread gets the result.
+__device__ __forceinline__ float sum_by_block(const float* sources, int64_t count) {
+  constexpr int64_t kAtATime = int64_t{kWarps} * math::kSumLeaf;
+  __shared__ float leaves[kWarps];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const cuda::AddNeighbours add;
+  cuda::Subtrees<float> runs;
+  float sum = kNone;
+#pragma unroll 1
+  for (int64_t first = 0; first < count; first += kAtATime) {
+    const int64_t own = first + warp * math::kSumLeaf;
+    const float leaf = own < count ? sum_leaf_by_warp(sources + own, count - own) : kNone;
+    if (threadIdx.x % kWarp == 0) leaves[warp] = leaf;
+    __syncthreads();
+    float run[kWarps];
+    memcpy(run, leaves, sizeof run);
+    __syncthreads();  // the leaves have been read
+    sum = runs.take(cuda::join_neighbours(run, add), first + kAtATime >= count, add);
   }
   return sum;
 }
 
-// A lane for each source: where a bin begins, it adds it up, or its warp does.
-__global__ void __launch_bounds__(kThreads) add_bins(const __grid_constant__ ListArgs args) {
-  const int64_t own = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int64_t outside_bin = args.bins.count();
-  const bool exists = own < args.count;
-  const int64_t bin = exists ? args.list.bins[own] : outside_bin;
-  const bool begins = exists && (own == 0 || args.list.bins[own - 1] != bin);
-  if (begins && bin == outside_bin) *args.outside = args.count - own;
-  if (own == 0 && (args.count == 0 || args.list.bins[args.count - 1] != outside_bin))
-    *args.outside = 0;
-  const bool is_bin = begins && bin != outside_bin;
-  const int64_t terms = is_bin ? end_of(args, own) - own : 0;
-  if (terms > 0 && terms <= kFew)
-    args.bins.add(bin, sum_by_lane(args.list.sources + own, terms), terms);
-  unsigned left = __ballot_sync(kAllLanes, terms > kFew);
+// Where the sources of a bin begin, and how many they are; 0: nothing begins here.
+struct Segment {
+  int64_t first, terms;
+};
+
+// The bins that begin among the sources of a warp, one after another.
+__device__ __forceinline__ void add_by_warp(const ListArgs& args, const Segment& own, int64_t bin) {
+  unsigned left = __ballot_sync(kAllLanes, own.terms > kFew && own.terms <= kMany);
   for (; left != 0; left &= left - 1) {
     const int of = __ffs(static_cast<int>(left)) - 1;
-    const int64_t first = __shfl_sync(kAllLanes, own, of);
-    const int64_t count = __shfl_sync(kAllLanes, terms, of);
-    const float sum = sum_by_warp(args.list.sources + first, count);
-    if (lane == of) args.bins.add(bin, sum, terms);
+    const int64_t first = __shfl_sync(kAllLanes, own.first, of);
+    const int64_t terms = __shfl_sync(kAllLanes, own.terms, of);
+    const float sum = sum_by_warp(args.list.sources + first, terms);
+    if (static_cast<int>(threadIdx.x) % kWarp == of) args.bins.add(bin, sum, terms);
   }
+}
+
+// A lane for each source: where a bin begins, it adds it up, or its warp does, or its block.
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    add_bins(const __grid_constant__ ListArgs args) {
+  __shared__ Segment longest;
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, outside = args.bins.count();
+  const bool exists = i < args.count;
+  const int64_t bin = exists ? args.list.bins[i] : outside;
+  const bool begins = exists && (i == 0 || args.list.bins[i - 1] != bin);
+  if (begins && bin == outside) *args.outside = args.count - i;
+  if (i == 0 && (args.count == 0 || args.list.bins[args.count - 1] != outside)) *args.outside = 0;
+  const Segment own = {i, begins && bin != outside ? end_of(args, i) - i : 0};
+  if (threadIdx.x == 0) longest.terms = 0;
+  __syncthreads();
+  if (own.terms > kMany) longest = own;
+  if (own.terms > 0 && own.terms <= kFew)
+    args.bins.add(bin, sum_by_lane(args.list.sources + i, own.terms), own.terms);
+  add_by_warp(args, own, bin);
+  __syncthreads();
+  if (longest.terms == 0) return;
+  const float sum = sum_by_block(args.list.sources + longest.first, longest.terms);
+  if (own.terms > kMany) args.bins.add(bin, sum, own.terms);
 }
 
 // --- The kernel --------------------------------------------------------------------------------
