@@ -97,6 +97,7 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "codebook": "nf4",
             "entries": 16,
             "capacity": 1024,
+            "count": 1024,
             "to_layout": "col32",
         }
         for name in needed:
