@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+import math
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,22 +11,33 @@ import numpy as np
 
 import planq
 from planq.audit import numbers
-from planq.checkpoint.devices import HostExecutor
+from planq.checkpoint.devices import PREFERENCE, HostExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
+    from collections.abc import Iterable, Iterator
 
     from planq.checkpoint.devices import Executor
+    from planq.checkpoint.files import Bytes
 
 CLASSES: Final = tuple(numbers.CLASSES)
 """The classes of numbers that are multiplied."""
 
-# One step; chains of a few; a whole slice; slices with a tail; many of them.
+Pair = tuple[planq.DType, planq.DType]
+Product = planq.MatmulDescriptor | planq.LinearFp8Descriptor
+
+_FLOAT8: Final = (planq.DType.FLOAT8_E4M3FN, planq.DType.FLOAT8_E5M2)
+PAIRS: Final[tuple[Pair, ...]] = (
+    (planq.DType.FLOAT16, planq.DType.FLOAT16),
+    (planq.DType.BFLOAT16, planq.DType.BFLOAT16),
+    *((x, w) for x in _FLOAT8 for w in _FLOAT8),
+)
+"""The types of both sides: those that tensor cores have instructions for."""
+
+# One step; chains of a few; a whole slice; slices and a tail that is no whole step; many slices.
+# Every row is whole vectors of 16 bytes, or the kernels of tensor cores would not take it.
 TERMS: Final = (16, 64, 128, 200, 1000)
-SIDE: Final = 512  # rows of either side: a product has SIDE * SIDE results
-DTYPES: Final = (planq.DType.FLOAT16, planq.DType.BFLOAT16)
+FLOAT8_TERMS: Final = (32, 96, 128, 208, 1008)
+SIDE: Final = 512  # rows of either side, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,8 @@ class Finding:
 
     Attributes:
         kernel: The SKU of the device's kernel.
-        input_dtype: Element type of both sides.
+        input_dtype: Element type of the input.
+        weight_dtype: Element type of the weight.
         numbers: The class of numbers, one of :data:`CLASSES`.
         results: How many were compared.
         differing: How many of them have other bits than the model's.
@@ -43,6 +56,7 @@ class Finding:
 
     kernel: str
     input_dtype: planq.DType
+    weight_dtype: planq.DType
     numbers: str
     results: int
     differing: int
@@ -56,7 +70,7 @@ class Probe:
     Attributes:
         device: The device, as planq names it.
         build: The build of planq that compared.
-        findings: One for each element type and class of numbers.
+        findings: One for each kernel, pair of element types and class of numbers.
     """
 
     device: str
@@ -68,20 +82,27 @@ class Probe:
         """Whether every result had the bits of the model."""
         return not any(finding.differing for finding in self.findings)
 
-    def results(self, kernel: str) -> int:
-        """How many results of a kernel were compared."""
-        return sum(finding.results for finding in self.findings if finding.kernel == kernel)
+    def results(self, kernel: str, input_dtype: planq.DType, weight_dtype: planq.DType) -> int:
+        """How many results of a kernel were compared, for one pair of element types."""
+        asked = kernel, input_dtype, weight_dtype
+        return sum(
+            finding.results
+            for finding in self.findings
+            if (finding.kernel, finding.input_dtype, finding.weight_dtype) == asked
+        )
 
 
 def probe(executor: Executor, results: int = 10_000_000, seed: int = 0) -> Probe:
     """Multiplies numbers of every class on a device, and compares the results with the model.
 
-    The device runs the kernel that is chosen there for ``Accumulation.TENSOR_SM90``; the host
-    computes the model of docs/tensor-cores.md. Nothing is sampled: every result is compared.
+    The device runs the kernel that is chosen there for ``Accumulation.TENSOR_SM90`` under
+    ``Determinism.BIT_EXACT``: of ``matmul``, and for 8-bit types of ``linear_fp8`` with scales
+    of 1, which are plain sums. The host computes the model of docs/tensor-cores.md. Nothing is
+    sampled: every result is compared.
 
     Args:
         executor: The device, from :func:`planq.checkpoint.devices.open_device`.
-        results: At least as many for each kernel and element type; more than a few
+        results: At least as many for each kernel and pair of element types; more than a few
             million take seconds.
         seed: Of the random numbers.
 
@@ -91,31 +112,65 @@ def probe(executor: Executor, results: int = 10_000_000, seed: int = 0) -> Probe
     Raises:
         CheckpointError: The device refuses.
         NoKernelError: No kernel of this build runs there.
+        ValueError: Less than one result is asked for.
     """
+    if results < 1:
+        raise ValueError(f"results: expected at least 1, got {results}")
     host = HostExecutor()
-    rounds = -(-results // (SIDE * SIDE * len(TERMS) * len(CLASSES)))
-    findings = tuple(
-        _finding(executor, host, dtype, name, rounds, seed)
-        for dtype, name in itertools.product(DTYPES, CLASSES)
+    findings = (
+        _finding(executor, host, alike, name, results, seed)
+        for pair in PAIRS
+        for alike in _by_kernel(executor, _descriptors(pair, results))
+        for name in CLASSES
     )
-    return Probe(executor.name, planq.build_info().build_id, findings)
+    return Probe(executor.name, planq.build_info().build_id, tuple(findings))
+
+
+def _by_kernel(executor: Executor, descs: Iterable[Product]) -> Iterable[list[Product]]:
+    """Products, those together that one kernel of the device computes."""
+    found = defaultdict(list)
+    for desc in descs:
+        found[_plan(executor, desc).sku].append(desc)
+    return found.values()
+
+
+def _descriptors(pair: Pair, results: int) -> Iterator[Product]:
+    """Products of two types, of every length; of few rows where few results are wanted."""
+    of_float8 = pair[0] in _FLOAT8
+    lengths = FLOAT8_TERMS if of_float8 else TERMS
+    rows = min(SIDE, 1 + math.isqrt((results - 1) // (len(lengths) * len(CLASSES))))
+    tensor = planq.Scope.tensor()
+    for terms in lengths:
+        sides: dict[str, Any] = {
+            "input_shape": (rows, terms),
+            "weight_shape": (rows, terms),
+            "input_dtype": pair[0],
+            "weight_dtype": pair[1],
+            "output_dtype": planq.DType.FLOAT32,
+        }
+        if of_float8:
+            yield planq.LinearFp8Descriptor(**sides, input_scope=tensor, weight_scope=tensor)
+        else:
+            yield planq.MatmulDescriptor(**sides)
+
+
+def _plan(executor: Executor, desc: Product) -> planq.Plan:
+    return planq.Plan.select(executor.stream, desc, PREFERENCE)
 
 
 def _finding(
-    executor: Executor, host: Executor, dtype: planq.DType, name: str, rounds: int, seed: int
+    executor: Executor, host: Executor, alike: list[Product], name: str, results: int, seed: int
 ) -> Finding:
+    pair: Pair = alike[0].input_dtype, alike[0].weight_dtype
+    rounds = -(-results // (len(CLASSES) * len(alike) * alike[0].input_shape[0] ** 2))
+    rng = np.random.default_rng([seed, PAIRS.index(pair), CLASSES.index(name)])
     compared = differing = 0
     kernel, example = "", None
-    for terms, sides in _products(dtype, name, rounds, seed):
-        desc = planq.MatmulDescriptor(
-            input_shape=(SIDE, terms),
-            weight_shape=(SIDE, terms),
-            input_dtype=dtype,
-            output_dtype=planq.DType.FLOAT32,
-        )
-        plans = [planq.Plan.select(each.stream, desc) for each in (executor, host)]
+    for desc in alike * rounds:
+        operands = _operands(desc, name, rng)
+        plans = [_plan(each, desc) for each in (executor, host)]
         found, model = (
-            each.run(plan, sides).outputs["output"].view(np.uint32)
+            each.run(plan, operands).outputs["output"].view(np.uint32)
             for each, plan in zip((executor, host), plans, strict=True)
         )
         kernel = plans[0].sku
@@ -123,19 +178,17 @@ def _finding(
         compared += found.size
         differing += wrong.size
         if wrong.size and example is None:
-            example = terms, int(found[wrong[0]]), int(model[wrong[0]])
-    return Finding(kernel, dtype, name, compared, differing, example)
+            example = desc.input_shape[1], int(found[wrong[0]]), int(model[wrong[0]])
+    return Finding(kernel, *pair, name, compared, differing, example)
 
 
-def _products(
-    dtype: planq.DType, name: str, rounds: int, seed: int
-) -> Iterator[tuple[int, dict[str, npt.NDArray[np.uint8]]]]:
-    """Both sides of each product, as bytes."""
-    format_ = numbers.format_of(dtype)
-    make = numbers.CLASSES[name]
-    key = [seed, DTYPES.index(dtype), CLASSES.index(name)]
-    rng: Any = np.random.default_rng(key)
-    for _, terms in itertools.product(range(rounds), TERMS):
-        sides = (make(rng, (SIDE, terms), format_) for _ in range(2))
-        given = (np.ascontiguousarray(side).view(np.uint8).reshape(-1) for side in sides)
-        yield terms, dict(zip(("input", "weight"), given, strict=True))
+def _operands(desc: Product, name: str, rng: np.random.Generator) -> dict[str, Bytes]:
+    """What a product reads, as bytes: numbers of a class, and scales that change none."""
+    operands = {}
+    for operand, spec in desc.operands().items():
+        if spec.dtype.value in numbers.FORMATS:
+            values = numbers.CLASSES[name](rng, spec.extents, numbers.FORMATS[spec.dtype.value])
+            operands[operand] = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
+        elif spec.role is planq.Role.INPUT:
+            operands[operand] = np.ones(1, np.float32).view(np.uint8)
+    return operands

@@ -20,7 +20,7 @@ def audit(
         str, typer.Option(metavar="cuda:N", help="The GPU whose products are compared.")
     ] = "cuda:0",
     results: Annotated[
-        int, typer.Option(min=1, help="At least as many for each kernel and element type.")
+        int, typer.Option(min=1, help="At least as many for each kernel and pair of types.")
     ] = 10_000_000,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
@@ -53,6 +53,7 @@ def _finding_as_dict(finding: Finding) -> dict[str, Any]:
     return {
         "kernel": finding.kernel,
         "input_dtype": finding.input_dtype.value,
+        "weight_dtype": finding.weight_dtype.value,
         "numbers": finding.numbers,
         "results": finding.results,
         "differing": finding.differing,
@@ -63,12 +64,12 @@ def _finding_as_dict(finding: Finding) -> dict[str, Any]:
 def _show(found: Probe) -> None:
     console = output_console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for header in ("kernel", "numbers", "results", "differing"):
+    for header in ("kernel", "weight", "numbers", "results", "differing"):
         right = header in ("results", "differing")
         table.add_column(header, overflow="fold", justify="right" if right else "left")
     for finding in found.findings:
         counts = f"{finding.results:,}", f"{finding.differing:,}"
-        table.add_row(finding.kernel, finding.numbers, *counts)
+        table.add_row(finding.kernel, finding.weight_dtype.value, finding.numbers, *counts)
     console.print(table)
     verdict = "confirms" if found.confirmed else "does not confirm"
     console.print(f"{found.device} {verdict} the model of its tensor cores")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 
 import pytest
 
 from planq import audit
+from planq.audit import tensor_cores
 from planq.checkpoint.devices import open_device
 from planq.cli import main
 
@@ -14,12 +16,36 @@ RESULTS = 10_000_000
 
 
 def test_the_gpu_confirms_the_model() -> None:
-    """Each element type on ten million results."""
+    """Each pair of element types on ten million results, by the kernel of the tensor cores."""
     found = audit.probe(open_device("cuda:0"), RESULTS)
     assert found.confirmed, [finding for finding in found.findings if finding.differing]
-    kernels = {finding.kernel for finding in found.findings}
-    assert kernels == {"matmul/cuda/wgmma/f16", "matmul/cuda/wgmma/bf16"}
-    assert all(found.results(kernel) >= RESULTS for kernel in kernels)
+    compared = {(each.kernel, each.input_dtype, each.weight_dtype) for each in found.findings}
+    assert {(kernel, x.value, w.value) for kernel, x, w in compared} == {
+        ("matmul/cuda/wgmma/f16", "float16", "float16"),
+        ("matmul/cuda/wgmma/bf16", "bfloat16", "bfloat16"),
+        ("linear_fp8/cuda/wgmma/e4m3", "float8_e4m3fn", "float8_e4m3fn"),
+        ("linear_fp8/cuda/wgmma/e4m3", "float8_e4m3fn", "float8_e5m2"),
+        ("linear_fp8/cuda/wgmma/e5m2", "float8_e5m2", "float8_e4m3fn"),
+        ("linear_fp8/cuda/wgmma/e5m2", "float8_e5m2", "float8_e5m2"),
+    }
+    assert all(found.results(*each) >= RESULTS for each in compared)
+
+
+def test_every_kernel_that_is_chosen_has_findings_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of odd lengths are another kernel's, which computes the model without tensor cores."""
+    monkeypatch.setattr(tensor_cores, "TERMS", (64, 65, 72))
+    monkeypatch.setattr(tensor_cores, "FLOAT8_TERMS", (64, 65, 80))
+    found = audit.probe(open_device("cuda:0"), 10_000)
+    assert found.confirmed
+    kernels = defaultdict(set)
+    for each in found.findings:
+        kernels[each.input_dtype, each.weight_dtype].add(each.kernel)
+    assert list(kernels) == list(audit.PAIRS)
+    for pair, chosen in kernels.items():
+        assert len(chosen) == 2
+        assert all(found.results(kernel, *pair) >= 10_000 for kernel in chosen)
 
 
 def test_the_command_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,3 +53,6 @@ def test_the_command_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["confirmed"] is True
     assert all(finding["differing"] == 0 for finding in told["findings"])
+    assert {finding["weight_dtype"] for finding in told["findings"]} == {
+        *("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+    }
