@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
@@ -15,6 +16,8 @@ from planq.dtypes import DType, OperandKind, Role
 from planq.errors import DescriptorError, as_field
 
 D = TypeVar("D", bound="Descriptor")
+
+_STORAGE_BYTES: dict[str, int] = {name: (bits + 7) // 8 for name, _, bits, *_ in _core.formats()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,12 @@ class OperandSpec:
     def extents(self) -> tuple[int, ...]:
         """The shape with every :class:`Dim` at its largest."""
         return tuple(item.max if isinstance(item, Dim) else item for item in self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes where nothing lies between its elements."""
+        shapes = self.shapes if self.kind is OperandKind.LIST else (self.extents,)
+        return sum(map(math.prod, shapes)) * _STORAGE_BYTES[self.storage]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,12 @@ import numpy as np
 
 import planq
 from planq.audit import numbers
-from planq.checkpoint.devices import PREFERENCE, HostExecutor
+from planq.executors import PREFERENCE, HostExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from planq.checkpoint.devices import Executor
-    from planq.checkpoint.files import Bytes
+    from planq.executors import Bytes, Executor
 
 CLASSES: Final = tuple(numbers.CLASSES)
 """The classes of numbers that are multiplied."""
@@ -101,7 +100,7 @@ def probe(executor: Executor, results: int = 10_000_000, seed: int = 0) -> Probe
     sampled: every result is compared.
 
     Args:
-        executor: The device, from :func:`planq.checkpoint.devices.open_device`.
+        executor: The device, from :func:`planq.executors.open_device`.
         results: At least as many for each kernel and pair of element types; more than a few
             million take seconds.
         seed: Of the random numbers.
@@ -110,7 +109,7 @@ def probe(executor: Executor, results: int = 10_000_000, seed: int = 0) -> Probe
         What was found. Selection never asks for it: a kernel's promise is that of the build.
 
     Raises:
-        CheckpointError: The device refuses.
+        DeviceError: The device refuses.
         NoKernelError: No kernel of this build runs there.
         ValueError: Less than one result is asked for.
     """

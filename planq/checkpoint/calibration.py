@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from planq.checkpoint.files import Bytes
     from planq.checkpoint.schemes import Scaling
+    from planq.executors import Bytes
 
 Float64 = npt.NDArray[np.float64]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from planq.checkpoint.digests import FileDigest, TensorDigests
 from planq.checkpoint.failure import CheckpointError, note_output
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-Bytes = npt.NDArray[np.uint8]
+    from planq.executors import Bytes
 
 _COPY_BYTES = 8 << 20
 # A request to stop is heeded between two pieces.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planq.checkpoint.calibration import Ranges
-    from planq.checkpoint.devices import Executor
+    from planq.executors import Executor
 
 CONFIG, SUMMARY = "config.json", "planq.json"
 _INDEX = "model.safetensors.index.json"

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import planq
-from planq.checkpoint.devices import plan_selector
 from planq.checkpoint.digests import CONTENT, INPUT, SOURCE, content_digest, expect_digest
 from planq.checkpoint.failure import CheckpointError, note_output, outputs
 from planq.checkpoint.files import (
@@ -46,10 +45,10 @@ from planq.checkpoint.reports import TensorReport
 from planq.checkpoint.restore import RestoreJob, RestoreReport
 from planq.checkpoint.schemes import FLOATING, FORMAT_NAME, GGML_BLOCK, Scheme, describe
 from planq.checkpoint.stored import METADATA_PREFIX
+from planq.executors import plan_selector
 
 if TYPE_CHECKING:
-    from planq.checkpoint.devices import Executor, Ran
-    from planq.checkpoint.files import Bytes
+    from planq.executors import Bytes, Executor, Ran
 
 SUFFIX = ".gguf"
 _ARCHITECTURE = "planq"

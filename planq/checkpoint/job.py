@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import planq
-from planq.checkpoint.devices import plan_selector
 from planq.checkpoint.digests import CONTENT, SOURCE, UNKNOWN, content_digest, sealed, short
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import (
@@ -60,13 +59,13 @@ from planq.checkpoint.stored import (
     restore,
     stored_weight,
 )
+from planq.executors import plan_selector
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from planq.checkpoint.calibration import Ranges
-    from planq.checkpoint.devices import Executor
-    from planq.checkpoint.files import Bytes
+    from planq.executors import Bytes, Executor
 
 Progress = Callable[[str, int, int], None]
 

@@ -16,11 +16,11 @@ import numpy as np
 
 import planq
 from planq.checkpoint.files import TensorEntry
-from planq.checkpoint.schemes import STORAGE, operand_bytes
+from planq.checkpoint.schemes import STORAGE
 
 if TYPE_CHECKING:
-    from planq.checkpoint.files import Bytes
     from planq.checkpoint.schemes import Scaling
+    from planq.executors import Bytes
 
 _SUFFIX = {"output": "", "scale": "_scale", "zero_point": "_zero_point"}
 _WORD_BYTES = 4
@@ -55,9 +55,9 @@ def parts_of(layout: Layout, original: TensorEntry, desc: Scaling) -> dict[str, 
     parts = {
         name: TensorEntry(
             original.name + _SUFFIX[name],
-            STORAGE[spec.storage][0],
+            STORAGE[spec.storage],
             spec.extents if name == "output" else spec.extents + column,
-            operand_bytes(spec),
+            spec.nbytes,
         )
         for name, spec in desc.operands().items()
         if name != "input"

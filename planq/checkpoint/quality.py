@@ -15,8 +15,8 @@ from planq.checkpoint.schemes import GGML_BLOCK, GROUP_SIZE, Scaling
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from planq.checkpoint.files import Bytes
     from planq.checkpoint.schemes import Quantizing
+    from planq.executors import Bytes
 
 Float64 = npt.NDArray[np.float64]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import planq
-from planq.checkpoint.devices import plan_selector
 from planq.checkpoint.digests import CONTENT, INPUT, content_digest
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import (
@@ -20,7 +19,7 @@ from planq.checkpoint.files import (
 )
 from planq.checkpoint.quality import count_non_finite
 from planq.checkpoint.reports import FileReport, TensorReport
-from planq.checkpoint.schemes import FLOATING, FORMAT_NAME, operand_bytes
+from planq.checkpoint.schemes import FLOATING, FORMAT_NAME
 from planq.checkpoint.stored import (
     METADATA_PREFIX,
     StoredWeight,
@@ -28,13 +27,14 @@ from planq.checkpoint.stored import (
     read_weights,
     restore,
 )
+from planq.executors import plan_selector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from planq.checkpoint.devices import Executor
     from planq.checkpoint.job import Progress
+    from planq.executors import Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> di
         entry = replace(
             stored.original,
             dtype=FORMAT_NAME[desc.output_dtype],
-            nbytes=operand_bytes(desc.operands()["output"]),
+            nbytes=desc.operands()["output"].nbytes,
         )
         weights[name] = _Weight(stored, select(desc), entry)
     return weights

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -27,18 +26,18 @@ FLOATING = {
 }
 FORMAT_NAME = {dtype: name for name, dtype in FLOATING.items()}
 
-# Storage types of plan operands: the file format's name and the bytes of an item.
+# Storage types of plan operands: the file format's name.
 STORAGE = {
-    "int8": ("I8", 1),
-    "uint8": ("U8", 1),
-    "int32": ("I32", 4),
-    "int64": ("I64", 8),
-    "float8_e4m3fn": ("F8_E4M3", 1),
-    "float8_e5m2": ("F8_E5M2", 1),
-    "float16": ("F16", 2),
-    "bfloat16": ("BF16", 2),
-    "float32": ("F32", 4),
-    "float64": ("F64", 8),
+    "int8": "I8",
+    "uint8": "U8",
+    "int32": "I32",
+    "int64": "I64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
 }
 
 # What makes the codes: scales of the weight's own ranges or of given ones, or a codebook.
@@ -178,11 +177,6 @@ def describe(
         **rule,
     }
     return operator(**fields)
-
-
-def operand_bytes(spec: planq.OperandSpec) -> int:
-    """Returns the size of an operand in memory."""
-    return math.prod(spec.extents) * STORAGE[spec.storage][1]
 
 
 def _refuse(option: str, scheme: Scheme, fitting: Iterable[Scheme], *, given: bool) -> None:

@@ -17,12 +17,14 @@ import numpy.typing as npt
 import planq
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import TensorEntry
-from planq.checkpoint.schemes import FORMAT_NAME, STORAGE, operand_bytes
+from planq.checkpoint.header import BITS
+from planq.checkpoint.schemes import FORMAT_NAME, STORAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from planq.checkpoint.files import Bytes, CheckpointReader
+    from planq.checkpoint.files import CheckpointReader
+    from planq.executors import Bytes
 
 Array = npt.NDArray[Any]
 
@@ -31,7 +33,7 @@ _TENSORS = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
 # The key of the codes among those of a state.
 _CODES = ""
 
-_NUMPY = {STORAGE[name][0]: np.dtype(name) for name in ("uint8", "float32", "float64")}
+_NUMPY = {STORAGE[name]: np.dtype(name) for name in ("uint8", "float32", "float64")}
 # "-2.2250738585072014e-308": no float64 takes more characters.
 _LONGEST_NUMBER = 24
 
@@ -129,8 +131,9 @@ def codebook_weight(
         nested_block_size=desc.nested_block_size,
         **measured,
     )
-    nbytes = operand_bytes(operands["output"])
-    stored, size = STORAGE[storage]
+    nbytes = operands["output"].nbytes
+    stored = STORAGE[storage]
+    size = BITS[stored] // 8
     if nbytes % size:
         what = f"{nbytes} bytes of codes are no whole number of {storage}"
         raise CheckpointError(f"--quant-storage: tensor {original.name!r}: {what}")
@@ -138,7 +141,7 @@ def codebook_weight(
     codes = TensorEntry(original.name, stored, shape, nbytes)
     tensors = {
         key: TensorEntry(
-            f"{original.name}.{key}", STORAGE[values.dtype.name][0], values.shape, values.nbytes
+            f"{original.name}.{key}", STORAGE[values.dtype.name], values.shape, values.nbytes
         )
         for key, values in _packed(state).items()
     }
@@ -179,7 +182,7 @@ def _read_state(
     except (planq.ArgumentError, planq.DescriptorError) as error:
         raise CheckpointError(f"{reader.path}: state of {name!r}: {error}") from error
     _check_codes(reader, weight, operands)
-    return replace(weight, original=replace(original, nbytes=operand_bytes(operands["output"])))
+    return replace(weight, original=replace(original, nbytes=operands["output"].nbytes))
 
 
 def _json(reader: CheckpointReader, entry: TensorEntry) -> Array:
@@ -207,8 +210,8 @@ def _check_codes(
     codes = weight.parts[_CODES]
     if weight.state.quant_type is None:
         reader.expect(replace(codes, dtype="U8", shape=weight.original.shape))
-    elif codes.nbytes != operand_bytes(operands["input"]):
-        expected = f"{operand_bytes(operands['input'])} bytes of codes"
+    elif codes.nbytes != operands["input"].nbytes:
+        expected = f"{operands['input'].nbytes} bytes of codes"
         raise CheckpointError(
             f"{reader.path}: tensor {codes.name!r}: expected {expected}, found {codes.nbytes}"
         )

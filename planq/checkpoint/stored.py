@@ -14,15 +14,16 @@ import planq
 from planq.checkpoint.digests import expect_content
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import TensorEntry
+from planq.checkpoint.header import BITS
 from planq.checkpoint.layouts import Layout, inputs_of, parts_of, payloads_of
-from planq.checkpoint.schemes import FLOATING, STORAGE, Quantizing, Scaling
+from planq.checkpoint.schemes import FLOATING, Quantizing, Scaling
 from planq.checkpoint.states import CodebookWeight, codebook_weight, read_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from planq.checkpoint.devices import Executor, Ran
-    from planq.checkpoint.files import Bytes, CheckpointReader
+    from planq.checkpoint.files import CheckpointReader
+    from planq.executors import Bytes, Executor, Ran
 
 METADATA_PREFIX = "planq."
 
@@ -232,5 +233,5 @@ def _scaled_weight(
         raise CheckpointError(f"{where}: {error}") from error
     if not isinstance(desc, Scaling):
         raise CheckpointError(f"{where}: {desc.operator} makes no codes that can be restored")
-    nbytes = math.prod(desc.shape) * STORAGE[FLOATING[dtype].value][1]
+    nbytes = math.prod(desc.shape) * BITS[dtype] // 8
     return ScaledWeight(TensorEntry(name, dtype, desc.shape, nbytes), desc, layout)

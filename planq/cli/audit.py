@@ -10,9 +10,9 @@ from rich import box
 from rich.table import Table
 
 from planq.audit import Finding, Probe, probe
-from planq.checkpoint.devices import open_device
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 from planq.cli.words import output_console
+from planq.executors import open_device
 
 
 def audit(

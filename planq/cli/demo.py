@@ -25,7 +25,6 @@ import numpy.typing as npt
 
 import planq
 from planq.checkpoint import job as work
-from planq.checkpoint.devices import PREFERENCE, Executor, HostExecutor, host_workspace, open_device
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.files import CheckpointReader
 from planq.checkpoint.restore import RestoreJob, restore_file
@@ -35,6 +34,14 @@ from planq.cli.demo_sentences import SENTENCES
 from planq.cli.failure import EXIT_FAILED, EXIT_OK, CommandError, describe_os_error
 from planq.cli.quantize import show
 from planq.cli.words import output_console, size_words, text_width
+from planq.executors import (
+    PREFERENCE,
+    DeviceError,
+    Executor,
+    HostExecutor,
+    host_workspace,
+    open_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for scheme, nested in _SCHEMES.items():
                 quantize_everywhere(model, scheme, nested=nested, table=options.table)
             encode_everywhere(model.parent)
-    except (CommandError, CheckpointError) as error:
+    except (CommandError, CheckpointError, DeviceError) as error:
         print(f"planq demo: error: {error}", file=sys.stderr)
         return EXIT_FAILED
     except OSError as error:
@@ -211,7 +218,7 @@ def _other_executors() -> Iterator[tuple[str, Executor]]:
     yield "host, one thread", HostExecutor(threads=1)
     try:
         yield "cuda:0", open_device("cuda:0")
-    except (CommandError, CheckpointError) as error:
+    except DeviceError as error:
         print(f"not compared with a GPU: {error}")
 
 

@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 import planq
-from planq.checkpoint.devices import Executor, plan_selector
 from planq.checkpoint.files import CheckpointReader
 from planq.cli.failure import CommandError
+from planq.executors import Executor, plan_selector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from planq.checkpoint.files import Bytes
+    from planq.executors import Bytes
 
 Array = npt.NDArray[Any]
 # Computes a layer that is a product, by its name, on rows.

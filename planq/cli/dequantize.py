@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 
 import planq
-from planq.checkpoint.devices import open_device
 from planq.checkpoint.gguf import SUFFIX, restore_gguf
 from planq.checkpoint.restore import RestoreJob, RestoreReport, restore_file
 from planq.cli.failure import EXIT_MARKED
 from planq.cli.tables import Words, progress_bar, report_dict, show_report, tell
 from planq.cli.words import say
+from planq.executors import open_device
 
 _VERIFIED = "verified: every tensor of the input has the digest that its metadata tells"
 _DAMAGED = "DAMAGED: the input has not the digests that its metadata tells"

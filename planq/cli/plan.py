@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 import planq
-from planq.checkpoint.devices import open_device
 from planq.cli.described import read_descriptor, read_text
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
+from planq.executors import open_device
 
 plan = typer.Typer(help="Store a plan, check whether it still holds, compare two of them.")
 

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from planq.checkpoint import job as work
 from planq.checkpoint.calibration import read_ranges
-from planq.checkpoint.devices import open_device
 from planq.checkpoint.folders import quantize_folder
 from planq.checkpoint.formats import Activations, Form, Format, QuantStorage, as_options
 from planq.checkpoint.gguf import quantize_gguf
@@ -29,6 +28,7 @@ from planq.cli.tables import (
     tell,
 )
 from planq.cli.words import printable
+from planq.executors import open_device
 
 # What a folder can become.
 CHOICES = "compressed-tensors or bitsandbytes"

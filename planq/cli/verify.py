@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from planq.checkpoint.calibration import read_ranges
-from planq.checkpoint.devices import open_device
 from planq.checkpoint.folders import compare_folder
 from planq.checkpoint.gguf import SUFFIX, compare_gguf
 from planq.checkpoint.job import Comparison, compare_file, job_of
 from planq.cli.failure import EXIT_MARKED, EXIT_OK
 from planq.cli.tables import progress_bar
 from planq.cli.words import output_console, printable, say
+from planq.executors import open_device
 
 
 def verify(

@@ -12,14 +12,14 @@ import pytest
 
 from planq import audit
 from planq.audit import numbers, tensor_cores
-from planq.checkpoint.devices import HostExecutor, Ran
 from planq.cli import main
+from planq.executors import HostExecutor, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import planq
-    from planq.checkpoint.files import Bytes
+    from planq.executors import Bytes
 
 ROWS = 16
 TYPES = {

@@ -58,6 +58,12 @@ def bind(operands: Given) -> None:
     make_plan().bind(None, LISTS.List300Args(**operands))(planq.HOST)
 
 
+def test_a_list_has_the_bytes_of_its_members() -> None:
+    specs, operands = make_plan().descriptor.operands(), make_operands()
+    assert specs["parameter"].nbytes == sum(member.nbytes for member in operands["parameter"])
+    assert specs["sums"].nbytes == operands["sums"].nbytes
+
+
 @pytest.mark.parametrize("launch", [run, bind])
 @pytest.mark.parametrize("sequence", [list, tuple, iter])
 def test_members_are_taken_in_order(

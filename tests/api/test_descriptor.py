@@ -230,6 +230,13 @@ def test_operands_say_what_each_tensor_has_to_be() -> None:
     assert [spec.storage for spec in specs.values()] == ["float32", "uint8", "float32", "int32"]
     assert specs["output"].dtype is planq.DType.UINT4
     assert specs["output"].name == "output"
+    assert [spec.nbytes for spec in specs.values()] == [60, 9, 36, 36]
+
+
+def test_an_operand_of_any_number_of_rows_has_the_bytes_of_the_most() -> None:
+    rows = planq.Dim("rows", max=6)
+    specs = make_descriptor(shape=(rows, 10), input_dtype="bfloat16").operands()
+    assert (specs["input"].nbytes, specs["output"].nbytes) == (120, 60)
 
 
 def test_symmetric_operators_have_no_zero_point() -> None:

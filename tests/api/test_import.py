@@ -65,6 +65,18 @@ except (planq.CudaError, planq.StreamError, planq.NoKernelError) as error:
     assert result.stdout.split()[0] in ("CudaError", "StreamError", "NoKernelError")
 
 
+def test_executors_and_the_audit_know_nothing_of_checkpoints() -> None:
+    """Nor do they need a package for files, or one for GPUs before a GPU is asked for."""
+    code = """
+import planq.executors, planq.audit, sys
+unwanted = "planq.checkpoint", "safetensors", "cuda"
+print([name for name in sys.modules if name.startswith(unwanted)])
+print(callable(planq.devices))
+"""
+    result = python(code)
+    assert result.stdout == "[]\nTrue\n", result.stderr
+
+
 def test_importing_and_running_prints_nothing() -> None:
     """On neither stream."""
     result = python("import planq; planq.operators(); planq.build_info(); planq.devices()")

@@ -12,9 +12,9 @@ import torch
 
 from checkpoint import model as minilm
 from cli import demo_model
-from planq.checkpoint.devices import HostExecutor
 from planq.cli.demo_encoder import Encoder, FloatProducts, W8A8Products, digest, spans
 from planq.cli.demo_sentences import SENTENCES
+from planq.executors import HostExecutor
 from support import examples
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from checkpoint import model as minilm
-from planq.checkpoint.devices import HostExecutor
 from planq.checkpoint.folders import quantize_folder
 from planq.checkpoint.formats import Activations, Form, Format, QuantStorage
 from planq.checkpoint.job import Job
 from planq.checkpoint.schemes import Scheme, choose_blocks
+from planq.executors import HostExecutor
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

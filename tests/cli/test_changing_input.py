@@ -52,7 +52,7 @@ def fail(tmp_path: Path, before: str, *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("module", "owner", "function", "size"),
     [
-        ("planq.checkpoint.devices", "module.HostExecutor", "run", 2000),
+        ("planq.executors", "module.HostExecutor", "run", 2000),
         ("planq.checkpoint.job", "module", "signal_to_noise_db", 2000),
         ("planq.checkpoint.files", "module.os", "pread", 20),
         ("planq.checkpoint.files", "module.os", "pread", 0),
@@ -72,7 +72,7 @@ def test_a_quantized_input_that_shrinks_is_an_error(tmp_path: Path, capsys: Capt
     source = checkpoint(tmp_path / "in.st", {"w": weight(256, 1024), "v": weight(256, 1024)})
     quantized = tmp_path / "q.st"
     report(capsys, "quantize", source, quantized, "--scheme", "int8-channel")
-    before = shrink("planq.checkpoint.devices", "module.HostExecutor", "run", repr(str(quantized)))
+    before = shrink("planq.executors", "module.HostExecutor", "run", repr(str(quantized)))
     said = fail(tmp_path, before, "dequantize", quantized, tmp_path / "o")
     assert said == f"planq: error: {quantized}: the file changed while it was read\n"
 

@@ -10,8 +10,7 @@ from typing import NoReturn
 import pytest
 
 import planq
-from planq.checkpoint.devices import HostExecutor, host_workspace, open_device
-from planq.checkpoint.failure import CheckpointError
+from planq.executors import DeviceError, HostExecutor, host_workspace, open_device
 
 
 @pytest.fixture
@@ -29,33 +28,33 @@ def test_host_is_the_host() -> None:
 
 @pytest.mark.parametrize("name", ["", "gpu", "cuda", "cuda:", "cuda:-1", "cuda:0x1", "host "])
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(CheckpointError, match="expected host or cuda:N"):
+    with pytest.raises(DeviceError, match="expected host or cuda:N"):
         open_device(name)
 
 
 def test_a_host_only_build_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     build = dataclasses.replace(planq.build_info(), cuda=False)
     monkeypatch.setattr(planq, "build_info", lambda: build)
-    with pytest.raises(CheckpointError, match="cuda:0: this build of planq has no CUDA backend"):
+    with pytest.raises(DeviceError, match="cuda:0: this build of planq has no CUDA backend"):
         open_device("cuda:0")
 
 
 @pytest.mark.usefixtures("gpu_build")
 def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(CheckpointError, match="cuda:0: not on this machine, which has cuda:1"):
+    with pytest.raises(DeviceError, match="cuda:0: not on this machine, which has cuda:1"):
         open_device("cuda:0")
 
 
 @pytest.mark.usefixtures("gpu_build")
 def test_a_machine_without_devices_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planq, "devices", lambda: ())
-    with pytest.raises(CheckpointError, match="which has no CUDA device"):
+    with pytest.raises(DeviceError, match="which has no CUDA device"):
         open_device("cuda:0")
 
 
 @pytest.mark.usefixtures("gpu_build")
 def test_a_missing_package_is_named_with_its_extra() -> None:
-    with pytest.raises(CheckpointError, match=r"needs the package 'cuda-core'.*planq\[cuda\]"):
+    with pytest.raises(DeviceError, match=r"needs the package 'cuda-core'.*planq\[cuda\]"):
         open_device("cuda:1")
 
 
@@ -71,7 +70,7 @@ def test_what_the_driver_refuses_is_an_error_in_one_line(monkeypatch: pytest.Mon
     monkeypatch.setattr(core, "Device", refuse, raising=False)
     monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
     monkeypatch.setitem(sys.modules, "cuda.core", core)
-    with pytest.raises(CheckpointError, match=r"^cuda:1: CUDA_ERROR_DEVICE_UNAVAILABLE: 1$"):
+    with pytest.raises(DeviceError, match=r"^cuda:1: CUDA_ERROR_DEVICE_UNAVAILABLE: 1$"):
         open_device("cuda:1")
 
 

@@ -14,12 +14,12 @@ import torch
 from cli.commands import refuse, report
 from cli.files import Array, Loaded, checkpoint, load, weight
 from cli.sealing import ALL, EACH, content, sealed, sha256
-from planq.checkpoint.devices import HostExecutor
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.job import Job, quantize_file
 from planq.checkpoint.restore import RestoreJob, restore_file
 from planq.checkpoint.schemes import Scheme, choose_blocks
 from planq.cli import main
+from planq.executors import HostExecutor
 from support.bitsandbytes_host import bnb
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cli.commands import marked, refuse
 from cli.expected import SCHEMES
 from cli.files import checkpoint, describe, load, pack, planq_process, weight
 from ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
-from planq.checkpoint import devices as devices_module
+from planq import executors
 from planq.checkpoint import files as checkpoint_module
 from planq.checkpoint import job as job_module
 from planq.cli import main
@@ -435,7 +435,7 @@ def test_no_kernel_is_said_in_one_line(
     source: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impossible = planq.PlanPreference(sku="no.such/row")
-    monkeypatch.setattr(devices_module, "PREFERENCE", impossible)
+    monkeypatch.setattr(executors, "PREFERENCE", impossible)
     refuse(capsys, "quantize", source, source.with_name("out.st"), "--scheme", "int8-channel")
     assert_alone(source)
 

@@ -19,7 +19,7 @@ from planq.cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from planq.checkpoint.devices import Ran
+    from planq.executors import Ran
 
 Capture = pytest.CaptureFixture[str]
 

@@ -9,8 +9,8 @@ import pytest
 
 from planq import audit
 from planq.audit import tensor_cores
-from planq.checkpoint.devices import open_device
 from planq.cli import main
+from planq.executors import open_device
 
 RESULTS = 10_000_000
 

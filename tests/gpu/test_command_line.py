@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,8 @@ from planq.cli import demo, main
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import planq
 
 pytestmark = pytest.mark.gpu
 
@@ -80,8 +83,14 @@ def test_the_files_of_codebooks_are_the_same_bit_for_bit(
 def test_a_weight_that_does_not_fit_the_device_is_an_error_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planq.checkpoint.devices.operand_bytes", lambda spec: 1 << 50)
-    monkeypatch.setattr("planq.checkpoint.devices._empty_outputs", lambda operands: {})
+    def huge(plan: planq.Plan, extents: dict[str, int]) -> dict[str, planq.OperandSpec]:
+        return {
+            name: replace(spec, shape=(1 << 50,))
+            for name, spec in plan.descriptor.operands().items()
+        }
+
+    monkeypatch.setattr("planq.executors._operands", huge)
+    monkeypatch.setattr("planq.executors._empty_outputs", lambda operands: {})
     source = checkpoint(tmp_path / "in.st", {"w": weight(2, 8)})
     arguments = [str(source), str(tmp_path / "out.st"), "--scheme", "int8-channel"]
     assert main(["quantize", *arguments, "--device", "cuda:0"]) == 2

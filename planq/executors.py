@@ -1,4 +1,8 @@
-"""Where a plan runs on a weight: in the host's own memory, or on a GPU through cuda.core."""
+"""Where plans run on bytes of the host: in its own memory, or on a GPU through cuda.core.
+
+This is for programs that hold operands as bytes and want them computed somewhere: the command line,
+checkpoints and the audit. It copies, waits and measures, as no plan does by itself.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 import planq
 from planq._nearest import did_you_mean
-from planq.checkpoint.failure import CheckpointError
-from planq.checkpoint.schemes import operand_bytes
+from planq.errors import PlanqError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from planq.checkpoint.files import Bytes
-
-# Codes are the same bits on every device only under this rung, and the files promise that.
+# Only under this rung are the bits the same on every device.
 PREFERENCE = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
 
+Bytes = npt.NDArray[np.uint8]
 Tensor = tuple[int, tuple[int, ...], None, str, str]
+
+
+class DeviceError(PlanqError):
+    """There is no such device, or it refuses. The message is one complete line."""
+
+    code = "device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ class Ran:
 
 
 class Executor(Protocol):
-    """A device that runs plans on weights that lie in host memory."""
+    """A device that runs plans on operands that lie in host memory."""
 
     @property
     def name(self) -> str:
@@ -57,7 +66,7 @@ class Executor(Protocol):
 
 
 class HostExecutor:
-    """Runs plans on the host, on the memory that the file was read into.
+    """Runs plans on the host, on the memory in which the operands lie.
 
     Args:
         threads: Threads to use; None leaves it to planq.
@@ -83,13 +92,13 @@ class HostExecutor:
 
 
 class CudaExecutor:
-    """Copies a weight to a GPU, runs the plan there and copies the outputs back.
+    """Copies operands to a GPU, runs the plan there and copies the outputs back.
 
     Args:
         index: The CUDA device.
 
     Raises:
-        CheckpointError: This build, this machine or this environment has no such device.
+        DeviceError: This build, this machine or this environment has no such device.
     """
 
     def __init__(self, index: int) -> None:
@@ -99,7 +108,7 @@ class CudaExecutor:
             self._core: Any = importlib.import_module("cuda.core")
         except ModuleNotFoundError as error:
             needs = "needs the package 'cuda-core': pip install 'planq[cuda]'"
-            raise CheckpointError(f"--device {self.name} {needs}") from error
+            raise DeviceError(f"--device {self.name} {needs}") from error
         with self._device_errors():
             self._device: Any = self._core.Device(index)
             self._device.set_current()
@@ -113,7 +122,7 @@ class CudaExecutor:
         outputs = _empty_outputs(operands)
         with self._device_errors(), contextlib.ExitStack() as held:
             buffers = {
-                name: held.enter_context(self._buffer(operand_bytes(spec)))
+                name: held.enter_context(self._buffer(spec.nbytes))
                 for name, spec in operands.items()
             }
             need = plan.workspace_size(**extents)
@@ -139,7 +148,7 @@ class CudaExecutor:
         except Exception as error:
             if not type(error).__module__.startswith("cuda."):
                 raise
-            raise CheckpointError(f"{self.name}: {error}") from error
+            raise DeviceError(f"{self.name}: {error}") from error
 
     @contextlib.contextmanager
     def _buffer(self, nbytes: int) -> Iterator[Any]:
@@ -164,14 +173,14 @@ def open_device(name: str) -> Executor:
         name: ``host`` or ``cuda:N``.
 
     Raises:
-        CheckpointError: The name is not of that form, or there is no such device.
+        DeviceError: The name is not of that form, or there is no such device.
     """
     if name == "host":
         return HostExecutor()
     matched = re.fullmatch(r"cuda:([0-9]{1,9})", name)
     if matched is None:
         hint = did_you_mean(name, ("host", "cuda:0"))
-        raise CheckpointError(f"--device: expected host or cuda:N, got {name!r}{hint}")
+        raise DeviceError(f"--device: expected host or cuda:N, got {name!r}{hint}")
     return CudaExecutor(int(matched[1]))
 
 
@@ -182,11 +191,11 @@ def plan_selector(executor: Executor) -> Callable[[planq.Descriptor], planq.Plan
 
 def _require_device(index: int) -> None:
     if not planq.build_info().cuda:
-        raise CheckpointError(f"--device cuda:{index}: this build of planq has no CUDA backend")
+        raise DeviceError(f"--device cuda:{index}: this build of planq has no CUDA backend")
     found = [device.index for device in planq.devices()]
     if index not in found:
         have = ", ".join(f"cuda:{known}" for known in found) or "no CUDA device"
-        raise CheckpointError(f"--device cuda:{index}: not on this machine, which has {have}")
+        raise DeviceError(f"--device cuda:{index}: not on this machine, which has {have}")
 
 
 def _operands(plan: planq.Plan, extents: dict[str, int]) -> dict[str, planq.OperandSpec]:
@@ -204,7 +213,7 @@ def _operands(plan: planq.Plan, extents: dict[str, int]) -> dict[str, planq.Oper
 
 def _empty_outputs(operands: dict[str, planq.OperandSpec]) -> dict[str, Bytes]:
     return {
-        name: np.empty(operand_bytes(spec), np.uint8)
+        name: np.empty(spec.nbytes, np.uint8)
         for name, spec in operands.items()
         if spec.role is planq.Role.OUTPUT
     }
