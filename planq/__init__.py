@@ -22,12 +22,17 @@ from planq.dtypes import (
     Mode,
     NibbleOrder,
     NonFinite,
+    NonFiniteGradient,
     NormOrder,
     OperandKind,
+    OptimizerAlgorithm,
     Quotient,
     Role,
     Rounding,
+    StateFormat,
+    TrustRatio,
     VectorwiseForm,
+    WeightDecayMode,
     WeightLayout,
 )
 from planq.errors import (
@@ -41,12 +46,13 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
-from planq.ops import affine, codebook, linear, outlier, packing, statistics
+from planq.ops import affine, codebook, linear, optimizer, outlier, packing, statistics
 from planq.ops import memory as memory_family
 from planq.ops.affine import *
 from planq.ops.codebook import *
 from planq.ops.linear import *
 from planq.ops.memory import *
+from planq.ops.optimizer import *
 from planq.ops.outlier import *
 from planq.ops.packing import *
 from planq.ops.statistics import *
@@ -104,10 +110,12 @@ __all__ = [
     "NibbleOrder",
     "NoKernelError",
     "NonFinite",
+    "NonFiniteGradient",
     "NormOrder",
     "OperandKind",
     "OperandSpec",
     "OperatorInfo",
+    "OptimizerAlgorithm",
     "Plan",
     "PlanMismatchError",
     "PlanPreference",
@@ -120,9 +128,12 @@ __all__ = [
     "Rounding",
     "Scope",
     "Selection",
+    "StateFormat",
     "Status",
     "StreamError",
+    "TrustRatio",
     "VectorwiseForm",
+    "WeightDecayMode",
     "WeightLayout",
     "WorkspaceError",
     "__version__",
@@ -142,6 +153,7 @@ __all__ += affine.__all__
 __all__ += codebook.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__
+__all__ += optimizer.__all__
 __all__ += outlier.__all__
 __all__ += packing.__all__
 __all__ += statistics.__all__

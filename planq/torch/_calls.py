@@ -73,6 +73,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "scope": scope_of,
     "shape": tuple,
     "shape_list": _shapes_of,
+    "integer_list": tuple,
 }
 
 

@@ -20,7 +20,13 @@ from planq.scope import Scope
 
 _EXTENT: Final = 64
 _SCALARS: Final = {DType.FLOAT64: "float", DType.INT64: "SymInt", DType.BOOL: "bool"}
-_VALUES: Final = {"flag": "bool", "number": "float", "integer": "int", "count": "int"}
+_VALUES: Final = {
+    "flag": "bool",
+    "number": "float",
+    "integer": "int",
+    "count": "int",
+    "integer_list": "int[]",
+}
 # A name that torch takes for itself where it makes a mutable operator functional.
 _TAKEN: Final = {"mode": "mode_"}
 _SCOPES: Final = (
@@ -270,6 +276,8 @@ def _field_arguments(table: Table, field: Field) -> Iterator[Argument]:
     default = field.default
     if field.kind == "shape_list":
         default = "[]"
+    elif field.kind == "integer_list":
+        default = list(default)
     elif field.kind == "scope" and default is not None:
         default = str(default)
     elif default is not None:

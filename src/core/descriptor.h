@@ -57,10 +57,20 @@ struct ShapeList {
   constexpr const Shape* end() const { return data + count; }
 };
 
+// Any number of integers, such as one per tensor of a list. They stand in the extras likewise.
+struct IntegerList {
+  const std::int64_t* data = nullptr;
+  std::int64_t count = 0;
+
+  constexpr const std::int64_t* begin() const { return data; }
+  constexpr const std::int64_t* end() const { return data + count; }
+};
+
 // How a field is parsed, stored and printed. It follows from the type of the member, but for Count.
 #define PLANQ_FIELD_KIND(_)                                          \
   _(Shape, "shape")                                                  \
   _(ShapeList, "shape_list")                                         \
+  _(IntegerList, "integer_list")                                     \
   _(Scope, "scope")                                                  \
   _(DType, "dtype")             /* a member without a name = None */ \
   _(Enumeration, "enumeration") /* the same; both in a byte */       \
@@ -111,6 +121,7 @@ template <class T>
 constexpr FieldKind field_kind() {
   if constexpr (std::is_same_v<T, Shape>) return FieldKind::Shape;
   if constexpr (std::is_same_v<T, ShapeList>) return FieldKind::ShapeList;
+  if constexpr (std::is_same_v<T, IntegerList>) return FieldKind::IntegerList;
   if constexpr (std::is_same_v<T, Scope>) return FieldKind::Scope;
   if constexpr (std::is_same_v<T, DType>) return FieldKind::DType;
   if constexpr (std::is_enum_v<T> && !std::is_same_v<T, DType>) return FieldKind::Enumeration;
@@ -152,7 +163,8 @@ struct DimUse {
 struct DescriptorExtras {
   std::vector<DimInfo> dims;
   std::vector<DimUse> uses;
-  std::vector<std::vector<Shape>> lists;  // what ShapeLists in storage point to
+  std::vector<std::vector<Shape>> lists;            // what ShapeLists in storage point to
+  std::vector<std::vector<std::int64_t>> integers;  // what IntegerLists point to
 };
 
 struct Descriptor {

@@ -120,8 +120,8 @@ bool overlaps_itself(const OperandView& view) {
 // --- Words
 // -----------------------------------------------------------------------------------------
 
-const Shape& shape_of(const OperandSpec& spec, int member) {
-  return member < 0 ? spec.shape : spec.shapes.data[member];
+Shape shape_of(const OperandSpec& spec, int member) {
+  return member < 0 ? spec.shape : spec.member_shape(member);
 }
 
 std::string dim_name(const Plan& plan, int dim) {
@@ -130,7 +130,7 @@ std::string dim_name(const Plan& plan, int dim) {
 
 // As Python spells a tuple; dims by their names and bounds: "(m <= 16384, 4096)".
 std::string expected_shape(const Plan& plan, const OperandSpec& spec, int member) {
-  const Shape& shape = shape_of(spec, member);
+  const Shape shape = shape_of(spec, member);
   std::string text = "(";
   for (int axis = 0; axis < shape.rank; ++axis) {
     if (axis > 0) text += ", ";
@@ -201,7 +201,7 @@ bool accept_dim(const Plan& plan, int index, int dim, const TensorView& view, st
 bool accept_shape(const Plan& plan, int index, int member, const TensorView& view, Extents& extents,
                   ArgumentFailure& failure) {
   const OperandSpec& spec = plan.specs[static_cast<std::size_t>(index)];
-  const Shape& shape = shape_of(spec, member);
+  const Shape shape = shape_of(spec, member);
   const bool single = spec.kind == OperandKind::Scalar && view.ndim == 1 && view.shape[0] == 1;
   bool same = view.ndim == shape.rank || single;
   for (int axis = 0; same && axis < view.ndim; ++axis) {

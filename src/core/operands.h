@@ -36,6 +36,10 @@ struct OperandInfo {
 
 // --- Asked by a descriptor ---------------------------------------------------------------------
 
+// What the members of a list have of the shapes in its spec: all of them, an element for each
+// block of so many elements, the last block shorter, or one element.
+inline constexpr std::int64_t kWholeMembers = 0, kSingleMembers = -1;
+
 struct OperandSpec {
   // As the operator declares them, unless the descriptor makes exceptions.
   Role role = Role::Input;
@@ -44,8 +48,9 @@ struct OperandSpec {
   bool present = true;         // false: the descriptor says that there is no such operand
   DType dtype = DType::Unset;  // logical; memory holds storage_of(dtype)
   Shape shape;                 // of the storage; of a scalar ()
-  ShapeList shapes;            // of the members of a list
-  int same_as = -1;            // an output that may take the place of this input, exactly
+  ShapeList shapes;            // of a list
+  std::int64_t member_block = kWholeMembers;
+  int same_as = -1;  // an output that may take the place of this input, exactly
   // Which dim each axis is, by its place in the descriptor's extras; -1: an extent that is known.
   std::array<std::int8_t, kMaxRank> dims{-1, -1, -1, -1, -1, -1, -1, -1};
 
@@ -54,10 +59,19 @@ struct OperandSpec {
     shape = extents;
     present = exists;
   }
-  void expect_list(DType expected, const ShapeList& extents, bool exists = true) {
+  void expect_list(DType expected, const ShapeList& extents, bool exists = true,
+                   std::int64_t block = kWholeMembers) {
     dtype = expected;
     shapes = extents;
     present = exists;
+    member_block = block;
+  }
+  Shape member_shape(std::int64_t member) const {
+    const Shape& whole = shapes.data[member];
+    if (member_block == kWholeMembers) return whole;
+    if (member_block == kSingleMembers) return {1, {1}};
+    const std::int64_t elements = whole.elements();
+    return {1, {elements / member_block + (elements % member_block != 0)}};
   }
 };
 

@@ -61,7 +61,7 @@ PartMaker& PartMaker::set_shape(std::string_view name, std::string_view of_whole
 Descriptor PartMaker::make(Fault& fault) {
   if (whole_.extras)
     part_.extras =
-        std::make_shared<DescriptorExtras>(DescriptorExtras{whole_.extras->dims, uses_, {}});
+        std::make_shared<DescriptorExtras>(DescriptorExtras{whole_.extras->dims, uses_, {}, {}});
   // The whole's dims are checked with the whole: not every part has all of them.
   fault = part_.op->resolve(part_);
   return part_;

@@ -23,8 +23,9 @@ bool fits_memory(const Shape& shape, DType dtype) {
 }
 bool fits_memory(const OperandSpec& spec) {
   if (spec.kind != OperandKind::List) return fits_memory(spec.shape, spec.dtype);
-  return std::all_of(spec.shapes.data, spec.shapes.data + spec.shapes.count,
-                     [&](const Shape& shape) { return fits_memory(shape, spec.dtype); });
+  for (std::int64_t i = 0; i < spec.shapes.count; ++i)
+    if (!fits_memory(spec.member_shape(i), spec.dtype)) return false;
+  return true;
 }
 
 // What the descriptor asks without a word of dims.

@@ -117,7 +117,8 @@ using Kernels = std::shared_ptr<const std::vector<const Kernel*>>;
 std::string key_of(const Descriptor& descriptor, const Device& device) {
   auto fields = descriptor.storage;
   for (const Field& field : descriptor.op->fields)
-    if (field.kind == FieldKind::Shape || field.kind == FieldKind::ShapeList)
+    if (field.kind == FieldKind::Shape || field.kind == FieldKind::ShapeList ||
+        field.kind == FieldKind::IntegerList)
       std::memset(fields.data() + field.offset, 0, field.size);
   std::string key(reinterpret_cast<const char*>(fields.data()), fields.size());
   const auto append = [&](const auto& value) {

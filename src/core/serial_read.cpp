@@ -128,6 +128,7 @@ class FieldReader {
                      std::vector<Json>& items);
   bool read_shape(const Field& field, const Json& value, Shape& shape);
   bool read_shapes(const Field& field, const Json& value);
+  bool read_integers(const Field& field, const Json& value);
   bool read_extent(const Field& field, const Json& shape, const Json& value, int axis, int rank,
                    std::int64_t& extent);
   bool read_dim(const Field& field, const Json& value, int axis, int rank, std::int64_t& extent);
@@ -293,12 +294,27 @@ bool FieldReader::read_shapes(const Field& field, const Json& value) {
   return true;
 }
 
+bool FieldReader::read_integers(const Field& field, const Json& value) {
+  std::vector<Json> items;
+  if (!read_sequence(field, value, "integers", items)) return false;
+  std::vector<std::int64_t> integers(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!is_integer(items[i])) return refuse(field.name, "a sequence of integers", value);
+    if (!read_integer(field.name, items[i], integers[i])) return false;
+  }
+  const std::vector<std::int64_t>& kept = extras().integers.emplace_back(std::move(integers));
+  at<IntegerList>(field) = {kept.data(), static_cast<std::int64_t>(kept.size())};
+  return true;
+}
+
 bool FieldReader::read(const Field& field, const Json& value) {
   switch (field.kind) {
     case FieldKind::Shape:
       return read_shape(field, value, at<Shape>(field));
     case FieldKind::ShapeList:
       return read_shapes(field, value);
+    case FieldKind::IntegerList:
+      return read_integers(field, value);
     case FieldKind::Scope:
       return read_scope(field, value);
     case FieldKind::DType:

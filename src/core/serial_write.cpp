@@ -39,11 +39,25 @@ Json shape_json(const Shape& shape, const DimAt& dim_at) {
   }
   return extents;
 }
+Json known_shape_json(const Shape& shape) {
+  return shape_json(shape, [](int) -> const DimInfo* { return nullptr; });
+}
 Json shapes_json(const ShapeList& list) {
   Json shapes = Json::list();
-  for (const Shape& shape : list)
-    shapes.append(shape_json(shape, [](int) -> const DimInfo* { return nullptr; }));
+  for (const Shape& shape : list) shapes.append(known_shape_json(shape));
   return shapes;
+}
+Json member_shapes_json(const OperandSpec& spec) {
+  Json shapes = Json::list();
+  for (std::int64_t i = 0; i < spec.shapes.count; ++i)
+    shapes.append(known_shape_json(spec.member_shape(i)));
+  return shapes;
+}
+
+Json integers_json(const IntegerList& list) {
+  Json integers = Json::list();
+  for (const std::int64_t integer : list) integers.append(Json::integer(integer));
+  return integers;
 }
 
 // A shape in a descriptor's storage. `descriptor` has its dims; null: there are none.
@@ -78,6 +92,8 @@ Json field_json(const Field& field, const void* value, const Descriptor* descrip
       return field_shape_json(*static_cast<const Shape*>(value), descriptor);
     case FieldKind::ShapeList:
       return shapes_json(*static_cast<const ShapeList*>(value));
+    case FieldKind::IntegerList:
+      return integers_json(*static_cast<const IntegerList*>(value));
     case FieldKind::Scope:
       return scope_json(*static_cast<const Scope*>(value));
     case FieldKind::DType:
@@ -242,7 +258,7 @@ Json operands_json(const Descriptor& descriptor) {
     values.set("storage", Json::text(name_of(storage_of(spec.dtype))));
     values.set("optional", Json::flag(spec.optional));
     values.set("kind", Json::text(name_of(spec.kind)));
-    values.set("shapes", shapes_json(spec.shapes));
+    values.set("shapes", member_shapes_json(spec));
     operands.append(std::move(values));
   }
   return operands;

@@ -20,10 +20,6 @@ def stream_of(stream: Any) -> c.Stream:
 class CBench(Bench):
     """A plan with guarded operands that is run through C."""
 
-    def tensors(self) -> dict[str, Any]:
-        """The operands by name."""
-        return {name: operand.tensor for name, operand in self.operands.items()}
-
     def select(self) -> c.Plan:
         """The same plan once more."""
         pref = self.plan.preference.to_dict()

@@ -22,6 +22,7 @@ class EveryKindDescriptor(Descriptor):
     shape: Shape
     other: Shape
     shapes: tuple[tuple[int, ...], ...] = ()
+    integers: tuple[int, ...] = ()
     input_dtype: DTypeField
     other_dtype: DTypeField = "int4"
     optional_dtype: DTypeField = None

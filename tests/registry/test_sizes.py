@@ -12,6 +12,7 @@ import pytest
 import planq
 from reference.formats import STORAGE
 from support.operators import OPERATORS
+from support.runner import places
 
 MOST = 2**63 - 1  # bytes; offsets are signed
 # Two sizes that everything is linear between, and beyond; then sizes that may be too large.
@@ -66,8 +67,11 @@ def extrapolated(size: Callable[[int], int], count: int) -> int:
 
 def largest_operand(desc: planq.Descriptor) -> int:
     """Bytes of the largest operand."""
-    specs = desc.operands().values()
-    return max(math.prod(spec.shape) * STORAGE[spec.storage].itemsize for spec in specs)
+    return max(
+        math.prod(shape) * STORAGE[spec.storage].itemsize
+        for spec in desc.operands().values()
+        for _, shape in places(spec)
+    )
 
 
 def verdicts(desc: planq.Descriptor, device: str) -> dict[str, planq.Candidate]:
@@ -86,7 +90,7 @@ def test_operands_larger_than_offsets_count_are_no_descriptor(operator: str) -> 
                 continue
             with pytest.raises(planq.DescriptorError) as caught:
                 sized(fields, count)
-            assert caught.value.field in {"shape", "input_shape", "weight_shape"}
+            assert caught.value.field in {"shape", "input_shape", "weight_shape", "shapes"}
             assert "2^63 - 1 bytes" in str(caught.value)
 
 

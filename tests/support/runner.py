@@ -25,6 +25,26 @@ def arguments(desc: planq.Descriptor, operands: dict[str, Any]) -> Any:
     return known[type(desc)].args(**operands)
 
 
+def places(spec: planq.OperandSpec) -> list[tuple[str, tuple[int, ...]]]:
+    """The tensors of an operand, and their shapes: itself, or members by `name[i]`."""
+    if spec.kind is not planq.OperandKind.LIST:
+        return [(spec.name, spec.shape)]
+    return [(f"{spec.name}[{i}]", shape) for i, shape in enumerate(spec.shapes)]
+
+
+def gathered(desc: planq.Descriptor, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Operands by name out of tensors by place; those that no tensor is there for are left out."""
+    found: dict[str, Any] = {}
+    for name, spec in desc.operands().items():
+        listed = [tensors[place] for place, _ in places(spec) if place in tensors]
+        if spec.kind is planq.OperandKind.LIST:
+            if len(listed) == len(spec.shapes):
+                found[name] = listed
+        elif listed:
+            found[name] = listed[0]
+    return found
+
+
 class Bench:
     """A selected plan with an operand set of its own on a device.
 
@@ -49,13 +69,21 @@ class Bench:
         self.roles: dict[str, str] = {}
         guard = 0 if unguarded else GUARD
         for name, spec in desc.operands().items():
-            layout = (layouts or {}).get(name, CONTIGUOUS)
             poison = INPUT_POISON if spec.role == "input" else OUTPUT_POISON
-            self.operands[name] = Operand(device, spec.storage, spec.shape, layout, poison, guard)
-            self.roles[name] = spec.role
+            for place, shape in places(spec):
+                layout = (layouts or {}).get(place, CONTIGUOUS)
+                if place != name:  # members of lists are contiguous
+                    layout = Layout(offset=layout.offset)
+                self.operands[place] = Operand(device, spec.storage, shape, layout, poison, guard)
+                self.roles[place] = spec.role
         self.workspace = Workspace(device, self.plan.workspace_size(), guard)
-        tensors = {name: operand.tensor for name, operand in self.operands.items()}
-        self.args = arguments(desc, tensors)
+        self.args = arguments(desc, self.tensors())
+
+    def tensors(self) -> dict[str, Any]:
+        """The operands by name, lists as lists."""
+        return gathered(
+            self.plan.descriptor, {name: operand.tensor for name, operand in self.operands.items()}
+        )
 
     def load(self, inputs: dict[str, Array]) -> None:
         """Writes the inputs, what is updated in place among them, and poisons everything else."""

@@ -20,6 +20,7 @@ from reference.formats import Array
 from support.kernels import ADAPTERS, spread
 from support.operators import Case, expected, inputs_of
 from support.promises import judge_of
+from support.runner import gathered, places
 from support.tensors import as_torch, from_torch
 
 OPERATORS = sorted(ADAPTERS)
@@ -55,7 +56,9 @@ class Call:
 
     def operand(self, name: str) -> torch.Tensor:
         """One that was given."""
-        given = self.arguments.get(f"{name}_tensor", self.arguments.get(name))
+        of, _, member = name.removesuffix("]").partition("[")
+        given = self.arguments.get(f"{of}_tensor", self.arguments.get(of))
+        given = given[int(member)] if member else given
         assert isinstance(given, torch.Tensor)
         return given
 
@@ -76,26 +79,30 @@ def call_of(overload: Any, desc: Any, inputs: dict[str, Array], device: str = "c
     """A call with the case's operands; those that it writes are poisoned."""
     specs, place = desc.operands(), "host" if device == "cpu" else device
     allocating = bool(overload._schema.returns)
-    written = tuple(name for name, spec in specs.items() if spec.role != planq.Role.INPUT)
+    written = {
+        place: (getattr(torch, spec.storage), shape)
+        for spec in specs.values()
+        for place, shape in places(spec)
+        if spec.role != planq.Role.INPUT
+    }
     tensors = {name: as_torch(values).to(device) for name, values in inputs.items()}
     if not allocating:
         for name in set(written) - set(tensors):
-            dtype = getattr(torch, specs[name].storage)
-            tensors[name] = torch.empty(specs[name].shape, dtype=dtype, device=device)
+            dtype, shape = written[name]
+            tensors[name] = torch.empty(shape, dtype=dtype, device=device)
             tensors[name].view(-1).view(torch.uint8).fill_(0xA5)
+    given = gathered(desc, tensors)
     arguments: dict[str, Any] = {}
     if any(candidate.constraints for candidate in planq.explain(desc, device=place).candidates):
         arguments["sku"] = unconstrained(desc, place)
     for argument in overload._schema.arguments:
         name, tensor = argument.name, "Tensor" in str(argument.type)
         operand = name if name in specs else name.removesuffix("_tensor")
-        if tensor and operand in tensors:
-            arguments[name] = tensors[operand]
-        elif not tensor and hasattr(desc, field_of(name)) and name not in specs:
+        if tensor and operand in given:
+            arguments[name] = given[operand]
+        elif not tensor and hasattr(desc, field_of(name)):
             arguments[name] = text(getattr(desc, field_of(name)))
-        elif name in specs and name == "codebook" and not tensor:
-            arguments[name] = text(desc.codebook)
-    return Call(overload, arguments, written)
+    return Call(overload, arguments, tuple(written))
 
 
 @functools.cache

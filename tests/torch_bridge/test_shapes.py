@@ -9,6 +9,7 @@ import pytest
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import planq
+from planq.registry import native_operators
 from planq.torch import _shapes
 from support.kernels import ADAPTERS, spread
 from support.torch_operators import OPERATORS
@@ -31,9 +32,9 @@ def test_formulas_are_the_descriptors_shapes(operator: str) -> None:
             return symbols[extent]
 
         values = {item.name: getattr(desc, item.name) for item in fields(desc) if item.init}
-        for name, value in values.items():
-            if isinstance(value, tuple):
-                values[name] = tuple(symbol(extent) for extent in value)
+        for name, kind, *_ in native_operators()[operator]["fields"]:
+            if kind == "shape":
+                values[name] = tuple(symbol(extent) for extent in values[name])
         found = _shapes.results(operator, values)
         known = {made.node.expr: extent for extent, made in symbols.items()}
         assert [spec.name for spec, _ in found] == [spec.name for spec in specs], case.id

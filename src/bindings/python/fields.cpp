@@ -175,6 +175,7 @@ class Reader {
   Scope read_scope(std::string_view field, PyObject* value);
   Shape read_shape(const Field& field, PyObject* value);
   ShapeList read_shapes(const Field& field, PyObject* value);
+  IntegerList read_integers(const Field& field, PyObject* value);
   std::int64_t read_extent(const Field& field, PyObject* shape, PyObject* key_range, int axis,
                            int rank);
   std::int64_t read_dim(const Field& field, PyObject* value, int axis, int rank);
@@ -287,9 +288,26 @@ ShapeList Reader::read_shapes(const Field& field, PyObject* value) {
   return {kept.data(), static_cast<std::int64_t>(kept.size())};
 }
 
+IntegerList Reader::read_integers(const Field& field, PyObject* value) {
+  const Ref tuple = read_sequence(field.name, value, "integers");
+  plain_ = plain_ && tuple.get() == value;
+  std::vector<std::int64_t> integers;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple.get(), i);
+    Ref integer;
+    if (!is_integer(item, integer))
+      refuse(field.name, "expected a sequence of integers, got " + shown(value));
+    plain_ = plain_ && PyLong_CheckExact(item);
+    integers.push_back(narrow(field.name, integer.get()));
+  }
+  const std::vector<std::int64_t>& kept = extras().integers.emplace_back(std::move(integers));
+  return {kept.data(), static_cast<std::int64_t>(kept.size())};
+}
+
 bool Reader::read(const Attribute& attribute, PyObject* value) {
   const FieldKind kind = attribute.field->kind;
-  plain_ = kind == FieldKind::Shape || kind == FieldKind::ShapeList || kind == FieldKind::Scope;
+  plain_ = kind == FieldKind::Shape || kind == FieldKind::ShapeList ||
+           kind == FieldKind::IntegerList || kind == FieldKind::Scope;
   store(attribute, value);
   return plain_;
 }
@@ -302,6 +320,9 @@ void Reader::store(const Attribute& attribute, PyObject* value) {
       return;
     case FieldKind::ShapeList:
       at<ShapeList>(field) = read_shapes(field, value);
+      return;
+    case FieldKind::IntegerList:
+      at<IntegerList>(field) = read_integers(field, value);
       return;
     case FieldKind::Scope:
       at<Scope>(field) = read_scope(field.name, value);
@@ -349,6 +370,12 @@ py::object shapes_object(const ShapeList& list) {
   return shapes;
 }
 
+py::object integers_object(const IntegerList& list) {
+  py::tuple integers(list.count);
+  for (std::int64_t i = 0; i < list.count; ++i) integers[i] = py::int_(list.data[i]);
+  return integers;
+}
+
 py::object scope_object(const Scope& scope) {
   const std::string_view kind = name_of(scope.kind);
   return classes().scope(py::str(kind.data(), kind.size()), scope.axis, scope.size, scope.rows);
@@ -371,6 +398,8 @@ py::object value_object(const Attribute& attribute, const void* value,
       return shape_object(*static_cast<const Shape*>(value), descriptor);
     case FieldKind::ShapeList:
       return shapes_object(*static_cast<const ShapeList*>(value));
+    case FieldKind::IntegerList:
+      return integers_object(*static_cast<const IntegerList*>(value));
     case FieldKind::Scope:
       return scope_object(*static_cast<const Scope*>(value));
     case FieldKind::DType:

@@ -51,7 +51,8 @@ py::list descriptor_operands(const Descriptor& descriptor) {
     const OperandSpec& spec = specs[i];
     if (!spec.present) continue;
     py::list shapes;
-    for (const Shape& shape : spec.shapes) shapes.append(shape_values(descriptor, spec, shape));
+    for (std::int64_t i = 0; i < spec.shapes.count; ++i)
+      shapes.append(shape_values(descriptor, spec, spec.member_shape(i)));
     operands.append(py::make_tuple(
         text(declared[i].name), text(name_of(spec.role)), text(name_of(spec.dtype)),
         shape_values(descriptor, spec, spec.shape), text(name_of(storage_of(spec.dtype))),

@@ -253,7 +253,7 @@ std::int64_t operand_bytes(const Plan& plan) {
   for (const OperandSpec& spec : plan.specs) {
     if (!spec.present) continue;
     if (spec.kind != OperandKind::List) add(spec.shape, spec.dtype);
-    for (std::int64_t i = 0; i < spec.shapes.count; ++i) add(spec.shapes.data[i], spec.dtype);
+    for (std::int64_t i = 0; i < spec.shapes.count; ++i) add(spec.member_shape(i), spec.dtype);
   }
   return bytes;
 }

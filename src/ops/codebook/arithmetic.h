@@ -125,16 +125,16 @@ PLANQ_HD void set_given(CodebookTable<kCapacity>& table, const float* values, in
   set_thresholds(table);
 }
 
-// bitsandbytes' signed dynamic map: seven decades, each cut into twice the cells of the one below.
-// The edges of cells are single roundings; the sums are exact in double.
-constexpr ByteTable make_dynamic() {
+// bitsandbytes' dynamic maps: seven decades, each cut into twice the cells of the one below. The
+// edges of cells are single roundings; the sums are exact in double.
+constexpr ByteTable make_dynamic(bool is_signed) {
   ByteTable table{};
   table.ranks = 256;
   constexpr float kStart = 0.1f;
   constexpr float kDecades[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
-  int rank = 128;  // 127 is 0
+  int rank = is_signed ? 128 : 1;  // the one below is 0
   for (int decade = 0; decade < 7; ++decade) {
-    const int cells = 1 << decade;
+    const int cells = (is_signed ? 1 : 2) << decade;
     const float step = (1.0f - kStart) / static_cast<float>(cells);
     const auto edge = [&](int i) {
       return i < (cells + 1) / 2 ? static_cast<float>(double{kStart} + double{step} * i)
@@ -142,7 +142,7 @@ constexpr ByteTable make_dynamic() {
     };
     for (int i = 0; i < cells; ++i, ++rank) {
       table.value[rank] = kDecades[decade] * ((edge(i) + edge(i + 1)) / 2);
-      table.value[254 - rank] = -table.value[rank];
+      if (is_signed) table.value[254 - rank] = -table.value[rank];
     }
   }
   table.value[255] = 1.0f;
@@ -226,7 +226,8 @@ constexpr NibbleTable make_fp4() {
   return table;
 }
 
-inline constexpr ByteTable kDynamicTable = make_dynamic();
+inline constexpr ByteTable kDynamicTable = make_dynamic(true),
+                           kUnsignedDynamicTable = make_dynamic(false);
 inline constexpr NibbleTable kNf4Table = make_nf4(), kFp4Table = make_fp4(),
                              kInt4Table = make_int4(), kAf4Table = make_af4();
 

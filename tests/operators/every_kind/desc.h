@@ -11,6 +11,7 @@ struct Fields {
   Shape shape;
   Shape other;
   ShapeList shapes;
+  IntegerList integers;
   DType input_dtype = DType::Unset;
   DType other_dtype = DType::Int4;
   DType optional_dtype = DType::Unset;
@@ -28,6 +29,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, shape).required().from("input.shape"),
     PLANQ_FIELD(Fields, other).required(),
     PLANQ_FIELD(Fields, shapes),
+    PLANQ_FIELD(Fields, integers),
     PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
     PLANQ_FIELD(Fields, other_dtype),
     PLANQ_FIELD(Fields, optional_dtype),

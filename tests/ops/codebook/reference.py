@@ -29,22 +29,22 @@ def rounded_once(decimal: str) -> Any:
     return min(beside, key=lambda each: abs(Fraction(float(each)) - Fraction(decimal)))
 
 
-def dynamic_values() -> Array:
-    """The signed 8-bit dynamic map: 7 decades, each cut into twice the cells of the one below.
+def dynamic_values(signed: bool = True) -> Array:
+    """The 8-bit dynamic map: 7 decades, each cut into twice the cells of the one below.
 
     The edges of the cells are single roundings of `start + step * i` and `end - step * i`, as a
     fused multiply-add gives them; both are exact in float64.
     """
     values = [F32(0), F32(1)]
     for decade in range(7):
-        cells = 2**decade
+        cells = 2**decade if signed else 2 ** (decade + 1)
         step = F32(F32(F32(1) - F32(0.1)) / F32(cells))
         i = np.arange(cells + 1)
         upwards = float(F32(0.1)) + float(step) * i
         downwards = 1.0 - float(step) * (cells - i)
         edges = np.where(i < (cells + 1) // 2, upwards, downwards).astype(F32)
         means = (edges[:-1] + edges[1:]) / F32(2) * F32(10.0 ** (decade - 6))
-        values += [*means, *-means]
+        values += [*means, *-means] if signed else [*means]
     return np.sort(np.array(values, F32))
 
 

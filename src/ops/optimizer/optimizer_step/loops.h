@@ -1,0 +1,88 @@
+// Loops over the elements of a piece, for one instruction set: see host.cpp. No include guard: see
+// instruction_sets.h.
+
+#include "host/convert.h"
+
+namespace planq::optimizer_step::PLANQ_LEVEL {
+
+template <class T>
+void load(const void* from, std::int64_t count, float* to) {
+  host::PLANQ_LEVEL::widen<T>(from, count, to);
+}
+template <class T>
+void store(const float* from, std::int64_t count, void* to) {
+  host::PLANQ_LEVEL::narrow<T>(from, count, to);
+}
+
+inline void decode(const std::uint8_t* codes, std::int64_t count, const float* values, float absmax,
+                   float* __restrict to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = values[codes[i]] * absmax;
+}
+
+// Gradients as they enter the step, and which elements stay as they are.
+inline void scale(const Rule& rule, float by, std::int64_t count, Piece& piece) {
+  float* const __restrict g = piece.gradient;
+  for (std::int64_t i = 0; i < count; ++i) g[i] = by * g[i];
+  piece.any_untouched = false;
+  if (!rule.skips_zeros && !rule.skips_nonfinite) return;
+  for (std::int64_t i = 0; i < count; ++i) {
+    piece.untouched[i] = optimizer::is_untouched(rule, g[i]);
+    piece.any_untouched |= piece.untouched[i] != 0;
+  }
+}
+
+// Parameters, states and updates, of untouched elements too.
+template <OptimizerAlgorithm kAlgorithm>
+void advance(const Rule& given_rule, const Factors& given_factors, const Trust& given_trust,
+             std::int64_t count, Piece& piece) {
+  // Copies, which nothing in the loop can change.
+  const Rule rule = given_rule;
+  const Factors factors = given_factors;
+  const Trust trust = given_trust;
+  constexpr int kStates = optimizer::count_states(kAlgorithm, true);
+  for (std::int64_t i = 0; i < count; ++i) {
+    States states{};
+    for (int k = 0; k < kStates; ++k)
+      if (k < rule.states) states.at[k] = piece.state[k][i];
+    const optimizer::Advanced a = optimizer::advanced<kAlgorithm>(rule, factors, piece.parameter[i],
+                                                                  piece.gradient[i], states, trust);
+    for (int k = 0; k < kStates; ++k) piece.state[k][i] = a.states.at[k];
+    piece.update[i] = a.update;
+    piece.parameter[i] = optimizer::updated(rule, factors, a, trust);
+  }
+}
+
+inline void square(const float* x, std::int64_t count, float* __restrict to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = x[i] * x[i];
+}
+
+// The largest magnitude by its bits: a NaN is above infinity.
+inline float largest(const float* x, std::int64_t count) {
+  std::uint32_t most = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t own = math::bit_cast<std::uint32_t>(x[i]) & 0x7FFFFFFFu;
+    most = most > own ? most : own;
+  }
+  return math::bit_cast<float>(most);
+}
+
+inline void encode(const float* x, std::int64_t count, const math::BlockDivision<float>& block,
+                   const math::ByteTable& table, bool is_signed, std::uint8_t* __restrict codes) {
+  for (std::int64_t i = 0; i < count; ++i)
+    codes[i] = optimizer::coded_state(x[i], block, table, is_signed);
+}
+
+using enum OptimizerAlgorithm;
+inline constexpr Loops kLoops = {
+    {load<math::Half>, load<math::Bfloat16>, load<float>},
+    {store<math::Half>, store<math::Bfloat16>, store<float>},
+    decode,
+    scale,
+    {advance<Adam>, advance<AdEMAMix>, advance<Momentum>, advance<RmsProp>, advance<Adagrad>,
+     advance<Lion>, advance<Lamb>, advance<Lars>},
+    square,
+    largest,
+    encode,
+};
+
+}  // namespace planq::optimizer_step::PLANQ_LEVEL
