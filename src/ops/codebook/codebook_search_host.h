@@ -1,4 +1,5 @@
-// Tables that find the codes of quotients: what the loops of codebook_loops.h read. They are made
+// Tables that find the codes of quotients: what the loops of codebook_loops.h read, and kernels of
+// optimizers, which know those of compiled-in maps by their constants. For the host they are made
 // at each launch, except that of the dynamic map, and live on the stack.
 #pragma once
 
