@@ -123,7 +123,8 @@ class OptimizerStepArgs:
     Attributes:
         parameter: Updated in place.
         gradient: The gradients.
-        state1: m of ADAM, ADEMAMIX, LION and LAMB; s of the others; 0 before the first step.
+        state1: m of ADAM, ADEMAMIX, LION and LAMB; s of the others; 0 before the first step, which
+            is a code too: 127 of the signed dynamic map, 0 of the unsigned one.
         state2: v of ADAM, ADEMAMIX and LAMB; h of centered RMSPROP.
         state3: n of ADEMAMIX.
         absmax1: Of states of 8 bits: the largest magnitude of each block, 0 before the first step.

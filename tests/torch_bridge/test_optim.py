@@ -1,0 +1,222 @@
+"""planq.torch.optim: optimizers of torch over optimizer_step."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import planq.torch.optim as optim
+from planq.codebooks import dynamic
+
+TEXT = (Path(__file__).parents[2] / "LICENSE").read_bytes()
+CLASSES = {
+    "adam": optim.Adam,
+    "adamw8bit": optim.AdamW8bit,
+    "ademamix8bit": optim.AdEMAMix8bit,
+    "lion8bit": optim.Lion8bit,
+    "sgd8bit": lambda p, **o: optim.SGD8bit(p, lr=1e-2, momentum=0.9, nesterov=True, **o),
+    "rmsprop8bit": lambda p, **o: optim.RMSprop8bit(p, lr=1e-3, centered=True, **o),
+    "adagrad8bit": optim.Adagrad8bit,
+    "lamb8bit": lambda p, **o: optim.LAMB8bit(p, lr=1e-2, weight_decay=0.01, **o),
+    "lars8bit": lambda p, **o: optim.LARS8bit(p, lr=1e-1, momentum=0.9, **o),
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """torch's threads take longer to wake than these networks."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def network() -> torch.nn.Module:
+    """Predicts a byte of a text from the eight before it; two tensors have state of 8 bits."""
+    torch.manual_seed(1)
+    return torch.nn.Sequential(
+        torch.nn.Embedding(128, 16),
+        torch.nn.Flatten(),
+        torch.nn.Linear(128, 64),
+        torch.nn.Tanh(),
+        torch.nn.Linear(64, 128),
+    )
+
+
+def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """64 places of the text."""
+    places = (np.arange(64) * 37 + step * 64) % (len(TEXT) - 9)
+    windows = torch.tensor([list(TEXT[i : i + 9]) for i in places]) % 128
+    return windows[:, :8], windows[:, 8]
+
+
+def train(model: torch.nn.Module, optimizer: Any, steps: range) -> list[float]:
+    """The losses."""
+    losses = []
+    for step in steps:
+        given, wanted = batch(step)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(given), wanted)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def bits(model: torch.nn.Module) -> list[bytes]:
+    """Every parameter."""
+    return [p.detach().numpy().tobytes() for p in model.parameters()]
+
+
+def test_adam_of_8_bits_learns_as_well_as_that_of_32() -> None:
+    """300 steps on a text: the loss of the last fifty within 2 percent, the same bits twice."""
+    runs = []
+    for make, steps in ((optim.Adam, 300), (optim.Adam8bit, 300), (optim.Adam8bit, 50)):
+        model = network()
+        runs.append(train(model, make(model.parameters(), lr=3e-3), range(steps)))
+    wide, narrow, again = runs
+    assert again == narrow[:50]
+    assert np.mean(narrow[-50:]) < 1.02 * np.mean(wide[-50:])
+    assert np.mean(narrow[-50:]) < 0.7 * narrow[0]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_saved_and_resumed_state_has_the_bits_of_one_that_went_on(name: str) -> None:
+    """By torch.save, after three steps; every optimizer learns."""
+    model, make = network(), CLASSES[name]
+    optimizer = make(model.parameters())
+    losses = train(model, optimizer, range(3))
+    kept, file = copy.deepcopy(model), io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    losses += train(model, optimizer, range(3, 8))
+    assert losses[-1] < losses[0]
+    resumed = make(kept.parameters())
+    file.seek(0)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    train(kept, resumed, range(3, 8))
+    assert bits(kept) == bits(model)
+    dtypes = {state["state1"].dtype for state in resumed.state.values()}
+    assert dtypes == ({torch.float32} if name == "adam" else {torch.float32, torch.uint8})
+
+
+def test_adamw_is_torchs() -> None:
+    """Five steps, with a schedule of the learning rate, to a few units in the last place."""
+    ours, theirs = network(), network()
+    pairs = [
+        (ours, optim.AdamW(ours.parameters(), lr=1e-2)),
+        (theirs, torch.optim.AdamW(theirs.parameters(), lr=1e-2)),
+    ]
+    for model, optimizer in pairs:
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        for step in range(5):
+            train(model, optimizer, range(step, step + 1))
+            schedule.step()
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(p, q, rtol=0, atol=1e-5)
+
+
+def test_a_group_has_options_of_its_own_and_so_has_a_parameter() -> None:
+    """Coupled decay, other blocks, a rate, 32 bits."""
+    p, q, r = (torch.nn.Parameter(torch.ones(8192)) for _ in range(3))
+    groups: list[Any] = [{"params": [p], "block_size": 64}, {"params": [q, r], "lr": 0.5}]
+    optimizer = optim.SGD8bit(groups, lr=1.0, momentum=0.9, weight_decay=0.25)
+    optimizer.param_groups[1]["weight_decay_mode"] = "coupled"
+    optimizer.override(r, state_format="float32", lr=0.125)
+    for each in (p, q, r):
+        each.grad = torch.full_like(each, 2)
+    optimizer.step()
+    assert p[0] == 1 * (1 - 0.25) - 2
+    assert q[0] == 1 - 0.5 * (2 + 0.25)
+    assert r[0] == 1 - 0.125 * (2 + 0.25)
+    assert optimizer.state[p]["absmax1"].numel() == 128
+    assert optimizer.state[q]["absmax1"].numel() == 32
+    assert optimizer.state[r]["state1"].dtype == torch.float32
+    with pytest.raises(ValueError, match="no such parameter"):
+        optimizer.override(torch.ones(1), lr=1.0)
+
+
+def test_parameters_count_the_steps_that_they_took() -> None:
+    """One without a gradient takes none; the others go on together."""
+    params = [torch.nn.Parameter(torch.ones(4)) for _ in range(3)]
+    optimizer = optim.Adam(params)
+    for absent in (None, 1, None):
+        for i, p in enumerate(params):
+            p.grad = None if i == absent else torch.ones(4)
+        optimizer.step()
+    counts = [int(optimizer.state[p]["step"]) for p in params]
+    assert counts == [3, 2, 3]
+    first, _, third = (optimizer.state[p]["step"] for p in params)
+    assert first is third
+
+
+def test_a_step_of_16_bit_parameters_may_draw() -> None:
+    """Updates below half a unit are not lost; the seed decides."""
+    found = []
+    for seed in (1, 1, 2):
+        p = torch.nn.Parameter(torch.ones(4096, dtype=torch.bfloat16))
+        optimizer = optim.SGD([p], lr=2.0**-12, rounding="stochastic", seed=seed)
+        for _ in range(8):
+            p.grad = torch.ones_like(p)
+            optimizer.step()
+        found.append(p.detach().float())
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    assert abs(float(found[0].mean()) - (1 - 8 * 2.0**-12)) < 2e-4
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_state_dict_of_bitsandbytes_is_read(nested: bool) -> None:
+    """Blocks of the size that it has, its maps; the next step is that from the decoded state."""
+    count, generator = 5000, torch.Generator().manual_seed(3)
+    codes = [torch.randint(0, 256, (count,), generator=generator).to(torch.uint8) for _ in "mv"]
+    absmax = [torch.rand(3, generator=generator) + 0.5 for _ in "mv"]
+    maps = [torch.from_numpy(dynamic(True)), torch.from_numpy(dynamic(False)) * 1.0]
+    maps[1][5:] *= 1 + 2.0**-20  # not quite planq's own
+    maps[1][-1] = 1
+    quant: dict[str, Any] = {
+        f"{name}{k + 1}": values[k]
+        for name, values in (("state", codes), ("absmax", absmax), ("qmap", maps))
+        for k in range(2)
+    }
+    group = {"lr": 0.5, "betas": (0.5, 0.75), "eps": 0.25, "weight_decay": 0.0}
+    group |= {"alpha": 0.0, "t_alpha": None, "t_beta3": None, "params": [0]}
+    state = {"__bnb_optimizer_quant_state__": quant} if nested else quant
+    saved = {"state": {0: {"step": 7, **state}}, "param_groups": [group]}
+    p, q = (torch.nn.Parameter(torch.ones(count)) for _ in range(2))
+    ours = optim.Adam8bit([p])
+    ours.load_state_dict(saved)
+    assert ours.param_groups[0]["betas"] == (0.5, 0.75)
+    wide = optim.Adam([q], lr=0.5, betas=(0.5, 0.75), eps=0.25)
+    decoded = [
+        maps[k][codes[k].long()] * absmax[k].repeat_interleave(2048)[:count] for k in range(2)
+    ]
+    values = {"step": 7, "state1": decoded[0], "state2": decoded[1]}
+    wide.load_state_dict({**wide.state_dict(), "state": {0: values}})
+    for param, optimizer in ((p, ours), (q, wide)):
+        param.grad = torch.linspace(-1, 1, count)
+        optimizer.step()
+        assert int(optimizer.state[param]["step"]) == 8
+    assert torch.equal(p, q)
+
+
+def test_what_is_refused() -> None:
+    """Unknown options, sparse gradients, other groups."""
+    p = torch.nn.Parameter(torch.ones(4, 4))
+    unknown: Any = {"blocksize": 3}
+    with pytest.raises(TypeError, match="no option 'blocksize'"):
+        optim.Adam([p], **unknown)
+    with pytest.raises(ValueError, match="momentum, which is 0"):
+        optim.SGD([p], nesterov=True)
+    optimizer = optim.Lion([p])
+    with pytest.raises(ValueError, match="other parameter groups"):
+        optimizer.load_state_dict({"state": {}, "param_groups": []})
+    p.grad = torch.ones(4, 4).to_sparse()
+    with pytest.raises(RuntimeError, match="no sparse gradients"):
+        optimizer.step()
