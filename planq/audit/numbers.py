@@ -135,12 +135,12 @@ def _huge(rng: np.random.Generator, shape: Shape, format_: Format) -> Bits:
 
 
 def _floor(rng: np.random.Generator, shape: Shape, format_: Format) -> Bits:
-    """Products around the least exponent of an alignment, and zeros of both signs among them.
+    """Products below the least exponent of an alignment, and zeros of both signs among them.
 
-    Products of most formats end above it: then they are those around the format's own end.
+    Most formats end above it: then they are products of the format's own end.
     """
-    field = max(format_.bias + FLOOR // 2, 4)
-    x = format_.compose(rng, shape, field - 4, field + 4)
+    last = max(format_.bias + FLOOR // 2, 12)
+    x = format_.compose(rng, shape, last - 12, last)
     zero = rng.random(shape) < 0.45
     return np.where(zero, x & format_.sign, x)
 

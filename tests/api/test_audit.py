@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from ops.linear import float_sums
 from planq import audit
 from planq.audit import numbers, tensor_cores
 from planq.cli import main
@@ -112,13 +114,47 @@ def test_classes_have_what_their_names_say(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_the_floor_is_that_of_the_sum_or_of_the_type(dtype: str) -> None:
-    """Of bfloat16, products have exponents around -133; other types end far above."""
+    """Products of bfloat16 stay below -133; other types end far above."""
     sizes = np.abs(made("floor", dtype))
     exponents = np.frexp(sizes[sizes > 0])[1] - 1
     if dtype == "bfloat16":
-        assert -133 / 2 - 6 < exponents.min() < -133 / 2 < exponents.max() < -133 / 2 + 6
+        assert 2 * exponents.min() < -150
+        assert -137 < 2 * exponents.max() < -133
     else:
-        assert sizes[sizes > 0].min() == float(ml_dtypes.finfo(TYPES[dtype]).smallest_subnormal)
+        assert sizes[sizes > 0].min() < float(ml_dtypes.finfo(TYPES[dtype]).smallest_normal)
+
+
+def sums(name: str, pair: tuple[str, str], terms: int) -> np.ndarray:
+    """What the reference makes of numbers of a class."""
+    rng = np.random.default_rng(6)
+    a, w = (
+        numbers.CLASSES[name](rng, (40, terms), numbers.FORMATS[dtype]).view(TYPES[dtype])
+        for dtype in pair
+    )
+    return float_sums.tensor_sm90(a, w)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"group": 8}, {"fraction": -1}, {"fraction": 1}, {"out": -1}, {"out": 1}], ids=str
+)
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_another_model_gives_other_bits(
+    pair: tuple[str, str], wrong: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of most sums: groups of other sizes, addends or results of more or fewer bits."""
+    right = sums("wide", pair, 64)
+    core = float_sums.tensor_core(pair[0])
+    change = {name: getattr(core, name) + by for name, by in wrong.items()}
+    monkeypatch.setattr(float_sums, "tensor_core", lambda dtype: replace(core, **change))
+    assert (sums("wide", pair, 64) != right).mean() > 0.1
+
+
+@pytest.mark.parametrize("floor", [-132, -134])
+def test_another_floor_gives_other_bits(floor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a sum in a thousand, which the millions of an audit cannot miss."""
+    right = sums("floor", ("bfloat16", "bfloat16"), 16)
+    monkeypatch.setattr(float_sums, "FLOOR", floor)
+    assert (sums("floor", ("bfloat16", "bfloat16"), 16) != right).any()
 
 
 @pytest.mark.parametrize("dtype", TYPES)
