@@ -118,8 +118,9 @@ template <bool kFirstUnsigned, bool kSecondUnsigned, int kColumns>
 __device__ __forceinline__ void add_product(int (&sums)[kColumns / 2], std::uint64_t first,
                                             std::uint64_t second, int add) {
   PLANQ_PRODUCT_OF_TYPES(16, 8, 8, 9, 10)
-  PLANQ_PRODUCT_OF_TYPES(32, 16, 16, 17, 18) PLANQ_PRODUCT_OF_TYPES(64, 32, 32, 33, 34)
-      PLANQ_PRODUCT_OF_TYPES(128, 64, 64, 65, 66) PLANQ_PRODUCT_OF_TYPES(256, 128, 128, 129, 130)
+  PLANQ_PRODUCT_OF_TYPES(32, 16, 16, 17, 18)
+  PLANQ_PRODUCT_OF_TYPES(64, 32, 32, 33, 34)
+  PLANQ_PRODUCT_OF_TYPES(128, 64, 64, 65, 66) PLANQ_PRODUCT_OF_TYPES(256, 128, 128, 129, 130)
 }
 // Types of 8-bit floating codes.
 struct E4M3 {
