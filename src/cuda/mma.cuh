@@ -1,10 +1,12 @@
-// Products of 8-bit codes on the tensor cores of a warp (mma.sync), and what feeds them: copies to
-// shared memory that run beside the arithmetic, and matrices from there to registers.
+// Products on the tensor cores of a warp (mma.sync), of 8-bit codes or of numbers of 16 bits, and
+// what feeds them: copies to shared memory that run beside the arithmetic, and matrices from there
+// to registers.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/reduce.cuh"
+#include "math/formats.h"
 
 namespace planq::cuda {
 
@@ -62,6 +64,26 @@ __device__ __forceinline__ void multiply_add(std::int32_t (&sums)[4], const std:
     PLANQ_MMA("s8", "u8");
   else
     PLANQ_MMA("s8", "s8");
+}
+#undef PLANQ_MMA
+
+// sums += a b^T over 16 terms of numbers of 16 bits, two a word, in the arithmetic of
+// math/tensor_core.h: one step of it onto each sum, on sm_90. Of lane l, with g = l / 4, t = l % 4:
+//   a[0], a[1]  terms 2t and 2t + 1 of rows g and g + 8, a[2] and a[3] the same eight terms further
+//   b0, b1      terms 2t and 2t + 1 of row g, and those eight terms further
+//   sums        row g of a with rows 2t and 2t + 1 of b, then row g + 8 of a with the same
+#define PLANQ_MMA(type)                                                      \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])           \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+template <class T>
+__device__ __forceinline__ void multiply_add_floats(float (&sums)[4], const std::uint32_t (&a)[4],
+                                                    std::uint32_t b0, std::uint32_t b1) {
+  if constexpr (std::is_same_v<T, math::Half>)
+    PLANQ_MMA("f16");
+  else
+    PLANQ_MMA("bf16");
 }
 #undef PLANQ_MMA
 

@@ -87,6 +87,19 @@ class Columns {
   std::int64_t first_;
 };
 
+// What a code stands for before its statistic: a codebook's value, or the integer.
+__device__ __forceinline__ float value_of(const Args& args, unsigned code) {
+  if (args.codes.has_blocks()) return args.codebook()[code];
+  return static_cast<float>(integer_of(args.codes.dtype, static_cast<std::uint8_t>(code)));
+}
+// The number before it is rounded; `values`: value_of() each code.
+__device__ __forceinline__ float number(const Args& args, unsigned code, const Statistic& own,
+                                        const float* values) {
+  if (own.is_near()) return (values[code] - static_cast<float>(own.zero_point)) * own.scale;
+  return math::dequantized<float>(integer_of(args.codes.dtype, static_cast<std::uint8_t>(code)),
+                                  own.scale, own.zero_point);
+}
+
 // The sums of a warp: columns by rows.
 template <int kRows>
 using Sums = float[kColumns][kRows];
@@ -115,16 +128,12 @@ __device__ __forceinline__ void add_pair(float (&numbers)[2], int term, const fl
 
 // The same as add_terms where float32 cannot subtract the zero point: no such weight is in use.
 template <class T, int kRows>
-__device__ void add_far_terms(DType dtype, uint4 codes, int first, const Statistic& own,
-                              const float* inputs, float (&sums)[kRows]) {
+__device__ void add_far_terms(const Args& args, uint4 codes, int first, const Statistic& own,
+                              const float* values, const float* inputs, float (&sums)[kRows]) {
 #pragma unroll 1
   for (int i = 0; i < kTerms; i += 2) {
-    float numbers[2];
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const auto code = static_cast<std::uint8_t>(codes.x >> (j == 0 ? first : 4 - first) & 15);
-      numbers[j] = math::dequantized<float>(integer_of(dtype, code), own.scale, own.zero_point);
-    }
+    float numbers[2] = {number(args, codes.x >> first & 15, own, values),
+                        number(args, codes.x >> (4 - first) & 15, own, values)};
     add_pair<T>(numbers, i, inputs, sums);
     codes.x = codes.x >> 8 | codes.y << 24;
     codes.y = codes.y >> 8 | codes.z << 24;
@@ -141,7 +150,7 @@ __device__ __forceinline__ void add_terms(const Args& args, const uint4& codes,
   const std::uint32_t words[kWords] = {codes.x, codes.y, codes.z, codes.w};
   const int first = args.codes.nibble_order == NibbleOrder::HighFirst ? 4 : 0;
   const auto shift = static_cast<float>(own.zero_point);
-  if (!own.is_near()) return add_far_terms<T>(args.codes.dtype, codes, first, own, inputs, sums);
+  if (!own.is_near()) return add_far_terms<T>(args, codes, first, own, values, inputs, sums);
 #pragma unroll
   for (int i = 0; i < kTerms; i += 2) {
     const std::uint32_t byte = words[i / 8] >> i % 8 * 4;
@@ -231,12 +240,7 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 3 : 2)
   __shared__ float inputs[2][kRows * kTerms * kPitch];
   __shared__ float values[16];
   const Product product = args.product.at(blockIdx.x / args.across);
-  const WeightCodes& codes = args.codes;
-  if (threadIdx.x < 16)
-    values[threadIdx.x] =
-        codes.has_blocks()
-            ? args.codebook()[threadIdx.x]
-            : static_cast<float>(integer_of(codes.dtype, static_cast<std::uint8_t>(threadIdx.x)));
+  if (threadIdx.x < 16) values[threadIdx.x] = value_of(args, threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x % args.across} * kThreadColumns +
                              threadIdx.x / math::kSumLanes * kColumns;
   Sums<kRows> sums = {};
@@ -247,22 +251,27 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 3 : 2)
                      });
 }
 
-// Whether lanes read whole vectors of codes, each of one segment, for a row or a few.
-inline bool takes(const Product& product) {
-  const WeightCodes& codes = *product.weight.codes;
+// Whether runs of kTerms codes are vectors.
+inline bool has_vectors(const WeightCodes& codes) {
   const double runs = static_cast<double>(codes.rows) * static_cast<double>(codes.terms) / kTerms;
-  return product.m <= kMostRows && product.k % kTerms == 0 && is_four_bit(codes.dtype) &&
-         codes.layout == WeightLayout::RowMajor && codes.row_stride % kTerms == 0 &&
-         cuda::aligned_to(codes.data, cuda::kVectorBytes) && codes.segment_size % kTerms == 0 &&
+  return is_four_bit(codes.dtype) && codes.layout == WeightLayout::RowMajor &&
+         codes.row_stride % kTerms == 0 && cuda::aligned_to(codes.data, cuda::kVectorBytes) &&
          runs <= static_cast<double>(cuda::kMaxIndex);
 }
+// And of one segment each, for a row or a few.
+inline bool takes(const Product& product) {
+  const WeightCodes& codes = *product.weight.codes;
+  return product.m <= kMostRows && product.k % kTerms == 0 && codes.segment_size % kTerms == 0 &&
+         has_vectors(codes);
+}
 
-inline Args args_of(const Product& product) {
+// `columns`: of a block of threads.
+inline Args args_of(const Product& product, int columns) {
   Args args{CodesArgs(*product.weight.codes), product, {}, 0};
   const std::int64_t segment = std::max<std::int64_t>(args.codes.segment_size, kTerms);
   args.runs = cuda::Divider(
       static_cast<std::uint32_t>(std::min<std::int64_t>(segment / kTerms, cuda::kMaxIndex)));
-  args.across = static_cast<std::int32_t>(cuda::ceil_div(product.n, kThreadColumns));
+  args.across = static_cast<std::int32_t>(cuda::ceil_div(product.n, columns));
   return args;
 }
 
@@ -290,7 +299,7 @@ inline Status preload(DType values) {
   return Status::success();
 }
 inline Status launch(const Product& product, Bound& bound) {
-  const Args args = args_of(product);
+  const Args args = args_of(product, kThreadColumns);
   const cuda::Grid grid{.blocks = args.across * product.batch.size(), .threads = dim3(kThreads)};
   return visit_kernel(args.codes.values, product.m,
                       [&](auto kernel) { return cuda::launch(kernel, grid, args, bound); });

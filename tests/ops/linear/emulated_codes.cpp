@@ -2,6 +2,7 @@
 #include "cuda/launch.cuh"
 #include "ops/linear/float_codes.cu"
 #include "ops/linear/float_product.cu"
+#include "ops/linear/slice_codes.cuh"
 
 namespace {
 
@@ -75,14 +76,20 @@ Product product_of(const Layer& layer, const WeightCodes& codes) {
 
 }  // namespace
 
-// Whether codes were read by vectors.
-extern "C" bool run_layer(const Layer* layer) {
+// Whether codes were read by vectors. `on_tensor_cores`: what sm_90 has for few rows, where it
+// takes the layer.
+extern "C" bool run_layer(const Layer* layer, bool on_tensor_cores) {
   const WeightCodes codes = codes_of(*layer);
   const Product product = product_of(*layer, codes);
   const auto accumulation = named<Accumulation>(layer->accumulation);
+  const bool lanes = accumulation == Accumulation::Lanes && lanes::takes(product);
+  const bool slices = on_tensor_cores && accumulation == Accumulation::TensorSm90 &&
+                      !product.empty() && slices::takes(product);
   Bound bound;
-  if (!launch_coded(product, accumulation, bound).ok()) std::abort();
-  return accumulation == Accumulation::Lanes && lanes::takes(product);
+  const Status status =
+      slices ? slices::launch(product, bound) : launch_coded(product, accumulation, bound);
+  if (!status.ok()) std::abort();
+  return lanes || slices;
 }
 
 // The numbers of all rows, in memory.

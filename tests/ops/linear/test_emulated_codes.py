@@ -114,7 +114,7 @@ def run(kernels: ctypes.CDLL, problem: Any, given: Arrays) -> tuple[bool, Array]
     output = np.zeros(problem.output_shape, STORAGE[problem.output_dtype])
     tensors = tensors_of(problem, given) | {"output": output.reshape(-1)}
     layer = layer_of(problem, given, tensors)
-    return bool(kernels.run_layer(ctypes.byref(layer))), output
+    return bool(kernels.run_layer(ctypes.byref(layer), True)), output
 
 
 def small_cases() -> list[Case]:
@@ -136,6 +136,22 @@ def test_every_small_case_has_the_bits_of_the_reference(kernels: ctypes.CDLL) ->
         assert output.tobytes() == expected(case)["output"].tobytes(), case.id
         ways.add(by_vectors)
     assert ways == {False, True}
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_few_rows_on_tensor_cores(kernels: ctypes.CDLL, number: int) -> None:
+    """Any of 1 to 16 rows, whole and cut slices, weights in blocks and groups."""
+    rows, n, k = [(1, 20, 64), (8, 16, 192), (9, 33, 1216), (16, 7, 128)][number % 4]
+    dtype = ("bfloat16", "float16")[number // 4 % 2]
+    blocks = {"block_size": 64, "codebook": "fp4", "nested_block_size": 256}
+    groups = {"weight_scope": ("group", 64, 1), "weight_mode": "asymmetric", "code_dtype": "int4"}
+    wide = {"block_size": 4096, "nibble_order": "low_first", "bias_dtype": "float32"}
+    fields: Any = (blocks, groups, wide)[number % 3]
+    problem = FourBitProblem((rows, k), (n, k), dtype, **fields)
+    given = problem.inputs("any", number)
+    by_vectors, output = run(kernels, problem, given)
+    assert by_vectors
+    assert output.tobytes() == problem.expected(given)["output"].tobytes()
 
 
 def test_zero_points_that_float32_cannot_subtract(kernels: ctypes.CDLL) -> None:

@@ -68,6 +68,13 @@ class Block {
     wait_for_warp();
     return given;
   }
+  // What all lanes of this warp give.
+  void exchange(std::uint32_t word, std::uint32_t (&given)[kWarpThreads]) {
+    words_[running_] = word;
+    wait_for_warp();
+    std::memcpy(given, &words_[running_ / kWarpThreads * kWarpThreads], sizeof given);
+    wait_for_warp();
+  }
   unsigned lane() const { return running_ % kWarpThreads; }
 
  private:

@@ -22,6 +22,12 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+
 inline void __syncthreads() { emulated::Block::current().wait_for_block(); }
 inline void __syncwarp() { emulated::Block::current().wait_for_warp(); }
 inline float __shfl_sync(unsigned, float value, int lane) {
