@@ -16,9 +16,10 @@ namespace planq::linear {
 // Codes with the values of a codebook that is the library's: kernels have no table of it.
 struct CodesArgs {
   WeightCodes codes;
-  float values[16];
+  float values[16] = {};
 
-  explicit CodesArgs(const WeightCodes& given) : codes(given), values{} {
+  CodesArgs() = default;
+  explicit CodesArgs(const WeightCodes& given) : codes(given) {
     if (codes.has_blocks() && !codes.codebook_is_operand) std::copy_n(codes.codebook, 16, values);
   }
   __device__ const float* codebook() const {
@@ -265,9 +266,10 @@ inline bool takes(const Product& product) {
          has_vectors(codes);
 }
 
-// `columns`: of a block of threads.
+// `columns`: of a block of threads. Weights may be numbers, which have no codes.
 inline Args args_of(const Product& product, int columns) {
-  Args args{CodesArgs(*product.weight.codes), product, {}, 0};
+  const WeightCodes* codes = product.weight.codes;
+  Args args{codes ? CodesArgs(*codes) : CodesArgs(), product, {}, 0};
   const std::int64_t segment = std::max<std::int64_t>(args.codes.segment_size, kTerms);
   args.runs = cuda::Divider(
       static_cast<std::uint32_t>(std::min<std::int64_t>(segment / kTerms, cuda::kMaxIndex)));

@@ -1,12 +1,12 @@
 // Products with weights that are codes, on the tensor cores of sm_90. For a few rows they become
-// numbers in registers (slice_codes.cuh); for many, panels of them do in the workspace, which the
+// numbers in registers (slices.cuh); for many, panels of them do in the workspace, which the
 // kernel for numbers multiplies. A panel stays in the L2 cache between the two.
 #include <algorithm>
 
 #include "core/scratch.h"
 #include "cuda/launch.cuh"
 #include "ops/linear/float_launch.cuh"
-#include "ops/linear/slice_codes.cuh"
+#include "ops/linear/slices.cuh"
 
 namespace planq::linear {
 namespace {
@@ -30,7 +30,7 @@ std::byte* book(std::int64_t columns, std::int64_t terms, Scratch& scratch) {
 }  // namespace
 
 Status preload_coded_wgmma(DType values) {
-  PLANQ_TRY(slices::preload(values));
+  PLANQ_TRY(slices::preload<slices::CodedWeights>(values));
   PLANQ_TRY(preload_numbers(values));
   return preload_float_wgmma(values, values);
 }
@@ -43,7 +43,7 @@ std::size_t coded_wgmma_workspace(std::int64_t columns, std::int64_t terms) {
 
 Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound) {
   if (product.empty()) return Status::success();
-  if (slices::takes(product)) return slices::launch(product, bound);
+  if (slices::takes(product)) return slices::launch<slices::CodedWeights>(product, bound);
   const WeightCodes& codes = *product.weight.codes;
   Scratch scratch(call.workspace);
   std::byte* const numbers = book(product.n, product.k, scratch);

@@ -1,5 +1,6 @@
-// The kernels of wgmma_float.cuh and their launch.
+// The kernels of wgmma_float.cuh, and for a few rows those of slices.cuh, and their launch.
 #include "ops/linear/float_launch.cuh"
+#include "ops/linear/slices.cuh"
 #include "ops/linear/wgmma_args.cuh"
 #include "ops/linear/wgmma_float.cuh"
 
@@ -55,6 +56,7 @@ Status preload_kernel(DType input, DType weight, Scales scales) {
 
 Status preload_float_wgmma(DType input, DType weight) {
   if (!is_fp8(input)) {
+    PLANQ_TRY(slices::preload<slices::NumberWeights>(input));
     PLANQ_TRY(preload_kernel(input, weight, Scales::None));
     PLANQ_TRY(preload_kernel(input, weight, Scales::OfRowsAndColumns));
     return preload_floats();
@@ -66,6 +68,8 @@ Status preload_float_wgmma(DType input, DType weight) {
 
 Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound) {
   if (product.empty()) return Status::success();
+  if (!is_fp8(product.input.dtype) && slices::takes(product))
+    return slices::launch<slices::NumberWeights>(product, bound);
   wgmma::FloatTileArgs args;
   if (is_outside(product) || !fill(product, Choice{}, args))
     return launch_floats(product, Accumulation::TensorSm90, bound);

@@ -2,7 +2,7 @@
 #include "cuda/launch.cuh"
 #include "ops/linear/float_codes.cu"
 #include "ops/linear/float_product.cu"
-#include "ops/linear/slice_codes.cuh"
+#include "ops/linear/slices.cuh"
 
 namespace {
 
@@ -86,10 +86,20 @@ extern "C" bool run_layer(const Layer* layer, bool on_tensor_cores) {
   const bool slices = on_tensor_cores && accumulation == Accumulation::TensorSm90 &&
                       !product.empty() && slices::takes(product);
   Bound bound;
-  const Status status =
-      slices ? slices::launch(product, bound) : launch_coded(product, accumulation, bound);
+  const Status status = slices ? slices::launch<slices::CodedWeights>(product, bound)
+                               : launch_coded(product, accumulation, bound);
   if (!status.ok()) std::abort();
   return lanes || slices;
+}
+
+// A product of numbers by what sm_90 has for few rows; false where it does not take it.
+extern "C" bool run_numbers(const Layer* layer) {
+  WeightCodes none;
+  Product product = product_of(*layer, none);
+  product.weight = {static_cast<const std::uint8_t*>(layer->weight), layer->row_stride, 1,
+                    named<DType>(layer->weight_dtype)};
+  Bound bound;
+  return slices::takes(product) && slices::launch<slices::NumberWeights>(product, bound).ok();
 }
 
 // The numbers of all rows, in memory.

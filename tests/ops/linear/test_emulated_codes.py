@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ops.linear.linear_4bit.reference import FourBitProblem
+from ops.linear.matmul.reference import FloatMatmulProblem
 from reference.formats import STORAGE, Array, Arrays
 from support.operators import OPERATORS, Case, expected, inputs_of
 
@@ -151,6 +152,33 @@ def test_few_rows_on_tensor_cores(kernels: ctypes.CDLL, number: int) -> None:
     given = problem.inputs("any", number)
     by_vectors, output = run(kernels, problem, given)
     assert by_vectors
+    assert output.tobytes() == problem.expected(given)["output"].tobytes()
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_few_rows_of_numbers_on_tensor_cores(kernels: ctypes.CDLL, number: int) -> None:
+    """The same of weights that are numbers: matmul's, with the bits of its reference."""
+    rows, n, k = [(1, 20, 16), (8, 16, 192), (9, 33, 1200), (16, 7, 128)][number % 4]
+    dtype = ("bfloat16", "float16")[number // 4]
+    problem = FloatMatmulProblem((rows, k), (n, k), dtype)
+    given = problem.inputs("any", number)
+    tensors = {name: aligned(value) for name, value in given.items()}
+    output = np.zeros((rows, n), np.float32)
+    tensors["output"] = output.reshape(-1)
+    layer = Layer(
+        m=rows,
+        n=n,
+        k=k,
+        row_stride=k,
+        input_dtype=dtype.encode(),
+        code_dtype=b"uint4",
+        weight_dtype=dtype.encode(),
+        output_dtype=b"float32",
+        nibble_order=b"low_first",
+        weight_layout=b"row_major",
+        **{name: tensor.ctypes.data for name, tensor in tensors.items()},
+    )
+    assert kernels.run_numbers(ctypes.byref(layer))
     assert output.tobytes() == problem.expected(given)["output"].tobytes()
 
 
