@@ -46,7 +46,7 @@ from planq.dtypes import (
 )
 from planq.ops.optimizer import OptimizerStepArgs, OptimizerStepDescriptor
 from planq.plan import Plan
-from planq.stream import HOST
+from planq.stream import host_stream
 
 __all__ = [
     "LAMB",
@@ -260,8 +260,7 @@ class Optimizer(torch.optim.Optimizer):
             **draws,
         )
         device = params[0].device
-        stream: Any = torch.cuda.current_stream(device) if device.type == "cuda" else HOST
-        plan.run(stream, _workspace(plan, device), args)
+        plan.run(_stream(device), _workspace(plan, device), args)
 
     @staticmethod
     def _draws(p: torch.Tensor, options: Values) -> bool:
@@ -286,9 +285,7 @@ class Optimizer(torch.optim.Optimizer):
         plan = self._plans.get(key)
         if plan is None:
             desc = OptimizerStepDescriptor(algorithm=self.algorithm, advance_step=True, **fields)
-            on_gpu = p.device.type == "cuda"
-            stream: Any = torch.cuda.current_stream(p.device) if on_gpu else HOST
-            plan = self._plans[key] = Plan.select(stream, desc)
+            plan = self._plans[key] = Plan.select(_stream(p.device), desc)
         return plan
 
     # --- States
@@ -411,6 +408,13 @@ class Optimizer(torch.optim.Optimizer):
             raise ValueError(f"the state dict has {blocks} blocks of {p.numel()} elements")
         if size != options["block_size"]:
             self.override(p, block_size=size)
+
+
+def _stream(device: torch.device) -> Any:
+    """The current one, or as many threads of the host as torch uses."""
+    if device.type == "cuda":
+        return torch.cuda.current_stream(device)
+    return host_stream(threads=torch.get_num_threads())
 
 
 def _workspace(plan: Plan, device: torch.device) -> Any:

@@ -9,8 +9,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     from bitsandbytes import functional as bnb
+    from bitsandbytes import optim
     from bitsandbytes.nn import Params4bit
 
     logging.disable(logging.NOTSET)
 
-__all__ = ["Params4bit", "bnb"]
+__all__ = ["Params4bit", "bnb", "optim"]

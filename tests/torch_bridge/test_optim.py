@@ -14,6 +14,7 @@ import torch
 
 import planq.torch.optim as optim
 from planq.codebooks import dynamic
+from support.bitsandbytes_host import optim as bnb
 
 TEXT = (Path(__file__).parents[2] / "LICENSE").read_bytes()
 CLASSES = {
@@ -204,6 +205,38 @@ def test_a_state_dict_of_bitsandbytes_is_read(nested: bool) -> None:
         optimizer.step()
         assert int(optimizer.state[param]["step"]) == 8
     assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("AdamW", {"weight_decay": 0.1}),
+        ("AdEMAMix", {}),
+        ("AdamW8bit", {"weight_decay": 0.1}),
+        ("AdEMAMix8bit", {}),
+        ("Lion8bit", {}),
+        ("SGD8bit", {"momentum": 0.9}),
+        ("RMSprop8bit", {}),
+        ("Adagrad8bit", {}),
+    ],
+)
+def test_bitsandbytes_goes_on_as_planq_does(name: str, options: dict[str, Any]) -> None:
+    """From a state dict of its own after three steps; the fourth is the same but for rounding."""
+    count, generator = 5000, torch.Generator().manual_seed(1)
+    p = torch.nn.Parameter(torch.randn(count, generator=generator))
+    theirs = getattr(bnb, name)([p], lr=1e-2, **options)
+    for _ in range(3):
+        p.grad = torch.randn(count, generator=generator)
+        theirs.step()
+    q = torch.nn.Parameter(p.detach().clone())
+    ours = getattr(optim, name)([q])
+    ours.load_state_dict(theirs.state_dict())
+    before, p.grad = q.detach().clone(), torch.randn(count, generator=generator)
+    q.grad = p.grad.clone()
+    theirs.step()
+    ours.step()
+    assert (q - before).abs().max() > 5e-3
+    assert (q - p).abs().max() < 5e-7
 
 
 def test_what_is_refused() -> None:

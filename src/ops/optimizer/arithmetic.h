@@ -183,8 +183,8 @@ PLANQ_HD float mixed(float keep, float old, float take, float fresh) {
   return keep * old + take * fresh;
 }
 PLANQ_HD float sign_of(float x) {
-  if (math::is_nan(x)) return x;
-  return x > 0 ? 1.0f : x < 0 ? -1.0f : 0.0f;
+  const float sign = static_cast<float>((x > 0) - (x < 0));
+  return math::is_nan(x) ? x : sign;
 }
 // max(x, +0), of a NaN itself.
 PLANQ_HD float positive_part(float x) { return x > 0 || math::is_nan(x) ? x : 0.0f; }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cuda/memory_access.cuh"
-#include "ops/codebook/codebook_search_host.h"
 #include "ops/codebook/search.cuh"
 #include "ops/optimizer/arithmetic.h"
 #include "ops/optimizer/coded.h"
@@ -11,25 +10,6 @@
 namespace planq::optimizer::cuda {
 
 using planq::cuda::kWarp;
-
-inline constexpr host::Buckets kUnsignedBuckets{math::kUnsignedDynamicTable, 7};
-// Every threshold of the unsigned map, and the number above it, is in a bucket of its own. What is
-// not above 0 has the rank 0.
-static_assert([] {
-  const math::ByteTable& table = math::kUnsignedDynamicTable;
-  const std::uint32_t rest = (1u << kUnsignedBuckets.shift) - 1;
-  for (int i = 0; i + 1 < table.ranks; ++i) {
-    for (std::uint32_t above = 0; above < 2; ++above) {
-      const float y =
-          std::bit_cast<float>(std::bit_cast<std::uint32_t>(table.threshold[i]) + above);
-      const auto place = static_cast<std::uint32_t>(kUnsignedBuckets.place(y));
-      const std::uint32_t entry = kUnsignedBuckets.entry_of(y);
-      const auto found = static_cast<int>((entry + (place & rest)) >> kUnsignedBuckets.shift);
-      if ((entry & host::Buckets::kMarked) || found != math::rank_of(y, table)) return false;
-    }
-  }
-  return table.threshold[0] > 0;
-}());
 
 // In device memory, to be copied. Of the unsigned map the buckets from 0 on.
 inline constexpr int kSignedEntries = 2 * host::kDynamicBuckets.half,

@@ -38,6 +38,12 @@ struct Piece {
   bool any_untouched;
 };
 
+// The map of a state: buckets where it is compiled in, else null.
+struct Map {
+  const math::ByteTable* table;
+  const host::Buckets* buckets;
+};
+
 // Of one instruction set.
 struct Loops {
   void (*load[3])(const void* from, int64_t count, float* to);
@@ -50,7 +56,7 @@ struct Loops {
   void (*square)(const float* x, int64_t count, float* to);
   float (*largest)(const float* x, int64_t count);
   void (*encode)(const float* x, int64_t count, const math::BlockDivision<float>& block,
-                 const math::ByteTable& table, bool is_signed, std::uint8_t* codes);
+                 const Map& map, bool is_signed, std::uint8_t* codes);
 };
 
 }  // namespace
@@ -86,19 +92,29 @@ T* at(T* data, int64_t offset) {
 // The maps of a step's states.
 struct Maps {
   math::ByteTable given[kMostStates];
-  const math::ByteTable* tables[kMostStates] = {};
+  Map maps[kMostStates] = {};
 
   Maps(const Rule& rule, OptimizerAlgorithm algorithm, const Operands& operands) {
     for (int k = 0; k < rule.states; ++k) {
       const auto* values =
           static_cast<const float*>(operands[static_cast<std::size_t>(kCodebook + k)].data);
-      tables[k] = optimizer::is_signed_state(algorithm, k) ? &math::kDynamicTable
-                                                           : &math::kUnsignedDynamicTable;
+      maps[k] = optimizer::is_signed_state(algorithm, k) ? kSigned : kUnsigned;
       if (!values) continue;
+      const auto is = [&](const Map& map) {
+        return std::memcmp(values, map.table->value, sizeof map.table->value) == 0;
+      };
+      if (is(kSigned) || is(kUnsigned)) {
+        maps[k] = is(kSigned) ? kSigned : kUnsigned;
+        continue;
+      }
       math::set_given(given[k], values, 256);
-      tables[k] = &given[k];
+      maps[k] = {&given[k], nullptr};
     }
   }
+
+ private:
+  static constexpr Map kSigned = {&math::kDynamicTable, &host::kDynamicBuckets},
+                       kUnsigned = {&math::kUnsignedDynamicTable, &optimizer::kUnsignedBuckets};
 };
 
 // What passes leave for one another.
@@ -185,7 +201,7 @@ class Step {
     }
     const auto* codes = static_cast<const std::uint8_t*>(tensor.states[k]) + part.first;
     each_block(part, [&](int64_t place, int64_t count, int64_t block) {
-      loops_.decode(codes + place, count, maps_.tables[k]->value, tensor.absmax[k][block],
+      loops_.decode(codes + place, count, maps_.maps[k].table->value, tensor.absmax[k][block],
                     state + place);
     });
   }
@@ -385,7 +401,7 @@ void Step::store_codes(const Part& part, const Tensor& tensor, int k, const floa
     const float found =
         absmax ? absmax[k] : math::stored_absmax(largest(piece, k, place, count, stored));
     loops_.encode(piece.state[k] + place, count, math::block_division(found, Quotient::Reciprocal),
-                  *maps_.tables[k], is_signed, codes + place);
+                  maps_.maps[k], is_signed, codes + place);
     if (!absmax) stored = found;
   });
   put(part, codes, static_cast<std::uint8_t*>(tensor.states[k]) + part.first, piece);

@@ -66,10 +66,49 @@ inline float largest(const float* x, std::int64_t count) {
   return math::bit_cast<float>(most);
 }
 
+// A NaN counts as 0.
+template <bool kDivide>
+inline void divide(const float* x, std::int64_t count, float by, float* __restrict y) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float quotient = kDivide ? x[i] / by : x[i] * by;
+    y[i] = quotient == quotient ? quotient : 0.0f;
+  }
+}
+
+// coded_state() of states x with the quotients y, by buckets of a map whose codes are ranks.
+inline void look_up(const float* x, const float* y, std::int64_t count,
+                    const host::Buckets& buckets, std::int32_t repaired,
+                    std::uint8_t* __restrict codes) {
+  const std::int32_t lowest = buckets.lowest, highest = buckets.highest, base = buckets.base,
+                     shift = buckets.shift, rest = (std::int32_t{1} << shift) - 1;
+  const std::uint32_t* const entries = buckets.entry + buckets.half;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = math::bit_cast<std::int32_t>(y[i]);
+    const std::int32_t magnitude = bits & 0x7FFFFFFF;
+    const std::int32_t above = magnitude < lowest ? lowest : magnitude;
+    const std::int32_t inside = above > highest ? highest : above;
+    const std::int32_t place = (inside - base) ^ (bits >> 31);
+    const std::uint32_t entry = entries[place >> shift];
+    const auto rank =
+        static_cast<std::int32_t>((entry + static_cast<std::uint32_t>(place & rest)) >> shift);
+    codes[i] = static_cast<std::uint8_t>(rank - (rank == repaired && x[i] < 0 ? 1 : 0));
+  }
+}
+
 inline void encode(const float* x, std::int64_t count, const math::BlockDivision<float>& block,
-                   const math::ByteTable& table, bool is_signed, std::uint8_t* __restrict codes) {
-  for (std::int64_t i = 0; i < count; ++i)
-    codes[i] = optimizer::coded_state(x[i], block, table, is_signed);
+                   const Map& map, bool is_signed, std::uint8_t* __restrict codes) {
+  const math::ByteTable& table = *map.table;
+  if (block.empty) {
+    std::memset(codes, table.zero, static_cast<std::size_t>(count));
+  } else if (map.buckets) {
+    float y[kPiece];
+    block.divides ? divide<true>(x, count, block.absmax, y)
+                  : divide<false>(x, count, block.inverse, y);
+    look_up(x, y, count, *map.buckets, is_signed ? table.zero : -1, codes);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      codes[i] = optimizer::coded_state(x[i], block, table, is_signed);
+  }
 }
 
 using enum OptimizerAlgorithm;

@@ -260,6 +260,14 @@ def test_scalars_in_memory_are_read_when_a_bound_launch_runs() -> None:
 # --- The rest
 
 
+def test_norms_of_more_leaves_than_a_run_has() -> None:
+    """Three levels of the tree, beside a tensor of two."""
+    case = Case(Problem(((2**20 + 1500,), (70000,)), "lamb"), "tiled", 1)
+    given = case.inputs()
+    found, right = run(case.problem, given), case.expected(given)
+    assert all(np.array_equal(bits(found[name]), bits(right[name])) for name in right)
+
+
 @pytest.mark.parametrize("algorithm", ["ademamix", "rmsprop", "lamb"])
 def test_without_codebooks_the_maps_are_dynamic(algorithm: str) -> None:
     """Signed and unsigned ones; bitsandbytes' files have signed ones everywhere."""
