@@ -1,0 +1,90 @@
+"""The optimizer family on a GPU: long lists, large norms, captured training, the host's bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import planq
+from ops.optimizer.optimizer_step.adapter import descriptor
+from ops.optimizer.optimizer_step.cases import Case, problem_of
+from planq.torch import optim
+from reference.formats import bits
+from support.gpu import Cuda, cuda, on_gpu
+from support.runner import Bench, gathered
+
+DEVICE = "cuda:0"
+GPU = Cuda(0)
+
+
+def check(case: Case) -> None:
+    """A case with guarded operands, to the bit."""
+    bench = Bench(GPU, descriptor(case.problem))
+    given = case.inputs()
+    bench.load(given)
+    bench.run()
+    bench.check(given, case.expected(given), case.id)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "state_format"),
+    [("lamb", "float32"), ("lars", "static8"), ("adam", "blockwise8")],
+)
+def test_lists_longer_than_a_launch_takes(algorithm: str, state_format: str) -> None:
+    """650 tensors, some without elements: three launches a pass, and one count of steps."""
+    shapes = tuple([(5,), (0,), (130,)][i % 3] for i in range(650))
+    problem = problem_of(algorithm, shapes, state_format=state_format, advance_step=True)
+    check(Case(problem, "normal", 1))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"), [("lamb", {}), ("lars", {"state_format": "static8"})]
+)
+def test_norms_of_more_leaves_than_a_run_has(algorithm: str, options: dict[str, Any]) -> None:
+    """Three levels of the tree, beside a tensor of two."""
+    check(Case(problem_of(algorithm, ((2**20 + 1500,), (70000,)), **options), "tiled", 1))
+
+
+def test_a_captured_step_trains() -> None:
+    """The rate is read and the step counted at every replay."""
+    problem = problem_of("adam", ((3000,), (77,)), advance_step=True, state_format="blockwise8")
+    given = Case(problem, "normal", 1).inputs()
+    tensors = {name: on_gpu(values) for name, values in given.items() if values.ndim > 0}
+    scalars = {name: on_gpu(values) for name, values in given.items() if values.ndim == 0}
+    stream = cuda.Stream()
+    plan = planq.Plan.select(stream, descriptor(problem))
+    args = planq.OptimizerStepArgs(**gathered(plan.descriptor, tensors), **scalars)
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph, stream=stream):
+        plan.run(stream, None, args)
+    expected = dict(given)
+    for rate in (0.5, 0.25, 0.0):
+        scalars["lr"].fill_(rate)
+        graph.replay()
+        expected |= problem.expected({**expected, "lr": np.array(rate)})
+    torch.cuda.synchronize()
+    assert int(scalars["step"]) == int(given["step"]) + 3
+    for name in ("parameter[0]", "parameter[1]", "state1[0]", "state2[1]", "absmax2[0]"):
+        assert np.array_equal(bits(tensors[name].cpu().numpy()), bits(expected[name])), name
+
+
+@pytest.mark.parametrize("state_format", ["float32", "blockwise8", "static8"])
+@pytest.mark.parametrize("make", [optim.AdamW, optim.AdEMAMix, optim.RMSprop, optim.LAMB])
+def test_recorded_gradients_give_the_hosts_bits(make: Any, state_format: str) -> None:
+    """Compiled-in maps among them; torch's own gradients differ between the two."""
+    shapes, generator = ((100, 90), (4096,), (5,)), torch.Generator().manual_seed(1)
+    start = [torch.randn(shape, generator=generator) for shape in shapes]
+    found = []
+    for device in ("cpu", DEVICE):
+        recorded = torch.Generator().manual_seed(2)
+        params = [torch.nn.Parameter(p.to(device)) for p in start]
+        optimizer = make(params, weight_decay=0.01, state_format=state_format)
+        for _ in range(4):
+            for p in params:
+                p.grad = torch.randn(p.shape, generator=recorded).to(device)
+            optimizer.step()
+        found.append([p.detach().cpu() for p in params])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
