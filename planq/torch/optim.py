@@ -19,6 +19,9 @@ Steps:
     number stays on the device, so that a captured graph trains; a learning rate that is a tensor is
     read when the graph runs, one that is a number is part of it.
 
+Loss scaling:
+    ``torch.amp.GradScaler`` hands its scale and its flag on: neither waits for the device.
+
 States:
     ``state1`` to ``state3``, with ``absmax1`` to ``absmax3`` where they have 8 bits: names of
     bitsandbytes, whose state dicts :meth:`Optimizer.load_state_dict` reads.
@@ -85,7 +88,8 @@ class Options(TypedDict, total=False):
         weight_decay_mode: DECOUPLED as in AdamW and in bitsandbytes, COUPLED or AFTER.
         trust_ratio: By what updates are multiplied; LAMB and LARS: LAYERWISE.
         skip_zeros: Elements whose gradient is 0 stay as they are.
-        nonfinite: What becomes of gradients that are NaN or infinite; not SKIP_STEP.
+        nonfinite: What becomes of gradients that are NaN or infinite: PROPAGATE or SKIP_ELEMENT. A
+            GradScaler skips whole steps.
         rounding: STOCHASTIC draws the parameters of 16 bits.
         seed: Of the draws.
         gradient_scale: By which gradients are multiplied; 1.
@@ -143,6 +147,8 @@ class Optimizer(torch.optim.Optimizer):
 
     algorithm: ClassVar[OptimizerAlgorithm]
     default_format: ClassVar[StateFormat] = StateFormat.FLOAT32
+    # Read by torch.amp.GradScaler, which then leaves two tensors for the next step.
+    _step_supports_amp_scaling: ClassVar[bool] = True
     signed: ClassVar[tuple[bool, ...]] = (True,)
 
     def __init__(self, params: Any, defaults: Values, options: Options) -> None:
@@ -248,19 +254,27 @@ class Optimizer(torch.optim.Optimizer):
         draws: Values = (
             {"seed": options["seed"], "offset": 0} if self._draws(params[0], options) else {}
         )
+        device = params[0].device
+        scaled = self._amp(device, options)
         args = OptimizerStepArgs(
             parameter=[p.detach() for p in params],
             gradient=[p.grad for p in params if p.grad is not None],
             step=states[0]["step"],
-            gradient_scale=options["gradient_scale"],
             weight_decay=options["weight_decay"],
             **self.scalars(options),
             **listed,
             **maps,
             **draws,
+            **scaled,
         )
-        device = params[0].device
         plan.run(_stream(device), _workspace(plan, device), args)
+
+    def _amp(self, device: torch.device, options: Values) -> Values:
+        """The scale of gradients, and whether to skip the step, where a GradScaler says."""
+        found, by = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        scale = options["gradient_scale"]
+        scaled: Values = {"gradient_scale": scale if by is None else (scale / by).to(device)}
+        return scaled if found is None else {**scaled, "found_nonfinite": found.to(device)}
 
     @staticmethod
     def _draws(p: torch.Tensor, options: Values) -> bool:
@@ -278,6 +292,8 @@ class Optimizer(torch.optim.Optimizer):
             fields["state_format"] = options["state_format"]
             if fields["state_format"] == StateFormat.BLOCKWISE8:
                 fields["block_size"] = options["block_size"]
+        if getattr(self, "found_inf", None) is not None:
+            fields["nonfinite"] = NonFiniteGradient.SKIP_STEP
         if draws:
             fields["rounding"] = Rounding.STOCHASTIC
             fields["tensor_ids"] = tuple(self._ids[each] for each in params)

@@ -172,6 +172,27 @@ def test_a_step_of_16_bit_parameters_may_draw() -> None:
     assert abs(float(found[0].mean()) - (1 - 8 * 2.0**-12)) < 2e-4
 
 
+def test_a_grad_scaler_scales_and_skips() -> None:
+    """Without a look at its flag: a step with an infinity changes nothing, and is not counted."""
+    p = torch.nn.Parameter(torch.ones(5000, dtype=torch.float16))
+    optimizer = optim.Adam8bit([p], lr=0.25)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    scaler.scale(torch.ones(()))
+    for bad in (False, True, False):
+        before, state = p.detach().clone(), copy.deepcopy(optimizer.state_dict()["state"])
+        p.grad = torch.full_like(p, torch.inf if bad else 512.0)
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(p, before) == bad
+        if bad:
+            assert int(optimizer.state[p]["step"]) == 1
+            assert torch.equal(optimizer.state[p]["state1"], state[0]["state1"])
+    assert int(optimizer.state[p]["step"]) == 2
+    assert scaler.get_scale() == 512
+    first = np.float32(0.1) * np.float32(0.5)
+    assert optimizer.state[p]["absmax1"][0] == np.float32(0.9) * first + np.float32(0.1)
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_state_dict_of_bitsandbytes_is_read(nested: bool) -> None:
     """Blocks of the size that it has, its maps; the next step is that from the decoded state."""
