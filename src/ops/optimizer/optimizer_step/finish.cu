@@ -1,5 +1,5 @@
 // The launches of optimizer_step between and behind its passes: what is known of whole tensors.
-#include "math/tree_sum.h"
+#include "cuda/tree_sum.cuh"
 #include "ops/codebook/arithmetic.h"
 #include "ops/optimizer/optimizer_step/args.cuh"
 
@@ -7,17 +7,13 @@ namespace planq::optimizer_step::cuda {
 namespace {
 
 using planq::cuda::ceil_div;
-using planq::cuda::kAllLanes;
 using planq::cuda::launch;
 
 constexpr int kLanesOfRun = math::kSumLeaf / kWarp;
 static_assert(kLanesOfRun == kWarp, "a lane keeps one sum of a run");
 
-// The sum of neighbours among a warp's lanes, again and again.
 __device__ __forceinline__ float lane_sum(float x) {
-#pragma unroll
-  for (int step = 1; step < kWarp; step *= 2) x = x + __shfl_xor_sync(kAllLanes, x, step);
-  return x;
+  return planq::cuda::join_lanes(x, planq::cuda::AddNeighbours{});
 }
 
 // The sum of up to kSumLeaf numbers, filled up with +0, by a warp.

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda/memory_access.cuh"
+#include "cuda/tree_sum.cuh"
 #include "math/stochastic.h"
-#include "math/tree_sum.h"
 #include "ops/optimizer/maps.cuh"
 #include "ops/optimizer/optimizer_step/args.cuh"
 
@@ -273,10 +273,8 @@ class Worker {
         const bool counts = all ? j < own.count[q] : (own.touched[q] >> j & 1u) != 0;
         terms[j] = counts ? x[q][j] * x[q][j] : 0.0f;
       }
-      float sum = (terms[0] + terms[1]) + (terms[2] + terms[3]);
-#pragma unroll
-      for (int step = 1; step < kWarp; step *= 2) sum = sum + __shfl_xor_sync(kAllLanes, sum, step);
-      sums[q] = sum;
+      const planq::cuda::AddNeighbours add;
+      sums[q] = planq::cuda::join_lanes(planq::cuda::join_neighbours(terms, add), add);
     }
     float* const of_warps = shared_.sums[0];
     __syncthreads();
