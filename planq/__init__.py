@@ -46,10 +46,11 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
-from planq.ops import affine, codebook, linear, optimizer, outlier, packing, statistics
+from planq.ops import affine, codebook, group, linear, optimizer, outlier, packing, statistics
 from planq.ops import memory as memory_family
 from planq.ops.affine import *
 from planq.ops.codebook import *
+from planq.ops.group import *
 from planq.ops.linear import *
 from planq.ops.memory import *
 from planq.ops.optimizer import *
@@ -151,6 +152,7 @@ __all__ = [
 # A family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
 __all__ += codebook.__all__
+__all__ += group.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__
 __all__ += optimizer.__all__

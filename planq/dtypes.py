@@ -128,7 +128,8 @@ class Convention(enum.StrEnum):
     symmetric, ``scale = max|x| / ((q_max - q_min) / 2)`` over all codes of the type, in the input's
     own type; the epsilon of that type in place of a scale of 0. ``GGML``: the blocks Q8_0 (int8)
     and Q4_0 (int4) of GGUF files. ``BITSANDBYTES``, ``BARACUDA``: in which order and with which
-    factors the sums of a product take their scales.
+    factors the sums of a product take their scales. ``DEEPSPEED``, ``DEEPSPEED_INTX``: groups with
+    2^b levels and a stored multiplier, or 2^b - 1 and a stored divisor; docs/numerics/group.md.
     """
 
     PLANQ = "planq"
@@ -136,6 +137,8 @@ class Convention(enum.StrEnum):
     GGML = "ggml"
     BITSANDBYTES = "bitsandbytes"
     BARACUDA = "baracuda"
+    DEEPSPEED = "deepspeed"
+    DEEPSPEED_INTX = "deepspeed_intx"
 
 
 class Accumulation(enum.StrEnum):

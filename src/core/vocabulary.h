@@ -49,7 +49,8 @@ inline constexpr Vocabulary kVocabulary{};
 #define PLANQ_NIBBLE_ORDER_NAMES(_) _(LowFirst, "low_first") _(HighFirst, "high_first")
 #define PLANQ_CONVENTION_NAMES(_) \
   _(Planq, "planq") _(CompressedTensors, "compressed_tensors") _(Ggml, "ggml") \
-  _(BitsAndBytes, "bitsandbytes") _(Baracuda, "baracuda")
+  _(BitsAndBytes, "bitsandbytes") _(Baracuda, "baracuda") _(DeepSpeed, "deepspeed") \
+  _(DeepSpeedIntx, "deepspeed_intx")
 #define PLANQ_ACCUMULATION_NAMES(_) \
   /* a descriptor field that the operator resolves to its default */ \
   _(Unset, "") _(Sequential, "sequential") _(Lanes, "lanes") _(TensorSm90, "tensor_sm90")

@@ -114,14 +114,13 @@ def check_case(device: Device, case: Case, desc: Any, sku: str) -> bool:
 def admits(operator: str, sku: str) -> bool:
     """Whether some descriptor of the kernel can have a Dim at all.
 
-    Reordering and packing tile both axes of a matrix, and the flat blocks of blockwise codes and
-    the pairs of flat 4-bit codes go across the ends of rows. Pointers into a list are one more than
-    the rows.
+    Reordering and packing tile both axes of a matrix, and flat blocks, flat groups and the pairs of
+    flat 4-bit codes go across the ends of rows. Pointers into a list are one more than the rows.
     """
     codes = sku.rpartition("/")[2]
     if operator in {"reorder_mixed_dtype_weight", "pack_weight_4bit"}:
         return False
-    if operator in {"blockwise_quantize", "blockwise_dequantize"}:
+    if operator.startswith(("blockwise_", "group_")):
         return False
     if operator in {"coo_to_csr", "coo_to_csc"}:
         return False

@@ -1,38 +1,14 @@
 // Where elements and codes of the codebook operators lie.
 #pragma once
 
-#include "core/index_space.h"
 #include "cuda/key_range.cuh"
 #include "ops/codebook/codebook.h"
+#include "ops/codebook/element_places.cuh"
 
 namespace planq::cuda {
 
 // Bytes of the codes of one vector of elements.
 template <class In, bool kNibble>
 inline constexpr int kCodeBytes = kPerVector<In> / (kNibble ? 2 : 1);
-
-// Where the elements of a tensor lie, by their numbers.
-struct ElementPlaces {
-  IndexSpaceOf<1> space;
-
-  ElementPlaces() = default;
-  ElementPlaces(const Shape& shape, const OperandView& view) {
-    for (int axis = 0; axis < shape.rank; ++axis) {
-      AxisOf<1> each;
-      each.extent = shape[axis];
-      each.stride[0] = axis == shape.rank - 1 ? 1 : view.strides[axis];
-      space.append(each);
-    }
-    space.merge();
-  }
-  // Whether consecutive elements lie one after another.
-  bool consecutive() const {
-    return space.rank == 0 || (space.rank == 1 && space.axes[0].stride[0] == 1);
-  }
-  __device__ __forceinline__ std::int64_t operator[](std::int64_t index) const {
-    if (space.rank <= 1) return space.rank == 0 ? index : index * space.axes[0].stride[0];
-    return space.offsets(index).at[0];
-  }
-};
 
 }  // namespace planq::cuda

@@ -1,6 +1,8 @@
 // In the place of src/cuda/launch.cuh: a launch runs its blocks one after another, at once.
 #pragma once
 
+#include <bit>
+
 #include "core/bound.h"
 #include "core/registry.h"
 #include "cuda/memory_access.cuh"
@@ -13,6 +15,11 @@ struct dim3 {
 namespace planq::cuda {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
+
+inline std::int64_t power_of_two(std::int64_t n) {
+  return static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
+}
 
 struct Grid {
   std::int64_t blocks = 1;

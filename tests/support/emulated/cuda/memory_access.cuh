@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "block.h"
 
@@ -37,6 +38,10 @@ inline float __shfl_sync(unsigned, float value, int lane) {
   std::memcpy(&value, &word, sizeof word);
   return value;
 }
+inline float __shfl_xor_sync(unsigned lanes, float value, int mask) {
+  const int own = static_cast<int>(emulated::Block::current().lane());
+  return __shfl_sync(lanes, value, own ^ mask);
+}
 inline float __shfl_down_sync(unsigned lanes, float value, int by) {
   const int own = static_cast<int>(emulated::Block::current().lane());
   return __shfl_sync(lanes, value, own + by < 32 ? own + by : own);
@@ -50,6 +55,12 @@ namespace planq::cuda {
 inline constexpr int kVectorBytes = 16, kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
+template <int kBytes>
+using Word = std::conditional_t<
+    kBytes == 8, std::uint64_t,
+    std::conditional_t<kBytes == 4, std::uint32_t,
+                       std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>>>;
+
 inline bool aligned_to(const void* address, int bytes) {
   return reinterpret_cast<std::uintptr_t>(address) % static_cast<unsigned>(bytes) == 0;
 }
@@ -59,9 +70,21 @@ inline uint4 load_once(const void* address) {
   std::memcpy(&vector, address, sizeof vector);
   return vector;
 }
+template <class T>
+T load_single(const T* address) {
+  if (!aligned_to(address, sizeof(T))) std::abort();
+  return *address;
+}
+template <class T>
+void store_once(T* address, T word) {
+  if (!aligned_to(address, sizeof(T))) std::abort();
+  *address = word;
+}
 inline void store_kept(void* address, const uint4& vector) {
   if (!aligned_to(address, kVectorBytes)) std::abort();
   std::memcpy(address, &vector, sizeof vector);
 }
+
+inline void store_vector(void* address, const uint4& vector) { store_kept(address, vector); }
 
 }  // namespace planq::cuda

@@ -1,0 +1,163 @@
+// The formulas of DeepSpeed's group quantization, as corrected in docs/numerics/group.md: ranges of
+// groups, what is stored of them, codes and values. Both backends call these functions.
+#pragma once
+
+#include "core/dtype.h"
+#include "math/formats.h"
+
+namespace planq::math {
+
+// narrow() and widen() by one instruction each, where there is one. The instruction has NaNs of its
+// own.
+template <class T>
+PLANQ_HD T narrowed(float value) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(T) == 2) {
+    std::uint16_t bits;
+    if constexpr (std::is_same_v<T, Half>)
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    else
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return value == value ? T{bits} : narrow<T>(canonical_nan<float>());
+  }
+#endif
+  return narrow<T>(value);
+}
+template <class T>
+PLANQ_HD float widened(T element) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (std::is_same_v<T, Half>) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(element.bits));
+    return value;
+  }
+#endif
+  return widen(element);
+}
+
+// Rounds to an element type on the way.
+template <class T>
+PLANQ_HD float rounded_to(float value) {
+  return widened(narrowed<T>(value));
+}
+
+// The larger and the smaller of two numbers; NaN where one is.
+PLANQ_HD float larger(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return (a > b) | (a != a) ? a : b;
+#endif
+}
+PLANQ_HD float smaller(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return (a < b) | (a != a) ? a : b;
+#endif
+}
+
+// The smallest and the largest element of a group: exact in any order but for the sign of a zero,
+// which measured_scale() does not look at.
+struct GroupRange {
+  float low = bit_cast<float>(Ieee<float>::kInfinity);
+  float high = -bit_cast<float>(Ieee<float>::kInfinity);
+
+  PLANQ_HD void add(float x) {
+    low = smaller(x, low);
+    high = larger(x, high);
+  }
+  PLANQ_HD void add(const GroupRange& other) {
+    low = smaller(other.low, low);
+    high = larger(other.high, high);
+  }
+};
+
+// Symmetric and Asymmetric: int8 and int4 by DeepSpeed's convention. Intx: uint8 and uint4 by that
+// of its INTx kernels, which round to the element type after each operation.
+enum class GroupForm : std::uint8_t { Symmetric, Asymmetric, Intx };
+
+struct GroupSpec {
+  GroupForm form = GroupForm::Symmetric;
+  int bits = 8;
+
+  PLANQ_HD float half() const { return static_cast<float>(1 << (bits - 1)); }
+  PLANQ_HD float lowest() const { return form == GroupForm::Intx ? 0.0f : -half(); }
+  PLANQ_HD float highest() const {
+    return form == GroupForm::Intx ? 2.0f * half() - 1.0f : half() - 1.0f;
+  }
+};
+
+// How elements become codes: rne((x - offset) * factor). `stored` stands for the factor in memory.
+struct GroupScale {
+  float factor, offset, stored;
+};
+
+// What is stored of a group: multiplier and offset, or divisor and minimum.
+struct GroupPair {
+  float first, second;
+};
+
+// Of a group with a NaN or an infinity: codes 0, which decode to NaN.
+PLANQ_HD GroupScale lost_group() { return {0.0f, 0.0f, canonical_nan<float>()}; }
+
+template <class T>
+PLANQ_HD float largest_of() {
+  if constexpr (std::is_same_v<T, Half>) return 65504.0f;
+  if constexpr (std::is_same_v<T, Bfloat16>) return 0x1.fep127f;
+  return largest_finite<float>();
+}
+
+PLANQ_HD float at_most(float value, float limit) { return value > limit ? limit : value; }
+
+// A span that the element type does not hold has no divisor: its values could not be decoded.
+template <class T>
+PLANQ_HD GroupScale measured_intx(const GroupSpec& spec, float low, float high) {
+  const float span = rounded_to<T>(high - low);
+  if (!is_finite(span)) return lost_group();
+  const float divisor =
+      span == 0.0f ? 1.0f : at_most(rounded_to<T>(spec.highest() / span), largest_of<T>());
+  return {divisor, low, divisor};
+}
+
+template <class T>
+PLANQ_HD GroupScale measured_scale(const GroupSpec& spec, const GroupRange& range) {
+  const float low = range.low + 0.0f, high = range.high + 0.0f;  // -0 counts as 0
+  if (!is_finite(low) || !is_finite(high)) return lost_group();
+  if (spec.form == GroupForm::Intx) return measured_intx<T>(spec, low, high);
+  const bool symmetric = spec.form == GroupForm::Symmetric;
+  const float reach =
+      symmetric ? larger(high, -low) : high * 0.5f - low * 0.5f;  // hi - lo could overflow
+  const float offset = symmetric ? 0.0f : high * 0.5f + low * 0.5f;
+  const float factor = reach == 0.0f ? 1.0f : at_most(spec.half() / reach, largest_finite<float>());
+  return {factor, offset, 1.0f / factor};
+}
+
+PLANQ_HD GroupScale given_scale(const GroupSpec& spec, const GroupPair& stored) {
+  if (spec.form == GroupForm::Intx) return {stored.first, stored.second, stored.first};
+  const float offset = spec.form == GroupForm::Symmetric ? 0.0f : stored.second;
+  return {at_most(1.0f / stored.first, largest_finite<float>()), offset, stored.first};
+}
+
+// NaN has the code 0.
+template <class T, bool kIntx>
+PLANQ_HD float group_code(const GroupSpec& spec, const GroupScale& scale, float x) {
+  const float lifted = x - scale.offset;
+  const float y =
+      kIntx ? rounded_to<T>(rounded_to<T>(lifted) * scale.factor) : lifted * scale.factor;
+  return rne(clamp(y == y ? y : 0.0f, spec.lowest(), spec.highest()));
+}
+
+// What a code stands for, before it is rounded to the element type.
+template <class T>
+PLANQ_HD float group_value(GroupForm form, const GroupPair& stored, float code) {
+  if (form == GroupForm::Intx) return rounded_to<T>(code / stored.first) + stored.second;
+  const float product = code * stored.first;
+  return form == GroupForm::Symmetric ? product : product + stored.second;
+}
+
+}  // namespace planq::math

@@ -1,0 +1,82 @@
+// What the group operators share: groups are `group_size` consecutive elements of the flat tensor,
+// the last of which may be shorter, and have parameters in DeepSpeed's layout.
+//
+// The family uses codebook's floor for the memory of flat codes, and affine's for vectors of
+// elements on CUDA.
+#pragma once
+
+#include "core/operands.h"
+#include "ops/codebook/codebook.h"
+#include "ops/group/arithmetic.h"
+
+namespace planq {
+
+constexpr math::GroupForm form_of(Mode mode, Convention convention) {
+  if (convention == Convention::DeepSpeedIntx) return math::GroupForm::Intx;
+  return mode == Mode::Symmetric ? math::GroupForm::Symmetric : math::GroupForm::Asymmetric;
+}
+
+// How a tensor is cut, and what becomes of its groups.
+struct Grouping {
+  Shape shape;
+  math::GroupSpec spec;
+  std::int64_t elements, size, groups;
+
+  Grouping(const Shape& tensor, std::int64_t group_size, Mode mode, Convention convention,
+           DType codes)
+      : shape(tensor),
+        spec{form_of(mode, convention), bits_of(codes)},
+        elements(tensor.elements()),
+        size(group_size),
+        groups(groups_of(elements, group_size)) {}
+
+  bool is_four_bit() const { return spec.bits == 4; }
+  bool is_intx() const { return spec.form == math::GroupForm::Intx; }
+  // Groups that are worked on together, so that no byte has codes of two workers.
+  std::int64_t groups_of_unit() const { return is_four_bit() && size % 2 == 1 ? 2 : 1; }
+  std::int64_t units() const { return groups_of(groups, groups_of_unit()); }
+};
+
+// Multiplier, and offset beside it (DEEPSPEED); or divisors and minima (DEEPSPEED_INTX).
+inline void expect_parameters(const Grouping& grouping, DType elements, OperandSpec& parameters,
+                              OperandSpec& scale, OperandSpec& minimum) {
+  const std::int64_t columns = grouping.spec.form == math::GroupForm::Asymmetric ? 2 : 1;
+  parameters.expect(DType::Float32, Shape{2, {grouping.groups, columns}}, !grouping.is_intx());
+  for (OperandSpec* spec : {&scale, &minimum})
+    spec->expect(elements, Shape{1, {grouping.groups}}, grouping.is_intx());
+}
+
+// The same in memory. T: the type of the elements.
+template <class T>
+struct GroupMemory {
+  float* rows = nullptr;
+  std::int64_t row_stride = 1;
+  T *scale = nullptr, *minimum = nullptr;
+
+  GroupMemory() = default;
+  GroupMemory(const OperandView& parameters, const OperandView& scales, const OperandView& minima)
+      : rows(static_cast<float*>(parameters.data)),
+        row_stride(parameters.strides[0]),
+        scale(static_cast<T*>(scales.data)),
+        minimum(static_cast<T*>(minima.data)) {}
+
+  PLANQ_HD math::GroupPair load(math::GroupForm form, std::int64_t group) const {
+    if (form == math::GroupForm::Intx)
+      return {math::widen(scale[group]), math::widen(minimum[group])};
+    const float* row = rows + group * row_stride;
+    return {row[0], form == math::GroupForm::Symmetric ? 0.0f : row[1]};
+  }
+  PLANQ_HD void store(math::GroupForm form, std::int64_t group,
+                      const math::GroupScale& value) const {
+    if (form == math::GroupForm::Intx) {
+      scale[group] = math::narrow<T>(value.stored);
+      minimum[group] = math::narrow<T>(value.offset);
+      return;
+    }
+    float* row = rows + group * row_stride;
+    row[0] = value.stored;
+    if (form == math::GroupForm::Asymmetric) row[1] = value.offset;
+  }
+};
+
+}  // namespace planq

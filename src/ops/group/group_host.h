@@ -1,0 +1,30 @@
+// Groups on the host: elements to codes and parameters, and back.
+#pragma once
+
+#include "core/operands.h"
+#include "ops/group/group.h"
+
+namespace planq::host {
+
+// What is done to consecutive elements of a group, for the instruction set of this processor.
+struct GroupLoops {
+  void (*widen)(const void* from, std::int64_t count, float* to);
+  void (*narrow)(const float* from, std::int64_t count, void* to);
+  void (*extend_range)(const float* x, std::int64_t count, math::GroupRange& range);
+  void (*encode)(const float* x, std::int64_t count, const math::GroupSpec& spec,
+                 const math::GroupScale& scale, std::uint8_t* codes);
+  void (*decode)(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
+                 const math::GroupPair& stored, float* y);
+};
+template <class T>
+const GroupLoops& group_loops();
+
+// `measured`: parameters are written; otherwise they are read.
+template <class T>
+void encode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
+                   const GroupMemory<T>& parameters, bool measured, int threads);
+template <class T>
+void decode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
+                   const GroupMemory<T>& parameters, int threads);
+
+}  // namespace planq::host

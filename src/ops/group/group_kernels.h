@@ -1,0 +1,68 @@
+// The kernels of the group operators, for both backends. An operator's kernels of one backend are a
+// struct with its Fields, kName, kBackend, kBasis, and for elements of type kElements prepare() and
+// bind.
+#pragma once
+
+#include <string_view>
+
+#include "core/registry.h"
+#include "core/rejects.h"
+#include "core/sku.h"
+#include "ops/group/group.h"
+
+namespace planq {
+
+template <class Op, DType kIn, DType kOut>
+Reason rejects_group(const Descriptor& descriptor, const Device&) {
+  const auto& f = descriptor.as<typename Op::Fields>();
+  const Reason reason = expect(ReasonKind::DType, "input_dtype", kIn, f.input_dtype);
+  if (!reason.accepted()) return reason;
+  return expect(ReasonKind::DType, "output_dtype", kOut, f.output_dtype);
+}
+
+inline std::size_t no_group_workspace(const Descriptor&, const Device&) { return 0; }
+
+// kElements: the type of the elements, on whichever side of the codes they are.
+template <class Op, DType kElements, DType kIn, DType kOut>
+constexpr Kernel group_kernel() {
+  return {
+      .op = Op::kName,
+      .method = "groups",
+      .dtypes = kDTypes<kIn, kOut>,
+      .revision = 1,
+      .backend = Op::kBackend,
+      .arch = Op::kBackend == Backend::Host ? ArchRange{} : ArchRange{80},
+      .rank = 0,
+      .guarantee = {.determinism = Determinism::BitExact,
+                    .math = MathPrecision::F32,
+                    .accumulator = DType::Float32,
+                    .rounding = Rounding::NearestEven,
+                    .max_ulp = 0,
+                    .error_bound = kNoErrorBound,
+                    .batch_invariant = true,
+                    .basis = Op::kBasis},
+      .rejects = rejects_group<Op, kIn, kOut>,
+      .workspace = no_group_workspace,
+      .prepare = Op::template prepare<kElements, is_four_bit(Op::kToCodes ? kOut : kIn)>,
+      .bind = Op::template kBind<kElements, is_four_bit(Op::kToCodes ? kOut : kIn)>,
+  };
+}
+
+template <class Op, DType kElements, DType kCodes>
+constexpr Kernel group_kernel_by() {
+  if constexpr (Op::kToCodes)
+    return group_kernel<Op, kElements, kElements, kCodes>();
+  else
+    return group_kernel<Op, kElements, kCodes, kElements>();
+}
+
+// Of one type of elements, every type of codes.
+template <class Op, DType kElements>
+constexpr std::array<Kernel, 4> group_kernels() {
+  return {group_kernel_by<Op, kElements, DType::Int8>(),
+          group_kernel_by<Op, kElements, DType::Int4>(),
+          group_kernel_by<Op, kElements, DType::UInt8>(),
+          group_kernel_by<Op, kElements, DType::UInt4>()};
+}
+
+}  // namespace planq

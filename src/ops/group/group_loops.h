@@ -1,0 +1,60 @@
+// The loops of group_host.cpp, for one instruction set. No include guard: see instruction_sets.h.
+
+#include "host/convert.h"
+
+namespace planq::host::PLANQ_LEVEL {
+
+// Ranges side by side, since one after another each would wait for the one before.
+inline void extend_range(const float* x, std::int64_t count, math::GroupRange& range) {
+  constexpr int kLanes = 32;
+  float low[kLanes], high[kLanes];
+  for (int j = 0; j < kLanes; ++j) low[j] = range.low, high[j] = range.high;
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (int j = 0; j < kLanes; ++j) {
+      low[j] = math::smaller(x[i + j], low[j]);
+      high[j] = math::larger(x[i + j], high[j]);
+    }
+  for (int j = 0; j < kLanes; ++j) range.add(math::GroupRange{low[j], high[j]});
+  for (; i < count; ++i) range.add(x[i]);
+}
+
+template <class T, bool kIntx>
+void encode_as(const float* __restrict x, std::int64_t count, const math::GroupSpec& spec,
+               const math::GroupScale& scale, std::uint8_t* __restrict codes) {
+  for (std::int64_t i = 0; i < count; ++i)
+    codes[i] =
+        static_cast<std::uint8_t>(static_cast<int>(math::group_code<T, kIntx>(spec, scale, x[i])));
+}
+template <class T>
+void encode(const float* x, std::int64_t count, const math::GroupSpec& given,
+            const math::GroupScale& scale, std::uint8_t* codes) {
+  const math::GroupSpec spec = given;  // a copy, which codes cannot be part of
+  if (spec.form == math::GroupForm::Intx)
+    encode_as<T, true>(x, count, spec, scale, codes);
+  else
+    encode_as<T, false>(x, count, spec, scale, codes);
+}
+
+template <class T, math::GroupForm kForm, class Code>
+void decode_as(const std::uint8_t* __restrict codes, std::int64_t count, math::GroupPair stored,
+               float* __restrict y) {
+  for (std::int64_t i = 0; i < count; ++i)
+    y[i] = math::group_value<T>(kForm, stored, static_cast<float>(static_cast<Code>(codes[i])));
+}
+template <class T>
+void decode(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
+            const math::GroupPair& stored, float* y) {
+  using math::GroupForm;
+  if (form == GroupForm::Symmetric)
+    decode_as<T, GroupForm::Symmetric, std::int8_t>(codes, count, stored, y);
+  else if (form == GroupForm::Asymmetric)
+    decode_as<T, GroupForm::Asymmetric, std::int8_t>(codes, count, stored, y);
+  else
+    decode_as<T, GroupForm::Intx, std::uint8_t>(codes, count, stored, y);
+}
+
+template <class T>
+constexpr GroupLoops kLoops{widen<T>, narrow<T>, extend_range, encode<T>, decode<T>};
+
+}  // namespace planq::host::PLANQ_LEVEL

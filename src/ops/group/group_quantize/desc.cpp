@@ -1,0 +1,37 @@
+#include "ops/group/group_quantize/desc.h"
+
+#include "ops/group/checks.h"
+
+namespace planq::group_quantize {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kGroupElements);
+      !fault.ok())
+    return fault;
+  if (Fault fault = checks::group_convention(f.convention, f.mode, "output_dtype", f.output_dtype);
+      !fault.ok())
+    return fault;
+  return checks::group_size(f.group_size);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  specs[kInput].expect(f.input_dtype, f.shape);
+  specs[kOutput].expect(f.output_dtype, codes_shape(f.shape, f.output_dtype));
+  expect_parameters(grouping_of(f), f.input_dtype, specs[kParameters], specs[kScale],
+                    specs[kMinimum]);
+  if (!f.parameters_given) return;
+  for (const Operand each : {kParameters, kScale, kMinimum}) specs[each].role = Role::Input;
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"group_quantize", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::group_quantize

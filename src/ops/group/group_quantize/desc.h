@@ -1,0 +1,44 @@
+// group_quantize: codes of the elements of flat groups, with parameters that are measured or given.
+// The arithmetic is in ops/group/arithmetic.h.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/group/group.h"
+
+namespace planq::group_quantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  std::int64_t group_size = 0;
+  Mode mode = Mode::Symmetric;
+  Convention convention = Convention::DeepSpeed;
+  bool parameters_given = false;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, group_size).required(),
+    PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, convention),
+    PLANQ_FIELD(Fields, parameters_given),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput, kParameters, kScale, kMinimum };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"parameters", Role::Output, Presence::ByField},
+    {"scale", Role::Output, Presence::ByField},
+    {"minimum", Role::Output, Presence::ByField},
+};
+
+inline Grouping grouping_of(const Fields& f) {
+  return {f.shape, f.group_size, f.mode, f.convention, f.output_dtype};
+}
+
+}  // namespace planq::group_quantize

@@ -1,0 +1,89 @@
+"""The CUDA kernels of groups, run on a processor."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ops.group.cases import Case
+from ops.group.reference import GroupProblem
+from reference.formats import Array, Arrays
+from support.operators import OPERATORS, expected, inputs_of
+
+ROOT = Path(__file__).parents[3]
+MOST = 3000  # elements: a thread of a block takes a turn of the host's
+NAMES = ("input_dtype", "output_dtype", "mode", "convention")
+TENSORS = ("input", "output", "parameters", "scale", "minimum")
+
+
+class Problem(ctypes.Structure):
+    """The structure of emulated_groups.cpp."""
+
+    _fields_ = (
+        ("elements", ctypes.c_int64),
+        ("group_size", ctypes.c_int64),
+        *((name, ctypes.c_char_p) for name in NAMES),
+        ("given", ctypes.c_bool),
+        *((name, ctypes.c_void_p) for name in TENSORS),
+    )
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The kernels, compiled for the host."""
+    library = tmp_path_factory.mktemp("emulated") / "emulated_groups.so"
+    source = Path(__file__).with_name("emulated_groups.cpp")
+    folders = [f"-I{ROOT / 'tests/support/emulated'}", f"-I{ROOT / 'src'}"]
+    flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", *folders]
+    compiler = os.environ.get("CXX", "c++")
+    subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def placed(values: Array, past: int) -> Array:
+    """A flat copy that begins so many elements past where a vector may, with room behind it."""
+    size = values.dtype.itemsize
+    room = np.full(values.nbytes + 64 + past * size, 0xA5, np.uint8)
+    first = -room.ctypes.data % 16 + past * size
+    copy = room[first : first + values.nbytes].view(values.dtype)
+    copy[:] = np.ascontiguousarray(values).reshape(-1)
+    return copy
+
+
+def run(kernels: ctypes.CDLL, operator: str, case: Case, past: int) -> Arrays:
+    """What the kernels write, by operand name."""
+    problem: GroupProblem = case.problem
+    wanted = expected(case)
+    tensors = {name: placed(values, past) for name, values in inputs_of(case).items()}
+    made = {name: placed(np.zeros_like(values), past) for name, values in wanted.items()}
+    given = bool(getattr(problem, "parameters_given", False))
+    structure = Problem(
+        elements=problem.count,
+        group_size=problem.group_size,
+        given=given,
+        **{name: getattr(problem, name).encode() for name in NAMES},
+        **{name: values.ctypes.data for name, values in (tensors | made).items()},
+    )
+    getattr(kernels, operator)(ctypes.byref(structure))
+    return made
+
+
+@pytest.mark.parametrize("operator", ["quantize", "dequantize"])
+def test_every_small_case_has_the_bits_of_the_reference(
+    kernels: ctypes.CDLL, operator: str
+) -> None:
+    """By vectors, and, where operands do not begin at one, element by element."""
+    tests = OPERATORS[f"group_{operator}"]
+    small = [case for case in (*tests.cases(), *tests.empty_cases()) if case.size <= MOST]
+    assert len(small) > 50
+    for number, case in enumerate(small):
+        assert isinstance(case, Case)
+        for past in (0, 1) if number % 3 == 0 else (0,):
+            for name, values in run(kernels, operator, case, past).items():
+                wanted = expected(case)[name]
+                assert values.tobytes() == wanted.tobytes(), (case.id, past, name)
