@@ -1,5 +1,10 @@
 """The group family: DeepSpeed's quantization of flat groups, for communication."""
 
+from planq.ops.group.dequantize_reduce import (
+    DequantizeReduceArgs,
+    DequantizeReduceDescriptor,
+    DequantizeReducePlan,
+)
 from planq.ops.group.group_dequantize import (
     GroupDequantizeArgs,
     GroupDequantizeDescriptor,
@@ -12,6 +17,9 @@ from planq.ops.group.group_quantize import (
 )
 
 __all__ = [
+    "DequantizeReduceArgs",
+    "DequantizeReduceDescriptor",
+    "DequantizeReducePlan",
     "GroupDequantizeArgs",
     "GroupDequantizeDescriptor",
     "GroupDequantizePlan",

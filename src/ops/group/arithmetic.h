@@ -160,4 +160,17 @@ PLANQ_HD float group_value(GroupForm form, const GroupPair& stored, float code) 
   return form == GroupForm::Symmetric ? product : product + stored.second;
 }
 
+// A sum of ranks goes on; kHalf: as DeepSpeed adds, rounded to float16 at every step.
+template <bool kHalf>
+PLANQ_HD float accumulated(float sum, float value) {
+  if constexpr (kHalf) return rounded_to<Half>(sum + rounded_to<Half>(value));
+  return sum + value;
+}
+template <bool kHalf>
+PLANQ_HD float mean_of(float sum, float ranks) {
+  const float mean = sum / ranks;
+  if constexpr (kHalf) return rounded_to<Half>(mean);
+  return mean;
+}
+
 }  // namespace planq::math

@@ -79,4 +79,33 @@ struct GroupMemory {
   }
 };
 
+// Codes of several ranks and their parameters, flat: what a sum over ranks is made of.
+struct RankedCodes {
+  const std::uint8_t* codes = nullptr;
+  const float* parameters = nullptr;
+  std::int64_t rank_bytes = 0, rank_floats = 0, row_stride = 1;
+  std::int64_t size = 1;  // of a group
+  int ranks = 1;
+  math::GroupForm form = math::GroupForm::Symmetric;
+  bool mean = false;
+
+  RankedCodes() = default;
+  RankedCodes(const Grouping& grouping, const OperandView& input, const OperandView& stored,
+              std::int64_t rank_count, bool mean_wanted)
+      : codes(static_cast<const std::uint8_t*>(input.data)),
+        parameters(static_cast<const float*>(stored.data)),
+        rank_bytes(input.strides[0]),
+        rank_floats(stored.strides[0]),
+        row_stride(stored.strides[1]),
+        size(grouping.size),
+        ranks(static_cast<int>(rank_count)),
+        form(grouping.spec.form),
+        mean(mean_wanted) {}
+
+  PLANQ_HD math::GroupPair load(int rank, std::int64_t group) const {
+    const float* row = parameters + rank * rank_floats + group * row_stride;
+    return {row[0], form == math::GroupForm::Symmetric ? 0.0f : row[1]};
+  }
+};
+
 }  // namespace planq

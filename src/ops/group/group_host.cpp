@@ -15,6 +15,17 @@ namespace {
 // Elements that are worked on at a time, an even number, and that are worth waking a thread for.
 constexpr std::int64_t kStage = 1024, kGrain = 1 << 14;
 
+// A byte for each of two codes that share one, signed ones extended.
+void unpack(const std::uint8_t* packed, std::int64_t first, std::int64_t count, bool is_signed,
+            std::uint8_t* codes) {
+  const int sign = is_signed ? 8 : 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint8_t pair = packed[(first + i) / 2];
+    const int code = (first + i) % 2 == 0 ? pair >> 4 : pair & 15;
+    codes[i] = static_cast<std::uint8_t>((code ^ sign) - sign);
+  }
+}
+
 // Codes of a flat tensor, two in a byte or as the tensor lies. Writers share no byte.
 class FlatCodes {
  public:
@@ -43,12 +54,7 @@ class FlatCodes {
   // A byte each, signed ones of 4 bits extended.
   const std::uint8_t* read(std::int64_t first, std::int64_t count, std::uint8_t* stage) const {
     if (!nibbles_) return spans_.gathered(data_, first, count, stage);
-    const int sign = is_signed_ ? 8 : 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint8_t pair = data_[(first + i) / 2];
-      const int code = (first + i) % 2 == 0 ? pair >> 4 : pair & 15;
-      stage[i] = static_cast<std::uint8_t>((code ^ sign) - sign);
-    }
+    unpack(data_, first, count, is_signed_, stage);
     return stage;
   }
 
@@ -58,17 +64,70 @@ class FlatCodes {
   FlatSpans spans_;
 };
 
-// One thread's way from elements to codes.
+// The elements of a tensor, a stage of them at a time.
 template <class T>
+class Elements {
+ public:
+  Elements(const Shape& shape, const OperandView& view)
+      : spans_(shape, view), data_(static_cast<const T*>(view.data)) {}
+
+  void load(std::int64_t first, std::int64_t count, float* values) const {
+    T gathered[kStage];
+    group_loops<T>().widen(spans_.gathered(data_, first, count, gathered), count, values);
+  }
+
+ private:
+  FlatSpans spans_;
+  const T* data_;
+};
+
+const SumLoops& sum_loops(bool half) {
+#if PLANQ_SIMD_X86
+  static const Level level = detect_level();
+  if (level == Level::Avx512) return avx512::kSumLoops[half];
+  if (level == Level::Avx2) return avx2::kSumLoops[half];
+#endif
+  return baseline::kSumLoops[half];
+}
+
+// The same of the sums over ranks.
+class Sums {
+ public:
+  Sums(const Grouping& grouping, const RankedCodes& ranked, bool half)
+      : grouping_(grouping), ranked_(ranked), loops_(sum_loops(half)) {}
+
+  void load(std::int64_t first, std::int64_t count, float* sums) const {
+    std::fill_n(sums, count, 0.0f);
+    for (int rank = 0; rank < ranked_.ranks; ++rank)
+      for (std::int64_t done = 0; done < count;)
+        done += add(rank, first + done, count - done, sums + done);
+    if (ranked_.mean) loops_.divide(sums, count, static_cast<float>(ranked_.ranks));
+  }
+
+ private:
+  // As far as the group goes on; how far that is.
+  std::int64_t add(int rank, std::int64_t first, std::int64_t most, float* sums) const {
+    const std::int64_t group = first / ranked_.size;
+    const std::int64_t count = block_span(group, ranked_.size, first + most).last - first;
+    const std::uint8_t* codes = ranked_.codes + rank * ranked_.rank_bytes;
+    std::uint8_t bytes[kStage];
+    if (grouping_.is_four_bit()) unpack(codes, first, count, true, bytes);
+    loops_.accumulate(grouping_.is_four_bit() ? bytes : codes + first, count, ranked_.form,
+                      ranked_.load(rank, group), sums);
+    return count;
+  }
+
+  const Grouping& grouping_;
+  const RankedCodes& ranked_;
+  const SumLoops& loops_;
+};
+
+// One thread's way to codes. T: what parameters are stored for; Source: where values come from.
+template <class T, class Source>
 class Encoder {
  public:
-  Encoder(const FlatSpans& elements, const T* data, const FlatCodes& codes,
-          const Grouping& grouping)
-      : loops_(group_loops<T>()),
-        elements_(elements),
-        data_(data),
-        codes_(codes),
-        grouping_(grouping) {}
+  Encoder(const Source& source, const FlatCodes& codes, const Grouping& grouping)
+      : loops_(group_loops<T>()), source_(source), codes_(codes), grouping_(grouping) {}
 
   void encode(std::int64_t group, const GroupMemory<T>& parameters, bool measured) {
     const auto [first, last] = block_span(group, grouping_.size, grouping_.elements);
@@ -97,22 +156,44 @@ class Encoder {
   }
   // Short groups are measured and encoded from one load.
   const float* loaded(std::int64_t at, std::int64_t count) {
-    if (at_ == at) return values_;
-    loops_.widen(elements_.gathered(data_, at, count, gathered_), count, values_);
+    if (at_ != at) source_.load(at, count, values_);
     at_ = at;
     return values_;
   }
 
   const GroupLoops& loops_;
-  const FlatSpans& elements_;
-  const T* data_;
+  const Source& source_;
   const FlatCodes& codes_;
   const Grouping& grouping_;
   std::int64_t at_ = -1;
-  T gathered_[kStage];
   float values_[kStage];
   std::uint8_t bytes_[kStage];
 };
+
+template <class T, class Source>
+void encode_all(const Grouping& grouping, const Source& source, const OperandView& output,
+                const GroupMemory<T>& parameters, bool measured, int threads) {
+  const FlatCodes codes(grouping, output);
+  const std::int64_t per_unit = grouping.groups_of_unit();
+  const std::int64_t grain = std::max<std::int64_t>(kGrain / grouping.size, 1);
+  parallel_for(threads, grouping.units(), grain, [&](std::int64_t first, std::int64_t last) {
+    Encoder<T, Source> encoder(source, codes, grouping);
+    const std::int64_t end = std::min(last * per_unit, grouping.groups);
+    for (std::int64_t group = first * per_unit; group < end; ++group)
+      encoder.encode(group, parameters, measured);
+  });
+}
+
+// Writes values to consecutive elements, as these lie.
+template <class T>
+void write_elements(const FlatSpans& spans, T* data, std::int64_t first, std::int64_t count,
+                    const float* values) {
+  T narrowed[kStage];
+  group_loops<T>().narrow(values, count, narrowed);
+  spans.each_span(first, count, [&](std::int64_t offset, std::int64_t done, std::int64_t n) {
+    std::copy_n(narrowed + done, n, data + offset);
+  });
+}
 
 }  // namespace
 
@@ -129,41 +210,50 @@ const GroupLoops& group_loops() {
 template <class T>
 void encode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
                    const GroupMemory<T>& parameters, bool measured, int threads) {
-  const FlatSpans elements(grouping.shape, input);
-  const FlatCodes codes(grouping, output);
-  const auto* data = static_cast<const T*>(input.data);
-  const std::int64_t per_unit = grouping.groups_of_unit();
-  const std::int64_t grain = std::max<std::int64_t>(kGrain / grouping.size, 1);
-  parallel_for(threads, grouping.units(), grain, [&](std::int64_t first, std::int64_t last) {
-    Encoder<T> encoder(elements, data, codes, grouping);
-    const std::int64_t end = std::min(last * per_unit, grouping.groups);
-    for (std::int64_t group = first * per_unit; group < end; ++group)
-      encoder.encode(group, parameters, measured);
-  });
+  const Elements<T> elements(grouping.shape, input);
+  encode_all(grouping, elements, output, parameters, measured, threads);
 }
 
 template <class T>
 void decode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
                    const GroupMemory<T>& parameters, int threads) {
-  const GroupLoops& loops = group_loops<T>();
   const FlatSpans elements(grouping.shape, output);
   const FlatCodes codes(grouping, input);
   auto* data = static_cast<T*>(output.data);
   parallel_for(threads, grouping.elements, kGrain, [&](std::int64_t first, std::int64_t last) {
     std::uint8_t bytes[kStage];
     float values[kStage];
-    T narrowed[kStage];
     while (first < last) {
       const std::int64_t group = first / grouping.size;
       const std::int64_t rest = block_span(group, grouping.size, last).last - first;
       const std::int64_t count = std::min(rest, kStage);
-      loops.decode(codes.read(first, count, bytes), count, grouping.spec.form,
-                   parameters.load(grouping.spec.form, group), values);
-      loops.narrow(values, count, narrowed);
-      elements.each_span(first, count, [&](std::int64_t offset, std::int64_t done, std::int64_t n) {
-        std::copy_n(narrowed + done, n, data + offset);
-      });
+      group_loops<T>().decode(codes.read(first, count, bytes), count, grouping.spec.form,
+                              parameters.load(grouping.spec.form, group), values);
+      write_elements(elements, data, first, count, values);
       first += count;
+    }
+  });
+}
+
+void requantize_sums(const Grouping& input_groups, const RankedCodes& ranked, bool half,
+                     const Grouping& output_groups, const OperandView& output,
+                     const GroupMemory<float>& parameters, int threads) {
+  const Sums sums(input_groups, ranked, half);
+  encode_all(output_groups, sums, output, parameters, true, threads);
+}
+
+template <class T>
+void write_sums(const Grouping& input_groups, const RankedCodes& ranked, bool half,
+                const OperandView& output, int threads) {
+  const Sums sums(input_groups, ranked, half);
+  const FlatSpans elements(input_groups.shape, output);
+  auto* data = static_cast<T*>(output.data);
+  parallel_for(threads, input_groups.elements, kGrain, [&](std::int64_t first, std::int64_t last) {
+    float values[kStage];
+    for (; first < last; first += kStage) {
+      const std::int64_t count = std::min(kStage, last - first);
+      sums.load(first, count, values);
+      write_elements(elements, data, first, count, values);
     }
   });
 }
@@ -173,7 +263,8 @@ void decode_groups(const Grouping& grouping, const OperandView& input, const Ope
   template void encode_groups(const Grouping&, const OperandView&, const OperandView&, \
                               const GroupMemory<T>&, bool, int);                       \
   template void decode_groups(const Grouping&, const OperandView&, const OperandView&, \
-                              const GroupMemory<T>&, int)
+                              const GroupMemory<T>&, int);                             \
+  template void write_sums<T>(const Grouping&, const RankedCodes&, bool, const OperandView&, int)
 PLANQ_GROUPS(math::Half);
 PLANQ_GROUPS(math::Bfloat16);
 PLANQ_GROUPS(float);

@@ -19,6 +19,13 @@ struct GroupLoops {
 template <class T>
 const GroupLoops& group_loops();
 
+// What is done to the codes of one rank after another, in float32 or as float16.
+struct SumLoops {
+  void (*accumulate)(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
+                     const math::GroupPair& stored, float* sums);
+  void (*divide)(float* sums, std::int64_t count, float ranks);
+};
+
 // `measured`: parameters are written; otherwise they are read.
 template <class T>
 void encode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
@@ -26,5 +33,14 @@ void encode_groups(const Grouping& grouping, const OperandView& input, const Ope
 template <class T>
 void decode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
                    const GroupMemory<T>& parameters, int threads);
+
+// The sum over ranks, or its mean: as codes and parameters of `output_groups`, or as elements.
+// `half`: sums are float16.
+void requantize_sums(const Grouping& input_groups, const RankedCodes& ranked, bool half,
+                     const Grouping& output_groups, const OperandView& output,
+                     const GroupMemory<float>& parameters, int threads);
+template <class T>
+void write_sums(const Grouping& input_groups, const RankedCodes& ranked, bool half,
+                const OperandView& output, int threads);
 
 }  // namespace planq::host

@@ -54,6 +54,30 @@ void decode(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
     decode_as<T, GroupForm::Intx, std::uint8_t>(codes, count, stored, y);
 }
 
+// Adds the values of one rank's codes.
+template <math::GroupForm kForm, bool kHalf>
+void accumulate_as(const std::uint8_t* __restrict codes, std::int64_t count, math::GroupPair stored,
+                   float* __restrict sums) {
+  for (std::int64_t i = 0; i < count; ++i)
+    sums[i] = math::accumulated<kHalf>(
+        sums[i], math::group_value<float>(kForm, stored,
+                                          static_cast<float>(static_cast<std::int8_t>(codes[i]))));
+}
+template <bool kHalf>
+void accumulate(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
+                const math::GroupPair& stored, float* sums) {
+  if (form == math::GroupForm::Symmetric)
+    accumulate_as<math::GroupForm::Symmetric, kHalf>(codes, count, stored, sums);
+  else
+    accumulate_as<math::GroupForm::Asymmetric, kHalf>(codes, count, stored, sums);
+}
+template <bool kHalf>
+void divide(float* sums, std::int64_t count, float ranks) {
+  for (std::int64_t i = 0; i < count; ++i) sums[i] = math::mean_of<kHalf>(sums[i], ranks);
+}
+constexpr SumLoops kSumLoops[] = {{accumulate<false>, divide<false>},
+                                  {accumulate<true>, divide<true>}};
+
 template <class T>
 constexpr GroupLoops kLoops{widen<T>, narrow<T>, extend_range, encode<T>, decode<T>};
 

@@ -3,6 +3,7 @@
 
 #define PLANQ_ELEMENT Float32
 #include "cuda/element.cuh"
+#include "ops/group/dequantize_reduce/cuda.cu"
 #include "ops/group/group_dequantize/cuda.cuh"
 #include "ops/group/group_quantize/cuda.cuh"
 
@@ -16,6 +17,13 @@ struct Problem {
   const char *input_dtype, *output_dtype, *mode, *convention;
   bool given;
   void *input, *output, *parameters, *scale, *minimum;
+};
+
+struct Reduction {
+  std::int64_t elements, group_size, output_group_size, ranks, rank_bytes, rank_floats;
+  const char *input_dtype, *output_dtype, *mode, *sum_dtype;
+  bool mean;
+  void *input, *parameters, *output, *output_parameters;
 };
 
 template <class E>
@@ -51,15 +59,7 @@ Bind bind_for(DType elements, bool nibbles) {
 }
 
 template <class Fields>
-void run(const Problem& problem, const Fields& fields, Bind bind) {
-  OperandView views[5];
-  void* const data[] = {problem.input, problem.output, problem.parameters, problem.scale,
-                        problem.minimum};
-  for (int i = 0; i < 5; ++i) {
-    views[i].data = data[i];
-    views[i].strides[0] = 1;
-  }
-  views[2].strides = {fields.mode == Mode::Asymmetric ? 2 : 1, 1};
+void run(const Fields& fields, Operands views, Bind bind) {
   Descriptor descriptor;
   descriptor.as<Fields>() = fields;
   Device device;
@@ -67,6 +67,29 @@ void run(const Problem& problem, const Fields& fields, Bind bind) {
   const State state{};
   Bound bound;
   if (!bind({descriptor, device, state, views, {}}, bound).ok()) std::abort();
+}
+
+OperandView view_of(void* data, std::int64_t stride = 1, std::int64_t next = 1) {
+  OperandView view;
+  view.data = data;
+  view.strides = {stride, next, 1};
+  return view;
+}
+
+template <class Fields>
+void run(const Problem& problem, const Fields& fields, Bind bind) {
+  const OperandView views[] = {view_of(problem.input), view_of(problem.output),
+                               view_of(problem.parameters, fields.mode == Mode::Asymmetric ? 2 : 1),
+                               view_of(problem.scale), view_of(problem.minimum)};
+  run(fields, Operands(views), bind);
+}
+
+template <DType kIn>
+Bind reduce_from(DType output) {
+  if (output == DType::Float16) return dequantize_reduce::bind<kIn, DType::Float16>;
+  if (output == DType::BFloat16) return dequantize_reduce::bind<kIn, DType::BFloat16>;
+  if (output == DType::Float32) return dequantize_reduce::bind<kIn, DType::Float32>;
+  return dequantize_reduce::bind<kIn, kIn>;
 }
 
 }  // namespace
@@ -81,4 +104,23 @@ extern "C" void dequantize(const Problem* problem) {
   const auto fields = fields_of<group_dequantize::Fields>(*problem);
   run(*problem, fields,
       bind_for<group_dequantize::Kernels>(fields.output_dtype, is_four_bit(fields.input_dtype)));
+}
+extern "C" void reduce(const Reduction* r) {
+  dequantize_reduce::Fields fields;
+  fields.shape = {1, {r->elements}};
+  fields.ranks = r->ranks;
+  fields.input_dtype = named<DType>(r->input_dtype);
+  fields.output_dtype = named<DType>(r->output_dtype);
+  fields.group_size = r->group_size;
+  fields.output_group_size = r->output_group_size;
+  fields.mode = named<Mode>(r->mode);
+  fields.mean = r->mean;
+  fields.sum_dtype = named<DType>(r->sum_dtype);
+  const std::int64_t columns = fields.mode == Mode::Asymmetric ? 2 : 1;
+  const OperandView views[] = {view_of(r->input, r->rank_bytes),
+                               view_of(r->parameters, r->rank_floats, columns), view_of(r->output),
+                               view_of(r->output_parameters, columns)};
+  run(fields, Operands(views),
+      fields.input_dtype == DType::Int4 ? reduce_from<DType::Int4>(fields.output_dtype)
+                                        : reduce_from<DType::Int8>(fields.output_dtype));
 }

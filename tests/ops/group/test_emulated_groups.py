@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ops.group.cases import Case
+from ops.group.dequantize_reduce.adapter import Case as ReduceCase
 from ops.group.reference import GroupProblem
 from reference.formats import Array, Arrays
 from support.operators import OPERATORS, expected, inputs_of
@@ -30,6 +31,24 @@ class Problem(ctypes.Structure):
         *((name, ctypes.c_char_p) for name in NAMES),
         ("given", ctypes.c_bool),
         *((name, ctypes.c_void_p) for name in TENSORS),
+    )
+
+
+EXTENTS = ("elements", "group_size", "output_group_size", "ranks", "rank_bytes", "rank_floats")
+CHOICES = ("input_dtype", "output_dtype", "mode", "sum_dtype")
+
+
+class Reduction(ctypes.Structure):
+    """That of a sum over ranks."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in EXTENTS),
+        *((name, ctypes.c_char_p) for name in CHOICES),
+        ("mean", ctypes.c_bool),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("input", "parameters", "output", "output_parameters")
+        ),
     )
 
 
@@ -87,3 +106,33 @@ def test_every_small_case_has_the_bits_of_the_reference(
             for name, values in run(kernels, operator, case, past).items():
                 wanted = expected(case)[name]
                 assert values.tobytes() == wanted.tobytes(), (case.id, past, name)
+
+
+def reduced(kernels: ctypes.CDLL, case: ReduceCase, past: int) -> Arrays:
+    """What the kernels write, by operand name."""
+    problem, given, wanted = case.problem, inputs_of(case), expected(case)
+    tensors = {name: placed(values, past) for name, values in given.items()}
+    made = {name: placed(np.zeros_like(values), past) for name, values in wanted.items()}
+    structure = Reduction(
+        elements=problem.count,
+        group_size=problem.group_size,
+        output_group_size=problem.output_group_size or problem.group_size,
+        ranks=problem.ranks,
+        rank_bytes=given["input"].shape[1],
+        rank_floats=given["parameters"][0].size,
+        mean=problem.mean,
+        **{name: getattr(problem, name).encode() for name in CHOICES},
+        **{name: values.ctypes.data for name, values in (tensors | made).items()},
+    )
+    kernels.reduce(ctypes.byref(structure))
+    return made
+
+
+def test_sums_over_ranks_have_the_bits_of_the_reference(kernels: ctypes.CDLL) -> None:
+    """By vectors and one by one, as codes and as elements."""
+    tests = OPERATORS["dequantize_reduce"]
+    for number, case in enumerate((*tests.cases(), *tests.empty_cases())):
+        assert isinstance(case, ReduceCase)
+        for past in (0, 1) if number % 3 == 0 else (0,):
+            for name, values in reduced(kernels, case, past).items():
+                assert values.tobytes() == expected(case)[name].tobytes(), (case.id, past, name)

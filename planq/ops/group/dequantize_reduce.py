@@ -1,0 +1,107 @@
+"""The classes of `dequantize_reduce`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planq.arguments import DTypeField, Shape, Tensor
+from planq.descriptor import Descriptor
+from planq.dtypes import Mode
+from planq.plan import Plan
+from planq.registry import register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DequantizeReduceDescriptor(Descriptor):
+    """Add what several ranks sent as codes, and make codes or elements of the sum.
+
+    When to use:
+        Between the two halves of a quantized all-reduce, and at the end of a quantized
+        reduce-scatter.
+
+    Formula:
+        ``fl`` is one IEEE operation in float32. ``v_j`` is what `group_dequantize` makes of the
+        codes of rank j, before it rounds to an output type. ``a = +0``, then ``a = fl(a + v_j)``
+        for one rank after another; ``mean``: ``a = fl(a / ranks)``. The output is ``a``, rounded to
+        its type, or the codes and parameters that `group_quantize` makes of ``a`` in groups of
+        ``output_group_size``.
+
+        ``sum_dtype`` float16: every ``v_j``, every sum and the mean are rounded to float16, as
+        DeepSpeed does. A group with a NaN in one rank is NaN in the sum. docs/numerics/group.md
+        holds the whole contract.
+
+    Dtypes:
+        input int8 or int4 (two codes a byte, the first in the high nibble); parameters and
+        output_parameters float32; output the input's type, float16, bfloat16 or float32.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``input`` is flat for each rank, ``(ranks, n)``, int4
+        ``(ranks, ceil(n / 2))``; ``parameters`` ``(ranks, groups, 1)``, ASYMMETRIC
+        ``(ranks, groups, 2)``. Ranks may lie any distance apart. ``output`` has the shape; int4 is
+        flat, ``(ceil(n / 2),)``. ``output_parameters`` is ``(groups of the output, 1 or 2)``.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every kernel is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Shape of the tensor that every rank has.
+        ranks: How many there are, 1 to 64.
+        input_dtype: int8 or int4.
+        output_dtype: The same for codes; or float16, bfloat16, float32.
+        group_size: Elements of a group of the input.
+        output_group_size: Elements of a group of the output; None: the same. Of codes alone.
+        mode: SYMMETRIC or ASYMMETRIC, on both sides.
+        mean: Whether the sum is divided by the number of ranks.
+        sum_dtype: float32; float16 for DeepSpeed's bits.
+
+    Raises:
+        DescriptorError: A group of no elements, more than 64 ranks, codes of another type than the
+            input's, groups of an output that has none.
+
+    Source:
+        DeepSpeed ``launch_dequant_reduce``. Corrected: asymmetric parameters of every rank but the
+        first; sums in float32; groups of any size and any number of ranks; ranges of nothing but
+        elements.
+    """
+
+    operator: ClassVar[str] = "dequantize_reduce"
+
+    shape: Shape
+    ranks: int
+    input_dtype: DTypeField
+    output_dtype: DTypeField
+    group_size: int
+    output_group_size: int | None = None
+    mode: Mode = Mode.SYMMETRIC
+    mean: bool = False
+    sum_dtype: DTypeField = "float32"
+
+
+@dataclass(slots=True, kw_only=True)
+class DequantizeReduceArgs:
+    """Operands of :class:`DequantizeReduceDescriptor`.
+
+    Attributes:
+        input: The codes of all ranks; any outer stride.
+        parameters: Their multipliers, and offsets beside them; any outer strides.
+        output: Where codes or elements go; any outer strides.
+        output_parameters: Where the parameters of codes go; None without codes.
+    """
+
+    input: Tensor
+    parameters: Tensor
+    output: Tensor
+    output_parameters: Tensor | None = None
+
+
+class DequantizeReducePlan(Plan):
+    """A plan for :class:`DequantizeReduceDescriptor`."""
+
+    __slots__ = ()
+
+
+register(DequantizeReduceDescriptor, DequantizeReduceArgs, DequantizeReducePlan)

@@ -1,0 +1,345 @@
+// dequantize_reduce on CUDA: a thread adds vectors of 16 codes, rank by rank, in registers, and a
+// team of threads makes codes of the sums of its group. What lies otherwise is added element by
+// element, twice where it becomes codes.
+#include "cuda/launch.cuh"
+#include "ops/group/dequantize_reduce/kernels.h"
+#include "ops/group/group.cuh"
+
+namespace planq::cuda {
+
+inline constexpr int kSummed = 16;            // codes of a vector
+inline constexpr int kMostSummedVectors = 4;  // of a thread, whose sums are in registers
+
+struct ReduceArgs {
+  RankedCodes ranked;
+  ElementPlaces output_places;
+  std::uint8_t* output;
+  GroupMemory<float> parameters;  // of the output
+  std::int64_t elements, size, groups;
+  int groups_of_unit, lanes;
+  math::GroupSpec spec;
+  bool half;
+};
+
+// Sixteen codes of a rank.
+template <bool kNibble>
+struct SummedWords {
+  std::uint32_t word[kNibble ? 2 : 4];
+
+  __device__ __forceinline__ void load(const std::uint8_t* from) {
+    if constexpr (kNibble) {
+      const auto pair = load_single(reinterpret_cast<const std::uint64_t*>(from));
+      word[0] = static_cast<std::uint32_t>(pair);
+      word[1] = static_cast<std::uint32_t>(pair >> 32);
+    } else {
+      const uint4 vector = load_once(from);
+      memcpy(word, &vector, sizeof word);
+    }
+  }
+  __device__ __forceinline__ float number(math::GroupForm form, int j) const {
+    constexpr int kPerWord = kNibble ? 8 : 4;
+    return code_number<kNibble>(form, word[j / kPerWord] >> code_shift<kNibble>(j % kPerWord));
+  }
+};
+
+template <bool kHalf, bool kNibble>
+__device__ __forceinline__ void add_ranks(const RankedCodes& ranked, std::int64_t first,
+                                          float (&sums)[kSummed]) {
+  const std::int64_t group = first / ranked.size, byte = kNibble ? first / 2 : first;
+#pragma unroll 4
+  for (int rank = 0; rank < ranked.ranks; ++rank) {
+    SummedWords<kNibble> words;
+    words.load(ranked.codes + rank * ranked.rank_bytes + byte);
+    const math::GroupPair stored = ranked.load(rank, group);
+#pragma unroll
+    for (int j = 0; j < kSummed; ++j)
+      sums[j] = math::accumulated<kHalf>(
+          sums[j], math::group_value<float>(ranked.form, stored, words.number(ranked.form, j)));
+  }
+  if (!ranked.mean) return;
+#pragma unroll
+  for (int j = 0; j < kSummed; ++j)
+    sums[j] = math::mean_of<kHalf>(sums[j], static_cast<float>(ranked.ranks));
+}
+
+// The sums of a vector, whose codes lie in one group and where vectors may.
+template <bool kNibble>
+__device__ __forceinline__ void sum_vector(const ReduceArgs& args, std::int64_t first,
+                                           float (&sums)[kSummed]) {
+#pragma unroll
+  for (int j = 0; j < kSummed; ++j) sums[j] = 0.0f;
+  if (args.half)
+    add_ranks<true, kNibble>(args.ranked, first, sums);
+  else
+    add_ranks<false, kNibble>(args.ranked, first, sums);
+}
+
+template <bool kHalf, bool kNibble>
+__device__ __forceinline__ float sum_as(const RankedCodes& ranked, std::int64_t element) {
+  float sum = 0.0f;
+  for (int rank = 0; rank < ranked.ranks; ++rank) {
+    const std::uint8_t* codes = ranked.codes + rank * ranked.rank_bytes;
+    const std::uint8_t byte = codes[kNibble ? element / 2 : element];
+    const std::uint32_t bits = kNibble && element % 2 == 0 ? byte >> 4 : byte;
+    const math::GroupPair stored = ranked.load(rank, element / ranked.size);
+    sum = math::accumulated<kHalf>(
+        sum,
+        math::group_value<float>(ranked.form, stored, code_number<kNibble>(ranked.form, bits)));
+  }
+  return ranked.mean ? math::mean_of<kHalf>(sum, static_cast<float>(ranked.ranks)) : sum;
+}
+template <bool kNibble>
+__device__ __forceinline__ float sum_element(const ReduceArgs& args, std::int64_t element) {
+  return args.half ? sum_as<true, kNibble>(args.ranked, element)
+                   : sum_as<false, kNibble>(args.ranked, element);
+}
+
+// --- Sums as elements ---------------------------------------------------------------------------
+
+template <class T, bool kNibble>
+__global__ void __launch_bounds__(kTeamThreads)
+    write_sum_vectors(const __grid_constant__ ReduceArgs args) {
+  const std::int64_t first =
+      (static_cast<std::int64_t>(blockIdx.x) * kTeamThreads + threadIdx.x) * kSummed;
+  if (first >= args.elements) return;
+  float sums[kSummed];
+  sum_vector<kNibble>(args, first, sums);
+  constexpr int kPer = kGroupVector<T>;
+#pragma unroll
+  for (int i = 0; i < kSummed; i += kPer) {
+    T each[kPer];
+#pragma unroll
+    for (int j = 0; j < kPer; ++j) each[j] = math::narrowed<T>(sums[i + j]);
+    uint4 vector;
+    memcpy(&vector, each, sizeof vector);
+    store_vector(reinterpret_cast<T*>(args.output) + first + i, vector);
+  }
+}
+
+template <class T, bool kNibble>
+__global__ void __launch_bounds__(kTeamThreads)
+    write_sums(const __grid_constant__ ReduceArgs args) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kTeamThreads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kTeamThreads + threadIdx.x;
+       i < args.elements; i += step)
+    reinterpret_cast<T*>(args.output)[args.output_places[i]] =
+        math::narrowed<T>(sum_element<kNibble>(args, i));
+}
+
+// --- Sums as codes ------------------------------------------------------------------------------
+
+template <bool kNibble>
+__device__ __forceinline__ void store_summed_codes(const ReduceArgs& args,
+                                                   const math::GroupScale& scale,
+                                                   std::int64_t first,
+                                                   const float (&sums)[kSummed]) {
+  constexpr int kPerWord = kNibble ? 8 : 4, kWords = kSummed / kPerWord;
+  std::uint32_t words[kWords];
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    words[i] = 0;
+#pragma unroll
+    for (int j = 0; j < kPerWord; ++j) {
+      const float x = sums[i * kPerWord + j];
+      const int code = static_cast<int>(math::group_code<float, false>(args.spec, scale, x));
+      words[i] |= static_cast<std::uint32_t>(code & (kNibble ? 15 : 255)) << code_shift<kNibble>(j);
+    }
+  }
+  if constexpr (kNibble) {
+    store_once(reinterpret_cast<std::uint64_t*>(args.output + first / 2),
+               static_cast<std::uint64_t>(words[1]) << 32 | words[0]);
+  } else {
+    uint4 vector;
+    memcpy(&vector, words, sizeof vector);
+    store_vector(args.output + first, vector);
+  }
+}
+
+// One group of the output a team, kVectors vectors of it in each thread.
+template <bool kNibble, int kVectors>
+__global__ void __launch_bounds__(kMostLanes / (kVectors > 1 ? 2 : 1))
+    requantize_resident(const __grid_constant__ ReduceArgs args) {
+  const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
+  const std::int64_t group =
+      static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / args.lanes) + threadIdx.x / args.lanes;
+  const int vectors = group < args.groups ? static_cast<int>(args.size) / kSummed : 0;
+  float sums[kVectors][kSummed];
+  math::GroupRange range;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int at = i * args.lanes + lane;
+    if (at >= vectors) continue;
+    sum_vector<kNibble>(args, group * args.size + at * kSummed, sums[i]);
+#pragma unroll
+    for (int j = 0; j < kSummed; ++j) range.add(sums[i][j]);
+  }
+  const auto scale = math::measured_scale<float>(args.spec, team_range(range, args.lanes));
+  if (lane == 0 && vectors > 0) args.parameters.store(args.spec.form, group, scale);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i)
+    if (const int at = i * args.lanes + lane; at < vectors)
+      store_summed_codes<kNibble>(args, scale, group * args.size + at * kSummed, sums[i]);
+}
+
+template <bool kNibble>
+__device__ __forceinline__ math::GroupScale scale_of_sums(const ReduceArgs& args,
+                                                          std::int64_t group, int lane) {
+  const bool exists = group < args.groups;
+  math::GroupRange range;
+  if (exists) {
+    const BlockSpan span = block_span(group, args.size, args.elements);
+    for (std::int64_t i = span.first + lane; i < span.last; i += args.lanes)
+      range.add(sum_element<kNibble>(args, i));
+  }
+  const auto scale = math::measured_scale<float>(args.spec, team_range(range, args.lanes));
+  if (exists && lane == 0) args.parameters.store(args.spec.form, group, scale);
+  return scale;
+}
+
+// A unit of one or two groups, which shares no byte with others, for each team.
+template <bool kNibble>
+__global__ void __launch_bounds__(kMostLanes)
+    requantize_units(const __grid_constant__ ReduceArgs args) {
+  constexpr int kPerByte = kNibble ? 2 : 1;
+  const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
+  const int teams = static_cast<int>(blockDim.x) / args.lanes;
+  // All teams of a block go round equally often, since they meet in team_range().
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * teams;
+       first * args.groups_of_unit < args.groups;
+       first += static_cast<std::int64_t>(gridDim.x) * teams) {
+    const std::int64_t group =
+        (first + static_cast<int>(threadIdx.x) / args.lanes) * args.groups_of_unit;
+    const math::GroupScale one = scale_of_sums<kNibble>(args, group, lane);
+    math::GroupScale other = one;
+    if (args.groups_of_unit > 1) other = scale_of_sums<kNibble>(args, group + 1, lane);
+    if (group >= args.groups) continue;
+    const std::int64_t start = group * args.size, second = start + args.size;
+    const BlockSpan span = block_span(group + args.groups_of_unit - 1, args.size, args.elements);
+    const std::int64_t end = min(max(span.last, start), args.elements);
+    for (std::int64_t i = start + lane * kPerByte; i < end; i += args.lanes * kPerByte) {
+      std::uint32_t codes = 0;
+      for (int j = 0; j < kPerByte; ++j) {
+        if (i + j >= end) continue;
+        const math::GroupScale scale = i + j < second ? one : other;
+        const float sum = sum_element<kNibble>(args, i + j);
+        const int code = static_cast<int>(math::group_code<float, false>(args.spec, scale, sum));
+        codes |= static_cast<std::uint32_t>(code & (kNibble ? 15 : 255)) << code_shift<kNibble>(j);
+      }
+      store_once(args.output + (kNibble ? i / 2 : args.output_places[i]),
+                 static_cast<std::uint8_t>(codes));
+    }
+  }
+}
+
+// --- Launches -----------------------------------------------------------------------------------
+
+// Whether vectors of codes begin where they may, in every rank, and lie in one group each.
+template <bool kNibble>
+bool sums_vectors(const ReduceArgs& args) {
+  constexpr int kBytes = kNibble ? 8 : 16;
+  return args.elements % kSummed == 0 &&
+         (args.ranked.size % kSummed == 0 || args.ranked.size >= args.elements) &&
+         args.elements / kSummed < (std::int64_t{1} << 31) &&
+         (args.ranked.ranks == 1 || args.ranked.rank_bytes % kBytes == 0) &&
+         aligned_to(args.ranked.codes, kBytes) && args.output_places.consecutive();
+}
+
+template <class T, bool kNibble>
+Status launch_sums(const ReduceArgs& args, int multiprocessors, Bound& bound) {
+  if (args.elements == 0) return Status::success();
+  if (sums_vectors<kNibble>(args) && aligned_to(args.output, kVectorBytes))
+    return launch(
+        write_sum_vectors<T, kNibble>,
+        Grid{ceil_div(args.elements, std::int64_t{kSummed} * kTeamThreads), dim3(kTeamThreads)},
+        args, bound);
+  const std::int64_t most = std::int64_t{multiprocessors} * 8;
+  return launch(write_sums<T, kNibble>,
+                Grid{std::min(ceil_div(args.elements, kTeamThreads), most), dim3(kTeamThreads)},
+                args, bound);
+}
+
+template <bool kNibble>
+Status launch_requantize(ReduceArgs args, int multiprocessors, Bound& bound) {
+  if (args.elements == 0) return Status::success();
+  const std::int64_t vectors = args.size / kSummed;
+  const bool resident = sums_vectors<kNibble>(args) && args.size % kSummed == 0 &&
+                        args.elements % args.size == 0 &&
+                        aligned_to(args.output, kNibble ? 8 : 16) &&
+                        vectors <= std::int64_t{kMostLanes / 2} * kMostSummedVectors;
+  const bool few = vectors <= kWarp;
+  const std::int64_t work = resident ? ceil_div(vectors, few ? 1 : kMostSummedVectors)
+                                     : std::min(args.size, args.elements);
+  const std::int64_t lanes =
+      std::min<std::int64_t>(power_of_two(std::min<std::int64_t>(work, kMostLanes)), kMostLanes);
+  const auto threads = static_cast<unsigned>(lanes > kWarp ? lanes : kTeamThreads);
+  args.lanes = static_cast<int>(lanes);
+  if (resident) {
+    const Grid grid{ceil_div(args.groups, threads / lanes), dim3(threads)};
+    return few ? launch(requantize_resident<kNibble, 1>, grid, args, bound)
+               : launch(requantize_resident<kNibble, kMostSummedVectors>, grid, args, bound);
+  }
+  const std::int64_t units = ceil_div(args.groups, args.groups_of_unit);
+  const std::int64_t most = std::int64_t{multiprocessors} * (2048 / threads);
+  return launch(requantize_units<kNibble>,
+                Grid{std::min(ceil_div(units, threads / lanes), most), dim3(threads)}, args, bound);
+}
+
+}  // namespace planq::cuda
+
+namespace planq::dequantize_reduce {
+namespace {
+
+cuda::ReduceArgs args_of(const Fields& f, const Operands& operands) {
+  cuda::ReduceArgs args{};
+  args.ranked = {input_groups(f), operands[kInput], operands[kParameters], f.ranks, f.mean};
+  args.output = static_cast<std::uint8_t*>(operands[kOutput].data);
+  if (!makes_codes(f) || !is_four_bit(f.output_dtype))
+    args.output_places = {f.shape, operands[kOutput]};
+  args.elements = f.shape.elements();
+  args.half = sums_halves(f);
+  if (!makes_codes(f)) return args;
+  const Grouping groups = output_groups(f);
+  args.parameters = {operands[kOutputParameters], {}, {}};
+  args.size = groups.size;
+  args.groups = groups.groups;
+  args.groups_of_unit = static_cast<int>(groups.groups_of_unit());
+  args.spec = groups.spec;
+  return args;
+}
+
+template <DType kIn, DType kOut>
+Status bind(const Call& call, Bound& bound) {
+  constexpr bool kNibble = is_four_bit(kIn);
+  const cuda::ReduceArgs args = args_of(call.fields<Fields>(), call.operands);
+  if constexpr (kIn == kOut)
+    return cuda::launch_requantize<kNibble>(args, call.device.multiprocessors, bound);
+  else
+    return cuda::launch_sums<math::Stored<kOut>, kNibble>(args, call.device.multiprocessors, bound);
+}
+
+struct Cuda {
+  static constexpr Backend kBackend = Backend::Cuda;
+
+  template <DType kIn, DType kOut>
+  static Status prepare(const Descriptor&, const Device&, State&) {
+    constexpr bool kNibble = is_four_bit(kIn);
+    if constexpr (kIn == kOut) {
+      PLANQ_TRY((cuda::preload(cuda::requantize_resident<kNibble, 1>)));
+      PLANQ_TRY((cuda::preload(cuda::requantize_resident<kNibble, cuda::kMostSummedVectors>)));
+      return cuda::preload(cuda::requantize_units<kNibble>);
+    } else {
+      PLANQ_TRY((cuda::preload(cuda::write_sum_vectors<math::Stored<kOut>, kNibble>)));
+      return cuda::preload(cuda::write_sums<math::Stored<kOut>, kNibble>);
+    }
+  }
+  template <DType kIn, DType kOut>
+  static constexpr auto kBind = bind<kIn, kOut>;
+};
+
+constexpr auto kKernels =
+    joined(kernels_from<Cuda, DType::Int8>(), kernels_from<Cuda, DType::Int4>());
+
+}  // namespace
+}  // namespace planq::dequantize_reduce
+
+PLANQ_KERNELS(dequantize_reduce, cuda, kKernels);

@@ -1,0 +1,64 @@
+#include "ops/group/dequantize_reduce/desc.h"
+
+#include <string>
+
+#include "ops/group/checks.h"
+
+namespace planq::dequantize_reduce {
+
+namespace {
+
+Fault resolve_output(Fields& f) {
+  if (makes_codes(f)) {
+    if (f.output_group_size == 0) f.output_group_size = f.group_size;
+    return {};
+  }
+  for (const DType elements : checks::kGroupElements) {
+    if (f.output_dtype != elements) continue;
+    if (f.output_group_size == 0) return {};
+    return {"output_group_size",
+            "goes with codes, and output_dtype is " + std::string(name_of(f.output_dtype))};
+  }
+  return {"output_dtype", "expected " + std::string(name_of(f.input_dtype)) +
+                              ", float16, bfloat16 or float32, got " +
+                              std::string(name_of(f.output_dtype))};
+}
+
+Fault resolve(Descriptor& descriptor) {
+  constexpr DType kSums[] = {DType::Float32, DType::Float16};
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (f.ranks < 1 || f.ranks > kMostRanks)
+    return {"ranks", "expected 1 to 64, got " + std::to_string(f.ranks)};
+  if (Fault fault =
+          checks::group_convention(Convention::DeepSpeed, f.mode, "input_dtype", f.input_dtype);
+      !fault.ok())
+    return fault;
+  if (Fault fault = checks::group_size(f.group_size); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("sum_dtype", f.sum_dtype, kSums); !fault.ok()) return fault;
+  return resolve_output(f);
+}
+
+void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
+  const Fields& f = descriptor.as<Fields>();
+  const std::int64_t elements = f.shape.elements();
+  const std::int64_t columns = f.mode == Mode::Asymmetric ? 2 : 1;
+  const std::int64_t bytes = is_four_bit(f.input_dtype) ? groups_of(elements, 2) : elements;
+  specs[kInput].expect(f.input_dtype, Shape{2, {f.ranks, bytes}});
+  specs[kParameters].expect(DType::Float32,
+                            Shape{3, {f.ranks, groups_of(elements, f.group_size), columns}});
+  specs[kOutput].expect(f.output_dtype,
+                        makes_codes(f) ? codes_shape(f.shape, f.output_dtype) : f.shape);
+  if (makes_codes(f))
+    specs[kOutputParameters].expect(DType::Float32, Shape{2, {output_groups(f).groups, columns}});
+  else
+    specs[kOutputParameters].expect(DType::Float32, {}, false);
+}
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"dequantize_reduce", kFields, kOperands, resolve, specify, kTables};
+
+}  // namespace planq::dequantize_reduce

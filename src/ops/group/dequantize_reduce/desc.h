@@ -1,0 +1,56 @@
+// dequantize_reduce: the sum of the codes that several ranks sent, as codes again or as elements.
+// The arithmetic is in ops/group/arithmetic.h.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/group/group.h"
+
+namespace planq::dequantize_reduce {
+
+inline constexpr std::int64_t kMostRanks = 64;
+
+struct Fields {
+  Shape shape;
+  std::int64_t ranks = 0;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  std::int64_t group_size = 0;
+  std::int64_t output_group_size = 0;
+  Mode mode = Mode::Symmetric;
+  bool mean = false;
+  DType sum_dtype = DType::Float32;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required(),
+    PLANQ_FIELD(Fields, ranks).required(),
+    PLANQ_FIELD(Fields, input_dtype).required(),
+    PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, group_size).required(),
+    PLANQ_FIELD(Fields, output_group_size).count(),
+    PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, mean),
+    PLANQ_FIELD(Fields, sum_dtype),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kParameters, kOutput, kOutputParameters };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"parameters", Role::Input},
+    {"output", Role::Output},
+    {"output_parameters", Role::Output, Presence::ByField},
+};
+
+inline bool makes_codes(const Fields& f) { return f.output_dtype == f.input_dtype; }
+inline bool sums_halves(const Fields& f) { return f.sum_dtype == DType::Float16; }
+
+inline Grouping input_groups(const Fields& f) {
+  return {f.shape, f.group_size, f.mode, Convention::DeepSpeed, f.input_dtype};
+}
+// Of sums that become codes.
+inline Grouping output_groups(const Fields& f) {
+  return {f.shape, f.output_group_size, f.mode, Convention::DeepSpeed, f.output_dtype};
+}
+
+}  // namespace planq::dequantize_reduce
