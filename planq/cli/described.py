@@ -67,7 +67,7 @@ def example_of(operator: str) -> planq.Descriptor:
         hint = did_you_mean(operator, classes)
         raise CommandError(f"--example: no operator {operator!r}{hint}")
     made = classes[operator]
-    errors = []
+    errors = ["a required field has no usual value"]
     for fields in _usual(made):
         try:
             return made(**fields)
@@ -98,6 +98,10 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "entries": 16,
             "capacity": 1024,
             "count": 1024,
+            "shapes": ((64, 4096), (4096,)),
+            "algorithm": "adam",
+            "group_size": 128,
+            "ranks": 8,
             "to_layout": "col32",
         }
         for name in needed:
