@@ -120,7 +120,7 @@ def admits(operator: str, sku: str) -> bool:
     codes = sku.rpartition("/")[2]
     if operator in {"reorder_mixed_dtype_weight", "pack_weight_4bit"}:
         return False
-    if operator.startswith(("blockwise_", "group_", "dequantize_reduce")):
+    if operator.startswith(("blockwise_", "group_", "dequantize_reduce", "swizzled_")):
         return False
     if operator in {"coo_to_csr", "coo_to_csc"}:
         return False

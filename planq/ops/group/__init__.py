@@ -15,6 +15,11 @@ from planq.ops.group.group_quantize import (
     GroupQuantizeDescriptor,
     GroupQuantizePlan,
 )
+from planq.ops.group.swizzled_quantize import (
+    SwizzledQuantizeArgs,
+    SwizzledQuantizeDescriptor,
+    SwizzledQuantizePlan,
+)
 
 __all__ = [
     "DequantizeReduceArgs",
@@ -26,4 +31,7 @@ __all__ = [
     "GroupQuantizeArgs",
     "GroupQuantizeDescriptor",
     "GroupQuantizePlan",
+    "SwizzledQuantizeArgs",
+    "SwizzledQuantizeDescriptor",
+    "SwizzledQuantizePlan",
 ]

@@ -37,6 +37,29 @@ struct Grouping {
   std::int64_t units() const { return groups_of(groups, groups_of_unit()); }
 };
 
+// Where the codes and parameters of groups go. A hierarchical all-to-all among `nodes` of `devices`
+// each, in `slices` that follow one another, has groups in runs, by slice, device and node.
+struct GroupOrder {
+  std::int64_t slices = 1, nodes = 1, devices = 1;
+  std::int64_t run = 0;  // groups that stay together; 0: all do
+
+  PLANQ_HD std::int64_t place(std::int64_t group) const {
+    if (run == 0) return group;
+    const std::int64_t runs = group / run, partition = runs / slices;
+    const std::int64_t slice = runs - partition * slices;
+    const std::int64_t node = partition / devices, device = partition - node * devices;
+    return ((slice * devices + device) * nodes + node) * run + (group - runs * run);
+  }
+};
+
+// What is asked for of an encoder of elements, whichever operator asks.
+struct GroupEncoding {
+  Grouping grouping;
+  Shape output_shape;  // of codes that have a byte each
+  GroupOrder order;
+  bool measured = true;
+};
+
 // Multiplier, and offset beside it (DEEPSPEED); or divisors and minima (DEEPSPEED_INTX).
 inline void expect_parameters(const Grouping& grouping, DType elements, OperandSpec& parameters,
                               OperandSpec& scale, OperandSpec& minimum) {

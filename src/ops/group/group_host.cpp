@@ -29,12 +29,11 @@ void unpack(const std::uint8_t* packed, std::int64_t first, std::int64_t count, 
 // Codes of a flat tensor, two in a byte or as the tensor lies. Writers share no byte.
 class FlatCodes {
  public:
-  FlatCodes(const Grouping& grouping, const OperandView& view)
+  FlatCodes(const Grouping& grouping, const Shape& shape, const OperandView& view)
       : data_(static_cast<std::uint8_t*>(view.data)),
         nibbles_(grouping.is_four_bit()),
         is_signed_(!grouping.is_intx()),
-        spans_(nibbles_ ? FlatSpans(Shape{1, {0}}, OperandView{})
-                        : FlatSpans(grouping.shape, view)) {}
+        spans_(nibbles_ ? FlatSpans(Shape{1, {0}}, OperandView{}) : FlatSpans(shape, view)) {}
 
   // In the order of their numbers: the first code of a byte clears the other one's place.
   void write(std::int64_t first, std::int64_t count, const std::uint8_t* codes) const {
@@ -126,26 +125,29 @@ class Sums {
 template <class T, class Source>
 class Encoder {
  public:
-  Encoder(const Source& source, const FlatCodes& codes, const Grouping& grouping)
-      : loops_(group_loops<T>()), source_(source), codes_(codes), grouping_(grouping) {}
+  Encoder(const Source& source, const FlatCodes& codes, const GroupEncoding& encoding)
+      : loops_(group_loops<T>()), source_(source), codes_(codes), encoding_(encoding) {}
 
-  void encode(std::int64_t group, const GroupMemory<T>& parameters, bool measured) {
-    const auto [first, last] = block_span(group, grouping_.size, grouping_.elements);
-    const math::GroupSpec& spec = grouping_.spec;
+  void encode(std::int64_t group, const GroupMemory<T>& parameters) {
+    const Grouping& grouping = encoding_.grouping;
+    const auto [first, last] = block_span(group, grouping.size, grouping.elements);
+    const std::int64_t place = encoding_.order.place(group);
+    const std::int64_t moved = (place - group) * grouping.size;
+    const math::GroupSpec& spec = grouping.spec;
     math::GroupScale scale;
-    if (measured) {
+    if (encoding_.measured) {
       math::GroupRange range;
       each_stage(first, last, [&](std::int64_t at, std::int64_t count) {
         loops_.extend_range(loaded(at, count), count, range);
       });
       scale = math::measured_scale<T>(spec, range);
-      parameters.store(spec.form, group, scale);
+      parameters.store(spec.form, place, scale);
     } else {
-      scale = math::given_scale(spec, parameters.load(spec.form, group));
+      scale = math::given_scale(spec, parameters.load(spec.form, place));
     }
     each_stage(first, last, [&](std::int64_t at, std::int64_t count) {
       loops_.encode(loaded(at, count), count, spec, scale, bytes_);
-      codes_.write(at, count, bytes_);
+      codes_.write(at + moved, count, bytes_);
     });
   }
 
@@ -164,23 +166,24 @@ class Encoder {
   const GroupLoops& loops_;
   const Source& source_;
   const FlatCodes& codes_;
-  const Grouping& grouping_;
+  const GroupEncoding& encoding_;
   std::int64_t at_ = -1;
   float values_[kStage];
   std::uint8_t bytes_[kStage];
 };
 
 template <class T, class Source>
-void encode_all(const Grouping& grouping, const Source& source, const OperandView& output,
-                const GroupMemory<T>& parameters, bool measured, int threads) {
-  const FlatCodes codes(grouping, output);
+void encode_all(const GroupEncoding& encoding, const Source& source, const OperandView& output,
+                const GroupMemory<T>& parameters, int threads) {
+  const Grouping& grouping = encoding.grouping;
+  const FlatCodes codes(grouping, encoding.output_shape, output);
   const std::int64_t per_unit = grouping.groups_of_unit();
   const std::int64_t grain = std::max<std::int64_t>(kGrain / grouping.size, 1);
   parallel_for(threads, grouping.units(), grain, [&](std::int64_t first, std::int64_t last) {
-    Encoder<T, Source> encoder(source, codes, grouping);
+    Encoder<T, Source> encoder(source, codes, encoding);
     const std::int64_t end = std::min(last * per_unit, grouping.groups);
     for (std::int64_t group = first * per_unit; group < end; ++group)
-      encoder.encode(group, parameters, measured);
+      encoder.encode(group, parameters);
   });
 }
 
@@ -208,17 +211,17 @@ const GroupLoops& group_loops() {
 }
 
 template <class T>
-void encode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
-                   const GroupMemory<T>& parameters, bool measured, int threads) {
-  const Elements<T> elements(grouping.shape, input);
-  encode_all(grouping, elements, output, parameters, measured, threads);
+void encode_groups(const GroupEncoding& encoding, const OperandView& input,
+                   const OperandView& output, const GroupMemory<T>& parameters, int threads) {
+  const Elements<T> elements(encoding.grouping.shape, input);
+  encode_all(encoding, elements, output, parameters, threads);
 }
 
 template <class T>
 void decode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
                    const GroupMemory<T>& parameters, int threads) {
   const FlatSpans elements(grouping.shape, output);
-  const FlatCodes codes(grouping, input);
+  const FlatCodes codes(grouping, grouping.shape, input);
   auto* data = static_cast<T*>(output.data);
   parallel_for(threads, grouping.elements, kGrain, [&](std::int64_t first, std::int64_t last) {
     std::uint8_t bytes[kStage];
@@ -239,7 +242,8 @@ void requantize_sums(const Grouping& input_groups, const RankedCodes& ranked, bo
                      const Grouping& output_groups, const OperandView& output,
                      const GroupMemory<float>& parameters, int threads) {
   const Sums sums(input_groups, ranked, half);
-  encode_all(output_groups, sums, output, parameters, true, threads);
+  const GroupEncoding encoding{output_groups, output_groups.shape, {}};
+  encode_all(encoding, sums, output, parameters, threads);
 }
 
 template <class T>
@@ -258,12 +262,12 @@ void write_sums(const Grouping& input_groups, const RankedCodes& ranked, bool ha
   });
 }
 
-#define PLANQ_GROUPS(T)                                                                \
-  template const GroupLoops& group_loops<T>();                                         \
-  template void encode_groups(const Grouping&, const OperandView&, const OperandView&, \
-                              const GroupMemory<T>&, bool, int);                       \
-  template void decode_groups(const Grouping&, const OperandView&, const OperandView&, \
-                              const GroupMemory<T>&, int);                             \
+#define PLANQ_GROUPS(T)                                                                     \
+  template const GroupLoops& group_loops<T>();                                              \
+  template void encode_groups(const GroupEncoding&, const OperandView&, const OperandView&, \
+                              const GroupMemory<T>&, int);                                  \
+  template void decode_groups(const Grouping&, const OperandView&, const OperandView&,      \
+                              const GroupMemory<T>&, int);                                  \
   template void write_sums<T>(const Grouping&, const RankedCodes&, bool, const OperandView&, int)
 PLANQ_GROUPS(math::Half);
 PLANQ_GROUPS(math::Bfloat16);

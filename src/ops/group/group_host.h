@@ -26,10 +26,9 @@ struct SumLoops {
   void (*divide)(float* sums, std::int64_t count, float ranks);
 };
 
-// `measured`: parameters are written; otherwise they are read.
 template <class T>
-void encode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
-                   const GroupMemory<T>& parameters, bool measured, int threads);
+void encode_groups(const GroupEncoding& encoding, const OperandView& input,
+                   const OperandView& output, const GroupMemory<T>& parameters, int threads);
 template <class T>
 void decode_groups(const Grouping& grouping, const OperandView& input, const OperandView& output,
                    const GroupMemory<T>& parameters, int threads);

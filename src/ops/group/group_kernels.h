@@ -56,13 +56,18 @@ constexpr Kernel group_kernel_by() {
     return group_kernel<Op, kElements, kCodes, kElements>();
 }
 
-// Of one type of elements, every type of codes.
+// Of one type of elements, DeepSpeed's codes.
+template <class Op, DType kElements>
+constexpr std::array<Kernel, 2> group_code_kernels() {
+  return {group_kernel_by<Op, kElements, DType::Int8>(),
+          group_kernel_by<Op, kElements, DType::Int4>()};
+}
+// The same, and those of INTx.
 template <class Op, DType kElements>
 constexpr std::array<Kernel, 4> group_kernels() {
-  return {group_kernel_by<Op, kElements, DType::Int8>(),
-          group_kernel_by<Op, kElements, DType::Int4>(),
-          group_kernel_by<Op, kElements, DType::UInt8>(),
-          group_kernel_by<Op, kElements, DType::UInt4>()};
+  return joined(group_code_kernels<Op, kElements>(),
+                std::array{group_kernel_by<Op, kElements, DType::UInt8>(),
+                           group_kernel_by<Op, kElements, DType::UInt4>()});
 }
 
 }  // namespace planq

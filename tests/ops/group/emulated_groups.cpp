@@ -4,8 +4,10 @@
 #define PLANQ_ELEMENT Float32
 #include "cuda/element.cuh"
 #include "ops/group/dequantize_reduce/cuda.cu"
+#include "ops/group/encode.cuh"
 #include "ops/group/group_dequantize/cuda.cuh"
-#include "ops/group/group_quantize/cuda.cuh"
+#include "ops/group/group_quantize/cuda.cu"
+#include "ops/group/swizzled_quantize/cuda.cu"
 
 namespace {
 
@@ -48,14 +50,17 @@ Fields fields_of(const Problem& problem) {
 
 using Bind = Status (*)(const Call&, Bound&);
 template <class Kernels>
-Bind bind_for(DType elements, bool nibbles) {
-  if (elements == DType::Float16)
-    return nibbles ? Kernels::template bind<math::Half, true>
-                   : Kernels::template bind<math::Half, false>;
-  if (elements == DType::BFloat16)
-    return nibbles ? Kernels::template bind<math::Bfloat16, true>
-                   : Kernels::template bind<math::Bfloat16, false>;
-  return nibbles ? Kernels::template bind<float, true> : Kernels::template bind<float, false>;
+Bind encode_from(DType elements) {
+  if (elements == DType::Float16) return Kernels::template bind<math::Half>;
+  if (elements == DType::BFloat16) return Kernels::template bind<math::Bfloat16>;
+  return Kernels::template bind<float>;
+}
+template <bool kNibble>
+Bind decode_to(DType elements) {
+  using group_dequantize::Kernels;
+  if (elements == DType::Float16) return Kernels::bind<math::Half, kNibble>;
+  if (elements == DType::BFloat16) return Kernels::bind<math::Bfloat16, kNibble>;
+  return Kernels::bind<float, kNibble>;
 }
 
 template <class Fields>
@@ -97,13 +102,26 @@ Bind reduce_from(DType output) {
 extern "C" void quantize(const Problem* problem) {
   auto fields = fields_of<group_quantize::Fields>(*problem);
   fields.parameters_given = problem->given;
-  run(*problem, fields,
-      bind_for<group_quantize::Kernels>(fields.input_dtype, is_four_bit(fields.output_dtype)));
+  run(*problem, fields, encode_from<group_quantize::Kernels>(fields.input_dtype));
 }
 extern "C" void dequantize(const Problem* problem) {
   const auto fields = fields_of<group_dequantize::Fields>(*problem);
   run(*problem, fields,
-      bind_for<group_dequantize::Kernels>(fields.output_dtype, is_four_bit(fields.input_dtype)));
+      is_four_bit(fields.input_dtype) ? decode_to<true>(fields.output_dtype)
+                                      : decode_to<false>(fields.output_dtype));
+}
+extern "C" void swizzle(const Problem* problem, std::int64_t nodes, std::int64_t devices,
+                        std::int64_t slices) {
+  swizzled_quantize::Fields fields;
+  fields.shape = {1, {problem->elements}};
+  fields.input_dtype = named<DType>(problem->input_dtype);
+  fields.output_dtype = named<DType>(problem->output_dtype);
+  fields.group_size = problem->group_size;
+  fields.mode = named<Mode>(problem->mode);
+  fields.nodes = nodes;
+  fields.devices_per_node = devices;
+  fields.pipelining = slices;
+  run(*problem, fields, encode_from<swizzled_quantize::Kernels>(fields.input_dtype));
 }
 extern "C" void reduce(const Reduction* r) {
   dequantize_reduce::Fields fields;

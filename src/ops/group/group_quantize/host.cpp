@@ -24,8 +24,8 @@ struct Kernels {
     const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;
     const GroupMemory<T> parameters(operands[kParameters], operands[kScale], operands[kMinimum]);
-    host::encode_groups<T>(grouping_of(f), operands[kInput], operands[kOutput], parameters,
-                           !f.parameters_given, stream.threads);
+    host::encode_groups<T>({grouping_of(f), f.shape, {}, !f.parameters_given}, operands[kInput],
+                           operands[kOutput], parameters, stream.threads);
     return Status::success();
   }
   template <DType kElements, bool>

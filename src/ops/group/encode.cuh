@@ -1,18 +1,20 @@
-// group_quantize on CUDA, for elements of one type: groups of whole vectors stay in registers
-// between their measure and their codes; all others are read twice, element by element.
+// Elements to codes of groups on CUDA: groups of whole vectors stay in registers between their
+// measure and their codes; all others are read twice, element by element.
+#pragma once
+
 #include "cuda/launch.cuh"
 #include "ops/group/group.cuh"
-#include "ops/group/group_kernels.h"
-#include "ops/group/group_quantize/desc.h"
+#include "ops/group/group_cuda.h"
 
 namespace planq::cuda {
 
 template <class T>
-struct GroupQuantizeArgs {
+struct GroupEncodeArgs {
   const T* input;
   std::uint8_t* output;
   GroupMemory<T> parameters;
   ElementPlaces input_places, output_places;
+  GroupOrder order;
   std::int64_t elements, size, groups;
   int groups_of_unit, lanes;
   math::GroupSpec spec;
@@ -22,12 +24,13 @@ struct GroupQuantizeArgs {
 // One group a team, kVectors vectors of it in each thread.
 template <class T, bool kIntx, bool kNibble, int kVectors>
 __global__ void __launch_bounds__(kMostLanes)
-    quantize_resident(const __grid_constant__ GroupQuantizeArgs<T> args) {
+    encode_resident(const __grid_constant__ GroupEncodeArgs<T> args) {
   constexpr int kPer = kGroupVector<T>;
   const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
   const std::int64_t group =
       static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / args.lanes) + threadIdx.x / args.lanes;
   const int vectors = group < args.groups ? static_cast<int>(args.size) / kPer : 0;
+  const std::int64_t place = args.order.place(group);
   const T* from = args.input + group * args.size;
   uint4 held[kVectors];
 #pragma unroll
@@ -45,12 +48,12 @@ __global__ void __launch_bounds__(kMostLanes)
       for (int j = 0; j < kPer; ++j) range.add(values[j]);
     }
     scale = math::measured_scale<T>(args.spec, team_range(range, args.lanes));
-    if (lane == 0 && vectors > 0) args.parameters.store(args.spec.form, group, scale);
+    if (lane == 0 && vectors > 0) args.parameters.store(args.spec.form, place, scale);
   } else if (vectors > 0) {
-    scale = math::given_scale(args.spec, args.parameters.load(args.spec.form, group));
+    scale = math::given_scale(args.spec, args.parameters.load(args.spec.form, place));
   }
   using Codes = GroupWord<T, kNibble>;
-  auto* to = reinterpret_cast<Codes*>(args.output) + group * (args.size / kPer);
+  auto* to = reinterpret_cast<Codes*>(args.output) + place * (args.size / kPer);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     const int at = i * args.lanes + lane;
@@ -63,11 +66,12 @@ __global__ void __launch_bounds__(kMostLanes)
 
 // The group's scale, measured by the team or given; `first` is its first element.
 template <class T>
-__device__ __forceinline__ math::GroupScale scale_of_group(const GroupQuantizeArgs<T>& args,
+__device__ __forceinline__ math::GroupScale scale_of_group(const GroupEncodeArgs<T>& args,
                                                            std::int64_t group, int lane) {
   const bool exists = group < args.groups;
   if (!args.measured)
-    return exists ? math::given_scale(args.spec, args.parameters.load(args.spec.form, group))
+    return exists ? math::given_scale(args.spec,
+                                      args.parameters.load(args.spec.form, args.order.place(group)))
                   : math::lost_group();
   math::GroupRange range;
   if (exists) {
@@ -76,14 +80,14 @@ __device__ __forceinline__ math::GroupScale scale_of_group(const GroupQuantizeAr
       range.add(math::widened(args.input[args.input_places[i]]));
   }
   const auto scale = math::measured_scale<T>(args.spec, team_range(range, args.lanes));
-  if (exists && lane == 0) args.parameters.store(args.spec.form, group, scale);
+  if (exists && lane == 0) args.parameters.store(args.spec.form, args.order.place(group), scale);
   return scale;
 }
 
 // A unit of one or two groups, which shares no byte with others, for each team.
 template <class T, bool kIntx, bool kNibble>
 __global__ void __launch_bounds__(kMostLanes)
-    quantize_units(const __grid_constant__ GroupQuantizeArgs<T> args) {
+    encode_units(const __grid_constant__ GroupEncodeArgs<T> args) {
   constexpr int kPerByte = kNibble ? 2 : 1;
   const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
   const int teams = static_cast<int>(blockDim.x) / args.lanes;
@@ -96,6 +100,8 @@ __global__ void __launch_bounds__(kMostLanes)
     math::GroupScale scales[2] = {scale_of_group(args, group, lane), {}};
     if (args.groups_of_unit > 1) scales[1] = scale_of_group(args, group + 1, lane);
     if (group >= args.groups) continue;
+    // Groups that move are units of their own.
+    const std::int64_t moved = (args.order.place(group) - group) * args.size;
     const std::int64_t start = group * args.size, second = start + args.size;
     const BlockSpan span = block_span(group + args.groups_of_unit - 1, args.size, args.elements);
     const std::int64_t end = min(max(span.last, start), args.elements);
@@ -108,7 +114,8 @@ __global__ void __launch_bounds__(kMostLanes)
         const int code = static_cast<int>(math::group_code<T, kIntx>(args.spec, scale, x));
         codes |= static_cast<std::uint32_t>(code & (kNibble ? 15 : 255)) << code_shift<kNibble>(j);
       }
-      store_once(args.output + (kNibble ? i / 2 : args.output_places[i]),
+      const std::int64_t at = i + moved;
+      store_once(args.output + (kNibble ? at / 2 : args.output_places[at]),
                  static_cast<std::uint8_t>(codes));
     }
   }
@@ -125,7 +132,7 @@ inline unsigned threads_for(std::int64_t lanes) {
 inline constexpr int kFewVectors = 2, kManyVectors = 8;
 
 template <class T, bool kNibble>
-bool stays_resident(const GroupQuantizeArgs<T>& args) {
+bool stays_resident(const GroupEncodeArgs<T>& args) {
   return args.size % kGroupVector<T> == 0 && args.elements % args.size == 0 &&
          args.size / kGroupVector<T> <= std::int64_t{kMostLanes} * kManyVectors &&
          args.groups < (std::int64_t{1} << 31) && args.input_places.consecutive() &&
@@ -134,7 +141,7 @@ bool stays_resident(const GroupQuantizeArgs<T>& args) {
 }
 
 template <class T, bool kIntx, bool kNibble>
-Status launch_quantize(GroupQuantizeArgs<T> args, int multiprocessors, Bound& bound) {
+Status launch_groups(GroupEncodeArgs<T> args, int multiprocessors, Bound& bound) {
   if (args.elements == 0) return Status::success();
   if (stays_resident<T, kNibble>(args)) {
     const std::int64_t vectors = args.size / kGroupVector<T>;
@@ -143,8 +150,8 @@ Status launch_quantize(GroupQuantizeArgs<T> args, int multiprocessors, Bound& bo
     const unsigned threads = threads_for(lanes);
     args.lanes = static_cast<int>(lanes);
     const Grid grid{ceil_div(args.groups, threads / lanes), dim3(threads)};
-    return few ? launch(quantize_resident<T, kIntx, kNibble, kFewVectors>, grid, args, bound)
-               : launch(quantize_resident<T, kIntx, kNibble, kManyVectors>, grid, args, bound);
+    return few ? launch(encode_resident<T, kIntx, kNibble, kFewVectors>, grid, args, bound)
+               : launch(encode_resident<T, kIntx, kNibble, kManyVectors>, grid, args, bound);
   }
   const std::int64_t lanes = lanes_for(std::min(args.size, args.elements));
   const unsigned threads = threads_for(lanes);
@@ -152,62 +159,53 @@ Status launch_quantize(GroupQuantizeArgs<T> args, int multiprocessors, Bound& bo
   const std::int64_t units = ceil_div(args.groups, args.groups_of_unit);
   const std::int64_t most = std::int64_t{multiprocessors} * (2048 / threads);
   const Grid grid{std::min(ceil_div(units, threads / lanes), most), dim3(threads)};
-  return launch(quantize_units<T, kIntx, kNibble>, grid, args, bound);
+  return launch(encode_units<T, kIntx, kNibble>, grid, args, bound);
+}
+
+template <class T, bool kIntx, bool kNibble>
+Status preload_form() {
+  PLANQ_TRY((preload(encode_resident<T, kIntx, kNibble, kFewVectors>)));
+  PLANQ_TRY((preload(encode_resident<T, kIntx, kNibble, kManyVectors>)));
+  return preload(encode_units<T, kIntx, kNibble>);
+}
+
+template <class T>
+Status preload_groups(const Grouping& grouping) {
+  if (grouping.is_four_bit())
+    return grouping.is_intx() ? preload_form<T, true, true>() : preload_form<T, false, true>();
+  return grouping.is_intx() ? preload_form<T, true, false>() : preload_form<T, false, false>();
+}
+
+template <class T>
+Status encode_groups(const GroupEncoding& encoding, const OperandView& input,
+                     const OperandView& output, const GroupMemory<T>& parameters,
+                     int multiprocessors, Bound& bound) {
+  const Grouping& grouping = encoding.grouping;
+  GroupEncodeArgs<T> args{};
+  args.input = static_cast<const T*>(input.data);
+  args.output = static_cast<std::uint8_t*>(output.data);
+  args.parameters = parameters;
+  args.input_places = {grouping.shape, input};
+  if (!grouping.is_four_bit()) args.output_places = {encoding.output_shape, output};
+  args.order = encoding.order;
+  args.elements = grouping.elements;
+  args.size = grouping.size;
+  args.groups = grouping.groups;
+  args.groups_of_unit = static_cast<int>(grouping.groups_of_unit());
+  args.spec = grouping.spec;
+  args.measured = encoding.measured;
+  if (grouping.is_four_bit())
+    return grouping.is_intx() ? launch_groups<T, true, true>(args, multiprocessors, bound)
+                              : launch_groups<T, false, true>(args, multiprocessors, bound);
+  return grouping.is_intx() ? launch_groups<T, true, false>(args, multiprocessors, bound)
+                            : launch_groups<T, false, false>(args, multiprocessors, bound);
 }
 
 }  // namespace planq::cuda
 
-namespace planq::group_quantize {
-namespace {
-
-struct Kernels {
-  using Fields = group_quantize::Fields;
-  static constexpr std::string_view kName = "group_quantize";
-  static constexpr Backend kBackend = Backend::Cuda;
-  static constexpr bool kToCodes = true;
-  static constexpr std::string_view kBasis =
-      "exact maxima and minima; one rounding for each operation; no atomics";
-
-  template <class T, bool kIntx, bool kNibble>
-  static Status preload_form() {
-    PLANQ_TRY((cuda::preload(cuda::quantize_resident<T, kIntx, kNibble, cuda::kFewVectors>)));
-    PLANQ_TRY((cuda::preload(cuda::quantize_resident<T, kIntx, kNibble, cuda::kManyVectors>)));
-    return cuda::preload(cuda::quantize_units<T, kIntx, kNibble>);
-  }
-  template <DType kElements, bool kNibble>
-  static Status prepare(const Descriptor& descriptor, const Device&, State&) {
-    using T = math::Stored<kElements>;
-    return grouping_of(descriptor.as<Fields>()).is_intx() ? preload_form<T, true, kNibble>()
-                                                          : preload_form<T, false, kNibble>();
-  }
-
-  template <class T, bool kNibble>
-  static Status bind(const Call& call, Bound& bound) {
-    const Fields& f = call.fields<Fields>();
-    const Operands& operands = call.operands;
-    const Grouping grouping = grouping_of(f);
-    cuda::GroupQuantizeArgs<T> args{};
-    args.input = static_cast<const T*>(operands[kInput].data);
-    args.output = static_cast<std::uint8_t*>(operands[kOutput].data);
-    args.parameters = {operands[kParameters], operands[kScale], operands[kMinimum]};
-    args.input_places = {f.shape, operands[kInput]};
-    if (!kNibble) args.output_places = {f.shape, operands[kOutput]};
-    args.elements = grouping.elements;
-    args.size = grouping.size;
-    args.groups = grouping.groups;
-    args.groups_of_unit = static_cast<int>(grouping.groups_of_unit());
-    args.spec = grouping.spec;
-    args.measured = !f.parameters_given;
-    const int multiprocessors = call.device.multiprocessors;
-    return grouping.is_intx()
-               ? cuda::launch_quantize<T, true, kNibble>(args, multiprocessors, bound)
-               : cuda::launch_quantize<T, false, kNibble>(args, multiprocessors, bound);
-  }
-  template <DType kElements, bool kNibble>
-  static constexpr auto kBind = bind<math::Stored<kElements>, kNibble>;
-};
-
-constexpr auto kKernels = group_kernels<Kernels, cuda::kElement>();
-
-}  // namespace
-}  // namespace planq::group_quantize
+// What a file of one element type instantiates.
+#define PLANQ_GROUP_ENCODING(T)                                                                    \
+  template ::planq::Status planq::cuda::preload_groups<T>(const Grouping&);                        \
+  template ::planq::Status planq::cuda::encode_groups<T>(const GroupEncoding&, const OperandView&, \
+                                                         const OperandView&,                       \
+                                                         const GroupMemory<T>&, int, Bound&)

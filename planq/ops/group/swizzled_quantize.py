@@ -1,0 +1,97 @@
+"""The classes of `swizzled_quantize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planq.arguments import DTypeField, Shape, Tensor
+from planq.descriptor import Descriptor
+from planq.dtypes import Mode
+from planq.plan import Plan
+from planq.registry import register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwizzledQuantizeDescriptor(Descriptor):
+    """Quantize flat groups into the order in which a hierarchical all-to-all sends them.
+
+    When to use:
+        Before the exchange inside of nodes of a reduce-scatter of two levels (ZeRO++). Without
+        nodes, `group_quantize`.
+
+    Formula:
+        Codes and parameters are those that `group_quantize` measures by DEEPSPEED. With
+        ``N = nodes``, ``D = devices_per_node``, ``P = pipelining`` and
+        ``C = groups / (N * D * P)``, group ``(z * P + y) * C + x`` of the input, ``z < N * D``,
+        ``y < P``, ``x < C``, goes to place ``(y * N * D + (z mod D) * N + z div D) * C + x``.
+        docs/numerics/group.md holds the whole contract.
+
+    Dtypes:
+        input float16, bfloat16, float32; output int8 or int4 (two codes a byte, the first in the
+        high nibble); parameters float32.
+
+    Shapes:
+        Rank 1 to 8, any extents, 0 included. ``output`` is flat, ``(n,)``, int4 ``(n / 2,)``;
+        ``parameters`` is ``(groups, 1)``, ASYMMETRIC ``(groups, 2)`` with the multiplier first.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every kernel is BIT_EXACT and batch-invariant.
+
+    Attributes:
+        shape: Shape of ``input``.
+        input_dtype: Element type of ``input``.
+        output_dtype: int8 or int4.
+        group_size: Elements of a group, at least 1; of int4 an even number. It divides the tensor.
+        nodes: How many nodes there are.
+        devices_per_node: Devices of each.
+        pipelining: Slices that are sent one after another.
+        mode: SYMMETRIC or ASYMMETRIC.
+
+    Raises:
+        DescriptorError: A tensor that is no whole number of groups, groups that are not divisible
+            by nodes, devices and slices, int4 in groups of an odd size.
+
+    Source:
+        DeepSpeed ``launch_swizzled_quant``. Corrected: groups of more than 40960 elements, which
+        launched nothing; a remainder, which was left out, is refused; ranges of nothing but
+        elements.
+    """
+
+    operator: ClassVar[str] = "swizzled_quantize"
+
+    shape: Shape
+    input_dtype: DTypeField
+    output_dtype: DTypeField
+    group_size: int
+    nodes: int
+    devices_per_node: int
+    pipelining: int = 1
+    mode: Mode = Mode.SYMMETRIC
+
+
+@dataclass(slots=True, kw_only=True)
+class SwizzledQuantizeArgs:
+    """Operands of :class:`SwizzledQuantizeDescriptor`.
+
+    Attributes:
+        input: What to quantize; any outer strides, innermost stride 1.
+        output: Where the codes go.
+        parameters: Where multipliers, and offsets beside them, go; any outer stride.
+    """
+
+    input: Tensor
+    output: Tensor
+    parameters: Tensor
+
+
+class SwizzledQuantizePlan(Plan):
+    """A plan for :class:`SwizzledQuantizeDescriptor`."""
+
+    __slots__ = ()
+
+
+register(SwizzledQuantizeDescriptor, SwizzledQuantizeArgs, SwizzledQuantizePlan)

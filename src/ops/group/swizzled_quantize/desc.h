@@ -1,0 +1,50 @@
+// swizzled_quantize: codes of flat groups in the order in which a hierarchical all-to-all sends
+// them. The arithmetic is in ops/group/arithmetic.h, the order in ops/group/group.h.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/group/group.h"
+
+namespace planq::swizzled_quantize {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  std::int64_t group_size = 0;
+  std::int64_t nodes = 0;
+  std::int64_t devices_per_node = 0;
+  std::int64_t pipelining = 1;
+  Mode mode = Mode::Symmetric;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, group_size).required(),
+    PLANQ_FIELD(Fields, nodes).required(),
+    PLANQ_FIELD(Fields, devices_per_node).required(),
+    PLANQ_FIELD(Fields, pipelining),
+    PLANQ_FIELD(Fields, mode),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kOutput, kParameters };
+inline constexpr OperandInfo kOperands[] = {
+    {"input", Role::Input},
+    {"output", Role::Output},
+    {"parameters", Role::Output},
+};
+
+inline Grouping grouping_of(const Fields& f) {
+  return {f.shape, f.group_size, f.mode, Convention::DeepSpeed, f.output_dtype};
+}
+inline std::int64_t runs_of(const Fields& f) { return f.nodes * f.devices_per_node * f.pipelining; }
+inline GroupEncoding encoding_of(const Fields& f) {
+  const Grouping grouping = grouping_of(f);
+  const GroupOrder order{f.pipelining, f.nodes, f.devices_per_node, grouping.groups / runs_of(f)};
+  return {grouping, Shape{1, {grouping.elements}}, order};
+}
+
+}  // namespace planq::swizzled_quantize

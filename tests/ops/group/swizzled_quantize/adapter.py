@@ -1,0 +1,88 @@
+"""`swizzled_quantize` for the tests that are generated from the registry."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ops.group import cases
+from ops.group.cases import ELEMENTS, KINDS
+from ops.group.swizzled_quantize.reference import SwizzledQuantizeProblem
+from support.from_reference import ReferenceTests
+
+# A shape, a group, nodes, devices and slices.
+Place = tuple[tuple[int, ...], int, int, int, int]
+PLACES: tuple[Place, ...] = (
+    ((8, 64), 16, 2, 4, 2),
+    ((3, 16, 20), 4, 3, 2, 1),
+    ((4, 6, 128), 64, 2, 3, 2),
+    ((6, 70), 10, 1, 3, 2),
+    ((2, 3, 1000), 1000, 3, 2, 1),
+    ((60, 14), 14, 5, 2, 3),
+    ((4, 2048), 2048, 2, 2, 1),
+    ((2, 5001, 2), 10002, 1, 2, 1),
+)
+EMPTY: tuple[Place, ...] = (((0,), 4, 2, 2, 1), ((3, 0), 8, 1, 3, 2))
+
+
+@dataclass(frozen=True)
+class Case(cases.Case):
+    """A problem with its operands."""
+
+    def parts(self) -> Iterator[cases.Part]:
+        """None: where a group goes depends on how many there are."""
+        return iter(())
+
+
+def cases_of(places: tuple[Place, ...]) -> tuple[Case, ...]:
+    """Every type of elements and codes at every place, in modes by turns."""
+    found = []
+    for seed, (place, elements, codes) in enumerate(
+        itertools.product(places, ELEMENTS, ("int8", "int4"))
+    ):
+        shape, size, nodes, devices, slices = place
+        problem = SwizzledQuantizeProblem(
+            shape=shape,
+            input_dtype=elements,
+            output_dtype=codes,
+            group_size=size,
+            nodes=nodes,
+            devices_per_node=devices,
+            pipelining=slices,
+            mode=("symmetric", "asymmetric")[(seed + seed // 6) % 2],
+        )
+        found.append(Case(problem, KINDS[seed % len(KINDS)], seed))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class SwizzledQuantizeTests(ReferenceTests):
+    """`swizzled_quantize` against its NumPy reference."""
+
+    @cached_property
+    def _found(self) -> tuple[Case, ...]:
+        return cases_of(PLACES)
+
+    def cases(self) -> tuple[Case, ...]:
+        """Problems with elements."""
+        return self._found
+
+    def empty_cases(self) -> tuple[Case, ...]:
+        """Problems without elements."""
+        return cases_of(EMPTY)
+
+    def variety(self, problem: Any) -> str:
+        """Whether groups are whole vectors."""
+        return "vectors" if problem.group_size % 8 == 0 else "edges"
+
+    def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
+        """A problem of so many elements, which all that they have to divide does."""
+        del fields
+        order = {"nodes": 2, "devices_per_node": 4, "pipelining": 2}
+        return {"shape": [count], "group_size": 4, **order}
+
+
+TESTS = SwizzledQuantizeTests("swizzled_quantize")
