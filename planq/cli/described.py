@@ -102,6 +102,8 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "algorithm": "adam",
             "group_size": 128,
             "ranks": 8,
+            "nodes": 2,
+            "devices_per_node": 8,
             "to_layout": "col32",
         }
         for name in needed:
