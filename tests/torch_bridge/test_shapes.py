@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -15,12 +15,30 @@ from support.kernels import ADAPTERS, spread
 from support.torch_operators import OPERATORS
 
 
+def is_ordinary(desc: Any, shapes: list[str]) -> bool:
+    """Whether the descriptor has a meaning at whole extents; torch has to specialise others."""
+    whole = {
+        name: tuple(min(extent, 1) * 64 if extent != 1 else 1 for extent in getattr(desc, name))
+        for name in shapes
+    }
+    try:
+        replace(desc, **whole)
+    except planq.DescriptorError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_formulas_are_the_descriptors_shapes(operator: str) -> None:
     """Of many cases; extents that are the same are the same symbol, and 0 and 1 are numbers."""
     tests = ADAPTERS[operator]
+    shapes = [name for name, kind, *_ in native_operators()[operator]["fields"] if kind == "shape"]
+    compared = 0
     for case in (*spread(tests.cases(), 60), *spread(tests.empty_cases(), 20)):
         desc: Any = tests.descriptor(case.problem)
+        if not is_ordinary(desc, shapes):
+            continue
+        compared += 1
         specs = [spec for spec in desc.operands().values() if spec.role is planq.Role.OUTPUT]
         environment, symbols = ShapeEnv(), {}
 
@@ -32,9 +50,8 @@ def test_formulas_are_the_descriptors_shapes(operator: str) -> None:
             return symbols[extent]
 
         values = {item.name: getattr(desc, item.name) for item in fields(desc) if item.init}
-        for name, kind, *_ in native_operators()[operator]["fields"]:
-            if kind == "shape":
-                values[name] = tuple(symbol(extent) for extent in values[name])
+        for name in shapes:
+            values[name] = tuple(symbol(extent) for extent in values[name])
         found = _shapes.results(operator, values)
         known = {made.node.expr: extent for extent, made in symbols.items()}
         assert [spec.name for spec, _ in found] == [spec.name for spec in specs], case.id
@@ -44,3 +61,4 @@ def test_formulas_are_the_descriptors_shapes(operator: str) -> None:
                 for extent in shape
             ]
             assert tuple(extents) == spec.shape, f"{case.id}: {spec.name}"
+    assert compared > 2
