@@ -7,6 +7,7 @@ operator are asked as well.
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,6 +134,10 @@ def table_of(info: OperatorInfo) -> Table:
         for name, kind, required, default, source in native["fields"]
     )
     asked = [desc.operands() for desc in _examples(info.descriptor, fields)]
+    met = {name for specs in asked for name in specs}
+    may_be_given = any(field.name.endswith("_given") for field in fields)
+    if may_be_given and not set(native["operand_table"]) <= met:
+        asked += [desc.operands() for desc in _rarer(info.descriptor, fields)]
     shapes = {field.source for field in fields if field.part == "shape"}
     operands = []
     for place, (name, declared) in enumerate(native["operand_table"].items()):
@@ -172,14 +177,7 @@ def _examples(make: type[Descriptor], fields: tuple[Field, ...]) -> list[Descrip
 
     Descriptors are checked when they are made, so what has no meaning drops out by itself.
     """
-    required = [field for field in fields if field.required]
-    options = [
-        (field.name, value) for field in fields if not field.required for value in _others(field)
-    ]
-    bases = [
-        dict(zip((field.name for field in required), values, strict=True))
-        for values in itertools.product(*map(_first_values, required))
-    ]
+    options, bases = _options(fields), _bases(fields)
     found = [(base, desc) for base in bases for desc in _made(make, base)]
     made = [desc for _, desc in found]
     # What an operand that tells a shape may be packed in.
@@ -198,6 +196,34 @@ def _examples(make: type[Descriptor], fields: tuple[Field, ...]) -> list[Descrip
     for (base, _), option in itertools.product(found, options):
         made += _made(make, base | dict((option,)))
     return made
+
+
+def _rarer(make: type[Descriptor], fields: tuple[Field, ...]) -> list[Descriptor]:
+    """Descriptors of dtypes that need two choices beside them, without each flag and with it."""
+    options = _options(fields)
+    choices = [option for option in options if isinstance(option[1], enum.Enum)]
+    flags: list[dict[str, Any]] = [{}, *({name: value} for name, value in options if value is True)]
+    made: list[Descriptor] = []
+    for base, pair in itertools.product(_bases(fields), itertools.combinations(choices, 2)):
+        for flag in flags:
+            made += _made(make, base | dict(pair) | flag)
+    return made
+
+
+def _options(fields: tuple[Field, ...]) -> list[tuple[str, Any]]:
+    """What each optional field may hold beside its default."""
+    return [
+        (field.name, value) for field in fields if not field.required for value in _others(field)
+    ]
+
+
+def _bases(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
+    """The required fields with every dtype."""
+    required = [field for field in fields if field.required]
+    return [
+        dict(zip((field.name for field in required), values, strict=True))
+        for values in itertools.product(*map(_first_values, required))
+    ]
 
 
 def _made(make: type[Descriptor], values: dict[str, Any]) -> Iterator[Descriptor]:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import planq
 from ops.linear.float_layers import FloatLayerTests
 from ops.linear.linear_fp8.cases import cases, empty_cases
 
-TESTS = FloatLayerTests("linear_fp8", cases(), empty_cases(), planq.Rounding.NEAREST_EVEN)
+
+class Fp8LayerTests(FloatLayerTests):
+    """Kernels of whole vectors alone have both kinds of scales."""
+
+    def variety(self, problem: Any) -> str:
+        """Whether slices meet scales, or sums do."""
+        return "blocks" if problem.input_scope[0] == "group" else "rows"
+
+
+TESTS = Fp8LayerTests("linear_fp8", cases(), empty_cases(), planq.Rounding.NEAREST_EVEN)
