@@ -124,6 +124,12 @@ struct Kernel {
   Sku sku = {};  // public, append-only; made of the above by PLANQ_KERNELS, and said by no table
 };
 
+// For kernels without either.
+inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
+inline Status nothing_to_prepare(const Descriptor&, const Device&, State&) {
+  return Status::success();
+}
+
 constexpr Kernel with_sku(Kernel kernel) {
   kernel.sku = Sku(kernel.op, kernel.variant, kernel.backend, kernel.method, kernel.dtypes);
   return kernel;

@@ -14,6 +14,4 @@ namespace planq::cuda {
 constexpr DType kElement = DType::PLANQ_ELEMENT;
 using Element = math::Stored<kElement>;
 
-inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 }  // namespace planq::cuda

@@ -97,6 +97,21 @@ PLANQ_HD double floor_of(double x) {
 #endif
 }
 
+PLANQ_HD float root(float x) {
+#if defined(__CUDA_ARCH__)
+  return __fsqrt_rn(x);
+#else
+  return __builtin_sqrtf(x);
+#endif
+}
+PLANQ_HD double root(double x) {
+#if defined(__CUDA_ARCH__)
+  return __dsqrt_rn(x);
+#else
+  return __builtin_sqrt(x);
+#endif
+}
+
 // x y + z with one rounding.
 PLANQ_HD float fused(float x, float y, float z) {
 #if defined(__CUDA_ARCH__)

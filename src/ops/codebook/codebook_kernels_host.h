@@ -2,7 +2,8 @@
 // compute<T>() for elements of type T.
 #pragma once
 
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/codebook/codebook_kernels.h"
 
 namespace planq::host {
@@ -16,7 +17,7 @@ template <class Op, DType kElements, DType kIn, DType kOut,
           Rounding kRounding = Rounding::NearestEven>
 constexpr Kernel host_codebook_kernel() {
   return codebook_kernel<HostCodebook<Op>, kElements, kIn, kOut, kRounding>(
-      nothing_to_prepare, host::bind<Op::template compute<Stored<kElements>>>);
+      nothing_to_prepare, host::bind<Op::template compute<math::Stored<kElements>>>);
 }
 
 template <class Op, DType kIn, Rounding kRounding>

@@ -15,8 +15,6 @@ namespace planq::memory {
 
 using std::int64_t;
 
-inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 inline constexpr int kThreads = 256;
 template <class Memory>
 inline constexpr int kGroup = cuda::kVectorBytes / static_cast<int>(sizeof(Memory));

@@ -1,7 +1,7 @@
 // Elements of tensors of one shape on the host, in rows of neighbours.
 #pragma once
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/pieces.h"
 #include "host/thread_pool.h"
 

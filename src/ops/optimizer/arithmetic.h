@@ -11,6 +11,8 @@
 
 namespace planq::optimizer {
 
+using math::root;
+
 inline constexpr int kMostStates = 3;
 
 // ---- what a descriptor asks for ----------------------------------------------------------------
@@ -106,21 +108,6 @@ PLANQ_HD double power(double base, std::int64_t exponent) {
     base = base * base;
   }
   return result;
-}
-
-PLANQ_HD float root(float x) {
-#if defined(__CUDA_ARCH__)
-  return __fsqrt_rn(x);
-#else
-  return __builtin_sqrtf(x);
-#endif
-}
-PLANQ_HD double root(double x) {
-#if defined(__CUDA_ARCH__)
-  return __dsqrt_rn(x);
-#else
-  return __builtin_sqrt(x);
-#endif
 }
 
 // The algorithms with bias corrections.

@@ -44,7 +44,7 @@ struct MeasureResult {
   bool takes_root;
 
   __device__ __forceinline__ void store(C measured) const {
-    store_single(to, stored_measure(takes_root ? std::sqrt(measured) : measured));
+    store_single(to, stored_measure(takes_root ? math::root(measured) : measured));
   }
 };
 

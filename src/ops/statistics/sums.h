@@ -2,12 +2,14 @@
 // what the kernels of both backends promise.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
 
 #include "core/registry.h"
 #include "core/rejects.h"
+#include "core/sku.h"
 #include "math/ieee.h"
 #include "math/tree_sum.h"
 
@@ -16,11 +18,11 @@ namespace planq {
 // Sums are those of math/tree_sum.h, over the elements in their logical order.
 enum class Measure : std::uint8_t { SquareSum, MagnitudeSum, LargestMagnitude };
 
-// A norm of order 2 is the root of what is measured.
-constexpr Measure measure_of(NormOrder order) {
-  if (order == NormOrder::One) return Measure::MagnitudeSum;
-  return order == NormOrder::Two ? Measure::SquareSum : Measure::LargestMagnitude;
-}
+// What an operator stores of its input.
+struct Measured {
+  Measure measure;
+  bool takes_root = false;  // of what was measured
+};
 
 // What is stored of a measured number: a NaN becomes the canonical one.
 template <class C>
@@ -45,10 +47,35 @@ constexpr Guarantee sum_guarantee() {
                                     "fixes; exact integer maximum of magnitudes")};
 }
 
-// `Fields` has shape and input_dtype.
-template <class Fields, DType kInput>
-Reason rejects_other_input(const Descriptor& descriptor, const Device&) {
-  return expect(ReasonKind::DType, "input_dtype", kInput, descriptor.as<Fields>().input_dtype);
+// The kernels of an operator with sums, one for each input type. `Kernels` is of one backend: the
+// operator's Fields, which have shape and input_dtype, and its name kName; kBackend and kArch; and
+// by the input's type workspace, prepare and bind.
+template <class Kernels, DType kType>
+struct SumKernel {
+  static Reason rejects(const Descriptor& descriptor, const Device&) {
+    const auto& f = descriptor.as<typename Kernels::Fields>();
+    return expect(ReasonKind::DType, "input_dtype", kType, f.input_dtype);
+  }
+
+  static constexpr Kernel make() {
+    return {.op = Kernels::kName,
+            .method = "tree",
+            .dtypes = kDTypes<kType, compute_dtype(kType)>,
+            .revision = 1,
+            .backend = Kernels::kBackend,
+            .arch = Kernels::kArch,
+            .rank = 0,
+            .guarantee = sum_guarantee<kType>(),
+            .rejects = rejects,
+            .workspace = Kernels::template workspace<kType>,
+            .prepare = Kernels::template prepare<kType>,
+            .bind = Kernels::template bind<kType>};
+  }
+};
+template <class Kernels>
+constexpr std::array<Kernel, 4> sum_kernels() {
+  return {SumKernel<Kernels, DType::Float16>::make(), SumKernel<Kernels, DType::BFloat16>::make(),
+          SumKernel<Kernels, DType::Float32>::make(), SumKernel<Kernels, DType::Float64>::make()};
 }
 
 }  // namespace planq

@@ -57,11 +57,12 @@ Status preload_measure(Measure measure) {
 }
 
 template <class T>
-Status launch_measure(const MeasureProblem& problem, const OperandView& input, const Shape& shape,
-                      math::Compute<T>* tiles, math::Compute<T>* result, Bound& bound) {
-  const sums::MeasureKernels<T> kernels = sums::kernels_of<T>(problem.measure);
+Status launch_measure(const Measured& asked, const Device& device, const OperandView& input,
+                      const Shape& shape, math::Compute<T>* tiles, math::Compute<T>* result,
+                      Bound& bound) {
+  const sums::MeasureKernels<T> kernels = sums::kernels_of<T>(asked.measure);
   sums::MeasureArgs<T> args = sums::arguments_of<T>(input, shape);
-  const sums::MeasureResult<math::Compute<T>> last = {result, problem.takes_root};
+  const sums::MeasureResult<math::Compute<T>> last = {result, asked.takes_root};
   const bool several = args.tile_count > 1;
   args.tiles = tiles;
   if (!several) args.result = last;
@@ -70,7 +71,7 @@ Status launch_measure(const MeasureProblem& problem, const OperandView& input, c
                      .threads = dim3(kMeasureThreads)};
   PLANQ_TRY(launch(flat ? kernels.flat : kernels.rows, grid, args, bound));
   if (!several) return Status::success();
-  const Grid joining = {.threads = dim3(sums::kJoinThreads), .dependent = problem.arch >= 90};
+  const Grid joining = {.threads = dim3(sums::kJoinThreads), .dependent = device.arch >= 90};
   const sums::JoinArgs<math::Compute<T>> join = {tiles, last, args.tile_count};
   return launch(kernels.join, joining, join, bound);
 }
@@ -78,8 +79,8 @@ Status launch_measure(const MeasureProblem& problem, const OperandView& input, c
 }  // namespace planq::cuda
 
 // What a file of one input type instantiates.
-#define PLANQ_SUMS(T)                                                                      \
-  template ::planq::Status planq::cuda::preload_measure<T>(Measure);                       \
-  template ::planq::Status planq::cuda::launch_measure<T>(                                 \
-      const MeasureProblem&, const OperandView&, const Shape&, ::planq::math::Compute<T>*, \
-      ::planq::math::Compute<T>*, Bound&)
+#define PLANQ_SUMS(T)                                                   \
+  template ::planq::Status planq::cuda::preload_measure<T>(Measure);    \
+  template ::planq::Status planq::cuda::launch_measure<T>(              \
+      const Measured&, const Device&, const OperandView&, const Shape&, \
+      ::planq::math::Compute<T>*, ::planq::math::Compute<T>*, Bound&)

@@ -55,8 +55,8 @@ constexpr Kernel kKernels[] = {
                    .batch_invariant = true,
                    .basis = "four float32 sums of every fourth term, then their sum"},
      .rejects = plain::accept,
-     .workspace = plain::no_workspace,
-     .prepare = plain::nothing,
+     .workspace = no_workspace,
+     .prepare = nothing_to_prepare,
      .bind = host::bind<multiply<sum_by_fours>>},
     {.op = "matmul3",
      .method = "in_order",
@@ -73,8 +73,8 @@ constexpr Kernel kKernels[] = {
                    .batch_invariant = true,
                    .basis = "one float32 sum in the order of terms"},
      .rejects = plain::accept,
-     .workspace = plain::no_workspace,
-     .prepare = plain::nothing,
+     .workspace = no_workspace,
+     .prepare = nothing_to_prepare,
      .bind = host::bind<multiply<sum_in_order>>},
 };
 

@@ -27,7 +27,7 @@ inline constexpr OperandInfo kOperands[] = {
     {"zero_point", Role::Output},
 };
 
-using plain::accept, plain::no_workspace, plain::nothing;
+using plain::accept;
 // So that a descriptor with uint8 is left to the kernel that promises nothing.
 inline Reason accept_int8(const Descriptor& descriptor, const Device&) {
   if (descriptor.as<Fields>().output_dtype == DType::Int8) return Reason::accept();

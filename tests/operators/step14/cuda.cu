@@ -55,7 +55,7 @@ constexpr Kernel kKernels[] = {
                    .batch_invariant = true,
                    .basis = "IEEE float64 arithmetic, element by element"},
      .rejects = fits_a_grid,
-     .workspace = plain::no_workspace,
+     .workspace = no_workspace,
      .prepare = load,
      .bind = bind},
 };

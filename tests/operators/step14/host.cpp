@@ -32,8 +32,8 @@ constexpr Kernel kKernels[] = {
                    .batch_invariant = true,
                    .basis = "IEEE float64 arithmetic, element by element"},
      .rejects = plain::accept,
-     .workspace = plain::no_workspace,
-     .prepare = plain::nothing,
+     .workspace = no_workspace,
+     .prepare = nothing_to_prepare,
      .bind = host::bind<compute>},
 };
 

@@ -105,7 +105,7 @@ constexpr Kernel kKernels[] = {
                    .basis = "IEEE float32 arithmetic, element by element"},
      .rejects = plain::accept,
      .workspace = workspace,
-     .prepare = plain::nothing,
+     .prepare = nothing_to_prepare,
      .bind = bind,
      .largest_workspace = largest_workspace},
 };

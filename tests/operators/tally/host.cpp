@@ -45,8 +45,8 @@ constexpr Kernel kKernels[] = {
                    .batch_invariant = true,
                    .basis = "comparisons, counted"},
      .rejects = plain::accept,
-     .workspace = plain::no_workspace,
-     .prepare = plain::nothing,
+     .workspace = no_workspace,
+     .prepare = nothing_to_prepare,
      .bind = host::bind<compute>},
 };
 

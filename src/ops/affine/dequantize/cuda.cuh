@@ -422,7 +422,7 @@ constexpr Kernel make_kernel() {
                     .basis = std::string_view("element by element; exact integer difference; one "
                                               "rounding for each product and sum")},
       .rejects = rejects<kIn, expect_own_convention>,
-      .workspace = cuda::no_workspace,
+      .workspace = no_workspace,
       .prepare = prepare<form_of(kIn)>,
       .bind = bind<form_of(kIn)>,
   };

@@ -4,15 +4,16 @@
 
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/affine/affine_host.h"
 #include "ops/affine/dequantize/desc.h"
 
 namespace planq::dequantize {
 namespace {
 
-using host::Stored;
 using math::Compute;
+using math::Stored;
 
 // The integers behind a chunk of codes.
 void take_codes(const void* input, std::int64_t offset, std::int64_t count, DType dtype,
@@ -161,8 +162,8 @@ constexpr Kernel make_kernel() {
                     .basis = std::string_view("element by element; exact integer difference; one "
                                               "rounding for each product and sum")},
       .rejects = rejects<kIn, kOut, expect_own_convention>,
-      .workspace = host::no_workspace,
-      .prepare = host::nothing_to_prepare,
+      .workspace = no_workspace,
+      .prepare = nothing_to_prepare,
       .bind = host::bind<compute<Stored<kOut>>>,
   };
 }

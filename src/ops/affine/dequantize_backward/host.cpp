@@ -2,7 +2,8 @@
 #include <array>
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/affine/affine_host.h"
 #include "ops/affine/dequantize_backward/desc.h"
 #include "ops/affine/gradient_kernels.h"
@@ -10,8 +11,8 @@
 namespace planq::dequantize_backward {
 namespace {
 
-using host::Stored;
 using math::Compute;
+using math::Stored;
 
 template <class T>
 Status compute(const Call& call, const Stream& stream) {
@@ -36,7 +37,7 @@ Status compute(const Call& call, const Stream& stream) {
 
 template <DType kType>
 constexpr Kernel make_kernel() {
-  return gradient_kernel<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
+  return gradient_kernel<Gradient, Backend::Host, kType>(nothing_to_prepare,
                                                          host::bind<compute<Stored<kType>>>);
 }
 

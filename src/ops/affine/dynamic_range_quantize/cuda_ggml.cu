@@ -66,8 +66,6 @@ __global__ void __launch_bounds__(kThreads) quantize_ggml(const __grid_constant_
 template <DType kFrom, DType kTo>
 constexpr auto kKernel = quantize_ggml<Stored<kFrom>, kTo == DType::Int8>;
 
-std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 template <DType kFrom, DType kTo>
 Status prepare(const Descriptor&, const Device&, State&) {
   return cuda::preload(kKernel<kFrom, kTo>);

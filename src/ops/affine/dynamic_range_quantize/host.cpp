@@ -9,7 +9,8 @@
 
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/affine/dynamic_range_quantize/desc.h"
 #include "ops/affine/encode_host.h"
 
@@ -69,7 +70,7 @@ constexpr Kernel make_kernel() {
                     .basis = std::string_view("exact integer maximum of magnitudes; IEEE division; "
                                               "round to nearest even; no reassociation")},
       .rejects = rejects<kScope, kInput, kOutput>,
-      .workspace = host::no_workspace,
+      .workspace = no_workspace,
       .prepare = prepare<Stored<kInput>>,
       .bind = host::bind<compute<Stored<kInput>>>,
   };

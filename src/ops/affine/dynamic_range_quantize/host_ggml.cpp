@@ -3,8 +3,9 @@
 #include <cstdint>
 
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
+#include "math/formats.h"
 #include "ops/affine/dynamic_range_quantize/desc.h"
 #include "ops/affine/ggml.h"
 
@@ -94,8 +95,8 @@ constexpr Kernel make_kernel() {
           .rank = 0,
           .guarantee = ggml_guarantee<kTo>(),
           .rejects = rejects_but_ggml<kFrom, kTo>,
-          .workspace = host::no_workspace,
-          .prepare = host::nothing_to_prepare,
+          .workspace = no_workspace,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<kFrom, kTo>>};
 }
 

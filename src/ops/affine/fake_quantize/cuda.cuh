@@ -310,7 +310,7 @@ constexpr Kernel make_kernel() {
                                               "exact integer sums; draws by seed and element index "
                                               "alone")},
       .rejects = rejects<kRounding, kDynamic>,
-      .workspace = kDynamic ? dynamic_workspace : cuda::no_workspace,
+      .workspace = kDynamic ? dynamic_workspace : no_workspace,
       .prepare = kDynamic ? prepare_dynamic<kStochastic> : prepare<kStochastic>,
       .bind = kDynamic ? bind_dynamic<kStochastic> : bind<kStochastic>,
       .largest_workspace = kDynamic ? largest_dynamic_workspace : nullptr,

@@ -4,8 +4,9 @@
 
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/random.h"
+#include "math/formats.h"
 #include "ops/affine/affine_host.h"
 #include "ops/affine/fake_quantize/desc.h"
 #include "ops/affine/ranges_host.h"
@@ -13,8 +14,8 @@
 namespace planq::fake_quantize {
 namespace {
 
-using host::Stored;
 using math::Compute;
+using math::Stored;
 
 template <class T, bool kStochastic>
 void run(const Fields& f, const Operands& operands, const host::GivenOperands& given,
@@ -118,8 +119,8 @@ constexpr Kernel make_kernel() {
                     .basis = std::string_view("element by element; IEEE division; exact integer "
                                               "sums; draws by seed and element index alone")},
       .rejects = rejects<kType, kRounding, kDynamic>,
-      .workspace = kDynamic ? dynamic_workspace<Compute<Stored<kType>>> : host::no_workspace,
-      .prepare = host::nothing_to_prepare,
+      .workspace = kDynamic ? dynamic_workspace<Compute<Stored<kType>>> : no_workspace,
+      .prepare = nothing_to_prepare,
       .bind = host::bind<kCompute>,
   };
 }

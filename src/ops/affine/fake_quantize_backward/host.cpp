@@ -1,7 +1,8 @@
 // fake_quantize_backward on the host.
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/affine/fake_quantize_backward/desc.h"
 #include "ops/affine/gradient_kernels.h"
 #include "ops/affine/straight_through_host.h"
@@ -9,7 +10,7 @@
 namespace planq::fake_quantize_backward {
 namespace {
 
-using host::Stored;
+using math::Stored;
 
 template <class T>
 Status compute(const Call& call, const Stream& stream) {
@@ -25,7 +26,7 @@ Status compute(const Call& call, const Stream& stream) {
 
 template <DType kType>
 constexpr Kernel make_kernel() {
-  return gradient_kernel<Gradient, Backend::Host, kType>(host::nothing_to_prepare,
+  return gradient_kernel<Gradient, Backend::Host, kType>(nothing_to_prepare,
                                                          host::bind<compute<Stored<kType>>>);
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "ops/affine/min_max/desc.h"
 #include "ops/affine/ranges_host.h"
 
@@ -43,7 +43,7 @@ constexpr Kernel make_kernel() {
       .guarantee = guarantee<C>(),
       .rejects = rejects<kInput>,
       .workspace = workspace,
-      .prepare = host::nothing_to_prepare,
+      .prepare = nothing_to_prepare,
       .bind = host::bind<compute>,
   };
 }

@@ -200,7 +200,7 @@ constexpr Kernel make_kernel() {
                     .basis = std::string_view("element by element; correctly rounded quotients; "
                                               "round to nearest even; exact integer sums")},
       .rejects = rejects<kOut>,
-      .workspace = cuda::no_workspace,
+      .workspace = no_workspace,
       .prepare = prepare<cuda::codes_of(kOut)>,
       .bind = bind<cuda::codes_of(kOut)>,
   };

@@ -4,15 +4,16 @@
 
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/affine/affine_host.h"
 #include "ops/affine/quantize/desc.h"
 
 namespace planq::quantize {
 namespace {
 
-using host::Stored;
 using math::Compute;
+using math::Stored;
 
 // Codes of a chunk, each in a byte, as they lie in memory.
 void put_codes(const std::uint8_t* codes, std::int64_t count, std::uint8_t* output,
@@ -85,8 +86,8 @@ constexpr Kernel make_kernel() {
                     .basis = std::string_view("element by element; IEEE division; round to nearest "
                                               "even; exact integer sums")},
       .rejects = rejects<kIn, kOut>,
-      .workspace = host::no_workspace,
-      .prepare = host::nothing_to_prepare,
+      .workspace = no_workspace,
+      .prepare = nothing_to_prepare,
       .bind = host::bind<compute<Stored<kIn>>>,
   };
 }

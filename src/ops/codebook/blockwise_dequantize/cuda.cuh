@@ -13,7 +13,7 @@ struct Kernels {
   static constexpr std::uint16_t kRevision = 1;
   static constexpr std::string_view kBasis =
       "element by element; one rounding for each product and sum";
-  static constexpr auto workspace = cuda::no_workspace;
+  static constexpr auto workspace = no_workspace;
 
   static CodebookDecoding decoding_of(const Fields& f) {
     return {f.shape,      f.input_dtype,  f.codebook,          f.entries,

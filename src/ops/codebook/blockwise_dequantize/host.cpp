@@ -12,7 +12,7 @@ struct Kernels {
   static constexpr std::uint16_t kRevision = 1;
   static constexpr std::string_view kBasis =
       "element by element; one rounding for each product and sum";
-  static constexpr auto workspace = host::no_workspace;
+  static constexpr auto workspace = no_workspace;
 
   template <class T>
   static Status compute(const Call& call, const Stream& stream) {

@@ -14,7 +14,7 @@ struct Kernels {
   static constexpr std::string_view kName = "codebook_dequantize", kMethod = "elements";
   static constexpr std::uint16_t kRevision = 1;
   static constexpr std::string_view kBasis = "element by element; one rounding for each product";
-  static constexpr auto workspace = cuda::no_workspace;
+  static constexpr auto workspace = no_workspace;
 
   static CodebookDecoding decoding_of(const Fields& f) {
     const std::int64_t whole = std::max<std::int64_t>(f.shape.elements(), 1);

@@ -17,7 +17,7 @@ struct Kernels {
   static constexpr std::string_view kBasis =
       "exact integer maximum; IEEE division; comparisons with fixed thresholds; draws by seed and "
       "element index alone";
-  static constexpr auto workspace = cuda::no_workspace;
+  static constexpr auto workspace = no_workspace;
 
   static CodebookEncoding encoding_of(const Fields& f) {
     return CodebookEncoding::of(f, std::max<std::int64_t>(f.shape.elements(), 1));

@@ -15,7 +15,7 @@ struct Kernels {
   static constexpr std::string_view kBasis =
       "exact integer maximum; IEEE division; comparisons with fixed thresholds; draws by seed and "
       "element index alone";
-  static constexpr auto workspace = host::no_workspace;
+  static constexpr auto workspace = no_workspace;
 
   template <class T>
   static Status compute(const Call& call, const Stream& stream) {

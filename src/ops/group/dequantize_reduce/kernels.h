@@ -16,8 +16,6 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
   return expect(ReasonKind::DType, "output_dtype", kOut, f.output_dtype);
 }
 
-inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 template <class Kernels, DType kIn, DType kOut>
 constexpr Kernel make_kernel() {
   return {

@@ -1,5 +1,6 @@
 // group_dequantize on the host.
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/group/group_dequantize/desc.h"
 #include "ops/group/group_host.h"
 #include "ops/group/group_kernels.h"

@@ -1,5 +1,6 @@
 // group_quantize on the host.
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/group/group_host.h"
 #include "ops/group/group_kernels.h"
 #include "ops/group/group_quantize/desc.h"

@@ -278,7 +278,6 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
-std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
 
 constexpr Kernel kKernels[] = {
     {.op = "code_sum",

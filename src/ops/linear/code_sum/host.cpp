@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
 #include "ops/linear/code_sum/desc.h"
 
@@ -129,8 +129,8 @@ constexpr Kernel kKernels[] = {
                    .batch_invariant = true,
                    .basis = "exact integer sums"},
      .rejects = accept,
-     .workspace = host::no_workspace,
-     .prepare = host::nothing_to_prepare,
+     .workspace = no_workspace,
+     .prepare = nothing_to_prepare,
      .bind = host::bind<compute>},
 };
 

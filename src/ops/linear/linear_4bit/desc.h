@@ -81,37 +81,42 @@ inline constexpr OperandInfo kOperands[] = {
     {"residual", Role::Input, Presence::ByField},
 };
 
-// What every kernel's bind begins with; the product refers to the codes.
-inline linear::WeightCodes codes_of(const Call& call) {
-  const Fields& f = call.fields<Fields>();
-  const Operands& operands = call.operands;
-  if (!f.has_blocks())
-    return linear::integer_codes(f, operands[kWeight], operands[kWeightScale],
-                                 operands[kWeightZeroPoint]);
-  linear::WeightCodes codes = linear::stored_codes(f, operands[kWeight]);
-  // Flat codes have no rows of their own.
-  if (f.weight_layout == WeightLayout::RowMajor) codes.row_stride = f.weight_shape[1];
-  codes.segment_size = f.block_size;
-  codes.codebook_is_operand = f.codebook == Codebook::Given;
-  codes.codebook = codes.codebook_is_operand ? static_cast<const float*>(operands[kCodebook].data)
-                                             : math::nibble_table(f.codebook).value;
-  codes.statistics = {
-      operands[kAbsmax].data,       DType::Float32,
-      f.nested_block_size,          operands[kNestedAbsmax].data,
-      operands[kNestedOffset].data, static_cast<const float*>(operands[kNestedCodebook].data)};
-  return codes;
-}
-inline linear::Product product_of(const Call& call, const linear::WeightCodes& codes) {
-  const Fields& f = call.fields<Fields>();
-  const Operands& operands = call.operands;
-  return linear::make_product(
-      f.input(), f.weight(),
-      {.input = &operands[kInput],
-       .weight = &operands[kWeight],
-       .output = &operands[kOutput],
-       .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
-       .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]},
-      &codes);
-}
+// The operator as its kernels see it: ops/linear/float_kernels.h. A product refers to its codes.
+struct Layer {
+  using Fields = linear_4bit::Fields;
+  static constexpr std::string_view kName = "linear_4bit";
+
+  static linear::WeightCodes codes_of(const Call& call) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
+    if (!f.has_blocks())
+      return linear::integer_codes(f, operands[kWeight], operands[kWeightScale],
+                                   operands[kWeightZeroPoint]);
+    linear::WeightCodes codes = linear::stored_codes(f, operands[kWeight]);
+    // Flat codes have no rows of their own.
+    if (f.weight_layout == WeightLayout::RowMajor) codes.row_stride = f.weight_shape[1];
+    codes.segment_size = f.block_size;
+    codes.codebook_is_operand = f.codebook == Codebook::Given;
+    codes.codebook = codes.codebook_is_operand ? static_cast<const float*>(operands[kCodebook].data)
+                                               : math::nibble_table(f.codebook).value;
+    codes.statistics = {
+        operands[kAbsmax].data,       DType::Float32,
+        f.nested_block_size,          operands[kNestedAbsmax].data,
+        operands[kNestedOffset].data, static_cast<const float*>(operands[kNestedCodebook].data)};
+    return codes;
+  }
+  static linear::Product product_of(const Call& call, const linear::WeightCodes& codes) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
+    return linear::make_product(
+        f.input(), f.weight(),
+        {.input = &operands[kInput],
+         .weight = &operands[kWeight],
+         .output = &operands[kOutput],
+         .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
+         .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]},
+        &codes);
+  }
+};
 
 }  // namespace planq::linear_4bit

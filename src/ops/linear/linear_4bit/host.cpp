@@ -5,22 +5,7 @@
 namespace planq::linear_4bit {
 namespace {
 
-struct Kernels {
-  using Fields = linear_4bit::Fields;
-  static constexpr std::string_view kName = "linear_4bit";
-
-  static Status compute(const Call& call, const Stream& stream) {
-    const linear::WeightCodes codes = codes_of(call);
-    host::multiply_floats(product_of(call, codes), call.fields<Fields>().accumulation,
-                          stream.threads);
-    return Status::success();
-  }
-};
-
-constexpr auto kKernels = joined(
-    host::float_kernels<Kernels, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
-    host::float_kernels<Kernels, Accumulation::Lanes, DType::Float16, DType::BFloat16,
-                        DType::Float32>());
+constexpr auto kKernels = host::coded_kernels<Layer>();
 
 }  // namespace
 }  // namespace planq::linear_4bit

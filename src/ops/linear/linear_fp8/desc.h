@@ -48,19 +48,24 @@ inline constexpr OperandInfo kOperands[] = {
     {"residual", Role::Input, Presence::ByField},
 };
 
-// What every kernel's bind begins with.
-inline linear::Product product_of(const Call& call) {
-  const Fields& f = call.fields<Fields>();
-  const Operands& operands = call.operands;
-  return linear::make_product(
-      f.input(), f.weight(),
-      {.input = &operands[kInput],
-       .weight = &operands[kWeight],
-       .output = &operands[kOutput],
-       .input_scale = &operands[kInputScale],
-       .weight_scale = &operands[kWeightScale],
-       .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
-       .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]});
-}
+// The operator as its kernels see it: ops/linear/float_kernels.h.
+struct Layer {
+  using Fields = linear_fp8::Fields;
+  static constexpr std::string_view kName = "linear_fp8";
+
+  static linear::Product product_of(const Call& call) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
+    return linear::make_product(
+        f.input(), f.weight(),
+        {.input = &operands[kInput],
+         .weight = &operands[kWeight],
+         .output = &operands[kOutput],
+         .input_scale = &operands[kInputScale],
+         .weight_scale = &operands[kWeightScale],
+         .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
+         .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]});
+  }
+};
 
 }  // namespace planq::linear_fp8

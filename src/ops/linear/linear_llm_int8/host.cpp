@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "ops/linear/linear_llm_int8/host_rows.h"
 
 namespace planq::host {
@@ -145,7 +145,7 @@ constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
                                 .guarantee = kGuarantee<Accumulation::Sequential>,
                                 .rejects = rejects<Accumulation::Sequential>,
                                 .workspace = workspace,
-                                .prepare = host::nothing_to_prepare,
+                                .prepare = nothing_to_prepare,
                                 .bind = host::bind<compute>}};
 
 }  // namespace

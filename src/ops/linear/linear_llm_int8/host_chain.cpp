@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "ops/linear/linear_llm_int8/host_rows.h"
 
 namespace planq::linear_llm_int8 {
@@ -129,7 +129,7 @@ constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
                                 .guarantee = kGuarantee<Accumulation::TensorSm90>,
                                 .rejects = rejects<Accumulation::TensorSm90>,
                                 .workspace = workspace,
-                                .prepare = host::nothing_to_prepare,
+                                .prepare = nothing_to_prepare,
                                 .bind = host::bind<compute>}};
 
 }  // namespace

@@ -54,25 +54,30 @@ inline constexpr OperandInfo kOperands[] = {
     {"residual", Role::Input, Presence::ByField},
 };
 
-// What every kernel's bind begins with; the product refers to the codes.
-inline linear::WeightCodes codes_of(const Call& call) {
-  const Operands& operands = call.operands;
-  return linear::integer_codes(call.fields<Fields>(), operands[kWeight], operands[kWeightScale],
-                               operands[kWeightZeroPoint]);
-}
-inline linear::Product product_of(const Call& call, const linear::WeightCodes& codes) {
-  const Fields& f = call.fields<Fields>();
-  const Operands& operands = call.operands;
-  const bool channels = f.weight_scope.kind == ScopeKind::Channel;
-  return linear::make_product(
-      f.input(), f.weight(),
-      {.input = &operands[kInput],
-       .weight = &operands[kWeight],
-       .output = &operands[kOutput],
-       .weight_scale = channels ? &operands[kWeightScale] : nullptr,
-       .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
-       .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]},
-      &codes);
-}
+// The operator as its kernels see it: ops/linear/float_kernels.h. A product refers to its codes.
+struct Layer {
+  using Fields = linear_mixed::Fields;
+  static constexpr std::string_view kName = "linear_mixed";
+
+  static linear::WeightCodes codes_of(const Call& call) {
+    const Operands& operands = call.operands;
+    return linear::integer_codes(call.fields<Fields>(), operands[kWeight], operands[kWeightScale],
+                                 operands[kWeightZeroPoint]);
+  }
+  static linear::Product product_of(const Call& call, const linear::WeightCodes& codes) {
+    const Fields& f = call.fields<Fields>();
+    const Operands& operands = call.operands;
+    const bool channels = f.weight_scope.kind == ScopeKind::Channel;
+    return linear::make_product(
+        f.input(), f.weight(),
+        {.input = &operands[kInput],
+         .weight = &operands[kWeight],
+         .output = &operands[kOutput],
+         .weight_scale = channels ? &operands[kWeightScale] : nullptr,
+         .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
+         .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]},
+        &codes);
+  }
+};
 
 }  // namespace planq::linear_mixed

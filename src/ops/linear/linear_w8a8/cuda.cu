@@ -6,8 +6,6 @@
 namespace planq::linear_w8a8 {
 namespace {
 
-std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_mma(); }
 Status bind(const Call& call, Bound& bound) {

@@ -10,8 +10,6 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
   return linear::rejects_wgmma(f.input(), f.weight(), f.output_dtype);
 }
 
-std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_wgmma(); }
 
 Status bind(const Call& call, Bound& bound) {

@@ -1,5 +1,5 @@
 // linear_w8a8 on the host.
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "ops/linear/linear_w8a8/desc.h"
 #include "ops/linear/product_host.h"
 
@@ -29,8 +29,8 @@ constexpr Kernel kKernels[] = {
                    .batch_invariant = true,
                    .basis = "exact integer sums; IEEE operations in a fixed order"},
      .rejects = accept,
-     .workspace = host::no_workspace,
-     .prepare = host::nothing_to_prepare,
+     .workspace = no_workspace,
+     .prepare = nothing_to_prepare,
      .bind = host::bind<compute>},
 };
 

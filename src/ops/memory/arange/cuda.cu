@@ -61,7 +61,7 @@ constexpr auto kKernels = memory::kernels_of_all([](auto type) -> Kernel {
       .rank = 0,
       .guarantee = kGuarantee<kType>,
       .rejects = memory::rejects_other_output<Fields, kType>,
-      .workspace = memory::no_workspace,
+      .workspace = no_workspace,
       .prepare = prepare<kType>,
       .bind = bind<kType>,
   };

@@ -38,8 +38,8 @@ constexpr auto kKernels = memory::kernels_of_all([](auto type) -> Kernel {
       .rank = 0,
       .guarantee = kGuarantee<kType>,
       .rejects = memory::rejects_other_output<Fields, kType>,
-      .workspace = host::no_workspace,
-      .prepare = host::nothing_to_prepare,
+      .workspace = no_workspace,
+      .prepare = nothing_to_prepare,
       .bind = host::bind<compute<kType>>,
   };
 });

@@ -62,7 +62,7 @@ constexpr auto kKernels = memory::kernels_of_all([](auto type) -> Kernel {
       .guarantee = memory::kElementGuarantee<MathPrecision::None, memory::scalar_dtype(kType),
                                              !memory::is_integer(kType)>,
       .rejects = memory::rejects_other_output<Fields, kType>,
-      .workspace = memory::no_workspace,
+      .workspace = no_workspace,
       .prepare = prepare<kType>,
       .bind = bind<kType>,
   };

@@ -66,7 +66,7 @@ constexpr auto kKernels = memory::kernels_of_all([](auto type) -> Kernel {
       .rank = 0,
       .guarantee = kGuarantee<kType>,
       .rejects = rejects<kType>,
-      .workspace = memory::no_workspace,
+      .workspace = no_workspace,
       .prepare = prepare<kType>,
       .bind = bind<kType>,
   };

@@ -39,8 +39,8 @@ constexpr auto kKernels = memory::kernels_of_all([](auto type) -> Kernel {
       .rank = 0,
       .guarantee = kGuarantee<kType>,
       .rejects = rejects<kType>,
-      .workspace = host::no_workspace,
-      .prepare = host::nothing_to_prepare,
+      .workspace = no_workspace,
+      .prepare = nothing_to_prepare,
       .bind = host::bind<compute<kType>>,
   };
 });

@@ -116,7 +116,7 @@ constexpr Kernel kKernels[] = {{
     .rank = 0,
     .guarantee = kGuarantee,
     .rejects = accept,
-    .workspace = memory::no_workspace,
+    .workspace = no_workspace,
     .prepare = prepare,
     .bind = bind,
 }};

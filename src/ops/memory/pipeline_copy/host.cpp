@@ -30,8 +30,8 @@ constexpr Kernel kKernels[] = {{
     .rank = 0,
     .guarantee = kGuarantee,
     .rejects = accept,
-    .workspace = host::no_workspace,
-    .prepare = host::nothing_to_prepare,
+    .workspace = no_workspace,
+    .prepare = nothing_to_prepare,
     .bind = host::bind<compute>,
 }};
 

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "core/scratch.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/random.h"
 #include "host/simd.h"
 #include "host/thread_pool.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "ops/outlier/coo_to_csc/desc.h"
 
 namespace planq::coo_to_csc {
@@ -68,8 +68,8 @@ constexpr Kernel kKernels[] = {{.op = "coo_to_csc",
                                 .rank = 0,
                                 .guarantee = kGuarantee,
                                 .rejects = accept,
-                                .workspace = host::no_workspace,
-                                .prepare = host::nothing_to_prepare,
+                                .workspace = no_workspace,
+                                .prepare = nothing_to_prepare,
                                 .bind = host::bind<compute>}};
 
 }  // namespace

@@ -21,8 +21,6 @@ Status bind(const Call& call, Bound& bound) {
   return outlier::launch_pointers(args, bound);
 }
 
-std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 constexpr Kernel kKernels[] = {{.op = "coo_to_csr",
                                 .method = "search",
                                 .revision = 1,

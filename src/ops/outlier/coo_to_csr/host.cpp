@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
 #include "ops/outlier/coo.h"
 #include "ops/outlier/coo_to_csr/desc.h"
@@ -38,8 +38,8 @@ constexpr Kernel kKernels[] = {{.op = "coo_to_csr",
                                 .rank = 0,
                                 .guarantee = kGuarantee,
                                 .rejects = accept,
-                                .workspace = host::no_workspace,
-                                .prepare = host::nothing_to_prepare,
+                                .workspace = no_workspace,
+                                .prepare = nothing_to_prepare,
                                 .bind = host::bind<compute>}};
 
 }  // namespace

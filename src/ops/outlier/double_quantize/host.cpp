@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "core/scratch.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/outlier/absmax_host.h"
 #include "ops/outlier/coo.h"
 #include "ops/outlier/double_quantize/desc.h"
@@ -125,7 +126,7 @@ template <DType kElement>
 Status compute(const Call& call, const Stream& stream) {
   const Fields& f = call.fields<Fields>();
   Scratch scratch(call.workspace);
-  Quantizing<host::Stored<kElement>>(f, call.operands, book(scratch, f), stream.threads).run();
+  Quantizing<math::Stored<kElement>>(f, call.operands, book(scratch, f), stream.threads).run();
   return Status::success();
 }
 
@@ -147,7 +148,7 @@ constexpr Kernel make_kernel() {
           .guarantee = kGuarantee,
           .rejects = rejects<kElement>,
           .workspace = workspace,
-          .prepare = host::nothing_to_prepare,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<kElement>>};
 }
 

@@ -27,8 +27,6 @@ __global__ void __launch_bounds__(kThreads) extract(const __grid_constant__ Extr
   }
 }
 
-std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 template <class E>
 Status prepare(const Descriptor&, const Device&, State&) {
   return cuda::preload(extract<E>);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
 #include "ops/outlier/extract_outliers/desc.h"
 
@@ -42,8 +42,8 @@ constexpr Kernel make_kernel() {
           .rank = 0,
           .guarantee = kGuarantee,
           .rejects = rejects<kDType>,
-          .workspace = host::no_workspace,
-          .prepare = host::nothing_to_prepare,
+          .workspace = no_workspace,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<E>>};
 }
 

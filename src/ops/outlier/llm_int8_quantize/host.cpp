@@ -7,8 +7,9 @@
 
 #include "core/scratch.h"
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
+#include "math/formats.h"
 #include "ops/outlier/llm_int8_quantize/desc.h"
 
 namespace planq::host {
@@ -38,7 +39,7 @@ namespace planq::llm_int8_quantize {
 namespace {
 
 using host::kLlmPiece;
-using host::Stored;
+using math::Stored;
 
 template <class T>
 const host::LlmLoops<T>& llm_loops() {
@@ -213,7 +214,7 @@ constexpr Kernel make_kernel() {
           .guarantee = kGuarantee,
           .rejects = rejects<kIn>,
           .workspace = workspace<kIn>,
-          .prepare = host::nothing_to_prepare,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<kIn>>};
 }
 

@@ -38,7 +38,7 @@ constexpr Kernel kKernels[] = {{.op = "row_column_absmax",
                                 .rank = 0,
                                 .guarantee = kGuarantee,
                                 .rejects = rejects<cuda::kElement>,
-                                .workspace = cuda::no_workspace,
+                                .workspace = no_workspace,
                                 .prepare = prepare,
                                 .bind = bind}};
 

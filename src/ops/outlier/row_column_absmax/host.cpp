@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/outlier/absmax_host.h"
 #include "ops/outlier/coo.h"
 #include "ops/outlier/row_column_absmax/desc.h"
@@ -14,7 +15,7 @@ using std::int64_t;
 
 template <DType kElement>
 Status compute(const Call& call, const Stream& stream) {
-  using T = host::Stored<kElement>;
+  using T = math::Stored<kElement>;
   const Fields& f = call.fields<Fields>();
   const Operands& operands = call.operands;
   const OperandView &input = operands[kInput], &row_absmax = operands[kRowAbsmax],
@@ -42,8 +43,8 @@ constexpr Kernel make_kernel() {
           .rank = 0,
           .guarantee = kGuarantee,
           .rejects = rejects<kElement>,
-          .workspace = host::no_workspace,
-          .prepare = host::nothing_to_prepare,
+          .workspace = no_workspace,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<kElement>>};
 }
 

@@ -5,9 +5,10 @@
 #include <cstdint>
 
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/simd.h"
 #include "host/thread_pool.h"
+#include "math/formats.h"
 #include "ops/outlier/matrix_rows.h"
 #include "ops/outlier/spmm_coo/desc.h"
 
@@ -52,7 +53,7 @@ constexpr int64_t kGrain = 8;
 
 template <DType kDType>
 struct WeightType {
-  using type = host::Stored<kDType>;
+  using type = math::Stored<kDType>;
 };
 template <>
 struct WeightType<DType::Int8> {
@@ -152,7 +153,7 @@ class Product {
 template <DType kWeightType, DType kOutputType>
 Status compute(const Call& call, const Stream& stream) {
   using W = typename WeightType<kWeightType>::type;
-  Product<W, host::Stored<kOutputType>>(call.fields<Fields>(), call.operands).run(stream.threads);
+  Product<W, math::Stored<kOutputType>>(call.fields<Fields>(), call.operands).run(stream.threads);
   return Status::success();
 }
 
@@ -167,8 +168,8 @@ constexpr Kernel make_kernel() {
           .rank = 0,
           .guarantee = kGuarantee,
           .rejects = rejects<kWeightType, kOutputType>,
-          .workspace = host::no_workspace,
-          .prepare = host::nothing_to_prepare,
+          .workspace = no_workspace,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<kWeightType, kOutputType>>};
 }
 

@@ -94,8 +94,6 @@ Transform<E> transform_of(bool from, bool to) {
   return to ? transform_tiles<E, kTurned, false, true> : transform_tiles<E, kTurned, false, false>;
 }
 
-std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 template <class E>
 Status prepare(const Descriptor&, const Device&, State&) {
   for (const bool from : {false, true})

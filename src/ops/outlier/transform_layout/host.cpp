@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
 #include "ops/outlier/transform_layout/desc.h"
 
@@ -186,8 +186,8 @@ constexpr Kernel make_kernel() {
           .rank = 0,
           .guarantee = kGuarantee,
           .rejects = rejects<kDType>,
-          .workspace = host::no_workspace,
-          .prepare = host::nothing_to_prepare,
+          .workspace = no_workspace,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<E>>};
 }
 

@@ -141,7 +141,7 @@ constexpr Kernel make_kernel() {
           .rank = 0,
           .guarantee = guarantee<cuda::kElement>(),
           .rejects = rejects<kIn, cuda::kElement>,
-          .workspace = cuda::no_workspace,
+          .workspace = no_workspace,
           .prepare = prepare<kIn>,
           .bind = bind<kIn>};
 }

@@ -5,15 +5,16 @@
 #include <cstdint>
 
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
+#include "math/formats.h"
 #include "ops/outlier/vectorwise_dequantize/desc.h"
 #include "ops/outlier/vectorwise_host.h"
 
 namespace planq::vectorwise_dequantize {
 namespace {
 
-using host::Stored;
 using math::Compute;
+using math::Stored;
 
 template <class T, class Code>
 Status compute(const Call& call, const Stream& stream) {
@@ -49,8 +50,8 @@ constexpr Kernel make_kernel() {
           .rank = 0,
           .guarantee = guarantee<kOut>(),
           .rejects = rejects<kIn, kOut>,
-          .workspace = host::no_workspace,
-          .prepare = host::nothing_to_prepare,
+          .workspace = no_workspace,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<Stored<kOut>, Code>>};
 }
 

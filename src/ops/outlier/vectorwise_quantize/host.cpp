@@ -5,8 +5,9 @@
 
 #include "core/scratch.h"
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
+#include "math/formats.h"
 #include "ops/affine/ranges_host.h"
 #include "ops/outlier/vectorwise_host.h"
 #include "ops/outlier/vectorwise_quantize/desc.h"
@@ -14,8 +15,8 @@
 namespace planq::vectorwise_quantize {
 namespace {
 
-using host::Stored;
 using math::Compute;
+using math::Stored;
 
 // Segments that are worth waking a thread for.
 constexpr std::int64_t kGrain = 1 << 12;
@@ -86,7 +87,7 @@ constexpr Kernel make_kernel() {
           .guarantee = guarantee<C>(),
           .rejects = rejects<kIn, kOut>,
           .workspace = workspace<C>,
-          .prepare = host::nothing_to_prepare,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<Stored<kIn>>>};
 }
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
 #include "math/nibbles.h"
 #include "ops/affine/scale.h"
@@ -90,7 +90,7 @@ constexpr Kernel make_kernel() {
           .guarantee = kGuarantee,
           .rejects = rejects<kOutput>,
           .workspace = no_workspace,
-          .prepare = host::nothing_to_prepare,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute>};
 }
 

@@ -203,7 +203,6 @@ Status prepare(const Descriptor&, const Device&, State&) {
 }
 
 Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
-std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
 
 constexpr Kernel kKernels[] = {{.op = "pack_weight_4bit",
                                 .method = "tiles",

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
 #include "math/nibbles.h"
 #include "ops/packing/fragment_order.h"
@@ -172,8 +172,8 @@ constexpr Kernel kKernels[] = {
      .rank = 0,
      .guarantee = kGuarantee,
      .rejects = accept,
-     .workspace = host::no_workspace,
-     .prepare = host::nothing_to_prepare,
+     .workspace = no_workspace,
+     .prepare = nothing_to_prepare,
      .bind = host::bind<compute>},
 };
 

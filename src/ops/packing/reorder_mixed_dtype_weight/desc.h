@@ -55,8 +55,6 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
                         name_of(asked));
 }
 
-inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 // The operands by what they hold. Without elements there is nothing to do.
 struct Weight {
   std::int64_t rows, columns;  // K, N

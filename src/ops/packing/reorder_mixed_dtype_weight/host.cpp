@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
 #include "ops/packing/reorder_mixed_dtype_weight/desc.h"
 
@@ -239,7 +239,7 @@ constexpr Kernel make_kernel() {
           .guarantee = kGuarantee,
           .rejects = rejects<kDType>,
           .workspace = no_workspace,
-          .prepare = host::nothing_to_prepare,
+          .prepare = nothing_to_prepare,
           .bind = host::bind<compute<kDType>>};
 }
 

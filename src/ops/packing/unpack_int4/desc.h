@@ -48,6 +48,4 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
                         name_of(asked));
 }
 
-inline std::size_t no_workspace(const Descriptor&, const Device&) { return 0; }
-
 }  // namespace planq::unpack_int4

@@ -8,8 +8,9 @@
 #include "core/elementwise.h"
 #include "core/scratch.h"
 #include "core/sku.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
+#include "math/formats.h"
 #include "ops/statistics/estimate_quantiles/prefixes.h"
 #include "ops/statistics/quantiles.h"
 
@@ -166,7 +167,7 @@ class Selection {
 template <DType kInput>
 Status compute(const Call& call, const Stream& stream) {
   Scratch scratch(call.workspace);
-  Selection<host::Stored<kInput>>(call.fields<Fields>(), call.operands, book(scratch), stream)
+  Selection<math::Stored<kInput>>(call.fields<Fields>(), call.operands, book(scratch), stream)
       .run();
   return Status::success();
 }
@@ -190,7 +191,7 @@ constexpr Kernel make_kernel() {
       .guarantee = guarantee<kInput>(),
       .rejects = rejects<kInput>,
       .workspace = workspace,
-      .prepare = host::nothing_to_prepare,
+      .prepare = nothing_to_prepare,
       .bind = host::bind<compute<kInput>>,
   };
 }

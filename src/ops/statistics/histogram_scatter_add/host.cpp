@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/scratch.h"
-#include "host/elementwise.h"
+#include "host/bind.h"
 #include "host/thread_pool.h"
 #include "host/tree_sum.h"
 #include "ops/statistics/histogram_scatter_add/bins.h"
@@ -90,7 +90,7 @@ constexpr Kernel kKernels[] = {{
     .guarantee = kGuarantee,
     .rejects = accept,
     .workspace = workspace,
-    .prepare = host::nothing_to_prepare,
+    .prepare = nothing_to_prepare,
     .bind = host::bind<compute>,
 }};
 

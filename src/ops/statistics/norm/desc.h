@@ -4,6 +4,7 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/statistics/sums.h"
 
 namespace planq::norm {
 
@@ -24,6 +25,18 @@ enum Operand : int { kInput, kOutput };
 inline constexpr OperandInfo kOperands[] = {
     {"input", Role::Input},
     {"output", Role::Output},
+};
+
+// The operator as its kernels see it.
+struct Measuring {
+  using Fields = norm::Fields;
+  static constexpr std::string_view kName = "norm";
+
+  static Measured measured_of(const Fields& f) {
+    if (f.p == NormOrder::One) return {Measure::MagnitudeSum};
+    if (f.p == NormOrder::Two) return {Measure::SquareSum, /*takes_root=*/true};
+    return {Measure::LargestMagnitude};
+  }
 };
 
 }  // namespace planq::norm

@@ -1,8 +1,6 @@
 // What both backends make of a squared norm.
 #pragma once
 
-#include <cmath>
-
 #include "core/scalar.h"
 #include "ops/statistics/percentile_clip/desc.h"
 #include "ops/statistics/quantiles.h"
@@ -42,7 +40,7 @@ struct Clip {
 
   // `bound`: the key of the squared norm that is the percentile.
   PLANQ_HD void store(C square_sum, math::OrderKey<C> bound) const {
-    const C own = std::sqrt(square_sum), clip = std::sqrt(math::value_of_order<C>(bound));
+    const C own = math::root(square_sum), clip = math::root(math::value_of_order<C>(bound));
     *norm = stored_measure(own);
     *clip_value = stored_measure(clip);
     *gradient_scale = own > clip ? clip / own : C{1};

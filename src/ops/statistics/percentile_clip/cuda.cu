@@ -1,7 +1,6 @@
 // percentile_clip on CUDA: the launches of sums_cuda.h, and one block that has a thread for each
 // step that is remembered.
 
-#include "core/sku.h"
 #include "cuda/launch.cuh"
 #include "ops/statistics/percentile_clip/clip.h"
 #include "ops/statistics/sums_cuda.h"
@@ -42,57 +41,38 @@ struct Pieces {
       : tiles(cuda::book_tiles<C>(shape, scratch)), square_sum(scratch.take<C>(1)) {}
 };
 
-template <DType kType>
-std::size_t workspace(const Descriptor& descriptor, const Device&) {
-  Scratch counting;
-  Pieces<math::Compute<math::Stored<kType>>>(descriptor.as<Fields>().shape, counting);
-  return counting.bytes();
-}
+struct Kernels : cuda::SumKernels<Clipping> {
+  template <DType kType>
+  static std::size_t workspace(const Descriptor& descriptor, const Device&) {
+    Scratch counting;
+    Pieces<math::Compute<math::Stored<kType>>>(descriptor.as<Fields>().shape, counting);
+    return counting.bytes();
+  }
 
-template <DType kType>
-Status prepare(const Descriptor&, const Device&, State&) {
-  using T = math::Stored<kType>;
-  PLANQ_TRY(cuda::preload_measure<T>(Measure::SquareSum));
-  return cuda::preload(clip_by_history<math::Compute<T>>);
-}
+  template <DType kType>
+  static Status prepare(const Descriptor&, const Device&, State&) {
+    using T = math::Stored<kType>;
+    PLANQ_TRY(cuda::preload_measure<T>(Measure::SquareSum));
+    return cuda::preload(clip_by_history<math::Compute<T>>);
+  }
 
-template <DType kType>
-Status bind(const Call& call, Bound& bound) {
-  using T = math::Stored<kType>;
-  using C = math::Compute<T>;
-  const Shape& shape = call.fields<Fields>().shape;
-  Scratch scratch(call.workspace);
-  const Pieces<C> pieces(shape, scratch);
-  PLANQ_TRY(cuda::launch_measure<T>({Measure::SquareSum, false, call.device.arch},
-                                    call.operands[kInput], shape, pieces.tiles, pieces.square_sum,
-                                    bound));
-  const ClipArgs<C> args = {Clip<C>(call), pieces.square_sum};
-  return cuda::launch(clip_by_history<C>, {.threads = dim3(kThreads)}, args, bound);
-}
+  template <DType kType>
+  static Status bind(const Call& call, Bound& bound) {
+    using T = math::Stored<kType>;
+    using C = math::Compute<T>;
+    const Shape& shape = call.fields<Fields>().shape;
+    Scratch scratch(call.workspace);
+    const Pieces<C> pieces(shape, scratch);
+    PLANQ_TRY(cuda::launch_measure<T>({Measure::SquareSum}, call.device, call.operands[kInput],
+                                      shape, pieces.tiles, pieces.square_sum, bound));
+    const ClipArgs<C> args = {Clip<C>(call), pieces.square_sum};
+    return cuda::launch(clip_by_history<C>, {.threads = dim3(kThreads)}, args, bound);
+  }
+};
 
-template <DType kType>
-constexpr Kernel make_kernel() {
-  return {
-      .op = "percentile_clip",
-      .method = "tree",
-      .dtypes = kDTypes<kType, compute_dtype(kType)>,
-      .revision = 1,
-      .backend = Backend::Cuda,
-      .arch = {80, kLastArch},
-      .rank = 0,
-      .guarantee = sum_guarantee<kType>(),
-      .rejects = rejects_other_input<Fields, kType>,
-      .workspace = workspace<kType>,
-      .prepare = prepare<kType>,
-      .bind = bind<kType>,
-  };
-}
-
-constexpr Kernel kKernels[] = {make_kernel<DType::Float16>(), make_kernel<DType::BFloat16>(),
-                               make_kernel<DType::Float32>(), make_kernel<DType::Float64>()};
+constexpr auto kKernels = sum_kernels<Kernels>();
 
 }  // namespace
-
 }  // namespace planq::percentile_clip
 
 PLANQ_KERNELS(percentile_clip, cuda, kKernels);

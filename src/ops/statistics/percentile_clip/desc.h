@@ -30,6 +30,12 @@ inline constexpr OperandInfo kOperands[] = {
     {"clip_value", Role::Output},
 };
 
+// The operator as its kernels see it: ops/statistics/sums.h.
+struct Clipping {
+  using Fields = percentile_clip::Fields;
+  static constexpr std::string_view kName = "percentile_clip";
+};
+
 // Squared norms that are remembered.
 inline constexpr int kRemembered = 100;
 

@@ -3,6 +3,7 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/statistics/sums.h"
 
 namespace planq::square_sum {
 
@@ -21,6 +22,14 @@ enum Operand : int { kInput, kOutput };
 inline constexpr OperandInfo kOperands[] = {
     {"input", Role::Input},
     {"output", Role::Output},
+};
+
+// The operator as its kernels see it.
+struct Measuring {
+  using Fields = square_sum::Fields;
+  static constexpr std::string_view kName = "square_sum";
+
+  static Measured measured_of(const Fields&) { return {Measure::SquareSum}; }
 };
 
 }  // namespace planq::square_sum

@@ -1,10 +1,13 @@
-// What kernels of floating products promise, on both backends: by the order of their sums and the
-// type of the input.
+// Kernels of operators whose sums are floating, on both backends: what they promise and refuse, by
+// the order of their sums and the type of the input. The operator's desc.h has a struct for them,
+// Layer: its Fields, its name kName, and product_of(call); where weights are codes, codes_of(call)
+// and product_of(call, codes).
 #pragma once
 
 #include <string_view>
 
 #include "core/registry.h"
+#include "core/rejects.h"
 
 namespace planq::linear {
 
@@ -37,5 +40,19 @@ inline constexpr Guarantee kFloatGuarantee = {
     .error_bound = kNoErrorBound,
     .batch_invariant = true,
     .basis = kAccumulation == Accumulation::Lanes ? kLanesBasis : kSlicesBasis};
+
+template <class Layer>
+inline constexpr bool kHasCodes = requires { Layer::codes_of; };
+
+template <class Layer, DType kIn>
+Reason rejects_input(const Descriptor& descriptor) {
+  const auto& f = descriptor.as<typename Layer::Fields>();
+  return expect(ReasonKind::DType, "input_dtype", kIn, f.input_dtype);
+}
+template <class Layer, Accumulation kAccumulation>
+Reason rejects_accumulation(const Descriptor& descriptor) {
+  const auto& f = descriptor.as<typename Layer::Fields>();
+  return expect(ReasonKind::Feature, "accumulation", kAccumulation, f.accumulation);
+}
 
 }  // namespace planq::linear

@@ -1,0 +1,140 @@
+// The CUDA kernels of operators whose sums are floating: for any GPU one for each order of sums and
+// type of the input, and on sm_90a the tensor cores whose order TENSOR_SM90 is. `Layer` is the
+// operator's: float_kernels.h.
+#pragma once
+
+#include <cstddef>
+
+#include "core/sku.h"
+#include "ops/linear/float_kernels.h"
+#include "ops/linear/float_launch.cuh"
+
+namespace planq::cuda {
+
+// ---- any GPU ---------------------------------------------------------------------------------
+
+template <class Layer, Accumulation kAccumulation, DType kIn>
+Reason rejects_floats(const Descriptor& descriptor, const Device&) {
+  const Reason reason = linear::rejects_input<Layer, kIn>(descriptor);
+  return reason.accepted() ? linear::rejects_accumulation<Layer, kAccumulation>(descriptor)
+                           : reason;
+}
+
+template <class Layer, DType kIn>
+Status prepare_floats(const Descriptor& descriptor, const Device&, State&) {
+  if constexpr (linear::kHasCodes<Layer>)
+    return linear::preload_coded(descriptor.as<typename Layer::Fields>().weight_dtype);
+  else
+    return bits_of(kIn) == 8 ? linear::preload_float8s() : linear::preload_floats();
+}
+
+template <class Layer>
+Status bind_floats(const Call& call, Bound& bound) {
+  const Accumulation accumulation = call.fields<typename Layer::Fields>().accumulation;
+  if constexpr (linear::kHasCodes<Layer>) {
+    const auto codes = Layer::codes_of(call);
+    return linear::launch_coded(Layer::product_of(call, codes), accumulation, bound);
+  } else {
+    return linear::launch_floats(Layer::product_of(call), accumulation, bound);
+  }
+}
+
+template <class Layer, Accumulation kAccumulation, DType kIn>
+constexpr Kernel float_kernel() {
+  return {.op = Layer::kName,
+          .method = name_of(kAccumulation),
+          .dtypes = kDTypes<kIn>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {80},
+          .rank = 100,
+          .guarantee = linear::kFloatGuarantee<kAccumulation, kIn>,
+          .rejects = rejects_floats<Layer, kAccumulation, kIn>,
+          .workspace = no_workspace,
+          .prepare = prepare_floats<Layer, kIn>,
+          .bind = bind_floats<Layer>};
+}
+
+// The kernels of an order of sums, for some types of the input.
+template <class Layer, Accumulation kAccumulation, DType... kIn>
+constexpr std::array<Kernel, sizeof...(kIn)> float_kernels() {
+  return {float_kernel<Layer, kAccumulation, kIn>()...};
+}
+
+// The kernels of an operator whose weights are codes.
+template <class Layer>
+constexpr auto coded_kernels() {
+  return joined(
+      float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
+      float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>());
+}
+
+// ---- sm_90a ----------------------------------------------------------------------------------
+
+template <class Layer, DType kIn>
+Reason rejects_wgmma(const Descriptor& descriptor, const Device&) {
+  const auto& f = descriptor.as<typename Layer::Fields>();
+  Reason reason = linear::rejects_input<Layer, kIn>(descriptor);
+  if (reason.accepted())
+    reason = linear::rejects_accumulation<Layer, Accumulation::TensorSm90>(descriptor);
+  if (!reason.accepted()) return reason;
+  if (f.input().transposed || f.weight().transposed)
+    return Reason::refuse(ReasonKind::Feature, "reads both sides along k");
+  if (f.input().terms() % (128 / bits_of(kIn)) != 0)
+    return Reason::refuse(ReasonKind::Shape, bits_of(kIn) == 8
+                                                 ? "reads rows of whole vectors of 16 codes"
+                                                 : "reads rows of whole vectors of 8 numbers");
+  return Reason::accept();
+}
+
+template <class Layer>
+std::size_t wgmma_workspace(const Descriptor& descriptor, const Device&) {
+  if constexpr (linear::kHasCodes<Layer>) {
+    const Shape& weight = descriptor.as<typename Layer::Fields>().weight_shape;
+    return linear::coded_wgmma_workspace(weight[0], weight[1]);
+  } else {
+    return 0;
+  }
+}
+
+template <class Layer, DType kIn>
+Status prepare_wgmma(const Descriptor& descriptor, const Device&, State&) {
+  if constexpr (linear::kHasCodes<Layer>)
+    return linear::preload_coded_wgmma(kIn);
+  else
+    return linear::preload_float_wgmma(kIn, descriptor.as<typename Layer::Fields>().weight_dtype);
+}
+
+// Operands that it cannot read go to the kernel for every GPU, which has the same bits.
+template <class Layer>
+Status bind_wgmma(const Call& call, Bound& bound) {
+  if constexpr (linear::kHasCodes<Layer>) {
+    const auto codes = Layer::codes_of(call);
+    return linear::launch_coded_wgmma(Layer::product_of(call, codes), call, bound);
+  } else {
+    return linear::launch_float_wgmma(Layer::product_of(call), call.device, bound);
+  }
+}
+
+template <class Layer, DType kIn>
+constexpr Kernel wgmma_kernel() {
+  return {.op = Layer::kName,
+          .method = "wgmma",
+          .dtypes = kDTypes<kIn>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {90, 90},
+          .rank = 50,
+          .guarantee = linear::kFloatGuarantee<Accumulation::TensorSm90, kIn>,
+          .rejects = rejects_wgmma<Layer, kIn>,
+          .workspace = wgmma_workspace<Layer>,
+          .prepare = prepare_wgmma<Layer, kIn>,
+          .bind = bind_wgmma<Layer>};
+}
+
+template <class Layer, DType... kIn>
+constexpr std::array<Kernel, sizeof...(kIn)> wgmma_kernels() {
+  return {wgmma_kernel<Layer, kIn>()...};
+}
+
+}  // namespace planq::cuda
