@@ -1,0 +1,28 @@
+"""What a plan runs on and in, where its operands are tensors of torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from planq import _core
+from planq.plan import Plan
+from planq.stream import host_stream
+
+
+def current_stream(device: torch.device) -> Any:
+    """The current one, or as many threads of the host as torch uses."""
+    if device.type == "cuda":
+        return torch.cuda.current_stream(device)
+    return host_stream(threads=torch.get_num_threads())
+
+
+def workspace(plan: Plan, device: torch.device) -> Any:
+    """Bytes of torch's allocator, at an aligned address."""
+    size = plan.workspace_size()
+    if size == 0:
+        return None
+    room = torch.empty(size + _core.WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=device)
+    first = -room.data_ptr() % _core.WORKSPACE_ALIGNMENT
+    return room[first : first + size]

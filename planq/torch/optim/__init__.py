@@ -1,0 +1,76 @@
+"""Optimizers for torch over ``optimizer_step``: state of 8 or 32 bits, all tensors in few launches.
+
+Use them as those of ``torch.optim``::
+
+    import planq.torch.optim
+
+    optimizer = planq.torch.optim.AdamW8bit(model.parameters(), lr=1e-4)
+
+Bits:
+    Those of the plans: the same on the host and on every GPU, whatever tensors a step has beside
+    one. docs/numerics/optimizer.md has the formulas.
+
+Options:
+    Every optimizer takes the :class:`Options`, for all parameters, in a param group for those of
+    the group, and by :meth:`Optimizer.override` for one parameter.
+
+Steps:
+    Parameters of a group that have one device, dtype and number of steps take a step together. The
+    number stays on the device, so that a captured graph trains; a learning rate that is a tensor is
+    read when the graph runs, one that is a number is part of it.
+
+Loss scaling:
+    ``torch.amp.GradScaler`` hands its scale and its flag on: neither waits for the device.
+
+States:
+    ``state1`` to ``state3``, with ``absmax1`` to ``absmax3`` where they have 8 bits: names of
+    bitsandbytes, whose state dicts :meth:`Optimizer.load_state_dict` reads.
+"""
+
+from __future__ import annotations
+
+from planq.torch.optim._algorithms import (
+    LAMB,
+    LARS,
+    SGD,
+    Adagrad,
+    Adagrad8bit,
+    Adam,
+    Adam8bit,
+    AdamW,
+    AdamW8bit,
+    AdEMAMix,
+    AdEMAMix8bit,
+    LAMB8bit,
+    LARS8bit,
+    Lion,
+    Lion8bit,
+    RMSprop,
+    RMSprop8bit,
+    SGD8bit,
+)
+from planq.torch.optim._optimizer import Optimizer
+from planq.torch.optim._options import Options
+
+__all__ = [
+    "LAMB",
+    "LARS",
+    "SGD",
+    "AdEMAMix",
+    "AdEMAMix8bit",
+    "Adagrad",
+    "Adagrad8bit",
+    "Adam",
+    "Adam8bit",
+    "AdamW",
+    "AdamW8bit",
+    "LAMB8bit",
+    "LARS8bit",
+    "Lion",
+    "Lion8bit",
+    "Optimizer",
+    "Options",
+    "RMSprop",
+    "RMSprop8bit",
+    "SGD8bit",
+]

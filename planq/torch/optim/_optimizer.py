@@ -1,0 +1,174 @@
+"""The step that all optimizers take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, ClassVar, Final, overload
+
+import torch
+
+from planq.dtypes import NonFiniteGradient, OptimizerAlgorithm, Rounding, StateFormat
+from planq.ops.optimizer import OptimizerStepArgs, OptimizerStepDescriptor
+from planq.plan import Plan
+from planq.torch._running import current_stream, workspace
+from planq.torch.optim._options import Options, Values
+from planq.torch.optim._states import ABSMAX, MAPS, STATES, Stateful
+
+_FIELDS: Final = (
+    "weight_decay_mode",
+    "trust_ratio",
+    "skip_zeros",
+    "nonfinite",
+    "nesterov",
+    "centered",
+)
+_HALVES: Final = (torch.float16, torch.bfloat16)
+
+
+class Optimizer(Stateful):
+    """What the optimizers of this module have in common.
+
+    Attributes:
+        algorithm: Which optimizer.
+        default_format: How states are stored where no option says.
+        signed: Which states have a sign, and so the signed dynamic map.
+    """
+
+    algorithm: ClassVar[OptimizerAlgorithm]
+    # Read by torch.amp.GradScaler, which then leaves two tensors for the next step.
+    _step_supports_amp_scaling: ClassVar[bool] = True
+
+    def __init__(self, params: Any, defaults: Values, options: Options) -> None:
+        """Takes the parameters; ``defaults`` has the optimizer's own arguments."""
+        self._plans: dict[Hashable, Plan] = {}
+        super().__init__(params, defaults, options)
+
+    def __setstate__(self, state: Values) -> None:
+        super().__setstate__(state)
+        self._plans = {}
+
+    def scalars(self, options: Mapping[str, Any]) -> Values:
+        """The scalars of a step, by the names of the operator."""
+        raise NotImplementedError
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Takes a step for every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            for params, options in self._together():
+                self._share_step(params)
+                self._take(params, options)
+        return loss
+
+    def _together(self) -> Iterator[tuple[list[torch.Tensor], Values]]:
+        """Parameters that take a step in one call, with their options."""
+        found: dict[Hashable, tuple[list[torch.Tensor], Values]] = {}
+        for number, group in enumerate(self.param_groups):
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if p.grad.is_sparse:
+                    raise RuntimeError(f"{type(self).__name__} takes no sparse gradients")
+                own = self._overrides.get(p)
+                options = {**group, **own} if own else group
+                if not self.state[p]:
+                    self.state[p].update(self._started(p, options))
+                key = (number, p if own else None, *self._kind(p))
+                found.setdefault(key, ([], options))[0].append(p)
+        return iter(found.values())
+
+    def _kind(self, p: torch.Tensor) -> tuple[Hashable, ...]:
+        """What parameters have to share, to take a step together."""
+        state, grad = self.state[p], p.grad
+        step = state["step"]
+        maps = tuple(id(state[name]) for name in MAPS if name in state)
+        count = id(step) if isinstance(step, torch.Tensor) else (step,)
+        kind = (p.device, p.dtype, None if grad is None else grad.dtype, state["state1"].dtype)
+        return (*kind, count, maps)
+
+    def _share_step(self, params: list[torch.Tensor]) -> None:
+        """Gives parameters one count of steps in memory, which no others count by."""
+        step = self.state[params[0]]["step"]
+        if isinstance(step, torch.Tensor):
+            users = Counter(id(state.get("step")) for state in self.state.values())
+            if users[id(step)] == len(params):
+                return
+            shared = step.clone()
+        else:
+            shared = torch.tensor(step, dtype=torch.int64, device=params[0].device)
+        for p in params:
+            self.state[p]["step"] = shared
+
+    def _take(self, params: list[torch.Tensor], options: Values) -> None:
+        plan = self._plan(params, options)
+        states = [self.state[p] for p in params]
+        listed: Values = {
+            name: [state[name] for state in states]
+            for name in (*STATES, *ABSMAX)
+            if name in states[0]
+        }
+        maps: Values = {
+            f"codebook{k}": states[0][name] for k, name in enumerate(MAPS, 1) if name in states[0]
+        }
+        draws: Values = (
+            {"seed": options["seed"], "offset": 0} if self._draws(params[0], options) else {}
+        )
+        device = params[0].device
+        scaled = self._amp(device, options)
+        args = OptimizerStepArgs(
+            parameter=[p.detach() for p in params],
+            gradient=[p.grad for p in params if p.grad is not None],
+            step=states[0]["step"],
+            weight_decay=options["weight_decay"],
+            **self.scalars(options),
+            **listed,
+            **maps,
+            **draws,
+            **scaled,
+        )
+        plan.run(current_stream(device), workspace(plan, device), args)
+
+    def _amp(self, device: torch.device, options: Values) -> Values:
+        """The scale of gradients, and whether to skip the step, where a GradScaler says."""
+        found, by = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        scale = options["gradient_scale"]
+        scaled: Values = {"gradient_scale": scale if by is None else (scale / by).to(device)}
+        return scaled if found is None else {**scaled, "found_nonfinite": found.to(device)}
+
+    @staticmethod
+    def _draws(p: torch.Tensor, options: Values) -> bool:
+        return p.dtype in _HALVES and options["rounding"] == Rounding.STOCHASTIC
+
+    def _plan(self, params: list[torch.Tensor], options: Values) -> Plan:
+        """The plan of a list, which is kept."""
+        p, grad = params[0], params[0].grad
+        draws = self._draws(p, options)
+        fields: Values = {name: options[name] for name in _FIELDS if name in options}
+        fields["shapes"] = tuple(tuple(each.shape) for each in params)
+        fields["parameter_dtype"] = p.dtype
+        fields["gradient_dtype"] = p.dtype if grad is None else grad.dtype
+        if self.state[p]["state1"].dtype == torch.uint8:
+            fields["state_format"] = options["state_format"]
+            if fields["state_format"] == StateFormat.BLOCKWISE8:
+                fields["block_size"] = options["block_size"]
+        if getattr(self, "found_inf", None) is not None:
+            fields["nonfinite"] = NonFiniteGradient.SKIP_STEP
+        if draws:
+            fields["rounding"] = Rounding.STOCHASTIC
+            fields["tensor_ids"] = tuple(self._ids[each] for each in params)
+        key = (p.device, *fields.items())
+        plan = self._plans.get(key)
+        if plan is None:
+            desc = OptimizerStepDescriptor(algorithm=self.algorithm, advance_step=True, **fields)
+            plan = self._plans[key] = Plan.select(current_stream(p.device), desc)
+        return plan
