@@ -18,6 +18,14 @@ def current_stream(device: torch.device) -> Any:
     return host_stream(threads=torch.get_num_threads())
 
 
+def is_capturing(device: torch.device) -> bool:
+    """Whether a graph is made of what is enqueued on the current stream."""
+    if device.type != "cuda":
+        return False
+    with torch.cuda.device(device):
+        return torch.cuda.is_current_stream_capturing()
+
+
 def workspace(plan: Plan, device: torch.device) -> Any:
     """Bytes of torch's allocator, at an aligned address."""
     size = plan.workspace_size()

@@ -11,6 +11,7 @@ import torch
 import planq
 from ops.optimizer.optimizer_step.adapter import descriptor
 from ops.optimizer.optimizer_step.cases import Case, problem_of
+from planq.memory import PagePool
 from planq.torch import optim
 from reference.formats import bits
 from support.gpu import Cuda, cuda, on_gpu
@@ -88,3 +89,52 @@ def test_recorded_gradients_give_the_hosts_bits(make: Any, state_format: str) ->
             optimizer.step()
         found.append([p.detach().cpu() for p in params])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def steps_of(optimizer: Any, params: list[torch.nn.Parameter], step: Any, count: int) -> None:
+    """Steps, each with gradients of its own in the memory of the last ones."""
+    for number in range(count):
+        generator = torch.Generator().manual_seed(number)
+        for p in params:
+            p.grad.copy_(torch.randn(p.shape, generator=generator))  # type: ignore[union-attr]
+        step()
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdEMAMix8bit"])
+def test_states_that_page_have_the_bits_of_those_that_do_not(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loaded after two steps, then captured; a step fetches them, a captured one does not."""
+    fetched, prefetch_all = [], PagePool.prefetch_all
+
+    def spy(pool: PagePool, *order: Any) -> None:
+        fetched.append(len(pool))
+        prefetch_all(pool, *order)
+
+    monkeypatch.setattr(PagePool, "prefetch_all", spy)
+    found, states = [], 2 if name == "Adam" else 3
+    for make in (getattr(optim, name), getattr(optim, f"Paged{name}")):
+        generator = torch.Generator().manual_seed(1)
+        params = [
+            torch.nn.Parameter(torch.randn(count, generator=generator).to(DEVICE))
+            for count in (150_000, 5, 100_000)
+        ]
+        for p in params:
+            p.grad = torch.zeros_like(p)
+        first, optimizer, stream = make(params), make(params), cuda.Stream()
+        steps_of(first, params, first.step, 2)
+        optimizer.load_state_dict(first.state_dict())
+        with cuda.stream(stream):
+            steps_of(optimizer, params, optimizer.step, 2)
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph, stream=stream):
+            optimizer.step()
+        steps_of(optimizer, params, graph.replay, 2)
+        optimizer.prefetch()
+        values = [optimizer.state[p][f"state{k + 1}"].cpu() for p in params for k in range(states)]
+        found.append([p.detach().cpu() for p in params] + values)
+        assert len(optimizer.pool) == (2 * states if optimizer.default_paged else 0)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    # The second step of the first, two of the second, and what was asked for.
+    assert fetched == [2 * states] * 4

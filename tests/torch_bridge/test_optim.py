@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+import planq
 import planq.torch.optim as optim
+from planq import memory
 from planq.codebooks import dynamic
 from support.bitsandbytes_host import optim as bnb
 
@@ -258,6 +260,103 @@ def test_bitsandbytes_goes_on_as_planq_does(name: str, options: dict[str, Any]) 
     ours.step()
     assert (q - before).abs().max() > 5e-3
     assert (q - p).abs().max() < 5e-7
+
+
+LARGE, SMALL = 100_000, 99_999
+
+
+def steps_of(optimizer: Any, params: list[torch.nn.Parameter], seeds: range) -> None:
+    """Steps with drawn gradients."""
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(seed)
+        for p in params:
+            p.grad = torch.randn(p.shape, generator=generator)
+        optimizer.step()
+
+
+def large_and_small() -> list[torch.nn.Parameter]:
+    """Parameters on either side of what is worth paging."""
+    generator = torch.Generator().manual_seed(7)
+    shapes = (SMALL,), (LARGE // 100, 100), (LARGE,)
+    return [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]
+
+
+def paged_states(optimizer: Any) -> set[tuple[int, str]]:
+    """Parameters, by their places, and names of those of their states that are of the pool."""
+    places = {pages.pointer for pages in optimizer.pool}
+    found = {
+        (i, name)
+        for i, values in enumerate(optimizer.state.values())
+        for name in ("state1", "state2", "state3")
+        if name in values and values[name].data_ptr() in places
+    }
+    assert len(found) == len(places)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "states"), [("Adam", 2), ("AdamW8bit", 2), ("Lion8bit", 1), ("AdEMAMix8bit", 3)]
+)
+def test_states_that_page_have_the_bits_of_those_that_do_not(name: str, states: int) -> None:
+    """Of large parameters, and of no others; also after they were saved, loaded or copied."""
+    plain, paged = large_and_small(), large_and_small()
+    ours, theirs = getattr(optim, f"Paged{name}")(paged), getattr(optim, name)(plain)
+    steps_of(theirs, plain, range(2))
+    steps_of(ours, paged, range(2))
+    wanted = {(i, f"state{k + 1}") for i in (1, 2) for k in range(states)}
+    assert paged_states(ours) == wanted
+    file = io.BytesIO()
+    torch.save(ours.state_dict(), file)
+    file.seek(0)
+    loaded = getattr(optim, f"Paged{name}")(paged)
+    loaded.load_state_dict(torch.load(file, weights_only=True))
+    assert paged_states(loaded) == wanted
+    copied = copy.deepcopy(loaded)
+    copies = copied.param_groups[0]["params"]
+    steps_of(theirs, plain, range(2, 3))
+    for optimizer, params in ((loaded, paged), (copied, copies)):
+        steps_of(optimizer, params, range(2, 3))
+        for p, q in zip(plain, params, strict=True):
+            assert torch.equal(p, q)
+            pairs = [(x, optimizer.state[q][key]) for key, x in theirs.state[p].items()]
+            assert all(torch.equal(*pair) for pair in pairs)
+    assert paged_states(copied) == wanted
+
+
+def test_where_states_are_is_the_optimizers_own() -> None:
+    """A state dict of one that pages or does not is that of the other; an override holds."""
+    plain, paged = large_and_small(), large_and_small()
+    theirs, ours = optim.Lion(plain), optim.Lion(paged, paged=True)
+    steps_of(theirs, plain, range(1))
+    ours.override(paged[1], paged=False)
+    ours.load_state_dict(theirs.state_dict())
+    assert paged_states(ours) == {(2, "state1")}
+    theirs.load_state_dict(ours.state_dict())
+    assert not len(theirs.pool)
+
+
+def test_states_that_page_are_fetched_before_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last first, and those of nobody any more never."""
+    params = large_and_small()
+    optimizer = optim.PagedAdam8bit(params)
+    done: list[int | str] = []
+
+    def prefetch(pages: memory.PagedTensor, *order: object) -> None:
+        done.append(pages.pointer)
+
+    def run(plan: planq.Plan, *order: object) -> None:
+        done.append("step")
+
+    monkeypatch.setattr(memory.PagedTensor, "prefetch", prefetch)
+    monkeypatch.setattr(planq.Plan, "run", run)
+    steps_of(optimizer, params, range(2))
+    names = ("state2", "state1")
+    last_first = [optimizer.state[p][name].data_ptr() for p in params[:0:-1] for name in names]
+    assert done == ["step", *last_first, "step"]
+    done.clear()
+    optimizer.load_state_dict(optim.Adam(params).state_dict())
+    optimizer.prefetch()
+    assert done == []
 
 
 def test_what_is_refused() -> None:

@@ -22,6 +22,11 @@ Steps:
 Loss scaling:
     ``torch.amp.GradScaler`` hands its scale and its flag on: neither waits for the device.
 
+Paging:
+    States of the ``Paged`` classes, and those with the option ``paged``, are managed memory where
+    parameters have 100,000 elements or more: :class:`planq.memory.PagePool`. They move to the GPU
+    ahead of a step, the last ones first. State dicts hold them as any others.
+
 States:
     ``state1`` to ``state3``, with ``absmax1`` to ``absmax3`` where they have 8 bits: names of
     bitsandbytes, whose state dicts :meth:`Optimizer.load_state_dict` reads.
@@ -45,6 +50,14 @@ from planq.torch.optim._algorithms import (
     LARS8bit,
     Lion,
     Lion8bit,
+    PagedAdam,
+    PagedAdam8bit,
+    PagedAdamW,
+    PagedAdamW8bit,
+    PagedAdEMAMix,
+    PagedAdEMAMix8bit,
+    PagedLion,
+    PagedLion8bit,
     RMSprop,
     RMSprop8bit,
     SGD8bit,
@@ -70,6 +83,14 @@ __all__ = [
     "Lion8bit",
     "Optimizer",
     "Options",
+    "PagedAdEMAMix",
+    "PagedAdEMAMix8bit",
+    "PagedAdam",
+    "PagedAdam8bit",
+    "PagedAdamW",
+    "PagedAdamW8bit",
+    "PagedLion",
+    "PagedLion8bit",
     "RMSprop",
     "RMSprop8bit",
     "SGD8bit",

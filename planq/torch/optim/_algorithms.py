@@ -41,6 +41,18 @@ class Adam8bit(Adam):
     default_format = StateFormat.BLOCKWISE8
 
 
+class PagedAdam(Adam):
+    """:class:`Adam` with state that pages."""
+
+    default_paged = True
+
+
+class PagedAdam8bit(Adam8bit):
+    """:class:`Adam8bit` with state that pages."""
+
+    default_paged = True
+
+
 class AdamW(Adam):
     """AdamW: Adam with a weight decay of 0.01."""
 
@@ -61,6 +73,18 @@ class AdamW8bit(AdamW):
     """:class:`AdamW` with state of 8 bits."""
 
     default_format = StateFormat.BLOCKWISE8
+
+
+class PagedAdamW(AdamW):
+    """:class:`AdamW` with state that pages."""
+
+    default_paged = True
+
+
+class PagedAdamW8bit(AdamW8bit):
+    """:class:`AdamW8bit` with state that pages."""
+
+    default_paged = True
 
 
 class AdEMAMix(Optimizer):
@@ -98,6 +122,18 @@ class AdEMAMix8bit(AdEMAMix):
     default_format = StateFormat.BLOCKWISE8
 
 
+class PagedAdEMAMix(AdEMAMix):
+    """:class:`AdEMAMix` with state that pages."""
+
+    default_paged = True
+
+
+class PagedAdEMAMix8bit(AdEMAMix8bit):
+    """:class:`AdEMAMix8bit` with state that pages."""
+
+    default_paged = True
+
+
 class Lion(Optimizer):
     """Lion: steps by signs."""
 
@@ -124,6 +160,18 @@ class Lion8bit(Lion):
     """:class:`Lion` with state of 8 bits."""
 
     default_format = StateFormat.BLOCKWISE8
+
+
+class PagedLion(Lion):
+    """:class:`Lion` with state that pages."""
+
+    default_paged = True
+
+
+class PagedLion8bit(Lion8bit):
+    """:class:`Lion8bit` with state that pages."""
+
+    default_paged = True
 
 
 class SGD(Optimizer):

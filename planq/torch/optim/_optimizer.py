@@ -32,7 +32,9 @@ class Optimizer(Stateful):
     Attributes:
         algorithm: Which optimizer.
         default_format: How states are stored where no option says.
+        default_paged: Whether states page where no option says.
         signed: Which states have a sign, and so the signed dynamic map.
+        pool: The states that page.
     """
 
     algorithm: ClassVar[OptimizerAlgorithm]
@@ -65,6 +67,7 @@ class Optimizer(Stateful):
             with torch.enable_grad():
                 loss = closure()
         with torch.no_grad():
+            self.prefetch()
             for params, options in self._together():
                 self._share_step(params)
                 self._take(params, options)

@@ -27,6 +27,8 @@ class Options(TypedDict, total=False):
         rounding: STOCHASTIC draws the parameters of 16 bits.
         seed: Of the draws.
         gradient_scale: By which gradients are multiplied; 1.
+        paged: States of parameters with 100,000 elements or more are memory that pages; the
+            ``Paged`` classes: yes.
     """
 
     state_format: StateFormat | str
@@ -39,6 +41,7 @@ class Options(TypedDict, total=False):
     rounding: Rounding | str
     seed: int
     gradient_scale: Number
+    paged: bool
 
 
 DEFAULTS: Final[Options] = {
@@ -52,4 +55,5 @@ DEFAULTS: Final[Options] = {
     "rounding": Rounding.NEAREST_EVEN,
     "seed": 0,
     "gradient_scale": 1.0,
+    "paged": False,
 }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable, Mapping
 from enum import Enum
 from itertools import chain
 from typing import Any, ClassVar, Final
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from planq.codebooks import dynamic
 from planq.dtypes import StateFormat
+from planq.memory import PagePool
+from planq.torch._running import current_stream, is_capturing
 from planq.torch.optim._options import DEFAULTS, Number, Options, Values
 
 STATES: Final = ("state1", "state2", "state3")
@@ -20,16 +24,22 @@ _BLOCKS: Final = (256, 2048, 4096, 1024, 512, 128, 64)
 # Where newer versions of bitsandbytes keep the states of 8 bits in a state dict.
 _NESTED: Final = "__bnb_optimizer_quant_state__"
 
+# What is this optimizer's own, whatever a state dict says.
+_NOT_LOADED: Final = ("params", "paged")
+
 
 class Stateful(torch.optim.Optimizer):
     """What an optimizer has and keeps between steps.
 
     Attributes:
         default_format: How states are stored where no option says.
+        default_paged: Whether states page where no option says.
         signed: Which states have a sign, and so the signed dynamic map.
+        pool: The states that page.
     """
 
     default_format: ClassVar[StateFormat] = StateFormat.FLOAT32
+    default_paged: ClassVar[bool] = False
     signed: ClassVar[tuple[bool, ...]] = (True,)
 
     def __init__(self, params: Any, defaults: Values, options: Options) -> None:
@@ -40,7 +50,9 @@ class Stateful(torch.optim.Optimizer):
         self._ids: dict[torch.Tensor, int] = {}
         self._overrides: dict[torch.Tensor, Values] = {}
         self._shared_maps: dict[Hashable, torch.Tensor] = {}
-        known = {**DEFAULTS, "state_format": self.default_format, **options}
+        self.pool = PagePool()
+        own: Options = {"state_format": self.default_format, "paged": self.default_paged}
+        known = {**DEFAULTS, **own, **options}
         # Words, which torch.load takes from anybody.
         words = {name: x.value if isinstance(x, Enum) else x for name, x in known.items()}
         super().__init__(params, {**words, **defaults})
@@ -82,11 +94,33 @@ class Stateful(torch.optim.Optimizer):
         for k, signed in enumerate(self._signs(options)):
             if coded:
                 zero = 127 if signed else 0  # the code of 0
-                made[STATES[k]] = torch.full(p.shape, zero, dtype=torch.uint8, device=p.device)
+                made[STATES[k]] = self._room(p, torch.uint8, options).fill_(zero)
                 made[ABSMAX[k]] = torch.zeros(blocks, device=p.device)
             else:
-                made[STATES[k]] = torch.zeros(p.shape, device=p.device)
+                made[STATES[k]] = self._room(p, torch.float32, options).zero_()
         return made
+
+    def _room(
+        self, p: torch.Tensor, dtype: torch.dtype, options: Mapping[str, Any]
+    ) -> torch.Tensor:
+        """Memory for a state, which pages where an option says so and the parameter is large."""
+        if not options["paged"] or not self.pool.takes(p.shape):
+            return torch.empty(p.shape, dtype=dtype, device=p.device)
+        pages = self.pool.empty(current_stream(p.device), (p.numel(),), dtype)
+        if p.is_cuda:
+            # torch's allocator would know which streams still use the memory; this one does not.
+            weakref.finalize(pages, torch.cuda.synchronize, p.device).atexit = False
+        return from_dlpack(pages).view(p.shape)
+
+    def prefetch(self) -> None:
+        """Moves the states that page to their devices, the last one first; a step begins with it.
+
+        A captured step does not, since graphs move no pages: call this before a replay.
+        """
+        for name in {pages.device for pages in self.pool}:
+            device = torch.device("cpu" if name == "host" else name)
+            if not is_capturing(device):
+                self.pool.prefetch_all(current_stream(device))
 
     # --- State dicts
 
@@ -114,7 +148,7 @@ class Stateful(torch.optim.Optimizer):
     def _group_values(self, values: Values) -> Values:
         """What a saved group says; bitsandbytes has other names for some, and more of them."""
         if "t_alpha" not in values and ("betas" in self.defaults or "betas" not in values):
-            return {name: x for name, x in values.items() if name != "params"}
+            return {name: x for name, x in values.items() if name not in _NOT_LOADED}
         shared = ("lr", "betas", "eps", "weight_decay", "initial_lr")
         found = {name: values[name] for name in shared if name in values}
         if "betas" not in self.defaults:
@@ -131,7 +165,12 @@ class Stateful(torch.optim.Optimizer):
         super().__setstate__(state)
         listed = chain.from_iterable(group["params"] for group in self.param_groups)
         self._ids = {p: i for i, p in enumerate(listed)}
-        self._overrides, self._shared_maps = {}, {}
+        self._overrides, self._shared_maps, self.pool = {}, {}, PagePool()
+        for group in self.param_groups:
+            for p in group["params"]:
+                for name, values in self.state.get(p, {}).items():
+                    if name in STATES and group["paged"]:
+                        self.state[p][name] = self._room(p, values.dtype, group).copy_(values)
 
     def _loaded(self, p: torch.Tensor, values: Values, options: Values) -> Values:
         """States of a parameter, where it is."""
@@ -149,9 +188,10 @@ class Stateful(torch.optim.Optimizer):
         for k, name in enumerate(STATES[: len(signs)]):
             if name not in values or values[name].numel() != p.numel():
                 raise ValueError(f"the state dict has no {name} of shape {tuple(p.shape)}")
-            state = values[name].detach().to(p.device, copy=True).reshape(p.shape)
-            made[name] = state if state.dtype == torch.uint8 else state.float()
-            if state.dtype == torch.uint8:
+            state, is_coded = values[name].detach(), values[name].dtype == torch.uint8
+            room = self._room(p, torch.uint8 if is_coded else torch.float32, options)
+            made[name] = room.copy_(state.reshape(p.shape))
+            if is_coded:
                 absmax = values[ABSMAX[k]].detach().float().reshape(-1)
                 made[ABSMAX[k]] = absmax.to(p.device, copy=True)
                 self._load_map(p, k, values, made, signed=signs[k])
