@@ -49,6 +49,20 @@ def test_norms_of_more_leaves_than_a_run_has(algorithm: str, options: dict[str, 
     check(Case(problem_of(algorithm, ((2**20 + 1500,), (70000,)), **options), "tiled", 1))
 
 
+@pytest.mark.parametrize("place", [0, 40000, 99999])
+def test_a_static_maximum_is_that_of_the_whole_tensor(place: int) -> None:
+    """Wherever it lies."""
+    case = Case(problem_of("lion", ((100_000,),), state_format="static8"), "normal", 1)
+    given = case.inputs()
+    given["gradient[0]"][place] = 1e5
+    expected = case.expected(given)
+    bench = Bench(GPU, descriptor(case.problem))
+    bench.load(given)
+    bench.run()
+    bench.check(given, expected, case.id)
+    assert expected["absmax1[0]"][0] > 100
+
+
 def test_a_captured_step_trains() -> None:
     """The rate is read and the step counted at every replay."""
     problem = problem_of("adam", ((3000,), (77,)), advance_step=True, state_format="blockwise8")
@@ -73,7 +87,13 @@ def test_a_captured_step_trains() -> None:
 
 
 @pytest.mark.parametrize("state_format", ["float32", "blockwise8", "static8"])
-@pytest.mark.parametrize("make", [optim.AdamW, optim.AdEMAMix, optim.RMSprop, optim.LAMB])
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(optim.AdamW, optim.AdEMAMix, optim.RMSprop, optim.LAMB),
+        *(optim.Adagrad, optim.LARS, optim.Lion, optim.SGD),
+    ],
+)
 def test_recorded_gradients_give_the_hosts_bits(make: Any, state_format: str) -> None:
     """Compiled-in maps among them; torch's own gradients differ between the two."""
     shapes, generator = ((100, 90), (4096,), (5,)), torch.Generator().manual_seed(1)
@@ -138,3 +158,57 @@ def test_states_that_page_have_the_bits_of_those_that_do_not(
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
     # The second step of the first, two of the second, and what was asked for.
     assert fetched == [2 * states] * 4
+
+
+def test_a_step_waits_for_nothing() -> None:
+    """Eighty parameters, on a stream that sleeps; bitsandbytes waited after each."""
+    params = [torch.nn.Parameter(torch.ones(5000 + i, device=DEVICE)) for i in range(80)]
+    for p in params:
+        p.grad = torch.ones_like(p)
+    optimizer, stream = optim.Adam8bit(params), cuda.Stream()
+    optimizer.step()  # makes the plan and the states
+    torch.cuda.synchronize()
+    with cuda.stream(stream):
+        cuda._sleep(2_000_000_000)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            optimizer.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert not stream.query()
+    torch.cuda.synchronize()
+    assert all(int(optimizer.state[p]["step"]) == 2 for p in params)
+
+
+@pytest.mark.parametrize("make", [optim.Adam8bit, optim.LAMB])
+def test_an_optimizer_in_a_graph_has_the_bits_of_one_outside(make: Any) -> None:
+    """300 steps on recorded gradients, whose rate changes; resumed half way from a state dict."""
+    start = torch.randn(8192, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    recorded = torch.randn(16, 8192, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    rate = torch.tensor(0.0, device=DEVICE)
+    outside, inside = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    optimizer = make([outside], lr=rate, weight_decay=0.01)
+    for step in range(300):
+        rate.fill_(1e-3 / (1 + step))
+        outside.grad = recorded[step % 16] * (1 + step % 5)
+        optimizer.step()
+    inside.grad = torch.zeros_like(inside)
+    optimizer = make([inside], lr=rate, weight_decay=0.01)
+    for step in range(300):
+        rate.fill_(1e-3 / (1 + step))
+        inside.grad.copy_(recorded[step % 16] * (1 + step % 5))
+        if step == 150:
+            state = optimizer.state_dict()
+            optimizer = make([inside], lr=rate, weight_decay=0.01)
+            optimizer.load_state_dict(state)
+        if step % 150 < 2:
+            optimizer.step()  # makes the plan and the states
+            continue
+        if step % 150 == 2:
+            torch.cuda.synchronize()
+            graph = cuda.CUDAGraph()
+            with cuda.graph(graph):
+                optimizer.step()
+        graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(outside, inside)

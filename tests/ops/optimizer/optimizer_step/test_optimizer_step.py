@@ -150,13 +150,13 @@ def test_torch_is_within_twice_the_bound(algorithm: str) -> None:
 # --- Defects of bitsandbytes that this operator does not have
 
 
-@pytest.mark.parametrize("place", [0, 1500, COUNT - 1])
+@pytest.mark.parametrize("place", [0, 15000, 39999])
 def test_a_static_maximum_is_that_of_the_whole_tensor(place: int) -> None:
-    """Wherever it lies; bitsandbytes looked at a quarter."""
-    problem = Problem(((COUNT,),), "lion", state_format="static8")
-    gradient = bell(1)
+    """Wherever it lies; bitsandbytes looked at a quarter, and a little more."""
+    problem = Problem(((40000,),), "lion", state_format="static8")
+    gradient = bell(1, 40000)
     gradient[place] = 1000
-    given = zeros_of(problem, bell(2), gradient)
+    given = zeros_of(problem, bell(2, 40000), gradient)
     after = run(problem, given)
     n = {name: float(x) for name, x in given.items() if x.ndim == 0}
     largest = F32(1 - n["beta2"]) * (F32(n["gradient_scale"]) * F32(1000))
@@ -176,6 +176,23 @@ def test_scale_and_decay_reach_every_algorithm(algorithm: str, state_format: str
     assert all(np.array_equal(bits(one[name]), bits(other[name])) for name in one)
     free = run(problem, {**given, "weight_decay": np.array(0.0)})
     assert (free["parameter[0]"] != one["parameter[0]"]).mean() > 0.9
+
+
+@pytest.mark.parametrize("algorithm", ["momentum", "rmsprop", "adagrad"])
+@pytest.mark.parametrize("state_format", ["float32", *CODED])
+def test_coupled_decay_and_scale_are_in_the_gradient_of_the_update(
+    algorithm: str, state_format: str
+) -> None:
+    """Not in the state alone: the step is the one with that gradient and no decay."""
+    problem = Problem(
+        ((COUNT,),), algorithm, state_format=state_format, weight_decay_mode="coupled"
+    )
+    p, g, decay = bell(21), bell(22), F32(0.1)
+    given = zeros_of(problem, p, g) | {"gradient_scale": np.array(0.75)}
+    sums = zeros_of(problem, p, F32(0.75) * g + decay * p) | {"gradient_scale": np.array(1.0)}
+    one = run(problem, given | {"weight_decay": np.array(float(decay))})
+    other = run(problem, sums | {"weight_decay": np.array(0.0)})
+    assert all(np.array_equal(bits(one[name]), bits(other[name])) for name in one)
 
 
 @pytest.mark.parametrize("algorithm", ["adam", "momentum"])
