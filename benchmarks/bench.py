@@ -54,7 +54,7 @@ def measure_case(machine: Machine, case: Case) -> Record:
     references = [torch_reference]
     if not isinstance(machine, HostMachine):
         references.insert(0, host_reference)
-    checked = check(case, workload.sets[-1], references)
+    checked = check(case, workload.sets[-1], references, workload.launches[-1])
     record.details = {
         "sku": workload.plan.sku,
         "math": workload.plan.precision_guarantee().math.value,
@@ -128,7 +128,7 @@ def add_baseline(machine: Machine, record: Record, timing: Timing) -> None:
     }
     ours = (timing.us + again.us) / 2
     record.measures["over"] = ours / other.us
-    x = case.elements[0]
+    x = case.first
     if case.target_for("extra_us"):  # beyond it and what reading and quantizing the input takes
         codes = math.prod(x.shape)
         moved = codes * (item_bytes(x.storage) + 1)

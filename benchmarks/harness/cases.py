@@ -12,6 +12,7 @@ from typing import Any
 
 import planq
 from harness.data import PARAMETERS
+from harness.models import shapes_of
 from harness.product import Product, product_of
 
 MEGABYTE = 1e6
@@ -30,14 +31,19 @@ _SHORT = {
     "int32": "s32",
 }
 # Fields whose words are part of a name.
-_WORDS = ("from_layout", "to_layout", "layout", "form")
+_WORDS = ("from_layout", "to_layout", "layout", "form", "algorithm", "state_format")
+_COUNTS = {"axis": "axis", "ranks": "ranks", "group_size": "group"}
+# Types that name a case, one after another.
+_TYPES = ("input_dtype", "output_dtype", "dtype", "parameter_dtype", "gradient_dtype")
+# Operators that write over what they are given to update.
+_OVERWRITING = ("fill",)
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
 def shape_field(operator: str) -> str:
     """The field with the extents of an operator whose problems are no products."""
     known = {info.name: info.fields for info in planq.operators()}[operator]
-    return "shape" if "shape" in known else "weight_shape"
+    return next(name for name in ("shape", "shapes", "weight_shape") if name in known)
 
 
 def item_bytes(storage: str) -> int:
@@ -72,7 +78,7 @@ class Target:
         return (
             self.min_mb <= case.traffic / MEGABYTE < self.max_mb
             and case.input_bytes / MEGABYTE <= self.max_input_mb
-            and 8 * item_bytes(case.elements[0].storage) <= self.max_input_bits
+            and 8 * item_bytes(case.first.storage) <= self.max_input_bits
             and 8 * item_bytes(case.result.storage) <= self.max_output_bits
             and self.min_rows <= case.rows <= self.max_rows
             and self.min_columns <= case.columns <= self.max_columns
@@ -122,7 +128,7 @@ class Case:
     def name(self) -> str:
         """``A1/token/bf16_s8/4096x8192``."""
         desc = self.descriptor
-        named = [getattr(desc, side, None) for side in ("input_dtype", "output_dtype", "dtype")]
+        named = [getattr(desc, side, None) for side in _TYPES]
         named = named if any(named) else [desc.code_dtype]
         types = "_".join(_SHORT[dtype.value] for dtype in named if dtype) + self._kind()
         parts = (self.title, self._segments(), types, self.shape)
@@ -130,15 +136,21 @@ class Case:
 
     @property
     def shape(self) -> str:
-        """``4096x8192``, of a product ``m x n x k``, and how far it is off its alignment."""
+        """``4096x8192``, of a product ``m x n x k``, and how far it is off its alignment.
+
+        Of several tensors how many there are, and their elements together.
+        """
         extents = str(self.product or "x".join(map(str, self.extents)))
+        count = len(getattr(self.descriptor, "shapes", ()))
+        extents = f"{count}-tensors-{extents}" if count > 1 else extents
         return extents + (f"+{self.offset}" if self.offset else "")
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Those of the elements of what is no product."""
-        found: tuple[int, ...] = getattr(self.descriptor, shape_field(self.descriptor.operator))
-        return found
+        """Those of the elements of what is no product; of a list their number."""
+        name = shape_field(self.descriptor.operator)
+        found: tuple[Any, ...] = getattr(self.descriptor, name)
+        return (sum(map(math.prod, found)),) if name == "shapes" else found
 
     @property
     def product(self) -> Product | None:
@@ -178,9 +190,10 @@ class Case:
             size = getattr(self.descriptor, "block_size", None)
             return book.value if size is None else f"{book.value}-{size}"
         if self.scope is None:
-            axis = getattr(self.descriptor, "axis", None)
             words = [getattr(self.descriptor, name, None) for name in _WORDS]
-            words.append(None if axis is None else f"axis{axis}")
+            for name, word in _COUNTS.items():
+                count = getattr(self.descriptor, name, None)
+                words.append(None if count is None else f"{word}{count}")
             return "-".join(str(word) for word in words if word is not None)
         return _scope_text(self.scope)
 
@@ -217,26 +230,36 @@ class Case:
         return self.descriptor.operator in ("blockwise_dequantize", "codebook_dequantize")
 
     @property
-    def result(self) -> planq.OperandSpec:
-        """The first output."""
+    def operands(self) -> dict[str, planq.OperandSpec]:
+        """What a launch is given: every number, and of tensors those that it cannot do without."""
         specs: dict[str, planq.OperandSpec] = self.descriptor.operands()
-        return next(spec for spec in specs.values() if spec.role == "output")
+        return {n: spec for n, spec in specs.items() if spec.kind == "scalar" or not spec.optional}
+
+    @property
+    def result(self) -> planq.OperandSpec:
+        """The first that is written."""
+        return next(spec for spec in self.operands.values() if spec.role != "input")
 
     @property
     def elements(self) -> list[planq.OperandSpec]:
         """The inputs but for parameters."""
         return [
             spec
-            for name, spec in self.descriptor.operands().items()
-            if spec.role == "input" and spec.kind == "tensor" and name not in PARAMETERS
+            for name, spec in self.operands.items()
+            if spec.role == "input" and spec.kind != "scalar" and name not in PARAMETERS
         ]
 
     @property
+    def first(self) -> planq.OperandSpec:
+        """The first of the elements; what is written where none are read."""
+        return (*self.elements, self.result)[0]
+
+    @property
     def bulk(self) -> planq.OperandSpec:
-        """The input that decides what memory is filled with: of a product the largest."""
+        """What decides what memory is filled with: the input, of a product the largest."""
         if self.product is None:
-            return self.elements[0]
-        return max(self.elements, key=lambda spec: math.prod(spec.shape) * item_bytes(spec.storage))
+            return self.first
+        return max(self.elements, key=lambda spec: spec.nbytes)
 
     @property
     def rows(self) -> int:
@@ -248,27 +271,28 @@ class Case:
         """The last extent; of a product its k."""
         return self.product.k if self.product else int(self.extents[-1])
 
-    def operand_bytes(self, role: str) -> int:
-        """Bytes of all operands of a role."""
-        return sum(
-            math.prod(spec.shape) * item_bytes(spec.storage)
-            for spec in self.descriptor.operands().values()
-            if spec.role == role
-        )
+    def operand_bytes(self, *roles: str) -> int:
+        """Bytes of all operands of some roles."""
+        return sum(spec.nbytes for spec in self.operands.values() if spec.role in roles)
 
     @property
     def input_bytes(self) -> int:
         """Bytes of everything read."""
-        return self.operand_bytes("input")
+        return self.operand_bytes("input", *(() if self.overwrites else ("inout",)))
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether what is updated in place is not read."""
+        return self.descriptor.operator in _OVERWRITING
 
     @property
     def output_bytes(self) -> int:
         """Bytes of everything written."""
-        return self.operand_bytes("output")
+        return self.operand_bytes("output", "inout")
 
     @property
     def traffic(self) -> int:
-        """The bytes that a rate counts: every operand once."""
+        """The bytes that a rate counts: every operand once, what is updated twice."""
         return self.input_bytes + self.output_bytes
 
     def target_for(self, measure: str) -> Target | None:
@@ -295,6 +319,7 @@ class _Group:
     shapes: list[list[int]] | None = None
     rows: list[int] | None = None
     columns: list[int] | None = None
+    models: list[str] | None = None
     problems: list[str] | None = None
     layers: list[str] | None = None
     outliers: list[int] | None = None
@@ -306,8 +331,13 @@ class _Group:
     peer_rows: tuple[int, ...] = ()
     peer_types: tuple[str, ...] | None = None
 
-    def all_shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of elements, or m, n and k of products: ``problems``, or rows and ``layers``."""
+    def all_shapes(self) -> list[tuple[Any, ...]]:
+        """Shapes of elements, or m, n and k of products: ``problems``, or rows and ``layers``.
+
+        Of ``models``, the shapes of all parameters.
+        """
+        if self.models is not None:
+            return [shapes_of(model) for model in self.models]
         if self.problems is not None or self.layers is not None:
             layers = [f"{m}x{layer}" for layer in self.layers or () for m in self.rows or ()]
             texts = [*(self.problems or ()), *layers]
@@ -321,14 +351,18 @@ class _Group:
         outputs = [{"output_dtype": dtype} for dtype in self.output_dtypes or ()] or [{}]
         return [first | second for first, second in product(inputs, outputs)]
 
-    def peers_of(self, shape: tuple[int, ...], fields: dict[str, Any]) -> tuple[str, ...]:
+    def peers_of(self, shape: tuple[Any, ...], fields: dict[str, Any]) -> tuple[str, ...]:
         types = " ".join(fields[side] for side in ("input_dtype", "output_dtype") if side in fields)
         wanted = self.peer_types is None or types in self.peer_types
-        return tuple(self.peers) if wanted and shape[0] in self.peer_rows else ()
+        wanted &= self.models is not None or shape[0] in self.peer_rows
+        return tuple(self.peers) if wanted else ()
 
-    def extents(self, operator: str, shape: tuple[int, ...]) -> dict[str, list[int]]:
+    def extents(self, operator: str, shape: tuple[Any, ...]) -> dict[str, list[Any]]:
+        name = shape_field(operator)
+        if name == "shapes":
+            return {name: [list(one) for one in shape] if self.models else [list(shape)]}
         if self.problems is None and self.layers is None:
-            return {shape_field(operator): list(shape)}
+            return {name: list(shape)}
         m, n, k = shape
         return {"input_shape": [m, k], "weight_shape": [n, k]}
 

@@ -12,7 +12,7 @@ import torch
 import planq
 from harness.cases import Case, shape_field
 from harness.formula import formula
-from harness.workload import Operands, aligned_bytes, storage_of
+from harness.workload import Launch, Operands, aligned_bytes, storage_of, tensors_of
 
 MOST_ELEMENTS: Final = 1 << 22  # of larger inputs a part is compared
 MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random numbers
@@ -39,7 +39,13 @@ TOGETHER: Final = (
     "spmm_coo",
     "llm_int8_quantize",
     "pack_weight_4bit",
+    "percentile_clip",
+    "group_quantize",
+    "group_dequantize",
+    "swizzled_quantize",
+    "dequantize_reduce",
 )
+BY_BLOCK: Final = ("absmax1", "absmax2", "absmax3")
 VECTOR_COLUMNS: Final = 4096  # a vector is compared as a matrix of this width
 
 Reference = Callable[[Any, Operands], Operands | None]
@@ -56,9 +62,9 @@ class Check:
 
 def host_reference(desc: Any, inputs: Operands) -> Operands | None:
     """The outputs that the host backend computes."""
-    operands = dict(inputs)
+    operands = {name: _each(torch.clone, operand) for name, operand in inputs.items()}
     for name, spec in desc.operands().items():
-        if spec.role == "output":
+        if spec.role == "output" and not spec.optional:
             operands[name] = torch.empty(spec.shape, dtype=getattr(torch, storage_of(spec.storage)))
     args = {info.name: info.args for info in planq.operators()}[desc.operator]
     plan = planq.Plan.select(planq.HOST, desc)
@@ -76,8 +82,8 @@ def torch_reference(desc: Any, inputs: Operands) -> Operands | None:
         compute = formula(desc)
     except ValueError:
         return None
-    names = [name for name, spec in desc.operands().items() if spec.role == "output"]
-    return dict(zip(names, compute(inputs), strict=True))
+    written = [name for name, spec in desc.operands().items() if spec.role != "input"]
+    return dict(zip(written, compute(inputs), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,48 @@ class Whole:
     def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
         """The operand."""
         return operand
+
+
+class ListPart:
+    """Of each tensor some whole blocks, the first and the last among them, as a tensor.
+
+    All of them where blocks depend on each other.
+    """
+
+    def __init__(self, case: Case) -> None:
+        desc = case.descriptor
+        together = desc.trust_ratio != "none" or desc.state_format == "static8"
+        self.block = desc.block_size
+        self.counts = [math.prod(shape) for shape in desc.shapes]
+        most = max(2, MOST_ELEMENTS // (self.block * len(self.counts)))
+        blocks = [-(-count // self.block) for count in self.counts]
+        self.places = [_spread(n, n if together else most, torch.device("cpu")) for n in blocks]
+
+    @property
+    def shape(self) -> list[int]:
+        """The number of all elements."""
+        return [sum(shape[0] for shape in self.fields["shapes"])]
+
+    @property
+    def fields(self) -> dict[str, list[list[int]]]:
+        """The descriptor's fields that are another."""
+        pairs = zip(self.places, self.counts, strict=True)
+        return {"shapes": [[len(self._elements(places, count))] for places, count in pairs]}
+
+    def of(self, name: str, operand: Any) -> Any:
+        """The part of an operand: of blocks, or of their elements."""
+        if not isinstance(operand, list):
+            return operand
+        found = []
+        for tensor, places, count in zip(operand, self.places, self.counts, strict=True):
+            chosen = places if name in BY_BLOCK else self._elements(places, count)
+            found.append(tensor.flatten().index_select(0, chosen.to(tensor.device)))
+        return found
+
+    def _elements(self, blocks: torch.Tensor, count: int) -> torch.Tensor:
+        places = (blocks[:, None] * self.block + torch.arange(self.block)).flatten()
+        chosen: torch.Tensor = places[places < count]
+        return chosen
 
 
 class WeightPart:
@@ -229,9 +277,11 @@ def _spread(extent: int, count: int, device: torch.device) -> torch.Tensor:
     return chosen
 
 
-def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | WeightPart | Whole:
+def part_of(case: Case, x: torch.Tensor) -> Part | BlockPart | ListPart | WeightPart | Whole:
     """What is compared of a case with these elements."""
     desc, scope = case.descriptor, case.scope
+    if hasattr(desc, "shapes"):
+        return ListPart(case)
     if desc.operator == "reorder_mixed_dtype_weight":
         return WeightPart(case)
     nests = desc.operator == "blockwise_quantize" and desc.nested_block_size is not None
@@ -274,18 +324,28 @@ def _part_with_range(case: Case, scope: planq.Scope | None, x: torch.Tensor, cou
     return Part(case, 0, places)
 
 
-AnyPart = Part | BlockPart | WeightPart | Whole | ProductPart
+AnyPart = Part | BlockPart | ListPart | WeightPart | Whole | ProductPart
 
 
-def check(case: Case, operands: Operands, references: Sequence[Reference]) -> Check:
-    """Computes the case again, or a part of it, and compares every byte."""
+def check(
+    case: Case, operands: Operands, references: Sequence[Reference], again: Launch | None = None
+) -> Check:
+    """Computes the case again, or a part of it, and compares every byte.
+
+    Args:
+        case: What was timed.
+        operands: Of the last of its launches.
+        references: What else computes it.
+        again: That launch, where operands are updated in place: it is made once more, and is to do
+            with what it finds what the references do with a copy.
+    """
     parts: list[tuple[AnyPart, Sequence[Reference]]]
-    x = operands[case.elements[0].name]
+    x = tensors_of(operands[case.first.name])[0]
     if case.product is None:
         parts = [(part_of(case, x), references)]
     else:
         parts = [(ProductPart(case, one, x.device), [one]) for one in references]
-    found = [_check_part(case, operands, *part) for part in parts]
+    found = [_check_part(case, operands, *part, again) for part in parts]
     used = [one.reference for one in found if one.reference]
     if not used:
         raise RuntimeError("there is no reference to compare with")
@@ -294,35 +354,58 @@ def check(case: Case, operands: Operands, references: Sequence[Reference]) -> Ch
 
 
 def _check_part(
-    case: Case, operands: Operands, part: AnyPart, references: Sequence[Reference]
+    case: Case,
+    operands: Operands,
+    part: AnyPart,
+    references: Sequence[Reference],
+    again: Launch | None,
 ) -> Check:
     moved = _on_host if not isinstance(part, ProductPart) or part.on_host else _as_it_is
-    chosen = {name: moved(part.of(name, operand)) for name, operand in operands.items()}
-    name_of_shape = shape_field(case.descriptor.operator)
-    fields = part.fields if isinstance(part, ProductPart) else {name_of_shape: part.shape}
-    desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), **fields})
-    roles = {name: spec.role for name, spec in desc.operands().items()}
-    inputs = {name: chosen[name] for name, role in roles.items() if role == "input"}
-    for name, operand in inputs.items():
-        if isinstance(operand, torch.Tensor):
-            inputs[name] = operand.reshape(desc.operands()[name].shape)
+    desc = planq.Descriptor.from_dict({**case.descriptor.to_dict(), **_fields_of(part, case)})
+    roles = {name: spec.role for name, spec in desc.operands().items() if name in operands}
+    inputs: Operands = {}
+    for name, operand in operands.items():
+        if roles[name] != "output":
+            kept = _each(moved, part.of(name, operand))
+            inputs[name] = _each(torch.clone, kept) if roles[name] == "inout" else kept
+            if isinstance(kept, torch.Tensor):
+                inputs[name] = inputs[name].reshape(desc.operands()[name].shape)
+    if again is not None and "inout" in roles.values():
+        again()
+    written = [name for name, role in roles.items() if role != "input"]
+    chosen = {name: _each(moved, part.of(name, operands[name])) for name in written}
     differing, used = 0, []
     for reference in references:
         expected = reference(desc, dict(inputs))
         if expected is None:
             continue
         used.append(reference.__name__)
-        pairs = [(chosen[name], expected[name]) for name in roles if name not in inputs]
-        differing += sum(int((_bytes(got) != _bytes(right)).sum()) for got, right in pairs)
+        for name in written:
+            pairs = zip(tensors_of(chosen[name]), tensors_of(expected[name]), strict=True)
+            differing += sum(int((_bytes(got) != _bytes(right)).sum()) for got, right in pairs)
     return Check(math.prod(part.shape), differing, ", ".join(used))
 
 
-def _as_it_is(operand: Any) -> Any:
-    return operand
+def _fields_of(part: AnyPart, case: Case) -> dict[str, Any]:
+    """The descriptor's fields that are another for a part."""
+    if isinstance(part, ProductPart | ListPart):
+        return part.fields
+    return {shape_field(case.descriptor.operator): part.shape}
 
 
-def _on_host(operand: Any) -> Any:
-    return operand.cpu() if isinstance(operand, torch.Tensor) else operand
+def _each(function: Callable[[torch.Tensor], torch.Tensor], operand: Any) -> Any:
+    """Applied to every tensor of an operand; numbers stay."""
+    if isinstance(operand, list):
+        return [function(one) for one in operand]
+    return function(operand) if isinstance(operand, torch.Tensor) else operand
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.cpu()
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

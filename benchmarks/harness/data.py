@@ -37,8 +37,23 @@ PARAMETERS: Final = (
     "column_index",
     "value",
     "stats",
+    "parameters",
+    "minimum",
 )
-_NUMBERS: Final = {"seed": 20240229, "offset": 4096}
+# The scalars of an optimizer's step.
+SCALARS: Final = {
+    "lr": 1e-3,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "beta3": 0.9999,
+    "alpha": 5.0,
+    "eps": 1e-8,
+    "weight_decay": 0.01,
+    "gradient_scale": 1.0,
+    "max_unorm": 0.02,
+    "step": 100,
+}
+_NUMBERS: Final = {"seed": 20240229, "offset": 4096, **SCALARS}
 
 _CODES: Final = {  # mean and deviation of codes, and the range that holds them
     "int8": (0.0, 40.0, -127.0, 127.0),
@@ -111,3 +126,15 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         fill_elements(values, "uint8")
     else:
         values.copy_(drawn)
+
+
+def fill_state(values: torch.Tensor, name: str) -> None:
+    """Fills what is updated in place: parameters as normal, states without a sign."""
+    if values.dtype is torch.uint8:
+        values.random_(0, 256)
+    elif name.startswith("absmax") or name == "history":
+        values.uniform_(0.9, 1.1)
+    else:
+        values.normal_()
+        if name.startswith("state"):
+            values.square_()

@@ -7,7 +7,18 @@ from typing import Any, Final
 
 import torch
 
-from harness import codebook, coo, dynamic, linear, memory, outlier, packing, static, statistics
+from harness import (
+    codebook,
+    coo,
+    dynamic,
+    linear,
+    memory,
+    optimizer,
+    outlier,
+    packing,
+    static,
+    statistics,
+)
 from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
@@ -21,8 +32,10 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "quantize_backward": static.QuantizeBackward,
     "dequantize_backward": static.DequantizeBackward,
     "fake_quantize_backward": static.FakeQuantizeBackward,
+    "fill": memory.Fill,
     "multiply": memory.Multiply,
     "pipeline_copy": memory.PipelineCopy,
+    "optimizer_step": optimizer.Step,
     "pack_int4": packing.PackInt4,
     "unpack_int4": packing.UnpackInt4,
     "reorder_mixed_dtype_weight": packing.Reorder,

@@ -9,6 +9,18 @@ import torch
 from harness.segments import Operands
 
 
+class Fill:
+    """One number, in types that torch fills."""
+
+    def __init__(self, desc: Any) -> None:
+        if desc.output_dtype.value.startswith("float8"):
+            raise ValueError(f"no torch formula for {desc}")
+
+    def __call__(self, given: Operands) -> tuple[torch.Tensor]:
+        """Everywhere."""
+        return (torch.full_like(given["output"], given["value"]),)
+
+
 class Multiply:
     """Products of floats, which torch rounds as planq does."""
 

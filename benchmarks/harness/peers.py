@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import planq
-from harness import bnb, product_peers
+from harness import bnb, optimizer, product_peers
 from harness.cuda import CudaMachine
 from harness.formula import formula
 from harness.peer import Peer, first_result
@@ -61,6 +61,8 @@ def _bitsandbytes(machine: Machine, workload: Workload) -> Peer | None:
         return None
     if workload.case.product is not None:
         return product_peers.bitsandbytes(workload)
+    if workload.case.descriptor.operator == "optimizer_step":
+        return optimizer.bitsandbytes(workload)
     call = bnb.call_for(workload.case.descriptor)
     return _on_inputs("bitsandbytes", call, workload, capturable=False)
 
@@ -106,6 +108,31 @@ def _torch_conversions(machine: Machine, workload: Workload) -> Peer:
     )
 
 
+def _vector_norm(machine: Machine, workload: Workload) -> Peer:
+    """The norm of torch, with sums in another order; a clip takes more than that."""
+    orders = {"one": 1.0, "two": 2.0, "infinity": math.inf}
+    order = orders[getattr(workload.case.descriptor, "p", "two")]
+
+    def compute(given: Operands) -> torch.Tensor:
+        x = given["input"]
+        kind = torch.promote_types(x.dtype, torch.float32)
+        found: torch.Tensor = torch.linalg.vector_norm(x.flatten(), order, dtype=kind)
+        return found
+
+    launches: list[Launch] = [partial(compute, one) for one in workload.sets]
+    return Peer("vector_norm", launches)
+
+
+def _torch_fill(machine: Machine, workload: Workload) -> Peer:
+    """In place, of the same memory."""
+    calls = [partial(one["output"].fill_, one["value"]) for one in workload.sets]
+    workload.launches[0]()
+    ours = workload.sets[0]["output"].clone()
+    differing = (calls[0]() != ours).float().mean().item()
+    launches: list[Launch] = list(calls)
+    return Peer("torch_fill", launches, differing=differing)
+
+
 def _two_pass(machine: Machine, workload: Workload) -> Peer | None:
     if not isinstance(machine, CudaMachine):
         return None
@@ -119,5 +146,13 @@ _MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "two_pass": _two_pass,
     "torch_conversions": _torch_conversions,
     "torch_fake_quantize": _torch_fake_quantize,
+    "torch_fused": lambda _, workload: optimizer.torch_optimizer(
+        "torch_fused", workload, fused=True
+    ),
+    "torch_foreach": lambda _, workload: optimizer.torch_optimizer(
+        "torch_foreach", workload, foreach=True
+    ),
+    "torch_fill": _torch_fill,
+    "vector_norm": _vector_norm,
     **product_peers.MAKERS,
 }

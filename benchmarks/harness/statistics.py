@@ -30,4 +30,6 @@ class Norm:
         if self.p is planq.NormOrder.INFINITY:
             return (x.abs().amax().reshape(1),)
         total = tree_sum(x.abs() if self.p is planq.NormOrder.ONE else x * x)
-        return (total.sqrt() if self.p is planq.NormOrder.TWO else total,)
+        if self.p is planq.NormOrder.TWO:  # on processors that of float32 is not always the nearest
+            total = total.double().sqrt().to(total.dtype)
+        return (total,)

@@ -13,11 +13,11 @@ import torch
 import planq
 from harness.cases import Case, item_bytes
 from harness.codebook import source_of
-from harness.data import PARAMETERS, fill_elements, fill_parameter, number
+from harness.data import PARAMETERS, fill_elements, fill_parameter, fill_state, number
 from harness.linear import complete
 
 Launch = Callable[[], object]
-Operands = dict[str, Any]  # tensors and numbers by name
+Operands = dict[str, Any]  # tensors, lists of tensors and numbers by name
 
 ALIGNMENT = 512
 POISON = 0xA5
@@ -80,7 +80,7 @@ class Arena:
         self.used = start + math.prod(shape) * size
         if self.used > self.bytes.numel():
             raise MemoryError(f"the arena of {self.bytes.numel()} bytes is full")
-        return self.bytes[start : self.used].view(getattr(torch, storage)).view(*shape)
+        return self.bytes[start : self.used].view(getattr(torch, storage)).view(tuple(shape))
 
     def release(self) -> None:
         """Takes everything back; the content stays."""
@@ -108,6 +108,12 @@ class Arena:
     def poison(self) -> None:
         """Overwrites everything that was handed out."""
         self.bytes[: self.used].fill_(POISON)
+
+
+def tensors_of(operand: Any) -> list[torch.Tensor]:
+    """Those of an operand, which may be a list of them, or a number."""
+    listed = operand if isinstance(operand, list) else [operand]
+    return [one for one in listed if isinstance(one, torch.Tensor)]
 
 
 def storage_of(dtype: str) -> str:
@@ -169,7 +175,11 @@ READS_ALONE: Final = (8, 0)
 
 
 def nearest_mix(reads: int, writes: int) -> tuple[int, int]:
-    """Bytes read and written by plain traffic, rounded to a mix that is measured."""
+    """Bytes read and written by plain traffic, rounded to a mix that is measured.
+
+    Every mix reads something.
+    """
+    reads = max(reads, 1)
     if reads > 64 * writes:
         return READS_ALONE
     return min(MIXES, key=lambda mix: abs(math.log(mix[0] * writes / (mix[1] * reads))))
@@ -195,6 +205,8 @@ class Workload:
         )
         self.sets = [self._operands() for _ in range(copies)]
         machine.outputs.poison()
+        for operands in self.sets:
+            self._start(operands)
         args = {info.name: info.args for info in planq.operators()}[case.descriptor.operator]
         self.launches = [
             partial(self.plan.bind(workspace, args(**operands)), machine.stream)
@@ -207,24 +219,37 @@ class Workload:
 
     def _operands(self) -> Operands:
         operands: Operands = {}
-        for name, spec in self.case.descriptor.operands().items():
+        for name, spec in self.case.operands.items():
             if spec.kind == "scalar":
                 operands[name] = number(spec)
-                continue
-            parameter = spec.role == "input" and name in PARAMETERS
-            arena = self.machine.inputs if spec.role == "input" else self.machine.outputs
-            arena = self.machine.parameters if parameter else arena
-            taken = arena.take(spec.shape, storage_of(spec.storage), self.case.offset)
-            if parameter:
-                fill_parameter(taken, name, self.case.descriptor)
-            elif self.case.product and arena is self.machine.inputs:
-                self._refill(taken, spec)
-            operands[name] = taken
+            elif spec.kind == "list":
+                operands[name] = [self._take(spec, shape) for shape in spec.shapes]
+            else:
+                operands[name] = self._take(spec, spec.shape)
         if self.case.product or self.case.outliers is not None:
             complete(operands, self.case.outliers)
         if self.case.outliers is not None:
             self.machine.inputs.forget()
         return operands
+
+    def _take(self, spec: planq.OperandSpec, shape: Sequence[Any]) -> torch.Tensor:
+        """Memory of a tensor, with what is read from it alone."""
+        parameter = spec.role == "input" and spec.name in PARAMETERS
+        arena = self.machine.inputs if spec.role == "input" else self.machine.outputs
+        arena = self.machine.parameters if parameter else arena
+        taken = arena.take(shape, storage_of(spec.storage), self.case.offset)
+        if parameter:
+            fill_parameter(taken, spec.name, self.case.descriptor)
+        elif self.case.product and arena is self.machine.inputs:
+            self._refill(taken, spec)
+        return taken
+
+    def _start(self, operands: Operands) -> None:
+        """Writes what is updated in place, where it is read."""
+        for name, spec in self.case.operands.items():
+            if spec.role == "inout" and not self.case.overwrites:
+                for values in tensors_of(operands[name]):
+                    fill_state(values, name)
 
     def _refill(self, taken: torch.Tensor, spec: planq.OperandSpec) -> None:
         """Elements of a product that are not of the type that memory was filled with."""

@@ -5,8 +5,10 @@ The machine is a stub: memory on the host, launches that run once, and times tha
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,21 @@ import torch
 import bench
 import planq
 from harness.cases import Case, Target, load_cases
-from harness.check import HOST_COLUMNS, check, host_reference, torch_reference
+from harness.check import (
+    HOST_COLUMNS,
+    MOST_ELEMENTS,
+    check,
+    host_reference,
+    part_of,
+    torch_reference,
+)
 from harness.data import fill_elements
+from harness.models import shapes_of
 from harness.native import cutlass_command
 from harness.peers import make_peer
 from harness.report import Record
-from harness.workload import Arena, Launch, Rate, Timing, Workload
+from harness.workload import Arena, Launch, Rate, Timing, Workload, tensors_of
+from planq.torch import optim
 from support.bitsandbytes_host import bnb
 
 CASES = Path(bench.__file__).with_name("cases")
@@ -263,6 +274,124 @@ def test_packed_weights_are_checked_with_torch_and_the_host(code_dtype: str) -> 
     assert found.reference == "host_reference, torch_reference"
 
 
+def made(name: str, **fields: Any) -> Any:
+    """A descriptor of an operator."""
+    return {info.name: info.descriptor for info in planq.operators()}[name](**fields)
+
+
+def step(*shapes: tuple[int, ...], **fields: Any) -> Any:
+    """A descriptor of optimizer_step."""
+    types = {"parameter_dtype": "bfloat16", "gradient_dtype": "bfloat16"}
+    return made("optimizer_step", shapes=shapes, **types | fields)
+
+
+CODED = {"state_format": "blockwise8"}
+LARGE = ((MOST_ELEMENTS // 2 + 100,), (3, 5), (MOST_ELEMENTS + 700,))
+UPDATED = [
+    (step((1000,), (3, 5), ()), True),
+    (step((1000,), (3, 5), (), parameter_dtype="float32"), True),
+    (step((1000,), (3, 5), algorithm="ademamix", **CODED), False),
+    (step((1000,), (3, 5), algorithm="lamb", **CODED), False),
+    (step((1000,), algorithm="rmsprop"), False),
+    (made("percentile_clip", shape=(3000,), input_dtype="bfloat16"), False),
+    (made("fill", shape=(3000,), output_dtype="bfloat16"), True),
+    (made("fill", shape=(2, 4096), output_dtype="uint8"), True),
+]
+
+
+@pytest.mark.parametrize(
+    ("desc", "in_torch"), UPDATED, ids=lambda one: one if one in (0, 1) else case_of(one).name
+)
+def test_what_is_updated_in_place_is_checked_by_one_more_launch(desc: Any, in_torch: bool) -> None:
+    """With what it found; a launch that does something else is found by its first byte."""
+    case = case_of(desc)
+    workload = Workload(Stub(), case)
+    workload.measure()
+    operands, references = workload.sets[-1], [host_reference, torch_reference]
+    found = check(case, operands, references, workload.launches[-1])
+    assert (found.elements, found.differing) == (math.prod(case.extents), 0)
+    assert found.reference == "host_reference" + ", torch_reference" * in_torch
+
+    def wrong() -> None:
+        workload.launches[-1]()
+        written = next(name for name, spec in case.operands.items() if spec.role != "input")
+        tensors_of(operands[written])[-1].view(-1)[:1].view(torch.uint8)[0] ^= 1
+
+    assert check(case, operands, references, wrong).differing == 1 + in_torch
+
+
+def test_of_large_lists_some_blocks_of_every_tensor_are_checked() -> None:
+    """The last ones, which are short, among them."""
+    case = case_of(step(*LARGE, **CODED))
+    part = part_of(case, torch.empty(0))
+    lengths = [shape[0] for shape in part.fields["shapes"]]
+    assert sum(lengths) < MOST_ELEMENTS
+    assert lengths[1] == 15
+    assert [length % 256 for length in lengths] == [100, 15, 700 % 256]
+    whole = torch.arange(MOST_ELEMENTS + 700)
+    tensors = [whole[: MOST_ELEMENTS // 2 + 100], whole[:15], whole]
+    chosen = part.of("parameter", tensors)
+    assert [len(one) for one in chosen] == lengths
+    assert [int(one[-1]) for one in chosen] == [len(one) - 1 for one in tensors]
+    assert (
+        part.of("absmax1", [one[::256] for one in tensors])[2].tolist() == chosen[2][::256].tolist()
+    )
+
+
+GROUPED = {"shape": (8192,), "group_size": 64}
+FLAT = [
+    made("group_quantize", input_dtype="bfloat16", output_dtype="int4", **GROUPED),
+    made("group_dequantize", input_dtype="int8", output_dtype="bfloat16", **GROUPED),
+    made("dequantize_reduce", ranks=4, input_dtype="int4", output_dtype="int4", **GROUPED),
+    made("dequantize_reduce", ranks=4, input_dtype="int8", output_dtype="bfloat16", **GROUPED),
+    made(
+        "swizzled_quantize",
+        input_dtype="bfloat16",
+        output_dtype="int8",
+        nodes=2,
+        devices_per_node=8,
+        **GROUPED,
+    ),
+]
+
+
+@pytest.mark.parametrize("desc", FLAT, ids=lambda desc: case_of(desc).name)
+def test_groups_are_checked_with_the_host(desc: Any) -> None:
+    case = case_of(desc)
+    workload = Workload(Stub(), case)
+    workload.measure()
+    operands = workload.sets[-1]
+    found = check(case, operands, [host_reference, torch_reference])
+    assert (found.elements, found.differing) == (8192, 0)
+    assert found.reference == "host_reference"
+    operands["output"].view(torch.uint8).view(-1)[-1] ^= 1
+    assert check(case, operands, [host_reference]).differing == 1
+
+
+def test_lists_are_named_by_their_number_and_what_is_updated_counts_twice() -> None:
+    case = case_of(step((512, 2), (3,), **CODED))
+    assert case.name == "E1/optimizer_step/adam-blockwise8/bf16_bf16/2-tensors-1027"
+    numbers = 8 * len([spec for spec in case.operands.values() if spec.kind == "scalar"])
+    updated = 1027 * (2 + 1 + 1) + 2 * 4 * (4 + 1)
+    assert case.input_bytes == 1027 * 2 + updated + numbers
+    assert case.output_bytes == updated
+    fill = case_of(made("fill", shape=(3000,), output_dtype="bfloat16"))
+    assert (fill.name, fill.input_bytes, fill.output_bytes) == ("E1/fill/bf16/3000", 8, 6000)
+
+
+def test_a_list_is_measured_beside_one_tensor_with_as_many_elements(cases: dict[str, Case]) -> None:
+    """The parameters of Llama 3 8B, which are 291."""
+    assert sum(map(math.prod, shapes_of("llama-8b"))) == 8030261248
+    lists = [case for case in cases.values() if "-tensors-" in case.shape]
+    assert len(lists) == 2
+    for case in lists:
+        assert case.baseline is not None
+        assert len(case.descriptor.shapes) == 291
+        flat = replace(case, descriptor=case.baseline)
+        assert flat.extents == case.extents
+        assert flat.baseline.to_dict() | {"shapes": 0} == case.descriptor.to_dict() | {"shapes": 0}
+
+
 def test_data_of_products_repeat_in_no_row_and_fill_their_range() -> None:
     """A kernel that reads a wrong row is found: no two rows of a weight are the same."""
     machine = Stub()
@@ -402,6 +531,77 @@ def test_peers_of_floating_products_compute_the_same_layer(peer: str, desc: Any)
     expected, found = workload.sets[0]["output"].float(), made.launches[0]()
     assert isinstance(found, torch.Tensor)
     torch.testing.assert_close(found.float(), expected, rtol=0.02, atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("peer", "algorithm", "fields"),
+    [
+        ("torch_fused", "AdamW", {"parameter_dtype": "float32", "gradient_dtype": "float32"}),
+        ("torch_foreach", "AdamW", {}),
+        ("torch_foreach", "SGD", {"algorithm": "momentum"}),
+        ("bitsandbytes", "AdamW", {"parameter_dtype": "float32", "gradient_dtype": "float32"}),
+        ("bitsandbytes", "AdamW8bit", CODED),
+        ("bitsandbytes", "Lion8bit", CODED | {"algorithm": "lion"}),
+    ],
+)
+def test_peers_of_optimizers_take_the_same_steps(
+    peer: str, algorithm: str, fields: dict[str, Any]
+) -> None:
+    """As an optimizer of planq, from the same parameters on: one or two steps, nearly."""
+    desc = step((40, 128), (7,), **fields)
+    workload = Workload(Stub(), case_of(desc))
+    found = make_peer(peer, Stub(), workload)
+    assert found is not None
+    given = workload.sets[0]
+    ours = [torch.nn.Parameter(p.clone()) for p in given["parameter"]]
+    arguments: dict[str, Any] = {"lr": 1e-3, "weight_decay": 0.01}
+    if algorithm == "SGD":
+        arguments = {"lr": 1e-3, "momentum": 0.9}
+    optimizer = getattr(optim, algorithm)(ours, **arguments)
+    for _ in range(2 if peer.startswith("torch") else 1):
+        for p, gradient in zip(ours, given["gradient"], strict=True):
+            p.grad = gradient
+        optimizer.step()
+    found.launches[0]()
+    launch: Any = found.launches[0]
+    theirs = launch.__self__.param_groups[0]["params"]
+    for p, q, start in zip(ours, theirs, given["parameter"], strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-2, atol=1e-5)
+        assert not torch.equal(q, start)
+
+
+@pytest.mark.parametrize(("peer", "algorithm"), [("torch_fused", "lion"), ("bitsandbytes", "lamb")])
+def test_an_optimizer_that_others_do_not_have_has_no_peer(peer: str, algorithm: str) -> None:
+    workload = Workload(Stub(), case_of(step((128,), algorithm=algorithm)))
+    assert make_peer(peer, Stub(), workload) is None
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        *(made("norm", shape=(3000,), input_dtype="bfloat16", p=p) for p in planq.NormOrder),
+        made("square_sum", shape=(3000,), input_dtype="float32"),
+        made("percentile_clip", shape=(3000,), input_dtype="float32"),
+    ],
+    ids=lambda desc: f"{desc.operator}-{getattr(desc, 'p', '')}",
+)
+def test_the_norm_of_torch_is_nearly_planqs(desc: Any) -> None:
+    workload = Workload(Stub(), case_of(desc))
+    workload.measure()
+    found = make_peer("vector_norm", Stub(), workload)
+    assert found is not None
+    given, theirs = workload.sets[0], found.launches[0]()
+    assert isinstance(theirs, torch.Tensor)
+    ours = given["norm"] if "norm" in given else given["output"]
+    ours = ours.sqrt() if desc.operator == "square_sum" else ours
+    torch.testing.assert_close(theirs.view(1), ours, rtol=1e-5, atol=0)
+
+
+def test_torch_fills_with_the_same_bits() -> None:
+    workload = Workload(Stub(), case_of(made("fill", shape=(3000,), output_dtype="bfloat16")))
+    found = make_peer("torch_fill", Stub(), workload)
+    assert found is not None
+    assert found.differing == 0.0
 
 
 @pytest.mark.parametrize(
