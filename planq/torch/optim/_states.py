@@ -29,14 +29,7 @@ _NOT_LOADED: Final = ("params", "paged")
 
 
 class Stateful(torch.optim.Optimizer):
-    """What an optimizer has and keeps between steps.
-
-    Attributes:
-        default_format: How states are stored where no option says.
-        default_paged: Whether states page where no option says.
-        signed: Which states have a sign, and so the signed dynamic map.
-        pool: The states that page.
-    """
+    """What an optimizer has and keeps between steps: its public subclass says of the attributes."""
 
     default_format: ClassVar[StateFormat] = StateFormat.FLOAT32
     default_paged: ClassVar[bool] = False
