@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import time
 from typing import Any, Final
 
 import torch
@@ -120,3 +121,22 @@ def bitsandbytes(workload: Workload) -> Peer | None:
     make = getattr(library, name + ("" if is_wide else "8bit"))
     launches = [make(_parameters(operands), **arguments).step for operands in workload.sets]
     return Peer("bitsandbytes", launches, capturable=False)
+
+
+def torchao(workload: Workload) -> Peer | None:
+    """Its AdamW with state of 8 bits, which torch.compile makes for each shape."""
+    desc = workload.case.descriptor
+    missing = [name for name in ("torchao", "triton") if importlib.util.find_spec(name) is None]
+    if missing or (desc.algorithm, desc.state_format) != ("adam", "blockwise8"):
+        return None
+    params = [_parameters(operands) for operands in workload.sets]
+    if not params[0][0].is_cuda:
+        return None
+    make: Any = importlib.import_module("torchao.optim").AdamW8bit
+    begin = time.perf_counter()
+    launches = [make(some, **_BY_BETAS, block_size=desc.block_size).step for some in params]
+    for launch in launches:
+        launch()
+    prepared = time.perf_counter() - begin
+    # It counts steps on the host, which a graph would not.
+    return Peer("torchao", launches, capturable=False, prepared=prepared)

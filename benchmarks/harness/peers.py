@@ -67,6 +67,12 @@ def _bitsandbytes(machine: Machine, workload: Workload) -> Peer | None:
     return _on_inputs("bitsandbytes", call, workload, capturable=False)
 
 
+def _torchao(machine: Machine, workload: Workload) -> Peer | None:
+    if workload.case.product is not None:
+        return product_peers.torchao(machine, workload)
+    return optimizer.torchao(workload)
+
+
 def _torch_fake_quantize(machine: Machine, workload: Workload) -> Peer:
     """Operators of torch itself, which also write a mask of a byte for each element."""
     desc = workload.case.descriptor
@@ -155,4 +161,5 @@ _MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "torch_fill": _torch_fill,
     "vector_norm": _vector_norm,
     **product_peers.MAKERS,
+    "torchao": _torchao,
 }

@@ -570,7 +570,9 @@ def test_peers_of_optimizers_take_the_same_steps(
         assert not torch.equal(q, start)
 
 
-@pytest.mark.parametrize(("peer", "algorithm"), [("torch_fused", "lion"), ("bitsandbytes", "lamb")])
+@pytest.mark.parametrize(
+    ("peer", "algorithm"), [("torch_fused", "lion"), ("bitsandbytes", "lamb"), ("torchao", "adam")]
+)
 def test_an_optimizer_that_others_do_not_have_has_no_peer(peer: str, algorithm: str) -> None:
     workload = Workload(Stub(), case_of(step((128,), algorithm=algorithm)))
     assert make_peer(peer, Stub(), workload) is None
