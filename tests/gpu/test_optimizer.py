@@ -16,6 +16,7 @@ from planq.torch import optim
 from reference.formats import bits
 from support.gpu import Cuda, cuda, on_gpu
 from support.runner import Bench, gathered
+from support.training import batch, network, train
 
 DEVICE = "cuda:0"
 GPU = Cuda(0)
@@ -212,3 +213,28 @@ def test_an_optimizer_in_a_graph_has_the_bits_of_one_outside(make: Any) -> None:
         graph.replay()
     torch.cuda.synchronize()
     assert torch.equal(outside, inside)
+
+
+def test_a_graph_of_a_whole_training_step_learns() -> None:
+    """300 steps on a text: the loss of the last fifty within 2 percent of Adam's of 32 bits."""
+    wide = network().to(DEVICE)
+    aim = train(wide, optim.Adam(wide.parameters(), lr=3e-3), range(300), DEVICE)
+    model, stream = network().to(DEVICE), cuda.Stream()
+    optimizer = optim.Adam8bit(model.parameters(), lr=3e-3)
+    with cuda.stream(stream):  # makes the plans, the states and what torch needs
+        losses = train(model, optimizer, range(3), DEVICE)
+    torch.cuda.synchronize()
+    given, wanted = (x.to(DEVICE) for x in batch(3))
+    optimizer.zero_grad()
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph, stream=stream):
+        loss = torch.nn.functional.cross_entropy(model(given), wanted)
+        loss.backward()
+        optimizer.step()
+    for step in range(3, 300):
+        for held, new in zip((given, wanted), batch(step), strict=True):
+            held.copy_(new)
+        graph.replay()
+        losses.append(loss.item())
+    assert np.mean(losses[-50:]) < 1.02 * np.mean(aim[-50:])
+    assert np.mean(losses[-50:]) < 0.7 * losses[0]

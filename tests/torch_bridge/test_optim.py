@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ import planq.torch.optim as optim
 from planq import memory
 from planq.codebooks import dynamic
 from support.bitsandbytes_host import optim as bnb
+from support.training import network, train
 
-TEXT = (Path(__file__).parents[2] / "LICENSE").read_bytes()
 CLASSES = {
     "adam": optim.Adam,
     "adamw8bit": optim.AdamW8bit,
@@ -39,38 +38,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def network() -> torch.nn.Module:
-    """Predicts a byte of a text from the eight before it; two tensors have state of 8 bits."""
-    torch.manual_seed(1)
-    return torch.nn.Sequential(
-        torch.nn.Embedding(128, 16),
-        torch.nn.Flatten(),
-        torch.nn.Linear(128, 64),
-        torch.nn.Tanh(),
-        torch.nn.Linear(64, 128),
-    )
-
-
-def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """64 places of the text."""
-    places = (np.arange(64) * 37 + step * 64) % (len(TEXT) - 9)
-    windows = torch.tensor([list(TEXT[i : i + 9]) for i in places]) % 128
-    return windows[:, :8], windows[:, 8]
-
-
-def train(model: torch.nn.Module, optimizer: Any, steps: range) -> list[float]:
-    """The losses."""
-    losses = []
-    for step in steps:
-        given, wanted = batch(step)
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(given), wanted)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
 
 
 def bits(model: torch.nn.Module) -> list[bytes]:
