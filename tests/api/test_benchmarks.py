@@ -356,14 +356,14 @@ FLAT = [
 
 
 @pytest.mark.parametrize("desc", FLAT, ids=lambda desc: case_of(desc).name)
-def test_groups_are_checked_with_the_host(desc: Any) -> None:
+def test_groups_are_checked_with_torch_and_the_host(desc: Any) -> None:
     case = case_of(desc)
     workload = Workload(Stub(), case)
     workload.measure()
     operands = workload.sets[-1]
     found = check(case, operands, [host_reference, torch_reference])
     assert (found.elements, found.differing) == (8192, 0)
-    assert found.reference == "host_reference"
+    assert found.reference == "host_reference, torch_reference"
     operands["output"].view(torch.uint8).view(-1)[-1] ^= 1
     assert check(case, operands, [host_reference]).differing == 1
 
@@ -565,9 +565,10 @@ def test_peers_of_optimizers_take_the_same_steps(
     found.launches[0]()
     launch: Any = found.launches[0]
     theirs = launch.__self__.param_groups[0]["params"]
-    for p, q, start in zip(ours, theirs, given["parameter"], strict=True):
-        torch.testing.assert_close(q, p, rtol=1e-2, atol=1e-5)
-        assert not torch.equal(q, start)
+    near = 2e-4 if desc.parameter_dtype is planq.DType.BFLOAT16 else 1e-5  # of steps of 1e-3
+    for p, q in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-2, atol=near)
+    assert not torch.equal(theirs[0], given["parameter"][0])
 
 
 @pytest.mark.parametrize(

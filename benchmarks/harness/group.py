@@ -1,0 +1,109 @@
+"""The group family as torch operations, for finite elements in whole groups and without offsets."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+import planq
+from harness.segments import Operands, four_bits, packed, unpacked, wide
+
+Results = tuple[torch.Tensor, ...]
+
+
+def _coded(x: torch.Tensor, size: int, dtype: planq.DType) -> Results:
+    """Codes of float32 elements, a row for each group, and multipliers."""
+    half = 8.0 if four_bits(dtype) else 128.0
+    groups = x.view(-1, size)
+    reach = groups.abs().amax(1, keepdim=True)
+    found = (half / reach).clamp(max=torch.finfo(torch.float32).max)
+    s = torch.where(reach == 0, 1.0, found)
+    codes = torch.round(groups * s).clamp(-half, half - 1).to(torch.int8)
+    return codes, s.reciprocal()
+
+
+def _stored(codes: torch.Tensor, dtype: planq.DType) -> torch.Tensor:
+    """Flat, the first of a pair in the high nibble."""
+    if not four_bits(dtype):
+        return codes.flatten()
+    return packed(codes.reshape(-1, 2).flip(-1)).flatten()
+
+
+def _values(codes: torch.Tensor, parameters: torch.Tensor, desc: Any) -> torch.Tensor:
+    """What codes stand for, in float32."""
+    if four_bits(desc.input_dtype):
+        codes = unpacked(codes.reshape(-1, 1), planq.DType.INT4).flip(-1)
+    return (codes.reshape(-1, desc.group_size).float() * parameters.view(-1, 1)).flatten()
+
+
+def _refuse_others(desc: Any) -> None:
+    """What is not written down here.
+
+    Raises:
+        ValueError: Offsets, torn groups, odd ones of 4 bits, other conventions or parameters.
+    """
+    torn = math.prod(desc.shape) % desc.group_size or desc.group_size % 2
+    symmetric = desc.mode is planq.Mode.SYMMETRIC
+    given = getattr(desc, "parameters_given", False)
+    if torn or given or not symmetric:
+        raise ValueError(f"no torch formula for {desc}")
+
+
+class Quantize:
+    """Codes and multipliers of groups, in the order that a hierarchical exchange wants if any."""
+
+    def __init__(self, desc: Any) -> None:
+        _refuse_others(desc)
+        self.desc = desc
+        nodes = getattr(desc, "nodes", 1)
+        self.order = (nodes, getattr(desc, "devices_per_node", 1), getattr(desc, "pipelining", 1))
+
+    def __call__(self, given: Operands) -> Results:
+        """Both, flat."""
+        codes, parameters = _coded(
+            wide(given["input"]).flatten(), self.desc.group_size, self.desc.output_dtype
+        )
+        codes, parameters = self._sent(codes), self._sent(parameters)
+        return _stored(codes, self.desc.output_dtype), parameters.flatten()
+
+    def _sent(self, groups: torch.Tensor) -> torch.Tensor:
+        return groups.reshape(*self.order, -1).permute(2, 1, 0, 3)
+
+
+class Dequantize:
+    """Elements of codes."""
+
+    def __init__(self, desc: Any) -> None:
+        _refuse_others(desc)
+        self.desc = desc
+        self.result: torch.dtype = getattr(torch, desc.output_dtype.value)
+
+    def __call__(self, given: Operands) -> Results:
+        """The elements."""
+        return (_values(given["input"], given["parameters"], self.desc).to(self.result),)
+
+
+class Reduce:
+    """The sum of what every rank's codes stand for, one rank after another, as codes or not."""
+
+    def __init__(self, desc: Any) -> None:
+        _refuse_others(desc)
+        if desc.mean or desc.sum_dtype is not planq.DType.FLOAT32:
+            raise ValueError(f"no torch formula for {desc}")
+        self.desc = desc
+
+    def __call__(self, given: Operands) -> Results:
+        """Elements, or codes and multipliers."""
+        desc = self.desc
+        pairs = zip(given["input"], given["parameters"], strict=True)
+        first, *others = (_values(*pair, desc) for pair in pairs)
+        total = first + 0.0
+        for other in others:
+            total = total + other
+        if desc.output_dtype is not desc.input_dtype:
+            return (total.to(getattr(torch, desc.output_dtype.value)),)
+        size = desc.output_group_size or desc.group_size
+        codes, parameters = _coded(total, size, desc.output_dtype)
+        return _stored(codes, desc.output_dtype), parameters.flatten()
