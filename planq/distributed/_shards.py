@@ -1,0 +1,82 @@
+"""Where the elements of tensors lie in the rows that ranks send each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from planq.distributed._codes import Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Tensors cut for ranks: a row for each, with its part of every tensor one after another.
+
+    A part is ``length = ceil(n / ranks)`` elements; the last parts may be shorter, or empty. In a
+    row each begins a group, and is filled up with +0 to whole groups.
+    """
+
+    counts: tuple[int, ...]
+    ranks: int
+    codes: Codes
+
+    @property
+    def lengths(self) -> list[int]:
+        """Elements of a part of each tensor."""
+        return [-(-count // self.ranks) for count in self.counts]
+
+    @property
+    def width(self) -> int:
+        """Elements of a row."""
+        return sum(map(self.codes.padded, self.lengths))
+
+    @property
+    def exact(self) -> bool:
+        """Whether one tensor is the rows, without a gap."""
+        return len(self.counts) == 1 and self.counts[0] == self.ranks * self.width
+
+    def own(self, rank: int) -> list[int]:
+        """Elements of a rank's part of each tensor."""
+        return [
+            max(0, min(length, count - rank * length))
+            for count, length in zip(self.counts, self.lengths, strict=True)
+        ]
+
+    def fill(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+        """Copies tensors to the rows."""
+        if sum(self.counts) != rows.numel():
+            rows.zero_()
+        for row, flat in self._pairs(rows, tensors):
+            row.copy_(flat)
+
+    def read(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+        """Copies the rows to tensors."""
+        for row, flat in self._pairs(rows, tensors):
+            flat.copy_(row)
+
+    def parts(self, row: torch.Tensor, rank: int) -> list[torch.Tensor]:
+        """Those of each tensor in a rank's row."""
+        spans = zip(self._starts(), self.own(rank), strict=True)
+        return [row[first : first + count] for first, count in spans]
+
+    def _starts(self) -> Iterator[int]:
+        first = 0
+        for length in self.lengths:
+            yield first
+            first += self.codes.padded(length)
+
+    def _pairs(
+        self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """What lies in the rows beside what it is of the tensors: whole parts, then a rest."""
+        for first, length, tensor in zip(self._starts(), self.lengths, tensors, strict=True):
+            if length == 0:
+                continue
+            flat = tensor.view(-1)
+            whole, rest = divmod(flat.numel(), length)
+            cut = whole * length
+            yield rows[:whole, first : first + length], flat[:cut].view(whole, length)
+            if rest:
+                yield rows[whole, first : first + rest], flat[cut:]

@@ -1,0 +1,64 @@
+"""Processes with a gloo group, which run the functions of jobs.py together."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+SIZE = 6
+_SECONDS = 120
+
+
+class Team:
+    """As many ranks as SIZE."""
+
+    def __init__(self, store: str) -> None:
+        """Starts them; they import torch once."""
+        context: Any = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["planq.distributed"])
+        self._members = []
+        for rank in range(SIZE):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(rank, store, theirs), daemon=True)
+            process.start()
+            self._members.append((process, ours))
+
+    def run(self, job: Callable[..., Any], *args: Any) -> list[Any]:
+        """What each rank returns; ``job`` is a function of jobs.py."""
+        for _, pipe in self._members:
+            pipe.send((job.__name__, args))
+        results = []
+        for process, pipe in self._members:
+            assert pipe.poll(_SECONDS), f"rank {len(results)} hangs, exit code {process.exitcode}"
+            failed, result = pipe.recv()
+            assert not failed, result
+            results.append(result)
+        return results
+
+    def end(self) -> None:
+        """Ends them."""
+        for process, pipe in self._members:
+            pipe.send(None)
+            process.join(_SECONDS)
+
+
+def _work(rank: int, store: str, pipe: Connection) -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE)
+    jobs = importlib.import_module("distributed.jobs")
+    while (order := pipe.recv()) is not None:
+        name, args = order
+        try:
+            pipe.send((False, getattr(jobs, name)(*args)))
+        except BaseException:
+            pipe.send((True, traceback.format_exc()))
+    dist.destroy_process_group()

@@ -1,0 +1,206 @@
+"""Quantized collectives among processes, against formulas in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import planq
+import planq.distributed as pd
+from distributed import jobs
+from distributed.formulas import Problem
+from distributed.team import SIZE, Team
+from ops.group.reference import GroupQuantizeProblem
+
+# Whole groups that need no copy; parts that are no whole groups; the last of them shorter; ranks
+# without any; no elements; every dtype, width and mode.
+PROBLEMS = [
+    Problem(shape=(4, 512), levels=(4,)),
+    Problem(shape=(4, 300), levels=(4,), input_dtype="bfloat16", mean=True),
+    Problem(shape=(37, 53), levels=(3,), input_dtype="float16", mode="asymmetric", group_size=33),
+    Problem(shape=(1001,), levels=(2,), dtype="int4", group_size=30, mean=True),
+    Problem(shape=(5,), levels=(4,), dtype="int4", mode="asymmetric", group_size=2),
+    Problem(shape=(3, 0), levels=(4,)),
+    Problem(shape=(), levels=(2,)),
+    Problem(shape=(700,), levels=(1,), input_dtype="bfloat16", mode="asymmetric"),
+    Problem(shape=(6, 512), levels=(3, 2)),
+    Problem(shape=(999,), levels=(2, 3), input_dtype="float16", dtype="int4", mean=True),
+    Problem(shape=(43, 21), levels=(2, 2), mode="asymmetric", group_size=50),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_bits_are_those_of_the_formulas(team: Team, problem: Problem) -> None:
+    """All ranks, whichever is late."""
+    given = problem.inputs(1)
+    parts = [each.tobytes() for each in problem.reduce_scatter(given)]
+    whole = problem.all_reduce(given).tobytes()
+    for late in ((), (0,), (2, 1)):
+        args = (problem.levels, given, problem.options, problem.mean, None, late)
+        found = team.run(jobs.collective, "reduce_scatter", *args)
+        assert found[: problem.ranks] == parts
+        found = team.run(jobs.collective, "all_reduce", *args)
+        assert found[: problem.ranks] == [whole] * problem.ranks
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_gathered_bits_are_those_of_the_formulas(team: Team, problem: Problem) -> None:
+    """Parts of one tensor, which some ranks have less of."""
+    [whole] = problem.inputs(2)[:1]
+    length, flat = problem.length, whole.reshape(-1)
+    parts = [flat[rank * length : (rank + 1) * length] for rank in range(problem.ranks)]
+    args = (problem.levels, parts, problem.options, False, problem.shape)
+    found = team.run(jobs.collective, "all_gather", *args)
+    assert found[: problem.ranks] == [problem.all_gather(whole).tobytes()] * problem.ranks
+
+
+@pytest.mark.parametrize("mesh", [(1, SIZE), (SIZE, 1)])
+def test_a_mesh_of_one_node_or_of_one_device_each_has_one_level(
+    team: Team, mesh: tuple[int, ...]
+) -> None:
+    """Nothing is rounded for a level that sends nothing."""
+    problem = Problem(shape=(500,), levels=(SIZE,))
+    given = problem.inputs(7)
+    found = team.run(jobs.collective, "all_reduce", mesh, given, problem.options)
+    assert found == [problem.all_reduce(given).tobytes()] * SIZE
+
+
+def test_what_is_gathered_without_out_has_the_ranks_before_its_shape(team: Team) -> None:
+    """Like torch's, stacked."""
+    problem = Problem(shape=(SIZE, 6, 7), levels=(SIZE,), group_size=8)
+    [whole] = problem.inputs(3)[:1]
+    found = team.run(jobs.collective, "all_gather", (SIZE,), list(whole), problem.options)
+    assert found == [problem.all_gather(whole).tobytes()] * SIZE
+
+
+@pytest.mark.parametrize("name", ["reduce_scatter", "all_gather", "all_reduce"])
+def test_tensors_of_a_list_have_the_bits_that_they_have_alone(team: Team, name: str) -> None:
+    """Among others, an empty one and one of a single element."""
+    shapes = [(30, 40), (0,), (1,), (64,), (999,)]
+    options: dict[str, Any] = {"dtype": "int8", "group_size": 64, "mode": "asymmetric"}
+    problems = [Problem(shape=shape, levels=(3,), **options) for shape in shapes]
+    given = [problem.inputs(seed) for seed, problem in enumerate(problems)]
+    together = team.run(
+        jobs.collective, name, (3,), [list(each) for each in zip(*given, strict=True)], options
+    )
+    alone = [team.run(jobs.collective, name, (3,), each, options) for each in given]
+    for rank in range(3):
+        assert together[rank] == [each[rank] for each in alone]
+
+
+def test_nan_stays_in_its_group(team: Team) -> None:
+    """A NaN or an infinity of one rank makes its group NaN on all, and no other."""
+    problem = Problem(shape=(4, 128), levels=(4,), group_size=32)
+    given = problem.inputs(4)
+    given[1][0, 40], given[2][3, 127] = np.nan, np.inf
+    found = team.run(jobs.collective, "all_reduce", (4,), given, problem.options)
+    assert len(set(found[:4])) == 1
+    nan = np.isnan(np.frombuffer(found[0], np.float32).reshape(16, 32))
+    assert nan.all(axis=1).tolist() == [group in (1, 15) for group in range(16)]
+    assert not nan.any(axis=1)[[0, 2, 14]].any()
+
+
+@pytest.mark.parametrize("shape", [(SIZE, 512), (1023,)])
+def test_memory_may_be_the_callers(team: Team, shape: tuple[int, ...]) -> None:
+    """A workspace of any bytes, and the input for the result."""
+    problem = Problem(shape=shape, levels=(SIZE,))
+    for found in team.run(jobs.in_place, problem.inputs(5), problem.options):
+        assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_messages_have_the_documented_bytes(team: Team, dtype: str) -> None:
+    """Codes, zeros or anything up to 16 bytes, parameters; those of rank i in row i."""
+    problem = Problem(
+        shape=(SIZE * 60,), levels=(SIZE,), dtype=dtype, group_size=20, mode="asymmetric"
+    )
+    given = problem.inputs(6)
+    found = team.run(jobs.messages, given, problem.options)
+    codes, offset, size = (60, 64, 96) if dtype == "int8" else (30, 32, 64)
+    for rank, (sent, received) in enumerate(found):
+        assert sent.shape == received.shape == (SIZE, size)
+        expected = GroupQuantizeProblem(
+            shape=problem.shape,
+            input_dtype="float32",
+            output_dtype=dtype,
+            group_size=20,
+            mode="asymmetric",
+        ).expected({"input": given[rank]})
+        assert sent[:, :codes].tobytes() == expected["output"].tobytes()
+        assert sent[:, offset : offset + 24].tobytes() == expected["parameters"].tobytes()
+        assert all((received[i] == found[i][0][rank]).all() for i in range(SIZE))
+
+
+# --- Refusals, in this process: a group of one rank
+
+
+@pytest.fixture
+def alone() -> Any:
+    """Its only rank is this one."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+X = torch.ones(8)
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    ("x", {}, "tensors: expected a tensor, or a list of tensors, got 'x'"),
+    ([X, 3], {}, "tensors[1]: expected a tensor, got 3"),
+    (X.double(), {}, "input_dtype: expected one of float16, bfloat16, float32, got float64"),
+    ([X, X.half()], {}, "tensors[1]: expected torch.float32 on cpu, as the first, got"),
+    (X.to("meta"), {}, "tensors: expected a tensor on cpu or cuda, got one on meta"),
+    (torch.ones(4, 4).T, {}, "tensors: expected a contiguous tensor, got strides (1, 4)"),
+    (torch.ones(8, requires_grad=True), {}, "tensors: expected a tensor without a gradient"),
+    (X, {"op": dist.ReduceOp.MAX}, "op: expected ReduceOp.SUM or ReduceOp.AVG, got"),
+    (X, {"group": 3}, "group: expected a ProcessGroup or a DeviceMesh of 1 or 2 dimensions"),
+    (X, {"dtype": "uint8"}, "output_dtype: expected one of int8, int4, got uint8"),
+    (X, {"dtype": "int4", "group_size": 5}, "group_size:"),
+    (X, {"group_size": 0}, "group_size:"),
+    (X, {"mode": "odd"}, "mode:"),
+    (X, {"out": torch.ones(7)}, "out: expected 8 elements, got 7"),
+    (X, {"out": X.half()}, "out: expected torch.float32 on cpu, as what is given, got"),
+    (X, {"out": [X]}, "out: expected a tensor, got 1 tensors"),
+    ([X, X], {"out": [X]}, "out: expected a list of 2 tensors, got 1 tensors"),
+    (X, {"workspace": torch.ones(3)}, "workspace: expected at least"),
+    (X, {"workspace": torch.empty(0, dtype=torch.uint8)}, "workspace: expected at least"),
+]
+
+
+@pytest.mark.parametrize(("tensors", "options", "message"), REFUSED, ids=lambda x: str(x)[:40])
+def test_what_makes_no_sense_is_refused_before_anything_is_sent(
+    alone: Any, tensors: Any, options: dict[str, Any], message: str
+) -> None:
+    """With planq's errors."""
+    with pytest.raises(planq.PlanqError) as refused:
+        pd.quantized_all_reduce(tensors, **options)
+    assert str(refused.value).startswith(message)
+
+
+def test_other_refusals(alone: Any) -> None:
+    """Options, parts and collectives that there are not; more ranks than can be added."""
+    call: Any = pd.quantized_all_gather
+    with pytest.raises(TypeError, match="no option 'bits'"):
+        call(X, bits=4)
+    with pytest.raises(planq.ArgumentError, match="8 elements, this rank's part"):
+        pd.quantized_all_gather(X[:7], out=X)
+    with pytest.raises(planq.ArgumentError, match="reduce_scatter, all_gather, all_reduce"):
+        pd.workspace_size("broadcast", X)
+    assert pd.quantized_all_reduce([]) == []
+    assert pd.workspace_size("all_reduce", []) == 0
+
+
+def test_more_than_64_ranks_are_refused() -> None:
+    """By what adds them; codes alone are gathered from any number."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=3, world_size=65)
+    try:
+        with pytest.raises(planq.DescriptorError, match="ranks: expected 1 to 64, got 65"):
+            pd.quantized_reduce_scatter(X)
+        assert pd.quantized_all_gather(X).shape == (65, 8)
+    finally:
+        dist.destroy_process_group()
