@@ -21,6 +21,12 @@ Levels:
     to the devices of a node, sums, codes again to the nodes, sums. That is one more rounding, and
     other bits than those of one level.
 
+DistributedDataParallel:
+    Takes a hook, with error feedback if wanted::
+
+        state = planq.distributed.QuantizedAllReduceState(model)
+        model.register_comm_hook(state, planq.distributed.quantized_all_reduce_hook)
+
 Streams and memory:
     torch's current stream, and its allocator, or ``workspace=``. Nothing waits for a device.
 """
@@ -34,11 +40,14 @@ from planq.distributed._collectives import (
     quantized_reduce_scatter,
     workspace_size,
 )
+from planq.distributed._ddp import QuantizedAllReduceState, quantized_all_reduce_hook
 
 __all__ = [
     "Options",
+    "QuantizedAllReduceState",
     "quantized_all_gather",
     "quantized_all_reduce",
+    "quantized_all_reduce_hook",
     "quantized_reduce_scatter",
     "workspace_size",
 ]

@@ -83,7 +83,7 @@ def quantized_reduce_scatter(
     memory = made.memory(workspace)
     with torch.no_grad():
         if made.shards.width:
-            made.encode(memory, _rows(made, memory, given))
+            made.encode(memory, rows_of(made, memory, given))
             made.scatter(memory, levels)
             reduce_to(made, memory, outs, levels.rank)
     return outs if _is_list(tensors) else outs[0]
@@ -221,7 +221,7 @@ def quantized_all_reduce(
     memory = made.memory(workspace)
     with torch.no_grad():
         if made.shards.width:
-            made.encode(memory, _rows(made, memory, given))
+            made.encode(memory, rows_of(made, memory, given))
             made.scatter(memory, levels)
             made.reduce(memory, None)
             gather_to(made, memory, outs, levels)
@@ -275,6 +275,15 @@ def exchange_of(
     return exchange(
         counts, given or dtype, dtype, codes, nodes, devices, device, mean, reduces, gathers
     )
+
+
+def rows_of(made: Exchange, memory: torch.Tensor, given: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A row for every rank; the tensor itself where it is that."""
+    if made.shards.exact and given[0].dtype == made.given:
+        return given[0].view(made.shards.ranks, -1)
+    rows = made.rows(memory, made.given)
+    made.shards.fill(rows, given)
+    return rows
 
 
 def reduce_to(
@@ -331,15 +340,6 @@ def _exchange(
     reduces, gathers = _COLLECTIVES[collective]
     codes, mean = Codes.of(options), is_mean(op)
     return exchange_of(tensors, levels, codes, mean=mean, reduces=reduces, gathers=gathers)
-
-
-def _rows(made: Exchange, memory: torch.Tensor, given: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A row for every rank; the tensor itself where it is that."""
-    if made.shards.exact:
-        return given[0]
-    rows = made.rows(memory, made.given)
-    made.shards.fill(rows, given)
-    return rows
 
 
 def _row(

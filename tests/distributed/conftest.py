@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import torch.distributed as dist
 
 from distributed.team import Team
 
@@ -15,3 +16,11 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     found = Team(str(tmp_path_factory.mktemp("ranks") / "store"))
     yield found
     found.end()
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A group whose only rank is this process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
 
 import planq.distributed as pd
 from reference.formats import Array
@@ -99,3 +101,130 @@ def messages(given: Sequence[Array], options: dict[str, Any]) -> tuple[Array, Ar
     finally:
         dist.all_to_all_single = send
     return seen[0], seen[1]
+
+
+# --- DistributedDataParallel
+
+
+class Bucket:
+    """What a hook reads of a bucket of DDP."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor], gradients: Sequence[Array]) -> None:
+        """Gradients one after another."""
+        flat = [tensor(each).view(-1) for each in gradients]
+        self._buffer, self._parameters = torch.cat(flat), list(parameters)
+
+    def buffer(self) -> torch.Tensor:
+        """All of it."""
+        return self._buffer
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Whose gradients it has."""
+        return self._parameters
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Views of the buffer."""
+        parts = self._buffer.split([each.numel() for each in self._parameters])
+        return [part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)]
+
+
+def hooked(
+    levels: tuple[int, ...], given: Sequence[Sequence[Array]], **options: Any
+) -> list[tuple[bytes, bytes]] | None:
+    """Gradients of one parameter, and its errors, after each of some steps of the hook."""
+    group, rank = group_of(levels), dist.get_rank()
+    if rank >= len(given[0]):
+        return None
+    model = torch.nn.Module()
+    dtype = getattr(torch, given[0][0].dtype.name)
+    model.weight = torch.nn.Parameter(torch.zeros(given[0][0].shape, dtype=dtype))
+    state = pd.QuantizedAllReduceState(model, group=group, **options)
+    made = []
+    for step in given:
+        bucket: Any = Bucket([model.weight], [step[rank]])
+        mean = pd.quantized_all_reduce_hook(state, bucket).wait()
+        made.append((bits(mean), bits(state.errors["weight"]) if state.errors else b""))
+    return made
+
+
+def network() -> torch.nn.Module:
+    """Regression of sines; two layers, and so more than one bucket where those are small."""
+    torch.manual_seed(3)
+    return torch.nn.Sequential(
+        torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 32), torch.nn.Linear(32, 4)
+    )
+
+
+class Training:
+    """Of a network on this rank's data."""
+
+    def __init__(self, ranks: int, bucket_mb: float = 25.0, **options: Any) -> None:
+        """No options: DDP's own all-reduce."""
+        group = group_of((ranks,))
+        self.model = DistributedDataParallel(
+            network(), process_group=group, bucket_cap_mb=bucket_mb
+        )
+        self.state = None
+        if options:
+            self.state = pd.QuantizedAllReduceState(self.model, **options)
+            self.model.register_comm_hook(self.state, pd.quantized_all_reduce_hook)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+
+    def run(self, steps: range) -> float:
+        """The mean loss of this rank."""
+        losses = []
+        for step in steps:
+            rng = torch.Generator().manual_seed(100 * step + dist.get_rank())
+            x = torch.randn(16, 8, generator=rng)
+            self.optimizer.zero_grad()
+            loss = (self.model(x) - torch.sin(x[:, :4] + x[:, 4:])).square().mean()
+            loss.backward()
+            self.optimizer.step()
+            losses.append(loss.item())
+        return sum(losses) / len(losses)
+
+    def saved(self) -> Any:
+        """Everything, through a file's bytes."""
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        if self.state is not None:
+            state["hook"] = self.state.state_dict()
+        file = io.BytesIO()
+        torch.save(state, file)
+        return torch.load(io.BytesIO(file.getvalue()))
+
+    def load(self, saved: Any) -> None:
+        """Goes on from there."""
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        if self.state is not None:
+            self.state.load_state_dict(saved["hook"])
+
+    def weights(self) -> bytes:
+        """Bits of all parameters."""
+        return b"".join(bits(each) for each in self.model.parameters())
+
+
+def trained(
+    ranks: int, steps: int, bucket_mb: float = 25.0, **options: Any
+) -> tuple[float, bytes] | None:
+    """The loss of the last steps, and the weights."""
+    group_of((ranks,))
+    if dist.get_rank() >= ranks:
+        return None
+    training = Training(ranks, bucket_mb, **options)
+    training.run(range(steps - 10))
+    return training.run(range(steps - 10, steps)), training.weights()
+
+
+def resumed(ranks: int, **options: Any) -> tuple[bytes, bytes] | None:
+    """Weights after ten steps, and after five, a checkpoint and five more."""
+    group_of((ranks,))
+    if dist.get_rank() >= ranks:
+        return None
+    whole = Training(ranks, **options)
+    whole.run(range(5))
+    second = Training(ranks, **options)
+    second.load(whole.saved())
+    whole.run(range(5, 10))
+    second.run(range(5, 10))
+    return whole.weights(), second.weights()

@@ -28,10 +28,10 @@ class Team:
             process.start()
             self._members.append((process, ours))
 
-    def run(self, job: Callable[..., Any], *args: Any) -> list[Any]:
+    def run(self, job: Callable[..., Any], *args: Any, **options: Any) -> list[Any]:
         """What each rank returns; ``job`` is a function of jobs.py."""
         for _, pipe in self._members:
-            pipe.send((job.__name__, args))
+            pipe.send((job.__name__, args, options))
         results = []
         for process, pipe in self._members:
             assert pipe.poll(_SECONDS), f"rank {len(results)} hangs, exit code {process.exitcode}"
@@ -56,9 +56,9 @@ def _work(rank: int, store: str, pipe: Connection) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE)
     jobs = importlib.import_module("distributed.jobs")
     while (order := pipe.recv()) is not None:
-        name, args = order
+        name, args, options = order
         try:
-            pipe.send((False, getattr(jobs, name)(*args)))
+            pipe.send((False, getattr(jobs, name)(*args, **options)))
         except BaseException:
             pipe.send((True, traceback.format_exc()))
     dist.destroy_process_group()

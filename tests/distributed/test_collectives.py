@@ -138,14 +138,6 @@ def test_messages_have_the_documented_bytes(team: Team, dtype: str) -> None:
 # --- Refusals, in this process: a group of one rank
 
 
-@pytest.fixture
-def alone() -> Any:
-    """Its only rank is this one."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield dist.group.WORLD
-    dist.destroy_process_group()
-
-
 X = torch.ones(8)
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ("x", {}, "tensors: expected a tensor, or a list of tensors, got 'x'"),

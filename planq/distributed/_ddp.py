@@ -1,0 +1,183 @@
+"""The communication hook of DistributedDataParallel."""
+
+# Annotations are no text here: torch compares those of a hook with its classes.
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import torch
+from torch._C._distributed_c10d import GradBucket
+
+from planq.distributed._codes import Codes, Options
+from planq.distributed._collectives import exchange_of, gather_to, rows_of
+from planq.distributed._exchange import Exchange
+from planq.distributed._levels import Group, Levels
+from planq.errors import ArgumentError, shown
+
+
+class QuantizedAllReduceState:
+    """What :func:`quantized_all_reduce_hook` keeps between steps.
+
+    Args:
+        module: The model, in ``DistributedDataParallel`` or not: it names the parameters.
+        group: A process group, or a DeviceMesh of two dimensions; None: that of the model, or all
+            ranks.
+        error_feedback: Whether what codes lose of a gradient is added to that of the next step.
+        beta: How much of an error before stays in the next one, ``0 <= beta < 1``.
+        **options: How gradients become codes: :class:`Options`.
+
+    Attributes:
+        errors: float32, by the name of the parameter: what its codes have lost on this rank. None
+            before the first step, and without error feedback.
+
+    Raises:
+        ArgumentError: An argument is not what it has to be.
+        DescriptorError: An option has no meaning.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        *,
+        group: Group = None,
+        error_feedback: bool = False,
+        beta: float = 0.0,
+        **options: Unpack[Options],
+    ) -> None:
+        if not isinstance(module, torch.nn.Module):
+            raise ArgumentError("module", "a torch.nn.Module", shown(module))
+        if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+            group = module.process_group if group is None else group
+            module = module.module
+        if not 0 <= beta < 1:
+            raise ArgumentError("beta", "a number of at least 0 and less than 1", shown(beta))
+        self.error_feedback, self.beta = error_feedback, beta
+        self.errors: dict[str, torch.Tensor] = {}
+        self._codes, self._levels = Codes.of(options), Levels.of(group)
+        self._names: dict[torch.Tensor, str] = {
+            parameter: name for name, parameter in module.named_parameters()
+        }
+        self._streams: dict[torch.device, Any] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The errors, which are this rank's own: save those of every rank."""
+        return {"errors": {name: error.clone() for name, error in self.errors.items()}}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Takes the errors that :meth:`state_dict` of the same rank gave.
+
+        Raises:
+            ArgumentError: There is no such parameter, or it has another shape.
+        """
+        shapes = {name: parameter.shape for parameter, name in self._names.items()}
+        for name, error in state_dict["errors"].items():
+            if error.shape != shapes.get(name):
+                expected = f"shape {tuple(shapes[name])}" if name in shapes else "no such parameter"
+                raise ArgumentError(f"errors[{name!r}]", expected, f"shape {tuple(error.shape)}")
+        devices = {name: parameter.device for parameter, name in self._names.items()}
+        self.errors = {
+            name: error.to(devices[name], torch.float32, copy=True)
+            for name, error in state_dict["errors"].items()
+        }
+
+    @torch.no_grad()
+    def reduce(self, bucket: GradBucket) -> None:
+        """Makes the mean over all ranks of the gradients of a bucket, in place."""
+        grads = _flat(bucket)
+        made = exchange_of(
+            grads,
+            self._levels,
+            self._codes,
+            mean=True,
+            reduces=True,
+            gathers=True,
+            given=torch.float32 if self.error_feedback else None,
+        )
+        if made.shards.width == 0:
+            return
+        memory = made.memory(None)
+        rows = rows_of(made, memory, grads)
+        if self.error_feedback:
+            self._encode(made, memory, rows, bucket.parameters())
+        else:
+            made.encode(memory, rows)
+        made.scatter(memory, self._levels)
+        made.reduce(memory, None)
+        gather_to(made, memory, grads, self._levels)
+
+    def _encode(
+        self,
+        made: Exchange,
+        memory: torch.Tensor,
+        rows: torch.Tensor,
+        parameters: Sequence[torch.Tensor],
+    ) -> None:
+        """Makes codes of gradients and errors together, and keeps what those lose."""
+        errors = [self._error(parameter).view(-1) for parameter in parameters]
+        before = torch.empty_like(rows)
+        made.shards.fill(before, errors)
+        wanted = rows + before
+        made.encode(memory, wanted)
+        made.shards.read(feedback(wanted, before, made.decoded(memory), self.beta), errors)
+
+    def _error(self, parameter: torch.Tensor) -> torch.Tensor:
+        """A parameter's, +0 at first; DDP moves parameters to other buckets between steps."""
+        name = self._names.get(parameter)
+        if name is None:
+            raise ArgumentError("module", "the model whose gradients are reduced", "another")
+        found = self.errors.get(name)
+        if found is None:
+            found = torch.zeros(parameter.shape, dtype=torch.float32, device=parameter.device)
+            self.errors[name] = found
+        return found
+
+    def aside(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+        """A stream of a GPU beside that of the backward pass, which goes on meanwhile."""
+        if device.type != "cuda":
+            return contextlib.nullcontext()
+        make: Any = torch.cuda.Stream
+        if device not in self._streams:
+            self._streams[device] = make(device)
+        stream = self._streams[device]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        return torch.cuda.stream(stream)
+
+
+def quantized_all_reduce_hook(
+    state: QuantizedAllReduceState, bucket: GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """The mean of gradients by :func:`quantized_all_reduce`, for ``register_comm_hook``.
+
+    Each parameter has groups of its own, so that the bits depend on no bucket. On a GPU everything
+    runs on a stream beside the current one.
+    """
+    buffer = bucket.buffer()
+    future: torch.futures.Future[torch.Tensor]
+    future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
+    with state.aside(buffer.device):
+        state.reduce(bucket)
+        future.set_result(buffer)
+    return future
+
+
+def feedback(
+    wanted: torch.Tensor, error: torch.Tensor, decoded: torch.Tensor, beta: float
+) -> torch.Tensor:
+    """``err' = fl(fl(beta * err) + fl(fl(1 - beta) * fl(h - d)))`` in float32; +0 if not finite.
+
+    A gradient that is not finite, which loss scaling skips, so leaves no trace in later ones.
+    """
+    share = torch.tensor(beta, dtype=torch.float32)
+    kept, lost = error * share, (wanted - decoded) * (1 - share)
+    return torch.nan_to_num_(kept + lost, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _flat(bucket: GradBucket) -> list[torch.Tensor]:
+    """The gradients of a bucket as they lie in its buffer, whatever their strides."""
+    buffer = bucket.buffer()
+    firsts = [each.storage_offset() - buffer.storage_offset() for each in bucket.gradients()]
+    return [
+        buffer[first : first + each.numel()]
+        for first, each in zip(firsts, bucket.gradients(), strict=True)
+    ]
