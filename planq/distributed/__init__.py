@@ -27,6 +27,11 @@ DistributedDataParallel:
         state = planq.distributed.QuantizedAllReduceState(model)
         model.register_comm_hook(state, planq.distributed.quantized_all_reduce_hook)
 
+FSDP2:
+    Takes an object, for every module that is sharded::
+
+        module.set_custom_reduce_scatter(planq.distributed.QuantizedReduceScatter())
+
 Streams and memory:
     torch's current stream, and its allocator, or ``workspace=``. Nothing waits for a device.
 """
@@ -41,10 +46,12 @@ from planq.distributed._collectives import (
     workspace_size,
 )
 from planq.distributed._ddp import QuantizedAllReduceState, quantized_all_reduce_hook
+from planq.distributed._fsdp import QuantizedReduceScatter
 
 __all__ = [
     "Options",
     "QuantizedAllReduceState",
+    "QuantizedReduceScatter",
     "quantized_all_gather",
     "quantized_all_reduce",
     "quantized_all_reduce_hook",

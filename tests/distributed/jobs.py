@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import io
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+import planq
 import planq.distributed as pd
 from reference.formats import Array
 
@@ -101,6 +103,23 @@ def messages(given: Sequence[Array], options: dict[str, Any]) -> tuple[Array, Ar
     finally:
         dist.all_to_all_single = send
     return seen[0], seen[1]
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    """What the error of a call says."""
+    try:
+        call()
+    except planq.ArgumentError as error:
+        return str(error)
+    return "nothing was refused"
+
+
+def left_out(levels: tuple[int, ...]) -> str | None:
+    """What those hear who are not in a group."""
+    group = group_of(levels)
+    if dist.get_rank() < levels[0]:
+        return None
+    return refusal(lambda: pd.quantized_all_reduce(torch.ones(3), group=group))
 
 
 # --- DistributedDataParallel
@@ -228,3 +247,27 @@ def resumed(ranks: int, **options: Any) -> tuple[bytes, bytes] | None:
     whole.run(range(5, 10))
     second.run(range(5, 10))
     return whole.weights(), second.weights()
+
+
+# --- FSDP2
+
+
+def sharded(levels: tuple[int, ...], **options: Any) -> tuple[list[Array], list[bytes]]:
+    """This rank's gradients without FSDP, and its parts of them behind fully_shard."""
+    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(dist.get_rank()))
+    plain, model = network(), network()
+    plain(x).square().sum().backward()
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    mesh = {"mesh": group_of(levels)} if len(levels) == 2 else {}
+    module: Any = model
+    module.set_custom_reduce_scatter(pd.QuantizedReduceScatter(**mesh, **options))
+    model(x).square().sum().backward()
+    whole: list[Any] = [each.grad for each in plain.parameters()]
+    parts: list[Any] = [each.grad for each in model.parameters()]
+    return [each.numpy() for each in whole], [bits(each.to_local()) for each in parts]
+
+
+def refused(levels: tuple[int, ...]) -> str:
+    """What is said of a mesh that has not the ranks of the world."""
+    x, mesh, world = torch.ones(6), group_of(levels), cast("dist.ProcessGroup", dist.group.WORLD)
+    return refusal(lambda: pd.QuantizedReduceScatter(mesh)(x[:1], x, world, dist.ReduceOp.SUM))

@@ -35,10 +35,10 @@ class Team:
         results = []
         for process, pipe in self._members:
             assert pipe.poll(_SECONDS), f"rank {len(results)} hangs, exit code {process.exitcode}"
-            failed, result = pipe.recv()
+            results.append(pipe.recv())
+        for failed, result in results:
             assert not failed, result
-            results.append(result)
-        return results
+        return [result for _, result in results]
 
     def end(self) -> None:
         """Ends them."""

@@ -185,6 +185,13 @@ def test_other_refusals(alone: Any) -> None:
     assert pd.workspace_size("all_reduce", []) == 0
 
 
+def test_a_group_without_this_process_is_refused(team: Team) -> None:
+    """Rather than waited for."""
+    found = team.run(jobs.left_out, (2,))
+    assert found[:2] == [None, None]
+    assert all(each.startswith("group: expected a ProcessGroup") for each in found[2:])
+
+
 def test_more_than_64_ranks_are_refused() -> None:
     """By what adds them; codes alone are gathered from any number."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
