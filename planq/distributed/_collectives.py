@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias, Unpack, overload
+from typing import Any, Final, Unpack, overload
 
 import torch
 import torch.distributed as dist
 
+from planq.distributed._checks import Op, Tensors, checked, is_list, is_mean, name_of, outputs
 from planq.distributed._codes import Codes, Options
-from planq.distributed._exchange import Exchange, exchange
+from planq.distributed._exchange import Exchange, exchange_of
 from planq.distributed._levels import Group, Levels
 from planq.errors import ArgumentError, shown
-from planq.torch._calls import gradient_error
-
-Op: TypeAlias = "dist.ReduceOp | dist.ReduceOp.RedOpType"
-Tensors: TypeAlias = "torch.Tensor | Sequence[torch.Tensor]"
 
 SUM: Final = dist.ReduceOp.SUM
 
@@ -74,19 +71,19 @@ def quantized_reduce_scatter(
         DescriptorError: An option, a dtype or a number of ranks has no meaning; likewise.
         WorkspaceError: The workspace does not do; likewise.
     """
-    given, levels = _checked("tensors", tensors), Levels.of(group)
+    given, levels = checked("tensors", tensors), Levels.of(group)
     if not given:
         return []
     made = _exchange("reduce_scatter", given, levels, op, options)
     counts = made.shards.own(levels.rank)
-    outs = _outputs(out, tensors, given, [(count,) for count in counts])
+    outs = outputs(out, tensors, given, [(count,) for count in counts])
     memory = made.memory(workspace)
     with torch.no_grad():
         if made.shards.width:
-            made.encode(memory, rows_of(made, memory, given))
+            made.encode(memory, made.arranged(memory, given))
             made.scatter(memory, levels)
-            reduce_to(made, memory, outs, levels.rank)
-    return outs if _is_list(tensors) else outs[0]
+            made.reduce_to(memory, outs, levels.rank)
+    return outs if is_list(tensors) else outs[0]
 
 
 @overload
@@ -139,23 +136,23 @@ def quantized_all_gather(
         DescriptorError: An option or a dtype has no meaning; likewise.
         WorkspaceError: The workspace does not do; likewise.
     """
-    given, levels = _checked("tensors", tensors), Levels.of(group)
+    given, levels = checked("tensors", tensors), Levels.of(group)
     if not given:
         return []
-    outs = _outputs(
+    outs = outputs(
         out, tensors, given, [(levels.ranks, *each.shape) for each in given], exact=False
     )
     made = _exchange("all_gather", outs, levels, SUM, options)
     for place, (part, count) in enumerate(zip(given, made.shards.own(levels.rank), strict=True)):
         if part.numel() != count:
             expected = f"{count} elements, this rank's part of {tuple(outs[place].shape)}"
-            raise ArgumentError(_name("tensors", tensors, place), expected, str(part.numel()))
+            raise ArgumentError(name_of("tensors", tensors, place), expected, str(part.numel()))
     memory = made.memory(workspace)
     with torch.no_grad():
         if made.shards.width:
-            made.encode(memory, _row(made, memory, given, levels.rank))
-            gather_to(made, memory, outs, levels)
-    return outs if _is_list(tensors) else outs[0]
+            made.encode(memory, made.part(memory, given, levels.rank))
+            made.gather_to(memory, outs, levels)
+    return outs if is_list(tensors) else outs[0]
 
 
 @overload
@@ -213,19 +210,19 @@ def quantized_all_reduce(
         DescriptorError: An option, a dtype or a number of ranks has no meaning; likewise.
         WorkspaceError: The workspace does not do; likewise.
     """
-    given, levels = _checked("tensors", tensors), Levels.of(group)
+    given, levels = checked("tensors", tensors), Levels.of(group)
     if not given:
         return []
     made = _exchange("all_reduce", given, levels, op, options)
-    outs = _outputs(out, tensors, given, [tuple(each.shape) for each in given])
+    outs = outputs(out, tensors, given, [tuple(each.shape) for each in given])
     memory = made.memory(workspace)
     with torch.no_grad():
         if made.shards.width:
-            made.encode(memory, rows_of(made, memory, given))
+            made.encode(memory, made.arranged(memory, given))
             made.scatter(memory, levels)
             made.reduce(memory, None)
-            gather_to(made, memory, outs, levels)
-    return outs if _is_list(tensors) else outs[0]
+            made.gather_to(memory, outs, levels)
+    return outs if is_list(tensors) else outs[0]
 
 
 def workspace_size(
@@ -249,82 +246,10 @@ def workspace_size(
     """
     if collective not in _COLLECTIVES:
         raise ArgumentError("collective", f"one of {', '.join(_COLLECTIVES)}", shown(collective))
-    given = _checked("tensors", tensors)
+    given = checked("tensors", tensors)
     if not given:
         return 0
     return _exchange(collective, given, Levels.of(group), SUM, options).workspace_size
-
-
-# --- Steps that the hooks share
-
-
-def exchange_of(
-    tensors: Sequence[torch.Tensor],
-    levels: Levels,
-    codes: Codes,
-    *,
-    mean: bool,
-    reduces: bool,
-    gathers: bool,
-    given: torch.dtype | None = None,
-) -> Exchange:
-    """The exchange for tensors; ``given`` is the type of what is encoded, if another."""
-    counts = tuple(each.numel() for each in tensors)
-    dtype, device = tensors[0].dtype, tensors[0].device
-    nodes, devices = levels.node_count, levels.device_count
-    return exchange(
-        counts, given or dtype, dtype, codes, nodes, devices, device, mean, reduces, gathers
-    )
-
-
-def rows_of(made: Exchange, memory: torch.Tensor, given: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A row for every rank; the tensor itself where it is that."""
-    if made.shards.exact and given[0].dtype == made.given:
-        return given[0].view(made.shards.ranks, -1)
-    rows = made.rows(memory, made.given)
-    made.shards.fill(rows, given)
-    return rows
-
-
-def reduce_to(
-    made: Exchange, memory: torch.Tensor, outs: Sequence[torch.Tensor], rank: int
-) -> None:
-    """Adds what was scattered, into the parts of tensors that are a rank's."""
-    if made.shards.exact:
-        made.reduce(memory, outs[0].view(-1))
-        return
-    row = made.row(memory, made.wanted)
-    made.reduce(memory, row)
-    for each, part in zip(outs, made.shards.parts(row, rank), strict=True):
-        each.view(-1).copy_(part)
-
-
-def gather_to(
-    made: Exchange, memory: torch.Tensor, outs: Sequence[torch.Tensor], levels: Levels
-) -> None:
-    """Gathers one row of codes of every rank, and makes tensors of them."""
-    made.gather(memory, levels)
-    if made.shards.exact:
-        made.decode(memory, outs[0].view(-1))
-        return
-    rows = made.rows(memory, made.wanted)
-    made.decode(memory, rows)
-    made.shards.read(rows, outs)
-
-
-def is_mean(op: Op) -> bool:
-    """Whether the sum is divided by the number of ranks.
-
-    Raises:
-        ArgumentError: The operation is another than SUM and AVG.
-    """
-    for known, mean in ((dist.ReduceOp.SUM, False), (dist.ReduceOp.AVG, True)):
-        if op == known:
-            return mean
-    raise ArgumentError("op", "ReduceOp.SUM or ReduceOp.AVG", shown(op))
-
-
-# --- Checks
 
 
 _COLLECTIVES: Final = {
@@ -340,80 +265,3 @@ def _exchange(
     reduces, gathers = _COLLECTIVES[collective]
     codes, mean = Codes.of(options), is_mean(op)
     return exchange_of(tensors, levels, codes, mean=mean, reduces=reduces, gathers=gathers)
-
-
-def _row(
-    made: Exchange, memory: torch.Tensor, given: Sequence[torch.Tensor], rank: int
-) -> torch.Tensor:
-    """This rank's row of parts that it has."""
-    if made.shards.exact:
-        return given[0]
-    row = made.row(memory, made.given).zero_()
-    for part, each in zip(made.shards.parts(row, rank), given, strict=True):
-        part.copy_(each.view(-1))
-    return row
-
-
-def _is_list(tensors: Tensors) -> bool:
-    return not isinstance(tensors, torch.Tensor)
-
-
-def _name(name: str, tensors: Tensors, place: int) -> str:
-    return f"{name}[{place}]" if _is_list(tensors) else name
-
-
-def _checked(name: str, tensors: Any) -> list[torch.Tensor]:
-    """A list of tensors that belong together.
-
-    Raises:
-        ArgumentError: One is no tensor, requires a gradient, is not contiguous or differs from the
-            first in dtype or device.
-    """
-    one = isinstance(tensors, torch.Tensor)
-    if not one and not isinstance(tensors, (list, tuple)):
-        raise ArgumentError(name, "a tensor, or a list of tensors", shown(tensors))
-    found = [tensors] if one else list(tensors)
-    for place, each in enumerate(found):
-        where = name if one else f"{name}[{place}]"
-        if not isinstance(each, torch.Tensor):
-            raise ArgumentError(where, "a tensor", shown(each))
-        if each.device.type not in ("cpu", "cuda"):
-            raise ArgumentError(where, "a tensor on cpu or cuda", f"one on {each.device}")
-        if (each.dtype, each.device) != (found[0].dtype, found[0].device):
-            expected = f"{found[0].dtype} on {found[0].device}, as the first"
-            raise ArgumentError(where, expected, f"{each.dtype} on {each.device}")
-        if not each.is_contiguous():
-            raise ArgumentError(where, "a contiguous tensor", f"strides {each.stride()}")
-        if each.requires_grad and torch.is_grad_enabled():
-            raise gradient_error(where)
-    return found
-
-
-def _outputs(
-    out: Tensors | None,
-    tensors: Tensors,
-    given: list[torch.Tensor],
-    shapes: Sequence[tuple[int, ...]],
-    *,
-    exact: bool = True,
-) -> list[torch.Tensor]:
-    """The caller's, or new ones; ``exact``: with as many elements as the shapes have.
-
-    Raises:
-        ArgumentError: The caller's are not what they have to be.
-    """
-    if out is None:
-        return [each.new_empty(shape) for each, shape in zip(given, shapes, strict=True)]
-    found = _checked("out", out)
-    if _is_list(out) != _is_list(tensors) or len(found) != len(given):
-        expected = f"a list of {len(given)} tensors" if _is_list(tensors) else "a tensor"
-        raise ArgumentError("out", expected, f"{len(found)} tensors" if _is_list(out) else "one")
-    for place, (each, shape, from_) in enumerate(zip(found, shapes, given, strict=True)):
-        if (each.dtype, each.device) != (from_.dtype, from_.device):
-            expected = f"{from_.dtype} on {from_.device}, as what is given"
-            actual = f"{each.dtype} on {each.device}"
-            raise ArgumentError(_name("out", out, place), expected, actual)
-        count = torch.Size(shape).numel()
-        if exact and each.numel() != count:
-            raise ArgumentError(_name("out", out, place), f"{count} elements", str(each.numel()))
-    return found

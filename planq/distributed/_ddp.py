@@ -10,8 +10,7 @@ import torch
 from torch._C._distributed_c10d import GradBucket
 
 from planq.distributed._codes import Codes, Options
-from planq.distributed._collectives import exchange_of, gather_to, rows_of
-from planq.distributed._exchange import Exchange
+from planq.distributed._exchange import Exchange, exchange_of
 from planq.distributed._levels import Group, Levels
 from planq.errors import ArgumentError, shown
 
@@ -97,14 +96,14 @@ class QuantizedAllReduceState:
         if made.shards.width == 0:
             return
         memory = made.memory(None)
-        rows = rows_of(made, memory, grads)
+        rows = made.arranged(memory, grads)
         if self.error_feedback:
             self._encode(made, memory, rows, bucket.parameters())
         else:
             made.encode(memory, rows)
         made.scatter(memory, self._levels)
         made.reduce(memory, None)
-        gather_to(made, memory, grads, self._levels)
+        made.gather_to(memory, grads, self._levels)
 
     def _encode(
         self,

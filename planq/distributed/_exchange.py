@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -42,22 +43,21 @@ class Exchange:
 
     def __init__(
         self,
-        counts: tuple[int, ...],
+        shards: Shards,
+        nodes: int,
         given: torch.dtype,
         wanted: torch.dtype,
-        codes: Codes,
-        nodes: int,
-        devices: int,
         device: torch.device,
         mean: bool,
         reduces: bool,
         gathers: bool,
     ) -> None:
         """Selects plans: ``given`` elements are reduced or gathered, or both, to ``wanted``."""
-        self.shards = Shards(counts, nodes * devices, codes)
-        self.codes, self.given, self.wanted, self.device = codes, given, wanted, device
-        self.nodes, self.devices, self.mean, self.reduces = nodes, devices, mean, reduces
-        width = self.shards.width
+        self.shards, self.codes, width = shards, shards.codes, shards.width
+        self.given, self.wanted, self.device = given, wanted, device
+        self.mean, self.reduces = mean, reduces
+        self.nodes, self.devices = nodes, shards.ranks // nodes
+        codes, devices = self.codes, self.devices
         self.message = Message(codes, width)
         self._first = Message(codes, nodes * width)  # to a device: a part for every node
         self._encode = self._encoder(width)
@@ -121,9 +121,10 @@ class Exchange:
         """Where each piece begins, and its bytes."""
         elements = self.shards.ranks * self.shards.width
         rows = self.shards.ranks * self.message.size
+        unmoved = self.shards.exact and self.given == self.wanted
         plans = (self._encode, self._between, self._last, self._decode, self._own)
         sizes = {
-            "rows": elements * max(self.given.itemsize, self.wanted.itemsize),
+            "rows": 0 if unmoved else elements * max(self.given.itemsize, self.wanted.itemsize),
             "codes": self.codes.bytes_of(elements),
             "parameters": 4 * self.codes.columns * self.codes.groups_of(elements),
             "sent": max(rows, self.devices * self._first.size),
@@ -152,20 +153,16 @@ class Exchange:
         if workspace is None:
             found = _place.room(needed, self.device)
             return torch.empty(0, dtype=torch.uint8) if found is None else found
-        problem = (
-            "it is no contiguous torch.uint8 tensor of one axis"
-            if workspace.dtype != torch.uint8
+        faults = {
+            "it is no contiguous torch.uint8 tensor of one axis": workspace.dtype != torch.uint8
             or workspace.dim() != 1
-            or not workspace.is_contiguous()
-            else f"it is on {workspace.device}, the tensors are on {self.device}"
-            if workspace.device != self.device
-            else "it is not aligned"
-            if workspace.data_ptr() % alignment
-            else "it is too small"
-            if workspace.numel() < needed
-            else None
-        )
-        if problem:
+            or not workspace.is_contiguous(),
+            f"the tensors are on {self.device}": workspace.device != self.device,
+            "it is too small": workspace.numel() < needed,
+            "it is not aligned": workspace.data_ptr() % alignment != 0,
+        }
+        problem = next((fault for fault, is_so in faults.items() if is_so), None)
+        if problem is not None:
             got = workspace.numel() * workspace.itemsize
             raise WorkspaceError(needed, got, alignment, problem)
         return workspace
@@ -182,14 +179,6 @@ class Exchange:
             return memory[first : first + size]
         size = math.prod(shape) * dtype.itemsize
         return memory[first : first + size].view(dtype).view(shape)
-
-    def rows(self, memory: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Room for a row of every rank."""
-        return self._piece(memory, "rows", (self.shards.ranks, self.shards.width), dtype)
-
-    def row(self, memory: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Room for one row."""
-        return self._piece(memory, "rows", (self.shards.width,), dtype)
 
     def _quantized(self, memory: torch.Tensor, elements: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Codes and parameters of whole groups, without a message around them."""
@@ -288,8 +277,64 @@ class Exchange:
         args = GroupDequantizeArgs(input=codes, parameters=parameters, output=rows.view(-1))
         self._run(self._decode, memory, args)
 
+    # --- From tensors, and to tensors
+
+    def arranged(self, memory: torch.Tensor, given: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A row for every rank; the tensor itself where it is that."""
+        shape = (self.shards.ranks, self.shards.width)
+        if self.shards.exact and given[0].dtype == self.given:
+            return given[0].view(shape)
+        rows = self._piece(memory, "rows", shape, self.given)
+        self.shards.fill(rows, given)
+        return rows
+
+    def part(self, memory: torch.Tensor, given: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
+        """The row of a rank, of the parts that it has; the tensor itself where it is that."""
+        if self.shards.exact:
+            return given[0]
+        row = self._piece(memory, "rows", (self.shards.width,), self.given).zero_()
+        for place, each in zip(self.shards.parts(row, rank), given, strict=True):
+            place.copy_(each.view(-1))
+        return row
+
+    def reduce_to(self, memory: torch.Tensor, outs: Sequence[torch.Tensor], rank: int) -> None:
+        """Adds what was scattered, into the parts of tensors that are a rank's."""
+        if self.shards.exact:
+            self.reduce(memory, outs[0].view(-1))
+            return
+        row = self._piece(memory, "rows", (self.shards.width,), self.wanted)
+        self.reduce(memory, row)
+        for each, part in zip(outs, self.shards.parts(row, rank), strict=True):
+            each.view(-1).copy_(part)
+
+    def gather_to(self, memory: torch.Tensor, outs: Sequence[torch.Tensor], levels: Levels) -> None:
+        """Gathers one row of codes of every rank, and makes tensors of them."""
+        self.gather(memory, levels)
+        if self.shards.exact:
+            self.decode(memory, outs[0].view(-1))
+            return
+        shape = (self.shards.ranks, self.shards.width)
+        rows = self._piece(memory, "rows", shape, self.wanted)
+        self.decode(memory, rows)
+        self.shards.read(rows, outs)
+
+
+def exchange_of(
+    tensors: Sequence[torch.Tensor],
+    levels: Levels,
+    codes: Codes,
+    *,
+    mean: bool,
+    reduces: bool,
+    gathers: bool,
+    given: torch.dtype | None = None,
+) -> Exchange:
+    """The exchange for tensors; ``given`` is the type of what is encoded, if another."""
+    shards = Shards(tuple(each.numel() for each in tensors), levels.ranks, codes)
+    dtype, device = tensors[0].dtype, tensors[0].device
+    return _kept(shards, levels.node_count, given or dtype, dtype, device, mean, reduces, gathers)
+
 
 @functools.lru_cache(maxsize=_KEPT)
-def exchange(*args: Any) -> Exchange:
-    """An :class:`Exchange`, which is kept."""
+def _kept(*args: Any) -> Exchange:
     return Exchange(*args)

@@ -9,8 +9,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
+from planq.distributed._checks import Op
 from planq.distributed._codes import Codes, Options
-from planq.distributed._collectives import Op, quantized_reduce_scatter
+from planq.distributed._collectives import quantized_reduce_scatter
 from planq.distributed._levels import Group, Levels
 from planq.errors import ArgumentError
 
