@@ -12,9 +12,9 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import planq
 import planq.distributed as pd
-from distributed import jobs
-from distributed.formulas import Problem
-from distributed.team import SIZE, Team
+from collectives import jobs
+from collectives.formulas import Problem
+from collectives.team import SIZE, Team
 from reference.formats import Array
 
 

@@ -44,7 +44,8 @@ class Team:
         """Ends them."""
         for process, pipe in self._members:
             pipe.send(None)
-            process.join(_SECONDS)
+            process.join(10)
+            process.terminate()
 
 
 def _work(rank: int, store: str, pipe: Connection) -> None:
@@ -54,7 +55,7 @@ def _work(rank: int, store: str, pipe: Connection) -> None:
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE)
-    jobs = importlib.import_module("distributed.jobs")
+    jobs = importlib.import_module("collectives.jobs")
     while (order := pipe.recv()) is not None:
         name, args, options = order
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch.distributed as dist
 
-from distributed.team import Team
+from collectives.team import Team
 
 
 @pytest.fixture(scope="session")

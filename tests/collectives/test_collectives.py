@@ -11,9 +11,9 @@ import torch.distributed as dist
 
 import planq
 import planq.distributed as pd
-from distributed import jobs
-from distributed.formulas import Problem
-from distributed.team import SIZE, Team
+from collectives import jobs
+from collectives.formulas import Problem
+from collectives.team import SIZE, Team
 from ops.group.reference import GroupQuantizeProblem
 
 # Whole groups that need no copy; parts that are no whole groups; the last of them shorter; ranks

@@ -10,9 +10,9 @@ import torch
 
 import planq
 import planq.distributed as pd
-from distributed import jobs
-from distributed.formulas import Problem
-from distributed.team import Team
+from collectives import jobs
+from collectives.formulas import Problem
+from collectives.team import Team
 from ops.group.reference import F32
 
 RANKS = 3
