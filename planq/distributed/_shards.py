@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 import torch
 
 from planq.distributed._codes import Codes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shards:
     """Tensors cut for ranks: a row for each, with its part of every tensor one after another.
 
@@ -22,12 +24,12 @@ class Shards:
     ranks: int
     codes: Codes
 
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
         """Elements of a part of each tensor."""
         return [-(-count // self.ranks) for count in self.counts]
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Elements of a row."""
         return sum(map(self.codes.padded, self.lengths))
@@ -58,25 +60,29 @@ class Shards:
 
     def parts(self, row: torch.Tensor, rank: int) -> list[torch.Tensor]:
         """Those of each tensor in a rank's row."""
-        spans = zip(self._starts(), self.own(rank), strict=True)
+        spans = zip(self._starts, self.own(rank), strict=True)
         return [row[first : first + count] for first, count in spans]
 
-    def _starts(self) -> Iterator[int]:
-        first = 0
-        for length in self.lengths:
-            yield first
-            first += self.codes.padded(length)
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where the part of each tensor begins in a row."""
+        return list(accumulate(map(self.codes.padded, self.lengths), initial=0))[:-1]
 
     def _pairs(
         self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """What lies in the rows beside what it is of the tensors: whole parts, then a rest."""
-        for first, length, tensor in zip(self._starts(), self.lengths, tensors, strict=True):
-            if length == 0:
-                continue
-            flat = tensor.view(-1)
-            whole, rest = divmod(flat.numel(), length)
-            cut = whole * length
-            yield rows[:whole, first : first + length], flat[:cut].view(whole, length)
+        """What lies in the rows beside what it is of the tensors: whole parts, then a rest.
+
+        Slices would take most of the time that many small tensors take.
+        """
+        width, base = self.width, rows.storage_offset()
+        spans = zip(self._starts, self.lengths, self.counts, tensors, strict=True)
+        for first, length, count, tensor in spans:
+            whole, rest = divmod(count, length) if length else (0, 0)
+            if whole:
+                held = rows.as_strided((whole, length), (width, 1), base + first)
+                yield held, tensor.as_strided((whole, length), (length, 1))
             if rest:
-                yield rows[whole, first : first + rest], flat[cut:]
+                held = rows.as_strided((rest,), (1,), base + whole * width + first)
+                given = tensor.storage_offset() + whole * length
+                yield held, tensor.as_strided((rest,), (1,), given)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 
 import planq
 import planq.distributed as pd
@@ -172,6 +173,12 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
     assert str(refused.value).startswith(message)
 
 
+def test_no_group_at_all_is_refused() -> None:
+    """Where torch.distributed is not initialized."""
+    with pytest.raises(planq.ArgumentError, match=r"group: .*distributed is not initialized"):
+        pd.quantized_all_reduce(X)
+
+
 def test_other_refusals(alone: Any) -> None:
     """Options, parts and collectives that there are not; more ranks than can be added."""
     call: Any = pd.quantized_all_gather
@@ -181,6 +188,9 @@ def test_other_refusals(alone: Any) -> None:
         pd.quantized_all_gather(X[:7], out=X)
     with pytest.raises(planq.ArgumentError, match="reduce_scatter, all_gather, all_reduce"):
         pd.workspace_size("broadcast", X)
+    line = init_device_mesh("cpu", (1,))
+    x = torch.randn(700)
+    assert torch.equal(pd.quantized_all_reduce(x, group=line), pd.quantized_all_reduce(x))
     assert pd.quantized_all_reduce([]) == []
     assert pd.workspace_size("all_reduce", []) == 0
 
