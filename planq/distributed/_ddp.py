@@ -58,6 +58,7 @@ class QuantizedAllReduceState:
             parameter: name for name, parameter in module.named_parameters()
         }
         self._streams: dict[torch.device, Any] = {}
+        self._held: dict[torch.device, torch.Tensor] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """The errors, which are this rank's own: save those of every rank."""
@@ -95,7 +96,7 @@ class QuantizedAllReduceState:
         )
         if made.shards.width == 0:
             return
-        memory = made.memory(None)
+        memory = self._memory(made)
         rows = made.arranged(memory, grads)
         if self.error_feedback:
             self._encode(made, memory, rows, bucket.parameters())
@@ -104,6 +105,13 @@ class QuantizedAllReduceState:
         made.scatter(memory, self._levels)
         made.reduce(memory, None)
         made.gather_to(memory, grads, self._levels)
+
+    def _memory(self, made: Exchange) -> torch.Tensor:
+        """One for all buckets, which follow each other on one stream: fresh pages cost much."""
+        held = self._held.get(made.device)
+        if held is None or held.numel() < made.workspace_size:
+            held = self._held[made.device] = made.memory(None)
+        return made.memory(held)
 
     def _encode(
         self,
