@@ -27,7 +27,7 @@ from planq.ops.group import (
     SwizzledQuantizeDescriptor,
 )
 from planq.plan import Plan
-from planq.torch import _place
+from planq.torch._running import current_stream, room
 
 _KEPT: Final = 1024
 # torch 2.13 has a new name for it, and warns of the old one.
@@ -71,7 +71,7 @@ class Exchange:
     # --- Plans
 
     def _select(self, desc: Descriptor) -> Plan:
-        return Plan.select(_place.stream(self.device), desc)
+        return Plan.select(current_stream(self.device), desc)
 
     def _fields(self) -> dict[str, Any]:
         return {"group_size": self.codes.group_size, "mode": self.codes.mode}
@@ -113,7 +113,7 @@ class Exchange:
     def _run(self, plan: Plan | None, memory: torch.Tensor, args: Any) -> None:
         assert plan is not None
         scratch = self._piece(memory, "scratch") if plan.workspace_size() else None
-        plan.run(_place.stream(self.device), scratch, args)
+        plan.run(current_stream(self.device), scratch, args)
 
     # --- Memory
 
@@ -151,7 +151,7 @@ class Exchange:
         """
         needed, alignment = self.workspace_size, _core.WORKSPACE_ALIGNMENT
         if workspace is None:
-            found = _place.room(needed, self.device)
+            found = room(needed, self.device)
             return torch.empty(0, dtype=torch.uint8) if found is None else found
         faults = {
             "it is no contiguous torch.uint8 tensor of one axis": workspace.dtype != torch.uint8

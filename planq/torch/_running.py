@@ -1,4 +1,4 @@
-"""What a plan runs on and in, where its operands are tensors of torch."""
+"""Where plans run for torch: on its current stream, in memory of its allocator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from planq import _core
-from planq.plan import Plan
 from planq.stream import host_stream
 
 
@@ -26,11 +25,10 @@ def is_capturing(device: torch.device) -> bool:
         return torch.cuda.is_current_stream_capturing()
 
 
-def workspace(plan: Plan, device: torch.device) -> Any:
-    """Bytes of torch's allocator, at an aligned address."""
-    size = plan.workspace_size()
+def room(size: int, device: torch.device) -> torch.Tensor | None:
+    """Bytes of torch's allocator for workspaces, at an aligned address; None for none."""
     if size == 0:
         return None
-    room = torch.empty(size + _core.WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=device)
-    first = -room.data_ptr() % _core.WORKSPACE_ALIGNMENT
-    return room[first : first + size]
+    held = torch.empty(size + _core.WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=device)
+    first = -held.data_ptr() % _core.WORKSPACE_ALIGNMENT
+    return held[first : first + size]

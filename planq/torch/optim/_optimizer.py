@@ -11,7 +11,7 @@ import torch
 from planq.dtypes import NonFiniteGradient, OptimizerAlgorithm, Rounding, StateFormat
 from planq.ops.optimizer import OptimizerStepArgs, OptimizerStepDescriptor
 from planq.plan import Plan
-from planq.torch._running import current_stream, workspace
+from planq.torch._running import current_stream, room
 from planq.torch.optim._options import Options, Values
 from planq.torch.optim._states import ABSMAX, MAPS, STATES, Stateful
 
@@ -139,7 +139,7 @@ class Optimizer(Stateful):
             **draws,
             **scaled,
         )
-        plan.run(current_stream(device), workspace(plan, device), args)
+        plan.run(current_stream(device), room(plan.workspace_size(), device), args)
 
     def _amp(self, device: torch.device, options: Values) -> Values:
         """The scale of gradients, and whether to skip the step, where a GradScaler says."""
