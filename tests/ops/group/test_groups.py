@@ -86,7 +86,7 @@ class TestVectors:
         assert found["output"].tolist() == [-128, -91, -55, -18, 18, 55, 91, 127]
         values = decoded(found, (8,), 8, "float32", mode="asymmetric")
         wanted = [2.4e-7, 1.0117, 1.9961, 3.0078, 3.9922, 5.0039, 5.9883, 6.9727]
-        assert np.allclose(values, wanted, rtol=0, atol=5e-5)
+        assert np.allclose(values, wanted, rtol=0, atol=5e-5)  # as many digits as are given
         assert values[0] == np.spacing(F32(3.0))
         found = quantized(self.RAMP, 8, "int4", mode="asymmetric")
         assert found["parameters"].tolist() == [[float(F32(0.43749997)), 3.5]]
@@ -166,7 +166,7 @@ class TestDefects:
         found = quantized(x, 4, mode="asymmetric")
         values = decoded(found, (4,), 4, "float32", mode="asymmetric")
         assert np.isfinite(values).all()
-        assert np.allclose(values, x, rtol=0, atol=1e6 / 128)
+        assert np.allclose(values, x, rtol=0, atol=2e6 / 256)  # a step of the codes
 
     @pytest.mark.parametrize("count", [1, 3, 5, 4097])
     def test_elements_that_fill_no_chunk(self, count: int) -> None:
