@@ -85,7 +85,10 @@ def _grad(model: Any) -> Array:
 
 
 def together(ranks: int, work: Callable[[int], Any]) -> list[Any]:
-    """What threads return that are ranks of one group."""
+    """What threads return that are ranks of one group, which ends with them.
+
+    Not every release of torch can destroy such a group.
+    """
     world, store = _install_threaded_pg(), dist.HashStore()
     found: list[Any] = [None] * ranks
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
@@ -96,7 +99,6 @@ def together(ranks: int, work: Callable[[int], Any]) -> list[Any]:
             found[rank] = work(rank)
         except BaseException as error:
             found[rank] = error
-        dist.destroy_process_group()
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
     try:

@@ -102,7 +102,7 @@ def test_recorded_gradients_give_the_hosts_bits(make: Any, state_format: str) ->
     found = []
     for device in ("cpu", DEVICE):
         recorded = torch.Generator().manual_seed(2)
-        params = [torch.nn.Parameter(p.to(device)) for p in start]
+        params = [torch.nn.Parameter(p.to(device, copy=True)) for p in start]
         optimizer = make(params, weight_decay=0.01, state_format=state_format)
         for _ in range(4):
             for p in params:
@@ -161,6 +161,7 @@ def test_states_that_page_have_the_bits_of_those_that_do_not(
     assert fetched == [2 * states] * 4
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_a_step_waits_for_nothing() -> None:
     """Eighty parameters, on a stream that sleeps; bitsandbytes waited after each."""
     params = [torch.nn.Parameter(torch.ones(5000 + i, device=DEVICE)) for i in range(80)]
@@ -171,8 +172,8 @@ def test_a_step_waits_for_nothing() -> None:
     torch.cuda.synchronize()
     with cuda.stream(stream):
         cuda._sleep(2_000_000_000)
-        torch.cuda.set_sync_debug_mode("error")
         try:
+            torch.cuda.set_sync_debug_mode("error")
             optimizer.step()
         finally:
             torch.cuda.set_sync_debug_mode("default")
