@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Mode, NonFinite, Quotient, Rounding
+from planq.dtypes import Convention, Mode, NonFinite, Quotient, Rounding
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -34,16 +34,29 @@ class FakeQuantizeDescriptor(Descriptor):
         ``dynamic``: scale and zero point are those of :class:`DynamicRangeQuantizeDescriptor` for
         the segment, with its rules for NaN and infinities.
 
+        ``Convention.DEEPSPEED``: a group is ``group_size`` consecutive elements of the tensor in C
+        order, across rows; the last one may be shorter. ``M = max|x|``, ``lo = min x``,
+        ``hi = max x`` of the group, b = ``bits``. SYMMETRIC:
+        ``s = 2^(b-1) / fl(M + fl(eps/2))``, ``q = clamp(rne(x*s), -2^(b-1), 2^(b-1) - 1)``,
+        ``y = q * fl(1/s)``. ASYMMETRIC: ``d = fl(fl(hi - lo) + eps) / 2^b``,
+        ``q = clamp(rha((x - lo) * fl(1/d)), 0, 2^b - 1)``, ``y = q*d + lo``, with ties away from
+        zero. STOCHASTIC: the code is truncated, and moves away from zero, or up, where ``u`` is
+        below the share of a step that was cut off. A group with a NaN or an infinity is NaN as a
+        whole. docs/numerics/group.md holds the whole contract.
+
     Dtypes:
         input and output float16, bfloat16, float32, float64; scale likewise; zero_point int32, int8
-        or uint8; seed and offset integers of 64 bits.
+        or uint8; seed and offset integers of 64 bits. DEEPSPEED: input and output float16, bfloat16
+        or float32.
 
     Shapes:
         Rank 1 to 8, any extents, 0 included. ``scale`` and ``zero_point`` have the scope's
-        parameter shape; ``seed`` and ``offset`` are one number.
+        parameter shape; ``seed`` and ``offset`` are one number. DEEPSPEED has neither ``scale`` nor
+        ``zero_point``.
 
     Workspace:
-        None for given parameters; ``plan.workspace_size()`` says for dynamic ones.
+        None for given parameters; ``plan.workspace_size()`` says for dynamic ones and for
+        DEEPSPEED.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant.
@@ -60,18 +73,31 @@ class FakeQuantizeDescriptor(Descriptor):
         quotient: How an element is divided by its scale.
         nonfinite: What a NaN becomes; dynamic: what a segment with a NaN or an infinity becomes.
         include_zero: Dynamic, asymmetric only: the range always holds 0.
-        rounding: NEAREST_EVEN, or STOCHASTIC with a seed and an offset.
+        rounding: NEAREST_EVEN, or STOCHASTIC with a seed and an offset. DEEPSPEED, ASYMMETRIC:
+            NEAREST_AWAY takes the place of NEAREST_EVEN.
         dynamic: Whether the range of each segment is measured; ``scale`` and ``zero_point`` are
-            then outputs, and None if they are not wanted.
+            then outputs, and None if they are not wanted. DEEPSPEED: always.
+        convention: PLANQ or DEEPSPEED, which has no choice of ``scope``, ``quotient``,
+            ``nonfinite``, ``include_zero`` and types of parameters.
+        bits: DEEPSPEED: bits of a code, 2 to 8, which ``q_min`` and ``q_max`` follow from.
+            Default: 8.
+        group_size: DEEPSPEED: elements of a group, at least 1.
+        eps: DEEPSPEED: what is added to the width of a range, ``2 * M`` or ``hi - lo``; from 0 to
+            1. Default: 1e-5.
 
     Raises:
         DescriptorError: RATIO without symmetry, bounds that are no integers in [-128, 255] or hold
             more than 256 codes, ``q_max <= 0`` (symmetric), ``q_min >= q_max``, an axis outside of
-            the shape, blocks of a vector.
+            the shape, blocks of a vector. A field of one convention with the other; DEEPSPEED
+            without a group size, with bits or an eps outside of their ranges.
 
     Source:
-        baracuda ``fake_quantize``; torch ``fake_quantize_per_channel_affine``; DeepSpeed
-        ``ds_sr_quantize``.
+        baracuda ``fake_quantize``; torch ``fake_quantize_per_channel_affine``. DEEPSPEED:
+        DeepSpeed's ``ds_quantize``, ``ds_sr_quantize``, ``ds_quantize_asym`` and
+        ``ds_sr_quantize_asym``. Corrected: float32 values are no integers; stochastic asymmetric
+        codes are asymmetric; codes are clamped; random numbers are new in every call that says so;
+        ranges of any numbers; groups of any length, at any address, all of whose elements are
+        quantized; bfloat16; NaN is kept; ``eps`` is yours to choose.
     """
 
     operator: ClassVar[str] = "fake_quantize"
@@ -89,6 +115,10 @@ class FakeQuantizeDescriptor(Descriptor):
     include_zero: bool = True
     rounding: Rounding = Rounding.NEAREST_EVEN
     dynamic: bool = False
+    convention: Convention = Convention.PLANQ
+    bits: int | None = None
+    group_size: int | None = None
+    eps: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,7 +128,7 @@ class FakeQuantizeArgs:
     Attributes:
         input: What to quantize; any outer strides, innermost stride 1.
         output: Where the values go; likewise; may be exactly ``input``.
-        scale: The scales, one per segment; dynamic: where they go, or None.
+        scale: The scales, one per segment; dynamic: where they go, or None; DEEPSPEED: None.
         zero_point: The zero points, likewise; None when symmetric.
         seed: STOCHASTIC: an integer, or an int64 scalar on the plan's device; else None.
         offset: Likewise, in units of four elements; what a captured graph advances.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/random.h"
 #include "host/simd.h"
 #include "host/thread_pool.h"
 #include "ops/codebook/flat.h"
@@ -121,6 +122,12 @@ class Sums {
   const SumLoops& loops_;
 };
 
+// Calls visit(first, count) for stages of [first, last).
+template <class Visit>
+void each_stage(std::int64_t first, std::int64_t last, const Visit& visit) {
+  for (std::int64_t at = first; at < last; at += kStage) visit(at, std::min(kStage, last - at));
+}
+
 // One thread's way to codes. T: what parameters are stored for; Source: where values come from.
 template <class T, class Source>
 class Encoder {
@@ -152,10 +159,6 @@ class Encoder {
   }
 
  private:
-  template <class Visit>
-  static void each_stage(std::int64_t first, std::int64_t last, const Visit& visit) {
-    for (std::int64_t at = first; at < last; at += kStage) visit(at, std::min(kStage, last - at));
-  }
   // Short groups are measured and encoded from one load.
   const float* loaded(std::int64_t at, std::int64_t count) {
     if (at_ != at) source_.load(at, count, values_);
@@ -197,6 +200,50 @@ void write_elements(const FlatSpans& spans, T* data, std::int64_t first, std::in
     std::copy_n(narrowed + done, n, data + offset);
   });
 }
+
+// One thread's way from elements to what fake quantization leaves of them.
+template <class T>
+class Faker {
+ public:
+  Faker(const Elements<T>& input, const FlatSpans& spans, T* output, const math::FakeSpec& spec,
+        const FakeDraws* draws)
+      : input_(input), spans_(spans), output_(output), spec_(spec), draws_(draws) {}
+
+  math::GroupRange measure(const BlockSpan& span) {
+    math::GroupRange range;
+    each_stage(span.first, span.last, [&](std::int64_t at, std::int64_t count) {
+      loops_.extend_range(loaded(at, count), count, range);
+    });
+    return range;
+  }
+  void fake(const BlockSpan& span, const math::GroupRange& range) {
+    const math::FakeScale scale = math::measured_fake(spec_, range);
+    each_stage(span.first, span.last, [&](std::int64_t at, std::int64_t count) {
+      float uniforms[kStage];
+      if (draws_) fill_uniforms(uniforms, at, count, draws_->seed, draws_->offset);
+      loops_.fake(loaded(at, count), draws_ ? uniforms : nullptr, count, spec_, scale);
+      at_ = -1;
+      write_elements(spans_, output_, at, count, values_);
+    });
+  }
+
+ private:
+  // Short groups are measured and computed from one load.
+  float* loaded(std::int64_t at, std::int64_t count) {
+    if (at_ != at) input_.load(at, count, values_);
+    at_ = at;
+    return values_;
+  }
+
+  const GroupLoops& loops_ = group_loops<T>();
+  const Elements<T>& input_;
+  const FlatSpans& spans_;
+  T* output_;
+  const math::FakeSpec& spec_;
+  const FakeDraws* draws_;
+  std::int64_t at_ = -1;
+  float values_[kStage];
+};
 
 }  // namespace
 
@@ -262,12 +309,52 @@ void write_sums(const Grouping& input_groups, const RankedCodes& ranked, bool ha
   });
 }
 
-#define PLANQ_GROUPS(T)                                                                     \
-  template const GroupLoops& group_loops<T>();                                              \
-  template void encode_groups(const GroupEncoding&, const OperandView&, const OperandView&, \
-                              const GroupMemory<T>&, int);                                  \
-  template void decode_groups(const Grouping&, const OperandView&, const OperandView&,      \
-                              const GroupMemory<T>&, int);                                  \
+// An output may lie where the input does: what is read of a group, is read before it is written.
+template <class T>
+void fake_groups(const Shape& shape, std::int64_t group_size, const math::FakeSpec& spec,
+                 const FakeDraws* draws, const OperandView& input, const OperandView& output,
+                 int threads) {
+  const FakeGroups groups(shape, group_size);
+  const Elements<T> elements(shape, input);
+  const FlatSpans spans(shape, output);
+  const auto faker = [&] {
+    return Faker<T>(elements, spans, static_cast<T*>(output.data), spec, draws);
+  };
+  if (groups.parts == 1 || groups.groups >= threads) {
+    const std::int64_t grain = std::max<std::int64_t>(kGrain / groups.size, 1);
+    parallel_for(threads, groups.groups, grain, [&](std::int64_t first, std::int64_t last) {
+      Faker<T> each = faker();
+      for (std::int64_t group = first; group < last; ++group) {
+        const BlockSpan span = groups.group_span(group);
+        each.fake(span, each.measure(span));
+      }
+    });
+    return;
+  }
+  math::GroupRange ranges[FakeGroups::kMostParts];
+  for (std::int64_t group = 0; group < groups.groups; ++group) {
+    parallel_for(threads, groups.parts, 1, [&](std::int64_t first, std::int64_t last) {
+      Faker<T> each = faker();
+      for (std::int64_t i = first; i < last; ++i)
+        ranges[i] = each.measure(groups.part_span(group, i));
+    });
+    math::GroupRange range;
+    for (std::int64_t i = 0; i < groups.parts; ++i) range.add(ranges[i]);
+    parallel_for(threads, groups.parts, 1, [&](std::int64_t first, std::int64_t last) {
+      Faker<T> each = faker();
+      for (std::int64_t i = first; i < last; ++i) each.fake(groups.part_span(group, i), range);
+    });
+  }
+}
+
+#define PLANQ_GROUPS(T)                                                                        \
+  template const GroupLoops& group_loops<T>();                                                 \
+  template void encode_groups(const GroupEncoding&, const OperandView&, const OperandView&,    \
+                              const GroupMemory<T>&, int);                                     \
+  template void decode_groups(const Grouping&, const OperandView&, const OperandView&,         \
+                              const GroupMemory<T>&, int);                                     \
+  template void fake_groups<T>(const Shape&, std::int64_t, const math::FakeSpec&,              \
+                               const FakeDraws*, const OperandView&, const OperandView&, int); \
   template void write_sums<T>(const Grouping&, const RankedCodes&, bool, const OperandView&, int)
 PLANQ_GROUPS(math::Half);
 PLANQ_GROUPS(math::Bfloat16);

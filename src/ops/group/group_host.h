@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/operands.h"
+#include "ops/group/fake.h"
 #include "ops/group/group.h"
 
 namespace planq::host {
@@ -15,6 +16,9 @@ struct GroupLoops {
                  const math::GroupScale& scale, std::uint8_t* codes);
   void (*decode)(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
                  const math::GroupPair& stored, float* y);
+  // In place; to nearest where there are no random numbers.
+  void (*fake)(float* x, const float* uniforms, std::int64_t count, const math::FakeSpec& spec,
+               const math::FakeScale& scale);
 };
 template <class T>
 const GroupLoops& group_loops();
@@ -41,5 +45,15 @@ void requantize_sums(const Grouping& input_groups, const RankedCodes& ranked, bo
 template <class T>
 void write_sums(const Grouping& input_groups, const RankedCodes& ranked, bool half,
                 const OperandView& output, int threads);
+
+// What random numbers are made of.
+struct FakeDraws {
+  std::uint64_t seed = 0, offset = 0;
+};
+// Values of codes in the place of elements; `draws`: null where codes are the nearest ones.
+template <class T>
+void fake_groups(const Shape& shape, std::int64_t group_size, const math::FakeSpec& spec,
+                 const FakeDraws* draws, const OperandView& input, const OperandView& output,
+                 int threads);
 
 }  // namespace planq::host

@@ -78,7 +78,26 @@ void divide(float* sums, std::int64_t count, float ranks) {
 constexpr SumLoops kSumLoops[] = {{accumulate<false>, divide<false>},
                                   {accumulate<true>, divide<true>}};
 
+// Fake quantization, in place.
+template <bool kSymmetric, bool kStochastic>
+void fake_as(float* __restrict x, const float* __restrict uniforms, std::int64_t count,
+             const math::FakeSpec spec, const math::FakeScale scale) {
+  for (std::int64_t i = 0; i < count; ++i)
+    x[i] = math::faked<kSymmetric, kStochastic>(spec, scale, x[i], kStochastic ? uniforms[i] : 0);
+}
+inline void fake(float* x, const float* uniforms, std::int64_t count, const math::FakeSpec& spec,
+                 const math::FakeScale& scale) {
+  if (spec.symmetric && uniforms)
+    fake_as<true, true>(x, uniforms, count, spec, scale);
+  else if (spec.symmetric)
+    fake_as<true, false>(x, uniforms, count, spec, scale);
+  else if (uniforms)
+    fake_as<false, true>(x, uniforms, count, spec, scale);
+  else
+    fake_as<false, false>(x, uniforms, count, spec, scale);
+}
+
 template <class T>
-constexpr GroupLoops kLoops{widen<T>, narrow<T>, extend_range, encode<T>, decode<T>};
+constexpr GroupLoops kLoops{widen<T>, narrow<T>, extend_range, encode<T>, decode<T>, fake};
 
 }  // namespace planq::host::PLANQ_LEVEL

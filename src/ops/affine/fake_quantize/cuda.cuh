@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 
-#include "core/rejects.h"
 #include "core/sku.h"
 #include "cuda/element.cuh"
 #include "ops/affine/affine.cuh"
@@ -277,17 +276,6 @@ Status bind_dynamic(const Call& call, Bound& bound) {
 // --- Kernels -----------------------------------------------------------------------------------
 
 template <Rounding kRounding, bool kDynamic>
-Reason rejects(const Descriptor& descriptor, const Device&) {
-  const Fields& f = descriptor.as<Fields>();
-  if (f.dynamic != kDynamic)
-    return Reason::refuse(ReasonKind::Feature, "computes with ", parameters_of(kDynamic),
-                          " parameters, not ", parameters_of(f.dynamic));
-  Reason reason = expect(ReasonKind::DType, "input_dtype", cuda::kElement, f.input_dtype);
-  return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
-                           : reason;
-}
-
-template <Rounding kRounding, bool kDynamic>
 constexpr Kernel make_kernel() {
   constexpr bool kWide = std::is_same_v<C, double>;
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
@@ -309,7 +297,7 @@ constexpr Kernel make_kernel() {
                     .basis = std::string_view("element by element; correctly rounded quotients; "
                                               "exact integer sums; draws by seed and element index "
                                               "alone")},
-      .rejects = rejects<kRounding, kDynamic>,
+      .rejects = rejects<cuda::kElement, kRounding, kDynamic>,
       .workspace = kDynamic ? dynamic_workspace : no_workspace,
       .prepare = kDynamic ? prepare_dynamic<kStochastic> : prepare<kStochastic>,
       .bind = kDynamic ? bind_dynamic<kStochastic> : bind<kStochastic>,

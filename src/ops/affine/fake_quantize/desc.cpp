@@ -1,16 +1,83 @@
 #include "ops/affine/fake_quantize/desc.h"
 
+#include <cmath>
+#include <string>
+
 #include "ops/affine/checks.h"
+#include "ops/group/checks.h"
 
 namespace planq::fake_quantize {
 
 namespace {
 
-Fault resolve(Descriptor& descriptor) {
-  Fields& f = descriptor.as<Fields>();
-  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
-  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
+// What has no meaning for flat groups of 2^b codes.
+Fault refuse_segments(const Fields& f) {
+  const char* const field = f.scope.kind != ScopeKind::Tensor     ? "scope"
+                            : f.scale_dtype != DType::Unset       ? "scale_dtype"
+                            : f.zero_point_dtype != DType::Unset  ? "zero_point_dtype"
+                            : f.quotient != Quotient::Divide      ? "quotient"
+                            : f.nonfinite != NonFinite::Propagate ? "nonfinite"
+                            : !f.include_zero                     ? "include_zero"
+                                                                  : nullptr;
+  if (!field) return {};
+  return {field,
+          "Convention.DEEPSPEED leaves no choice here: its groups are flat, and their parameters "
+          "are its own; leave the field at its default"};
+}
+
+// Its asymmetric codes are rounded half away from zero, whatever else is.
+Fault resolve_rounding(Fields& f) {
+  const bool asymmetric = f.mode == Mode::Asymmetric;
+  if (f.rounding == Rounding::Stochastic) return {};
+  const Rounding own = asymmetric ? Rounding::NearestAway : Rounding::NearestEven;
+  if (f.rounding != own && f.rounding != Rounding::NearestEven)
+    return {"rounding", "Convention.DEEPSPEED with Mode." +
+                            std::string(asymmetric ? "ASYMMETRIC" : "SYMMETRIC") + " has " +
+                            std::string(name_of(own)) + " or stochastic, got " +
+                            std::string(name_of(f.rounding))};
+  f.rounding = own;
+  return {};
+}
+
+// Fills the bounds, which follow from the bits.
+Fault resolve_bits(Fields& f) {
+  if (f.bits == 0) f.bits = 8;
+  if (f.bits < 2 || f.bits > 8) return {"bits", "expected 2 to 8, got " + std::to_string(f.bits)};
+  const double levels = std::ldexp(1.0, static_cast<int>(f.bits));
+  const double lowest = f.mode == Mode::Symmetric ? -levels / 2 : 0, largest = lowest + levels - 1;
+  if (std::isnan(f.q_min)) f.q_min = lowest;
+  if (std::isnan(f.q_max)) f.q_max = largest;
+  const bool low = f.q_min != lowest;
+  if (!low && f.q_max == largest) return {};
+  return {low ? "q_min" : "q_max", "codes of " + std::to_string(f.bits) +
+                                       " bits of Convention.DEEPSPEED are " +
+                                       checks::number(lowest) + " to " + checks::number(largest) +
+                                       ", got " + checks::number(low ? f.q_min : f.q_max)};
+}
+
+Fault resolve_deepspeed(Fields& f) {
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kGroupElements);
+      !fault.ok())
     return fault;
+  if (f.group_size == 0)
+    return {"group_size", "Convention.DEEPSPEED needs the number of elements of a group"};
+  if (Fault fault = refuse_segments(f); !fault.ok()) return fault;
+  if (Fault fault = resolve_rounding(f); !fault.ok()) return fault;
+  if (Fault fault = resolve_bits(f); !fault.ok()) return fault;
+  if (std::isnan(f.eps)) f.eps = 1e-5;
+  if (!(f.eps >= 0 && f.eps <= 1))
+    return {"eps", "expected a number from 0 to 1, got " + checks::number(f.eps)};
+  f.eps += 0.0;      // not -0
+  f.dynamic = true;  // it knows no other ranges
+  return {};
+}
+
+Fault resolve_planq(Fields& f) {
+  const char* const field = f.bits != 0          ? "bits"
+                            : f.group_size != 0  ? "group_size"
+                            : !std::isnan(f.eps) ? "eps"
+                                                 : nullptr;
+  if (field) return {field, "goes with Convention.DEEPSPEED; use q_min, q_max and scope"};
   if (Fault fault = checks::rounding(f.rounding); !fault.ok()) return fault;
   if (f.dynamic && f.zero_point_dtype != DType::Unset && f.zero_point_dtype != DType::Int32)
     return {"zero_point_dtype",
@@ -18,15 +85,32 @@ Fault resolve(Descriptor& descriptor) {
   return checks::fake_codes(f);
 }
 
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
+    return fault;
+  switch (f.convention) {
+    case Convention::Planq:
+      return resolve_planq(f);
+    case Convention::DeepSpeed:
+      return resolve_deepspeed(f);
+    default:
+      return {"convention",
+              "expected planq or deepspeed, got " + std::string(name_of(f.convention))};
+  }
+}
+
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   const Shape parameters = parameter_shape(f.shape, f.scope);
   const bool stochastic = f.rounding == Rounding::Stochastic;
+  const bool segments = f.convention == Convention::Planq;
   specs[kInput].expect(f.input_dtype, f.shape);
   specs[kOutput].expect(f.input_dtype, f.shape);
   specs[kOutput].same_as = kInput;
-  specs[kScale].expect(f.scale_dtype, parameters);
-  specs[kZeroPoint].expect(f.zero_point_dtype, parameters, f.mode == Mode::Asymmetric);
+  specs[kScale].expect(f.scale_dtype, parameters, segments);
+  specs[kZeroPoint].expect(f.zero_point_dtype, parameters, segments && f.mode == Mode::Asymmetric);
   // Parameters that are measured go to the caller if wanted.
   for (const Operand parameter : {kScale, kZeroPoint}) {
     if (f.dynamic) specs[parameter].role = Role::Output;

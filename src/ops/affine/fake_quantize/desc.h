@@ -1,9 +1,10 @@
 // fake_quantize: quantize and dequantize in one pass, with parameters that are given or those of
-// the range of each segment. The arithmetic is in affine/affine.h.
+// the range of each segment. The arithmetic is in affine/affine.h, DeepSpeed's in group/fake.h.
 #pragma once
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "core/rejects.h"
 #include "core/scratch.h"
 #include "ops/affine/ranges.h"
 #include "ops/affine/scale.h"
@@ -24,6 +25,10 @@ struct Fields {
   bool include_zero = true;
   Rounding rounding = Rounding::NearestEven;
   bool dynamic = false;
+  Convention convention = Convention::Planq;
+  std::int64_t bits = 0;
+  std::int64_t group_size = 0;
+  double eps = kUnsetBound;
 };
 
 inline constexpr Field kFields[] = {
@@ -40,6 +45,10 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, include_zero),
     PLANQ_FIELD(Fields, rounding),
     PLANQ_FIELD(Fields, dynamic),
+    PLANQ_FIELD(Fields, convention),
+    PLANQ_FIELD(Fields, bits).count(),
+    PLANQ_FIELD(Fields, group_size).count(),
+    PLANQ_FIELD(Fields, eps),
 };
 
 // Positions in Operands.
@@ -47,7 +56,7 @@ enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kSeed, kOffset };
 inline constexpr OperandInfo kOperands[] = {
     {"input", Role::Input},
     {"output", Role::Output},
-    {"scale", Role::Input},
+    {"scale", Role::Input, Presence::ByField},
     {"zero_point", Role::Input, Presence::ByField},
     {"seed", Role::Input, Presence::ByField, OperandKind::Scalar},
     {"offset", Role::Input, Presence::ByField, OperandKind::Scalar},
@@ -65,6 +74,20 @@ constexpr std::string_view method_of(Rounding rounding, bool dynamic) {
   return dynamic ? "dynamic" : "elements";
 }
 constexpr std::string_view parameters_of(bool dynamic) { return dynamic ? "dynamic" : "given"; }
+
+// Why kernels of planq's own convention do not compute a descriptor.
+template <DType kType, Rounding kRounding, bool kDynamic>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  Reason reason = expect(ReasonKind::Feature, "convention", Convention::Planq, f.convention);
+  if (!reason.accepted()) return reason;
+  if (f.dynamic != kDynamic)
+    return Reason::refuse(ReasonKind::Feature, "computes with ", parameters_of(kDynamic),
+                          " parameters, not ", parameters_of(f.dynamic));
+  reason = expect(ReasonKind::DType, "input_dtype", kType, f.input_dtype);
+  return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
+                           : reason;
+}
 
 inline RangeProblem range_problem(const Fields& f) {
   return {f.shape, f.input_dtype, f.scope, f.mode, f.nonfinite};

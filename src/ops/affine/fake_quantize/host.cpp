@@ -2,7 +2,6 @@
 #include <array>
 #include <cstdint>
 
-#include "core/rejects.h"
 #include "core/sku.h"
 #include "host/bind.h"
 #include "host/random.h"
@@ -82,17 +81,6 @@ std::size_t dynamic_workspace(const Descriptor& descriptor, const Device&) {
   Scratch scratch;
   SegmentArrays<C>(descriptor.as<Fields>(), scratch);
   return scratch.bytes();
-}
-
-template <DType kType, Rounding kRounding, bool kDynamic>
-Reason rejects(const Descriptor& descriptor, const Device&) {
-  const Fields& f = descriptor.as<Fields>();
-  if (f.dynamic != kDynamic)
-    return Reason::refuse(ReasonKind::Feature, "computes with ", parameters_of(kDynamic),
-                          " parameters, not ", parameters_of(f.dynamic));
-  Reason reason = expect(ReasonKind::DType, "input_dtype", kType, f.input_dtype);
-  return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
-                           : reason;
 }
 
 template <DType kType, Rounding kRounding, bool kDynamic>
