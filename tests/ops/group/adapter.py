@@ -13,6 +13,11 @@ from support.from_reference import ReferenceTests
 VECTOR = 8  # elements; whole vectors of 16 bytes of every type of elements
 
 
+def whole_vectors(problem: Any) -> bool:
+    """Whether groups are whole, and of whole vectors."""
+    return bool(problem.group_size % VECTOR == 0 and problem.count % problem.group_size == 0)
+
+
 @dataclass(frozen=True)
 class GroupTests(ReferenceTests):
     """A group operator against its NumPy reference."""
@@ -33,5 +38,4 @@ class GroupTests(ReferenceTests):
 
     def variety(self, problem: Any) -> str:
         """Whether groups are whole vectors."""
-        whole = problem.group_size % VECTOR == 0 and problem.count % problem.group_size == 0
-        return "vectors" if whole else "edges"
+        return "vectors" if whole_vectors(problem) else "edges"
