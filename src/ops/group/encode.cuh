@@ -124,9 +124,6 @@ __global__ void __launch_bounds__(kMostLanes)
 inline std::int64_t lanes_for(std::int64_t work) {
   return std::min<std::int64_t>(power_of_two(std::min<std::int64_t>(work, kMostLanes)), kMostLanes);
 }
-inline unsigned threads_for(std::int64_t lanes) {
-  return static_cast<unsigned>(lanes > kWarp ? lanes : kTeamThreads);
-}
 
 // A few vectors a thread where a warp holds the group by them, else many.
 inline constexpr int kFewVectors = 2, kManyVectors = 8;

@@ -211,10 +211,9 @@ Status launch_resident(FakeArgs<T> args, Bound& bound) {
   const std::int64_t lanes = fits_warp
                                  ? std::min<std::int64_t>(power_of_two(ceil_div(vectors, 2)), kWarp)
                                  : power_of_two(ceil_div(vectors, kFakeVectors));
-  const std::int64_t threads = std::max<std::int64_t>(lanes, kTeamThreads);
+  const unsigned threads = threads_for(lanes);
   args.lanes = static_cast<int>(lanes);
-  const Grid grid{ceil_div(args.groups.groups, threads / lanes),
-                  dim3(static_cast<unsigned>(threads))};
+  const Grid grid{ceil_div(args.groups.groups, threads / lanes), dim3(threads)};
   return launch(fake_resident<T, kStochastic>, grid, args, bound);
 }
 
@@ -223,10 +222,12 @@ Status launch_parts(FakeArgs<T> args, int multiprocessors, Bound& bound) {
   const FakeGroups& groups = args.groups;
   const std::int64_t longest = std::min({groups.size, groups.elements, groups.part});
   const std::int64_t turns = ceil_div(longest, args.vectors ? kGroupVector<T> : 1);
-  args.lanes = static_cast<int>(std::min<std::int64_t>(power_of_two(turns), kTeamThreads));
-  const std::int64_t most = std::int64_t{multiprocessors} * (2048 / kTeamThreads);
+  const std::int64_t lanes = std::min<std::int64_t>(power_of_two(turns), kTeamThreads);
+  const unsigned threads = threads_for(lanes);
+  args.lanes = static_cast<int>(lanes);
+  const std::int64_t most = std::int64_t{multiprocessors} * (2048 / threads);
   const std::int64_t units = groups.groups * groups.parts;
-  const Grid grid{std::min(ceil_div(units, kTeamThreads / args.lanes), most), dim3(kTeamThreads)};
+  const Grid grid{std::min(ceil_div(units, threads / lanes), most), dim3(threads)};
   const auto launch_step = [&](FakeStep step) {
     args.step = step;
     return launch(fake_parts<T, kStochastic>, grid, args, bound);

@@ -10,6 +10,10 @@ namespace planq::cuda {
 
 inline constexpr int kTeamThreads = 256;  // of a block of several teams
 inline constexpr int kMostLanes = 1024;   // of a team; one of more than a warp is a whole block
+// Of a block of such teams.
+inline unsigned threads_for(std::int64_t lanes) {
+  return static_cast<unsigned>(lanes > kWarp ? lanes : kTeamThreads);
+}
 
 template <class T>
 inline constexpr int kGroupVector = kVectorBytes / static_cast<int>(sizeof(T));

@@ -20,11 +20,10 @@ inline FakeGroups fake_groups(const Fields& f) { return {f.shape, f.group_size};
 template <DType kElements, Rounding kRounding>
 Reason rejects_but_deepspeed(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
-  Reason reason = expect(ReasonKind::Feature, "convention", Convention::DeepSpeed, f.convention);
-  if (reason.accepted())
-    reason = expect(ReasonKind::DType, "input_dtype", kElements, f.input_dtype);
-  return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
-                           : reason;
+  Reason reason = expect(ReasonKind::DType, "input_dtype", kElements, f.input_dtype);
+  if (reason.accepted()) reason = expect(ReasonKind::Feature, "rounding", kRounding, f.rounding);
+  if (!reason.accepted()) return reason;
+  return expect(ReasonKind::Feature, "convention", Convention::DeepSpeed, f.convention);
 }
 
 constexpr std::string_view deepspeed_method(Rounding rounding) {

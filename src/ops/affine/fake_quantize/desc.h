@@ -79,14 +79,13 @@ constexpr std::string_view parameters_of(bool dynamic) { return dynamic ? "dynam
 template <DType kType, Rounding kRounding, bool kDynamic>
 Reason rejects(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
-  Reason reason = expect(ReasonKind::Feature, "convention", Convention::Planq, f.convention);
-  if (!reason.accepted()) return reason;
   if (f.dynamic != kDynamic)
     return Reason::refuse(ReasonKind::Feature, "computes with ", parameters_of(kDynamic),
                           " parameters, not ", parameters_of(f.dynamic));
-  reason = expect(ReasonKind::DType, "input_dtype", kType, f.input_dtype);
-  return reason.accepted() ? expect(ReasonKind::Feature, "rounding", kRounding, f.rounding)
-                           : reason;
+  Reason reason = expect(ReasonKind::DType, "input_dtype", kType, f.input_dtype);
+  if (reason.accepted()) reason = expect(ReasonKind::Feature, "rounding", kRounding, f.rounding);
+  if (!reason.accepted()) return reason;
+  return expect(ReasonKind::Feature, "convention", Convention::Planq, f.convention);
 }
 
 inline RangeProblem range_problem(const Fields& f) {
