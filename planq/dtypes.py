@@ -129,7 +129,8 @@ class Convention(enum.StrEnum):
     own type; the epsilon of that type in place of a scale of 0. ``GGML``: the blocks Q8_0 (int8)
     and Q4_0 (int4) of GGUF files. ``BITSANDBYTES``, ``BARACUDA``: in which order and with which
     factors the sums of a product take their scales. ``DEEPSPEED``, ``DEEPSPEED_INTX``: groups with
-    2^b levels and a stored multiplier, or 2^b - 1 and a stored divisor; docs/numerics/group.md.
+    2^b levels and a stored multiplier, or 2^b - 1 and a stored divisor; ``DEEPSPEED`` also names
+    its fake quantization. docs/numerics/group.md has both.
     """
 
     PLANQ = "planq"

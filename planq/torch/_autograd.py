@@ -23,6 +23,8 @@ def register(library: torch.library.Library, name: str, overload: Overload) -> b
         for argument, needed in zip(names, ctx.needs_input_grad, strict=False):
             if needed is True and argument != "input":
                 raise gradient_error(argument)
+        if given["convention"] != "planq" and ctx.needs_input_grad[names.index("input")]:
+            raise gradient_error("input")
         ctx.dynamic = given["dynamic"]
         measured = [*output[1:], None, None] if ctx.dynamic else []
         scale, zero_point = measured[:2] or (given["scale"], given["zero_point"])

@@ -288,8 +288,8 @@ def gradient_error(name: str) -> ArgumentError:
         name,
         "a tensor without a gradient",
         "one that requires it",
-        "planq.torch.quantize_dequantize and torch.ops.planq.fake_quantize have gradients; call "
-        "others under torch.no_grad(), or pass t.detach()",
+        "planq.torch.quantize_dequantize and torch.ops.planq.fake_quantize by planq's own "
+        "convention have gradients; call others under torch.no_grad(), or pass t.detach()",
     )
 
 

@@ -326,6 +326,7 @@ def calls_with_a_gradient(x: torch.Tensor) -> dict[str, Any]:
         "scale": lambda: OPS.quantize(x.detach(), scale.clone().requires_grad_(), "int8"),
         "fake, scale": lambda: OPS.fake_quantize(x, scale.clone().requires_grad_()),
         "fake, written": lambda: OPS.fake_quantize.out(x, torch.empty(x.shape), scale),
+        "fake, deepspeed": lambda: OPS.fake_quantize(x, convention="deepspeed", group_size=4),
         "codes": lambda: planq.torch.quantize(x, "int8"),
     }
 
