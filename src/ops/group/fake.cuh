@@ -11,7 +11,7 @@
 
 namespace planq::cuda {
 
-inline constexpr int kFakeVectors = 4;  // of a thread that holds them
+inline constexpr int kFakeVectors = 4;  // of a thread, at a time
 
 // What a launch does with the parts of groups.
 enum class FakeStep : std::uint8_t { Whole, Measure, Compute };
@@ -126,16 +126,27 @@ __global__ void __launch_bounds__(kMostLanes)
   }
 }
 
-// The elements of a span by the lanes of a team: whole vectors, then one by one.
+// The elements of a span by the lanes of a team: whole vectors, a few of which are on their way
+// together, then one by one.
 template <class T, class OnVector, class OnElement>
 __device__ __forceinline__ void walk_span(const FakeArgs<T>& args, const BlockSpan& span, int lane,
                                           const OnVector& on_vector, const OnElement& on_element) {
   constexpr int kPer = kGroupVector<T>;
   const std::int64_t whole =
       args.vectors ? span.last - (span.last - span.first) % kPer : span.first;
-#pragma unroll 2
-  for (std::int64_t i = span.first + lane * kPer; i < whole; i += args.lanes * kPer) on_vector(i);
-  for (std::int64_t i = whole + lane; i < span.last; i += args.lanes) on_element(i);
+  const int next = args.lanes * kPer;
+  for (std::int64_t i = span.first + lane * kPer; i < whole; i += kFakeVectors * next) {
+    uint4 held[kFakeVectors];
+#pragma unroll
+    for (int j = 0; j < kFakeVectors; ++j)
+      if (i + j * next < whole)
+        held[j] = *reinterpret_cast<const uint4*>(args.input + i + j * next);
+#pragma unroll
+    for (int j = 0; j < kFakeVectors; ++j)
+      if (i + j * next < whole) on_vector(i + j * next, held[j]);
+  }
+  for (std::int64_t i = whole + lane; i < span.last; i += args.lanes)
+    on_element(i, math::widened(args.input[args.input_places[i]]));
 }
 
 // A part of a group for each team. What it writes may lie where it reads: every element is read
@@ -146,12 +157,6 @@ __global__ void __launch_bounds__(kTeamThreads)
   const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
   const int teams = static_cast<int>(blockDim.x) / args.lanes;
   const std::int64_t units = args.groups.groups * args.groups.parts;
-  const auto vector_at = [&](std::int64_t i) {
-    return *reinterpret_cast<const uint4*>(args.input + i);
-  };
-  const auto element_at = [&](std::int64_t i) {
-    return math::widened(args.input[args.input_places[i]]);
-  };
   const FakeRandom<kStochastic> random(args);
   // All teams of a block go round equally often, since they meet in team_range().
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * teams; first < units;
@@ -167,8 +172,9 @@ __global__ void __launch_bounds__(kTeamThreads)
         range.add(args.ranges[kept + i]);
     } else {
       walk_span(
-          args, span, lane, [&](std::int64_t i) { add_vector<T>(vector_at(i), range); },
-          [&](std::int64_t i) { range.add(element_at(i)); });
+          args, span, lane,
+          [&](std::int64_t, const uint4& vector) { add_vector<T>(vector, range); },
+          [&](std::int64_t, float x) { range.add(x); });
     }
     range = team_range(range, args.lanes);
     if (args.step == FakeStep::Measure) {
@@ -178,14 +184,13 @@ __global__ void __launch_bounds__(kTeamThreads)
     const auto scale = math::measured_fake(args.spec, range);
     walk_span(
         args, span, lane,
-        [&](std::int64_t i) {
+        [&](std::int64_t i, const uint4& vector) {
           *reinterpret_cast<uint4*>(args.output + i) =
-              fake_vector<T, kStochastic>(args.spec, scale, vector_at(i), random, i);
+              fake_vector<T, kStochastic>(args.spec, scale, vector, random, i);
         },
-        [&](std::int64_t i) {
-          const float value =
-              fake_element<kStochastic>(args.spec, scale, element_at(i), random.single(i));
-          args.output[args.output_places[i]] = math::narrowed<T>(value);
+        [&](std::int64_t i, float x) {
+          args.output[args.output_places[i]] =
+              math::narrowed<T>(fake_element<kStochastic>(args.spec, scale, x, random.single(i)));
         });
   }
 }
