@@ -216,7 +216,9 @@ class Case:
 
     @property
     def scope(self) -> planq.Scope | None:
-        """Which elements share a scale, where there are scales."""
+        """Which elements share a scale, where there are scales; flat groups are named by size."""
+        if getattr(self.descriptor, "group_size", None) is not None:
+            return None
         return getattr(self.descriptor, "scope", None)
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch
 
+import planq
 from harness import (
     codebook,
     coo,
@@ -24,12 +25,19 @@ from harness.segments import Operands
 
 Formula = Callable[[Operands], tuple[torch.Tensor, ...]]
 
+
+def _fake_quantize(desc: Any) -> Formula:
+    """By either convention."""
+    deepspeed = desc.convention is planq.Convention.DEEPSPEED
+    return group.Fake(desc) if deepspeed else static.FakeQuantize(desc)
+
+
 _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "dynamic_range_quantize": dynamic.DynamicRangeQuantize,
     "min_max": dynamic.MinMax,
     "quantize": static.Quantize,
     "dequantize": static.Dequantize,
-    "fake_quantize": static.FakeQuantize,
+    "fake_quantize": _fake_quantize,
     "quantize_backward": static.QuantizeBackward,
     "dequantize_backward": static.DequantizeBackward,
     "fake_quantize_backward": static.FakeQuantizeBackward,

@@ -107,3 +107,34 @@ class Reduce:
         size = desc.output_group_size or desc.group_size
         codes, parameters = _coded(total, size, desc.output_dtype)
         return _stored(codes, desc.output_dtype), parameters.flatten()
+
+
+class Fake:
+    """What quantizing leaves of elements, to the nearest codes."""
+
+    def __init__(self, desc: Any) -> None:
+        torn = math.prod(desc.shape) % desc.group_size
+        if torn or desc.rounding is planq.Rounding.STOCHASTIC:
+            raise ValueError(f"no torch formula for {desc}")
+        self.desc = desc
+        self.levels = 2.0**desc.bits
+
+    def __call__(self, given: Operands) -> Results:
+        """The elements that are left."""
+        groups = wide(given["input"]).view(-1, self.desc.group_size)
+        symmetric = self.desc.mode is planq.Mode.SYMMETRIC
+        values = self._symmetric(groups) if symmetric else self._asymmetric(groups)
+        dtype: torch.dtype = getattr(torch, self.desc.input_dtype.value)
+        return (values.to(dtype).view(self.desc.shape),)
+
+    def _symmetric(self, groups: torch.Tensor) -> torch.Tensor:
+        half = self.levels / 2
+        s = half / (groups.abs().amax(1, keepdim=True) + self.desc.eps / 2)
+        return (torch.round(groups * s).clamp(-half, half - 1) + 0.0) * s.reciprocal()
+
+    def _asymmetric(self, groups: torch.Tensor) -> torch.Tensor:
+        low, high = groups.aminmax(dim=1, keepdim=True)
+        d = (high - low + self.desc.eps) / self.levels
+        places = ((groups - low) * d.reciprocal()).clamp(0, self.levels - 1)
+        below = places.floor()
+        return (below + (places - below >= 0.5)) * d + low

@@ -352,6 +352,15 @@ FLAT = [
         devices_per_node=8,
         **GROUPED,
     ),
+    made("fake_quantize", input_dtype="bfloat16", convention="deepspeed", **GROUPED),
+    made(
+        "fake_quantize",
+        input_dtype="float32",
+        convention="deepspeed",
+        mode="asymmetric",
+        bits=4,
+        **GROUPED,
+    ),
 ]
 
 
