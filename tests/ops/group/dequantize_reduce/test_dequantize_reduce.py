@@ -157,6 +157,33 @@ class TestErrorFeedback:
         assert found["output_parameters"].tolist() == [[float(multiplier)]]
         assert found["error"].tolist() == [float(F32(-2049) + F32(128) * multiplier), 3.0]
 
+    def test_every_rank_has_offsets_of_its_own(self) -> None:
+        """Those of the second asymmetric rank were read from the middle of the first one's."""
+        codes = np.array([[0, 2], [0, 4], [0, -2]], np.int8)
+        pairs = np.array([[[1, 10]], [[2, 20]], [[4, 40]]], F32)
+        asked = problem((2,), 3, mode="asymmetric", output_dtype="int8", error_feedback=0.0)
+        error = np.array([0 - 70, 256 - 72], F32)
+        found = TESTS.run(asked, input=codes, parameters=pairs, error=error)
+        assert found["output_parameters"].tolist() == [[1.0, 128.0]]
+        assert found["output"].tolist() == [-128, 127]
+        assert found["error"].tolist() == [0.0, 1.0]
+
+    def test_sums_do_not_overflow_float16(self) -> None:
+        """Of float32 neither a partial sum nor what is added to the errors does."""
+        codes, multipliers = [[100], [100], [-100]], [600, 600, 600]
+        for sums, left in (("float32", F32(60000) - 127 * F32(60000 / 128)), ("float16", np.nan)):
+            found = fed(codes, multipliers, np.zeros(1, F32), sum_dtype=sums)
+            assert np.array_equal(found["error"], F32([left]), equal_nan=True)
+
+    def test_zero_is_not_in_the_range_of_a_sum_without_it(self) -> None:
+        """Idle lanes counted as 0."""
+        codes = np.tile(np.arange(8, dtype=np.int8), 3)[None]
+        pairs = np.array([[[1, 90]]], F32)
+        asked = problem((24,), 1, mode="asymmetric", output_dtype="int8", error_feedback=0.5)
+        error = np.full(24, 10, F32)
+        found = TESTS.run(asked, input=codes, parameters=pairs, error=error)
+        assert found["output_parameters"].tolist() == [[float(F32(0.027343748)), 103.5]]
+
     def test_errors_lie_in_the_order_of_the_values(self) -> None:
         """Of two codes in a byte too, and of an odd number of them."""
         asked = problem(

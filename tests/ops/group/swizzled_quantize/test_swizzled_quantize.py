@@ -141,6 +141,13 @@ class TestErrorFeedback:
             assert found["error"].tolist() == [float(left), 0.0]
         assert np.float16(127 * step) != F32(127) * step
 
+    @pytest.mark.parametrize("size", [24, 136, 4104])
+    def test_zero_is_not_in_the_range_of_groups_without_it(self, size: int) -> None:
+        """Idle lanes counted as 0; errors shift the range."""
+        x = (np.arange(size) % 8 + 90).astype(np.float16)
+        found = fed(x, np.full(size, 10, np.float16), mode="asymmetric")
+        assert found["parameters"].tolist() == [[float(F32(0.027343748)), 103.5]]
+
     @pytest.mark.parametrize("errors", ["float16", "float32"])
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
     def test_a_bad_value_makes_the_errors_of_its_group_nan(self, value: float, errors: str) -> None:
