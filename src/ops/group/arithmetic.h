@@ -181,7 +181,7 @@ PLANQ_HD float with_error(float x, float error) {
   return x + error;
 }
 
-// How much stays of an error, and how much is added of what codes lose: β and 1 - β.
+// How much stays of an error, and how much is added of what codes lose: beta and 1 - beta.
 struct ErrorShares {
   float kept = 0.0f, lost = 1.0f;
 };
