@@ -173,6 +173,7 @@ class Case:
             ),
             "stochastic": self.stochastic,
             "dynamic": getattr(desc, "dynamic", False),
+            "feedback": getattr(desc, "error_feedback", None) is not None,
             "bias": getattr(desc, "bias_dtype", None) is not None,
             "residual": getattr(desc, "residual_dtype", None) is not None,
             "transpose": getattr(desc, "transpose", False),

@@ -38,16 +38,28 @@ def _values(codes: torch.Tensor, parameters: torch.Tensor, desc: Any) -> torch.T
     return (codes.reshape(-1, desc.group_size).float() * parameters.view(-1, 1)).flatten()
 
 
+def _fed(desc: Any, x: torch.Tensor, error: torch.Tensor, size: int) -> Results:
+    """Codes and multipliers of float32 elements and errors, and the errors after them."""
+    wanted = x + error.float()
+    codes, parameters = _coded(wanted, size, desc.output_dtype)
+    lost = wanted - (codes * parameters).flatten()
+    share = torch.tensor(desc.error_feedback, dtype=torch.float32)
+    left = error.float() * share + lost * (1 - share)
+    return codes, parameters, left.to(error.dtype)
+
+
 def _refuse_others(desc: Any) -> None:
     """What is not written down here.
 
     Raises:
-        ValueError: Offsets, torn groups, odd ones of 4 bits, other conventions or parameters.
+        ValueError: Offsets, torn groups, odd ones of 4 bits, other conventions or parameters, sums
+            of float16.
     """
     torn = math.prod(desc.shape) % desc.group_size or desc.group_size % 2
     symmetric = desc.mode is planq.Mode.SYMMETRIC
     given = getattr(desc, "parameters_given", False)
-    if torn or given or not symmetric:
+    half = getattr(desc, "sum_dtype", None) is planq.DType.FLOAT16
+    if torn or given or half or not symmetric:
         raise ValueError(f"no torch formula for {desc}")
 
 
@@ -62,11 +74,17 @@ class Quantize:
 
     def __call__(self, given: Operands) -> Results:
         """Both, flat."""
-        codes, parameters = _coded(
-            wide(given["input"]).flatten(), self.desc.group_size, self.desc.output_dtype
-        )
+        desc, x = self.desc, wide(given["input"]).flatten()
+        if getattr(desc, "error_feedback", None) is None:
+            codes, parameters = _coded(x, desc.group_size, desc.output_dtype)
+            errors: list[torch.Tensor] = []
+        else:
+            nodes, devices, slices = self.order
+            held = given["error"].reshape(slices, devices, nodes, -1).permute(2, 1, 0, 3).flatten()
+            codes, parameters, left = _fed(desc, x, held, desc.group_size)
+            errors = [self._sent(left).flatten()]
         codes, parameters = self._sent(codes), self._sent(parameters)
-        return _stored(codes, self.desc.output_dtype), parameters.flatten()
+        return _stored(codes, desc.output_dtype), parameters.flatten(), *errors
 
     def _sent(self, groups: torch.Tensor) -> torch.Tensor:
         return groups.reshape(*self.order, -1).permute(2, 1, 0, 3)
@@ -90,7 +108,7 @@ class Reduce:
 
     def __init__(self, desc: Any) -> None:
         _refuse_others(desc)
-        if desc.mean or desc.sum_dtype is not planq.DType.FLOAT32:
+        if desc.mean:
             raise ValueError(f"no torch formula for {desc}")
         self.desc = desc
 
@@ -105,8 +123,12 @@ class Reduce:
         if desc.output_dtype is not desc.input_dtype:
             return (total.to(getattr(torch, desc.output_dtype.value)),)
         size = desc.output_group_size or desc.group_size
-        codes, parameters = _coded(total, size, desc.output_dtype)
-        return _stored(codes, desc.output_dtype), parameters.flatten()
+        errors: list[torch.Tensor] = []
+        if desc.error_feedback is None:
+            codes, parameters = _coded(total, size, desc.output_dtype)
+        else:
+            codes, parameters, *errors = _fed(desc, total, given["error"], size)
+        return _stored(codes, desc.output_dtype), parameters.flatten(), *errors
 
 
 class Fake:

@@ -287,6 +287,28 @@ def step(*shapes: tuple[int, ...], **fields: Any) -> Any:
 
 CODED = {"state_format": "blockwise8"}
 LARGE = ((MOST_ELEMENTS // 2 + 100,), (3, 5), (MOST_ELEMENTS + 700,))
+GROUPED = {"shape": (8192,), "group_size": 64}
+FED = [
+    made(
+        "dequantize_reduce",
+        ranks=4,
+        input_dtype="int4",
+        output_dtype="int4",
+        error_feedback=0.25,
+        **GROUPED,
+    ),
+    made(
+        "swizzled_quantize",
+        input_dtype="float16",
+        output_dtype="int8",
+        nodes=2,
+        devices_per_node=8,
+        pipelining=2,
+        error_feedback=0.25,
+        error_dtype="float16",
+        **GROUPED,
+    ),
+]
 UPDATED = [
     (step((1000,), (3, 5), ()), True),
     (step((1000,), (3, 5), (), parameter_dtype="float32"), True),
@@ -296,6 +318,7 @@ UPDATED = [
     (made("percentile_clip", shape=(3000,), input_dtype="bfloat16"), False),
     (made("fill", shape=(3000,), output_dtype="bfloat16"), True),
     (made("fill", shape=(2, 4096), output_dtype="uint8"), True),
+    *((desc, True) for desc in FED),
 ]
 
 
@@ -338,7 +361,6 @@ def test_of_large_lists_some_blocks_of_every_tensor_are_checked() -> None:
     )
 
 
-GROUPED = {"shape": (8192,), "group_size": 64}
 FLAT = [
     made("group_quantize", input_dtype="bfloat16", output_dtype="int4", **GROUPED),
     made("group_dequantize", input_dtype="int8", output_dtype="bfloat16", **GROUPED),

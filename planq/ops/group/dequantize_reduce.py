@@ -28,18 +28,26 @@ class DequantizeReduceDescriptor(Descriptor):
         ``output_group_size``.
 
         ``sum_dtype`` float16: every ``v_j``, every sum and the mean are rounded to float16, as
-        DeepSpeed does. A group with a NaN in one rank is NaN in the sum. docs/numerics/group.md
-        holds the whole contract.
+        DeepSpeed does. A group with a NaN in one rank is NaN in the sum.
+
+        With ``error_feedback = beta``, codes are made of ``h = fl(a + err)``, and what they lose is
+        kept for the next call: ``d`` is what `group_dequantize` makes of the codes before it rounds
+        to an output type, and ``err' = fl(fl(beta * err) + fl(fl(1 - beta) * fl(h - d)))``, rounded
+        to the type of ``error``. ``sum_dtype`` float16: ``h`` and ``d`` are rounded to float16 too.
+        A NaN or an infinity in a group of ``h`` makes all errors of the group NaN.
+        docs/numerics/group.md holds the whole contract.
 
     Dtypes:
         input int8 or int4 (two codes a byte, the first in the high nibble); parameters and
-        output_parameters float32; output the input's type, float16, bfloat16 or float32.
+        output_parameters float32; output the input's type, float16, bfloat16 or float32; error
+        float32 or float16.
 
     Shapes:
         Rank 1 to 8, any extents, 0 included. ``input`` is flat for each rank, ``(ranks, n)``, int4
         ``(ranks, ceil(n / 2))``; ``parameters`` ``(ranks, groups, 1)``, ASYMMETRIC
         ``(ranks, groups, 2)``. Ranks may lie any distance apart. ``output`` has the shape; int4 is
-        flat, ``(ceil(n / 2),)``. ``output_parameters`` is ``(groups of the output, 1 or 2)``.
+        flat, ``(ceil(n / 2),)``. ``output_parameters`` is ``(groups of the output, 1 or 2)``;
+        ``error`` is flat, ``(n,)``.
 
     Workspace:
         None.
@@ -57,15 +65,19 @@ class DequantizeReduceDescriptor(Descriptor):
         mode: SYMMETRIC or ASYMMETRIC, on both sides.
         mean: Whether the sum is divided by the number of ranks.
         sum_dtype: float32; float16 for DeepSpeed's bits.
+        error_feedback: How much of an error before stays in the next one, at least 0 and below 1;
+            0: all that was lost, once. None: there is no error feedback. Of codes alone.
+        error_dtype: Element type of ``error``; float32, or float16, which not every error fits in.
 
     Raises:
         DescriptorError: A group of no elements, more than 64 ranks, codes of another type than the
-            input's, groups of an output that has none.
+            input's, groups of an output that has none, error feedback of elements, a share of
+            errors that is none.
 
     Source:
-        DeepSpeed ``launch_dequant_reduce``. Corrected: asymmetric parameters of every rank but the
-        first; sums in float32; groups of any size and any number of ranks; ranges of nothing but
-        elements.
+        DeepSpeed ``launch_dequant_reduce`` and ``launch_loco_dequant_reduce``. Corrected:
+        asymmetric parameters of every rank but the first; sums in float32; groups of any size and
+        any number of ranks; ranges of nothing but elements.
     """
 
     operator: ClassVar[str] = "dequantize_reduce"
@@ -79,6 +91,8 @@ class DequantizeReduceDescriptor(Descriptor):
     mode: Mode = Mode.SYMMETRIC
     mean: bool = False
     sum_dtype: DTypeField = "float32"
+    error_feedback: float | None = None
+    error_dtype: DTypeField = "float32"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,12 +104,15 @@ class DequantizeReduceArgs:
         parameters: Their multipliers, and offsets beside them; any outer strides.
         output: Where codes or elements go; any outer strides.
         output_parameters: Where the parameters of codes go; None without codes.
+        error: What codes of calls before lost, 0 at first; updated in place. None without error
+            feedback.
     """
 
     input: Tensor
     parameters: Tensor
     output: Tensor
     output_parameters: Tensor | None = None
+    error: Tensor | None = None
 
 
 class DequantizeReducePlan(Plan):

@@ -25,15 +25,23 @@ class SwizzledQuantizeDescriptor(Descriptor):
         ``N = nodes``, ``D = devices_per_node``, ``P = pipelining`` and
         ``C = groups / (N * D * P)``, group ``(z * P + y) * C + x`` of the input, ``z < N * D``,
         ``y < P``, ``x < C``, goes to place ``(y * N * D + (z mod D) * N + z div D) * C + x``.
+
+        With ``error_feedback = beta``, codes are made of ``h = fl(x + err)``, in float32, and what
+        they lose is kept for the next call: ``d`` is what `group_dequantize` makes of the codes
+        before it rounds to an output type, and
+        ``err' = fl(fl(beta * err) + fl(fl(1 - beta) * fl(h - d)))``, rounded to the type of
+        ``error``. ``sum_dtype`` float16: ``h`` and ``d`` are rounded to float16, as DeepSpeed does.
+        A NaN or an infinity in a group of ``h`` makes all errors of the group NaN.
         docs/numerics/group.md holds the whole contract.
 
     Dtypes:
         input float16, bfloat16, float32; output int8 or int4 (two codes a byte, the first in the
-        high nibble); parameters float32.
+        high nibble); parameters float32; error float32 or float16.
 
     Shapes:
         Rank 1 to 8, any extents, 0 included. ``output`` is flat, ``(n,)``, int4 ``(n / 2,)``;
         ``parameters`` is ``(groups, 1)``, ASYMMETRIC ``(groups, 2)`` with the multiplier first.
+        ``error`` is flat, ``(n,)``, in the order of ``output``.
 
     Workspace:
         None.
@@ -50,15 +58,21 @@ class SwizzledQuantizeDescriptor(Descriptor):
         devices_per_node: Devices of each.
         pipelining: Slices that are sent one after another.
         mode: SYMMETRIC or ASYMMETRIC.
+        error_feedback: How much of an error before stays in the next one, at least 0 and below 1;
+            0: all that was lost, once. None: there is no error feedback.
+        error_dtype: Element type of ``error``; float32, or float16, which not every error fits in.
+        sum_dtype: float32; float16 for DeepSpeed's bits, where input and errors are float16. Of
+            error feedback alone.
 
     Raises:
         DescriptorError: A tensor that is no whole number of groups, groups that are not divisible
-            by nodes, devices and slices, int4 in groups of an odd size.
+            by nodes, devices and slices, int4 in groups of an odd size, a share of errors that is
+            none, types of errors and sums without error feedback.
 
     Source:
-        DeepSpeed ``launch_swizzled_quant``. Corrected: groups of more than 40960 elements, which
-        launched nothing; a remainder, which was left out, is refused; ranges of nothing but
-        elements.
+        DeepSpeed ``launch_swizzled_quant`` and ``launch_loco_swizzled_quant``. Corrected: groups
+        of more than 40960 elements, which launched nothing; a remainder, which was left out, is
+        refused; ranges of nothing but elements.
     """
 
     operator: ClassVar[str] = "swizzled_quantize"
@@ -71,6 +85,9 @@ class SwizzledQuantizeDescriptor(Descriptor):
     devices_per_node: int
     pipelining: int = 1
     mode: Mode = Mode.SYMMETRIC
+    error_feedback: float | None = None
+    error_dtype: DTypeField = "float32"
+    sum_dtype: DTypeField = "float32"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,11 +98,14 @@ class SwizzledQuantizeArgs:
         input: What to quantize; any outer strides, innermost stride 1.
         output: Where the codes go.
         parameters: Where multipliers, and offsets beside them, go; any outer stride.
+        error: What codes of calls before lost, 0 at first; updated in place. None without error
+            feedback.
     """
 
     input: Tensor
     output: Tensor
     parameters: Tensor
+    error: Tensor | None = None
 
 
 class SwizzledQuantizePlan(Plan):

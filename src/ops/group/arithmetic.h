@@ -173,4 +173,24 @@ PLANQ_HD float mean_of(float sum, float ranks) {
   return mean;
 }
 
+// Error feedback: codes are made of a value and of what those before lost of theirs. kHalf: as
+// DeepSpeed does, which rounds to float16 before and after the codes.
+template <bool kHalf>
+PLANQ_HD float with_error(float x, float error) {
+  if constexpr (kHalf) return rounded_to<Half>(x + error);
+  return x + error;
+}
+
+// How much stays of an error, and how much is added of what codes lose: beta and 1 - beta.
+struct ErrorShares {
+  float kept = 0.0f, lost = 1.0f;
+};
+
+// `decoded`: what the codes of `wanted` stand for.
+template <bool kHalf>
+PLANQ_HD float error_after(const ErrorShares& shares, float error, float wanted, float decoded) {
+  if constexpr (kHalf) decoded = rounded_to<Half>(decoded);
+  return shares.kept * error + shares.lost * (wanted - decoded);
+}
+
 }  // namespace planq::math

@@ -1,5 +1,6 @@
 #include "ops/group/checks.h"
 
+#include <cmath>
 #include <string>
 
 namespace planq::checks {
@@ -20,6 +21,18 @@ Fault group_convention(Convention convention, Mode mode, std::string_view codes_
   if (mode != Mode::Asymmetric)
     return {"mode", "Convention.DEEPSPEED_INTX goes with Mode.ASYMMETRIC"};
   return dtype(codes_field, codes, kUnsigned);
+}
+
+Fault error_feedback(double& beta, DType errors) {
+  constexpr DType kErrors[] = {DType::Float32, DType::Float16};
+  if (Fault fault = dtype("error_dtype", errors, kErrors); !fault.ok()) return fault;
+  if (std::isnan(beta)) {
+    if (errors == DType::Float32) return {};
+    return {"error_dtype", std::string(name_of(errors)) + " goes with error_feedback"};
+  }
+  beta += 0.0;  // -0 and +0 make equal descriptors
+  if (beta >= 0 && beta < 1) return {};
+  return {"error_feedback", "expected a value of at least 0 and below 1, got " + number(beta)};
 }
 
 }  // namespace planq::checks

@@ -2,7 +2,6 @@
 // measure and their codes; all others are read twice, element by element.
 #pragma once
 
-#include "cuda/launch.cuh"
 #include "ops/group/group.cuh"
 #include "ops/group/group_cuda.h"
 
@@ -119,10 +118,6 @@ __global__ void __launch_bounds__(kMostLanes)
                  static_cast<std::uint8_t>(codes));
     }
   }
-}
-
-inline std::int64_t lanes_for(std::int64_t work) {
-  return std::min<std::int64_t>(power_of_two(std::min<std::int64_t>(work, kMostLanes)), kMostLanes);
 }
 
 // A few vectors a thread where a warp holds the group by them, else many.

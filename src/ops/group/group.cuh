@@ -2,6 +2,7 @@
 // the family are made of.
 #pragma once
 
+#include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
 #include "ops/codebook/element_places.cuh"
 #include "ops/group/group.h"
@@ -11,6 +12,14 @@ namespace planq::cuda {
 inline constexpr int kTeamThreads = 256;  // of a block of several teams
 inline constexpr int kMostLanes = 1024;   // of a team; one of more than a warp is a whole block
 // Of a block of such teams.
+inline unsigned threads_for(std::int64_t lanes) {
+  return static_cast<unsigned>(lanes > kWarp ? lanes : kTeamThreads);
+}
+
+// Of a team with so much work, and of a block of such teams.
+inline std::int64_t lanes_for(std::int64_t work) {
+  return std::min<std::int64_t>(power_of_two(std::min<std::int64_t>(work, kMostLanes)), kMostLanes);
+}
 inline unsigned threads_for(std::int64_t lanes) {
   return static_cast<unsigned>(lanes > kWarp ? lanes : kTeamThreads);
 }

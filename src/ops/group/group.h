@@ -5,6 +5,8 @@
 // elements on CUDA.
 #pragma once
 
+#include <cmath>
+
 #include "core/operands.h"
 #include "ops/codebook/codebook.h"
 #include "ops/group/arithmetic.h"
@@ -52,12 +54,37 @@ struct GroupOrder {
   }
 };
 
+// Whether an operator that may have error feedback has it.
+template <class Fields>
+bool has_feedback(const Fields& f) {
+  return !std::isnan(f.error_feedback);
+}
+
+// Where the errors of error feedback are, flat and in the order of the codes, and how they go on.
+struct GroupFeedback {
+  void* errors = nullptr;
+  bool is_half = false;    // they are float16; else float32
+  bool sums_half = false;  // so is what becomes codes
+  math::ErrorShares shares;
+
+  GroupFeedback() = default;
+  template <class Fields>
+  GroupFeedback(const Fields& f, const OperandView& view)
+      : errors(view.data),
+        is_half(f.error_dtype == DType::Float16),
+        sums_half(f.sum_dtype == DType::Float16) {
+    shares.kept = static_cast<float>(f.error_feedback);
+    shares.lost = 1.0f - shares.kept;
+  }
+};
+
 // What is asked for of an encoder of elements, whichever operator asks.
 struct GroupEncoding {
   Grouping grouping;
   Shape output_shape;  // of codes that have a byte each
   GroupOrder order;
   bool measured = true;
+  GroupFeedback feedback = {};
 };
 
 // Multiplier, and offset beside it (DEEPSPEED); or divisors and minima (DEEPSPEED_INTX).

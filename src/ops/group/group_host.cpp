@@ -128,12 +128,50 @@ void each_stage(std::int64_t first, std::int64_t last, const Visit& visit) {
   for (std::int64_t at = first; at < last; at += kStage) visit(at, std::min(kStage, last - at));
 }
 
+// What is done to elements of a type, whichever it is.
+const GroupLoops& loops_of(bool is_half) {
+  return is_half ? group_loops<math::Half>() : group_loops<float>();
+}
+
+// The errors of error feedback, if there is any, a stage of them at a time.
+class Errors {
+ public:
+  explicit Errors(const GroupFeedback& feedback) : feedback_(feedback) {}
+
+  void add_to(float* values, std::int64_t first, std::int64_t count) {
+    if (feedback_.errors == nullptr) return;
+    loops_of(feedback_.is_half).widen(at(first), count, errors_);
+    sum_loops(feedback_.sums_half).add_errors(errors_, count, values);
+  }
+  // Of what add_to() was called for last; `codes` are those of `values`.
+  void keep(const float* values, std::int64_t first, std::int64_t count, const std::uint8_t* codes,
+            const math::GroupSpec& spec, const math::GroupScale& scale) {
+    if (feedback_.errors == nullptr) return;
+    sum_loops(feedback_.sums_half)
+        .keep_errors(codes, count, spec.form, {scale.stored, scale.offset}, feedback_.shares,
+                     values, errors_);
+    loops_of(feedback_.is_half).narrow(errors_, count, at(first));
+  }
+
+ private:
+  void* at(std::int64_t first) const {
+    return static_cast<std::uint8_t*>(feedback_.errors) + first * (feedback_.is_half ? 2 : 4);
+  }
+
+  const GroupFeedback& feedback_;
+  float errors_[kStage];
+};
+
 // One thread's way to codes. T: what parameters are stored for; Source: where values come from.
 template <class T, class Source>
 class Encoder {
  public:
   Encoder(const Source& source, const FlatCodes& codes, const GroupEncoding& encoding)
-      : loops_(group_loops<T>()), source_(source), codes_(codes), encoding_(encoding) {}
+      : loops_(group_loops<T>()),
+        source_(source),
+        codes_(codes),
+        encoding_(encoding),
+        errors_(encoding.feedback) {}
 
   void encode(std::int64_t group, const GroupMemory<T>& parameters) {
     const Grouping& grouping = encoding_.grouping;
@@ -145,7 +183,7 @@ class Encoder {
     if (encoding_.measured) {
       math::GroupRange range;
       each_stage(first, last, [&](std::int64_t at, std::int64_t count) {
-        loops_.extend_range(loaded(at, count), count, range);
+        loops_.extend_range(loaded(at, count, moved), count, range);
       });
       scale = math::measured_scale<T>(spec, range);
       parameters.store(spec.form, place, scale);
@@ -153,15 +191,19 @@ class Encoder {
       scale = math::given_scale(spec, parameters.load(spec.form, place));
     }
     each_stage(first, last, [&](std::int64_t at, std::int64_t count) {
-      loops_.encode(loaded(at, count), count, spec, scale, bytes_);
+      loops_.encode(loaded(at, count, moved), count, spec, scale, bytes_);
       codes_.write(at + moved, count, bytes_);
+      errors_.keep(values_, at + moved, count, bytes_, spec, scale);
     });
   }
 
  private:
   // Short groups are measured and encoded from one load.
-  const float* loaded(std::int64_t at, std::int64_t count) {
-    if (at_ != at) source_.load(at, count, values_);
+  const float* loaded(std::int64_t at, std::int64_t count, std::int64_t moved) {
+    if (at_ != at) {
+      source_.load(at, count, values_);
+      errors_.add_to(values_, at + moved, count);
+    }
     at_ = at;
     return values_;
   }
@@ -170,6 +212,7 @@ class Encoder {
   const Source& source_;
   const FlatCodes& codes_;
   const GroupEncoding& encoding_;
+  Errors errors_;
   std::int64_t at_ = -1;
   float values_[kStage];
   std::uint8_t bytes_[kStage];
@@ -287,9 +330,10 @@ void decode_groups(const Grouping& grouping, const OperandView& input, const Ope
 
 void requantize_sums(const Grouping& input_groups, const RankedCodes& ranked, bool half,
                      const Grouping& output_groups, const OperandView& output,
-                     const GroupMemory<float>& parameters, int threads) {
+                     const GroupMemory<float>& parameters, const GroupFeedback& feedback,
+                     int threads) {
   const Sums sums(input_groups, ranked, half);
-  const GroupEncoding encoding{output_groups, output_groups.shape, {}};
+  const GroupEncoding encoding{output_groups, output_groups.shape, {}, true, feedback};
   encode_all(encoding, sums, output, parameters, threads);
 }
 

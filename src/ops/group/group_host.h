@@ -23,11 +23,16 @@ struct GroupLoops {
 template <class T>
 const GroupLoops& group_loops();
 
-// What is done to the codes of one rank after another, in float32 or as float16.
+// What is done to the codes of one rank after another, and to errors, in float32 or as float16.
 struct SumLoops {
   void (*accumulate)(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
                      const math::GroupPair& stored, float* sums);
   void (*divide)(float* sums, std::int64_t count, float ranks);
+  void (*add_errors)(const float* errors, std::int64_t count, float* x);
+  // `codes` are those of `wanted`.
+  void (*keep_errors)(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
+                      const math::GroupPair& stored, const math::ErrorShares& shares,
+                      const float* wanted, float* errors);
 };
 
 template <class T>
@@ -41,7 +46,8 @@ void decode_groups(const Grouping& grouping, const OperandView& input, const Ope
 // `half`: sums are float16.
 void requantize_sums(const Grouping& input_groups, const RankedCodes& ranked, bool half,
                      const Grouping& output_groups, const OperandView& output,
-                     const GroupMemory<float>& parameters, int threads);
+                     const GroupMemory<float>& parameters, const GroupFeedback& feedback,
+                     int threads);
 template <class T>
 void write_sums(const Grouping& input_groups, const RankedCodes& ranked, bool half,
                 const OperandView& output, int threads);

@@ -1,6 +1,6 @@
 // The kernels of the group operators, for both backends. An operator's kernels of one backend are a
 // struct with its Fields, kName, kBackend, kBasis, and for elements of type kElements prepare() and
-// bind.
+// bind; of an operator that may have error feedback also with kFeedback, whether they are for that.
 #pragma once
 
 #include <string_view>
@@ -12,9 +12,30 @@
 
 namespace planq {
 
+inline constexpr std::string_view kFeedbackVariant = "feedback";
+
+inline Reason expect_feedback(bool own, bool asked) {
+  if (own == asked) return Reason::accept();
+  return Reason::refuse(ReasonKind::Feature, "computes with", own ? "" : "out", " error feedback");
+}
+
+template <class Op>
+constexpr bool has_variants() {
+  return requires { Op::kFeedback; };
+}
+template <class Op>
+constexpr std::string_view group_variant() {
+  if constexpr (has_variants<Op>()) return Op::kFeedback ? kFeedbackVariant : "";
+  return "";
+}
+
 template <class Op, DType kIn, DType kOut>
 Reason rejects_group(const Descriptor& descriptor, const Device&) {
   const auto& f = descriptor.as<typename Op::Fields>();
+  if constexpr (has_variants<Op>()) {
+    const Reason reason = expect_feedback(Op::kFeedback, has_feedback(f));
+    if (!reason.accepted()) return reason;
+  }
   const Reason reason = expect(ReasonKind::DType, "input_dtype", kIn, f.input_dtype);
   if (!reason.accepted()) return reason;
   return expect(ReasonKind::DType, "output_dtype", kOut, f.output_dtype);
@@ -27,6 +48,7 @@ template <class Op, DType kElements, DType kIn, DType kOut>
 constexpr Kernel group_kernel() {
   return {
       .op = Op::kName,
+      .variant = group_variant<Op>(),
       .method = "groups",
       .dtypes = kDTypes<kIn, kOut>,
       .revision = 1,
@@ -62,7 +84,13 @@ constexpr std::array<Kernel, 2> group_code_kernels() {
   return {group_kernel_by<Op, kElements, DType::Int8>(),
           group_kernel_by<Op, kElements, DType::Int4>()};
 }
-// The same, and those of INTx.
+// Of every type of elements.
+template <class Op>
+constexpr std::array<Kernel, 6> all_group_code_kernels() {
+  return joined(group_code_kernels<Op, DType::Float16>(), group_code_kernels<Op, DType::BFloat16>(),
+                group_code_kernels<Op, DType::Float32>());
+}
+// Of one, and those of INTx.
 template <class Op, DType kElements>
 constexpr std::array<Kernel, 4> group_kernels() {
   return joined(group_code_kernels<Op, kElements>(),

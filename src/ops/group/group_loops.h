@@ -75,8 +75,36 @@ template <bool kHalf>
 void divide(float* sums, std::int64_t count, float ranks) {
   for (std::int64_t i = 0; i < count; ++i) sums[i] = math::mean_of<kHalf>(sums[i], ranks);
 }
-constexpr SumLoops kSumLoops[] = {{accumulate<false>, divide<false>},
-                                  {accumulate<true>, divide<true>}};
+
+template <bool kHalf>
+void add_errors(const float* __restrict errors, std::int64_t count, float* __restrict x) {
+  for (std::int64_t i = 0; i < count; ++i) x[i] = math::with_error<kHalf>(x[i], errors[i]);
+}
+template <math::GroupForm kForm, bool kHalf>
+void keep_errors_as(const std::uint8_t* __restrict codes, std::int64_t count,
+                    math::GroupPair stored, math::ErrorShares shares,
+                    const float* __restrict wanted, float* __restrict errors) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto code = static_cast<float>(static_cast<std::int8_t>(codes[i]));
+    errors[i] = math::error_after<kHalf>(shares, errors[i], wanted[i],
+                                         math::group_value<float>(kForm, stored, code));
+  }
+}
+template <bool kHalf>
+void keep_errors(const std::uint8_t* codes, std::int64_t count, math::GroupForm form,
+                 const math::GroupPair& stored, const math::ErrorShares& shares,
+                 const float* wanted, float* errors) {
+  if (form == math::GroupForm::Symmetric)
+    keep_errors_as<math::GroupForm::Symmetric, kHalf>(codes, count, stored, shares, wanted, errors);
+  else
+    keep_errors_as<math::GroupForm::Asymmetric, kHalf>(codes, count, stored, shares, wanted,
+                                                       errors);
+}
+
+template <bool kHalf>
+constexpr SumLoops kLoopsOfSums{accumulate<kHalf>, divide<kHalf>, add_errors<kHalf>,
+                                keep_errors<kHalf>};
+constexpr SumLoops kSumLoops[] = {kLoopsOfSums<false>, kLoopsOfSums<true>};
 
 // Fake quantization, in place.
 template <bool kSymmetric, bool kStochastic>

@@ -231,3 +231,67 @@ class GroupDequantizeProblem(GroupProblem):
         codes = inputs.field(inputs.hashed(seed, math.prod(shape)), 0, 8).astype(np.uint8)
         stored = codes.view(np.int8) if self.code_dtype == "int8" else codes
         return {"input": stored.reshape(shape), **self.any_parameters(seed)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorFeedback:
+    """What codes lose of flat values is kept, and added to the values that come next."""
+
+    beta: float
+    error_dtype: str
+    sum_dtype: str
+
+    def halved(self, values: Array) -> Array:
+        """Rounded to float16, where DeepSpeed's bits are wanted."""
+        return narrowed(values, "float16").astype(F32) if self.sum_dtype == "float16" else values
+
+    def encoded(self, values: GroupQuantizeProblem, x: Array, error: Array) -> Arrays:
+        """Codes and parameters of float32 values, and the errors that they leave."""
+        kept = F32(self.beta)
+        error = error.astype(F32)
+        with np.errstate(all="ignore"):
+            wanted = self.halved(x + error)
+            made = values.expected({"input": wanted})
+            back = GroupDequantizeProblem(
+                shape=values.shape,
+                input_dtype=values.output_dtype,
+                output_dtype="float32",
+                group_size=values.group_size,
+                mode=values.mode,
+            )
+            codes = {"input": made["output"], "parameters": made["parameters"]}
+            decoded = self.halved(back.expected(codes)["output"])
+            left = kept * error + (F32(1) - kept) * (wanted - decoded)
+        return made | {"error": narrowed(left, self.error_dtype)}
+
+    def errors(self, count: int, seed: int) -> Array:
+        """What codes before may have lost: ordinary numbers, and sometimes special ones."""
+        kind = ("finite", "normal", "zeros", "subnormal", "mixed")[seed % 5]
+        return inputs.make(kind, (count,), self.error_dtype, seed + 1000)
+
+
+FEEDBACK = (
+    {"error_feedback": 0.0, "error_dtype": "float32", "sum_dtype": "float32"},
+    {"error_feedback": 0.3, "error_dtype": "float16", "sum_dtype": "float16"},
+    {"error_feedback": 0.9, "error_dtype": "float32", "sum_dtype": "float16"},
+    {"error_feedback": 0.75, "error_dtype": "float16", "sum_dtype": "float32"},
+)
+
+
+def feedback_of(problem: Any) -> ErrorFeedback | None:
+    """That of a problem whose operator may have it."""
+    if problem.error_feedback is None:
+        return None
+    return ErrorFeedback(
+        beta=problem.error_feedback,
+        error_dtype=problem.error_dtype,
+        sum_dtype=problem.sum_dtype,
+    )
+
+
+def id_of(problem: Any, *optional: str) -> str:
+    """All fields as one word; those of error feedback only where there is some."""
+    fields = asdict(problem)
+    if fields["error_feedback"] is None:
+        fields = {name: value for name, value in fields.items() if name not in optional}
+    return ",".join(str(value).replace(" ", "") for value in fields.values())

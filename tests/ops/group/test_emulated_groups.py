@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,19 @@ class Problem(ctypes.Structure):
     )
 
 
+class Feedback(ctypes.Structure):
+    """That of error feedback."""
+
+    _fields_ = (
+        ("beta", ctypes.c_double),
+        ("error_dtype", ctypes.c_char_p),
+        ("sum_dtype", ctypes.c_char_p),
+        ("error", ctypes.c_void_p),
+    )
+
+
 EXTENTS = ("elements", "group_size", "output_group_size", "ranks", "rank_bytes", "rank_floats")
+SUMMED = ("input", "parameters", "output", "output_parameters")
 CHOICES = ("input_dtype", "output_dtype", "mode", "sum_dtype")
 
 
@@ -44,10 +57,7 @@ class Reduction(ctypes.Structure):
         *((name, ctypes.c_int64) for name in EXTENTS),
         *((name, ctypes.c_char_p) for name in CHOICES),
         ("mean", ctypes.c_bool),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("input", "parameters", "output", "output_parameters")
-        ),
+        *((name, ctypes.c_void_p) for name in SUMMED),
     )
 
 
@@ -73,26 +83,51 @@ def placed(values: Array, past: int) -> Array:
     return copy
 
 
+def operands(case: Any, past: int) -> tuple[Arrays, Arrays]:
+    """The inputs, and what is written; what is updated in place is there before."""
+    given = {name: placed(values, past) for name, values in inputs_of(case).items()}
+    made = {
+        name: given.pop(name) if name in given else placed(np.zeros_like(values), past)
+        for name, values in expected(case).items()
+    }
+    return given, made
+
+
+def addresses(tensors: Arrays, names: tuple[str, ...]) -> dict[str, int]:
+    """Those of the tensors that a structure has."""
+    return {name: tensors[name].ctypes.data for name in names if name in tensors}
+
+
+def feedback(problem: Any, made: Arrays) -> Any:
+    """A pointer to the structure, or null."""
+    if problem.error_feedback is None:
+        return None
+    structure = Feedback(
+        beta=problem.error_feedback,
+        error_dtype=problem.error_dtype.encode(),
+        sum_dtype=problem.sum_dtype.encode(),
+        error=made["error"].ctypes.data,
+    )
+    return ctypes.byref(structure)
+
+
 def run(kernels: ctypes.CDLL, operator: str, case: Case, past: int) -> Arrays:
     """What the kernels write, by operand name."""
     problem = case.problem
-    wanted = expected(case)
-    tensors = {name: placed(values, past) for name, values in inputs_of(case).items()}
-    made = {name: placed(np.zeros_like(values), past) for name, values in wanted.items()}
+    tensors, made = operands(case, past)
     given = bool(getattr(problem, "parameters_given", False))
     structure = Problem(
         elements=problem.count,
         group_size=problem.group_size,
         given=given,
         **{name: getattr(problem, name, "deepspeed").encode() for name in NAMES},
-        **{name: values.ctypes.data for name, values in (tensors | made).items()},
+        **addresses(tensors | made, TENSORS),
     )
-    order = (
-        (problem.nodes, problem.devices_per_node, problem.pipelining)
-        if operator == "swizzle"
-        else ()
-    )
-    getattr(kernels, operator)(ctypes.byref(structure), *map(ctypes.c_int64, order))
+    more: tuple[Any, ...] = ()
+    if operator == "swizzle":
+        order = (problem.nodes, problem.devices_per_node, problem.pipelining)
+        more = (feedback(problem, made), *map(ctypes.c_int64, order))
+    getattr(kernels, operator)(ctypes.byref(structure), *more)
     return made
 
 
@@ -121,9 +156,8 @@ def test_every_small_case_has_the_bits_of_the_reference(
 
 def reduced(kernels: ctypes.CDLL, case: ReduceCase, past: int) -> Arrays:
     """What the kernels write, by operand name."""
-    problem, given, wanted = case.problem, inputs_of(case), expected(case)
-    tensors = {name: placed(values, past) for name, values in given.items()}
-    made = {name: placed(np.zeros_like(values), past) for name, values in wanted.items()}
+    problem, given = case.problem, inputs_of(case)
+    tensors, made = operands(case, past)
     structure = Reduction(
         elements=problem.count,
         group_size=problem.group_size,
@@ -133,9 +167,9 @@ def reduced(kernels: ctypes.CDLL, case: ReduceCase, past: int) -> Arrays:
         rank_floats=given["parameters"][0].size,
         mean=problem.mean,
         **{name: getattr(problem, name).encode() for name in CHOICES},
-        **{name: values.ctypes.data for name, values in (tensors | made).items()},
+        **addresses(tensors | made, SUMMED),
     )
-    kernels.reduce(ctypes.byref(structure))
+    kernels.reduce(ctypes.byref(structure), feedback(problem, made))
     return made
 
 

@@ -1,13 +1,10 @@
-// dequantize_reduce on CUDA: a thread adds vectors of 16 codes, rank by rank, in registers, and a
-// team of threads makes codes of the sums of its group. What lies otherwise is added element by
-// element, twice where it becomes codes.
-#include "cuda/launch.cuh"
+// dequantize_reduce on CUDA: sums over ranks as elements, or a team of threads makes codes of the
+// sums of its group. What is added element by element is added twice where it becomes codes.
 #include "ops/group/dequantize_reduce/kernels.h"
-#include "ops/group/group.cuh"
+#include "ops/group/dequantize_reduce/sums.cuh"
 
 namespace planq::cuda {
 
-inline constexpr int kSummed = 16;            // codes of a vector
 inline constexpr int kMostSummedVectors = 4;  // of a thread, whose sums are in registers
 
 struct ReduceArgs {
@@ -21,79 +18,6 @@ struct ReduceArgs {
   bool half;
 };
 
-// Sixteen codes of a rank.
-template <bool kNibble>
-struct SummedWords {
-  std::uint32_t word[kNibble ? 2 : 4];
-
-  __device__ __forceinline__ void load(const std::uint8_t* from) {
-    if constexpr (kNibble) {
-      const auto pair = load_single(reinterpret_cast<const std::uint64_t*>(from));
-      word[0] = static_cast<std::uint32_t>(pair);
-      word[1] = static_cast<std::uint32_t>(pair >> 32);
-    } else {
-      const uint4 vector = load_once(from);
-      memcpy(word, &vector, sizeof word);
-    }
-  }
-  __device__ __forceinline__ float number(math::GroupForm form, int j) const {
-    constexpr int kPerWord = kNibble ? 8 : 4;
-    return code_number<kNibble>(form, word[j / kPerWord] >> code_shift<kNibble>(j % kPerWord));
-  }
-};
-
-template <bool kHalf, bool kNibble>
-__device__ __forceinline__ void add_ranks(const RankedCodes& ranked, std::int64_t first,
-                                          float (&sums)[kSummed]) {
-  const std::int64_t group = first / ranked.size, byte = kNibble ? first / 2 : first;
-#pragma unroll 4
-  for (int rank = 0; rank < ranked.ranks; ++rank) {
-    SummedWords<kNibble> words;
-    words.load(ranked.codes + rank * ranked.rank_bytes + byte);
-    const math::GroupPair stored = ranked.load(rank, group);
-#pragma unroll
-    for (int j = 0; j < kSummed; ++j)
-      sums[j] = math::accumulated<kHalf>(
-          sums[j], math::group_value<float>(ranked.form, stored, words.number(ranked.form, j)));
-  }
-  if (!ranked.mean) return;
-#pragma unroll
-  for (int j = 0; j < kSummed; ++j)
-    sums[j] = math::mean_of<kHalf>(sums[j], static_cast<float>(ranked.ranks));
-}
-
-// The sums of a vector, whose codes lie in one group and where vectors may.
-template <bool kNibble>
-__device__ __forceinline__ void sum_vector(const ReduceArgs& args, std::int64_t first,
-                                           float (&sums)[kSummed]) {
-#pragma unroll
-  for (int j = 0; j < kSummed; ++j) sums[j] = 0.0f;
-  if (args.half)
-    add_ranks<true, kNibble>(args.ranked, first, sums);
-  else
-    add_ranks<false, kNibble>(args.ranked, first, sums);
-}
-
-template <bool kHalf, bool kNibble>
-__device__ __forceinline__ float sum_as(const RankedCodes& ranked, std::int64_t element) {
-  float sum = 0.0f;
-  for (int rank = 0; rank < ranked.ranks; ++rank) {
-    const std::uint8_t* codes = ranked.codes + rank * ranked.rank_bytes;
-    const std::uint8_t byte = codes[kNibble ? element / 2 : element];
-    const std::uint32_t bits = kNibble && element % 2 == 0 ? byte >> 4 : byte;
-    const math::GroupPair stored = ranked.load(rank, element / ranked.size);
-    sum = math::accumulated<kHalf>(
-        sum,
-        math::group_value<float>(ranked.form, stored, code_number<kNibble>(ranked.form, bits)));
-  }
-  return ranked.mean ? math::mean_of<kHalf>(sum, static_cast<float>(ranked.ranks)) : sum;
-}
-template <bool kNibble>
-__device__ __forceinline__ float sum_element(const ReduceArgs& args, std::int64_t element) {
-  return args.half ? sum_as<true, kNibble>(args.ranked, element)
-                   : sum_as<false, kNibble>(args.ranked, element);
-}
-
 // --- Sums as elements ---------------------------------------------------------------------------
 
 template <class T, bool kNibble>
@@ -103,7 +27,7 @@ __global__ void __launch_bounds__(kTeamThreads)
       (static_cast<std::int64_t>(blockIdx.x) * kTeamThreads + threadIdx.x) * kSummed;
   if (first >= args.elements) return;
   float sums[kSummed];
-  sum_vector<kNibble>(args, first, sums);
+  sum_vector<kNibble>(args.ranked, args.half, first, sums);
   constexpr int kPer = kGroupVector<T>;
 #pragma unroll
   for (int i = 0; i < kSummed; i += kPer) {
@@ -123,7 +47,7 @@ __global__ void __launch_bounds__(kTeamThreads)
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kTeamThreads + threadIdx.x;
        i < args.elements; i += step)
     reinterpret_cast<T*>(args.output)[args.output_places[i]] =
-        math::narrowed<T>(sum_element<kNibble>(args, i));
+        math::narrowed<T>(sum_element<kNibble>(args.ranked, args.half, i));
 }
 
 // --- Sums as codes ------------------------------------------------------------------------------
@@ -169,7 +93,7 @@ __global__ void __launch_bounds__(kMostLanes / (kVectors > 1 ? 2 : 1))
   for (int i = 0; i < kVectors; ++i) {
     const int at = i * args.lanes + lane;
     if (at >= vectors) continue;
-    sum_vector<kNibble>(args, group * args.size + at * kSummed, sums[i]);
+    sum_vector<kNibble>(args.ranked, args.half, group * args.size + at * kSummed, sums[i]);
 #pragma unroll
     for (int j = 0; j < kSummed; ++j) range.add(sums[i][j]);
   }
@@ -189,7 +113,7 @@ __device__ __forceinline__ math::GroupScale scale_of_sums(const ReduceArgs& args
   if (exists) {
     const BlockSpan span = block_span(group, args.size, args.elements);
     for (std::int64_t i = span.first + lane; i < span.last; i += args.lanes)
-      range.add(sum_element<kNibble>(args, i));
+      range.add(sum_element<kNibble>(args.ranked, args.half, i));
   }
   const auto scale = math::measured_scale<float>(args.spec, team_range(range, args.lanes));
   if (exists && lane == 0) args.parameters.store(args.spec.form, group, scale);
@@ -221,7 +145,7 @@ __global__ void __launch_bounds__(kMostLanes)
       for (int j = 0; j < kPerByte; ++j) {
         if (i + j >= end) continue;
         const math::GroupScale scale = i + j < second ? one : other;
-        const float sum = sum_element<kNibble>(args, i + j);
+        const float sum = sum_element<kNibble>(args.ranked, args.half, i + j);
         const int code = static_cast<int>(math::group_code<float, false>(args.spec, scale, sum));
         codes |= static_cast<std::uint32_t>(code & (kNibble ? 15 : 255)) << code_shift<kNibble>(j);
       }
@@ -233,15 +157,9 @@ __global__ void __launch_bounds__(kMostLanes)
 
 // --- Launches -----------------------------------------------------------------------------------
 
-// Whether vectors of codes begin where they may, in every rank, and lie in one group each.
 template <bool kNibble>
 bool sums_vectors(const ReduceArgs& args) {
-  constexpr int kBytes = kNibble ? 8 : 16;
-  return args.elements % kSummed == 0 &&
-         (args.ranked.size % kSummed == 0 || args.ranked.size >= args.elements) &&
-         args.elements / kSummed < (std::int64_t{1} << 31) &&
-         (args.ranked.ranks == 1 || args.ranked.rank_bytes % kBytes == 0) &&
-         aligned_to(args.ranked.codes, kBytes) && args.output_places.consecutive();
+  return sums_vectors<kNibble>(args.ranked, args.elements) && args.output_places.consecutive();
 }
 
 template <class T, bool kNibble>
@@ -269,9 +187,8 @@ Status launch_requantize(ReduceArgs args, int multiprocessors, Bound& bound) {
   const bool few = vectors <= kWarp;
   const std::int64_t work = resident ? ceil_div(vectors, few ? 1 : kMostSummedVectors)
                                      : std::min(args.size, args.elements);
-  const std::int64_t lanes =
-      std::min<std::int64_t>(power_of_two(std::min<std::int64_t>(work, kMostLanes)), kMostLanes);
-  const auto threads = static_cast<unsigned>(lanes > kWarp ? lanes : kTeamThreads);
+  const std::int64_t lanes = lanes_for(work);
+  const unsigned threads = threads_for(lanes);
   args.lanes = static_cast<int>(lanes);
   if (resident) {
     const Grid grid{ceil_div(args.groups, threads / lanes), dim3(threads)};
@@ -319,6 +236,7 @@ Status bind(const Call& call, Bound& bound) {
 
 struct Cuda {
   static constexpr Backend kBackend = Backend::Cuda;
+  static constexpr bool kFeedback = false;
 
   template <DType kIn, DType kOut>
   static Status prepare(const Descriptor&, const Device&, State&) {

@@ -24,6 +24,14 @@ Fault resolve_output(Fields& f) {
                               std::string(name_of(f.output_dtype))};
 }
 
+Fault feedback(Fields& f) {
+  if (Fault fault = checks::error_feedback(f.error_feedback, f.error_dtype); !fault.ok())
+    return fault;
+  if (!has_feedback(f) || makes_codes(f)) return {};
+  return {"error_feedback",
+          "goes with codes, and output_dtype is " + std::string(name_of(f.output_dtype))};
+}
+
 Fault resolve(Descriptor& descriptor) {
   constexpr DType kSums[] = {DType::Float32, DType::Float16};
   Fields& f = descriptor.as<Fields>();
@@ -36,7 +44,8 @@ Fault resolve(Descriptor& descriptor) {
     return fault;
   if (Fault fault = checks::group_size(f.group_size); !fault.ok()) return fault;
   if (Fault fault = checks::dtype("sum_dtype", f.sum_dtype, kSums); !fault.ok()) return fault;
-  return resolve_output(f);
+  if (Fault fault = resolve_output(f); !fault.ok()) return fault;
+  return feedback(f);
 }
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
@@ -53,6 +62,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
     specs[kOutputParameters].expect(DType::Float32, Shape{2, {output_groups(f).groups, columns}});
   else
     specs[kOutputParameters].expect(DType::Float32, {}, false);
+  specs[kError].expect(f.error_dtype, Shape{1, {elements}}, has_feedback(f));
 }
 
 }  // namespace

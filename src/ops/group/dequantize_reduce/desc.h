@@ -19,6 +19,8 @@ struct Fields {
   Mode mode = Mode::Symmetric;
   bool mean = false;
   DType sum_dtype = DType::Float32;
+  double error_feedback = kUnsetBound;
+  DType error_dtype = DType::Float32;
 };
 
 inline constexpr Field kFields[] = {
@@ -31,15 +33,18 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, mode),
     PLANQ_FIELD(Fields, mean),
     PLANQ_FIELD(Fields, sum_dtype),
+    PLANQ_FIELD(Fields, error_feedback),
+    PLANQ_FIELD(Fields, error_dtype).from("error.dtype"),
 };
 
 // Positions in Operands.
-enum Operand : int { kInput, kParameters, kOutput, kOutputParameters };
+enum Operand : int { kInput, kParameters, kOutput, kOutputParameters, kError };
 inline constexpr OperandInfo kOperands[] = {
     {"input", Role::Input},
     {"parameters", Role::Input},
     {"output", Role::Output},
     {"output_parameters", Role::Output, Presence::ByField},
+    {"error", Role::InOut, Presence::ByField},
 };
 
 inline bool makes_codes(const Fields& f) { return f.output_dtype == f.input_dtype; }

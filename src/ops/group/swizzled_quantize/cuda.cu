@@ -12,6 +12,7 @@ struct Kernels {
   static constexpr std::string_view kName = "swizzled_quantize";
   static constexpr Backend kBackend = Backend::Cuda;
   static constexpr bool kToCodes = true;
+  static constexpr bool kFeedback = false;
   static constexpr std::string_view kBasis =
       "exact maxima and minima; one rounding for each operation; no atomics";
 
@@ -30,9 +31,7 @@ struct Kernels {
   static constexpr auto kBind = bind<math::Stored<kElements>>;
 };
 
-constexpr auto kKernels = joined(group_code_kernels<Kernels, DType::Float16>(),
-                                 group_code_kernels<Kernels, DType::BFloat16>(),
-                                 group_code_kernels<Kernels, DType::Float32>());
+constexpr auto kKernels = all_group_code_kernels<Kernels>();
 
 }  // namespace
 }  // namespace planq::swizzled_quantize

@@ -28,8 +28,17 @@ Fault divisible(const Fields& f) {
                             "devices_per_node x pipelining = " + std::to_string(runs_of(f))};
 }
 
+Fault feedback(Fields& f) {
+  constexpr DType kSums[] = {DType::Float32, DType::Float16};
+  if (Fault fault = checks::dtype("sum_dtype", f.sum_dtype, kSums); !fault.ok()) return fault;
+  if (Fault fault = checks::error_feedback(f.error_feedback, f.error_dtype); !fault.ok())
+    return fault;
+  if (has_feedback(f) || f.sum_dtype == DType::Float32) return {};
+  return {"sum_dtype", std::string(name_of(f.sum_dtype)) + " goes with error_feedback"};
+}
+
 Fault resolve(Descriptor& descriptor) {
-  const Fields& f = descriptor.as<Fields>();
+  Fields& f = descriptor.as<Fields>();
   if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kGroupElements);
       !fault.ok())
@@ -42,6 +51,7 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = count("nodes", f.nodes); !fault.ok()) return fault;
   if (Fault fault = count("devices_per_node", f.devices_per_node); !fault.ok()) return fault;
   if (Fault fault = count("pipelining", f.pipelining); !fault.ok()) return fault;
+  if (Fault fault = feedback(f); !fault.ok()) return fault;
   return divisible(f);
 }
 
@@ -52,6 +62,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kOutput].expect(f.output_dtype, codes_shape(Shape{1, {grouping.elements}}, f.output_dtype));
   specs[kParameters].expect(DType::Float32,
                             Shape{2, {grouping.groups, f.mode == Mode::Asymmetric ? 2 : 1}});
+  specs[kError].expect(f.error_dtype, Shape{1, {grouping.elements}}, has_feedback(f));
 }
 
 }  // namespace

@@ -16,6 +16,9 @@ struct Fields {
   std::int64_t devices_per_node = 0;
   std::int64_t pipelining = 1;
   Mode mode = Mode::Symmetric;
+  double error_feedback = kUnsetBound;
+  DType error_dtype = DType::Float32;
+  DType sum_dtype = DType::Float32;
 };
 
 inline constexpr Field kFields[] = {
@@ -27,14 +30,18 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, devices_per_node).required(),
     PLANQ_FIELD(Fields, pipelining),
     PLANQ_FIELD(Fields, mode),
+    PLANQ_FIELD(Fields, error_feedback),
+    PLANQ_FIELD(Fields, error_dtype).from("error.dtype"),
+    PLANQ_FIELD(Fields, sum_dtype),
 };
 
 // Positions in Operands.
-enum Operand : int { kInput, kOutput, kParameters };
+enum Operand : int { kInput, kOutput, kParameters, kError };
 inline constexpr OperandInfo kOperands[] = {
     {"input", Role::Input},
     {"output", Role::Output},
     {"parameters", Role::Output},
+    {"error", Role::InOut, Presence::ByField},
 };
 
 inline Grouping grouping_of(const Fields& f) {

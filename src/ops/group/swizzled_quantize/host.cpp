@@ -7,11 +7,13 @@
 namespace planq::swizzled_quantize {
 namespace {
 
+template <bool kWithFeedback>
 struct Kernels {
   using Fields = swizzled_quantize::Fields;
   static constexpr std::string_view kName = "swizzled_quantize";
   static constexpr Backend kBackend = Backend::Host;
   static constexpr bool kToCodes = true;
+  static constexpr bool kFeedback = kWithFeedback;
   static constexpr std::string_view kBasis =
       "exact maxima and minima; one rounding for each operation; no atomics";
 
@@ -21,8 +23,11 @@ struct Kernels {
   }
   template <class T>
   static Status compute(const Call& call, const Stream& stream) {
+    const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;
-    host::encode_groups<T>(encoding_of(call.fields<Fields>()), operands[kInput], operands[kOutput],
+    GroupEncoding encoding = encoding_of(f);
+    if constexpr (kFeedback) encoding.feedback = {f, operands[kError]};
+    host::encode_groups<T>(encoding, operands[kInput], operands[kOutput],
                            GroupMemory<T>(operands[kParameters], {}, {}), stream.threads);
     return Status::success();
   }
@@ -30,9 +35,8 @@ struct Kernels {
   static constexpr auto kBind = host::bind<compute<math::Stored<kElements>>>;
 };
 
-constexpr auto kKernels = joined(group_code_kernels<Kernels, DType::Float16>(),
-                                 group_code_kernels<Kernels, DType::BFloat16>(),
-                                 group_code_kernels<Kernels, DType::Float32>());
+constexpr auto kKernels =
+    joined(all_group_code_kernels<Kernels<false>>(), all_group_code_kernels<Kernels<true>>());
 
 }  // namespace
 }  // namespace planq::swizzled_quantize

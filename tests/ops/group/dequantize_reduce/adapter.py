@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ops.group.dequantize_reduce.reference import DequantizeReduceProblem
+from ops.group.reference import FEEDBACK
 from reference.formats import Array, Arrays
 from support.from_reference import ReferenceTests
 
@@ -56,10 +57,15 @@ class Part:
         problem = self.whole
         parameters = np.moveaxis(whole["parameters"], 1, -1)
         cut = self.cut(parameters, problem.group_size)
-        return {
+        made = {
             "input": self.cut(whole["input"], 2 if problem.input_dtype == "int4" else 1),
             "parameters": np.ascontiguousarray(np.moveaxis(cut, -1, 1)),
         }
+        return made | self.errors(whole)
+
+    def errors(self, whole: dict[str, Array]) -> dict[str, Array]:
+        """The part's errors, before or after."""
+        return {"error": self.cut(whole["error"], 1)} if "error" in whole else {}
 
     def outputs(self, whole: dict[str, Array]) -> dict[str, Array]:
         """The part's outputs out of the whole's."""
@@ -70,7 +76,7 @@ class Part:
         if "output_parameters" in whole:
             cut = self.cut(whole["output_parameters"].T, size)
             made["output_parameters"] = np.ascontiguousarray(cut.T)
-        return made
+        return made | self.errors(whole)
 
 
 @dataclass(frozen=True)
@@ -137,13 +143,35 @@ def cases_of(
     return tuple(found)
 
 
+def feedback_cases_of(
+    places: tuple[tuple[tuple[int, ...], int, int | None, int], ...],
+) -> tuple[Case, ...]:
+    """Both types of codes at every place, with error feedback."""
+    found = []
+    for seed, (place, codes) in enumerate(itertools.product(places, ("int8", "int4"))):
+        shape, size, output_size, ranks = place
+        problem = DequantizeReduceProblem(
+            shape=shape,
+            ranks=ranks,
+            input_dtype=codes,
+            output_dtype=codes,
+            group_size=size,
+            output_group_size=output_size,
+            mode=("symmetric", "asymmetric")[seed // 2 % 2],
+            mean=seed % 3 == 0,
+            **FEEDBACK[(seed + seed // 4) % len(FEEDBACK)],
+        )
+        found.append(Case(problem, "any" if seed % 5 == 1 else "ordinary", seed))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class DequantizeReduceTests(ReferenceTests):
     """`dequantize_reduce` against its NumPy reference."""
 
     @cached_property
     def _found(self) -> tuple[Case, ...]:
-        return cases_of(PLACES)
+        return cases_of(PLACES) + feedback_cases_of(PLACES)
 
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""
@@ -151,7 +179,7 @@ class DequantizeReduceTests(ReferenceTests):
 
     def empty_cases(self) -> tuple[Case, ...]:
         """Problems without elements."""
-        return cases_of(EMPTY)
+        return cases_of(EMPTY) + feedback_cases_of(EMPTY)
 
     def variety(self, problem: Any) -> str:
         """Whether groups are whole vectors."""

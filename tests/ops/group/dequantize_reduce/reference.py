@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from ops.group.reference import (
     F32,
     GroupDequantizeProblem,
     GroupQuantizeProblem,
+    feedback_of,
+    id_of,
 )
 from reference.formats import Array, Arrays, narrowed
 
@@ -30,11 +32,13 @@ class DequantizeReduceProblem:
     mode: str = "symmetric"
     mean: bool = False
     sum_dtype: str = "float32"
+    error_feedback: float | None = None
+    error_dtype: str = "float32"
 
     @property
     def id(self) -> str:
         """All fields, as one word."""
-        return ",".join(str(value).replace(" ", "") for value in asdict(self).values())
+        return id_of(self, "error_feedback", "error_dtype")
 
     @property
     def float_dtype(self) -> str:
@@ -86,13 +90,22 @@ class DequantizeReduceProblem:
         return self.halved(total / F32(self.ranks)) if self.mean else total
 
     def expected(self, given: Arrays) -> Arrays:
-        """Codes and parameters, or elements."""
+        """Codes and parameters, or elements; errors."""
+        feedback = feedback_of(self)
         with np.errstate(all="ignore"):
             total = self.summed(given)
         if not self.makes_codes:
             return {"output": narrowed(total, self.output_dtype).reshape(self.shape)}
-        made = self.of_sum.expected({"input": total.reshape(self.shape)})
-        return {"output": made["output"], "output_parameters": made["parameters"]}
+        if feedback is None:
+            made = self.of_sum.expected({"input": total.reshape(self.shape)})
+        else:
+            made = feedback.encoded(
+                replace(self.of_sum, shape=(self.count,)), total, given["error"]
+            )
+            if self.output_dtype == "int8":
+                made["output"] = made["output"].reshape(self.shape)
+        made["output_parameters"] = made.pop("parameters")
+        return made
 
     def inputs(self, kind: str, seed: int) -> Arrays:
         """Bytes of every value; parameters, special ones of some groups unless `ordinary`."""
@@ -104,4 +117,6 @@ class DequantizeReduceProblem:
         stored = [rank["input"].reshape(-1) for rank in each]
         width = self.count if BITS[self.input_dtype] == 8 else -(-self.count // 2)
         codes = np.stack(stored).reshape(self.ranks, width)
-        return {"input": codes, "parameters": parameters}
+        feedback = feedback_of(self)
+        errors = {} if feedback is None else {"error": feedback.errors(self.count, seed)}
+        return {"input": codes, "parameters": parameters, **errors}

@@ -10,6 +10,7 @@ from typing import Any
 
 from ops.group import cases
 from ops.group.cases import ELEMENTS, KINDS
+from ops.group.reference import FEEDBACK
 from ops.group.swizzled_quantize.reference import SwizzledQuantizeProblem
 from support.from_reference import ReferenceTests
 
@@ -25,6 +26,17 @@ PLACES: tuple[Place, ...] = (
     ((4, 2048), 2048, 2, 2, 1),
     ((2, 5001, 2), 10002, 1, 2, 1),
 )
+# With error feedback: groups in a lane, in a warp and in a block; whole vectors, and none.
+FEEDBACK_PLACES: tuple[Place, ...] = (
+    ((8, 64), 16, 2, 4, 2),
+    ((6, 70), 10, 1, 3, 2),
+    ((3, 20, 40), 200, 3, 2, 1),
+    ((60, 14), 14, 5, 2, 3),
+    ((2, 1280), 1280, 1, 2, 1),
+    ((2, 1002), 1002, 2, 1, 1),
+    ((4, 2048), 2048, 2, 2, 1),
+    ((2, 5001, 2), 10002, 1, 2, 1),
+)
 EMPTY: tuple[Place, ...] = (((0,), 4, 2, 2, 1), ((3, 0), 8, 1, 3, 2))
 
 
@@ -37,7 +49,9 @@ class Case(cases.Case):
         return iter(())
 
 
-def cases_of(places: tuple[Place, ...]) -> tuple[Case, ...]:
+def cases_of(
+    places: tuple[Place, ...], feedback: tuple[dict[str, Any], ...] = ({},)
+) -> tuple[Case, ...]:
     """Every type of elements and codes at every place, in modes by turns."""
     found = []
     for seed, (place, elements, codes) in enumerate(
@@ -53,6 +67,7 @@ def cases_of(places: tuple[Place, ...]) -> tuple[Case, ...]:
             devices_per_node=devices,
             pipelining=slices,
             mode=("symmetric", "asymmetric")[(seed + seed // 6) % 2],
+            **feedback[(seed + seed // 4) % len(feedback)],
         )
         found.append(Case(problem, KINDS[seed % len(KINDS)], seed))
     return tuple(found)
@@ -64,7 +79,7 @@ class SwizzledQuantizeTests(ReferenceTests):
 
     @cached_property
     def _found(self) -> tuple[Case, ...]:
-        return cases_of(PLACES)
+        return cases_of(PLACES) + cases_of(FEEDBACK_PLACES, FEEDBACK)
 
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""
@@ -72,7 +87,7 @@ class SwizzledQuantizeTests(ReferenceTests):
 
     def empty_cases(self) -> tuple[Case, ...]:
         """Problems without elements."""
-        return cases_of(EMPTY)
+        return cases_of(EMPTY) + cases_of(EMPTY, FEEDBACK)
 
     def variety(self, problem: Any) -> str:
         """Whether groups are whole vectors."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ops.group.reference import GroupQuantizeProblem
+from ops.group.reference import F32, GroupQuantizeProblem, feedback_of, id_of
 from reference import inputs
 from reference.formats import Array, Arrays
 
@@ -34,11 +34,14 @@ class SwizzledQuantizeProblem:
     devices_per_node: int
     pipelining: int = 1
     mode: str = "symmetric"
+    error_feedback: float | None = None
+    error_dtype: str = "float32"
+    sum_dtype: str = "float32"
 
     @property
     def id(self) -> str:
         """All fields, as one word."""
-        return ",".join(str(value).replace(" ", "") for value in asdict(self).values())
+        return id_of(self, "error_feedback", "error_dtype", "sum_dtype")
 
     @property
     def float_dtype(self) -> str:
@@ -61,19 +64,33 @@ class SwizzledQuantizeProblem:
             mode=self.mode,
         )
 
-    def expected(self, given: Arrays) -> Arrays:
-        """Groups of codes and parameters, in the order in which they are sent."""
-        made = self.in_order.expected({"input": given["input"].reshape(-1)})
+    @property
+    def places(self) -> Array:
+        """Where each group goes."""
         groups = self.count // self.group_size
-        to = places(groups, self.nodes, self.devices_per_node, self.pipelining)
-        moved = {}
-        for name, values in made.items():
+        return places(groups, self.nodes, self.devices_per_node, self.pipelining)
+
+    def encoded(self, given: Arrays) -> Arrays:
+        """Codes, parameters and errors, with every group in its place."""
+        x, feedback = given["input"].reshape(-1), feedback_of(self)
+        if feedback is None:
+            return self.in_order.expected({"input": x})
+        error = given["error"].reshape(-1, self.group_size)[self.places].reshape(-1)
+        values = replace(self.in_order, input_dtype="float32")
+        return feedback.encoded(values, x.astype(F32), error)
+
+    def expected(self, given: Arrays) -> Arrays:
+        """Groups of codes, parameters and errors, in the order in which they are sent."""
+        groups, moved = self.count // self.group_size, {}
+        for name, values in self.encoded(given).items():
             rows = values.reshape(groups, -1) if groups else values
             found = np.empty_like(rows)
-            found[to] = rows
+            found[self.places] = rows
             moved[name] = found.reshape(values.shape)
         return moved
 
     def inputs(self, kind: str, seed: int) -> Arrays:
-        """Elements of a kind."""
-        return {"input": inputs.make(kind, self.shape, self.input_dtype, seed)}
+        """Elements of a kind, and what codes before lost."""
+        made = {"input": inputs.make(kind, self.shape, self.input_dtype, seed)}
+        feedback = feedback_of(self)
+        return made if feedback is None else made | {"error": feedback.errors(self.count, seed)}
