@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda/pairs.cuh"
 #include "cuda/reduce.cuh"
 #include "math/formats.h"
 #include "math/ieee.h"
@@ -100,20 +101,9 @@ __device__ __forceinline__ void add_element(KeyRange<In>& key_range, In x, bool 
 template <class In>
 __device__ __forceinline__ Compute<In> element_of(const uint4& v, int i) {
   const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
-  if constexpr (std::is_same_v<In, Bfloat16>)
-    return __uint_as_float(i & 1 ? words[i / 2] & 0xFFFF0000u : words[i / 2] << 16);
-  else if constexpr (std::is_same_v<In, Half>) {
-    float result;
-    if (i & 1)
-      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}"
-          : "=f"(result)
-          : "r"(words[i / 2]));
-    else
-      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}"
-          : "=f"(result)
-          : "r"(words[i / 2]));
-    return result;
-  } else if constexpr (std::is_same_v<In, float>)
+  if constexpr (sizeof(In) == 2)
+    return of_pair<In>(words[i / 2], i & 1);
+  else if constexpr (std::is_same_v<In, float>)
     return __uint_as_float(words[i]);
   else
     return __hiloint2double(static_cast<int>(words[2 * i + 1]), static_cast<int>(words[2 * i]));

@@ -115,17 +115,6 @@ __device__ __forceinline__ void store_elements(void* address, V vector) {
     store_once(static_cast<V*>(address), vector);
 }
 
-__device__ __forceinline__ std::uint32_t pair_of(float first, float second, math::Half) {
-  std::uint32_t pair;
-  asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(first), "f"(second));
-  return pair;
-}
-__device__ __forceinline__ std::uint32_t pair_of(float first, float second, math::Bfloat16) {
-  std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(first), "f"(second));
-  return pair;
-}
-
 // Values rounded to the stored type. A NaN is not made the canonical one.
 template <class T, int kCount>
 __device__ __forceinline__ VectorOf<T, kCount> narrow_vector(

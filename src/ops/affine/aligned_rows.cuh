@@ -5,9 +5,14 @@
 #pragma once
 
 #include "cuda/launch.cuh"
+#include "cuda/vectors.cuh"
 #include "ops/affine/rows.cuh"
 
 namespace planq::affine {
+
+using cuda::pair_extremes;
+using cuda::pair_max;
+using cuda::scattered;
 
 template <class In>
 struct RegularArgs {
@@ -83,43 +88,6 @@ __device__ __noinline__ KeyRange<In> walk_regular_finite(const RegularArgs<In>& 
 
 // --- Ranges and parameters ---------------------------------------------------------------------
 
-// Maxima and minima of two 16-bit elements at a time; a NaN wins.
-template <class In>
-__device__ __forceinline__ std::uint32_t pair_max(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t result;
-  if constexpr (std::is_same_v<In, Bfloat16>)
-    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  else
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
-}
-template <class In>
-__device__ __forceinline__ std::uint32_t pair_min(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t result;
-  if constexpr (std::is_same_v<In, Bfloat16>)
-    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  else
-    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
-}
-
-// The largest element in the low half and minus the smallest in the high half, so that pair_max()
-// goes on from here.
-template <class In, int kCount>
-__device__ __forceinline__ std::uint32_t pair_extremes(const uint4 (&v)[kCount]) {
-  std::uint32_t high = v[0].x, low = v[0].x;
-#pragma unroll
-  for (int k = 0; k < kCount; ++k) {
-    const std::uint32_t words[4] = {v[k].x, v[k].y, v[k].z, v[k].w};
-#pragma unroll
-    for (int i = k == 0 ? 1 : 0; i < 4; ++i) {
-      high = pair_max<In>(high, words[i]);
-      low = pair_min<In>(low, words[i]);
-    }
-  }
-  const std::uint32_t minus_low = low ^ 0x80008000u;
-  return pair_max<In>(__byte_perm(high, minus_low, 0x5410), __byte_perm(high, minus_low, 0x7632));
-}
 template <class In>
 __device__ __forceinline__ KeyRange<In> key_range_of_pair(std::uint32_t pair) {
   KeyRange<In> key_range;
@@ -344,26 +312,7 @@ __global__ void __launch_bounds__(kRowThreads, kRegularBlocks<In, kVectors>)
 
 // --- Subwarps ----------------------------------------------------------------------------------
 
-// kSets key ranges over sets of `lanes` lanes, as one or two words each. Lane r of a set gets the
-// whole of key range r % kSets: every step halves what a lane still carries, until it carries one.
-template <int kSets, class Word, class Larger>
-__device__ __forceinline__ Word scattered(Word (&values)[kSets], int lane, int lanes,
-                                          const Larger& larger) {
-#pragma unroll
-  for (int left = kSets / 2, bit = 1; left > 0; left /= 2, bit *= 2) {
-    const bool upper = lane & bit;
-#pragma unroll
-    for (int i = 0; i < left; ++i) {
-      const Word given = upper ? values[2 * i] : values[2 * i + 1];
-      const Word kept = upper ? values[2 * i + 1] : values[2 * i];
-      values[i] = larger(kept, __shfl_xor_sync(cuda::kAllLanes, given, bit));
-    }
-  }
-  for (int bit = kSets; bit < lanes; bit <<= 1)
-    values[0] = larger(values[0], __shfl_xor_sync(cuda::kAllLanes, values[0], bit));
-  return values[0];
-}
-
+// The key ranges of kSets vectors over sets of `lanes` lanes, as scattered() leaves them.
 template <class In, bool kAsymmetric, int kSets>
 __device__ __forceinline__ KeyRange<In> scattered_key_range(const uint4 (&v)[kSets], int lane,
                                                             int lanes) {

@@ -1,0 +1,62 @@
+// Two 16-bit elements in a word: the first in its low half.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/memory_access.cuh"
+#include "math/formats.h"
+
+namespace planq::cuda {
+
+// Floats rounded to the type. A NaN is not made the canonical one.
+__device__ __forceinline__ std::uint32_t pair_of(float first, float second, math::Half) {
+  std::uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(first), "f"(second));
+  return pair;
+}
+__device__ __forceinline__ std::uint32_t pair_of(float first, float second, math::Bfloat16) {
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(first), "f"(second));
+  return pair;
+}
+
+// Element i, 0 or 1, of a pair as a float.
+template <class T>
+__device__ __forceinline__ float of_pair(std::uint32_t pair, int i) {
+  if constexpr (std::is_same_v<T, math::Bfloat16>) {
+    return __uint_as_float(i == 1 ? pair & 0xFFFF0000u : pair << 16);
+  } else {
+    float value;
+    if (i == 1)
+      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}"
+          : "=f"(value)
+          : "r"(pair));
+    else
+      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}"
+          : "=f"(value)
+          : "r"(pair));
+    return value;
+  }
+}
+
+// Maxima and minima of two pairs; a NaN wins.
+template <class T>
+__device__ __forceinline__ std::uint32_t pair_max(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t result;
+  if constexpr (std::is_same_v<T, math::Bfloat16>)
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  else
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+template <class T>
+__device__ __forceinline__ std::uint32_t pair_min(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t result;
+  if constexpr (std::is_same_v<T, math::Bfloat16>)
+    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  else
+    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
+}  // namespace planq::cuda

@@ -1,0 +1,38 @@
+// In the place of src/cuda/pairs.cuh.
+#pragma once
+
+#include "cuda/memory_access.cuh"
+#include "math/formats.h"
+
+namespace planq::cuda {
+
+template <class T>
+std::uint32_t pair_of(float first, float second, T) {
+  const std::uint32_t high = math::narrow<T>(second).bits;
+  return math::narrow<T>(first).bits | high << 16;
+}
+template <class T>
+float of_pair(std::uint32_t pair, int i) {
+  return math::widen(T{static_cast<std::uint16_t>(pair >> 16 * i)});
+}
+
+template <class T, class Better>
+std::uint32_t better_pair(std::uint32_t a, std::uint32_t b, const Better& better) {
+  std::uint32_t result = 0;
+  for (int i = 0; i < 2; ++i) {
+    const float x = of_pair<T>(a, i), y = of_pair<T>(b, i);
+    const std::uint32_t from = x != x || better(x, y) ? a : b;
+    result |= from & 0xFFFFu << 16 * i;
+  }
+  return result;
+}
+template <class T>
+std::uint32_t pair_max(std::uint32_t a, std::uint32_t b) {
+  return better_pair<T>(a, b, [](float x, float y) { return x > y; });
+}
+template <class T>
+std::uint32_t pair_min(std::uint32_t a, std::uint32_t b) {
+  return better_pair<T>(a, b, [](float x, float y) { return x < y; });
+}
+
+}  // namespace planq::cuda
