@@ -1,4 +1,4 @@
-// Two 16-bit elements in a word: the first in its low half.
+// Two 16-bit elements in a word, the first in its low half; and two codes.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,34 @@ __device__ __forceinline__ float of_pair(std::uint32_t pair, int i) {
           : "r"(pair));
     return value;
   }
+}
+
+// Two floats as codes of kBits bits, rounded and saturated, the first in the low bits; the bits of
+// `above` are shifted up to make room for them. A NaN has the code 0.
+template <bool kSigned, int kBits>
+__device__ __forceinline__ std::uint32_t codes_of_pair(float first, float second,
+                                                       std::uint32_t above) {
+  std::int32_t low, high;
+  asm("cvt.rni.s32.f32 %0, %1;" : "=r"(low) : "f"(first));
+  asm("cvt.rni.s32.f32 %0, %1;" : "=r"(high) : "f"(second));
+  std::uint32_t codes;
+  if constexpr (kSigned && kBits == 8)
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
+        : "=r"(codes)
+        : "r"(high), "r"(low), "r"(above));
+  else if constexpr (kSigned)
+    asm("cvt.pack.sat.s4.s32.b32 %0, %1, %2, %3;"
+        : "=r"(codes)
+        : "r"(high), "r"(low), "r"(above));
+  else if constexpr (kBits == 8)
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
+        : "=r"(codes)
+        : "r"(high), "r"(low), "r"(above));
+  else
+    asm("cvt.pack.sat.u4.s32.b32 %0, %1, %2, %3;"
+        : "=r"(codes)
+        : "r"(high), "r"(low), "r"(above));
+  return codes;
 }
 
 // Maxima and minima of two pairs; a NaN wins.

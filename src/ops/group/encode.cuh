@@ -2,7 +2,7 @@
 // measure and their codes; all others are read twice, element by element.
 #pragma once
 
-#include "ops/group/group.cuh"
+#include "ops/group/encode_warps.cuh"
 #include "ops/group/group_cuda.h"
 
 namespace planq::cuda {
@@ -47,9 +47,9 @@ __global__ void __launch_bounds__(kMostLanes)
       for (int j = 0; j < kPer; ++j) range.add(values[j]);
     }
     scale = math::measured_scale<T>(args.spec, team_range(range, args.lanes));
-    if (lane == 0 && vectors > 0) args.parameters.store(args.spec.form, place, scale);
+    if (lane == 0 && vectors > 0) store_pair(args.parameters, args.spec.form, place, scale);
   } else if (vectors > 0) {
-    scale = math::given_scale(args.spec, args.parameters.load(args.spec.form, place));
+    scale = math::given_scale(args.spec, load_pair(args.parameters, args.spec.form, place));
   }
   using Codes = GroupWord<T, kNibble>;
   auto* to = reinterpret_cast<Codes*>(args.output) + place * (args.size / kPer);
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kMostLanes)
     if (at >= vectors) continue;
     float values[kPer];
     widen_group_vector<T>(held[i], values);
-    store_once(to + at, encode_group_vector<T, kIntx, kNibble>(args.spec, scale, values));
+    store_once(to + at, encode_group_vector<T, kIntx, kNibble>(scale, values));
   }
 }
 
@@ -132,10 +132,42 @@ bool stays_resident(const GroupEncodeArgs<T>& args) {
          aligned_to(args.output, sizeof(GroupWord<T, kNibble>));
 }
 
+// Whether encode_warps() takes them: a set of a warp has to have a lane for each set.
+template <class T>
+bool fits_warps(const GroupEncodeArgs<T>& args) {
+  const std::int64_t vectors = args.size / kGroupVector<T>;
+  return std::has_single_bit(static_cast<std::uint64_t>(vectors)) && vectors >= kWarpSets &&
+         vectors <= kTeamThreads * kWarpSets &&
+         args.elements / kGroupVector<T> < kMaxIndex - kTeamThreads * kWarpSets;
+}
+
+template <class T, bool kIntx, bool kNibble>
+Status launch_warps(const GroupEncodeArgs<T>& args, Bound& bound) {
+  const auto of_group = static_cast<std::uint32_t>(args.size / kGroupVector<T>);
+  const std::uint32_t lanes = std::min<std::uint32_t>(of_group, kWarp);
+  const std::uint32_t sets = std::min<std::uint32_t>(of_group / lanes, kWarpSets);
+  GroupWarpArgs<T> warps{};
+  warps.input = args.input;
+  warps.output = args.output;
+  warps.parameters = args.parameters;
+  warps.places = GroupPlaces(args.order);
+  warps.vectors = static_cast<std::uint32_t>(args.elements / kGroupVector<T>);
+  warps.vectors_log2 = std::countr_zero(of_group);
+  warps.lanes_log2 = std::countr_zero(lanes);
+  warps.sets = static_cast<int>(sets);
+  warps.warps = static_cast<int>(of_group / (lanes * sets));
+  warps.spec = args.spec;
+  warps.measured = args.measured;
+  return launch(encode_warps<T, kIntx, kNibble>,
+                Grid{ceil_div(warps.vectors, kTeamThreads * kWarpSets), dim3(kTeamThreads)}, warps,
+                bound);
+}
+
 template <class T, bool kIntx, bool kNibble>
 Status launch_groups(GroupEncodeArgs<T> args, int multiprocessors, Bound& bound) {
   if (args.elements == 0) return Status::success();
   if (stays_resident<T, kNibble>(args)) {
+    if (fits_warps(args)) return launch_warps<T, kIntx, kNibble>(args, bound);
     const std::int64_t vectors = args.size / kGroupVector<T>;
     const bool few = vectors <= kWarp * kFewVectors;
     const std::int64_t lanes = lanes_for(ceil_div(vectors, few ? kFewVectors : kManyVectors));
@@ -156,6 +188,7 @@ Status launch_groups(GroupEncodeArgs<T> args, int multiprocessors, Bound& bound)
 
 template <class T, bool kIntx, bool kNibble>
 Status preload_form() {
+  PLANQ_TRY((preload(encode_warps<T, kIntx, kNibble>)));
   PLANQ_TRY((preload(encode_resident<T, kIntx, kNibble, kFewVectors>)));
   PLANQ_TRY((preload(encode_resident<T, kIntx, kNibble, kManyVectors>)));
   return preload(encode_units<T, kIntx, kNibble>);

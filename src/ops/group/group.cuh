@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/launch.cuh"
-#include "cuda/memory_access.cuh"
+#include "cuda/pairs.cuh"
 #include "ops/codebook/element_places.cuh"
 #include "ops/group/group.h"
 
@@ -22,6 +22,29 @@ inline std::int64_t lanes_for(std::int64_t work) {
 }
 inline unsigned threads_for(std::int64_t lanes) {
   return static_cast<unsigned>(lanes > kWarp ? lanes : kTeamThreads);
+}
+
+// GroupMemory::load() and store() with the hint of all other accesses.
+template <class T>
+__device__ __forceinline__ math::GroupPair load_pair(const GroupMemory<T>& memory,
+                                                     math::GroupForm form, std::int64_t group) {
+  if (form == math::GroupForm::Intx)
+    return {math::widened(load_single(memory.scale + group)),
+            math::widened(load_single(memory.minimum + group))};
+  const float* row = memory.rows + group * memory.row_stride;
+  return {load_single(row), form == math::GroupForm::Symmetric ? 0.0f : load_single(row + 1)};
+}
+template <class T>
+__device__ __forceinline__ void store_pair(const GroupMemory<T>& memory, math::GroupForm form,
+                                           std::int64_t group, const math::GroupScale& value) {
+  if (form == math::GroupForm::Intx) {
+    store_single(memory.scale + group, math::narrow<T>(value.stored));
+    store_single(memory.minimum + group, math::narrow<T>(value.offset));
+    return;
+  }
+  float* row = memory.rows + group * memory.row_stride;
+  store_single(row, value.stored);
+  if (form == math::GroupForm::Asymmetric) store_single(row + 1, value.offset);
 }
 
 template <class T>
@@ -65,19 +88,59 @@ __device__ __forceinline__ int code_shift(int j) {
   return kNibble ? 4 * (j ^ 1) : 8 * j;
 }
 
+// Both rounded to the element type on the way.
+template <class T>
+__device__ __forceinline__ void round_pair(float (&pair)[2]) {
+  if constexpr (sizeof(T) == 2) {
+    const std::uint32_t both = pair_of(pair[0], pair[1], T{});
+    pair[0] = of_pair<T>(both, 0);
+    pair[1] = of_pair<T>(both, 1);
+  }
+}
+
+// math::group_code() of two elements by fewer instructions, in the order of memory: numbers are
+// bounded as integers, after they are rounded, and a NaN is the integer 0.
+template <class T, bool kIntx, bool kNibble>
+__device__ __forceinline__ std::uint32_t encode_group_pair(const math::GroupScale& scale, float x,
+                                                           float y, std::uint32_t above) {
+  float pair[2] = {x - scale.offset, y - scale.offset};
+  if constexpr (kIntx) round_pair<T>(pair);
+  pair[0] *= scale.factor;
+  pair[1] *= scale.factor;
+  if constexpr (kIntx) round_pair<T>(pair);
+  if constexpr (kNibble)
+    return codes_of_pair<!kIntx, 4>(pair[1], pair[0], above);
+  else
+    return codes_of_pair<!kIntx, 8>(pair[0], pair[1], above);
+}
+
+// Elements as codes, in words as they lie in memory. T: the type that DEEPSPEED_INTX rounds to.
+template <class T, bool kIntx, bool kNibble, int kCount, int kWords>
+__device__ __forceinline__ void encode_group_words(const math::GroupScale& scale,
+                                                   const float (&values)[kCount],
+                                                   std::uint32_t (&words)[kWords]) {
+  constexpr int kPerWord = kNibble ? 8 : 4;
+  static_assert(kWords == (kCount + kPerWord - 1) / kPerWord);
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    words[i] = 0;
+#pragma unroll
+    for (int j = (kCount < kPerWord ? kCount : kPerWord) - 2; j >= 0; j -= 2)
+      words[i] = encode_group_pair<T, kIntx, kNibble>(scale, values[i * kPerWord + j],
+                                                      values[i * kPerWord + j + 1], words[i]);
+  }
+}
+
 template <class T, bool kIntx, bool kNibble>
 __device__ __forceinline__ GroupWord<T, kNibble> encode_group_vector(
-    const math::GroupSpec& spec, const math::GroupScale& scale,
-    const float (&values)[kGroupVector<T>]) {
+    const math::GroupScale& scale, const float (&values)[kGroupVector<T>]) {
   using Codes = GroupWord<T, kNibble>;
-  Codes word = 0;
-#pragma unroll
-  for (int j = 0; j < kGroupVector<T>; ++j) {
-    const int code = static_cast<int>(math::group_code<T, kIntx>(spec, scale, values[j]));
-    word |= static_cast<Codes>(static_cast<Codes>(code & (kNibble ? 15 : 255))
-                               << code_shift<kNibble>(j));
-  }
-  return word;
+  std::uint32_t words[sizeof(Codes) == 8 ? 2 : 1];
+  encode_group_words<T, kIntx, kNibble>(scale, values, words);
+  if constexpr (sizeof(Codes) == 8)
+    return static_cast<Codes>(words[1]) << 32 | words[0];
+  else
+    return static_cast<Codes>(words[0]);
 }
 
 // The number of a code's low bits.

@@ -38,13 +38,30 @@ inline float __shfl_sync(unsigned, float value, int lane) {
   std::memcpy(&value, &word, sizeof word);
   return value;
 }
-inline float __shfl_xor_sync(unsigned lanes, float value, int mask) {
+inline std::uint32_t __shfl_sync(unsigned, std::uint32_t word, int lane) {
+  return emulated::Block::current().exchange(word, static_cast<unsigned>(lane));
+}
+// Lane `lane` of those, `width` in number, among which the caller is.
+template <class T>
+T __shfl_sync(unsigned lanes, T value, int lane, int width) {
+  const int own = static_cast<int>(emulated::Block::current().lane());
+  return __shfl_sync(lanes, value, (own & -width) + lane);
+}
+template <class T>
+T __shfl_xor_sync(unsigned lanes, T value, int mask) {
   const int own = static_cast<int>(emulated::Block::current().lane());
   return __shfl_sync(lanes, value, own ^ mask);
 }
 inline float __shfl_down_sync(unsigned lanes, float value, int by) {
   const int own = static_cast<int>(emulated::Block::current().lane());
   return __shfl_sync(lanes, value, own + by < 32 ? own + by : own);
+}
+inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selectors) {
+  const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
+  std::uint32_t result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<std::uint32_t>(bytes >> 8 * (selectors >> 4 * i & 7) & 0xFF) << 8 * i;
+  return result;
 }
 inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
@@ -79,6 +96,10 @@ template <class T>
 void store_once(T* address, T word) {
   if (!aligned_to(address, sizeof(T))) std::abort();
   *address = word;
+}
+template <class T>
+void store_single(T* address, T value) {
+  store_once(address, value);
 }
 inline void store_kept(void* address, const uint4& vector) {
   if (!aligned_to(address, kVectorBytes)) std::abort();

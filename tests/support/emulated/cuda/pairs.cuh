@@ -16,6 +16,16 @@ float of_pair(std::uint32_t pair, int i) {
   return math::widen(T{static_cast<std::uint16_t>(pair >> 16 * i)});
 }
 
+template <bool kSigned, int kBits>
+std::uint32_t codes_of_pair(float first, float second, std::uint32_t above) {
+  constexpr float kLowest = kSigned ? -(1 << (kBits - 1)) : 0;
+  const auto code = [](float x) {
+    const float bounded = math::clamp(x == x ? x : 0.0f, kLowest, kLowest + (1 << kBits) - 1);
+    return static_cast<std::uint32_t>(static_cast<int>(math::rne(bounded))) & ((1u << kBits) - 1);
+  };
+  return above << 2 * kBits | code(second) << kBits | code(first);
+}
+
 template <class T, class Better>
 std::uint32_t better_pair(std::uint32_t a, std::uint32_t b, const Better& better) {
   std::uint32_t result = 0;
