@@ -39,6 +39,15 @@ __device__ __forceinline__ float of_pair(std::uint32_t pair, int i) {
   }
 }
 
+// The bits of a word under a mask, some of them turned over: the compiler makes two instructions of
+// what is one.
+__device__ __forceinline__ std::uint32_t masked_and_flipped(std::uint32_t word, std::uint32_t mask,
+                                                            std::uint32_t flips) {
+  std::uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(result) : "r"(word), "r"(mask), "r"(flips));
+  return result;
+}
+
 // Two floats as codes of kBits bits, rounded and saturated, the first in the low bits; the bits of
 // `above` are shifted up to make room for them. A NaN has the code 0.
 template <bool kSigned, int kBits>

@@ -24,9 +24,8 @@ struct GroupDequantizeArgs {
 };
 
 template <class T, bool kNibble>
-__device__ __forceinline__ uint4 decode_group_vector(math::GroupForm form,
-                                                     const math::GroupPair& stored,
-                                                     GroupWord<T, kNibble> word) {
+__device__ __noinline__ uint4 decode_any_vector(math::GroupForm form, math::GroupPair stored,
+                                                GroupWord<T, kNibble> word) {
   T each[kGroupVector<T>];
 #pragma unroll
   for (int j = 0; j < kGroupVector<T>; ++j) {
@@ -37,6 +36,30 @@ __device__ __forceinline__ uint4 decode_group_vector(math::GroupForm form,
   uint4 vector;
   memcpy(&vector, each, sizeof vector);
   return vector;
+}
+
+template <class T, bool kNibble>
+__device__ __forceinline__ uint4 decode_group_vector(math::GroupForm form,
+                                                     const math::GroupPair& stored,
+                                                     GroupWord<T, kNibble> word) {
+  using Numbers = GroupNumbers<kNibble>;
+  if (!Numbers::is_ordinary(form, stored)) return decode_any_vector<T, kNibble>(form, stored, word);
+  const Numbers numbers(stored);
+  std::uint32_t elements[4];
+#pragma unroll
+  for (int first = 0; first < kGroupVector<T>; first += Numbers::kPerWord) {
+    float values[Numbers::kPerWord];
+    numbers.of_word(static_cast<std::uint32_t>(word >> first * 8), values);
+#pragma unroll
+    for (int j = 0; j < kGroupVector<T> && j < Numbers::kPerWord; j += 2) {
+      const float pair[2] = {values[j] + stored.second, values[j + 1] + stored.second};
+      if constexpr (sizeof(T) == 2)
+        elements[(first + j) / 2] = pair_of(pair[0], pair[1], T{});
+      else
+        memcpy(&elements[first + j], pair, sizeof pair);
+    }
+  }
+  return make_uint4(elements[0], elements[1], elements[2], elements[3]);
 }
 
 template <class T, bool kNibble>
@@ -51,7 +74,7 @@ __global__ void __launch_bounds__(kTeamThreads)
     const std::uint32_t at = first + i * kTeamThreads;
     if (at >= args.vectors) continue;
     words[i] = load_single(reinterpret_cast<const Codes*>(args.input) + at);
-    stored[i] = args.parameters.load(args.form, args.group_vectors.quotient(at));
+    stored[i] = load_pair(args.parameters, args.form, args.group_vectors.quotient(at));
   }
 #pragma unroll
   for (int i = 0; i < kDecodedVectors; ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -12,6 +13,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __shared__ static
@@ -56,6 +58,7 @@ inline float __shfl_down_sync(unsigned lanes, float value, int by) {
   const int own = static_cast<int>(emulated::Block::current().lane());
   return __shfl_sync(lanes, value, own + by < 32 ? own + by : own);
 }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selectors) {
   const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
   std::uint32_t result = 0;

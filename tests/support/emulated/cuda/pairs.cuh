@@ -16,6 +16,11 @@ float of_pair(std::uint32_t pair, int i) {
   return math::widen(T{static_cast<std::uint16_t>(pair >> 16 * i)});
 }
 
+inline std::uint32_t masked_and_flipped(std::uint32_t word, std::uint32_t mask,
+                                        std::uint32_t flips) {
+  return (word & mask) ^ flips;
+}
+
 template <bool kSigned, int kBits>
 std::uint32_t codes_of_pair(float first, float second, std::uint32_t above) {
   constexpr float kLowest = kSigned ? -(1 << (kBits - 1)) : 0;
