@@ -58,21 +58,13 @@ __device__ __forceinline__ std::uint32_t codes_of_pair(float first, float second
   asm("cvt.rni.s32.f32 %0, %1;" : "=r"(high) : "f"(second));
   std::uint32_t codes;
   if constexpr (kSigned && kBits == 8)
-    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;"
-        : "=r"(codes)
-        : "r"(high), "r"(low), "r"(above));
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(codes) : "r"(high), "r"(low), "r"(above));
   else if constexpr (kSigned)
-    asm("cvt.pack.sat.s4.s32.b32 %0, %1, %2, %3;"
-        : "=r"(codes)
-        : "r"(high), "r"(low), "r"(above));
+    asm("cvt.pack.sat.s4.s32.b32 %0, %1, %2, %3;" : "=r"(codes) : "r"(high), "r"(low), "r"(above));
   else if constexpr (kBits == 8)
-    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;"
-        : "=r"(codes)
-        : "r"(high), "r"(low), "r"(above));
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(codes) : "r"(high), "r"(low), "r"(above));
   else
-    asm("cvt.pack.sat.u4.s32.b32 %0, %1, %2, %3;"
-        : "=r"(codes)
-        : "r"(high), "r"(low), "r"(above));
+    asm("cvt.pack.sat.u4.s32.b32 %0, %1, %2, %3;" : "=r"(codes) : "r"(high), "r"(low), "r"(above));
   return codes;
 }
 

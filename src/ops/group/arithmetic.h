@@ -71,6 +71,11 @@ struct GroupRange {
     low = smaller(x, low);
     high = larger(x, high);
   }
+  // For a measure that is symmetric: the range is that of x and -x.
+  PLANQ_HD void add_peak(float x) {
+    high = larger(x < 0.0f ? -x : x, high);
+    low = 0.0f;
+  }
   PLANQ_HD void add(const GroupRange& other) {
     low = smaller(other.low, low);
     high = larger(other.high, high);

@@ -89,8 +89,7 @@ __device__ __forceinline__ math::GroupRange warp_group_range(const GroupWarpArgs
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   if (lane == 0) lows[warp] = range.low, highs[warp] = range.high;
   __syncthreads();
-  for (int i = 1; i < args.warps; ++i)
-    range.add(math::GroupRange{lows[warp ^ i], highs[warp ^ i]});
+  for (int i = 1; i < args.warps; ++i) range.add(math::GroupRange{lows[warp ^ i], highs[warp ^ i]});
   return range;
 }
 

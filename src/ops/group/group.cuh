@@ -153,9 +153,9 @@ __device__ __forceinline__ float code_number(math::GroupForm form, std::uint32_t
 }
 
 // Codes by DEEPSPEED as numbers, in fewer instructions than math::group_value(), and with its bits.
-// With u = q + half, fl(q p) = fl(u 2^-24 * p 2^24 - half p), by a fused multiplication and addition
-// that rounds once, since both factors and half p are exact. u 2^-24 is the subnormal float16 whose
-// bits are u, and a word has two of those after one instruction.
+// With u = q + half, fl(q p) = fl(u 2^-24 * p 2^24 - half p), by a fused multiplication and
+// addition that rounds once, since both factors and half p are exact. u 2^-24 is the subnormal
+// float16 whose bits are u, and a word has two of those after one instruction.
 template <bool kNibble>
 class GroupNumbers {
  public:

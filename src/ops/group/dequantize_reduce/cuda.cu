@@ -5,7 +5,11 @@
 
 namespace planq::cuda {
 
-inline constexpr int kMostSummedVectors = 4;  // of a thread, whose sums are in registers
+// Vectors of a thread, whose sums are in registers, and those that are loaded at a time.
+template <bool kNibble>
+inline constexpr int kSummedVectors = kNibble ? 1 : 2;
+inline constexpr int kSummedLoads = 8;
+inline constexpr int kSummedLanes = 512;  // of a team with so many sums
 
 struct ReduceArgs {
   RankedCodes ranked;
@@ -18,25 +22,31 @@ struct ReduceArgs {
   bool half;
 };
 
+// Of sums of whole vectors: those in a group of the output, and in all of them.
+struct ReduceVectorArgs : ReduceArgs {
+  RankVectors input;
+  std::uint32_t group_vectors, vectors;
+};
+
 // --- Sums as elements ---------------------------------------------------------------------------
 
 template <class T, bool kNibble>
 __global__ void __launch_bounds__(kTeamThreads)
-    write_sum_vectors(const __grid_constant__ ReduceArgs args) {
-  const std::int64_t first =
-      (static_cast<std::int64_t>(blockIdx.x) * kTeamThreads + threadIdx.x) * kSummed;
-  if (first >= args.elements) return;
-  float sums[kSummed];
-  sum_vector<kNibble>(args.ranked, args.half, first, sums);
-  constexpr int kPer = kGroupVector<T>;
+    write_sum_vectors(const __grid_constant__ ReduceVectorArgs args) {
+  constexpr int kCodes = kRankCodes<kNibble>, kPer = kGroupVector<T>;
+  const std::uint32_t at[1] = {blockIdx.x * kTeamThreads + threadIdx.x};
+  if (at[0] >= args.vectors) return;
+  float sums[1][kCodes];
+  // Without offsets there are zeros, which change nothing.
+  sum_vectors<kNibble, true, kSummedLoads>(args.input, at, sums);
 #pragma unroll
-  for (int i = 0; i < kSummed; i += kPer) {
+  for (int i = 0; i < kCodes; i += kPer) {
     T each[kPer];
 #pragma unroll
-    for (int j = 0; j < kPer; ++j) each[j] = math::narrowed<T>(sums[i + j]);
+    for (int j = 0; j < kPer; ++j) each[j] = math::narrowed<T>(sums[0][i + j]);
     uint4 vector;
     memcpy(&vector, each, sizeof vector);
-    store_vector(reinterpret_cast<T*>(args.output) + first + i, vector);
+    store_vector(reinterpret_cast<T*>(args.output) + std::int64_t{at[0]} * kCodes + i, vector);
   }
 }
 
@@ -52,57 +62,42 @@ __global__ void __launch_bounds__(kTeamThreads)
 
 // --- Sums as codes ------------------------------------------------------------------------------
 
-template <bool kNibble>
-__device__ __forceinline__ void store_summed_codes(const ReduceArgs& args,
-                                                   const math::GroupScale& scale,
-                                                   std::int64_t first,
-                                                   const float (&sums)[kSummed]) {
-  constexpr int kPerWord = kNibble ? 8 : 4, kWords = kSummed / kPerWord;
-  std::uint32_t words[kWords];
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) {
-    words[i] = 0;
-#pragma unroll
-    for (int j = 0; j < kPerWord; ++j) {
-      const float x = sums[i * kPerWord + j];
-      const int code = static_cast<int>(math::group_code<float, false>(args.spec, scale, x));
-      words[i] |= static_cast<std::uint32_t>(code & (kNibble ? 15 : 255)) << code_shift<kNibble>(j);
-    }
-  }
-  if constexpr (kNibble) {
-    store_once(reinterpret_cast<std::uint64_t*>(args.output + first / 2),
-               static_cast<std::uint64_t>(words[1]) << 32 | words[0]);
-  } else {
-    uint4 vector;
-    memcpy(&vector, words, sizeof vector);
-    store_vector(args.output + first, vector);
-  }
-}
-
-// One group of the output a team, kVectors vectors of it in each thread.
-template <bool kNibble, int kVectors>
-__global__ void __launch_bounds__(kMostLanes / (kVectors > 1 ? 2 : 1))
-    requantize_resident(const __grid_constant__ ReduceArgs args) {
+// One group of the output a team, kSummedVectors vectors of it in each thread.
+template <bool kNibble, bool kOffsets>
+__global__ void __launch_bounds__(kSummedLanes)
+    requantize_resident(const __grid_constant__ ReduceVectorArgs args) {
+  constexpr int kVectors = kSummedVectors<kNibble>, kCodes = kRankCodes<kNibble>;
+  math::GroupSpec spec = args.spec;
+  spec.form = kOffsets ? math::GroupForm::Asymmetric : math::GroupForm::Symmetric;
   const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
   const std::int64_t group =
       static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / args.lanes) + threadIdx.x / args.lanes;
-  const int vectors = group < args.groups ? static_cast<int>(args.size) / kSummed : 0;
-  float sums[kVectors][kSummed];
-  math::GroupRange range;
-#pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    const int at = i * args.lanes + lane;
-    if (at >= vectors) continue;
-    sum_vector<kNibble>(args.ranked, args.half, group * args.size + at * kSummed, sums[i]);
-#pragma unroll
-    for (int j = 0; j < kSummed; ++j) range.add(sums[i][j]);
-  }
-  const auto scale = math::measured_scale<float>(args.spec, team_range(range, args.lanes));
-  if (lane == 0 && vectors > 0) args.parameters.store(args.spec.form, group, scale);
+  const bool exists = group < args.groups;
+  // A thread beyond the end repeats the last vector, which changes no range.
+  const std::uint32_t begin =
+      static_cast<std::uint32_t>(exists ? group : args.groups - 1) * args.group_vectors;
+  std::uint32_t at[kVectors];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i)
-    if (const int at = i * args.lanes + lane; at < vectors)
-      store_summed_codes<kNibble>(args, scale, group * args.size + at * kSummed, sums[i]);
+    at[i] = begin + min(static_cast<std::uint32_t>(i * args.lanes + lane), args.group_vectors - 1);
+  float sums[kVectors][kCodes];
+  sum_vectors<kNibble, kOffsets, kSummedLoads>(args.input, at, sums);
+  math::GroupRange range;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i)
+#pragma unroll
+    for (int j = 0; j < kCodes; ++j) kOffsets ? range.add(sums[i][j]) : range.add_peak(sums[i][j]);
+  const auto scale = math::measured_scale<float>(spec, team_range(range, args.lanes));
+  if (!exists) return;
+  if (lane == 0) store_pair(args.parameters, spec.form, group, scale);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    std::uint32_t words[4];
+    encode_group_words<float, false, kNibble>(scale, sums[i], words);
+    if (static_cast<std::uint32_t>(i * args.lanes + lane) < args.group_vectors)
+      store_vector(args.output + std::int64_t{at[i]} * kVectorBytes,
+                   make_uint4(words[0], words[1], words[2], words[3]));
+  }
 }
 
 template <bool kNibble>
@@ -159,17 +154,27 @@ __global__ void __launch_bounds__(kMostLanes)
 
 template <bool kNibble>
 bool sums_vectors(const ReduceArgs& args) {
-  return sums_vectors<kNibble>(args.ranked, args.elements) && args.output_places.consecutive();
+  return RankVectors::fits<kNibble>(args.ranked, args.elements) &&
+         args.output_places.consecutive() && aligned_to(args.output, kVectorBytes);
+}
+
+template <bool kNibble>
+ReduceVectorArgs vector_args(const ReduceArgs& args) {
+  constexpr int kCodes = kRankCodes<kNibble>;
+  return {args, RankVectors::of<kNibble>(args.ranked, args.half),
+          static_cast<std::uint32_t>(args.size / kCodes),
+          static_cast<std::uint32_t>(args.elements / kCodes)};
 }
 
 template <class T, bool kNibble>
 Status launch_sums(const ReduceArgs& args, int multiprocessors, Bound& bound) {
   if (args.elements == 0) return Status::success();
-  if (sums_vectors<kNibble>(args) && aligned_to(args.output, kVectorBytes))
-    return launch(
-        write_sum_vectors<T, kNibble>,
-        Grid{ceil_div(args.elements, std::int64_t{kSummed} * kTeamThreads), dim3(kTeamThreads)},
-        args, bound);
+  if (sums_vectors<kNibble>(args)) {
+    const ReduceVectorArgs vectors = vector_args<kNibble>(args);
+    return launch(write_sum_vectors<T, kNibble>,
+                  Grid{ceil_div(vectors.vectors, kTeamThreads), dim3(kTeamThreads)}, vectors,
+                  bound);
+  }
   const std::int64_t most = std::int64_t{multiprocessors} * 8;
   return launch(write_sums<T, kNibble>,
                 Grid{std::min(ceil_div(args.elements, kTeamThreads), most), dim3(kTeamThreads)},
@@ -177,24 +182,28 @@ Status launch_sums(const ReduceArgs& args, int multiprocessors, Bound& bound) {
 }
 
 template <bool kNibble>
-Status launch_requantize(ReduceArgs args, int multiprocessors, Bound& bound) {
-  if (args.elements == 0) return Status::success();
-  const std::int64_t vectors = args.size / kSummed;
-  const bool resident = sums_vectors<kNibble>(args) && args.size % kSummed == 0 &&
-                        args.elements % args.size == 0 &&
-                        aligned_to(args.output, kNibble ? 8 : 16) &&
-                        vectors <= std::int64_t{kMostLanes / 2} * kMostSummedVectors;
-  const bool few = vectors <= kWarp;
-  const std::int64_t work = resident ? ceil_div(vectors, few ? 1 : kMostSummedVectors)
-                                     : std::min(args.size, args.elements);
-  const std::int64_t lanes = lanes_for(work);
+Status launch_resident(ReduceArgs args, Bound& bound) {
+  const std::int64_t lanes =
+      lanes_for(ceil_div(args.size / kRankCodes<kNibble>, kSummedVectors<kNibble>));
   const unsigned threads = threads_for(lanes);
   args.lanes = static_cast<int>(lanes);
-  if (resident) {
-    const Grid grid{ceil_div(args.groups, threads / lanes), dim3(threads)};
-    return few ? launch(requantize_resident<kNibble, 1>, grid, args, bound)
-               : launch(requantize_resident<kNibble, kMostSummedVectors>, grid, args, bound);
-  }
+  const Grid grid{ceil_div(args.groups, threads / lanes), dim3(threads)};
+  const ReduceVectorArgs vectors = vector_args<kNibble>(args);
+  return args.spec.form == math::GroupForm::Asymmetric
+             ? launch(requantize_resident<kNibble, true>, grid, vectors, bound)
+             : launch(requantize_resident<kNibble, false>, grid, vectors, bound);
+}
+
+template <bool kNibble>
+Status launch_requantize(ReduceArgs args, int multiprocessors, Bound& bound) {
+  constexpr int kCodes = kRankCodes<kNibble>;
+  if (args.elements == 0) return Status::success();
+  if (sums_vectors<kNibble>(args) && args.size % kCodes == 0 && args.elements % args.size == 0 &&
+      args.size / kCodes <= std::int64_t{kSummedLanes} * kSummedVectors<kNibble>)
+    return launch_resident<kNibble>(args, bound);
+  const std::int64_t lanes = lanes_for(std::min(args.size, args.elements));
+  const unsigned threads = threads_for(lanes);
+  args.lanes = static_cast<int>(lanes);
   const std::int64_t units = ceil_div(args.groups, args.groups_of_unit);
   const std::int64_t most = std::int64_t{multiprocessors} * (2048 / threads);
   return launch(requantize_units<kNibble>,
@@ -242,8 +251,8 @@ struct Cuda {
   static Status prepare(const Descriptor&, const Device&, State&) {
     constexpr bool kNibble = is_four_bit(kIn);
     if constexpr (kIn == kOut) {
-      PLANQ_TRY((cuda::preload(cuda::requantize_resident<kNibble, 1>)));
-      PLANQ_TRY((cuda::preload(cuda::requantize_resident<kNibble, cuda::kMostSummedVectors>)));
+      PLANQ_TRY((cuda::preload(cuda::requantize_resident<kNibble, false>)));
+      PLANQ_TRY((cuda::preload(cuda::requantize_resident<kNibble, true>)));
       return cuda::preload(cuda::requantize_units<kNibble>);
     } else {
       PLANQ_TRY((cuda::preload(cuda::write_sum_vectors<math::Stored<kOut>, kNibble>)));
