@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.group.cases import Case
+from ops.group.cases import Case, cases_of
 from ops.group.dequantize_reduce.adapter import Case as ReduceCase
+from ops.group.dequantize_reduce.adapter import cases_of as reduce_cases_of
+from ops.group.group_dequantize.adapter import problem as from_codes
+from ops.group.group_quantize.adapter import problem as to_codes
+from ops.group.swizzled_quantize import adapter as swizzled
 from reference.formats import Array, Arrays
 from support.operators import OPERATORS, expected, inputs_of
 
@@ -138,6 +142,34 @@ OPERATOR_NAMES = {
 }
 
 
+# Groups in some lanes of a warp, in some sets of its vectors, and in several warps; warps that are
+# not full; and groups that are no power of two of vectors.
+WARPS: tuple[tuple[tuple[int, ...], int], ...] = (
+    ((37, 64), 64),
+    ((11, 256), 256),
+    ((5, 1024), 1024),
+    ((3, 4096), 4096),
+    ((1, 16384), 16384),
+    ((9, 384), 384),
+)
+ORDERS: tuple[swizzled.Place, ...] = (((12, 128), 64, 2, 2, 3), ((8, 2048), 2048, 2, 4, 1))
+# The vectors of several ranks that are added at a time, and some more; teams of a warp and of a
+# block.
+RANKS: tuple[tuple[tuple[int, ...], int, int | None, int], ...] = (
+    ((5, 256), 256, None, 8),
+    ((3, 192), 64, 96, 17),
+    ((2, 4096), 256, 4096, 3),
+    ((12288,), 64, 12288, 1),
+)
+
+
+def other_cases(operator: str) -> tuple[Case, ...]:
+    """Cases at these places."""
+    if operator == "swizzle":
+        return swizzled.cases_of(ORDERS)
+    return cases_of(to_codes if operator == "quantize" else from_codes, WARPS)
+
+
 @pytest.mark.parametrize("operator", OPERATOR_NAMES)
 def test_every_small_case_has_the_bits_of_the_reference(
     kernels: ctypes.CDLL, operator: str
@@ -146,7 +178,7 @@ def test_every_small_case_has_the_bits_of_the_reference(
     tests = OPERATORS[OPERATOR_NAMES[operator]]
     small = [case for case in (*tests.cases(), *tests.empty_cases()) if case.size <= MOST]
     assert len(small) > 35
-    for number, case in enumerate(small):
+    for number, case in enumerate((*small, *other_cases(operator))):
         assert isinstance(case, Case)
         for past in (0, 1) if number % 3 == 0 else (0,):
             for name, values in run(kernels, operator, case, past).items():
@@ -176,7 +208,8 @@ def reduced(kernels: ctypes.CDLL, case: ReduceCase, past: int) -> Arrays:
 def test_sums_over_ranks_have_the_bits_of_the_reference(kernels: ctypes.CDLL) -> None:
     """By vectors and one by one, as codes and as elements."""
     tests = OPERATORS["dequantize_reduce"]
-    for number, case in enumerate((*tests.cases(), *tests.empty_cases())):
+    others = reduce_cases_of(RANKS)
+    for number, case in enumerate((*tests.cases(), *tests.empty_cases(), *others)):
         assert isinstance(case, ReduceCase)
         for past in (0, 1) if number % 3 == 0 else (0,):
             for name, values in reduced(kernels, case, past).items():
