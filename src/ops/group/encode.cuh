@@ -1,5 +1,6 @@
 // Elements to codes of groups on CUDA: groups of whole vectors stay in registers between their
-// measure and their codes; all others are read twice, element by element.
+// measure and their codes, most of them in those of encode_warps.cuh; all others are read twice,
+// element by element.
 #pragma once
 
 #include "ops/group/encode_warps.cuh"
@@ -14,6 +15,7 @@ struct GroupEncodeArgs {
   GroupMemory<T> parameters;
   ElementPlaces input_places, output_places;
   GroupOrder order;
+  GroupPlaces places;  // the same of groups that stay resident
   std::int64_t elements, size, groups;
   int groups_of_unit, lanes;
   math::GroupSpec spec;
@@ -29,7 +31,7 @@ __global__ void __launch_bounds__(kMostLanes)
   const std::int64_t group =
       static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / args.lanes) + threadIdx.x / args.lanes;
   const int vectors = group < args.groups ? static_cast<int>(args.size) / kPer : 0;
-  const std::int64_t place = args.order.place(group);
+  const std::int64_t place = args.places[static_cast<std::uint32_t>(group)];
   const T* from = args.input + group * args.size;
   uint4 held[kVectors];
 #pragma unroll
@@ -150,7 +152,7 @@ Status launch_warps(const GroupEncodeArgs<T>& args, Bound& bound) {
   warps.input = args.input;
   warps.output = args.output;
   warps.parameters = args.parameters;
-  warps.places = GroupPlaces(args.order);
+  warps.places = args.places;
   warps.vectors = static_cast<std::uint32_t>(args.elements / kGroupVector<T>);
   warps.vectors_log2 = std::countr_zero(of_group);
   warps.lanes_log2 = std::countr_zero(lanes);
@@ -167,6 +169,7 @@ template <class T, bool kIntx, bool kNibble>
 Status launch_groups(GroupEncodeArgs<T> args, int multiprocessors, Bound& bound) {
   if (args.elements == 0) return Status::success();
   if (stays_resident<T, kNibble>(args)) {
+    args.places = GroupPlaces(args.order);
     if (fits_warps(args)) return launch_warps<T, kIntx, kNibble>(args, bound);
     const std::int64_t vectors = args.size / kGroupVector<T>;
     const bool few = vectors <= kWarp * kFewVectors;
