@@ -13,4 +13,13 @@ std::uint32_t pair_of(float first, float second, T) {
   return math::narrow<T>(first).bits | high << 16;
 }
 
+// Of src/cuda/codes.cuh.
+inline float inverse_of(float scale) { return 1 / scale; }
+// Of the sum of the steps that the kernel takes.
+template <bool kDivide>
+float signed_quotient(float x, float scale, float inverse) {
+  const float product = x * inverse;
+  return kDivide ? __fmaf_rn(__fmaf_rn(product, scale, -x), -inverse, product) : product;
+}
+
 }  // namespace planq::cuda
