@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ops.optimizer.optimizer_step.adapter import TESTS
-from ops.optimizer.optimizer_step.cases import SCALARS, Case
+from ops.optimizer.optimizer_step.cases import SCALARS, Case, long_cases
 from ops.optimizer.optimizer_step.reference import LISTS
 from reference.formats import Array, Arrays
 from support.operators import expected, inputs_of
@@ -118,7 +118,7 @@ def run(kernels: ctypes.CDLL, case: Case, past: int) -> Arrays:
 def test_every_case_has_the_bits_of_the_reference(kernels: tuple[str, ctypes.CDLL]) -> None:
     """By vectors, and, where tensors do not begin at one, element by element."""
     state_format, library = kernels
-    cases = (*TESTS.cases(), *TESTS.empty_cases())
+    cases = (*TESTS.cases(), *TESTS.empty_cases(), *long_cases())
     own = [case for case in cases if case.problem.state_format == state_format]
     assert len(own) > 10
     for number, case in enumerate(own):
