@@ -49,8 +49,8 @@ struct StepArgs {
   const float* codebooks[kMostStates];
   DType parameter_dtype, gradient_dtype;
   bool reads, draws;
-  // The type of parameters and gradients, where there are no master copies, all elements are
-  // updated, updates are not bounded, and rounding is to nearest; else none.
+  // The type of parameters and gradients, where there are no master copies or centered averages,
+  // all elements are updated, updates are not bounded, and rounding is to nearest; else none.
   DType plain;
   std::int32_t block_shift, members, first_member, tiles;
   Member member[kMostMembers];

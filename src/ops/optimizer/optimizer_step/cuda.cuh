@@ -128,7 +128,8 @@ bool is_aligned(const Fields& f, const Tensor& tensor) {
 
 DType plain_dtype(const Fields& f, const Rule& rule) {
   const bool plain = f.parameter_dtype == f.gradient_dtype && !f.master && !rule.skips_zeros &&
-                     !rule.skips_nonfinite && !rule.clips && f.rounding != Rounding::Stochastic;
+                     !rule.skips_nonfinite && !rule.clips && !rule.centered &&
+                     f.rounding != Rounding::Stochastic;
   return plain ? f.parameter_dtype : DType::Unset;
 }
 

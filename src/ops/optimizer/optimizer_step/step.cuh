@@ -230,6 +230,10 @@ class Worker {
 
  private:
   static constexpr int kStateBytes = kIsCoded ? 1 : 4;
+  // kPlain: StepArgs::plain, of a tile whose elements all exist, and of which vectors may be
+  // loaded. Nothing is asked then that is known.
+  template <DType kPlain>
+  static constexpr bool kIsPlain = kPlain != DType::Unset;
 
   // A tile as it was loaded: of which tensor, and where.
   struct Fetched {
@@ -243,8 +247,10 @@ class Worker {
   __device__ __forceinline__ int warp() const { return static_cast<int>(threadIdx.x) / kWarp; }
   __device__ __forceinline__ int lane() const { return static_cast<int>(threadIdx.x) % kWarp; }
   // Only that of centered averages may be missing.
+  template <DType kPlain>
   __device__ __forceinline__ bool has_state(int k) const {
-    return k < optimizer::count_states(kAlgorithm, false) || k < rule_.states;
+    return k < optimizer::count_states(kAlgorithm, false) ||
+           (!kIsPlain<kPlain> && k < rule_.states);
   }
   __device__ __forceinline__ const Member& member_of(const Fetched& fetched) const {
     return args_.member[fetched.index];
@@ -252,10 +258,6 @@ class Worker {
 
   // --- Elements in
 
-  // kPlain: StepArgs::plain, of a tile whose elements all exist, and of which vectors may be
-  // loaded. Nothing is asked then that is known.
-  template <DType kPlain>
-  static constexpr bool kIsPlain = kPlain != DType::Unset;
   template <DType kPlain>
   __device__ __forceinline__ DType parameter_dtype() const {
     return kIsPlain<kPlain> ? kPlain : args_.parameter_dtype;
@@ -277,7 +279,7 @@ class Worker {
     if constexpr (kHasStates) {
 #pragma unroll
       for (int k = 0; k < kStates; ++k) {
-        if (!has_state(k)) continue;
+        if (!has_state<kPlain>(k)) continue;
         Layout::template load<kStateBytes>(tensor.states[k], place, fetched.state[k].word);
         if constexpr (kIsCoded) fetched.absmax[k] = old_absmax(tensor, k, place);
       }
@@ -306,7 +308,7 @@ class Worker {
     if constexpr (kHasStates) {
 #pragma unroll
       for (int k = 0; k < kStates; ++k) {
-        if (!has_state(k)) continue;
+        if (!has_state<kPlain>(k)) continue;
         if constexpr (kIsCoded) {
           own.absmax[k] = fetched.absmax[k];
           maps_.template decode<kIsPlain<kPlain>>(k, fetched.state[k].word, fetched.absmax[k],
@@ -333,6 +335,13 @@ class Worker {
   // --- The step
 
   template <DType kPlain>
+  __device__ __forceinline__ Rule known_rule() const {
+    Rule rule = rule_;
+    if (kIsPlain<kPlain>) rule.centered = false;
+    return rule;
+  }
+
+  template <DType kPlain>
   __device__ __forceinline__ void take(int index, const Place& place) {
     Fetched fetched;
     fetched.index = index;
@@ -344,9 +353,9 @@ class Worker {
       trust = args_.memory.trust[args_.first_member + index];
     Lane own;
     unpack<kPlain>(fetched, factors, own);
-    if constexpr (kPass == Pass::Norms) return measure_norms(fetched, factors, own);
-    advance(factors, trust, own);
-    if constexpr (kPass == Pass::Maxima) return measure_maxima(fetched, own);
+    if constexpr (kPass == Pass::Norms) return measure_norms<kPlain>(fetched, factors, own);
+    advance<kPlain>(factors, trust, own);
+    if constexpr (kPass == Pass::Maxima) return measure_maxima<kPlain>(fetched, own);
     if constexpr (kIsLars) {
       const float updates[] = {sum_of_squares(own.update, own.touched)};
       store_sums(fetched, updates, {args_.memory.update_sums});
@@ -363,7 +372,9 @@ class Worker {
 
   // New states and updates, of untouched elements too: optimizer::advanced(), with one decision
   // for all elements.
+  template <DType kPlain>
   __device__ __forceinline__ void advance(const Factors& f, const Trust& trust, Lane& own) const {
+    const Rule rule = known_rule<kPlain>();
     if (rule_.decoupled && f.decays) {
 #pragma unroll
       for (int j = 0; j < kEach; ++j) own.parameter[j] = optimizer::shrunk(f, own.parameter[j]);
@@ -376,26 +387,29 @@ class Worker {
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
       const float g = kIsLars ? trust.state * own.gradient[j] : own.gradient[j];
-      States states = states_of(own, j);
-      own.update[j] = optimizer::advance<kAlgorithm>(rule_, f, g, states);
+      States states = states_of<kPlain>(own, j);
+      own.update[j] = optimizer::advance<kAlgorithm>(rule, f, g, states);
 #pragma unroll
       for (int k = 0; k < kStates; ++k) own.state[k][j] = states.at[k];
     }
-    if constexpr (optimizer::divides(kAlgorithm)) divide(f, own);
+    if constexpr (optimizer::divides(kAlgorithm)) divide<kPlain>(f, own);
   }
+  template <DType kPlain>
   __device__ __forceinline__ States states_of(const Lane& own, int j) const {
     States states{};
 #pragma unroll
     for (int k = 0; k < kStates; ++k)
-      if (has_state(k)) states.at[k] = own.state[k][j];
+      if (has_state<kPlain>(k)) states.at[k] = own.state[k][j];
     return states;
   }
+  template <DType kPlain>
   __device__ __forceinline__ void divide(const Factors& f, Lane& own) const {
+    const Rule rule = known_rule<kPlain>();
     float numerators[kEach], radicands[kEach];
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
       const auto fraction =
-          optimizer::fraction_of<kAlgorithm>(rule_, f, own.gradient[j], states_of(own, j));
+          optimizer::fraction_of<kAlgorithm>(rule, f, own.gradient[j], states_of<kPlain>(own, j));
       numerators[j] = fraction.numerator, radicands[j] = fraction.radicand;
     }
     if (optimizer::cuda::are_ordinary(numerators, radicands, f.eps)) {
@@ -423,10 +437,11 @@ class Worker {
 
   // --- Sums of leaves
 
+  template <DType kPlain>
   __device__ __forceinline__ void measure_norms(const Fetched& fetched, const Factors& factors,
                                                 Lane& own) {
     const float parameters = sum_of_squares(own.parameter, fetched.place.exists);
-    if constexpr (!kIsLars) advance(factors, {}, own);
+    if constexpr (!kIsLars) advance<kPlain>(factors, {}, own);
     const float sums[] = {parameters,
                           sum_of_squares(kIsLars ? own.gradient : own.update, own.touched)};
     store_sums(fetched, sums, {args_.memory.parameter_sums, args_.memory.update_sums});
@@ -490,10 +505,11 @@ class Worker {
   }
 
   // Of static8: over all tiles of the tensor.
+  template <DType kPlain>
   __device__ __forceinline__ void measure_maxima(const Fetched& fetched, const Lane& own) {
 #pragma unroll
     for (int k = 0; k < kStates; ++k) {
-      if (!has_state(k)) continue;
+      if (!has_state<kPlain>(k)) continue;
       const std::uint32_t most = __reduce_max_sync(kAllLanes, largest(k, fetched.place, own));
       std::uint32_t* const found = maxima_of(fetched) + k;
       if (lane() == 0 && most > *static_cast<volatile std::uint32_t*>(found))
@@ -505,28 +521,30 @@ class Worker {
   }
 
   // Of blockwise8: of the block that the lane's elements are in.
+  template <DType kPlain>
   __device__ __forceinline__ void find_maxima(const Place& place, const Lane& own,
                                               std::uint32_t (&found)[kStates]) {
     const int size = 1 << args_.block_shift;
 #pragma unroll
     for (int k = 0; k < kStates; ++k) {
-      if (!has_state(k)) continue;
+      if (!has_state<kPlain>(k)) continue;
       const std::uint32_t most = largest(k, place, own);
       found[k] = size >= kWarpTile ? __reduce_max_sync(kAllLanes, most)
                                    : planq::cuda::subwarp_max(most, size / kEach);
     }
-    if (size > kWarpTile) join_warps(size / kWarpTile, found);
+    if (size > kWarpTile) join_warps<kPlain>(size / kWarpTile, found);
   }
+  template <DType kPlain>
   __device__ __forceinline__ void join_warps(int warps, std::uint32_t (&found)[kStates]) {
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < kStates; ++k)
-      if (has_state(k) && lane() == 0) shared_.maxima[k][warp()] = found[k];
+      if (has_state<kPlain>(k) && lane() == 0) shared_.maxima[k][warp()] = found[k];
     __syncthreads();
     const int first = warp() / warps * warps;
 #pragma unroll
     for (int k = 0; k < kStates; ++k) {
-      if (!has_state(k)) continue;
+      if (!has_state<kPlain>(k)) continue;
       std::uint32_t most = 0;
       for (int other = first; other < first + warps; ++other)
         most = max(most, shared_.maxima[k][other]);
@@ -557,7 +575,8 @@ class Worker {
     if constexpr (!kIsCoded) {
 #pragma unroll
       for (int k = 0; k < kStates; ++k)
-        if (has_state(k)) store_floats(tensor.states[k], fetched.place, own.touched, own.state[k]);
+        if (has_state<kPlain>(k))
+          store_floats(tensor.states[k], fetched.place, own.touched, own.state[k]);
     }
   }
   __device__ __forceinline__ static void store_floats(void* data, const Place& place,
@@ -595,11 +614,11 @@ class Worker {
     const Tensor& tensor = member_of(fetched).tensor;
     const Place& place = fetched.place;
     std::uint32_t found[kStates] = {};
-    if constexpr (!kIsStatic) find_maxima(place, own, found);
+    if constexpr (!kIsStatic) find_maxima<kPlain>(place, own, found);
     const bool begins = !kIsStatic && (place.first & ((int64_t{1} << args_.block_shift) - 1)) == 0;
 #pragma unroll
     for (int k = 0; k < kStates; ++k) {
-      if (!has_state(k)) continue;
+      if (!has_state<kPlain>(k)) continue;
       if constexpr (kIsStatic) found[k] = maxima_of(fetched)[k];
       const float absmax = math::stored_absmax(__uint_as_float(found[k]));
       if (begins && place.exists != 0) tensor.absmax[k][place.first >> args_.block_shift] = absmax;
