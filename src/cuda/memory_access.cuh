@@ -25,6 +25,12 @@ __device__ __forceinline__ int misalignment(const void* address) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % kBytes);
 }
 
+// The shared memory that a launch asks for.
+__device__ __forceinline__ void* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char dynamic_memory[];
+  return dynamic_memory;
+}
+
 // Loads a vector that is read once, with the hint to evict it first (.cs). `volatile` keeps the
 // compiler from moving the loads of a batch apart.
 __device__ __forceinline__ uint4 load_once(const void* address) {

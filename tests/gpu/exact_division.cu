@@ -1,9 +1,12 @@
-// Compares the divisions of the CUDA kernels with the processor's own, for every float32 there is
-// inside the window of scales. Prints a line and exits with 1 where any differs.
+// Compares the divisions and roots of the CUDA kernels with the processor's own, for every float32
+// there is inside the window of scales, or of what optimizers divide by. Prints a line and exits
+// with 1 where any differs.
 #include <cstdint>
 #include <cstdio>
 
 #include "cuda/codes.cuh"
+#include "ops/optimizer/maps.cuh"
+#include "ops/optimizer/quotients.cuh"
 
 namespace {
 
@@ -33,6 +36,27 @@ __global__ void reciprocals(Counts* counts) {
     if (!inside(scale)) return;
     ++mine.compared;
     mine.wrong += inverse_of(scale) != __fdiv_rn(1.0f, scale);
+  });
+}
+
+// Those of the absmax of optimizer states.
+__global__ void absmax_reciprocals(Counts* counts) {
+  namespace optimizer = planq::optimizer::cuda;
+  for_all(counts, [](float absmax, Counts& mine) {
+    if (absmax < optimizer::kLeastAbsmax || absmax > optimizer::kMostAbsmax) return;
+    ++mine.compared;
+    mine.wrong += inverse_of(absmax) != __fdiv_rn(1.0f, absmax);
+  });
+}
+
+// What updates of optimizers are divided by.
+__global__ void roots(Counts* counts, float eps) {
+  namespace optimizer = planq::optimizer::cuda;
+  for_all(counts, [=](float radicand, Counts& mine) {
+    if (radicand > optimizer::kMostRadicand) return;
+    ++mine.compared;
+    mine.wrong +=
+        optimizer::ordinary_divisor(radicand, eps) != __fadd_rn(__fsqrt_rn(radicand), eps);
   });
 }
 
@@ -66,6 +90,11 @@ int main() {
   constexpr int kBlocks = 1056, kThreads = 256;
   bool all = holds("reciprocals", 1.0f,
                    [](Counts* counts) { reciprocals<<<kBlocks, kThreads>>>(counts); });
+  all &= holds("reciprocals of absmax", 1.0f,
+               [](Counts* counts) { absmax_reciprocals<<<kBlocks, kThreads>>>(counts); });
+  for (const float eps : {planq::optimizer::cuda::kLeastEps, 1e-8f, 1.0f})
+    all &=
+        holds("roots and", eps, [=](Counts* counts) { roots<<<kBlocks, kThreads>>>(counts, eps); });
   for (const float divisor : {7.0f, 15.0f, 127.0f, 255.0f, 448.0f, 57344.0f, 1.0f, 3.0f, 0.3f})
     all &= holds("divisor", divisor,
                  [=](Counts* counts) { quotients<<<kBlocks, kThreads>>>(counts, divisor); });

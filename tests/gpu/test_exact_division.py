@@ -1,4 +1,4 @@
-"""The divisions that the CUDA kernels write as FMAs, against true ones, for every float32."""
+"""Divisions and roots that the CUDA kernels write as FMAs, against true ones, for every float32."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import torch
 
 import planq
 from ops.optimizer.optimizer_step.adapter import descriptor
-from ops.optimizer.optimizer_step.cases import Case, problem_of
+from ops.optimizer.optimizer_step.cases import Case, long_cases, problem_of
 from planq.memory import PagePool
 from planq.torch import optim
 from reference.formats import bits
@@ -48,6 +48,12 @@ def test_lists_longer_than_a_launch_takes(algorithm: str, state_format: str) -> 
 def test_norms_of_more_leaves_than_a_run_has(algorithm: str, options: dict[str, Any]) -> None:
     """Three levels of the tree, beside a tensor of two."""
     check(Case(problem_of(algorithm, ((2**20 + 1500,), (70000,)), **options), "tiled", 1))
+
+
+@pytest.mark.parametrize("case", long_cases(), ids=lambda case: case.id)
+def test_long_tensors_and_other_maps(case: Case) -> None:
+    """Whole tiles, whose elements are not asked for their type or their map, and more."""
+    check(case)
 
 
 @pytest.mark.parametrize("place", [0, 40000, 99999])

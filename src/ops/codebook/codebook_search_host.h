@@ -1,6 +1,6 @@
-// Tables that find the codes of quotients: what the loops of codebook_loops.h read, and kernels of
-// optimizers, which know those of compiled-in maps by their constants. For the host they are made
-// at each launch, except that of the dynamic map, and live on the stack.
+// Tables that find the codes of quotients: what the loops of codebook_loops.h read, and those of
+// optimizers. They are made at each launch, except those of compiled-in maps, and live on the
+// stack.
 #pragma once
 
 #include <bit>

@@ -176,9 +176,21 @@ PLANQ_HD float sign_of(float x) {
 // max(x, +0), of a NaN itself.
 PLANQ_HD float positive_part(float x) { return x > 0 || math::is_nan(x) ? x : 0.0f; }
 
-// The new states, and the update that belongs to them. `g` is as it enters the state.
+// The update of most algorithms is a quotient: numerator / (root(radicand) + eps).
+constexpr bool divides(OptimizerAlgorithm algorithm) {
+  using enum OptimizerAlgorithm;
+  return algorithm != Momentum && algorithm != Lars && algorithm != Lion;
+}
+struct Fraction {
+  float numerator, radicand;
+};
+PLANQ_HD float quotient_of(const Factors& f, const Fraction& fraction) {
+  return fraction.numerator / (root(fraction.radicand) + f.eps);
+}
+
+// The new states; and the update, where it is no quotient. `g` is as it enters the state.
 template <OptimizerAlgorithm kAlgorithm>
-PLANQ_HD float advance(const Rule& rule, const Factors& f, float p, float g, States& s) {
+PLANQ_HD float advance(const Rule& rule, const Factors& f, float g, States& s) {
   using enum OptimizerAlgorithm;
   float &first = s.at[0], &second = s.at[1], &third = s.at[2];
   if constexpr (kAlgorithm == Momentum || kAlgorithm == Lars) {
@@ -190,25 +202,40 @@ PLANQ_HD float advance(const Rule& rule, const Factors& f, float p, float g, Sta
     return direction;
   } else if constexpr (kAlgorithm == Adagrad) {
     first = first + g * g;
-    return g / (root(first) + f.eps);
   } else if constexpr (kAlgorithm == RmsProp) {
     first = mixed(f.beta1, first, f.rest1, g * g);
-    if (!rule.centered) return g / (root(first) + f.eps);
-    second = mixed(f.beta1, second, f.rest1, g);
-    return g / (root(positive_part(first - second * second)) + f.eps);
+    if (rule.centered) second = mixed(f.beta1, second, f.rest1, g);
   } else {
     first = mixed(f.beta1, first, f.rest1, g);
     second = mixed(f.beta2, second, f.rest2, g * g);
-    const float divisor = root(second) + f.eps;
-    if constexpr (kAlgorithm == AdEMAMix) {
-      third = mixed(f.beta3, third, f.rest3, g);
-      return (f.ratio * first + f.alpha * third) / divisor;
-    }
-    if constexpr (kAlgorithm == Adam) return first / divisor;
-    const float corrected = f.ratio * (first / divisor);
-    return f.decays ? corrected + f.decay * p : corrected;
+    if constexpr (kAlgorithm == AdEMAMix) third = mixed(f.beta3, third, f.rest3, g);
   }
+  return 0;
 }
+
+// Of new states, what the update is the quotient of.
+template <OptimizerAlgorithm kAlgorithm>
+PLANQ_HD Fraction fraction_of(const Rule& rule, const Factors& f, float g, const States& s) {
+  using enum OptimizerAlgorithm;
+  static_assert(divides(kAlgorithm));
+  const float first = s.at[0], second = s.at[1];
+  if constexpr (kAlgorithm == Adagrad) return {g, first};
+  if constexpr (kAlgorithm == RmsProp)
+    return {g, rule.centered ? positive_part(first - second * second) : first};
+  if constexpr (kAlgorithm == AdEMAMix) return {f.ratio * first + f.alpha * s.at[2], second};
+  return {first, second};
+}
+// The update out of that quotient.
+template <OptimizerAlgorithm kAlgorithm>
+PLANQ_HD float update_of(const Factors& f, float p, float quotient) {
+  if constexpr (kAlgorithm != OptimizerAlgorithm::Lamb) return quotient;
+  const float corrected = f.ratio * quotient;
+  return f.decays ? corrected + f.decay * p : corrected;
+}
+
+// A parameter and a gradient with the decay's part in them.
+PLANQ_HD float shrunk(const Factors& f, float p) { return p * f.shrink; }
+PLANQ_HD float pulled(const Factors& f, float p, float g) { return g + f.decay * p; }
 
 // An element on its way: `parameter` is what the update is taken from.
 struct Advanced {
@@ -220,19 +247,26 @@ struct Advanced {
 template <OptimizerAlgorithm kAlgorithm>
 PLANQ_HD Advanced advanced(const Rule& rule, const Factors& f, float p, float g,
                            const States& states, const Trust& trust) {
-  if (rule.decoupled && f.decays) p = p * f.shrink;
-  if (rule.coupled && f.decays) g = g + f.decay * p;
+  if (rule.decoupled && f.decays) p = shrunk(f, p);
+  if (rule.coupled && f.decays) g = pulled(f, p, g);
   if constexpr (kAlgorithm == OptimizerAlgorithm::Lars)
-    g = trust.state * (f.decays ? g + f.decay * p : g);
+    g = trust.state * (f.decays ? pulled(f, p, g) : g);
   Advanced result{p, 0, states};
-  result.update = advance<kAlgorithm>(rule, f, p, g, result.states);
+  result.update = advance<kAlgorithm>(rule, f, g, result.states);
+  if constexpr (divides(kAlgorithm)) {
+    const Fraction fraction = fraction_of<kAlgorithm>(rule, f, g, result.states);
+    result.update = update_of<kAlgorithm>(f, p, quotient_of(f, fraction));
+  }
   return result;
 }
 
 // The new parameter, before it is rounded to its type.
+PLANQ_HD float stepped(const Factors& f, float p, float update, const Trust& trust) {
+  return p - (trust.update * f.rate) * update;
+}
 PLANQ_HD float updated(const Rule& rule, const Factors& f, const Advanced& a, const Trust& trust) {
-  const float p = a.parameter - (trust.update * f.rate) * a.update;
-  return rule.after && f.decays ? p * f.shrink : p;
+  const float p = stepped(f, a.parameter, a.update, trust);
+  return rule.after && f.decays ? shrunk(f, p) : p;
 }
 
 // ---- trust ratios ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ PLANQ_HD float larger_magnitude(float a, float b) {
   return math::bit_cast<float>(first > second ? first : second);
 }
 
-// A search of the compiled-in unsigned map; that of the signed one is codebook's.
+// The host's search of the compiled-in unsigned map; that of the signed one is codebook's.
 inline constexpr host::Buckets kUnsignedBuckets{math::kUnsignedDynamicTable, 7};
 // Every threshold of the unsigned map, and the number above it, is in a bucket of its own. What is
 // not above 0 has the rank 0.

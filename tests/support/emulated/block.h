@@ -60,6 +60,16 @@ class Block {
   void wait_for_block() { wait(arrived_.size() - 1, static_cast<unsigned>(threads_.size())); }
   void wait_for_warp() { wait(running_ / kWarpThreads, kWarpThreads); }
 
+  // How many threads of the block say yes.
+  int count(bool yes) {
+    words_[running_] = yes ? 1 : 0;
+    wait_for_block();
+    int found = 0;
+    for (const std::uint32_t word : words_) found += static_cast<int>(word);
+    wait_for_block();
+    return found;
+  }
+
   // What a lane of this warp gives, to each that asks for it.
   std::uint32_t exchange(std::uint32_t word, unsigned lane) {
     words_[running_] = word;

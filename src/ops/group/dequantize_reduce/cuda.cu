@@ -8,8 +8,9 @@ namespace planq::cuda {
 // Vectors of a thread, whose sums are in registers, and those that are loaded at a time.
 template <bool kNibble>
 inline constexpr int kSummedVectors = kNibble ? 1 : 2;
-inline constexpr int kSummedLoads = 8;
-inline constexpr int kSummedLanes = 512;  // of a team with so many sums
+inline constexpr int kSummedLoads = 4;
+inline constexpr int kSummedLanes = 256;  // of a team with so many sums
+inline constexpr int kSummedBlocks = 3;   // of a multiprocessor, that its registers hold
 
 struct ReduceArgs {
   RankedCodes ranked;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kTeamThreads)
 
 // One group of the output a team, kSummedVectors vectors of it in each thread.
 template <bool kNibble, bool kOffsets>
-__global__ void __launch_bounds__(kSummedLanes)
+__global__ void __launch_bounds__(kSummedLanes, kSummedBlocks)
     requantize_resident(const __grid_constant__ ReduceVectorArgs args) {
   constexpr int kVectors = kSummedVectors<kNibble>, kCodes = kRankCodes<kNibble>;
   math::GroupSpec spec = args.spec;

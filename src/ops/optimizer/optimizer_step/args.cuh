@@ -10,11 +10,17 @@ namespace planq::optimizer_step::cuda {
 using planq::cuda::kWarp;
 using std::int64_t;
 
-// Elements that a lane has side by side, and how many such quads it has in a tile.
-inline constexpr int kQuad = 4, kQuads = 2;
-inline constexpr int kQuadStride = kWarp * kQuad, kWarpTile = kQuads * kQuadStride;
-// A tile is a block's, and holds whole blocks of states: the largest take twice the threads.
-inline constexpr int kThreads = 256, kMostThreads = 512, kMostWarps = kMostThreads / kWarp;
+// Elements of a lane in a tile. Quads of them stay together.
+inline constexpr int kEach = 8, kQuad = 4, kWarpTile = kWarp * kEach;
+inline constexpr unsigned kAllElements = (1u << kEach) - 1;
+// A tile is a block's, and holds whole blocks of states. With codes, blocks of threads are large,
+// since each has the maps in its memory.
+template <StateFormat kFormat>
+inline constexpr int kThreads = kFormat == StateFormat::Float32 ? 256 : 512;
+inline constexpr int kMostWarps = 512 / kWarp;
+// How many of them the registers of a multiprocessor have to hold.
+template <StateFormat kFormat>
+inline constexpr int kBlocks = kFormat == StateFormat::Float32 ? 3 : 2;
 
 struct Member {
   Tensor tensor;
@@ -43,6 +49,9 @@ struct StepArgs {
   const float* codebooks[kMostStates];
   DType parameter_dtype, gradient_dtype;
   bool reads, draws;
+  // The type of parameters and gradients, where there are no master copies or centered averages,
+  // all elements are updated, updates are not bounded, and rounding is to nearest; else none.
+  DType plain;
   std::int32_t block_shift, members, first_member, tiles;
   Member member[kMostMembers];
 };

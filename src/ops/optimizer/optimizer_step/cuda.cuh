@@ -61,12 +61,6 @@ struct Prepared {
   planq::cuda::Grid grid;            // of as many blocks as run at the same time
 };
 
-int threads_of(const Fields& f) {
-  constexpr int64_t kElements = cuda::kThreads * cuda::kQuad * cuda::kQuads;
-  const bool fits = kFormat != StateFormat::Blockwise8 || f.block_size <= kElements;
-  return fits ? cuda::kThreads : cuda::kMostThreads;
-}
-
 Status resident_blocks(const Prepared& prepared, const Device& device, int64_t& blocks) {
   int each = 0;
   const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -79,12 +73,11 @@ Status resident_blocks(const Prepared& prepared, const Device& device, int64_t& 
 Status prepare(const Descriptor& descriptor, const Device& device, State& state) {
   const Fields& f = descriptor.as<Fields>();
   auto& prepared = state.own<Prepared>();
-  const int threads = threads_of(f);
-  prepared.tiles = {f.shapes, threads * cuda::kQuad * cuda::kQuads};
+  prepared.tiles = {f.shapes, cuda::kThreads<kFormat> * cuda::kEach};
   prepared.leaves = {f.shapes, math::kSumLeaf};
   prepared.rule = optimizer::rule_of(f);
   const OptimizerAlgorithm algorithm = prepared.rule.algorithm;
-  prepared.grid.threads = dim3(static_cast<unsigned>(threads));
+  prepared.grid.threads = dim3(static_cast<unsigned>(cuda::kThreads<kFormat>));
   prepared.grid.shared_bytes = shared_bytes(algorithm);
   prepared.update = pass_kernel<Pass::Update>(algorithm);
   if (prepared.rule.has_trust()) prepared.norms = pass_kernel<Pass::Norms>(algorithm);
@@ -119,16 +112,25 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
   return counting.bytes();
 }
 
-// Whether every tensor begins where a quad of its elements may.
+// Whether every tensor begins where vectors of a lane's elements may.
 bool is_aligned(const Fields& f, const Tensor& tensor) {
-  const auto quads = [](const void* data, DType dtype) {
-    return planq::cuda::aligned_to(data, cuda::kQuad * static_cast<int>(storage_bytes(dtype)));
+  const auto vectors = [](const void* data, DType dtype) {
+    const int bytes = cuda::Layout<kFormat>::kSide * static_cast<int>(storage_bytes(dtype));
+    return planq::cuda::aligned_to(data, std::min(bytes, planq::cuda::kVectorBytes));
   };
   const DType state = kFormat == StateFormat::Float32 ? DType::Float32 : DType::UInt8;
-  bool aligned = quads(tensor.parameter, f.parameter_dtype) &&
-                 quads(tensor.gradient, f.gradient_dtype) && quads(tensor.master, DType::Float32);
-  for (const void* data : tensor.states) aligned = aligned && quads(data, state);
+  bool aligned = vectors(tensor.parameter, f.parameter_dtype) &&
+                 vectors(tensor.gradient, f.gradient_dtype) &&
+                 vectors(tensor.master, DType::Float32);
+  for (const void* data : tensor.states) aligned = aligned && vectors(data, state);
   return aligned;
+}
+
+DType plain_dtype(const Fields& f, const Rule& rule) {
+  const bool plain = f.parameter_dtype == f.gradient_dtype && !f.master && !rule.skips_zeros &&
+                     !rule.skips_nonfinite && !rule.clips && !rule.centered &&
+                     f.rounding != Rounding::Stochastic;
+  return plain ? f.parameter_dtype : DType::Unset;
 }
 
 // What is the same for all launches.
@@ -149,6 +151,7 @@ void fill(const Call& call, const Prepared& prepared, StepArgs& args) {
   args.parameter_dtype = f.parameter_dtype;
   args.gradient_dtype = f.gradient_dtype;
   args.draws = f.rounding == Rounding::Stochastic;
+  args.plain = plain_dtype(f, prepared.rule);
   args.block_shift = std::countr_zero(static_cast<std::uint64_t>(f.block_size));
 }
 

@@ -9,6 +9,8 @@ namespace {
 using planq::cuda::ceil_div;
 using planq::cuda::launch;
 
+// A tensor has one block for its sums, however large it is.
+constexpr int kFinishThreads = 1024;
 constexpr int kLanesOfRun = math::kSumLeaf / kWarp;
 static_assert(kLanesOfRun == kWarp, "a lane keeps one sum of a run");
 
@@ -16,14 +18,23 @@ __device__ __forceinline__ float lane_sum(float x) {
   return planq::cuda::join_lanes(x, planq::cuda::AddNeighbours{});
 }
 
-// The sum of up to kSumLeaf numbers, filled up with +0, by a warp.
+// The sum of up to kSumLeaf numbers, filled up with +0, by a warp, with several loads on their way.
 __device__ __forceinline__ float run_sum(const float* numbers, int64_t count, int64_t stride) {
+  constexpr int kTogether = 8;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   float own = 0;
-  for (int part = 0; part < kWarp && part * kWarp < count; ++part) {
-    const int at = part * kWarp + lane;
-    const float sum = lane_sum(at < count ? numbers[at * stride] : 0.0f);
-    own = lane == part ? sum : own;
+  for (int first = 0; first < kWarp && first * kWarp < count; first += kTogether) {
+    float parts[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int at = (first + i) * kWarp + lane;
+      parts[i] = at < count ? numbers[at * stride] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const float sum = lane_sum(parts[i]);
+      own = lane == first + i ? sum : own;
+    }
   }
   return lane_sum(own);
 }
@@ -34,7 +45,7 @@ __device__ __forceinline__ float tree_sum(float* leaves, int64_t count) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   for (int64_t stride = 1; count > 1; stride *= math::kSumLeaf) {
     const int64_t runs = (count + math::kSumLeaf - 1) / math::kSumLeaf;
-    for (int64_t run = warp; run < runs; run += kThreads / kWarp) {
+    for (int64_t run = warp; run < runs; run += kFinishThreads / kWarp) {
       float* const first = leaves + run * math::kSumLeaf * stride;
       const int64_t left = count - run * math::kSumLeaf;
       const float sum = run_sum(first, left < math::kSumLeaf ? left : math::kSumLeaf, stride);
@@ -56,7 +67,7 @@ __device__ __forceinline__ void tell(const Member& member, float norm) {
 }
 
 // A block a tensor.
-__global__ void __launch_bounds__(kThreads) norms(const __grid_constant__ StepArgs args) {
+__global__ void __launch_bounds__(kFinishThreads) norms(const __grid_constant__ StepArgs args) {
   const Member& member = args.member[blockIdx.x];
   const Factors factors = factors_in(args);
   if (factors.skips) {
@@ -72,7 +83,8 @@ __global__ void __launch_bounds__(kThreads) norms(const __grid_constant__ StepAr
   tell(member, optimizer::told_norm(args.rule, factors, found));
 }
 
-__global__ void __launch_bounds__(kThreads) update_norms(const __grid_constant__ StepArgs args) {
+__global__ void __launch_bounds__(kFinishThreads)
+    update_norms(const __grid_constant__ StepArgs args) {
   const Member& member = args.member[blockIdx.x];
   if (factors_in(args).skips) return;  // told before
   const float norm = norm_of(args.memory.update_sums, member);
@@ -80,7 +92,8 @@ __global__ void __launch_bounds__(kThreads) update_norms(const __grid_constant__
 }
 
 // A thread a tensor.
-__global__ void __launch_bounds__(kThreads) maxima(const __grid_constant__ StepArgs args) {
+constexpr int kMaximaThreads = 256;
+__global__ void __launch_bounds__(kMaximaThreads) maxima(const __grid_constant__ StepArgs args) {
   const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (index >= args.members || factors_in(args).skips) return;
   const Member& member = args.member[index];
@@ -107,13 +120,14 @@ Status prepare_finish() {
 }
 
 Status finish_norms(const StepArgs& args, Bound& bound) {
-  return launch(norms, {args.members, dim3(kThreads)}, args, bound);
+  return launch(norms, {args.members, dim3(kFinishThreads)}, args, bound);
 }
 Status tell_update_norms(const StepArgs& args, Bound& bound) {
-  return launch(update_norms, {args.members, dim3(kThreads)}, args, bound);
+  return launch(update_norms, {args.members, dim3(kFinishThreads)}, args, bound);
 }
 Status store_maxima(const StepArgs& args, Bound& bound) {
-  return launch(maxima, {ceil_div(args.members, kThreads), dim3(kThreads)}, args, bound);
+  return launch(maxima, {ceil_div(args.members, kMaximaThreads), dim3(kMaximaThreads)}, args,
+                bound);
 }
 Status count_step(const Sources& sources, std::int64_t* step, Bound& bound) {
   return launch(count, {}, CountArgs{sources.found_nonfinite, step}, bound);

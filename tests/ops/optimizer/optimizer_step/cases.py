@@ -30,6 +30,7 @@ WHOLE = ((4, 64), (1024,), (8,), (2, 3, 512))
 EDGES = ((3,), (), (0, 5), (1025,), (7, 37), (1,))
 BLOCKS = ((64, 64), (8192,), (512,))
 TORN = ((5000,), (), (63,), (3, 0), (257,))
+LONG = ((4096,), (9000,), (2, 2048))
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Case:
     problem: Problem
     data: str = "normal"
     seed: int = 0
+    map_factor: float = 1.0  # of the compiled-in maps; by 1 they are given all the same
 
     @property
     def id(self) -> str:
@@ -120,7 +122,8 @@ class Case:
             told["seed"], told["offset"] = np.array(self.seed - 5), np.array(2**32 - 3)
         if problem.state_format != "float32":
             for k in range(problem.states):
-                told[f"codebook{k + 1}"] = dynamic_map(problem.is_signed(k))
+                values = dynamic_map(problem.is_signed(k))
+                told[f"codebook{k + 1}"] = values * np.float32(self.map_factor)
         return told
 
     def _tensors(self, tensor: int) -> Arrays:
@@ -213,6 +216,26 @@ def sampled_cases() -> tuple[Case, ...]:
     for algorithm in ("adam", "ademamix", "lion", "rmsprop", "lamb", "lars"):
         shapes = TORN if len(cases) % 2 else BLOCKS
         add(problem_of(algorithm, shapes, **OPTIONS[algorithm][0], state_format="static8"))
+    return tuple(cases)
+
+
+@cache
+def long_cases() -> tuple[Case, ...]:
+    """Tensors that kernels take whole tiles of, whose elements need few questions; other maps."""
+    halves = {"parameter_dtype": "bfloat16", "gradient_dtype": "bfloat16"}
+    wide = {"parameter_dtype": "float32", "gradient_dtype": "float32"}
+    cases: list[Case] = []
+    for algorithm in OPTIONS:
+        for state_format, size in (
+            *(("blockwise8", 64), ("blockwise8", 256), ("blockwise8", 4096)),
+            *(("static8", 256), ("float32", 256)),
+        ):
+            for dtypes in (halves, wide):
+                seed = len(cases)
+                options = {**dtypes, "state_format": state_format, "block_size": size}
+                problem = problem_of(algorithm, LONG, **options)
+                kind, factor = DATA[seed % 7 % len(DATA)], 0.75 if seed % 3 == 2 else 1.0
+                cases.append(Case(problem, kind, seed, factor))
     return tuple(cases)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import planq
-from ops.optimizer.optimizer_step.cases import SCALARS, Case
+from ops.optimizer.optimizer_step.cases import SCALARS, Case, long_cases
 from ops.optimizer.optimizer_step.reference import Problem, dynamic_map
 from reference import inputs
 from reference.formats import Array, Arrays, bits
@@ -280,6 +280,14 @@ def test_scalars_in_memory_are_read_when_a_bound_launch_runs() -> None:
 def test_norms_of_more_leaves_than_a_run_has() -> None:
     """Three levels of the tree, beside a tensor of two."""
     case = Case(Problem(((2**20 + 1500,), (70000,)), "lamb"), "tiled", 1)
+    given = case.inputs()
+    found, right = run(case.problem, given), case.expected(given)
+    assert all(np.array_equal(bits(found[name]), bits(right[name])) for name in right)
+
+
+@pytest.mark.parametrize("case", long_cases(), ids=lambda case: case.id)
+def test_long_tensors_and_other_maps(case: Case) -> None:
+    """Whole tiles of a kernel and more; maps that are given, the compiled-in ones among them."""
     given = case.inputs()
     found, right = run(case.problem, given), case.expected(given)
     assert all(np.array_equal(bits(found[name]), bits(right[name])) for name in right)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -31,43 +32,77 @@ struct alignas(8) uint2 {
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 
-inline void __syncthreads() { emulated::Block::current().wait_for_block(); }
-inline void __syncwarp() { emulated::Block::current().wait_for_warp(); }
-inline float __shfl_sync(unsigned, float value, int lane) {
-  std::uint32_t word;
-  std::memcpy(&word, &value, sizeof word);
-  word = emulated::Block::current().exchange(word, static_cast<unsigned>(lane));
-  std::memcpy(&value, &word, sizeof word);
-  return value;
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+inline std::uint32_t __float_as_uint(float x) { return std::bit_cast<std::uint32_t>(x); }
+inline std::int32_t __float_as_int(float x) { return std::bit_cast<std::int32_t>(x); }
+inline float __uint_as_float(std::uint32_t x) { return std::bit_cast<float>(x); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __saturatef(float x) { return x > 0 ? std::min(x, 1.0f) : 0.0f; }
+inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }
-inline std::uint32_t __shfl_sync(unsigned, std::uint32_t word, int lane) {
-  return emulated::Block::current().exchange(word, static_cast<unsigned>(lane));
+inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selectors) {
+  const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
+  std::uint32_t result = 0;
+  for (unsigned i = 0; i < 4; ++i)
+    result |= static_cast<std::uint32_t>(bytes >> 8 * (selectors >> 4 * i & 7) & 255) << 8 * i;
+  return result;
 }
-// Lane `lane` of those, `width` in number, among which the caller is.
 template <class T>
-T __shfl_sync(unsigned lanes, T value, int lane, int width) {
+T __ldg(const T* address) {
+  return *address;
+}
+template <class T>
+T atomicMax(T* address, T value) {
+  const T before = *address;
+  *address = std::max(before, value);
+  return before;
+}
+inline std::size_t __cvta_generic_to_shared(const void* address) {
+  return reinterpret_cast<std::size_t>(address);
+}
+
+inline void __syncthreads() { emulated::Block::current().wait_for_block(); }
+inline int __syncthreads_count(bool counts) { return emulated::Block::current().count(counts); }
+inline int __syncthreads_or(bool holds) { return __syncthreads_count(holds) > 0; }
+inline void __syncwarp() { emulated::Block::current().wait_for_warp(); }
+template <class T>
+T __shfl_sync(unsigned, T value, int lane, int width = 32) {
+  static_assert(sizeof(T) == 4);
   const int own = static_cast<int>(emulated::Block::current().lane());
-  return __shfl_sync(lanes, value, (own & -width) + lane);
+  const auto from = static_cast<unsigned>(own / width * width + lane % width);
+  return std::bit_cast<T>(
+      emulated::Block::current().exchange(std::bit_cast<std::uint32_t>(value), from));
 }
 template <class T>
 T __shfl_xor_sync(unsigned lanes, T value, int mask) {
   const int own = static_cast<int>(emulated::Block::current().lane());
   return __shfl_sync(lanes, value, own ^ mask);
 }
-inline float __shfl_down_sync(unsigned lanes, float value, int by) {
+template <class T>
+T __shfl_down_sync(unsigned lanes, T value, int by) {
   const int own = static_cast<int>(emulated::Block::current().lane());
   return __shfl_sync(lanes, value, own + by < 32 ? own + by : own);
 }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selectors) {
-  const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
-  std::uint32_t result = 0;
-  for (int i = 0; i < 4; ++i)
-    result |= static_cast<std::uint32_t>(bytes >> 8 * (selectors >> 4 * i & 7) & 0xFF) << 8 * i;
-  return result;
+template <class T>
+T __shfl_up_sync(unsigned lanes, T value, int by) {
+  const int own = static_cast<int>(emulated::Block::current().lane());
+  return __shfl_sync(lanes, value, own >= by ? own - by : own);
 }
-inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
-  return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
+template <class T>
+T __reduce_max_sync(unsigned, T value) {
+  std::uint32_t given[32];
+  emulated::Block::current().exchange(std::bit_cast<std::uint32_t>(value), given);
+  for (const std::uint32_t each : given) value = std::max(value, std::bit_cast<T>(each));
+  return value;
+}
+inline bool __all_sync(unsigned lanes, bool holds) {
+  return __reduce_max_sync(lanes, holds ? 0u : 1u) == 0;
 }
 
 namespace planq::cuda {
@@ -80,6 +115,12 @@ using Word = std::conditional_t<
     kBytes == 8, std::uint64_t,
     std::conditional_t<kBytes == 4, std::uint32_t,
                        std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>>>;
+
+// The shared memory of a launch: more than any asks for.
+inline void* dynamic_shared() {
+  alignas(16) static unsigned char memory[256 << 10];
+  return memory;
+}
 
 inline bool aligned_to(const void* address, int bytes) {
   return reinterpret_cast<std::uintptr_t>(address) % static_cast<unsigned>(bytes) == 0;
