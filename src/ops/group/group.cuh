@@ -20,9 +20,6 @@ inline unsigned threads_for(std::int64_t lanes) {
 inline std::int64_t lanes_for(std::int64_t work) {
   return std::min<std::int64_t>(power_of_two(std::min<std::int64_t>(work, kMostLanes)), kMostLanes);
 }
-inline unsigned threads_for(std::int64_t lanes) {
-  return static_cast<unsigned>(lanes > kWarp ? lanes : kTeamThreads);
-}
 
 // GroupMemory::load() and store() with the hint of all other accesses.
 template <class T>
