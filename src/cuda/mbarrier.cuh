@@ -28,6 +28,15 @@ class Barrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
+  // The same at the barrier that lies here in block `rank` of the cluster.
+  __device__ __forceinline__ void arrive_at(int rank) {
+    asm volatile(
+        "{.reg .b32 remote;"
+        "mapa.shared::cluster.u32 remote, %0, %1;"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(address()),
+        "r"(rank)
+        : "memory");
+  }
   // Returns once the phase of this parity has ended. The one before the first counts as ended, so a
   // wait for parity 1 passes at once on a new barrier.
   __device__ __forceinline__ void wait(int parity) {
@@ -65,6 +74,20 @@ struct StageCursor {
       : stage(count % kStages), parity(count / kStages & 1) {}
   __device__ __forceinline__ void advance() {
     if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+// The same of as many stages as a launch says.
+struct CountedCursor {
+  int count;
+  int stage = 0;
+  int parity = 0;
+
+  __device__ __forceinline__ explicit CountedCursor(int stages) : count(stages) {}
+  __device__ __forceinline__ void advance() {
+    if (++stage < count) return;
     stage = 0;
     parity ^= 1;
   }

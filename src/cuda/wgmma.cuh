@@ -131,30 +131,43 @@ struct E5M2 {
 };
 // The same of the floating numbers of A and B that 32 bytes hold, in the arithmetic of
 // math/tensor_core.h: one step of it onto each sum. Those of 16 bits could be transposed.
-#define PLANQ_FLOAT_PRODUCT(types, transposed)                         \
-  asm volatile(                                                        \
-      "{.reg .pred p; setp.ne.b32 p, %66, 0;"                          \
-      "wgmma.mma_async.sync.aligned.m64n128" types " {" PLANQ_NAMES_64 \
-      "}, %64, %65, p, 1, 1" transposed ";}"                           \
-      : PLANQ_FLOATS_64(sums, 0)                                       \
-      : "l"(first), "l"(second), "r"(add))
-template <class A, class B>
-__device__ __forceinline__ void add_step(float (&sums)[64], std::uint64_t first,
+#define PLANQ_FLOAT_PRODUCT(columns, count, a, b, p, types, transposed)                    \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #p                                        \
+               ", 0;"                                                                      \
+               "wgmma.mma_async.sync.aligned.m64n" #columns types " {" PLANQ_NAMES_##count \
+               "}, %" #a ", %" #b ", p, 1, 1" transposed ";}"                              \
+               : PLANQ_FLOATS_##count(sums, 0)                                             \
+               : "l"(first), "l"(second), "r"(add))
+#define PLANQ_FLOAT_PRODUCT_OF_COLUMNS(types, transposed)       \
+  if constexpr (kColumns == 16)                                 \
+    PLANQ_FLOAT_PRODUCT(16, 8, 8, 9, 10, types, transposed);    \
+  else if constexpr (kColumns == 32)                            \
+    PLANQ_FLOAT_PRODUCT(32, 16, 16, 17, 18, types, transposed); \
+  else if constexpr (kColumns == 64)                            \
+    PLANQ_FLOAT_PRODUCT(64, 32, 32, 33, 34, types, transposed); \
+  else                                                          \
+    PLANQ_FLOAT_PRODUCT(128, 64, 64, 65, 66, types, transposed)
+template <class A, class B, int kSums>
+__device__ __forceinline__ void add_step(float (&sums)[kSums], std::uint64_t first,
                                          std::uint64_t second, int add) {
-  if constexpr (std::is_same_v<A, math::Half>)
-    PLANQ_FLOAT_PRODUCT("k16.f32.f16.f16", ", 0, 0");
-  else if constexpr (std::is_same_v<A, math::Bfloat16>)
-    PLANQ_FLOAT_PRODUCT("k16.f32.bf16.bf16", ", 0, 0");
-  else if constexpr (std::is_same_v<A, E4M3> && std::is_same_v<B, E4M3>)
-    PLANQ_FLOAT_PRODUCT("k32.f32.e4m3.e4m3", "");
-  else if constexpr (std::is_same_v<A, E4M3>)
-    PLANQ_FLOAT_PRODUCT("k32.f32.e4m3.e5m2", "");
-  else if constexpr (std::is_same_v<B, E4M3>)
-    PLANQ_FLOAT_PRODUCT("k32.f32.e5m2.e4m3", "");
-  else
-    PLANQ_FLOAT_PRODUCT("k32.f32.e5m2.e5m2", "");
+  constexpr int kColumns = 2 * kSums;
+  static_assert(kColumns == 16 || kColumns == 32 || kColumns == 64 || kColumns == 128);
+  if constexpr (std::is_same_v<A, math::Half>) {
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k16.f32.f16.f16", ", 0, 0");
+  } else if constexpr (std::is_same_v<A, math::Bfloat16>) {
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k16.f32.bf16.bf16", ", 0, 0");
+  } else if constexpr (std::is_same_v<A, E4M3> && std::is_same_v<B, E4M3>) {
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e4m3.e4m3", "");
+  } else if constexpr (std::is_same_v<A, E4M3>) {
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e4m3.e5m2", "");
+  } else if constexpr (std::is_same_v<B, E4M3>) {
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e5m2.e4m3", "");
+  } else {
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e5m2.e5m2", "");
+  }
 }
 
+#undef PLANQ_FLOAT_PRODUCT_OF_COLUMNS
 #undef PLANQ_FLOAT_PRODUCT
 #undef PLANQ_PRODUCT_OF_TYPES
 #undef PLANQ_PRODUCT

@@ -73,6 +73,11 @@ struct Ring {
     }
     cuda::publish_barriers();
   }
+  __device__ __forceinline__ Cursor cursor() const { return {}; }
+  // By every warp that reads a stage.
+  __device__ __forceinline__ void release(int stage) const {
+    if (threadIdx.x % cuda::kWarp == 0) empty[stage].arrive();
+  }
 };
 
 // kTiles x 64 rows of the first factor with all of the second, over `boxes` stages from the cursor
@@ -83,9 +88,6 @@ template <bool kFirstUnsigned, bool kSecondUnsigned, int kTiles, int kSecond, cl
 __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], const Ring& ring,
                                            typename Ring::Cursor cursor, int boxes,
                                            const Visit& visit, const Issued& issued) {
-  const auto release = [&](int stage) {
-    if (threadIdx.x % cuda::kWarp == 0) ring.empty[stage].arrive();
-  };
   const std::uint64_t first_factor = cuda::factor_of(cuda::shared_address(ring.first(0)));
   const std::uint64_t second_factor = cuda::factor_of(cuda::shared_address(ring.second(0)));
   int add = 0, previous = -1;
@@ -110,7 +112,7 @@ __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], con
     add = 1;
     // The products of the stage before are done, those of this one go on.
     cuda::wait_for_products<1>();
-    if (previous >= 0) release(previous);
+    if (previous >= 0) ring.release(previous);
     previous = cursor.stage;
     cursor.advance();
   }
@@ -118,7 +120,7 @@ __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], con
   cuda::wait_for_products<0>();
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
-  if (previous >= 0) release(previous);
+  if (previous >= 0) ring.release(previous);
 }
 
 // --- Many rows on both sides

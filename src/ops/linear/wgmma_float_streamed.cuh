@@ -1,0 +1,280 @@
+// Products of few tokens with weights of floating numbers on the tensor cores of sm_90a, where the
+// weights' bytes are the time. Weights are the first factor, of 64 rows a group of warps, and
+// tokens the second: which factor comes first changes no bit, so these are those of
+// wgmma_float.cuh. A block goes through all of k, since slices are added in order; every
+// multiprocessor has a ring, or the rings of several small blocks, that keeps the memory busy. The
+// blocks of a cluster copy a part of the tokens each, for all of them.
+#pragma once
+
+#include "ops/linear/wgmma_slices.cuh"
+
+namespace planq::linear::wgmma {
+
+struct FloatStreamArgs : StreamArgs {
+  std::int64_t weight_scale_row;  // where scales are those of blocks: see Product
+  int stages;                     // at least those of three slices
+};
+
+// kGroups: of 64 rows of weights. kCluster: blocks that share tokens.
+template <int kTokens, int kGroups, int kCluster>
+struct FloatStreamShape {
+  static constexpr int kColumns = kGroups * cuda::kProductRows;  // of the output
+  static constexpr int kStageBytes = (kColumns + kTokens) * cuda::kBoxBytes;
+  static constexpr int kWarps = kGroups * kGroupWarps;
+  static constexpr int kThreads = kGroups * kGroupThreads + cuda::kWarp;
+  // Blocks at a time on a multiprocessor that registers allow.
+  static constexpr int kResident = std::max((kTokens <= 32   ? 4
+                                             : kTokens <= 64 ? 2
+                                                             : 1) /
+                                                kGroups,
+                                            1);
+  // The sums of a block, token by token, lie where the stages were; padded against bank conflicts.
+  static constexpr int kPitch = kColumns + 4;
+  static constexpr int kSumBytes = kTokens * kPitch * static_cast<int>(sizeof(float));
+  // Tokens' scales of a slice, for each warp.
+  static constexpr int kScaleBytes = kWarps * kTokens * static_cast<int>(sizeof(float));
+  static constexpr int kStageBarriers = 2 * static_cast<int>(sizeof(cuda::Barrier));
+  static constexpr int shared_bytes(int stages) {
+    return std::max(stages * kStageBytes, kSumBytes) + kScaleBytes + stages * kStageBarriers;
+  }
+};
+
+// A ring of as many stages as the launch says, whose stages all blocks of a cluster read.
+template <int kTokens, int kGroups, int kCluster>
+struct FloatStreamRing {
+  using Shape = FloatStreamShape<kTokens, kGroups, kCluster>;
+  using Cursor = cuda::CountedCursor;
+  static constexpr int kStageBytes = Shape::kStageBytes;
+  static constexpr int kFirstBytes = Shape::kColumns * cuda::kBoxBytes;
+
+  std::uint8_t* stages;  // aligned to 1024 bytes, as the swizzle wants it
+  cuda::Barrier* full;
+  cuda::Barrier* empty;
+  int count;
+
+  __device__ __forceinline__ std::uint8_t* first(int stage) const {
+    return stages + stage * kStageBytes;
+  }
+  __device__ __forceinline__ std::uint8_t* second(int stage) const {
+    return first(stage) + kFirstBytes;
+  }
+  // By one thread.
+  __device__ __forceinline__ void open() const {
+    for (int i = 0; i < count; ++i) {
+      full[i].init(1);
+      empty[i].init(kCluster * Shape::kWarps);
+    }
+    cuda::publish_barriers();
+  }
+  __device__ __forceinline__ Cursor cursor() const { return Cursor(count); }
+  // By every warp that reads a stage: any block of the cluster may write to it next.
+  __device__ __forceinline__ void release(int stage) const {
+    const int lane = threadIdx.x % cuda::kWarp;
+    if constexpr (kCluster == 1) {
+      if (lane == 0) empty[stage].arrive();
+    } else {
+      if (lane < kCluster) empty[stage].arrive_at(lane);
+    }
+  }
+};
+
+// The token, from the block's first on, that sum `i` of a lane belongs to, and of which it has the
+// sums i, i + 2.
+__device__ __forceinline__ int token_of(int i) {
+  const int lane = threadIdx.x % cuda::kWarp;
+  return i / 4 * 8 + lane % 4 * 2 + i % 2;
+}
+
+// How slices of columns in one block and kTokens meet the sum. A warp's lanes read the scales of a
+// token each when a slice begins, and pass them on when it ends.
+template <int kTokens>
+class TokenSlices {
+ public:
+  static constexpr int kEach = (kTokens + cuda::kWarp - 1) / cuda::kWarp;
+  struct Own {
+    float of_token[kEach];
+  };
+
+  // `m`, `n`: the block's first token and column. `passed`: the warp's, for one slice.
+  __device__ __forceinline__ TokenSlices(const FloatStreamArgs& args, int batch, std::int64_t m,
+                                         std::int64_t n, float* passed)
+      : passed_(passed) {
+    const Outputs& outputs = args.outputs;
+    const Epilogue& e = outputs.epilogue;
+    const float* first = static_cast<const float*>(e.input_scale) + batch * outputs.scale_batch;
+    const int lane = threadIdx.x % cuda::kWarp;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+      input_[i] = first + min(m + lane + i * cuda::kWarp, outputs.rows - 1) * e.input_scale_row;
+    weight_ = static_cast<const float*>(e.weight_scale) +
+              min(n, outputs.columns - 1) / kBlockColumns * args.weight_scale_row;
+  }
+
+  __device__ __forceinline__ Own of(int slice) const {
+    const float of_weight = weight_[slice];
+    Own own;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) own.of_token[i] = input_[i][slice] * of_weight;
+    return own;
+  }
+  __device__ __forceinline__ void add(Slice<kTokens>& total, const Slice<kTokens>& slice,
+                                      const Own& own) const {
+    const int lane = threadIdx.x % cuda::kWarp;
+    __syncwarp();  // every lane has read the slice before
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+      if (lane + i * cuda::kWarp < kTokens) passed_[lane + i * cuda::kWarp] = own.of_token[i];
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kTokens / 2; i += 4) {
+      const float2 scales = *reinterpret_cast<const float2*>(passed_ + token_of(i));
+      total[i] = math::fused(slice[i], scales.x, total[i]);
+      total[i + 1] = math::fused(slice[i + 1], scales.y, total[i + 1]);
+      total[i + 2] = math::fused(slice[i + 2], scales.x, total[i + 2]);
+      total[i + 3] = math::fused(slice[i + 3], scales.y, total[i + 3]);
+    }
+  }
+
+ private:
+  float* passed_;
+  const float* input_[kEach];
+  const float* weight_;
+};
+
+// Sums under the scales of their tokens, where there are any, in the registers where they are.
+template <int kTokens>
+__device__ __forceinline__ void scale_tokens(Slice<kTokens>& total, const Outputs& outputs,
+                                             int batch, std::int64_t m) {
+  const Epilogue& e = outputs.epilogue;
+  if (!e.input_scale) return;
+  const float* from = static_cast<const float*>(e.input_scale) + batch * outputs.scale_batch;
+#pragma unroll
+  for (int i = 0; i < kTokens / 2; i += i % 2 ? 3 : 1) {
+    const float scale = from[min(m + token_of(i), outputs.rows - 1) * e.input_scale_row];
+    total[i] = total[i] * scale;
+    total[i + 2] = total[i + 2] * scale;
+  }
+}
+
+// A group's sums to shared memory: `to` is the place of its first column.
+template <int kTokens, int kPitch>
+__device__ __forceinline__ void keep_tokens(float* to, const Slice<kTokens>& total) {
+  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp % kGroupWarps;
+  to += warp * kWarpRows + lane / 4;
+#pragma unroll
+  for (int i = 0; i < kTokens / 2; ++i) to[token_of(i) * kPitch + i % 4 / 2 * 8] = total[i];
+}
+
+// Finishes a block's sums, a token for as many lanes as it has fours of columns.
+template <class Shape, class Out>
+__device__ __forceinline__ void finish_tokens(const Out& out, const float* sums, int tokens,
+                                              std::int64_t m, std::int64_t n) {
+  constexpr int kLanes = Shape::kColumns / 4, kAtOnce = cuda::kWarp / kLanes;
+  static_assert(kAtOnce * kLanes == cuda::kWarp);
+  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
+  const int first = warp * kAtOnce + lane / kLanes, column = lane % kLanes * 4;
+  constexpr int kStep = Shape::kWarps * kAtOnce;
+  const int count = max(tokens - first + kStep - 1, 0) / kStep;
+  const int* own = reinterpret_cast<const int*>(sums) + first * Shape::kPitch + column;
+  // What rows add is in the sums.
+  out.finish({own, kStep * Shape::kPitch, count, 0, m + first, kStep, n + column}, {},
+             out.columns(n + column));
+}
+
+// The thread that fills the ring: weights from row n on, and this block's part of the tokens from
+// row m on, for all blocks of the cluster.
+template <int kTokens, int kCluster, class Ring>
+__device__ __forceinline__ void copy_shared(const Factors& factors, const Ring& ring, int rank,
+                                            int batch, int n, int m) {
+  constexpr int kPart = kTokens / kCluster;
+  const int first_batch = batch * factors.first_step, second_batch = batch * factors.second_step;
+  typename Ring::Cursor cursor = ring.cursor();
+#pragma unroll 1
+  for (int box = 0; box < factors.k_boxes; ++box) {
+    ring.empty[cursor.stage].wait(cursor.parity ^ 1);
+    cuda::Barrier& full = ring.full[cursor.stage];
+    full.arrive_and_expect(Ring::kStageBytes);
+    const int k = box * cuda::kBoxBytes;
+    cuda::copy_box(ring.first(cursor.stage), factors.first, k, n, first_batch, full);
+    std::uint8_t* second = ring.second(cursor.stage) + rank * kPart * cuda::kBoxBytes;
+    if constexpr (kCluster == 1)
+      cuda::copy_box(second, factors.second, k, m, second_batch, full);
+    else
+      cuda::copy_box_to_all(second, factors.second, k, m + rank * kPart, second_batch, full,
+                            (1 << kCluster) - 1);
+    cursor.advance();
+  }
+}
+
+// What the groups that multiply do, for the output from row m and column n on.
+template <class W, class X, Scales kScales, class Ring, int kTokens>
+__device__ __forceinline__ void multiply_tokens(const FloatStreamArgs& args, const Ring& ring,
+                                                float* scales, int batch, std::int64_t m,
+                                                std::int64_t n) {
+  using Shape = typename Ring::Shape;
+  using Sums = SliceSums<W, X, Ring, kTokens>;
+  const Outputs& outputs = args.outputs;
+  const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads);
+  const int warp = threadIdx.x / cuda::kWarp;
+  touch_columns<kScales>(outputs.epilogue,
+                         min(n + threadIdx.x % Shape::kColumns, outputs.columns - 1));
+  const int slices = cuda::uniform(args.factors.k_boxes / Sums::kBoxes);
+  Sums sums(ring, group * cuda::kProductRows);
+  Slice<kTokens> total;
+  if constexpr (kScales == Scales::OfBlocks)
+    sums.sum(total, slices, TokenSlices<kTokens>(args, batch, m, n, scales + warp * kTokens));
+  else
+    sums.sum(total, slices, PlainSlices{});
+  if constexpr (kScales == Scales::OfRowsAndColumns)
+    scale_tokens<kTokens>(total, outputs, batch, m);
+  // The stages are written over once every warp's products are done with them.
+  cuda::named_barrier_wait(1, Shape::kWarps * cuda::kWarp);
+  float* kept = reinterpret_cast<float*>(ring.stages);
+  keep_tokens<kTokens, Shape::kPitch>(kept + group * cuda::kProductRows, total);
+  cuda::named_barrier_wait(1, Shape::kWarps * cuda::kWarp);
+  finish_tokens<Shape>(ScaledOutputs<float, kSumsAre<kScales>>(outputs, batch), kept,
+                       static_cast<int>(min(std::int64_t{kTokens}, outputs.rows - m)), m, n);
+}
+
+// W, X: the numbers of weights and tokens.
+template <class W, class X, Scales kScales, int kTokens, int kGroups, int kCluster>
+__global__ void __launch_bounds__(FloatStreamShape<kTokens, kGroups, kCluster>::kThreads,
+                                  FloatStreamShape<kTokens, kGroups, kCluster>::kResident)
+    multiply_float_streamed(const __grid_constant__ FloatStreamArgs args) {
+  using Ring = FloatStreamRing<kTokens, kGroups, kCluster>;
+  using Shape = typename Ring::Shape;
+  extern __shared__ __align__(1024) std::uint8_t shared[];
+  std::uint8_t* behind = shared + max(args.stages * Shape::kStageBytes, Shape::kSumBytes);
+  cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(behind + Shape::kScaleBytes);
+  const Ring ring{shared, barriers, barriers + args.stages, args.stages};
+  const Factors& factors = args.factors;
+  // Tiles of the same weights one after another, so that these come from memory once.
+  const int rank = kCluster == 1 ? 0 : cuda::cluster_rank();
+  const std::uint32_t tile = blockIdx.x / kCluster;
+  const int down = static_cast<int>(tile % args.down);
+  const int across = static_cast<int>(tile / args.down % args.across) * kCluster + rank;
+  const int batch = static_cast<int>(tile / args.down / args.across);
+  const std::int64_t m = std::int64_t{down} * kTokens;
+  const std::int64_t n = std::int64_t{across} * Shape::kColumns;
+  if (threadIdx.x == 0) {
+    if (cuda::shared_address(shared) % 1024 != 0) __trap();
+    ring.open();
+    cuda::prefetch_map(factors.first);
+    cuda::prefetch_map(factors.second);
+  }
+  if (factors.waits) cuda::wait_for_previous();
+  __syncthreads();
+  if constexpr (kCluster > 1) cuda::cluster_barrier_unordered();
+  if (threadIdx.x >= Shape::kWarps * cuda::kWarp) {
+    if (threadIdx.x == Shape::kWarps * cuda::kWarp)
+      copy_shared<kTokens, kCluster>(factors, ring, rank, batch, static_cast<int>(n),
+                                     static_cast<int>(m));
+  } else {
+    multiply_tokens<W, X, kScales, Ring, kTokens>(args, ring, reinterpret_cast<float*>(behind),
+                                                  batch, m, n);
+  }
+  // No block may end before all have given back its stages.
+  if constexpr (kCluster > 1) cuda::cluster_barrier_unordered();
+}
+
+}  // namespace planq::linear::wgmma
