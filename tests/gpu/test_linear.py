@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import planq
-from ops.linear.batch_rows import IDS, PROBLEMS, check_rows
+from ops.linear.batch_rows import BY_ROW, IDS, PROBLEMS, check_rows
 from support import kernels
 from support.gpu import Cuda, cuda
 
@@ -491,6 +491,62 @@ def test_code_sums(dtype: str, axis: int) -> None:
             args = planq.CodeSumArgs(input=given.stored, output=output)
             select(desc, None).run(stream(), None, args)
             assert torch.equal(output, given.values.sum(axis).int()), (shape, gap)
+
+
+# Floating weights of few blocks and of several for each multiprocessor, where no side is whole
+# tiles, and of more slices than a ring has stages.
+FLOAT_LAYERS = ((1, 4096), (200, 8224), (8200, 1040), (28_680, 272))
+FLOAT_TYPES = (
+    ("bfloat16", "bfloat16"),
+    ("float16", "float16"),
+    ("float8_e4m3fn", "float8_e5m2"),
+    ("float8_e5m2", "float8_e4m3fn"),
+)
+MANY_TOKENS = 300
+
+
+def float_layer(types: tuple[str, str], m: int, n: int, k: int, blocks: bool) -> Any:
+    """With a bias and a residual; of 8-bit codes under scales of rows or of blocks."""
+    fields: dict[str, Any] = {"input_dtype": types[0], "weight_dtype": types[1]}
+    fields |= {"input_shape": (m, k), "weight_shape": (n, k)}
+    fields |= {"bias_dtype": "float32", "residual_dtype": "bfloat16"}
+    if "float8" not in types[0]:
+        return planq.MatmulDescriptor(**fields)
+    if blocks:
+        fields["input_scope"] = planq.Scope.group(128)
+        fields["weight_scope"] = planq.Scope.block(128, 128)
+    return planq.LinearFp8Descriptor(**fields)
+
+
+def float_outputs(desc: planq.Descriptor, operands: dict[str, torch.Tensor]) -> torch.Tensor:
+    """What the kernel for tensor cores writes, as integers."""
+    output, check = guarded(desc.operands()["output"].extents, torch.bfloat16, 8)
+    args = planq.MatmulArgs if isinstance(desc, planq.MatmulDescriptor) else planq.LinearFp8Args
+    plan = select(desc, None)
+    assert "/wgmma/" in plan.sku
+    plan.run(stream(), None, args(**operands, output=output))
+    found = output.clone().view(torch.int16)
+    check()
+    return found
+
+
+@pytest.mark.parametrize(("n", "k"), FLOAT_LAYERS)
+@pytest.mark.parametrize("types", FLOAT_TYPES, ids=lambda types: "-".join(types))
+def test_few_tokens_have_the_bits_of_many(types: tuple[str, str], n: int, k: int) -> None:
+    """On both sides of every width: few have kernels of their own, many are the tiles'."""
+    for blocks in (False, True) if "float8" in types[0] else (False,):
+        desc = float_layer(types, MANY_TOKENS, n, k, blocks)
+        operands = {}
+        for name, spec in desc.operands().items():
+            values = torch.randn(spec.extents, device=DEVICE)
+            scaled = values.abs() + 0.1 if "scale" in name else values
+            operands[name] = scaled.to(getattr(torch, spec.storage))
+        del operands["output"]
+        whole = float_outputs(desc, operands)
+        for m in (m for m in WIDTHS if m < MANY_TOKENS):
+            few = {name: of[:m] if name in BY_ROW else of for name, of in operands.items()}
+            found = float_outputs(float_layer(types, m, n, k, blocks), few)
+            assert torch.equal(found, whole[:m]), (m, blocks)
 
 
 @pytest.mark.parametrize(("operator", "problem"), PROBLEMS, ids=IDS)

@@ -15,37 +15,40 @@ struct FloatStreamArgs : StreamArgs {
   int stages;                     // at least those of three slices
 };
 
-// kGroups: of 64 rows of weights. kCluster: blocks that share tokens.
-template <int kTokens, int kGroups, int kCluster>
+// kCluster: blocks that share tokens.
+template <int kTokens_, int kCluster_>
 struct FloatStreamShape {
-  static constexpr int kColumns = kGroups * cuda::kProductRows;  // of the output
-  static constexpr int kStageBytes = (kColumns + kTokens) * cuda::kBoxBytes;
-  static constexpr int kWarps = kGroups * kGroupWarps;
-  static constexpr int kThreads = kGroups * kGroupThreads + cuda::kWarp;
+  static constexpr int kTokens = kTokens_, kCluster = kCluster_;
+  static constexpr int kColumns = cuda::kProductRows;  // of the output, which are weights' rows
+  static constexpr int kFirstBytes = kColumns * cuda::kBoxBytes;
+  static constexpr int kStageBytes = kFirstBytes + kTokens * cuda::kBoxBytes;
+  static constexpr int kThreads = kGroupThreads + cuda::kWarp;
   // Blocks at a time on a multiprocessor that registers allow.
-  static constexpr int kResident = std::max((kTokens <= 32   ? 4
-                                             : kTokens <= 64 ? 2
-                                                             : 1) /
-                                                kGroups,
-                                            1);
+  static constexpr int kResident = kTokens <= 32 ? 4 : kTokens <= 64 ? 2 : 1;
   // The sums of a block, token by token, lie where the stages were; padded against bank conflicts.
   static constexpr int kPitch = kColumns + 4;
   static constexpr int kSumBytes = kTokens * kPitch * static_cast<int>(sizeof(float));
   // Tokens' scales of a slice, for each warp.
-  static constexpr int kScaleBytes = kWarps * kTokens * static_cast<int>(sizeof(float));
-  static constexpr int kStageBarriers = 2 * static_cast<int>(sizeof(cuda::Barrier));
+  static constexpr int kScaleBytes = kGroupWarps * kTokens * static_cast<int>(sizeof(float));
   static constexpr int shared_bytes(int stages) {
-    return std::max(stages * kStageBytes, kSumBytes) + kScaleBytes + stages * kStageBarriers;
+    return std::max(stages * kStageBytes, kSumBytes) + kScaleBytes +
+           2 * stages * static_cast<int>(sizeof(cuda::Barrier));
   }
+  // As many as fit where so many blocks share a multiprocessor.
+  static constexpr int stages(int resident) {
+    int count = 1;
+    while (resident * (shared_bytes(count + 1) + 1024) <= 228 * 1024) ++count;
+    return count;
+  }
+  // Two slices of numbers of 16 bits: one that is added, and one that is multiplied.
+  static_assert(stages(kResident) >= 4);
 };
 
-// A ring of as many stages as the launch says, whose stages all blocks of a cluster read.
-template <int kTokens, int kGroups, int kCluster>
+// A ring of as many stages as the launch says, which all blocks of a cluster read.
+template <class Shape>
 struct FloatStreamRing {
-  using Shape = FloatStreamShape<kTokens, kGroups, kCluster>;
   using Cursor = cuda::CountedCursor;
   static constexpr int kStageBytes = Shape::kStageBytes;
-  static constexpr int kFirstBytes = Shape::kColumns * cuda::kBoxBytes;
 
   std::uint8_t* stages;  // aligned to 1024 bytes, as the swizzle wants it
   cuda::Barrier* full;
@@ -56,13 +59,13 @@ struct FloatStreamRing {
     return stages + stage * kStageBytes;
   }
   __device__ __forceinline__ std::uint8_t* second(int stage) const {
-    return first(stage) + kFirstBytes;
+    return first(stage) + Shape::kFirstBytes;
   }
   // By one thread.
   __device__ __forceinline__ void open() const {
     for (int i = 0; i < count; ++i) {
       full[i].init(1);
-      empty[i].init(kCluster * Shape::kWarps);
+      empty[i].init(Shape::kCluster * kGroupWarps);
     }
     cuda::publish_barriers();
   }
@@ -70,10 +73,10 @@ struct FloatStreamRing {
   // By every warp that reads a stage: any block of the cluster may write to it next.
   __device__ __forceinline__ void release(int stage) const {
     const int lane = threadIdx.x % cuda::kWarp;
-    if constexpr (kCluster == 1) {
+    if constexpr (Shape::kCluster == 1) {
       if (lane == 0) empty[stage].arrive();
     } else {
-      if (lane < kCluster) empty[stage].arrive_at(lane);
+      if (lane < Shape::kCluster) empty[stage].arrive_at(lane);
     }
   }
 };
@@ -156,13 +159,14 @@ __device__ __forceinline__ void scale_tokens(Slice<kTokens>& total, const Output
   }
 }
 
-// A group's sums to shared memory: `to` is the place of its first column.
-template <int kTokens, int kPitch>
-__device__ __forceinline__ void keep_tokens(float* to, const Slice<kTokens>& total) {
-  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp % kGroupWarps;
+// A block's sums to shared memory.
+template <class Shape>
+__device__ __forceinline__ void keep_tokens(float* to, const Slice<Shape::kTokens>& total) {
+  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   to += warp * kWarpRows + lane / 4;
 #pragma unroll
-  for (int i = 0; i < kTokens / 2; ++i) to[token_of(i) * kPitch + i % 4 / 2 * 8] = total[i];
+  for (int i = 0; i < Shape::kTokens / 2; ++i)
+    to[token_of(i) * Shape::kPitch + i % 4 / 2 * 8] = total[i];
 }
 
 // Finishes a block's sums, a token for as many lanes as it has fours of columns.
@@ -173,7 +177,7 @@ __device__ __forceinline__ void finish_tokens(const Out& out, const float* sums,
   static_assert(kAtOnce * kLanes == cuda::kWarp);
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const int first = warp * kAtOnce + lane / kLanes, column = lane % kLanes * 4;
-  constexpr int kStep = Shape::kWarps * kAtOnce;
+  constexpr int kStep = kGroupWarps * kAtOnce;
   const int count = max(tokens - first + kStep - 1, 0) / kStep;
   const int* own = reinterpret_cast<const int*>(sums) + first * Shape::kPitch + column;
   // What rows add is in the sums.
@@ -183,43 +187,43 @@ __device__ __forceinline__ void finish_tokens(const Out& out, const float* sums,
 
 // The thread that fills the ring: weights from row n on, and this block's part of the tokens from
 // row m on, for all blocks of the cluster.
-template <int kTokens, int kCluster, class Ring>
-__device__ __forceinline__ void copy_shared(const Factors& factors, const Ring& ring, int rank,
-                                            int batch, int n, int m) {
-  constexpr int kPart = kTokens / kCluster;
+template <class Shape>
+__device__ __forceinline__ void copy_shared(const Factors& factors,
+                                            const FloatStreamRing<Shape>& ring, int rank, int batch,
+                                            int n, int m) {
+  constexpr int kPart = Shape::kTokens / Shape::kCluster;
   const int first_batch = batch * factors.first_step, second_batch = batch * factors.second_step;
-  typename Ring::Cursor cursor = ring.cursor();
+  cuda::CountedCursor cursor = ring.cursor();
 #pragma unroll 1
   for (int box = 0; box < factors.k_boxes; ++box) {
     ring.empty[cursor.stage].wait(cursor.parity ^ 1);
     cuda::Barrier& full = ring.full[cursor.stage];
-    full.arrive_and_expect(Ring::kStageBytes);
+    full.arrive_and_expect(Shape::kStageBytes);
     const int k = box * cuda::kBoxBytes;
     cuda::copy_box(ring.first(cursor.stage), factors.first, k, n, first_batch, full);
     std::uint8_t* second = ring.second(cursor.stage) + rank * kPart * cuda::kBoxBytes;
-    if constexpr (kCluster == 1)
+    if constexpr (Shape::kCluster == 1)
       cuda::copy_box(second, factors.second, k, m, second_batch, full);
     else
       cuda::copy_box_to_all(second, factors.second, k, m + rank * kPart, second_batch, full,
-                            (1 << kCluster) - 1);
+                            (1 << Shape::kCluster) - 1);
     cursor.advance();
   }
 }
 
-// What the groups that multiply do, for the output from row m and column n on.
-template <class W, class X, Scales kScales, class Ring, int kTokens>
-__device__ __forceinline__ void multiply_tokens(const FloatStreamArgs& args, const Ring& ring,
-                                                float* scales, int batch, std::int64_t m,
-                                                std::int64_t n) {
-  using Shape = typename Ring::Shape;
-  using Sums = SliceSums<W, X, Ring, kTokens>;
+// What the warps that multiply do, for the output from row m and column n on.
+template <class W, class X, Scales kScales, class Shape>
+__device__ __forceinline__ void multiply_tokens(const FloatStreamArgs& args,
+                                                const FloatStreamRing<Shape>& ring, float* scales,
+                                                int batch, std::int64_t m, std::int64_t n) {
+  constexpr int kTokens = Shape::kTokens;
+  using Sums = SliceSums<W, X, FloatStreamRing<Shape>, kTokens>;
   const Outputs& outputs = args.outputs;
-  const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads);
   const int warp = threadIdx.x / cuda::kWarp;
   touch_columns<kScales>(outputs.epilogue,
                          min(n + threadIdx.x % Shape::kColumns, outputs.columns - 1));
   const int slices = cuda::uniform(args.factors.k_boxes / Sums::kBoxes);
-  Sums sums(ring, group * cuda::kProductRows);
+  Sums sums(ring, 0);
   Slice<kTokens> total;
   if constexpr (kScales == Scales::OfBlocks)
     sums.sum(total, slices, TokenSlices<kTokens>(args, batch, m, n, scales + warp * kTokens));
@@ -228,33 +232,30 @@ __device__ __forceinline__ void multiply_tokens(const FloatStreamArgs& args, con
   if constexpr (kScales == Scales::OfRowsAndColumns)
     scale_tokens<kTokens>(total, outputs, batch, m);
   // The stages are written over once every warp's products are done with them.
-  cuda::named_barrier_wait(1, Shape::kWarps * cuda::kWarp);
+  cuda::named_barrier_wait(1, kGroupThreads);
   float* kept = reinterpret_cast<float*>(ring.stages);
-  keep_tokens<kTokens, Shape::kPitch>(kept + group * cuda::kProductRows, total);
-  cuda::named_barrier_wait(1, Shape::kWarps * cuda::kWarp);
-  finish_tokens<Shape>(ScaledOutputs<float, kSumsAre<kScales>>(outputs, batch), kept,
-                       static_cast<int>(min(std::int64_t{kTokens}, outputs.rows - m)), m, n);
+  keep_tokens<Shape>(kept, total);
+  cuda::named_barrier_wait(1, kGroupThreads);
+  const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, outputs.rows - m));
+  finish_tokens<Shape>(ScaledOutputs<float, kSumsAre<kScales>>(outputs, batch), kept, tokens, m, n);
 }
 
 // W, X: the numbers of weights and tokens.
-template <class W, class X, Scales kScales, int kTokens, int kGroups, int kCluster>
-__global__ void __launch_bounds__(FloatStreamShape<kTokens, kGroups, kCluster>::kThreads,
-                                  FloatStreamShape<kTokens, kGroups, kCluster>::kResident)
+template <class W, class X, Scales kScales, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
     multiply_float_streamed(const __grid_constant__ FloatStreamArgs args) {
-  using Ring = FloatStreamRing<kTokens, kGroups, kCluster>;
-  using Shape = typename Ring::Shape;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   std::uint8_t* behind = shared + max(args.stages * Shape::kStageBytes, Shape::kSumBytes);
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(behind + Shape::kScaleBytes);
-  const Ring ring{shared, barriers, barriers + args.stages, args.stages};
+  const FloatStreamRing<Shape> ring{shared, barriers, barriers + args.stages, args.stages};
   const Factors& factors = args.factors;
   // Tiles of the same weights one after another, so that these come from memory once.
-  const int rank = kCluster == 1 ? 0 : cuda::cluster_rank();
-  const std::uint32_t tile = blockIdx.x / kCluster;
+  const int rank = Shape::kCluster == 1 ? 0 : cuda::cluster_rank();
+  const std::uint32_t tile = blockIdx.x / Shape::kCluster;
   const int down = static_cast<int>(tile % args.down);
-  const int across = static_cast<int>(tile / args.down % args.across) * kCluster + rank;
+  const int across = static_cast<int>(tile / args.down % args.across) * Shape::kCluster + rank;
   const int batch = static_cast<int>(tile / args.down / args.across);
-  const std::int64_t m = std::int64_t{down} * kTokens;
+  const std::int64_t m = std::int64_t{down} * Shape::kTokens;
   const std::int64_t n = std::int64_t{across} * Shape::kColumns;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
@@ -264,17 +265,13 @@ __global__ void __launch_bounds__(FloatStreamShape<kTokens, kGroups, kCluster>::
   }
   if (factors.waits) cuda::wait_for_previous();
   __syncthreads();
-  if constexpr (kCluster > 1) cuda::cluster_barrier_unordered();
-  if (threadIdx.x >= Shape::kWarps * cuda::kWarp) {
-    if (threadIdx.x == Shape::kWarps * cuda::kWarp)
-      copy_shared<kTokens, kCluster>(factors, ring, rank, batch, static_cast<int>(n),
-                                     static_cast<int>(m));
-  } else {
-    multiply_tokens<W, X, kScales, Ring, kTokens>(args, ring, reinterpret_cast<float*>(behind),
-                                                  batch, m, n);
-  }
+  if constexpr (Shape::kCluster > 1) cuda::cluster_barrier_unordered();
+  if (threadIdx.x < kGroupThreads)
+    multiply_tokens<W, X, kScales>(args, ring, reinterpret_cast<float*>(behind), batch, m, n);
+  else if (threadIdx.x == kGroupThreads)
+    copy_shared(factors, ring, rank, batch, static_cast<int>(n), static_cast<int>(m));
   // No block may end before all have given back its stages.
-  if constexpr (kCluster > 1) cuda::cluster_barrier_unordered();
+  if constexpr (Shape::kCluster > 1) cuda::cluster_barrier_unordered();
 }
 
 }  // namespace planq::linear::wgmma

@@ -1,0 +1,80 @@
+// The kernels of wgmma_float_streamed.cuh and their launch.
+#include "ops/linear/wgmma_float_args.cuh"
+#include "ops/linear/wgmma_float_streamed.cuh"
+
+namespace planq::linear {
+namespace {
+
+using wgmma::FloatChoice;
+
+// Calls visit<the kernel's shape>() for the one of these tokens.
+template <class Visit>
+Status visit_widths(int tokens, const Visit& visit) {
+  switch (tokens) {
+    case 16:
+      return visit.template operator()<wgmma::FloatStreamShape<16, 1>>();
+    case 32:
+      return visit.template operator()<wgmma::FloatStreamShape<32, 1>>();
+    case 64:
+      return visit.template operator()<wgmma::FloatStreamShape<64, 2>>();
+    default:
+      return visit.template operator()<wgmma::FloatStreamShape<128, 4>>();
+  }
+}
+
+template <class Shape>
+bool fill(const Product& product, const FloatChoice& choice, wgmma::FloatStreamArgs& args) {
+  wgmma::Factors& factors = args.factors;
+  if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
+                               Shape::kColumns, factors.first) ||
+      !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
+                               Shape::kTokens / Shape::kCluster, factors.second))
+    return false;
+  factors.first_step = step_of(product, kMovedWeight);
+  factors.second_step = step_of(product, kMovedInput);
+  factors.k_boxes = wgmma::slice_boxes(product);
+  factors.first_unsigned = factors.second_unsigned = 0;
+  args.outputs = outputs_of(product);
+  args.weight_scale_row = product.weight_scale_row;
+  args.stages = Shape::stages(choice.resident);
+  args.down = static_cast<int>(cuda::ceil_div(product.m, Shape::kTokens));
+  args.across = static_cast<int>(cuda::ceil_div(product.n, Shape::kColumns * Shape::kCluster));
+  return can_be_numbered(args.down, args.across, product.batch.size() * Shape::kCluster);
+}
+
+}  // namespace
+
+Status preload_float_streamed(DType input, DType weight) {
+  const auto preload = [&]<class X, class W, wgmma::Scales kScales>() {
+    for (const wgmma::FloatWidth& width : wgmma::kFloatWidths)
+      PLANQ_TRY(visit_widths(width.tokens, [&]<class Shape>() {
+        return cuda::preload(wgmma::multiply_float_streamed<W, X, kScales, Shape>,
+                             Shape::shared_bytes(Shape::stages(1)));
+      }));
+    return Status::success();
+  };
+  return wgmma::visit_every_scale(input, weight, preload);
+}
+
+Status launch_float_streamed(const Product& product, const FloatChoice& choice, Bound& bound,
+                             bool& launched) {
+  return visit_widths(choice.tokens, [&]<class Shape>() {
+    wgmma::FloatStreamArgs args;
+    launched = fill<Shape>(product, choice, args);
+    if (!launched) return Status::success();
+    args.factors.waits = bound.follows();
+    const cuda::Grid grid{
+        .blocks = std::int64_t{args.down} * args.across * product.batch.size() * Shape::kCluster,
+        .threads = dim3(Shape::kThreads),
+        .cluster = Shape::kCluster,
+        .dependent = bound.follows(),
+        .shared_bytes = Shape::shared_bytes(args.stages)};
+    const auto launch = [&]<class X, class W, wgmma::Scales kScales>() {
+      return cuda::launch(wgmma::multiply_float_streamed<W, X, kScales, Shape>, grid, args, bound);
+    };
+    return wgmma::visit_types(product.input.dtype, product.weight.dtype, wgmma::scales_of(product),
+                              launch);
+  });
+}
+
+}  // namespace planq::linear
