@@ -1,4 +1,5 @@
 // Launches of floating products on sm_90a, and the kernels of wgmma_float.cuh.
+#include "ops/linear/slices.cuh"
 #include "ops/linear/wgmma_float.cuh"
 #include "ops/linear/wgmma_float_args.cuh"
 
@@ -32,7 +33,9 @@ Status preload_float_wgmma(DType input, DType weight) {
   };
   PLANQ_TRY(wgmma::visit_every_scale(input, weight, preload));
   PLANQ_TRY(preload_float_streamed(input, weight));
-  return is_fp8(input) ? preload_float8s() : preload_floats();
+  if (is_fp8(input)) return preload_float8s();
+  PLANQ_TRY(slices::preload<slices::NumberWeights>(input));
+  return preload_floats();
 }
 
 Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound) {
@@ -42,7 +45,11 @@ Status launch_float_wgmma(const Product& product, const Device& device, Bound& b
       {product.m, product.n, product.k, product.batch.size(), device.multiprocessors});
   bool launched = false;
   if (choice.streamed) PLANQ_TRY(launch_float_streamed(product, choice, bound, launched));
-  return launched ? Status::success() : launch_float_tiles(product, device, bound);
+  if (launched) return Status::success();
+  // Few rows that the copy engine does not read, since they begin anywhere.
+  if (!is_fp8(product.input.dtype) && slices::takes(product))
+    return slices::launch<slices::NumberWeights>(product, bound);
+  return launch_float_tiles(product, device, bound);
 }
 
 }  // namespace planq::linear

@@ -1,0 +1,69 @@
+"""Which kernel of sm_90 a floating product takes; all of them give the same bits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+H200 = 132  # multiprocessors
+
+
+class Chooser:
+    """The library's own choice, compiled for this processor."""
+
+    def __init__(self, program: Path) -> None:
+        """Compiled once."""
+        self.program = program
+        source = Path(__file__).with_name("float_choice.cpp")
+        flags = ["-std=c++20", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+        compiler = os.environ.get("CXX", "c++")
+        command = [compiler, *flags, f"-I{ROOT / 'src'}", str(source), "-o", str(program)]
+        subprocess.run(command, check=True)
+
+    def choices(self, problems: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
+        """Tokens and blocks a multiprocessor for each (m, n, k, batches, multiprocessors)."""
+        lines = "\n".join(" ".join(map(str, problem)) for problem in problems)
+        done = subprocess.run(
+            [str(self.program)], input=lines, check=True, capture_output=True, text=True
+        )
+        pairs = [line.split() for line in done.stdout.splitlines()]
+        assert len(pairs) == len(problems)
+        return [(int(tokens), int(resident)) for tokens, resident in pairs]
+
+
+@pytest.fixture(scope="module")
+def chooser(tmp_path_factory: pytest.TempPathFactory) -> Chooser:
+    """Compiled once."""
+    return Chooser(tmp_path_factory.mktemp("choice") / "float_choice")
+
+
+def test_the_narrowest_kernel_that_has_room_for_all_tokens(chooser: Chooser) -> None:
+    """More tokens than the widest has are tiles, whatever the weight."""
+    rows = range(1, 300)
+    for n, k in ((1, 8), (200, 8192), (8192, 8192), (28_672, 8192)):
+        found = chooser.choices([(m, n, k, 1, H200) for m in rows])
+        for m, (tokens, _) in zip(rows, found, strict=True):
+            assert tokens == next((width for width in (16, 32, 64, 128) if m <= width), 0)
+
+
+def test_rings_are_as_deep_as_the_blocks_of_a_multiprocessor_leave_room(chooser: Chooser) -> None:
+    """One block where all run alone, up to what registers hold where there are more."""
+    columns = (64, 132 * 64, 132 * 64 + 1, 2 * 132 * 64 + 1, 28_672, 600_000)
+    for m, most in ((16, 4), (32, 4), (64, 2), (128, 1)):
+        found = chooser.choices([(m, n, 4096, 1, H200) for n in columns])
+        blocks = [(n + 63) // 64 for n in columns]
+        wanted = [min((count + H200 - 1) // H200, most) for count in blocks]
+        assert [resident for _, resident in found] == wanted
+
+
+def test_batches_are_blocks_as_columns_are(chooser: Chooser) -> None:
+    """And half a GPU has half as many multiprocessors."""
+    whole, batched, half = chooser.choices(
+        [(16, 4 * 4096, 512, 1, H200), (16, 4096, 512, 4, H200), (16, 2 * 4096, 512, 1, H200 // 2)]
+    )
+    assert whole == batched == half == (16, 2)
