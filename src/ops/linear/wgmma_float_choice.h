@@ -29,6 +29,9 @@ inline FloatChoice choose_floats(const Problem& p) {
     // Where all blocks run at a time, each has the largest ring for that.
     const std::int64_t blocks = detail::parts(p.n, kColumns) * p.batches;
     const std::int64_t each = detail::parts(blocks, p.multiprocessors);
+    // The widest is for weights whose tiles would leave half of the multiprocessors idle; where its
+    // blocks took turns, tiles have as many rounds of twice the columns.
+    if (width.tokens == kFloatWidths.back().tokens && each > width.resident) break;
     return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident))};
   }
   return {};

@@ -45,7 +45,7 @@ def chooser(tmp_path_factory: pytest.TempPathFactory) -> Chooser:
 def test_the_narrowest_kernel_that_has_room_for_all_tokens(chooser: Chooser) -> None:
     """More tokens than the widest has are tiles, whatever the weight."""
     rows = range(1, 300)
-    for n, k in ((1, 8), (200, 8192), (8192, 8192), (28_672, 8192)):
+    for n, k in ((1, 8), (200, 8192), (8192, 8192), (132 * 64, 4096)):
         found = chooser.choices([(m, n, k, 1, H200) for m in rows])
         for m, (tokens, _) in zip(rows, found, strict=True):
             assert tokens == next((width for width in (16, 32, 64, 128) if m <= width), 0)
@@ -54,11 +54,18 @@ def test_the_narrowest_kernel_that_has_room_for_all_tokens(chooser: Chooser) -> 
 def test_rings_are_as_deep_as_the_blocks_of_a_multiprocessor_leave_room(chooser: Chooser) -> None:
     """One block where all run alone, up to what registers hold where there are more."""
     columns = (64, 132 * 64, 132 * 64 + 1, 2 * 132 * 64 + 1, 28_672, 600_000)
-    for m, most in ((16, 4), (32, 4), (64, 2), (128, 1)):
+    for m, most in ((16, 4), (32, 4), (64, 2)):
         found = chooser.choices([(m, n, 4096, 1, H200) for n in columns])
         blocks = [(n + 63) // 64 for n in columns]
         wanted = [min((count + H200 - 1) // H200, most) for count in blocks]
         assert [resident for _, resident in found] == wanted
+
+
+def test_the_widest_is_for_blocks_that_run_at_a_time(chooser: Chooser) -> None:
+    """Where they would take turns, tiles have twice the columns."""
+    for m in (65, 128):
+        at_once, turns = chooser.choices([(m, 132 * 64 + more, 8192, 1, H200) for more in (0, 1)])
+        assert (at_once, turns) == ((128, 1), (0, 0))
 
 
 def test_batches_are_blocks_as_columns_are(chooser: Chooser) -> None:
