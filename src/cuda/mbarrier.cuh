@@ -28,15 +28,6 @@ class Barrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
-  // The same at the barrier that lies here in block `rank` of the cluster.
-  __device__ __forceinline__ void arrive_at(int rank) {
-    asm volatile(
-        "{.reg .b32 remote;"
-        "mapa.shared::cluster.u32 remote, %0, %1;"
-        "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(address()),
-        "r"(rank)
-        : "memory");
-  }
   // Returns once the phase of this parity has ended. The one before the first counts as ended, so a
   // wait for parity 1 passes at once on a new barrier.
   __device__ __forceinline__ void wait(int parity) {

@@ -83,16 +83,4 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int col
       : "memory");
 }
 
-// The same to every block of the cluster that has a bit in `blocks`: to the place and the barrier
-// that lie there where `to` and `barrier` lie here.
-__device__ __forceinline__ void copy_box_to_all(void* to, const TensorMap& map, int column, int row,
-                                                int batch, const Barrier& barrier, int blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(column), "r"(row), "r"(batch), "r"(barrier.address()),
-      "h"(static_cast<std::uint16_t>(blocks))
-      : "memory");
-}
-
 }  // namespace planq::cuda

@@ -10,10 +10,17 @@
 
 namespace planq::linear::wgmma {
 
+struct FloatProblem : Problem {
+  int bytes;             // of a number
+  bool joins_by_scales;  // slices have scales of their own
+};
+
 struct FloatChoice {
   bool streamed = false;
   // Of a streamed one: tokens, and blocks at a time on a multiprocessor, which share its memory.
   int tokens = 0, resident = 1;
+  // Of tiles: those of twice the rows.
+  bool tall = false;
 };
 
 // Tokens that streamed kernels are wide, and blocks of 64 columns that registers allow at a time.
@@ -22,9 +29,31 @@ struct FloatWidth {
 };
 inline constexpr std::array<FloatWidth, 4> kFloatWidths = {{{16, 4}, {32, 4}, {64, 2}, {128, 1}}};
 
-inline FloatChoice choose_floats(const Problem& p) {
+// Up to as many tokens, products whose slices have scales are streamed: with those of more tokens,
+// a group of warps has too much to do beside its products.
+inline constexpr std::int64_t kMostScaledTokens = 32;
+
+// What a tall tile takes, as measured on one H200, where a tile takes 1.
+inline constexpr double kTallCost = 1.9;
+
+namespace detail {
+
+inline bool prefers_tall(const FloatProblem& p) {
+  constexpr std::int64_t kRows = 128, kColumns = 128;
+  if (p.bytes != 2 || p.m <= kRows) return false;
+  const auto rounds = [&](std::int64_t rows) {
+    const std::int64_t tiles = parts(p.m, rows) * parts(p.n, kColumns) * p.batches;
+    return static_cast<double>(parts(tiles, p.multiprocessors));
+  };
+  return kTallCost * rounds(2 * kRows) < rounds(kRows);
+}
+
+}  // namespace detail
+
+inline FloatChoice choose_floats(const FloatProblem& p) {
   constexpr std::int64_t kColumns = 64;
   for (const FloatWidth& width : kFloatWidths) {
+    if (p.joins_by_scales && width.tokens > kMostScaledTokens) break;
     if (p.m > width.tokens) continue;
     // Where all blocks run at a time, each has the largest ring for that.
     const std::int64_t blocks = detail::parts(p.n, kColumns) * p.batches;
@@ -32,9 +61,12 @@ inline FloatChoice choose_floats(const Problem& p) {
     // The widest is for weights whose tiles would leave half of the multiprocessors idle; where its
     // blocks took turns, tiles have as many rounds of twice the columns.
     if (width.tokens == kFloatWidths.back().tokens && each > width.resident) break;
-    return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident))};
+    return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident)),
+            false};
   }
-  return {};
+  FloatChoice tiles;
+  tiles.tall = detail::prefers_tall(p);
+  return tiles;
 }
 
 }  // namespace planq::linear::wgmma

@@ -42,7 +42,9 @@ Status launch_float_wgmma(const Product& product, const Device& device, Bound& b
   if (product.empty()) return Status::success();
   if (is_outside(product)) return launch_floats(product, Accumulation::TensorSm90, bound);
   const wgmma::FloatChoice choice = wgmma::choose_floats(
-      {product.m, product.n, product.k, product.batch.size(), device.multiprocessors});
+      {{product.m, product.n, product.k, product.batch.size(), device.multiprocessors},
+       static_cast<int>(detail::element_bytes(product.input.dtype)),
+       product.joins_by_scales});
   bool launched = false;
   if (choice.streamed) PLANQ_TRY(launch_float_streamed(product, choice, bound, launched));
   if (launched) return Status::success();

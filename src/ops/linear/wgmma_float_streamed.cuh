@@ -2,8 +2,8 @@
 // weights' bytes are the time. Weights are the first factor, of 64 rows a group of warps, and
 // tokens the second: which factor comes first changes no bit, so these are those of
 // wgmma_float.cuh. A block goes through all of k, since slices are added in order; every
-// multiprocessor has a ring, or the rings of several small blocks, that keeps the memory busy. The
-// blocks of a cluster copy a part of the tokens each, for all of them.
+// multiprocessor has a ring, or the rings of several small blocks, that keeps the memory busy.
+// Clusters that bring tokens once for all of their blocks were no faster.
 #pragma once
 
 #include "ops/linear/wgmma_slices.cuh"
@@ -15,10 +15,9 @@ struct FloatStreamArgs : StreamArgs {
   int stages;                     // at least those of three slices
 };
 
-// kCluster: blocks that share tokens.
-template <int kTokens_, int kCluster_>
+template <int kTokens_>
 struct FloatStreamShape {
-  static constexpr int kTokens = kTokens_, kCluster = kCluster_;
+  static constexpr int kTokens = kTokens_;
   static constexpr int kColumns = cuda::kProductRows;  // of the output, which are weights' rows
   static constexpr int kFirstBytes = kColumns * cuda::kBoxBytes;
   static constexpr int kStageBytes = kFirstBytes + kTokens * cuda::kBoxBytes;
@@ -44,7 +43,7 @@ struct FloatStreamShape {
   static_assert(stages(kResident) >= 4);
 };
 
-// A ring of as many stages as the launch says, which all blocks of a cluster read.
+// A ring of as many stages as the launch says.
 template <class Shape>
 struct FloatStreamRing {
   using Cursor = cuda::CountedCursor;
@@ -65,19 +64,14 @@ struct FloatStreamRing {
   __device__ __forceinline__ void open() const {
     for (int i = 0; i < count; ++i) {
       full[i].init(1);
-      empty[i].init(Shape::kCluster * kGroupWarps);
+      empty[i].init(kGroupWarps);
     }
     cuda::publish_barriers();
   }
   __device__ __forceinline__ Cursor cursor() const { return Cursor(count); }
-  // By every warp that reads a stage: any block of the cluster may write to it next.
+  // By every warp that reads a stage.
   __device__ __forceinline__ void release(int stage) const {
-    const int lane = threadIdx.x % cuda::kWarp;
-    if constexpr (Shape::kCluster == 1) {
-      if (lane == 0) empty[stage].arrive();
-    } else {
-      if (lane < Shape::kCluster) empty[stage].arrive_at(lane);
-    }
+    if (threadIdx.x % cuda::kWarp == 0) empty[stage].arrive();
   }
 };
 
@@ -88,14 +82,14 @@ __device__ __forceinline__ int token_of(int i) {
   return i / 4 * 8 + lane % 4 * 2 + i % 2;
 }
 
-// How slices of columns in one block and kTokens meet the sum. A warp's lanes read the scales of a
-// token each when a slice begins, and pass them on when it ends.
+// How slices of columns in one block and kTokens meet the sum. A warp's lanes read the scale of a
+// token each when a slice begins, and pass it on when it ends.
 template <int kTokens>
 class TokenSlices {
  public:
-  static constexpr int kEach = (kTokens + cuda::kWarp - 1) / cuda::kWarp;
+  static_assert(kTokens <= cuda::kWarp);
   struct Own {
-    float of_token[kEach];
+    float of_token;
   };
 
   // `m`, `n`: the block's first token and column. `passed`: the warp's, for one slice.
@@ -106,27 +100,17 @@ class TokenSlices {
     const Epilogue& e = outputs.epilogue;
     const float* first = static_cast<const float*>(e.input_scale) + batch * outputs.scale_batch;
     const int lane = threadIdx.x % cuda::kWarp;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i)
-      input_[i] = first + min(m + lane + i * cuda::kWarp, outputs.rows - 1) * e.input_scale_row;
+    input_ = first + min(m + lane, outputs.rows - 1) * e.input_scale_row;
     weight_ = static_cast<const float*>(e.weight_scale) +
               min(n, outputs.columns - 1) / kBlockColumns * args.weight_scale_row;
   }
 
-  __device__ __forceinline__ Own of(int slice) const {
-    const float of_weight = weight_[slice];
-    Own own;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) own.of_token[i] = input_[i][slice] * of_weight;
-    return own;
-  }
+  __device__ __forceinline__ Own of(int slice) const { return {input_[slice] * weight_[slice]}; }
   __device__ __forceinline__ void add(Slice<kTokens>& total, const Slice<kTokens>& slice,
                                       const Own& own) const {
     const int lane = threadIdx.x % cuda::kWarp;
     __syncwarp();  // every lane has read the slice before
-#pragma unroll
-    for (int i = 0; i < kEach; ++i)
-      if (lane + i * cuda::kWarp < kTokens) passed_[lane + i * cuda::kWarp] = own.of_token[i];
+    if (lane < kTokens) passed_[lane] = own.of_token;
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kTokens / 2; i += 4) {
@@ -140,7 +124,7 @@ class TokenSlices {
 
  private:
   float* passed_;
-  const float* input_[kEach];
+  const float* input_;
   const float* weight_;
 };
 
@@ -185,13 +169,11 @@ __device__ __forceinline__ void finish_tokens(const Out& out, const float* sums,
              out.columns(n + column));
 }
 
-// The thread that fills the ring: weights from row n on, and this block's part of the tokens from
-// row m on, for all blocks of the cluster.
+// The thread that fills the ring: weights from row n on, and tokens from row m on.
 template <class Shape>
-__device__ __forceinline__ void copy_shared(const Factors& factors,
-                                            const FloatStreamRing<Shape>& ring, int rank, int batch,
-                                            int n, int m) {
-  constexpr int kPart = Shape::kTokens / Shape::kCluster;
+__device__ __forceinline__ void copy_stages(const Factors& factors,
+                                            const FloatStreamRing<Shape>& ring, int batch, int n,
+                                            int m) {
   const int first_batch = batch * factors.first_step, second_batch = batch * factors.second_step;
   cuda::CountedCursor cursor = ring.cursor();
 #pragma unroll 1
@@ -201,12 +183,7 @@ __device__ __forceinline__ void copy_shared(const Factors& factors,
     full.arrive_and_expect(Shape::kStageBytes);
     const int k = box * cuda::kBoxBytes;
     cuda::copy_box(ring.first(cursor.stage), factors.first, k, n, first_batch, full);
-    std::uint8_t* second = ring.second(cursor.stage) + rank * kPart * cuda::kBoxBytes;
-    if constexpr (Shape::kCluster == 1)
-      cuda::copy_box(second, factors.second, k, m, second_batch, full);
-    else
-      cuda::copy_box_to_all(second, factors.second, k, m + rank * kPart, second_batch, full,
-                            (1 << Shape::kCluster) - 1);
+    cuda::copy_box(ring.second(cursor.stage), factors.second, k, m, second_batch, full);
     cursor.advance();
   }
 }
@@ -250,10 +227,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   const FloatStreamRing<Shape> ring{shared, barriers, barriers + args.stages, args.stages};
   const Factors& factors = args.factors;
   // Tiles of the same weights one after another, so that these come from memory once.
-  const int rank = Shape::kCluster == 1 ? 0 : cuda::cluster_rank();
-  const std::uint32_t tile = blockIdx.x / Shape::kCluster;
+  const std::uint32_t tile = blockIdx.x;
   const int down = static_cast<int>(tile % args.down);
-  const int across = static_cast<int>(tile / args.down % args.across) * Shape::kCluster + rank;
+  const int across = static_cast<int>(tile / args.down % args.across);
   const int batch = static_cast<int>(tile / args.down / args.across);
   const std::int64_t m = std::int64_t{down} * Shape::kTokens;
   const std::int64_t n = std::int64_t{across} * Shape::kColumns;
@@ -265,13 +241,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   }
   if (factors.waits) cuda::wait_for_previous();
   __syncthreads();
-  if constexpr (Shape::kCluster > 1) cuda::cluster_barrier_unordered();
   if (threadIdx.x < kGroupThreads)
     multiply_tokens<W, X, kScales>(args, ring, reinterpret_cast<float*>(behind), batch, m, n);
   else if (threadIdx.x == kGroupThreads)
-    copy_shared(factors, ring, rank, batch, static_cast<int>(n), static_cast<int>(m));
-  // No block may end before all have given back its stages.
-  if constexpr (Shape::kCluster > 1) cuda::cluster_barrier_unordered();
+    copy_stages(factors, ring, batch, static_cast<int>(n), static_cast<int>(m));
 }
 
 }  // namespace planq::linear::wgmma

@@ -12,14 +12,19 @@ template <class Visit>
 Status visit_widths(int tokens, const Visit& visit) {
   switch (tokens) {
     case 16:
-      return visit.template operator()<wgmma::FloatStreamShape<16, 1>>();
+      return visit.template operator()<wgmma::FloatStreamShape<16>>();
     case 32:
-      return visit.template operator()<wgmma::FloatStreamShape<32, 1>>();
+      return visit.template operator()<wgmma::FloatStreamShape<32>>();
     case 64:
-      return visit.template operator()<wgmma::FloatStreamShape<64, 2>>();
+      return visit.template operator()<wgmma::FloatStreamShape<64>>();
     default:
-      return visit.template operator()<wgmma::FloatStreamShape<128, 4>>();
+      return visit.template operator()<wgmma::FloatStreamShape<128>>();
   }
+}
+
+template <class Shape>
+constexpr bool has_kernel(wgmma::Scales scales) {
+  return scales != wgmma::Scales::OfBlocks || Shape::kTokens <= wgmma::kMostScaledTokens;
 }
 
 template <class Shape>
@@ -28,7 +33,7 @@ bool fill(const Product& product, const FloatChoice& choice, wgmma::FloatStreamA
   if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
                                Shape::kColumns, factors.first) ||
       !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               Shape::kTokens / Shape::kCluster, factors.second))
+                               Shape::kTokens, factors.second))
     return false;
   factors.first_step = step_of(product, kMovedWeight);
   factors.second_step = step_of(product, kMovedInput);
@@ -38,8 +43,8 @@ bool fill(const Product& product, const FloatChoice& choice, wgmma::FloatStreamA
   args.weight_scale_row = product.weight_scale_row;
   args.stages = Shape::stages(choice.resident);
   args.down = static_cast<int>(cuda::ceil_div(product.m, Shape::kTokens));
-  args.across = static_cast<int>(cuda::ceil_div(product.n, Shape::kColumns * Shape::kCluster));
-  return can_be_numbered(args.down, args.across, product.batch.size() * Shape::kCluster);
+  args.across = static_cast<int>(cuda::ceil_div(product.n, Shape::kColumns));
+  return can_be_numbered(args.down, args.across, product.batch.size());
 }
 
 }  // namespace
@@ -48,8 +53,11 @@ Status preload_float_streamed(DType input, DType weight) {
   const auto preload = [&]<class X, class W, wgmma::Scales kScales>() {
     for (const wgmma::FloatWidth& width : wgmma::kFloatWidths)
       PLANQ_TRY(visit_widths(width.tokens, [&]<class Shape>() {
-        return cuda::preload(wgmma::multiply_float_streamed<W, X, kScales, Shape>,
-                             Shape::shared_bytes(Shape::stages(1)));
+        if constexpr (has_kernel<Shape>(kScales))
+          return cuda::preload(wgmma::multiply_float_streamed<W, X, kScales, Shape>,
+                               Shape::shared_bytes(Shape::stages(1)));
+        else
+          return Status::success();
       }));
     return Status::success();
   };
@@ -63,14 +71,16 @@ Status launch_float_streamed(const Product& product, const FloatChoice& choice, 
     launched = fill<Shape>(product, choice, args);
     if (!launched) return Status::success();
     args.factors.waits = bound.follows();
-    const cuda::Grid grid{
-        .blocks = std::int64_t{args.down} * args.across * product.batch.size() * Shape::kCluster,
-        .threads = dim3(Shape::kThreads),
-        .cluster = Shape::kCluster,
-        .dependent = bound.follows(),
-        .shared_bytes = Shape::shared_bytes(args.stages)};
+    const cuda::Grid grid{.blocks = std::int64_t{args.down} * args.across * product.batch.size(),
+                          .threads = dim3(Shape::kThreads),
+                          .dependent = bound.follows(),
+                          .shared_bytes = Shape::shared_bytes(args.stages)};
     const auto launch = [&]<class X, class W, wgmma::Scales kScales>() {
-      return cuda::launch(wgmma::multiply_float_streamed<W, X, kScales, Shape>, grid, args, bound);
+      if constexpr (has_kernel<Shape>(kScales))
+        return cuda::launch(wgmma::multiply_float_streamed<W, X, kScales, Shape>, grid, args,
+                            bound);
+      else
+        return Status::success();  // never chosen
     };
     return wgmma::visit_types(product.input.dtype, product.weight.dtype, wgmma::scales_of(product),
                               launch);

@@ -25,15 +25,20 @@ class Chooser:
         command = [compiler, *flags, f"-I{ROOT / 'src'}", str(source), "-o", str(program)]
         subprocess.run(command, check=True)
 
-    def choices(self, problems: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
-        """Tokens and blocks a multiprocessor for each (m, n, k, batches, multiprocessors)."""
-        lines = "\n".join(" ".join(map(str, problem)) for problem in problems)
+    def choices(
+        self, problems: Sequence[tuple[int, ...]], size: int = 2, scaled: bool = False
+    ) -> list[tuple[int, int]]:
+        """Tokens and blocks a multiprocessor for each (m, n, k, batches, multiprocessors).
+
+        Of tiles, 0 and their rows. `size`: bytes of a number. `scaled`: slices have scales.
+        """
+        lines = "\n".join(" ".join(map(str, (*problem, size, int(scaled)))) for problem in problems)
         done = subprocess.run(
             [str(self.program)], input=lines, check=True, capture_output=True, text=True
         )
         pairs = [line.split() for line in done.stdout.splitlines()]
         assert len(pairs) == len(problems)
-        return [(int(tokens), int(resident)) for tokens, resident in pairs]
+        return [(int(tokens), int(rows)) for tokens, rows in pairs]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +70,7 @@ def test_the_widest_is_for_blocks_that_run_at_a_time(chooser: Chooser) -> None:
     """Where they would take turns, tiles have twice the columns."""
     for m in (65, 128):
         at_once, turns = chooser.choices([(m, 132 * 64 + more, 8192, 1, H200) for more in (0, 1)])
-        assert (at_once, turns) == ((128, 1), (0, 0))
+        assert (at_once, turns) == ((128, 1), (0, 128))
 
 
 def test_batches_are_blocks_as_columns_are(chooser: Chooser) -> None:
@@ -74,3 +79,21 @@ def test_batches_are_blocks_as_columns_are(chooser: Chooser) -> None:
         [(16, 4 * 4096, 512, 1, H200), (16, 4096, 512, 4, H200), (16, 2 * 4096, 512, 1, H200 // 2)]
     )
     assert whole == batched == half == (16, 2)
+
+
+def test_slices_with_scales_are_streamed_for_fewer_tokens(chooser: Chooser) -> None:
+    """Beyond 32 of them tiles are faster; numbers of 8 bits without such scales are as others."""
+    problems = [(m, 8192, 8192, 1, H200) for m in (16, 17, 32, 33, 64, 65, 128)]
+    scaled = chooser.choices(problems, size=1, scaled=True)
+    assert [tokens for tokens, _ in scaled] == [16, 32, 32, 0, 0, 0, 0]
+    assert chooser.choices(problems, size=1) == chooser.choices(problems)
+
+
+def test_tall_tiles_are_where_they_halve_the_rounds(chooser: Chooser) -> None:
+    """One takes 1.9 times a small one's time: 4 rounds instead of 8 are faster, not 4 of 7."""
+    tall = ((4096, 4096), (8192, 8192), (2048, 8192), (512, 8192), (129, 28_672), (4096, 4100))
+    small = ((129, 64), (256, 8192), (512, 28_672), (4096, 4228))
+    for rows, shapes in ((256, tall), (128, small)):
+        problems = [(m, n, 4096, 1, H200) for m, n in shapes]
+        assert chooser.choices(problems) == [(0, rows)] * len(shapes)
+        assert chooser.choices(problems, size=1) == [(0, 128)] * len(shapes)
