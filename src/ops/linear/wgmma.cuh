@@ -163,11 +163,12 @@ inline constexpr int kTileThreads = 3 * kGroupThreads;
 inline constexpr int kPassRows = 8, kPassPitch = kTileColumns + 8;
 inline constexpr int kPassSums = kPassRows * kPassPitch;
 
-// Each of two groups has tiles of its own: one's epilogue runs while the other multiplies. Tiles
-// that both share were slower at every size, whether 128 x 256 or with clusters of two.
-struct TileShape {
-  static constexpr int kStages = 6;
-  using Stages = Ring<kTileRows, kTileColumns, kStages>;
+// Shared memory of two groups: a ring of stages for tiles of kRows x kTileColumns, and what each
+// group passes its sums through.
+template <int kRows_, int kStages_>
+struct TileShapeOf {
+  static constexpr int kRows = kRows_, kStages = kStages_;
+  using Stages = Ring<kRows, kTileColumns, kStages>;
   static constexpr int kPassesAt = Stages::kBytes;
   static constexpr int kPassBytes = kGroupWarps * kPassSums * static_cast<int>(sizeof(int));
   static constexpr int kBarriersAt = kPassesAt + 2 * kPassBytes;
@@ -176,6 +177,9 @@ struct TileShape {
   static_assert(kSharedBytes <= 227 * 1024);
   static_assert(kCodeBytes <= kPassBytes);
 };
+// Each of two groups has tiles of its own: one's epilogue runs while the other multiplies. Tiles
+// that both share were slower at every size, whether 128 x 256 or with clusters of two.
+using TileShape = TileShapeOf<kTileRows, 6>;
 
 // Eight rows of a warp's sums, into shared memory: the upper or the lower ones of a tile of the
 // tensor cores.
@@ -249,20 +253,22 @@ class TileTurns {
 };
 
 // The thread that fills the ring.
-__device__ __forceinline__ void copy_tiles(const TileArgs& args, const TileShape::Stages& ring) {
+template <class Shape>
+__device__ __forceinline__ void copy_tiles(const TileArgs& args,
+                                           const typename Shape::Stages& ring) {
   const Factors& factors = args.factors;
-  TileShape::Stages::Cursor cursor;
+  typename Shape::Stages::Cursor cursor;
 #pragma unroll 1
   for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance()) {
     const TilePlace place = turns.place();
-    const int x = place.down * kTileRows, y = place.across * kTileColumns;
+    const int x = place.down * Shape::kRows, y = place.across * kTileColumns;
     const int x_batch = place.batch * factors.first_step;
     const int y_batch = place.batch * factors.second_step;
 #pragma unroll 1
     for (int box = 0; box < factors.k_boxes; ++box) {
       ring.empty[cursor.stage].wait(cursor.parity ^ 1);
       cuda::Barrier& full = ring.full[cursor.stage];
-      full.arrive_and_expect(TileShape::Stages::kStageBytes);
+      full.arrive_and_expect(Shape::Stages::kStageBytes);
       const int k = box * cuda::kBoxBytes;
       cuda::copy_box(ring.first(cursor.stage), factors.first, k, x, x_batch, full);
       cuda::copy_box(ring.second(cursor.stage), factors.second, k, y, y_batch, full);
@@ -343,7 +349,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     cuda::lower_registers<40>();
-    if (threadIdx.x == 0) copy_tiles(args, ring);
+    if (threadIdx.x == 0) copy_tiles<TileShape>(args, ring);
   } else {
     cuda::raise_registers<232>();
     multiply_group<kListed>(args, ring, passes);

@@ -73,11 +73,11 @@ inline bool can_be_numbered(int down, int across, std::int64_t times) {
 }
 
 // A kernel's arguments, or false where the copy engine does not read the factors or tiles are too
-// many to be numbered.
-inline bool fill(const Product& product, const Choice&, wgmma::TileArgs& args) {
+// many to be numbered. `rows`: of a tile.
+inline bool fill(const Product& product, int rows, wgmma::TileArgs& args) {
   wgmma::Factors& factors = args.factors;
-  if (!cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               wgmma::kTileRows, factors.first) ||
+  if (!cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput), rows,
+                               factors.first) ||
       !cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
                                wgmma::kTileColumns, factors.second))
     return false;
@@ -87,13 +87,16 @@ inline bool fill(const Product& product, const Choice&, wgmma::TileArgs& args) {
   factors.first_unsigned = product.input.dtype == DType::UInt8;
   factors.second_unsigned = product.weight.dtype == DType::UInt8;
   args.outputs = outputs_of(product);
-  args.down = static_cast<int>(cuda::ceil_div(product.m, wgmma::kTileRows));
+  args.down = static_cast<int>(cuda::ceil_div(product.m, rows));
   args.across = static_cast<int>(cuda::ceil_div(product.n, wgmma::kTileColumns));
-  args.band = std::min(wgmma::kBand, args.down);
+  args.band = std::min(wgmma::kBand * wgmma::kTileRows / rows, args.down);
   if (!can_be_numbered(args.down, args.across, product.batch.size())) return false;
   args.count =
       static_cast<std::uint32_t>(std::int64_t{args.down} * args.across * product.batch.size());
   return true;
+}
+inline bool fill(const Product& product, const Choice&, wgmma::TileArgs& args) {
+  return fill(product, wgmma::kTileRows, args);
 }
 inline bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args) {
   wgmma::Factors& factors = args.factors;

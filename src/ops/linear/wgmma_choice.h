@@ -19,7 +19,7 @@ struct Problem {
   int multiprocessors;
 };
 
-inline constexpr int kBand = 16;  // tiles down a band of them
+inline constexpr int kBand = 16;  // tiles of 128 rows down a band of them
 
 namespace detail {
 

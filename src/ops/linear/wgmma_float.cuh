@@ -1,8 +1,7 @@
 // Products of floating numbers of 8 or 16 bits on the tensor cores of sm_90a, in the order that
 // Accumulation::TensorSm90 names: terms in slices of 128, each a chain of steps from +0, added up
 // in float32 one after another. The kernel is that of tiles in wgmma.cuh but for two things: both
-// groups of warps share a tile, 64 of its rows each; and a slice has registers of its own, so that
-// one is added while the next is multiplied.
+// groups of warps share a tile, half of its rows each; and a slice has registers of its own.
 #pragma once
 
 #include "ops/linear/wgmma_slices.cuh"
@@ -14,6 +13,23 @@ struct FloatTileArgs : TileArgs {
 };
 
 using TileSlice = Slice<kTileColumns>;
+
+// kTiles x 64 rows for each group. Of two, a factor's bytes in shared memory serve more products;
+// their sums leave fewer registers for slices, which 8-bit numbers, whose slices are over sooner,
+// pay for with more than they win.
+template <int kTiles_>
+struct FloatTileShape : TileShapeOf<2 * kTiles_ * cuda::kProductRows, kTiles_ == 1 ? 6 : 4> {
+  static constexpr int kTiles = kTiles_;
+  // Registers of a thread that copies, and of one that multiplies.
+  static constexpr int kCopyRegisters = kTiles == 1 ? 40 : 24;
+  static constexpr int kGroupRegisters = kTiles == 1 ? 232 : 240;
+
+  template <class A, class B, class Ring>
+  using Sums = std::conditional_t<kTiles == 1, SliceSums<A, B, Ring, kTileColumns>,
+                                  TallSliceSums<A, B, Ring, kTileColumns, kTiles>>;
+};
+using SmallTiles = FloatTileShape<1>;
+using TallTiles = FloatTileShape<2>;
 
 // How slices of 64 rows and the columns of a block meet the sum: a thread's belong to two rows.
 class BlockSlices {
@@ -67,45 +83,55 @@ __device__ __forceinline__ void scale_rows(TileSlice& total, const Outputs& outp
   for (int i = 0; i < kTileColumns / 2; ++i) total[i] = total[i] * scales[i / 2 % 2];
 }
 
-template <class A, class B, Scales kScales>
+template <class A, class B, Scales kScales, class Shape>
 __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
-                                                const TileShape::Stages& ring,
+                                                const typename Shape::Stages& ring,
                                                 std::uint8_t* passes) {
-  using Sums = SliceSums<A, B, TileShape::Stages, kTileColumns>;
+  using Sums = typename Shape::template Sums<A, B, typename Shape::Stages>;
+  constexpr int kTiles = Shape::kTiles, kGroupRows = kTiles * cuda::kProductRows;
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
   const int warp = threadIdx.x / cuda::kWarp % kGroupWarps, lane = threadIdx.x % cuda::kWarp;
-  int* pass = reinterpret_cast<int*>(passes + group * TileShape::kPassBytes) + warp * kPassSums;
-  const int slices = args.factors.k_boxes / Sums::kBoxes;
-  Sums sums(ring, group * cuda::kProductRows);
+  int* pass = reinterpret_cast<int*>(passes + group * Shape::kPassBytes) + warp * kPassSums;
+  const int slices = args.factors.k_boxes / Sums::Slices::kBoxes;
+  Sums sums(ring, group * kGroupRows);
 #pragma unroll 1
   for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance()) {
     const TilePlace place = turns.place();
     const std::int64_t m =
-        std::int64_t{place.down} * kTileRows + group * cuda::kProductRows + warp * kWarpRows;
+        std::int64_t{place.down} * Shape::kRows + group * kGroupRows + warp * kWarpRows;
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
     touch_columns<kScales>(args.outputs.epilogue, min(n + 4 * lane, args.outputs.columns - 1));
-    TileSlice total;
+    TileSlice total[kTiles];
+    const auto sum = [&](const auto& join) {
+      if constexpr (kTiles == 1)
+        sums.sum(total[0], slices, join);
+      else
+        sums.sum(total, slices, join);
+    };
     if constexpr (kScales == Scales::OfBlocks)
-      sums.sum(total, slices, BlockSlices(args, place, m));
+      sum(BlockSlices(args, place, m));
     else
-      sums.sum(total, slices, PlainSlices{});
-    if constexpr (kScales == Scales::OfRowsAndColumns)
-      scale_rows(total, args.outputs, place.batch, m);
-    int finished[1][kTileColumns / 2];
+      sum(PlainSlices{});
+    int finished[kTiles][kTileColumns / 2];
 #pragma unroll
-    for (int i = 0; i < kTileColumns / 2; ++i) finished[0][i] = __float_as_int(total[i]);
+    for (int tile = 0; tile < kTiles; ++tile) {
+      if constexpr (kScales == Scales::OfRowsAndColumns)
+        scale_rows(total[tile], args.outputs, place.batch, m + tile * cuda::kProductRows);
+#pragma unroll
+      for (int i = 0; i < kTileColumns / 2; ++i) finished[tile][i] = __float_as_int(total[tile][i]);
+    }
     finish_sums(ScaledOutputs<float, kSumsAre<kScales>>(args.outputs, place.batch), pass, finished,
                 args.outputs.rows, m, n);
   }
 }
 
 // A grid of any number of blocks; block i computes tiles i, i + blocks, ...
-template <class A, class B, Scales kScales>
+template <class A, class B, Scales kScales, class Shape>
 __global__ void __launch_bounds__(kTileThreads, 1)
     multiply_float_tiles(const __grid_constant__ FloatTileArgs args) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
-  cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + TileShape::kBarriersAt);
-  const TileShape::Stages ring{shared, barriers, barriers + TileShape::kStages};
+  cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
+  const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
     ring.open(2 * kGroupWarps);
@@ -115,11 +141,11 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   if (args.factors.waits) cuda::wait_for_previous();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    cuda::lower_registers<40>();
-    if (threadIdx.x == 0) copy_tiles(args, ring);
+    cuda::lower_registers<Shape::kCopyRegisters>();
+    if (threadIdx.x == 0) copy_tiles<Shape>(args, ring);
   } else {
-    cuda::raise_registers<232>();
-    multiply_slices<A, B, kScales>(args, ring, shared + TileShape::kPassesAt);
+    cuda::raise_registers<Shape::kGroupRegisters>();
+    multiply_slices<A, B, kScales, Shape>(args, ring, shared + Shape::kPassesAt);
   }
 }
 

@@ -6,30 +6,46 @@
 namespace planq::linear {
 namespace {
 
-Status launch_float_tiles(const Product& product, const Device& device, Bound& bound) {
-  wgmma::FloatTileArgs args;
-  if (!fill(product, Choice{}, args))
-    return launch_floats(product, Accumulation::TensorSm90, bound);
-  args.factors.k_boxes = wgmma::slice_boxes(product);
-  args.factors.waits = bound.follows();
-  args.weight_scale_row = product.weight_scale_row;
-  const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
-                        .threads = dim3(wgmma::kTileThreads),
-                        .dependent = bound.follows(),
-                        .shared_bytes = wgmma::TileShape::kSharedBytes};
-  const auto launch = [&]<class A, class B, wgmma::Scales kScales>() {
-    return cuda::launch(wgmma::multiply_float_tiles<A, B, kScales>, grid, args, bound);
+template <class A, class B, wgmma::Scales kScales, class Shape>
+Status preload_tiles_of() {
+  return cuda::preload(wgmma::multiply_float_tiles<A, B, kScales, Shape>, Shape::kSharedBytes);
+}
+
+// Calls visit<of the input, of the weight, scales, shape>(): tall tiles are for numbers of 16 bits.
+template <class Visit>
+Status visit_tiles(DType input, DType weight, wgmma::Scales scales, bool tall, const Visit& visit) {
+  return wgmma::visit_types(input, weight, scales, [&]<class A, class B, wgmma::Scales kScales>() {
+    if constexpr (sizeof(A) == 2)
+      if (tall) return visit.template operator()<A, B, kScales, wgmma::TallTiles>();
+    return visit.template operator()<A, B, kScales, wgmma::SmallTiles>();
+  });
+}
+
+Status launch_float_tiles(const Product& product, bool tall, const Device& device, Bound& bound) {
+  const auto launch = [&]<class A, class B, wgmma::Scales kScales, class Shape>() {
+    wgmma::FloatTileArgs args;
+    if (!fill(product, Shape::kRows, args))
+      return launch_floats(product, Accumulation::TensorSm90, bound);
+    args.factors.k_boxes = wgmma::slice_boxes(product);
+    args.factors.waits = bound.follows();
+    args.weight_scale_row = product.weight_scale_row;
+    const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
+                          .threads = dim3(wgmma::kTileThreads),
+                          .dependent = bound.follows(),
+                          .shared_bytes = Shape::kSharedBytes};
+    return cuda::launch(wgmma::multiply_float_tiles<A, B, kScales, Shape>, grid, args, bound);
   };
-  return wgmma::visit_types(product.input.dtype, product.weight.dtype, wgmma::scales_of(product),
-                            launch);
+  return visit_tiles(product.input.dtype, product.weight.dtype, wgmma::scales_of(product), tall,
+                     launch);
 }
 
 }  // namespace
 
 Status preload_float_wgmma(DType input, DType weight) {
   const auto preload = [&]<class A, class B, wgmma::Scales kScales>() {
-    return cuda::preload(wgmma::multiply_float_tiles<A, B, kScales>,
-                         wgmma::TileShape::kSharedBytes);
+    PLANQ_TRY((preload_tiles_of<A, B, kScales, wgmma::SmallTiles>()));
+    if constexpr (sizeof(A) == 2) return preload_tiles_of<A, B, kScales, wgmma::TallTiles>();
+    return Status::success();
   };
   PLANQ_TRY(wgmma::visit_every_scale(input, weight, preload));
   PLANQ_TRY(preload_float_streamed(input, weight));
@@ -51,7 +67,7 @@ Status launch_float_wgmma(const Product& product, const Device& device, Bound& b
   // Few rows that the copy engine does not read, since they begin anywhere.
   if (!is_fp8(product.input.dtype) && slices::takes(product))
     return slices::launch<slices::NumberWeights>(product, bound);
-  return launch_float_tiles(product, device, bound);
+  return launch_float_tiles(product, choice.tall, device, bound);
 }
 
 }  // namespace planq::linear

@@ -199,7 +199,7 @@ __device__ __forceinline__ void multiply_tokens(const FloatStreamArgs& args,
   const int warp = threadIdx.x / cuda::kWarp;
   touch_columns<kScales>(outputs.epilogue,
                          min(n + threadIdx.x % Shape::kColumns, outputs.columns - 1));
-  const int slices = cuda::uniform(args.factors.k_boxes / Sums::kBoxes);
+  const int slices = cuda::uniform(args.factors.k_boxes / Sums::Slices::kBoxes);
   Sums sums(ring, 0);
   Slice<kTokens> total;
   if constexpr (kScales == Scales::OfBlocks)

@@ -27,22 +27,74 @@ struct PlainSlices {
   }
 };
 
-// The sums of 64 rows by kColumns over the stages of a ring, one product after another.
-template <class A, class B, class Ring, int kColumns>
-class SliceSums {
+// The slices of a ring's stages, one after another.
+template <class A, class B, class Ring>
+class RingSlices {
  public:
-  using Sums = Slice<kColumns>;
   // Boxes along k that a slice has.
   static constexpr int kBoxes = math::kTensorCoreSlice * sizeof(A) / cuda::kBoxBytes;
   static_assert(sizeof(A) == sizeof(B));
+  // Where they are, in bytes from the first stage on.
+  struct Boxes {
+    int at[kBoxes];
+  };
 
   // `row`: of the first factor, a multiple of 64.
-  __device__ __forceinline__ SliceSums(const Ring& ring, int row)
+  __device__ __forceinline__ RingSlices(const Ring& ring, int row)
       : ring_(ring),
         first_(cuda::factor_of(cuda::shared_address(ring.first(0)) + row * cuda::kBoxBytes)),
         second_(cuda::factor_of(cuda::shared_address(ring.second(0)))),
         cursor_(ring.cursor()),
         oldest_(ring.cursor()) {}
+
+  // The next slice, once its boxes are there.
+  __device__ __forceinline__ Boxes next() {
+    Boxes boxes;
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      ring_.full[cursor_.stage].wait(cursor_.parity);
+      boxes.at[box] = cursor_.stage * Ring::kStageBytes;
+      cursor_.advance();
+    }
+    return boxes;
+  }
+  // Begins a slice's products of 64 rows, `tile` times 64 from the first on.
+  template <int kSums>
+  __device__ __forceinline__ void begin(float (&sums)[kSums], const Boxes& boxes,
+                                        int tile = 0) const {
+    const int row = tile * cuda::kProductRows * cuda::kBoxBytes;
+    cuda::begin_products();
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box)
+#pragma unroll
+      for (int byte = 0; byte < cuda::kBoxBytes; byte += cuda::kProductDepth)
+        cuda::add_step<A, B>(sums, cuda::advanced(first_, boxes.at[box] + byte + row),
+                             cuda::advanced(second_, boxes.at[box] + byte), box > 0 || byte > 0);
+    cuda::commit_products();
+  }
+  // Gives back the oldest stages that are still held: those of a slice.
+  __device__ __forceinline__ void release() {
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      ring_.release(oldest_.stage);
+      oldest_.advance();
+    }
+  }
+
+ private:
+  const Ring& ring_;
+  std::uint64_t first_, second_;
+  typename Ring::Cursor cursor_, oldest_;
+};
+
+// The sums of 64 rows by kColumns over the stages of a ring, one product after another.
+template <class A, class B, class Ring, int kColumns>
+class SliceSums : private RingSlices<A, B, Ring> {
+ public:
+  using Slices = RingSlices<A, B, Ring>;
+  using Sums = Slice<kColumns>;
+
+  using Slices::Slices;
 
   // `slices`: at least 1.
   template <class Join>
@@ -76,21 +128,7 @@ class SliceSums {
   template <class Join>
   __device__ __forceinline__ void multiply(Held<Join>& held, const Join& join, int slice) {
     held.own = join.of(slice);
-    int at[kBoxes];
-#pragma unroll
-    for (int box = 0; box < kBoxes; ++box) {
-      ring_.full[cursor_.stage].wait(cursor_.parity);
-      at[box] = cursor_.stage * Ring::kStageBytes;
-      cursor_.advance();
-    }
-    cuda::begin_products();
-#pragma unroll
-    for (int box = 0; box < kBoxes; ++box)
-#pragma unroll
-      for (int byte = 0; byte < cuda::kBoxBytes; byte += cuda::kProductDepth)
-        cuda::add_step<A, B>(held.sums, cuda::advanced(first_, at[box] + byte),
-                             cuda::advanced(second_, at[box] + byte), box > 0 || byte > 0);
-    cuda::commit_products();
+    this->begin(held.sums, this->next());
   }
   // Begins the next slice and adds the one before it.
   template <class Join>
@@ -100,27 +138,48 @@ class SliceSums {
     cuda::wait_for_products<1>();
     cuda::pin(done.sums);
     join.add(total, done.sums, done.own);
-    release();
+    this->release();
   }
   template <class Join>
   __device__ __forceinline__ void finish(Sums& total, Held<Join>& last, const Join& join) {
     cuda::wait_for_products<0>();
     cuda::pin(last.sums);
     join.add(total, last.sums, last.own);
-    release();
+    this->release();
   }
-  // Gives back the oldest stages that are still held: those of a slice.
-  __device__ __forceinline__ void release() {
+};
+
+// The same of kTiles x 64 rows, whose sums leave registers for one slice of 64 rows: it is added
+// once it is complete, while other groups multiply.
+template <class A, class B, class Ring, int kColumns, int kTiles>
+class TallSliceSums : private RingSlices<A, B, Ring> {
+ public:
+  using Slices = RingSlices<A, B, Ring>;
+
+  using Slices::Slices;
+
+  template <class Join>
+  __device__ __forceinline__ void sum(Slice<kColumns> (&total)[kTiles], int slices,
+                                      const Join& join) {
 #pragma unroll
-    for (int box = 0; box < kBoxes; ++box) {
-      ring_.release(oldest_.stage);
-      oldest_.advance();
+    for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; ++i) total[tile][i] = 0;
+    Slice<kColumns> sums;
+#pragma unroll 1
+    for (int slice = 0; slice < slices; ++slice) {
+      const typename Slices::Boxes boxes = this->next();
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        cuda::pin(sums);
+        this->begin(sums, boxes, tile);
+        cuda::wait_for_products<0>();
+        cuda::pin(sums);
+        if (tile + 1 == kTiles) this->release();
+        join.add(total[tile], sums, join.of(slice));
+      }
     }
   }
-
-  const Ring& ring_;
-  std::uint64_t first_, second_;
-  typename Ring::Cursor cursor_, oldest_;
 };
 
 template <Scales kScales>
