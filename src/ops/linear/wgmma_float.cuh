@@ -14,9 +14,8 @@ struct FloatTileArgs : TileArgs {
 
 using TileSlice = Slice<kTileColumns>;
 
-// kTiles x 64 rows for each group. Of two, a factor's bytes in shared memory serve more products;
-// their sums leave fewer registers for slices, which 8-bit numbers, whose slices are over sooner,
-// pay for with more than they win.
+// kTiles x 64 rows for each group. Of two, weights in shared memory serve twice the products, but
+// their sums leave registers for one slice alone: 8-bit numbers were slower so at 8192^3.
 template <int kTiles_>
 struct FloatTileShape : TileShapeOf<2 * kTiles_ * cuda::kProductRows, kTiles_ == 1 ? 6 : 4> {
   static constexpr int kTiles = kTiles_;

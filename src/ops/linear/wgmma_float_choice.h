@@ -23,14 +23,19 @@ struct FloatChoice {
   bool tall = false;
 };
 
-// Tokens that streamed kernels are wide, and blocks of 64 columns that registers allow at a time.
+// Tokens that streamed kernels are wide, and the most blocks of 64 columns at a time: more have
+// rings of too few stages.
 struct FloatWidth {
   int tokens, resident;
 };
 inline constexpr std::array<FloatWidth, 4> kFloatWidths = {{{16, 4}, {32, 4}, {64, 2}, {128, 1}}};
+constexpr int most_resident(int tokens) {
+  for (const FloatWidth& width : kFloatWidths)
+    if (width.tokens == tokens) return width.resident;
+  return 1;
+}
 
-// Up to as many tokens, products whose slices have scales are streamed: with those of more tokens,
-// a group of warps has too much to do beside its products.
+// Up to as many tokens, products whose slices have scales are streamed: of more, tiles were faster.
 inline constexpr std::int64_t kMostScaledTokens = 32;
 
 // What a tall tile takes, as measured on one H200, where a tile takes 1.

@@ -6,6 +6,7 @@
 // Clusters that bring tokens once for all of their blocks were no faster.
 #pragma once
 
+#include "ops/linear/wgmma_float_choice.h"
 #include "ops/linear/wgmma_slices.cuh"
 
 namespace planq::linear::wgmma {
@@ -22,8 +23,7 @@ struct FloatStreamShape {
   static constexpr int kFirstBytes = kColumns * cuda::kBoxBytes;
   static constexpr int kStageBytes = kFirstBytes + kTokens * cuda::kBoxBytes;
   static constexpr int kThreads = kGroupThreads + cuda::kWarp;
-  // Blocks at a time on a multiprocessor that registers allow.
-  static constexpr int kResident = kTokens <= 32 ? 4 : kTokens <= 64 ? 2 : 1;
+  static constexpr int kResident = most_resident(kTokens);
   // The sums of a block, token by token, lie where the stages were; padded against bank conflicts.
   static constexpr int kPitch = kColumns + 4;
   static constexpr int kSumBytes = kTokens * kPitch * static_cast<int>(sizeof(float));
