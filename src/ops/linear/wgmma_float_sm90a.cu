@@ -56,7 +56,7 @@ Status preload_kernel(DType input, DType weight, Scales scales) {
 
 Status preload_float_wgmma(DType input, DType weight) {
   if (!is_fp8(input)) {
-    PLANQ_TRY(slices::preload<slices::NumberWeights>(input));
+    PLANQ_TRY(slices::preload(input));
     PLANQ_TRY(preload_kernel(input, weight, Scales::None));
     PLANQ_TRY(preload_kernel(input, weight, Scales::OfRowsAndColumns));
     return preload_floats();
@@ -68,8 +68,7 @@ Status preload_float_wgmma(DType input, DType weight) {
 
 Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound) {
   if (product.empty()) return Status::success();
-  if (!is_fp8(product.input.dtype) && slices::takes(product))
-    return slices::launch<slices::NumberWeights>(product, bound);
+  if (!is_fp8(product.input.dtype) && slices::takes(product)) return slices::launch(product, bound);
   wgmma::FloatTileArgs args;
   if (is_outside(product) || !fill(product, Choice{}, args))
     return launch_floats(product, Accumulation::TensorSm90, bound);
