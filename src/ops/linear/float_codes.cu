@@ -55,11 +55,24 @@ struct NumbersArgs : CodesArgs {
   void* to;              // rows of whole vectors, aligned to them
   std::int64_t stride;   // numbers from a row to the next
   bool codes_by_vector;  // a vector's codes are an aligned word, and of one segment
+  bool by_row;           // rows are whole segments, of `segments` vectors each
+  cuda::Divider segments;
+  std::int64_t row_segments;
 };
 
-// A vector of 4-bit codes of one segment.
-__device__ void load_vector(const NumbersArgs& args, std::int64_t row, std::int64_t term,
-                            float (&numbers)[kVector]) {
+// The segment that a vector belongs to: of all rows' for blocks, else of its row's.
+__device__ __forceinline__ std::int64_t segment_of(const NumbersArgs& args, std::int64_t row,
+                                                   std::int64_t term) {
+  const std::int64_t before = args.codes.has_blocks() ? row : 0;
+  if (args.by_row)
+    return before * args.row_segments +
+           args.segments.quotient(static_cast<std::uint32_t>(term / kVector));
+  return (before * args.codes.terms + term) / args.codes.segment_size;
+}
+
+// A vector of 4-bit codes of one segment; `values`: of each code of a codebook.
+__device__ void load_vector(const NumbersArgs& args, const float* values, std::int64_t row,
+                            std::int64_t term, float (&numbers)[kVector]) {
   const WeightCodes& codes = args.codes;
   const auto word =
       *reinterpret_cast<const std::uint32_t*>(codes.data + (row * codes.row_stride + term) / 2);
@@ -67,9 +80,9 @@ __device__ void load_vector(const NumbersArgs& args, std::int64_t row, std::int6
   float scale = 1;
   std::int32_t zero_point = 0;
   if (codes.has_blocks()) {
-    scale = codes.statistics.at<float>((row * codes.terms + term) / codes.segment_size);
+    scale = codes.statistics.at<float>(segment_of(args, row, term));
   } else if (codes.scale) {
-    const std::int64_t group = term / codes.segment_size;
+    const std::int64_t group = segment_of(args, row, term);
     scale = codes.scale[row * codes.scale_row + group];
     if (codes.zero_point) zero_point = codes.zero_point[row * codes.zero_point_row + group];
   }
@@ -77,7 +90,7 @@ __device__ void load_vector(const NumbersArgs& args, std::int64_t row, std::int6
   for (int i = 0; i < kVector; ++i) {
     const auto code = static_cast<std::uint8_t>(word >> (i ^ swapped) * 4 & 15);
     numbers[i] = codes.has_blocks()
-                     ? args.codebook()[code] * scale
+                     ? values[code] * scale
                      : math::dequantized<float>(integer_of(codes.dtype, code), scale, zero_point);
   }
 }
@@ -86,6 +99,12 @@ __device__ void load_vector(const NumbersArgs& args, std::int64_t row, std::int6
 template <class T>
 __global__ void __launch_bounds__(kFloatThreads)
     write_numbers(const __grid_constant__ NumbersArgs args) {
+  // Lanes look up values of codes that differ, which constant memory serves one after another.
+  __shared__ float values[16];
+  if (args.codes.has_blocks()) {
+    if (threadIdx.x < 16) values[threadIdx.x] = args.codebook()[threadIdx.x];
+    __syncthreads();
+  }
   const std::int64_t row = args.first + blockIdx.x;
   T* to = static_cast<T*>(args.to) + blockIdx.x * args.stride;
 #pragma unroll 1
@@ -98,7 +117,7 @@ __global__ void __launch_bounds__(kFloatThreads)
       continue;
     }
     float numbers[kVector];
-    load_vector(args, row, term, numbers);
+    load_vector(args, values, row, term, numbers);
     T rounded[kVector];
 #pragma unroll
     for (int i = 0; i < kVector; ++i) rounded[i] = math::narrow<T>(numbers[i]);
@@ -161,7 +180,13 @@ Status preload_numbers(DType values) {
 
 Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
                       std::int64_t stride, Bound& bound) {
-  const NumbersArgs args{CodesArgs(codes), first, to, stride, are_words(codes)};
+  NumbersArgs args{CodesArgs(codes), first, to, stride, are_words(codes), false, {}, 0};
+  if (args.codes_by_vector && codes.segment_size > 0 && codes.terms % codes.segment_size == 0 &&
+      codes.terms / kVector <= cuda::kMaxIndex) {
+    args.by_row = true;
+    args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kVector));
+    args.row_segments = codes.terms / codes.segment_size;
+  }
   return codes.values == DType::Float16 ? launch_numbers<math::Half>(args, rows, bound)
                                         : launch_numbers<math::Bfloat16>(args, rows, bound);
 }

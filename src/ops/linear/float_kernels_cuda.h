@@ -88,10 +88,10 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device&) {
 }
 
 template <class Layer>
-std::size_t wgmma_workspace(const Descriptor& descriptor, const Device&) {
+std::size_t wgmma_workspace(const Descriptor& descriptor, const Device& device) {
   if constexpr (linear::kHasCodes<Layer>) {
     const Shape& weight = descriptor.as<typename Layer::Fields>().weight_shape;
-    return linear::coded_wgmma_workspace(weight[0], weight[1]);
+    return linear::coded_wgmma_workspace(weight[0], weight[1], device);
   } else {
     return 0;
   }

@@ -33,7 +33,7 @@ Status launch_float_wgmma(const Product& product, const Device& device, Bound& b
 // The same with weights that are codes (wgmma_codes_sm90a.cu): some of their rows after another are
 // written to the workspace, and multiplied.
 Status preload_coded_wgmma(DType values);
-std::size_t coded_wgmma_workspace(std::int64_t columns, std::int64_t terms);
+std::size_t coded_wgmma_workspace(std::int64_t columns, std::int64_t terms, const Device& device);
 Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound);
 
 }  // namespace planq::linear

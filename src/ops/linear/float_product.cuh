@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/launch.cuh"
+#include "cuda/memory_access.cuh"
 #include "math/tensor_core.h"
 #include "ops/linear/float_launch.cuh"
 #include "ops/linear/float_output.cuh"
@@ -174,6 +175,15 @@ __global__ void __launch_bounds__(kFloatThreads)
 }
 
 // --- Launches ------------------------------------------------------------------------------------
+
+// Whether lanes read whole fours of terms: of the input, or of both factors.
+inline bool has_fours(const Product& product, const Factor& factor, Moved operand) {
+  bool batches = true;
+  for (int axis = 0; axis < product.batch.rank; ++axis)
+    batches &= product.batch.axes[axis].stride[operand] % 4 == 0;
+  return factor.term_stride == 1 && factor.row_stride % 4 == 0 && batches &&
+         cuda::aligned_to(factor.data, 8);
+}
 
 // `threads`: for each output.
 template <class Args>

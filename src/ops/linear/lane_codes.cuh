@@ -8,24 +8,10 @@
 #include "cuda/divider.cuh"
 #include "cuda/launch.cuh"
 #include "math/tensor_core.h"
+#include "ops/linear/code_pairs.cuh"
 #include "ops/linear/float_product.cuh"
-#include "ops/linear/weight_codes.h"
 
 namespace planq::linear {
-
-// Codes with the values of a codebook that is the library's: kernels have no table of it.
-struct CodesArgs {
-  WeightCodes codes;
-  float values[16] = {};
-
-  CodesArgs() = default;
-  explicit CodesArgs(const WeightCodes& given) : codes(given) {
-    if (codes.has_blocks() && !codes.codebook_is_operand) std::copy_n(codes.codebook, 16, values);
-  }
-  __device__ const float* codebook() const {
-    return codes.codebook_is_operand ? codes.codebook : values;
-  }
-};
 
 namespace lanes {
 
@@ -88,11 +74,6 @@ class Columns {
   std::int64_t first_;
 };
 
-// What a code stands for before its statistic: a codebook's value, or the integer.
-__device__ __forceinline__ float value_of(const Args& args, unsigned code) {
-  if (args.codes.has_blocks()) return args.codebook()[code];
-  return static_cast<float>(integer_of(args.codes.dtype, static_cast<std::uint8_t>(code)));
-}
 // The number before it is rounded; `values`: value_of() each code.
 __device__ __forceinline__ float number(const Args& args, unsigned code, const Statistic& own,
                                         const float* values) {
@@ -252,18 +233,11 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 3 : 2)
                      });
 }
 
-// Whether runs of kTerms codes are vectors.
-inline bool has_vectors(const WeightCodes& codes) {
-  const double runs = static_cast<double>(codes.rows) * static_cast<double>(codes.terms) / kTerms;
-  return is_four_bit(codes.dtype) && codes.layout == WeightLayout::RowMajor &&
-         codes.row_stride % kTerms == 0 && cuda::aligned_to(codes.data, cuda::kVectorBytes) &&
-         runs <= static_cast<double>(cuda::kMaxIndex);
-}
 // And of one segment each, for a row or a few.
 inline bool takes(const Product& product) {
   const WeightCodes& codes = *product.weight.codes;
   return product.m <= kMostRows && product.k % kTerms == 0 && codes.segment_size % kTerms == 0 &&
-         has_vectors(codes);
+         has_code_vectors(codes);
 }
 
 // `columns`: of a block of threads. Weights may be numbers, which have no codes.

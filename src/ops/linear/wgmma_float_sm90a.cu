@@ -50,7 +50,7 @@ Status preload_float_wgmma(DType input, DType weight) {
   PLANQ_TRY(wgmma::visit_every_scale(input, weight, preload));
   PLANQ_TRY(preload_float_streamed(input, weight));
   if (is_fp8(input)) return preload_float8s();
-  PLANQ_TRY(slices::preload<slices::NumberWeights>(input));
+  PLANQ_TRY(slices::preload(input));
   return preload_floats();
 }
 
@@ -65,8 +65,7 @@ Status launch_float_wgmma(const Product& product, const Device& device, Bound& b
   if (choice.streamed) PLANQ_TRY(launch_float_streamed(product, choice, bound, launched));
   if (launched) return Status::success();
   // Few rows that the copy engine does not read, since they begin anywhere.
-  if (!is_fp8(product.input.dtype) && slices::takes(product))
-    return slices::launch<slices::NumberWeights>(product, bound);
+  if (!is_fp8(product.input.dtype) && slices::takes(product)) return slices::launch(product, bound);
   return launch_float_tiles(product, choice.tall, device, bound);
 }
 

@@ -188,7 +188,7 @@ __device__ __forceinline__ bool add_ordinary(const RankVectors& vectors,
   return ordinary;
 }
 
-__device__ __noinline__ float divided(float sum, float ranks) {
+__device__ __noinline__ inline float divided(float sum, float ranks) {
   return math::mean_of<false>(sum, ranks);
 }
 template <int kVectors, int kCodes>
