@@ -2,7 +2,7 @@
 
 This is the one module of planq that allocates memory, on request. A tensor made for a CUDA stream
 is managed memory of the stream's device, which moves to where it is touched and may be larger than
-the GPU's own; the package ``cuda-core`` allocates it (``pip install 'planq[cuda]'``). One made for
+the GPU's own; it takes the package ``cuda-core`` (``pip install 'planq[cuda]'``). One made for
 a host stream is plain memory. Either is an operand of plans, and others take it by DLPack::
 
     state = planq.memory.zeros(stream, (4096, 4096), "float32")
@@ -84,16 +84,27 @@ class _HostMemory:
 
 
 class _ManagedMemory:
-    """Managed memory of a device, which cuda.core frees in the order of the default stream."""
+    """Managed memory of a device, which cuda.core moves and gives advice for.
+
+    The driver allocates it: cuda.core's own comes from pools, and those take no advice.
+    """
 
     def __init__(self, device: int, nbytes: int) -> None:
         self.cuda = device
+        driver = _driver()
         with _on_device(device) as (core, own):
-            # The caller's stream may end before the memory does, so its order is not used.
-            self._buffer = _resource(device).allocate(max(nbytes, 1), stream=own.default_stream)
-            own.default_stream.sync()
+            error, pointer = driver.cuMemAllocManaged(
+                max(nbytes, 1), driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL
+            )
+            if int(error) != 0:
+                raise PlanqError(
+                    f"cuda:{device} gives no {nbytes} bytes of managed memory: {error.name}"
+                )
+            self.pointer = int(pointer)
+            # At the end of the process the driver frees what is left.
+            weakref.finalize(self, _free, device, self.pointer).atexit = False
+            self._buffer = core.ManagedBuffer.from_handle(self.pointer, max(nbytes, 1))
             self._places = {Place.DEVICE: own, Place.HOST: core.Host()}
-        self.pointer = int(self._buffer.handle)
 
     def prefetch(self, stream: _core.CudaStream | None, place: Place) -> None:
         """Enqueues the move."""
@@ -234,8 +245,6 @@ class PagedTensor:
 def empty(stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTensor:
     """Allocates a tensor for the device of a stream; what it holds is undefined.
 
-    On CUDA this waits for the device's default stream.
-
     Args:
         stream: Tells the device; nothing is enqueued on it.
         shape: Extents, of at most 8 axes.
@@ -243,7 +252,7 @@ def empty(stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTe
 
     Raises:
         DescriptorError: The shape or the type is none.
-        PlanqError: CUDA, without the package cuda-core.
+        PlanqError: CUDA, without the package cuda-core or without so much memory.
     """
     parsed = DType.parse(dtype)
     if parsed not in _BYTES:
@@ -335,9 +344,14 @@ def _cuda_core() -> Any:
 
 
 @functools.cache
-def _resource(device: int) -> Any:
-    """Of the current device; one for each, because each is a pool of the driver."""
-    return _cuda_core().ManagedMemoryResource()
+def _driver() -> Any:
+    _cuda_core()
+    return importlib.import_module("cuda.bindings.driver")
+
+
+def _free(device: int, pointer: int) -> None:
+    with _on_device(device):
+        _driver().cuMemFree(pointer)
 
 
 @contextlib.contextmanager

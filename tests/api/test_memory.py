@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import mmap
 import sys
 import weakref
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_plain_memory_takes_no_orders() -> None:
 
 
 class Pages:
-    """cuda.core as far as `planq.memory` asks it; every request is written down."""
+    """cuda.core and the driver as far as they are asked; every request is written down."""
 
     def __init__(self) -> None:
         """Nothing was asked yet."""
@@ -125,9 +126,6 @@ class Pages:
 
             from_handle = classmethod(lambda cls, handle: cls(handle))
 
-            def sync(self) -> None:
-                pages.log.append(("sync", self.handle))
-
         class Device:
             default_stream = Stream(0)
 
@@ -138,34 +136,57 @@ class Pages:
                 pages.current = self.index
 
         class Buffer:
-            def __init__(self, size: int) -> None:
-                self.memory = mmap.mmap(-1, size)
-                self.handle = np.frombuffer(self.memory, np.uint8).ctypes.data
+            def __init__(self, pointer: int, size: int) -> None:
+                self.handle, self.size = pointer, size
                 self.accessed_by: set[Any] = set()
+
+            from_handle = classmethod(lambda cls, pointer, size: cls(pointer, size))
 
             def prefetch(self, location: Any, *, stream: Stream) -> None:
                 place = getattr(location, "index", "host")
                 pages.log.append(("prefetch", self.handle, place, stream.handle, pages.current))
-
-        class Resource:
-            def allocate(self, size: int, *, stream: Stream) -> Buffer:
-                pages.log.append(("allocate", size, stream.handle, pages.current))
-                return Buffer(size)
 
         self.module = ModuleType("cuda.core")
         self.module.__dict__.update(
             Device=Device,
             Host=type("Host", (), {}),
             Stream=Stream,
-            ManagedMemoryResource=Resource,
             ManagedBuffer=Buffer,
         )
+        self.driver = ModuleType("cuda.bindings.driver")
+        self.driver.__dict__.update(
+            CUmemAttach_flags=SimpleNamespace(CU_MEM_ATTACH_GLOBAL=1),
+            cuMemAllocManaged=self._allocate,
+            cuMemFree=self._free,
+        )
+        self.held: dict[int, Any] = {}
+        self.most = 1 << 20
+
+    def _allocate(self, size: int, flags: int) -> tuple[Any, int]:
+        self.log.append(("allocate", size, flags, self.current))
+        if size > self.most:
+            return Refusal.OUT_OF_MEMORY, 0
+        memory = mmap.mmap(-1, size)
+        pointer = np.frombuffer(memory, np.uint8).ctypes.data
+        self.held[pointer] = memory
+        return Refusal.NONE, pointer
+
+    def _free(self, pointer: int) -> None:
+        self.log.append(("free", pointer, self.current))
+        del self.held[pointer]
+
+
+class Refusal(enum.IntEnum):
+    """As the driver says it."""
+
+    NONE = 0
+    OUT_OF_MEMORY = 2
 
 
 def forget() -> None:
     """What the module has kept of a cuda.core."""
     memory._cuda_core.cache_clear()
-    memory._resource.cache_clear()
+    memory._driver.cache_clear()
 
 
 @pytest.fixture
@@ -174,6 +195,8 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pages]:
     made = Pages()
     monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
     monkeypatch.setitem(sys.modules, "cuda.core", made.module)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", ModuleType("cuda.bindings"))
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", made.driver)
     forget()
     yield made
     forget()
@@ -183,14 +206,31 @@ STREAM = planq.cuda_stream(7, 1)
 
 
 def test_managed_memory_is_asked_for_on_its_device(pages: Pages) -> None:
-    """In the order of a stream that does not end; the thread's own device is what it was."""
+    """And freed there with the last that refers to it; the thread's own device is what it was."""
     tensor = memory.empty(STREAM, (5, 3), "float32")
-    assert pages.log == [("allocate", 60, 0, 1), ("sync", 0)]
+    assert pages.log == [("allocate", 60, 1, 1)]
     assert pages.current == 0
     assert tensor.device == "cuda:1"
     assert tensor.__dlpack_device__() == (2, 1)
     assert tensor.on_host().__dlpack_device__() == (1, 0)
-    assert np.from_dlpack(tensor.on_host()).shape == (5, 3)
+    view = np.from_dlpack(tensor.on_host())
+    assert view.shape == (5, 3)
+    at = tensor.pointer
+    del tensor
+    gc.collect()
+    assert len(pages.log) == 1
+    del view
+    gc.collect()
+    assert pages.log[1:] == [("free", at, 1)]
+    assert pages.current == 0
+
+
+def test_memory_that_there_is_not(pages: Pages) -> None:
+    """Says how much of which device."""
+    message = r"cuda:1 gives no 1048577 bytes of managed memory: OUT_OF_MEMORY"
+    with pytest.raises(planq.PlanqError, match=message):
+        memory.empty(STREAM, (pages.most + 1,), "int8")
+    assert pages.current == 0
 
 
 def test_prefetches_go_to_the_stream_that_is_named(pages: Pages) -> None:

@@ -57,19 +57,21 @@ def test_captured(operator: str) -> None:
     """After a call that selected the plan; results and workspace are the graph's memory."""
     for overload in overloads(operator):
         case, call = some_call(operator, overload, COUNT, DEVICE)
-        kept = {
-            name: value.clone()
-            for name, value in call.arguments.items()
-            if isinstance(value, torch.Tensor)
-        }
+        given = [
+            tensor
+            for value in call.arguments.values()
+            for tensor in (value if isinstance(value, list | tuple) else [value])
+            if isinstance(tensor, torch.Tensor)
+        ]
+        kept = [tensor.clone() for tensor in given]
         call()
         graph: Any = cuda.CUDAGraph()
         cuda.synchronize()
         with cuda.graph(graph):
             results = call()
         for _ in range(2):
-            for name, value in kept.items():
-                call.arguments[name].copy_(value)
+            for tensor, value in zip(given, kept, strict=True):
+                tensor.copy_(value)
             graph.replay()
             cuda.synchronize()
             for name, wanted in expected(case).items():
