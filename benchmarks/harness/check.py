@@ -266,9 +266,10 @@ def _weight_is_one(desc: Any) -> bool:
 
 
 def matrix_shape(case: Case) -> tuple[int, int]:
-    """Rows and columns; a vector counts as a matrix if it can."""
-    if len(case.descriptor.shape) == 1 and case.columns % VECTOR_COLUMNS == 0:
-        return case.columns // VECTOR_COLUMNS, VECTOR_COLUMNS
+    """Rows and columns; a vector counts as a matrix of whole groups if it can."""
+    width = max(VECTOR_COLUMNS, getattr(case.descriptor, "group_size", None) or 0)
+    if len(case.descriptor.shape) == 1 and case.columns % width == 0:
+        return case.columns // width, width
     return case.rows, case.columns
 
 

@@ -12,6 +12,20 @@ inline constexpr int kVectorBytes = 16;
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
+// An address in shared memory, whose bits may be made of parts.
+using SharedAddress = std::uint32_t;
+__device__ __forceinline__ SharedAddress shared_address_of(const void* place) {
+  return static_cast<SharedAddress>(__cvta_generic_to_shared(place));
+}
+__device__ __forceinline__ float2 load_shared_pair(SharedAddress address) {
+  float2 pair;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(address));
+  return pair;
+}
+
+// Keeps a value in its register, where the compiler would work it out again at each use.
+__device__ __forceinline__ void keep(std::uint32_t& value) { asm volatile("" : "+r"(value)); }
+
 // The unsigned type of 1, 2, 4 or 8 bytes.
 template <int kBytes>
 using Word = std::conditional_t<

@@ -515,12 +515,13 @@ def float_layer(types: tuple[str, str], m: int, n: int, k: int, blocks: bool) ->
     if blocks:
         fields["input_scope"] = planq.Scope.group(128)
         fields["weight_scope"] = planq.Scope.block(128, 128)
-    return planq.LinearFp8Descriptor(**fields)
+    return planq.LinearFp8Descriptor(**fields, output_dtype="bfloat16")
 
 
 def float_outputs(desc: planq.Descriptor, operands: dict[str, torch.Tensor]) -> torch.Tensor:
     """What the kernel for tensor cores writes, as integers."""
-    output, check = guarded(desc.operands()["output"].extents, torch.bfloat16, 8)
+    spec = desc.operands()["output"]
+    output, check = guarded(spec.extents, getattr(torch, spec.storage), 8)
     args = planq.MatmulArgs if isinstance(desc, planq.MatmulDescriptor) else planq.LinearFp8Args
     plan = select(desc, None)
     assert "/wgmma/" in plan.sku

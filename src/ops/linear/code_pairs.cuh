@@ -36,12 +36,11 @@ __device__ __forceinline__ float value_of(const CodesArgs& args, unsigned code) 
 // that one instruction makes a look-up's address.
 class CodePairs {
  public:
-  static constexpr int kTableBytes = 32768;
+  static constexpr std::uint32_t kTableBytes = 32768;
 
-  // `table`: its address in shared memory.
-  __device__ __forceinline__ explicit CodePairs(std::uint32_t table)
+  __device__ __forceinline__ explicit CodePairs(cuda::SharedAddress table)
       : own_(table | threadIdx.x % kCopies * static_cast<std::uint32_t>(sizeof(float2))) {
-    asm volatile("" : "+r"(own_));  // kept, not worked out again at each look-up
+    cuda::keep(own_);
   }
 
   // By all threads of the block, which wait afterwards.
@@ -61,10 +60,7 @@ class CodePairs {
   __device__ __forceinline__ float2 at(std::uint32_t word) const {
     constexpr int kRight = 8 * kByte - kShift;
     const std::uint32_t moved = kRight < 0 ? word << -kRight : word >> kRight;
-    const std::uint32_t address = (moved & 0xFF << kShift) | own_;
-    float2 pair;
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(address));
-    return pair;
+    return cuda::load_shared_pair((moved & 0xFFu << kShift) | own_);
   }
 
  private:
@@ -73,7 +69,7 @@ class CodePairs {
   static_assert(kCopies * sizeof(float2) == 1 << kShift);
   static_assert(kBytes << kShift == kTableBytes);
 
-  std::uint32_t own_;
+  cuda::SharedAddress own_;
 };
 
 // Whether runs of 32 codes, whose numbers fit 32 bits, are vectors.

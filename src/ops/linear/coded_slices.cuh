@@ -57,7 +57,6 @@ class Reader {
     own_term_ = lane % kQuad * kLaneCodes;
     own_run_ = lane % kRuns;
     own_column_ = lane / kQuad + lane % kQuad / kRuns * 8;
-    asm volatile("" : "+l"(codes_), "+r"(own_column_));
   }
 
   // Terms beyond the weight are codes of 0, which nothing multiplies.
@@ -72,6 +71,7 @@ class Reader {
     }
     const int run = slice * kRuns + own_run_;
     const int column = min(tile * kColumns + own_column_, static_cast<int>(args_.codes.rows) - 1);
+    held.other = 0;  // looked up in a table even where there is no such run
     if (run * kRun < terms) load_statistic(column, run, held);
   }
 
@@ -138,7 +138,7 @@ struct Exchange {
     };
     first = half(0) | half(1) << 8;
     second = half(2) | half(3) << 8;
-    asm volatile("" : "+r"(own), "+r"(sent), "+r"(first), "+r"(second));
+    for (std::uint32_t* each : {&own, &sent, &first, &second}) cuda::keep(*each);
   }
 
   // `to[0]`: of groups 0 and 1, `to[1]`: of 2 and 3.
@@ -315,8 +315,8 @@ class Block {
   static constexpr std::uint32_t kSharedBytes =
       2 * CodePairs::kTableBytes - 1024 + (kBelow ? 0 : kKeptBytes);
 
-  __device__ __forceinline__ Block(const Args& args, int batch, std::uint32_t table, float* kept,
-                                   int first, int last)
+  __device__ __forceinline__ Block(const Args& args, int batch, cuda::SharedAddress table,
+                                   float* kept, int first, int last)
       : args_(args),
         pairs_(table),
         reader_(args),
@@ -365,9 +365,12 @@ class Block {
     const int runs = min(input_.terms / kRun - now.slice * kRuns, kRuns);
 #pragma unroll
     for (int c = 0; c < kTiles; ++c) {
+      if (now.tile + c >= last_ || now.slice >= slices_) {
+        load_tile(ahead, c, held[c]);  // where nothing was loaded, nothing may be looked up
+        continue;
+      }
       const Taken taken(args_, exchange_, held[c]);
       load_tile(ahead, c, held[c]);
-      if (now.tile + c >= last_ || now.slice >= slices_) continue;
       Sums<kEights> sums = {};
       multiply_tile<T, kEights, kShifted>(pairs_, taken, runs, inputs, sums);
       keep_sums<kEights>(sums, input_.rows, kept + warp_ * kKept + c * kSums);
@@ -416,9 +419,10 @@ template <class T, int kEights, int kTiles, bool kShifted>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     stream_coded_slices(const __grid_constant__ Args args) {
   using Work = Block<T, kEights, kTiles, kShifted>;
-  extern __shared__ __align__(1024) std::uint8_t shared[];
-  const auto begin = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  const std::uint32_t table = (begin + CodePairs::kTableBytes - 1) & ~(CodePairs::kTableBytes - 1);
+  std::uint8_t* const shared = reinterpret_cast<std::uint8_t*>(cuda::dynamic_shared());
+  const cuda::SharedAddress begin = cuda::shared_address_of(shared);
+  const cuda::SharedAddress table =
+      (begin + CodePairs::kTableBytes - 1) & ~cuda::SharedAddress{CodePairs::kTableBytes - 1};
   std::uint8_t* const at_table = shared + (table - begin);
   auto* const kept =
       reinterpret_cast<float*>(Work::kBelow ? shared : at_table + CodePairs::kTableBytes);

@@ -107,15 +107,18 @@ __global__ void __launch_bounds__(kFloatThreads)
   }
   const std::int64_t row = args.first + blockIdx.x;
   T* to = static_cast<T*>(args.to) + blockIdx.x * args.stride;
+  const auto first = static_cast<std::int64_t>(threadIdx.x) * kVector;
+  constexpr std::int64_t kStep = kFloatThreads * kVector;
+  if (!args.codes_by_vector) {
 #pragma unroll 1
-  for (std::int64_t term = std::int64_t{threadIdx.x} * kVector; term < args.codes.terms;
-       term += kFloatThreads * kVector) {
-    if (!args.codes_by_vector) {
+    for (std::int64_t term = first; term < args.codes.terms; term += kStep)
 #pragma unroll 1
       for (int i = 0; i < kVector; ++i)
         to[term + i] = math::narrow<T>(number_at(args.codes, args.codebook(), row, term + i));
-      continue;
-    }
+    return;
+  }
+#pragma unroll 4
+  for (std::int64_t term = first; term < args.codes.terms; term += kStep) {
     float numbers[kVector];
     load_vector(args, values, row, term, numbers);
     T rounded[kVector];

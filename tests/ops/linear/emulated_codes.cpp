@@ -1,5 +1,6 @@
 // The CUDA kernels of layers whose weights are codes, on a processor: see tests/support/emulated.
 #include "cuda/launch.cuh"
+#include "ops/linear/coded_slices.cuh"
 #include "ops/linear/float_codes.cu"
 #include "ops/linear/float_product.cu"
 #include "ops/linear/slices.cuh"
@@ -11,7 +12,7 @@ using namespace planq::linear;
 
 // As test_emulated_codes.py fills it; what is not there is null.
 struct Layer {
-  std::int64_t m, n, k, row_stride, segment_size, nested_block_size, scale_row;
+  std::int64_t m, n, k, row_stride, segment_size, nested_block_size, scale_row, multiprocessors;
   const char *input_dtype, *code_dtype, *weight_dtype, *output_dtype, *bias_dtype, *residual_dtype;
   const char *nibble_order, *weight_layout, *accumulation, *codebook;
   const void *input, *weight, *absmax, *given_codebook, *nested_absmax, *nested_offset,
@@ -84,10 +85,12 @@ extern "C" bool run_layer(const Layer* layer, bool on_tensor_cores) {
   const auto accumulation = named<Accumulation>(layer->accumulation);
   const bool lanes = accumulation == Accumulation::Lanes && lanes::takes(product);
   const bool slices = on_tensor_cores && accumulation == Accumulation::TensorSm90 &&
-                      !product.empty() && slices::takes(product);
+                      !product.empty() && coded::takes(product);
   Bound bound;
-  const Status status = slices ? slices::launch<slices::CodedWeights>(product, bound)
-                               : launch_coded(product, accumulation, bound);
+  Device device;
+  device.multiprocessors = static_cast<std::int32_t>(layer->multiprocessors);
+  const Status status =
+      slices ? coded::launch(product, device, bound) : launch_coded(product, accumulation, bound);
   if (!status.ok()) std::abort();
   return lanes || slices;
 }
@@ -99,7 +102,7 @@ extern "C" bool run_numbers(const Layer* layer) {
   product.weight = {static_cast<const std::uint8_t*>(layer->weight), layer->row_stride, 1,
                     named<DType>(layer->weight_dtype)};
   Bound bound;
-  return slices::takes(product) && slices::launch<slices::NumberWeights>(product, bound).ok();
+  return slices::takes(product) && slices::launch(product, bound).ok();
 }
 
 // The numbers of all rows, in memory.

@@ -20,7 +20,10 @@ from support.operators import OPERATORS, Case, expected, inputs_of
 ROOT = Path(__file__).parents[3]
 OPERATOR_NAMES = ("linear_4bit", "linear_mixed")
 MOST_OUTPUTS = 300
-EXTENTS = ("m", "n", "k", "row_stride", "segment_size", "nested_block_size", "scale_row")
+EXTENTS = (
+    *("m", "n", "k", "row_stride", "segment_size", "nested_block_size", "scale_row"),
+    "multiprocessors",
+)
 DTYPES = ("input_dtype", "code_dtype", "weight_dtype", "output_dtype")
 OPTIONAL = ("bias_dtype", "residual_dtype")
 CHOICES = ("nibble_order", "weight_layout", "accumulation", "codebook")
@@ -88,6 +91,7 @@ def layer_of(problem: Any, given: Arrays, tensors: Arrays) -> Layer:
         segment_size=blocks or group,
         nested_block_size=getattr(problem, "nested_block_size", None) or 0,
         scale_row=-(-k // group) if group else 0,
+        multiprocessors=1,
         weight_dtype=problem.values.encode(),
         codebook=problem.codebook.encode() if blocks else None,
         **{name: tensor.ctypes.data for name, tensor in tensors.items()},
@@ -139,14 +143,19 @@ def test_every_small_case_has_the_bits_of_the_reference(kernels: ctypes.CDLL) ->
     assert ways == {False, True}
 
 
-@pytest.mark.parametrize("number", range(12))
+# Rows, columns and terms: of one tile a block, two, and more than are computed at a time; in fewer
+# slices than warps and in more, cut and whole.
+FEW_ROWS = ((1, 20, 64), (8, 50, 192), (3, 150, 2112), (9, 33, 1216), (16, 7, 128), (1, 70, 1024))
+
+
+@pytest.mark.parametrize("number", range(18))
 def test_few_rows_on_tensor_cores(kernels: ctypes.CDLL, number: int) -> None:
-    """Any of 1 to 16 rows, whole and cut slices, weights in blocks and groups."""
-    rows, n, k = [(1, 20, 64), (8, 16, 192), (9, 33, 1216), (16, 7, 128)][number % 4]
-    dtype = ("bfloat16", "float16")[number // 4 % 2]
+    """Any of 1 to 16 rows, weights in blocks, nested ones and groups."""
+    rows, n, k = FEW_ROWS[(number + number // 6) % 6]
+    dtype = ("bfloat16", "float16")[number // 6 % 2]
     blocks = {"block_size": 64, "codebook": "fp4", "nested_block_size": 256}
     groups = {"weight_scope": ("group", 64, 1), "weight_mode": "asymmetric", "code_dtype": "int4"}
-    wide = {"block_size": 4096, "nibble_order": "low_first", "bias_dtype": "float32"}
+    wide = {"block_size": k // 64 * 64, "nibble_order": "low_first", "bias_dtype": "float32"}
     fields: Any = (blocks, groups, wide)[number % 3]
     problem = FourBitProblem((rows, k), (n, k), dtype, **fields)
     given = problem.inputs("any", number)
@@ -182,15 +191,16 @@ def test_few_rows_of_numbers_on_tensor_cores(kernels: ctypes.CDLL, number: int) 
     assert output.tobytes() == problem.expected(given)["output"].tobytes()
 
 
-def test_zero_points_that_float32_cannot_subtract(kernels: ctypes.CDLL) -> None:
+@pytest.mark.parametrize("accumulation", ["lanes", "tensor_sm90"])
+def test_zero_points_that_float32_cannot_subtract(kernels: ctypes.CDLL, accumulation: str) -> None:
     """Beside those that it can, in one weight."""
     problem = FourBitProblem(
         (2, 64),
         (5, 64),
         code_dtype="int4",
-        weight_scope=("group", 32, 1),
+        weight_scope=("group", 32 if accumulation == "lanes" else 64, 1),
         weight_mode="asymmetric",
-        accumulation="lanes",
+        accumulation=accumulation,
     )
     given = problem.inputs("any", 3)
     given["weight_zero_point"].reshape(-1)[:4] = 2**24 + 1, -(2**31), 2**31 - 1, -(2**23) - 5

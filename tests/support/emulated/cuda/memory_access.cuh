@@ -32,6 +32,9 @@ struct alignas(8) uint2 {
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 
+struct alignas(8) float2 {
+  float x, y;
+};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
@@ -118,13 +121,24 @@ using Word = std::conditional_t<
 
 // The shared memory of a launch: more than any asks for.
 inline void* dynamic_shared() {
-  alignas(16) static unsigned char memory[256 << 10];
-  return memory;
+  // As on sm_90, where the first kilobyte of shared memory is the system's.
+  alignas(64 << 10) static unsigned char memory[256 << 10];
+  return memory + 1024;
 }
+using SharedAddress = std::uintptr_t;
+inline SharedAddress shared_address_of(const void* place) {
+  return reinterpret_cast<SharedAddress>(place);
+}
+inline float2 load_shared_pair(SharedAddress address) {
+  return *reinterpret_cast<const float2*>(address);
+}
+inline void keep(std::uint32_t&) {}
+inline void keep(SharedAddress&) {}
 
 inline bool aligned_to(const void* address, int bytes) {
   return reinterpret_cast<std::uintptr_t>(address) % static_cast<unsigned>(bytes) == 0;
 }
+inline uint4 load_past_l1(const void* address) { return *static_cast<const uint4*>(address); }
 inline uint4 load_once(const void* address) {
   if (!aligned_to(address, kVectorBytes)) std::abort();
   uint4 vector;

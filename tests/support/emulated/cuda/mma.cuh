@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/memory_access.cuh"
+#include "math/formats.h"
 #include "math/tensor_core.h"
 
 namespace planq::cuda {
