@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,9 @@ from ops.group.group_dequantize.adapter import problem as from_codes
 from ops.group.group_quantize.adapter import problem as to_codes
 from ops.group.swizzled_quantize import adapter as swizzled
 from reference.formats import Array, Arrays
+from support.emulation import emulated
 from support.operators import OPERATORS, expected, inputs_of
 
-ROOT = Path(__file__).parents[3]
 MOST = 3000  # elements: a thread of a block takes a turn of the host's
 NAMES = ("input_dtype", "output_dtype", "mode", "convention")
 TENSORS = ("input", "output", "parameters", "scale", "minimum")
@@ -68,13 +66,8 @@ class Reduction(ctypes.Structure):
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The kernels, compiled for the host."""
-    library = tmp_path_factory.mktemp("emulated") / "emulated_groups.so"
     source = Path(__file__).with_name("emulated_groups.cpp")
-    folders = [f"-I{ROOT / 'tests/support/emulated'}", f"-I{ROOT / 'src'}"]
-    flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", *folders]
-    compiler = os.environ.get("CXX", "c++")
-    subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
+    return emulated(source, tmp_path_factory.mktemp("emulated"))
 
 
 def placed(values: Array, past: int) -> Array:

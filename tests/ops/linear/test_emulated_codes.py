@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import pytest
 from ops.linear.linear_4bit.reference import FourBitProblem
 from ops.linear.matmul.reference import FloatMatmulProblem
 from reference.formats import STORAGE, Array, Arrays
+from support.emulation import emulated
 from support.operators import OPERATORS, Case, expected, inputs_of
 
-ROOT = Path(__file__).parents[3]
 OPERATOR_NAMES = ("linear_4bit", "linear_mixed")
 MOST_OUTPUTS = 300
 EXTENTS = (
@@ -105,13 +103,8 @@ def layer_of(problem: Any, given: Arrays, tensors: Arrays) -> Layer:
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The kernels, compiled for the host."""
-    library = tmp_path_factory.mktemp("emulated") / "emulated_codes.so"
     source = Path(__file__).with_name("emulated_codes.cpp")
-    folders = [f"-I{ROOT / 'tests/support/emulated'}", f"-I{ROOT / 'src'}"]
-    flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", *folders]
-    compiler = os.environ.get("CXX", "c++")
-    subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
+    return emulated(source, tmp_path_factory.mktemp("emulated"))
 
 
 def run(kernels: ctypes.CDLL, problem: Any, given: Arrays) -> tuple[bool, Array]:

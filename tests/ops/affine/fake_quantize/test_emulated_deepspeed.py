@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +18,9 @@ from ops.affine.fake_quantize.deepspeed import (
 )
 from ops.group.cases import ELEMENTS
 from reference.formats import Array
+from support.emulation import emulated
 from support.operators import expected, inputs_of
 
-ROOT = Path(__file__).parents[4]
 MOST = 50000  # elements: a thread of a block takes a turn of the host's
 EXTENTS = ("rows", "columns", "input_stride", "output_stride", "group_size", "bits")
 
@@ -44,13 +42,8 @@ class Problem(ctypes.Structure):
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The kernels, compiled for the host."""
-    library = tmp_path_factory.mktemp("emulated") / "emulated_deepspeed.so"
     source = Path(__file__).with_name("emulated_deepspeed.cpp")
-    folders = [f"-I{ROOT / 'tests/support/emulated'}", f"-I{ROOT / 'src'}"]
-    flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", *folders]
-    compiler = os.environ.get("CXX", "c++")
-    subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
-    made = ctypes.CDLL(str(library))
+    made = emulated(source, tmp_path_factory.mktemp("emulated"))
     made.workspace_size.restype = ctypes.c_size_t
     return made
 

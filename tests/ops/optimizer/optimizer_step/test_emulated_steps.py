@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +12,9 @@ from ops.optimizer.optimizer_step.adapter import TESTS
 from ops.optimizer.optimizer_step.cases import SCALARS, Case, long_cases
 from ops.optimizer.optimizer_step.reference import LISTS
 from reference.formats import Array, Arrays
+from support.emulation import emulated
 from support.operators import expected, inputs_of
 
-ROOT = Path(__file__).parents[4]
 FORMATS = {"float32": "Float32", "blockwise8": "Blockwise8", "static8": "Static8"}
 NAMES = ("algorithm", "parameter_dtype", "gradient_dtype", "weight_decay_mode", "trust_ratio")
 CHOICES = (*NAMES, "nonfinite", "rounding")
@@ -55,14 +53,9 @@ def kernels(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, ctypes.CDLL]:
     """The kernels for a format of states, compiled for the host."""
-    library = tmp_path_factory.mktemp("emulated") / "emulated_steps.so"
     source = Path(__file__).with_name("emulated_steps.cpp")
-    folders = [f"-I{ROOT / 'tests/support/emulated'}", f"-I{ROOT / 'src'}"]
-    flags = ["-std=c++20", "-O1", "-mfma", "-ffp-contract=off", "-shared", "-fPIC", *folders]
     named = f"-DPLANQ_STATE_FORMAT={FORMATS[request.param]}"
-    compiler = os.environ.get("CXX", "c++")
-    subprocess.run([compiler, *flags, named, str(source), "-o", str(library)], check=True)
-    return request.param, ctypes.CDLL(str(library))
+    return request.param, emulated(source, tmp_path_factory.mktemp("emulated"), "-mfma", named)
 
 
 def placed(values: Array, past: int) -> Array:
