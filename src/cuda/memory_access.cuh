@@ -23,6 +23,15 @@ __device__ __forceinline__ float2 load_shared_pair(SharedAddress address) {
   return pair;
 }
 
+__device__ __forceinline__ uint2 load_shared_words(SharedAddress address) {
+  uint2 words;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "r"(address)
+               : "memory");
+  return words;
+}
+
 // Keeps a value in its register, where the compiler would work it out again at each use.
 __device__ __forceinline__ void keep(std::uint32_t& value) { asm volatile("" : "+r"(value)); }
 

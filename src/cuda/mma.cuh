@@ -16,6 +16,12 @@ __device__ __forceinline__ void copy_async(std::uint32_t shared, const void* fro
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes)
                : "memory");
 }
+// The same of kBytes, 4 or 8, all of which are read.
+template <int kBytes>
+__device__ __forceinline__ void copy_async(std::uint32_t shared, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(kBytes)
+               : "memory");
+}
 // The copies since the last call are a group.
 __device__ __forceinline__ void end_copy_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -15,7 +15,7 @@ struct alignas(64) TensorMap {
   std::uint64_t opaque[16];
 };
 
-// Matrices of bytes, one a batch, whose rows are cut into boxes of kBoxBytes by `box_rows`. What
+// Matrices of bytes, one a batch, whose rows are cut into boxes of `box_bytes` by `box_rows`. What
 // lies outside is read as 0.
 struct ByteMatrices {
   const void* data;
@@ -23,6 +23,8 @@ struct ByteMatrices {
   std::int64_t row_stride, batch_stride;  // bytes
 };
 inline constexpr int kBoxBytes = 128;
+// Boxes of half the width: 16 bytes of a row lie where swizzled() says.
+inline constexpr int kNarrowBoxBytes = 64;
 
 using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
 
@@ -40,8 +42,9 @@ inline EncodeTensorMap tensor_map_encoder() {
   return encoder;
 }
 
-// Whether the copy engine reads such matrices.
-inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap& map) {
+// Whether the copy engine reads such matrices. Boxes are swizzled by their width.
+inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap& map,
+                              int box_bytes = kBoxBytes) {
   constexpr std::int64_t kMaxExtent = INT32_MAX, kMaxStride = (std::int64_t{1} << 40) - 1;
   const auto stride_fits = [](std::int64_t stride) {
     return stride > 0 && stride <= kMaxStride && stride % 16 == 0;
@@ -60,17 +63,24 @@ inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap&
                                  static_cast<cuuint64_t>(from.batches)};
   const cuuint64_t strides[2] = {static_cast<cuuint64_t>(row_stride),
                                  static_cast<cuuint64_t>(batch_stride)};
-  const cuuint32_t box[3] = {kBoxBytes, static_cast<cuuint32_t>(box_rows), 1};
+  const cuuint32_t box[3] = {static_cast<cuuint32_t>(box_bytes), static_cast<cuuint32_t>(box_rows),
+                             1};
   const cuuint32_t steps[3] = {1, 1, 1};
   return encode(reinterpret_cast<CUtensorMap*>(&map), CU_TENSOR_MAP_DATA_TYPE_UINT8, 3,
                 const_cast<void*>(from.data), extents, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_INTERLEAVE_NONE,
+                box_bytes == kBoxBytes ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Brings whole vectors of 16 bytes to the L2 cache.
+__device__ __forceinline__ void prefetch_bytes(std::uintptr_t from, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
 // Copies a box and counts its bytes at `barrier`: always those of a whole box.

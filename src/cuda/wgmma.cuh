@@ -57,6 +57,7 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 }
 
 // Operands %0 to %(n - 1), and the accumulators that they are.
+#define PLANQ_NAMES_4 "%0, %1, %2, %3"
 #define PLANQ_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define PLANQ_NAMES_16 \
   PLANQ_NAMES_8        \
@@ -83,6 +84,7 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 #define PLANQ_SUMS_64(d, i) PLANQ_SUMS_32(d, i), PLANQ_SUMS_32(d, i + 32)
 #define PLANQ_SUMS_128(d, i) PLANQ_SUMS_64(d, i), PLANQ_SUMS_64(d, i + 64)
 
+#define PLANQ_FLOATS_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define PLANQ_FLOATS_8(d, i)                                                                  \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -167,6 +169,43 @@ __device__ __forceinline__ void add_step(float (&sums)[kSums], std::uint64_t fir
   }
 }
 
+// The same of numbers of 16 bits with the first factor in registers, which must not change before
+// wait_for_products(). Of lane l of a warp, with g = l / 4, t = l % 4, and 16 rows a warp:
+//   first[0], first[1]  terms 2t and 2t + 1 of rows g and g + 8
+//   first[2], first[3]  the same eight terms further
+#define PLANQ_HELD_PRODUCT(columns, count, a0, a1, a2, a3, b, p, type)                      \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #p                                         \
+               ", 0;"                                                                       \
+               "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type        \
+               " {" PLANQ_NAMES_##count "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b \
+                                        ", p, 1, 1, 0;}"                                    \
+               : PLANQ_FLOATS_##count(sums, 0)                                              \
+               : "r"(first[0]), "r"(first[1]), "r"(first[2]), "r"(first[3]), "l"(second),   \
+                 "r"(add))
+#define PLANQ_HELD_PRODUCT_OF_COLUMNS(type)                   \
+  if constexpr (kSums == 4)                                   \
+    PLANQ_HELD_PRODUCT(8, 4, 4, 5, 6, 7, 8, 9, type);         \
+  else if constexpr (kSums == 8)                              \
+    PLANQ_HELD_PRODUCT(16, 8, 8, 9, 10, 11, 12, 13, type);    \
+  else if constexpr (kSums == 16)                             \
+    PLANQ_HELD_PRODUCT(32, 16, 16, 17, 18, 19, 20, 21, type); \
+  else if constexpr (kSums == 32)                             \
+    PLANQ_HELD_PRODUCT(64, 32, 32, 33, 34, 35, 36, 37, type); \
+  else                                                        \
+    PLANQ_HELD_PRODUCT(128, 64, 64, 65, 66, 67, 68, 69, type)
+template <class T, int kSums>
+__device__ __forceinline__ void add_held_step(float (&sums)[kSums], const std::uint32_t (&first)[4],
+                                              std::uint64_t second, int add) {
+  static_assert(kSums == 4 || kSums == 8 || kSums == 16 || kSums == 32 || kSums == 64);
+  if constexpr (std::is_same_v<T, math::Half>) {
+    PLANQ_HELD_PRODUCT_OF_COLUMNS("f16");
+  } else {
+    PLANQ_HELD_PRODUCT_OF_COLUMNS("bf16");
+  }
+}
+
+#undef PLANQ_HELD_PRODUCT_OF_COLUMNS
+#undef PLANQ_HELD_PRODUCT
 #undef PLANQ_FLOAT_PRODUCT_OF_COLUMNS
 #undef PLANQ_FLOAT_PRODUCT
 #undef PLANQ_PRODUCT_OF_TYPES
@@ -175,6 +214,7 @@ __device__ __forceinline__ void add_step(float (&sums)[kSums], std::uint64_t fir
 #undef PLANQ_FLOATS_32
 #undef PLANQ_FLOATS_16
 #undef PLANQ_FLOATS_8
+#undef PLANQ_FLOATS_4
 #undef PLANQ_SUMS_128
 #undef PLANQ_SUMS_64
 #undef PLANQ_SUMS_32
@@ -185,6 +225,7 @@ __device__ __forceinline__ void add_step(float (&sums)[kSums], std::uint64_t fir
 #undef PLANQ_NAMES_32
 #undef PLANQ_NAMES_16
 #undef PLANQ_NAMES_8
+#undef PLANQ_NAMES_4
 
 // How many registers a thread of this group of four warps may use from here on: fewer or more than
 // it was launched with. All four warps call it.

@@ -1,12 +1,14 @@
-// Products with weights that are codes, on the tensor cores of sm_90. For a few rows they become
-// numbers in registers (coded_slices.cuh); for many, panels of them do in the workspace, which the
-// kernels for numbers multiply.
+// Products with weights that are codes, on the tensor cores of sm_90. For up to some hundred rows
+// they become numbers in registers (coded_slices.cuh, wgmma_decoding.cuh); for more, panels of them
+// do in the workspace, which the kernels for numbers multiply. See wgmma_decoding_choice.h.
 #include <algorithm>
 
 #include "core/scratch.h"
 #include "cuda/launch.cuh"
 #include "ops/linear/coded_slices.cuh"
 #include "ops/linear/float_launch.cuh"
+#include "ops/linear/wgmma_decoding_choice.h"
+#include "ops/linear/wgmma_decoding_launch.cuh"
 
 namespace planq::linear {
 namespace {
@@ -31,23 +33,7 @@ std::byte* book(std::int64_t columns, std::int64_t terms, const Device& device, 
                                  row_bytes);
 }
 
-}  // namespace
-
-Status preload_coded_wgmma(DType values) {
-  PLANQ_TRY(coded::preload(values));
-  PLANQ_TRY(preload_numbers(values));
-  return preload_float_wgmma(values, values);
-}
-
-std::size_t coded_wgmma_workspace(std::int64_t columns, std::int64_t terms, const Device& device) {
-  Scratch scratch;
-  book(columns, terms, device, scratch);
-  return scratch.bytes();
-}
-
-Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound) {
-  if (product.empty()) return Status::success();
-  if (coded::takes(product)) return coded::launch(product, call.device, bound);
+Status launch_panels(const Product& product, const Call& call, Bound& bound) {
   const WeightCodes& codes = *product.weight.codes;
   Scratch scratch(call.workspace);
   std::byte* const numbers = book(product.n, product.k, call.device, scratch);
@@ -60,6 +46,33 @@ Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound
     PLANQ_TRY(launch_float_wgmma(panel, call.device, bound));
   }
   return Status::success();
+}
+
+}  // namespace
+
+Status preload_coded_wgmma(DType values) {
+  PLANQ_TRY(coded::preload(values));
+  PLANQ_TRY(decoding::preload(values));
+  PLANQ_TRY(preload_numbers(values));
+  return preload_float_wgmma(values, values);
+}
+
+std::size_t coded_wgmma_workspace(std::int64_t columns, std::int64_t terms, const Device& device) {
+  Scratch scratch;
+  book(columns, terms, device, scratch);
+  return scratch.bytes();
+}
+
+Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound) {
+  if (product.empty()) return Status::success();
+  const decoding::Choice choice = decoding::choose(
+      {product.m, product.n, product.k, product.batch.size(), call.device.multiprocessors},
+      coded::takes(product), decoding::takes(product));
+  if (choice.way == decoding::Way::FewRows) return coded::launch(product, call.device, bound);
+  bool launched = false;
+  if (choice.way == decoding::Way::Decoding)
+    PLANQ_TRY(decoding::launch(product, choice.width, call.device, bound, launched));
+  return launched ? Status::success() : launch_panels(product, call, bound);
 }
 
 }  // namespace planq::linear
