@@ -18,15 +18,17 @@ inline std::int64_t batch_stride(const Product& product, Moved operand) {
   return product.batch.rank == 1 ? product.batch.axes[0].stride[operand] : 0;
 }
 
+// Rows along k, or of a transposed factor terms along its rows.
 inline cuda::ByteMatrices matrices_of(const Product& product, const Factor& factor,
                                       std::int64_t rows, Moved operand) {
   const std::int64_t stride = batch_stride(product, operand);
   const std::int64_t bytes = detail::element_bytes(factor.dtype);
+  const bool transposed = factor.transposed();
   return {factor.data,
-          product.k * bytes,
-          rows,
+          (transposed ? rows : product.k) * bytes,
+          transposed ? product.k : rows,
           stride != 0 ? product.batch.size() : 1,
-          factor.row_stride * bytes,
+          (transposed ? factor.term_stride : factor.row_stride) * bytes,
           stride * bytes};
 }
 
@@ -76,10 +78,13 @@ inline bool can_be_numbered(int down, int across, std::int64_t times) {
 // many to be numbered. `rows`: of a tile.
 inline bool fill(const Product& product, int rows, wgmma::TileArgs& args) {
   wgmma::Factors& factors = args.factors;
-  if (!cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput), rows,
-                               factors.first) ||
+  const auto box_rows = [](const Factor& factor, int count) {
+    return factor.transposed() ? cuda::kTransposedTerms : count;
+  };
+  if (!cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
+                               box_rows(product.input, rows), factors.first) ||
       !cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
-                               wgmma::kTileColumns, factors.second))
+                               box_rows(product.weight, wgmma::kTileColumns), factors.second))
     return false;
   factors.first_step = step_of(product, kMovedInput);
   factors.second_step = step_of(product, kMovedWeight);

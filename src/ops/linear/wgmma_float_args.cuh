@@ -54,6 +54,21 @@ Status visit_every_scale(DType input, DType weight, const Visit& visit) {
   return visit_types(input, weight, Scales::OfRowsAndColumns, visit);
 }
 
+
+// Calls visit<of the input, of the weight>() for numbers of 16 bits of which one side or both lie
+// transposed.
+template <class Visit>
+Status visit_transposed(DType values, bool input, bool weight, const Visit& visit) {
+  const auto sides = [&]<class T>() {
+    using Transposed = cuda::Transposed<T>;
+    if (!input) return visit.template operator()<T, Transposed>();
+    return weight ? visit.template operator()<Transposed, Transposed>()
+                  : visit.template operator()<Transposed, T>();
+  };
+  return values == DType::Float16 ? sides.template operator()<math::Half>()
+                                  : sides.template operator()<math::Bfloat16>();
+}
+
 // The last slice is whole, too: boxes beyond k are 0, which takes no part.
 inline int slice_boxes(const Product& product) {
   const int each =
@@ -68,8 +83,13 @@ namespace planq::linear {
 
 // Products of few tokens (wgmma_float_streamed_sm90a.cu), of a choice that is streamed. Answers in
 // `launched` whether the copy engine reads the factors; nothing is launched where not.
-Status preload_float_streamed(DType input, DType weight);
+// `transposed`: the weights are, which have 16 bits then and no scales.
+Status preload_float_streamed(DType input, DType weight, bool transposed);
 Status launch_float_streamed(const Product& product, const wgmma::FloatChoice& choice, Bound& bound,
                              bool& launched);
+
+// Products of tiles with a side or both transposed (wgmma_float_transposed_sm90a.cu).
+Status launch_float_transposed(const Product& product, bool tall, const Device& device,
+                               Bound& bound);
 
 }  // namespace planq::linear

@@ -13,6 +13,8 @@ namespace planq::linear::wgmma {
 struct FloatProblem : Problem {
   int bytes;             // of a number
   bool joins_by_scales;  // slices have scales of their own
+  // Streamed kernels read tokens along k; weights may be transposed, and on tiles both.
+  bool input_transposed = false;
 };
 
 struct FloatChoice {
@@ -58,6 +60,7 @@ inline bool prefers_tall(const FloatProblem& p) {
 inline FloatChoice choose_floats(const FloatProblem& p) {
   constexpr std::int64_t kColumns = 64;
   for (const FloatWidth& width : kFloatWidths) {
+    if (p.input_transposed) break;
     if (p.joins_by_scales && width.tokens > kMostScaledTokens) break;
     if (p.m > width.tokens) continue;
     // Where all blocks run at a time, each has the largest ring for that.

@@ -27,8 +27,22 @@ constexpr bool has_kernel(wgmma::Scales scales) {
   return scales != wgmma::Scales::OfBlocks || Shape::kTokens <= wgmma::kMostScaledTokens;
 }
 
+// Calls visit<of the input, of the weight, scales>() with weights as they lie.
+template <class Visit>
+Status visit_as_they_lie(DType input, DType weight, wgmma::Scales scales, bool transposed,
+                         const Visit& visit) {
+  if (!transposed) return wgmma::visit_types(input, weight, scales, visit);
+  return wgmma::visit_transposed(input, false, true, [&]<class X, class W>() {
+    if constexpr (cuda::kTransposed<X>)
+      return Status::success();  // never chosen
+    else
+      return visit.template operator()<X, W, wgmma::Scales::None>();
+  });
+}
+
 template <class Shape>
 bool fill(const Product& product, const FloatChoice& choice, wgmma::FloatStreamArgs& args) {
+  static_assert(Shape::kColumns == cuda::kTransposedTerms);  // a box of weights, either way they lie
   wgmma::Factors& factors = args.factors;
   if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
                                Shape::kColumns, factors.first) ||
@@ -49,7 +63,7 @@ bool fill(const Product& product, const FloatChoice& choice, wgmma::FloatStreamA
 
 }  // namespace
 
-Status preload_float_streamed(DType input, DType weight) {
+Status preload_float_streamed(DType input, DType weight, bool transposed) {
   const auto preload = [&]<class X, class W, wgmma::Scales kScales>() {
     for (const wgmma::FloatWidth& width : wgmma::kFloatWidths)
       PLANQ_TRY(visit_widths(width.tokens, [&]<class Shape>() {
@@ -61,7 +75,8 @@ Status preload_float_streamed(DType input, DType weight) {
       }));
     return Status::success();
   };
-  return wgmma::visit_every_scale(input, weight, preload);
+  return transposed ? visit_as_they_lie(input, weight, wgmma::Scales::None, true, preload)
+                    : wgmma::visit_every_scale(input, weight, preload);
 }
 
 Status launch_float_streamed(const Product& product, const FloatChoice& choice, Bound& bound,
@@ -82,8 +97,8 @@ Status launch_float_streamed(const Product& product, const FloatChoice& choice, 
       else
         return Status::success();  // never chosen
     };
-    return wgmma::visit_types(product.input.dtype, product.weight.dtype, wgmma::scales_of(product),
-                              launch);
+    return visit_as_they_lie(product.input.dtype, product.weight.dtype, wgmma::scales_of(product),
+                             product.weight.transposed(), launch);
   });
 }
 

@@ -26,13 +26,19 @@ class Chooser:
         subprocess.run(command, check=True)
 
     def choices(
-        self, problems: Sequence[tuple[int, ...]], size: int = 2, scaled: bool = False
+        self,
+        problems: Sequence[tuple[int, ...]],
+        size: int = 2,
+        scaled: bool = False,
+        transposed: bool = False,
     ) -> list[tuple[int, int]]:
         """Tokens and blocks a multiprocessor for each (m, n, k, batches, multiprocessors).
 
         Of tiles, 0 and their rows. `size`: bytes of a number. `scaled`: slices have scales.
+        `transposed`: the input is.
         """
-        lines = "\n".join(" ".join(map(str, (*problem, size, int(scaled)))) for problem in problems)
+        kind = (size, int(scaled), int(transposed))
+        lines = "\n".join(" ".join(map(str, (*problem, *kind))) for problem in problems)
         done = subprocess.run(
             [str(self.program)], input=lines, check=True, capture_output=True, text=True
         )
@@ -97,3 +103,11 @@ def test_tall_tiles_are_where_they_halve_the_rounds(chooser: Chooser) -> None:
         problems = [(m, n, 4096, 1, H200) for m, n in shapes]
         assert chooser.choices(problems) == [(0, rows)] * len(shapes)
         assert chooser.choices(problems, size=1) == [(0, 128)] * len(shapes)
+
+
+def test_tokens_that_lie_transposed_are_tiles_however_few(chooser: Chooser) -> None:
+    """Small ones and tall ones as of any other product."""
+    few = chooser.choices([(m, 8192, 8192, 1, H200) for m in (8, 64, 128)], transposed=True)
+    assert few == [(0, 128)] * 3
+    many = [(m, n, 4096, 1, H200) for m, n in ((4096, 4096), (512, 28_672), (8192, 8192))]
+    assert chooser.choices(many, transposed=True) == chooser.choices(many)
