@@ -33,7 +33,7 @@ __device__ __forceinline__ std::uint64_t factor_of(std::uint32_t shared) {
 // Offset 1 is from a box to the next, the other one between groups of eight terms.
 __device__ __forceinline__ std::uint64_t transposed_factor_of(std::uint32_t shared) {
   constexpr std::uint64_t kUnused = 1, kBox = kTransposedBoxBytes >> 4;
-  return factor_of(shared) + (kBox - kUnused << 16);
+  return factor_of(shared) + ((kBox - kUnused) << 16);
 }
 // The same factor from byte `bytes` of its rows on, or from a row that is a multiple of eight on;
 // transposed, from a term that is a multiple of eight on, or from a box on.

@@ -13,8 +13,7 @@ namespace planq::linear::wgmma {
 struct FloatProblem : Problem {
   int bytes;             // of a number
   bool joins_by_scales;  // slices have scales of their own
-  // Streamed kernels read tokens along k; weights may be transposed, and on tiles both.
-  bool input_transposed = false;
+  bool input_transposed;
 };
 
 struct FloatChoice {
@@ -36,6 +35,9 @@ constexpr int most_resident(int tokens) {
     if (width.tokens == tokens) return width.resident;
   return 1;
 }
+
+// The least width where the input is transposed: a box of it is 64 tokens.
+inline constexpr int kTransposedWidth = 64;
 
 // Up to as many tokens, products whose slices have scales are streamed: of more, tiles were faster.
 inline constexpr std::int64_t kMostScaledTokens = 32;
@@ -60,9 +62,8 @@ inline bool prefers_tall(const FloatProblem& p) {
 inline FloatChoice choose_floats(const FloatProblem& p) {
   constexpr std::int64_t kColumns = 64;
   for (const FloatWidth& width : kFloatWidths) {
-    if (p.input_transposed) break;
     if (p.joins_by_scales && width.tokens > kMostScaledTokens) break;
-    if (p.m > width.tokens) continue;
+    if (p.m > width.tokens || (p.input_transposed && width.tokens < kTransposedWidth)) continue;
     // Where all blocks run at a time, each has the largest ring for that.
     const std::int64_t blocks = detail::parts(p.n, kColumns) * p.batches;
     const std::int64_t each = detail::parts(blocks, p.multiprocessors);

@@ -27,16 +27,17 @@ struct PlainSlices {
   }
 };
 
-// A factor whose first box is at `shared`, and the bytes from a step's terms to the next one's.
+// A factor whose first box is at `shared`, and the bytes from a term to the next and from a step's
+// terms to the next one's.
 template <class T>
 __device__ __forceinline__ std::uint64_t factor_of(std::uint32_t shared) {
   return cuda::kTransposed<T> ? cuda::transposed_factor_of(shared) : cuda::factor_of(shared);
 }
 template <class T>
-inline constexpr int kStepBytes = cuda::kTransposed<T>
-                                      ? cuda::kProductDepth / static_cast<int>(sizeof(T)) *
-                                            cuda::kBoxBytes
-                                      : cuda::kProductDepth;
+inline constexpr int kTermBytes =
+    cuda::kTransposed<T> ? cuda::kBoxBytes : static_cast<int>(sizeof(T));
+template <class T>
+inline constexpr int kStepBytes = cuda::kProductDepth / static_cast<int>(sizeof(T)) * kTermBytes<T>;
 
 // The slices of a ring's stages, one after another.
 template <class A, class B, class Ring>
@@ -79,11 +80,12 @@ class RingSlices {
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box)
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step)
-        cuda::add_step<A, B>(sums,
-                             cuda::advanced(first_, boxes.at[box] + step * kStepBytes<A> + row),
-                             cuda::advanced(second_, boxes.at[box] + step * kStepBytes<B>),
+      for (int step = 0; step < kSteps; ++step) {
+        const int first = boxes.at[box] + step * kStepBytes<A> + row;
+        const int second = boxes.at[box] + step * kStepBytes<B>;
+        cuda::add_step<A, B>(sums, cuda::advanced(first_, first), cuda::advanced(second_, second),
                              box > 0 || step > 0);
+      }
     cuda::commit_products();
   }
   // Gives back the oldest stages that are still held: those of a slice.

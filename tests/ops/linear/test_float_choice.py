@@ -105,9 +105,10 @@ def test_tall_tiles_are_where_they_halve_the_rounds(chooser: Chooser) -> None:
         assert chooser.choices(problems, size=1) == [(0, 128)] * len(shapes)
 
 
-def test_tokens_that_lie_transposed_are_tiles_however_few(chooser: Chooser) -> None:
-    """Small ones and tall ones as of any other product."""
-    few = chooser.choices([(m, 8192, 8192, 1, H200) for m in (8, 64, 128)], transposed=True)
-    assert few == [(0, 128)] * 3
-    many = [(m, n, 4096, 1, H200) for m, n in ((4096, 4096), (512, 28_672), (8192, 8192))]
+def test_tokens_that_lie_transposed_come_by_64(chooser: Chooser) -> None:
+    """No kernel is narrower; beyond that it is as for any other product."""
+    few = chooser.choices([(m, 4096, 8192, 1, H200) for m in (8, 32, 64)], transposed=True)
+    assert few == [(64, 1)] * 3
+    shapes = ((65, 8192), (128, 8192), (129, 8192), (4096, 4096), (512, 28_672), (8192, 8192))
+    many = [(m, n, 4096, 1, H200) for m, n in shapes]
     assert chooser.choices(many, transposed=True) == chooser.choices(many)
