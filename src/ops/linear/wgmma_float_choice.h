@@ -63,13 +63,16 @@ inline FloatChoice choose_floats(const FloatProblem& p) {
   constexpr std::int64_t kColumns = 64;
   for (const FloatWidth& width : kFloatWidths) {
     if (p.joins_by_scales && width.tokens > kMostScaledTokens) break;
-    if (p.m > width.tokens || (p.input_transposed && width.tokens < kTransposedWidth)) continue;
+    if (p.input_transposed && width.tokens < kTransposedWidth) continue;
+    const bool widest = width.tokens == kFloatWidths.back().tokens;
+    if (p.m > width.tokens && !(widest && p.bytes == 2)) continue;
     // Where all blocks run at a time, each has the largest ring for that.
-    const std::int64_t blocks = detail::parts(p.n, kColumns) * p.batches;
+    const std::int64_t blocks =
+        detail::parts(p.m, width.tokens) * detail::parts(p.n, kColumns) * p.batches;
     const std::int64_t each = detail::parts(blocks, p.multiprocessors);
-    // The widest is for weights whose tiles would leave half of the multiprocessors idle; where its
-    // blocks took turns, tiles have as many rounds of twice the columns.
-    if (width.tokens == kFloatWidths.back().tokens && each > width.resident) break;
+    // The widest is for products whose tiles would leave half of the multiprocessors idle; where
+    // its blocks took turns, tiles have as many rounds of twice the columns.
+    if (widest && each > width.resident) break;
     return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident)),
             false};
   }
