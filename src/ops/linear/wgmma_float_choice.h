@@ -42,6 +42,10 @@ inline constexpr int kTransposedWidth = 64;
 // Up to as many tokens, products whose slices have scales are streamed: of more, tiles were faster.
 inline constexpr std::int64_t kMostScaledTokens = 32;
 
+// Numbers of a weight that is small: many products of up to 64 tokens with such weights were faster
+// on tiles, though half of their rows are empty.
+inline constexpr std::int64_t kSmallWeight = 1 << 19;
+
 // What a tall tile takes, as measured on one H200, where a tile takes 1.
 inline constexpr double kTallCost = 1.9;
 
@@ -55,6 +59,11 @@ inline bool prefers_tall(const FloatProblem& p) {
     return static_cast<double>(parts(tiles, p.multiprocessors));
   };
   return kTallCost * rounds(2 * kRows) < rounds(kRows);
+}
+
+// `each`: blocks of 64 tokens that a multiprocessor has, of which two run at a time.
+inline bool prefers_tiles(const FloatProblem& p, std::int64_t each) {
+  return p.bytes == 2 && p.n > 64 && p.n * p.k <= kSmallWeight && each > 4;
 }
 
 }  // namespace detail
@@ -73,6 +82,7 @@ inline FloatChoice choose_floats(const FloatProblem& p) {
     // The widest is for products whose tiles would leave half of the multiprocessors idle; where
     // its blocks took turns, tiles have as many rounds of twice the columns.
     if (widest && each > width.resident) break;
+    if (width.tokens == 64 && detail::prefers_tiles(p, each)) break;
     return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident)),
             false};
   }

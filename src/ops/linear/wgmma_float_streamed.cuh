@@ -1,9 +1,10 @@
 // Products of few tokens with weights of floating numbers on the tensor cores of sm_90a, where the
-// weights' bytes are the time, and of more tokens where tiles would be too few. Weights are the first factor, of 64 rows a group of warps, and
-// tokens the second: which factor comes first changes no bit, so these are those of
-// wgmma_float.cuh. A block goes through all of k, since slices are added in order; every
-// multiprocessor has a ring, or the rings of several small blocks, that keeps the memory busy.
-// Clusters that bring tokens once for all of their blocks were no faster.
+// weights' bytes are the time, and of more tokens where tiles would be too few. Weights are the
+// first factor, of 64 rows a group of warps, and tokens the second: which factor comes first
+// changes no bit, so these are those of wgmma_float.cuh. A block goes through all of k, since
+// slices are added in order; every multiprocessor has a ring, or the rings of several small blocks,
+// that keeps the memory busy. Clusters that bring tokens once for all of their blocks were no
+// faster.
 #pragma once
 
 #include "ops/linear/wgmma_float_choice.h"

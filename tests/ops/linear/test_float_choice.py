@@ -116,3 +116,14 @@ def test_tokens_that_lie_transposed_come_by_64(chooser: Chooser) -> None:
     shapes = ((65, 8192), (128, 8192), (129, 8192), (4096, 4096), (512, 28_672), (8192, 8192))
     many = [(m, n, 4096, 1, H200) for m, n in shapes]
     assert chooser.choices(many, transposed=True) == chooser.choices(many)
+
+
+def test_many_products_with_small_weights_are_tiles(chooser: Chooser) -> None:
+    """Of 33 to 64 tokens, where tiles use all of their columns and blocks take several turns."""
+    small = ((64, 128, 64, 384), (40, 256, 128, 384), (33, 1024, 512, 96), (64, 512, 1024, 96))
+    assert chooser.choices([(*p, H200) for p in small]) == [(0, 128)] * len(small)
+    streamed = ((32, 128, 64, 384), (64, 64, 64, 1536), (64, 128, 64, 192), (64, 1024, 1024, 96))
+    found = chooser.choices([(*p, H200) for p in streamed])
+    assert [tokens for tokens, _ in found] == [32, 64, 64, 64]
+    of_bytes = chooser.choices([(*p, H200) for p in small], size=1)
+    assert [tokens for tokens, _ in of_bytes] == [64] * len(small)
