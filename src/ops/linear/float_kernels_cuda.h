@@ -80,7 +80,7 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device&) {
   if (!reason.accepted()) return reason;
   // As they are stored: of a transposed side, along m or n.
   const auto vectors = [](const linear::FactorField& side) {
-    return side.shape[side.shape.rank - 1] % (128 / bits_of(kIn)) == 0;
+    return side.shape.last() % (128 / bits_of(kIn)) == 0;
   };
   if (!vectors(f.input()) || !vectors(f.weight()))
     return Reason::refuse(ReasonKind::Shape, bits_of(kIn) == 8
