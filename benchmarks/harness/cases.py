@@ -13,7 +13,7 @@ from typing import Any
 import planq
 from harness.data import PARAMETERS
 from harness.models import shapes_of
-from harness.product import Product, product_of
+from harness.product import SIDES, Product, product_of, transposed_sides
 
 MEGABYTE = 1e6
 
@@ -214,6 +214,8 @@ class Case:
             yield "lanes"
         if getattr(desc, "weight_layout", "row_major") != "row_major":
             yield desc.weight_layout.value
+        for side in transposed_sides(desc):
+            yield f"{side}_transposed"
 
     @property
     def scope(self) -> planq.Scope | None:
@@ -360,27 +362,26 @@ class _Group:
         wanted &= self.models is not None or shape[0] in self.peer_rows
         return tuple(self.peers) if wanted else ()
 
-    def extents(self, operator: str, shape: tuple[Any, ...]) -> dict[str, list[Any]]:
+    def extents(
+        self, operator: str, shape: tuple[Any, ...], given: dict[str, Any]
+    ) -> dict[str, list[Any]]:
         name = shape_field(operator)
         if name == "shapes":
             return {name: [list(one) for one in shape] if self.models else [list(shape)]}
         if self.problems is None and self.layers is None:
             return {name: list(shape)}
-        m, n, k = shape
-        return {"input_shape": [m, k], "weight_shape": [n, k]}
+        transposed = tuple(side for side in SIDES if given.get(f"transpose_{side}"))
+        problem = Product(*shape, transposed)
+        rows = zip(SIDES, (problem.m, problem.n), strict=True)
+        return {f"{side}_shape": problem.shape(side, count) for side, count in rows}
 
     def cases(self, title: str, operator: str, targets: tuple[Target, ...]) -> Iterator[Case]:
         found = product(
             self.all_types(), self.variants, self.outliers or (None,), self.all_shapes()
         )
         for types, variant, outliers, shape in found:
-            given = {
-                "op": operator,
-                **self.extents(operator, shape),
-                **types,
-                **self.descriptor,
-                **variant,
-            }
+            own = {**types, **self.descriptor, **variant}
+            given = {"op": operator, **self.extents(operator, shape, own), **own}
             yield Case(
                 title=title,
                 priority=self.priority,

@@ -237,16 +237,19 @@ class ProductPart:
     @property
     def fields(self) -> dict[str, list[int]]:
         """The descriptor's fields that are another."""
-        k = self.product.k
-        return {"input_shape": [len(self.rows), k], "weight_shape": [len(self.columns), k]}
+        return {
+            "input_shape": self.product.shape("input", len(self.rows)),
+            "weight_shape": self.product.shape("weight", len(self.columns)),
+        }
 
     def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
         """The part of an operand."""
+        axis = self.product.row_axis(name)
         if name in BY_COLUMN:
-            return self._along(operand, 0, self.columns, self.product.n)
+            return self._along(operand, axis, self.columns, self.product.n)
         if name not in BY_ROW and name not in BY_BOTH:
             return operand
-        found = self._along(operand, 0, self.rows, self.product.m)
+        found = self._along(operand, axis, self.rows, self.product.m)
         return self._along(found, 1, self.columns, self.product.n) if name in BY_BOTH else found
 
     @staticmethod

@@ -14,6 +14,7 @@ import planq
 from harness import bnb, codebook, static
 from harness.cuda import CudaMachine
 from harness.peer import Call, Peer, product_peer
+from harness.product import transposed_sides
 from harness.workload import Machine, Operands, Workload
 
 STATISTICS = ("absmax", "codebook", "nested_absmax", "nested_offset", "nested_codebook")
@@ -56,8 +57,11 @@ def decoder(desc: Any) -> Callable[[Operands], torch.Tensor]:
     return decode
 
 
-def _linear(given: Operands, weight: torch.Tensor) -> torch.Tensor:
-    x = given["input"]
+def _linear(
+    given: Operands, weight: torch.Tensor, transposed: tuple[str, ...] = ()
+) -> torch.Tensor:
+    x = given["input"].t() if "input" in transposed else given["input"]
+    weight = weight.t() if "weight" in transposed else weight
     bias = given["bias"].to(x.dtype) if "bias" in given else None
     return torch.nn.functional.linear(x, weight, bias)
 
@@ -65,7 +69,8 @@ def _linear(given: Operands, weight: torch.Tensor) -> torch.Tensor:
 def torch_linear(machine: Machine, workload: Workload) -> Peer:
     """The product with a weight that was given back before: on a GPU cuBLAS."""
     decode = decoder(workload.case.descriptor)
-    calls = [partial(_linear, given, decode(given)) for given in workload.sets]
+    transposed = transposed_sides(workload.case.descriptor)
+    calls = [partial(_linear, given, decode(given), transposed) for given in workload.sets]
     return product_peer("torch_linear", workload, calls)
 
 

@@ -14,13 +14,20 @@ LESS: Final = {planq.MathPrecision.F32: 67 / 1979}
 HALF: Final = (planq.MathPrecision.TENSOR_CORE_F16, planq.MathPrecision.TENSOR_CORE_BF16)
 
 
+SIDES: Final = ("input", "weight")
+
+
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``y[m, n] = sum over k of input[m, k] * weight[n, k]``."""
+    """``y[m, n] = sum over k of input[m, k] * weight[n, k]``.
+
+    ``transposed`` are the sides that memory holds as ``[k, m]`` and ``[k, n]``.
+    """
 
     m: int
     n: int
     k: int
+    transposed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
@@ -30,16 +37,31 @@ class Product:
         """Multiplications and additions."""
         return 2 * self.m * self.n * self.k
 
+    def row_axis(self, side: str) -> int:
+        """Of a side in memory: that of m or n."""
+        return 1 if side in self.transposed else 0
+
+    def shape(self, side: str, rows: int) -> list[int]:
+        """Of so many rows of a side in memory."""
+        return [self.k, rows] if side in self.transposed else [rows, self.k]
+
 
 def product_of(desc: Any) -> Product | None:
     """The product that a descriptor asks for, if it asks for one with a single weight."""
     weight = getattr(desc, "weight_shape", None)
     if weight is None or not hasattr(desc, "input_shape"):
         return None
-    turned = [getattr(desc, f"transpose_{side}", False) for side in ("input", "weight")]
-    if any(turned) or len(weight) != 2:
-        raise ValueError(f"neither transposed nor batched products are measured: {desc}")
-    return Product(math.prod(desc.input_shape[:-1]), *weight)
+    transposed = transposed_sides(desc)
+    if len(weight) != 2 or ("input" in transposed and len(desc.input_shape) != 2):
+        raise ValueError(f"no batched products are measured: {desc}")
+    n, k = reversed(weight) if "weight" in transposed else weight
+    rows = desc.input_shape[1:] if "input" in transposed else desc.input_shape[:-1]
+    return Product(math.prod(rows), n, k, transposed)
+
+
+def transposed_sides(desc: Any) -> tuple[str, ...]:
+    """Those of a product's two sides that lie transposed in memory."""
+    return tuple(side for side in SIDES if getattr(desc, f"transpose_{side}", False))
 
 
 def share_of_peak(math_of: planq.MathPrecision) -> float:

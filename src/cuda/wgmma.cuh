@@ -1,6 +1,7 @@
 // Matrix products of four warps by the tensor cores of sm_90a, of bytes with sums in int32, or of
 // floating numbers of 8 or 16 bits with sums in float32: both factors in shared memory, rows of 128
 // bytes along the summed axis, as a copy by a tensor map with a swizzle of 128 bytes leaves them.
+// Numbers of 16 bits may lie transposed: terms of 128 bytes along the factor's rows.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,8 @@ __device__ __forceinline__ int uniform(int value) { return __shfl_sync(kAllLanes
 
 inline constexpr int kProductRows = 64;   // of the first factor
 inline constexpr int kProductDepth = 32;  // summed bytes of one instruction
+// A box of a transposed factor: 64 rows by 64 terms of 16 bits.
+inline constexpr int kTransposedTerms = 64, kTransposedBoxBytes = kTransposedTerms * 128;
 
 // What the instruction is told of a factor that begins at `shared`, a multiple of 1024 bytes:
 // address, offset 1 (not used with this swizzle) and 1024 bytes between groups of eight rows, in
@@ -26,7 +29,14 @@ __device__ __forceinline__ std::uint64_t factor_of(std::uint32_t shared) {
   return std::uint64_t{1} << 62 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 16 |
          (shared & 0x3FFFF) >> 4;
 }
-// The same factor from byte `bytes` of its rows on, or from a row that is a multiple of eight on.
+// The same of a transposed factor: boxes of 64 of its rows one after another, each of 64 terms.
+// Offset 1 is from a box to the next, the other one between groups of eight terms.
+__device__ __forceinline__ std::uint64_t transposed_factor_of(std::uint32_t shared) {
+  constexpr std::uint64_t kUnused = 1, kBox = kTransposedBoxBytes >> 4;
+  return factor_of(shared) + ((kBox - kUnused) << 16);
+}
+// The same factor from byte `bytes` of its rows on, or from a row that is a multiple of eight on;
+// transposed, from a term that is a multiple of eight on, or from a box on.
 __device__ __forceinline__ std::uint64_t advanced(std::uint64_t factor, int bytes) {
   return factor + (bytes >> 4);
 }
@@ -131,41 +141,64 @@ struct E4M3 {
 struct E5M2 {
   std::uint8_t code;
 };
+// Numbers of 16 bits whose factor lies transposed.
+template <class T>
+struct Transposed {
+  T number;
+};
+template <class T>
+inline constexpr bool kTransposed = false;
+template <class T>
+inline constexpr bool kTransposed<Transposed<T>> = true;
+template <class T>
+struct NumberOf {
+  using Type = T;
+};
+template <class T>
+struct NumberOf<Transposed<T>> {
+  using Type = T;
+};
+
 // The same of the floating numbers of A and B that 32 bytes hold, in the arithmetic of
-// math/tensor_core.h: one step of it onto each sum. Those of 16 bits could be transposed.
-#define PLANQ_FLOAT_PRODUCT(columns, count, a, b, p, types, transposed)                    \
+// math/tensor_core.h: one step of it onto each sum. `lie` names operands x and y where numbers may
+// lie transposed, those of 16 bits.
+#define PLANQ_EITHER_WAY(x, y) ", %" #x ", %" #y
+#define PLANQ_ONE_WAY(x, y) ""
+#define PLANQ_FLOAT_PRODUCT(columns, count, a, b, p, x, y, types, lie)                     \
   asm volatile("{.reg .pred p; setp.ne.b32 p, %" #p                                        \
                ", 0;"                                                                      \
                "wgmma.mma_async.sync.aligned.m64n" #columns types " {" PLANQ_NAMES_##count \
-               "}, %" #a ", %" #b ", p, 1, 1" transposed ";}"                              \
+               "}, %" #a ", %" #b ", p, 1, 1" lie(x, y) ";}"                               \
                : PLANQ_FLOATS_##count(sums, 0)                                             \
-               : "l"(first), "l"(second), "r"(add))
-#define PLANQ_FLOAT_PRODUCT_OF_COLUMNS(types, transposed)       \
-  if constexpr (kColumns == 16)                                 \
-    PLANQ_FLOAT_PRODUCT(16, 8, 8, 9, 10, types, transposed);    \
-  else if constexpr (kColumns == 32)                            \
-    PLANQ_FLOAT_PRODUCT(32, 16, 16, 17, 18, types, transposed); \
-  else if constexpr (kColumns == 64)                            \
-    PLANQ_FLOAT_PRODUCT(64, 32, 32, 33, 34, types, transposed); \
-  else                                                          \
-    PLANQ_FLOAT_PRODUCT(128, 64, 64, 65, 66, types, transposed)
+               : "l"(first), "l"(second), "r"(add), "n"(static_cast<int>(kTransposed<A>)), \
+                 "n"(static_cast<int>(kTransposed<B>)))
+#define PLANQ_FLOAT_PRODUCT_OF_COLUMNS(types, lie)               \
+  if constexpr (kColumns == 16)                                  \
+    PLANQ_FLOAT_PRODUCT(16, 8, 8, 9, 10, 11, 12, types, lie);    \
+  else if constexpr (kColumns == 32)                             \
+    PLANQ_FLOAT_PRODUCT(32, 16, 16, 17, 18, 19, 20, types, lie); \
+  else if constexpr (kColumns == 64)                             \
+    PLANQ_FLOAT_PRODUCT(64, 32, 32, 33, 34, 35, 36, types, lie); \
+  else                                                           \
+    PLANQ_FLOAT_PRODUCT(128, 64, 64, 65, 66, 67, 68, types, lie)
 template <class A, class B, int kSums>
 __device__ __forceinline__ void add_step(float (&sums)[kSums], std::uint64_t first,
                                          std::uint64_t second, int add) {
   constexpr int kColumns = 2 * kSums;
   static_assert(kColumns == 16 || kColumns == 32 || kColumns == 64 || kColumns == 128);
-  if constexpr (std::is_same_v<A, math::Half>) {
-    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k16.f32.f16.f16", ", 0, 0");
-  } else if constexpr (std::is_same_v<A, math::Bfloat16>) {
-    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k16.f32.bf16.bf16", ", 0, 0");
+  using Number = typename NumberOf<A>::Type;
+  if constexpr (std::is_same_v<Number, math::Half>) {
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k16.f32.f16.f16", PLANQ_EITHER_WAY);
+  } else if constexpr (std::is_same_v<Number, math::Bfloat16>) {
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k16.f32.bf16.bf16", PLANQ_EITHER_WAY);
   } else if constexpr (std::is_same_v<A, E4M3> && std::is_same_v<B, E4M3>) {
-    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e4m3.e4m3", "");
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e4m3.e4m3", PLANQ_ONE_WAY);
   } else if constexpr (std::is_same_v<A, E4M3>) {
-    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e4m3.e5m2", "");
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e4m3.e5m2", PLANQ_ONE_WAY);
   } else if constexpr (std::is_same_v<B, E4M3>) {
-    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e5m2.e4m3", "");
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e5m2.e4m3", PLANQ_ONE_WAY);
   } else {
-    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e5m2.e5m2", "");
+    PLANQ_FLOAT_PRODUCT_OF_COLUMNS("k32.f32.e5m2.e5m2", PLANQ_ONE_WAY);
   }
 }
 
@@ -208,6 +241,8 @@ __device__ __forceinline__ void add_held_step(float (&sums)[kSums], const std::u
 #undef PLANQ_HELD_PRODUCT
 #undef PLANQ_FLOAT_PRODUCT_OF_COLUMNS
 #undef PLANQ_FLOAT_PRODUCT
+#undef PLANQ_ONE_WAY
+#undef PLANQ_EITHER_WAY
 #undef PLANQ_PRODUCT_OF_TYPES
 #undef PLANQ_PRODUCT
 #undef PLANQ_FLOATS_64

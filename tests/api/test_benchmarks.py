@@ -154,14 +154,51 @@ def test_a_product_is_counted_by_what_it_moves_and_computes() -> None:
     assert case.output_bytes == 2 * 2 * 3
 
 
-def test_neither_batched_nor_transposed_products_are_measured() -> None:
-    batched = planq.MatmulInt8Descriptor(input_shape=(2, 3, 8), weight_shape=(2, 4, 8))
-    transposed = planq.MatmulInt8Descriptor(
-        input_shape=(3, 8), weight_shape=(8, 4), transpose_weight=True
+def test_no_batched_products_are_measured() -> None:
+    both = planq.MatmulInt8Descriptor(input_shape=(2, 3, 8), weight_shape=(2, 4, 8))
+    rows = planq.MatmulInt8Descriptor(
+        input_shape=(2, 8, 3), weight_shape=(4, 8), transpose_input=True
     )
-    for desc in (batched, transposed):
+    for desc in (both, rows):
         with pytest.raises(ValueError, match="measured"):
             _ = case_of(desc).product
+
+
+def transposed(m: int, n: int, k: int, *sides: str, **fields: Any) -> Any:
+    """A descriptor of matmul with these sides transposed."""
+    return planq.MatmulDescriptor(
+        input_shape=(k, m) if "input" in sides else (m, k),
+        weight_shape=(k, n) if "weight" in sides else (n, k),
+        input_dtype="bfloat16",
+        **{f"transpose_{side}": True for side in sides},
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sides", "name"),
+    [
+        (("input",), "input_transposed"),
+        (("weight",), "weight_transposed"),
+        (("input", "weight"), "input_transposed-weight_transposed"),
+    ],
+)
+def test_a_transposed_product_is_the_same_problem(sides: tuple[str, ...], name: str) -> None:
+    case = case_of(transposed(2, 3, 8, *sides))
+    assert case.name == f"E1/matmul/{name}/bf16_bf16/2x3x8"
+    assert (case.rows, case.columns) == (2, 8)
+    assert case.traffic == 2 * (2 * 8 + 3 * 8 + 2 * 3)
+
+
+def test_transposed_products_are_among_the_cases(cases: dict[str, Case]) -> None:
+    """With the shapes that memory has, and the target of all products of this size."""
+    for sides in (("input",), ("weight",), ("input", "weight")):
+        words = "-".join(f"{side}_transposed" for side in sides)
+        case = cases[f"D2/matmul/{words}/bf16_bf16/4096x4096x4096"]
+        assert case.descriptor == transposed(4096, 4096, 4096, *sides)
+        assert case.target_for("torch_linear") is not None
+    wide = cases["D2/matmul/weight_transposed/bf16_bf16/128x8192x8192"].descriptor
+    assert (wide.input_shape, wide.weight_shape) == ((128, 8192), (8192, 8192))
 
 
 def test_e1_covers_the_layers_that_the_targets_are_of(cases: dict[str, Case]) -> None:
@@ -238,6 +275,9 @@ WIDE = HOST_COLUMNS + 8
 BLOCKS = {"input_scope": planq.Scope.group(128), "weight_scope": planq.Scope.block(128, 128)}
 FLOATING = [
     dense("matmul", 6, WIDE, 24, input_dtype="bfloat16", bias_dtype="float32"),
+    transposed(6, WIDE, 24, "input", residual_dtype="float32"),
+    transposed(6, WIDE, 24, "weight", bias_dtype="float32"),
+    transposed(6, WIDE, 24, "input", "weight"),
     coded(6, WIDE, 24, block_size=16, nested_block_size=4),
     coded(6, WIDE, 24, **GROUPS),
     coded(6, WIDE, 24, block_size=16, weight_layout="packed", accumulation="lanes"),
@@ -546,6 +586,9 @@ def test_peers_of_the_sums_give_the_same_ones(peer: str) -> None:
     ("peer", "desc"),
     [
         ("torch_linear", dense("matmul", 5, 24, 128, input_dtype="bfloat16")),
+        ("torch_linear", transposed(5, 24, 128, "input")),
+        ("torch_linear", transposed(5, 24, 128, "weight")),
+        ("torch_linear", transposed(5, 24, 128, "input", "weight", bias_dtype="bfloat16")),
         ("torch_linear", coded(5, 24, 128, block_size=64)),
         ("torch_linear", coded(5, 24, 128, **GROUPS)),
         ("torch_linear", dense("linear_mixed", 5, 24, 128, input_dtype="bfloat16")),

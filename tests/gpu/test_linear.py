@@ -550,6 +550,86 @@ def test_few_tokens_have_the_bits_of_many(types: tuple[str, str], n: int, k: int
             assert torch.equal(found, whole[:m]), (m, blocks)
 
 
+# Sides that lie transposed, and (m, n, k) around the edges of tiles, boxes and slices.
+SIDES = ((True, False), (False, True), (True, True))
+EXTENTS = (
+    *((8, 8, 1), (16, 72, 40), (64, 64, 64), (72, 200, 77), (128, 64, 128), (128, 8, 129)),
+    *((136, 264, 517), (200, 136, 1000), (8, 264, 1030), (264, 520, 300)),
+)
+SHARES = (((), ()), ((3,), (3,)), ((1,), (4,)), ((2,), ()), ((2, 3), (2, 3)), ((2, 1), (1, 3)))
+SPECIAL = (torch.nan, torch.inf, -torch.inf, -0.0)
+
+
+def numbers(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+    """Of a bell, with a few that are none."""
+    values = torch.randn(shape, device=DEVICE)
+    flat = values.view(-1)
+    places = torch.randint(0, flat.numel(), (1 + flat.numel() // 4000,), device=DEVICE)
+    flat[places] = torch.tensor([random.choice(SPECIAL) for _ in places], device=DEVICE)
+    return values.to(getattr(torch, dtype))
+
+
+def laid_out(values: torch.Tensor, transposed: bool, gap: int) -> torch.Tensor:
+    """The matrices in memory, with a gap of NaN behind each row."""
+    rows = turned(values, transposed)
+    memory = rows.new_full((*rows.shape[:-1], rows.shape[-1] + gap), torch.nan)
+    memory[..., : rows.shape[-1]] = rows
+    return memory[..., : rows.shape[-1]]
+
+
+def matmul_of(a: torch.Tensor, w: torch.Tensor, sides: tuple[bool, bool]) -> planq.MatmulDescriptor:
+    """The product of these sides as they are in memory, in float32."""
+    return planq.MatmulDescriptor(
+        input_shape=tuple(a.shape),
+        weight_shape=tuple(w.shape),
+        input_dtype=str(a.dtype).removeprefix("torch."),
+        output_dtype="float32",
+        transpose_input=sides[0],
+        transpose_weight=sides[1],
+    )
+
+
+@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_transposed_sides_have_the_bits_of_the_host(dtype: str, sides: tuple[bool, bool]) -> None:
+    """In batches, and of rows that begin where the copy engine reads them and where it does not."""
+    random.seed(0)
+    kinds = itertools.product(SHARES, (0, 8, 3))
+    for (m, n, k), (batch, gap) in zip(itertools.cycle(EXTENTS), kinds, strict=False):
+        # A side that is not transposed has rows of whole vectors.
+        terms = k if all(sides) else -(-k // 8) * 8
+        a, w = numbers((*batch[0], m, terms), dtype), numbers((*batch[1], n, terms), dtype)
+        given = {"input": laid_out(a, sides[0], gap), "weight": laid_out(w, sides[1], gap)}
+        desc = matmul_of(given["input"], given["weight"], sides)
+        found = float_outputs(desc, given)
+        on_host = {name: operand.cpu() for name, operand in given.items()}
+        output = torch.zeros(desc.operands()["output"].shape)
+        plan = planq.Plan.select(planq.HOST, desc)
+        plan.run(planq.HOST, None, planq.MatmulArgs(**on_host, output=output))
+        assert torch.equal(found.cpu(), output.view(torch.int16)), (m, n, terms, batch, gap)
+
+
+@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_transposed_sides_have_the_bits_of_copies(dtype: str, sides: tuple[bool, bool]) -> None:
+    """By every width and tile; again and again, and captured before anything has run."""
+    extents = ((16, 8192, 4096), (64, 8200, 1040), (128, 4096, 8192), (304, 1000, 1024))
+    for m, n, k in (*extents, (4096, 4096, 1024), (2048, 8192, 520)):
+        a, w = numbers((m, k), dtype), numbers((n, k), dtype)
+        wanted = float_outputs(matmul_of(a, w, (False, False)), {"input": a, "weight": w})
+        stored = [laid_out(side, turn, 0) for side, turn in zip((a, w), sides, strict=True)]
+        output = torch.zeros(m, n, device=DEVICE)
+        plan = select(matmul_of(*stored, sides), None)
+        args = planq.MatmulArgs(input=stored[0], weight=stored[1], output=output)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            plan.run(stream(), None, args)
+        for _ in range(10):
+            output.fill_(-1)
+            graph.replay()
+            assert torch.equal(output.view(torch.int16), wanted), (m, n, k)
+
+
 @pytest.mark.parametrize(("operator", "problem"), PROBLEMS, ids=IDS)
 def test_a_row_has_its_bits_in_every_batch(operator: str, problem: Any) -> None:
     """By every kernel that takes it; of layers that have none yet, there are no kernels to ask."""

@@ -78,9 +78,11 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device&) {
   if (reason.accepted())
     reason = linear::rejects_accumulation<Layer, Accumulation::TensorSm90>(descriptor);
   if (!reason.accepted()) return reason;
-  if (f.input().transposed || f.weight().transposed)
-    return Reason::refuse(ReasonKind::Feature, "reads both sides along k");
-  if (f.input().terms() % (128 / bits_of(kIn)) != 0)
+  // As they are stored: of a transposed side, along m or n.
+  const auto vectors = [](const linear::FactorField& side) {
+    return side.shape.last() % (128 / bits_of(kIn)) == 0;
+  };
+  if (!vectors(f.input()) || !vectors(f.weight()))
     return Reason::refuse(ReasonKind::Shape, bits_of(kIn) == 8
                                                  ? "reads rows of whole vectors of 16 codes"
                                                  : "reads rows of whole vectors of 8 numbers");
@@ -99,10 +101,13 @@ std::size_t wgmma_workspace(const Descriptor& descriptor, const Device& device) 
 
 template <class Layer, DType kIn>
 Status prepare_wgmma(const Descriptor& descriptor, const Device&, State&) {
+  const auto& f = descriptor.as<typename Layer::Fields>();
   if constexpr (linear::kHasCodes<Layer>)
     return linear::preload_coded_wgmma(kIn);
+  else if (f.input().transposed || f.weight().transposed)
+    return linear::preload_float_transposed(kIn, f.input().transposed, f.weight().transposed);
   else
-    return linear::preload_float_wgmma(kIn, descriptor.as<typename Layer::Fields>().weight_dtype);
+    return linear::preload_float_wgmma(kIn, f.weight_dtype);
 }
 
 // Operands that it cannot read go to the kernel for every GPU, which has the same bits.

@@ -25,9 +25,11 @@ Status preload_numbers(DType values);
 Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
                       std::int64_t stride, Bound& bound);
 
-// On sm_90a (wgmma_float.cuh): Accumulation::TensorSm90, k innermost on both sides. What the copy
-// engine cannot read goes to launch_floats.
+// On sm_90a (wgmma_float.cuh): Accumulation::TensorSm90. Numbers of 16 bits without scales may have
+// a side or both transposed, of which preload_float_transposed() is told; of all others k is
+// innermost on both sides. What the copy engine cannot read goes to launch_floats.
 Status preload_float_wgmma(DType input, DType weight);
+Status preload_float_transposed(DType values, bool input, bool weight);
 Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound);
 
 // The same with weights that are codes (wgmma_codes_sm90a.cu): some of their rows after another are

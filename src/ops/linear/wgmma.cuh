@@ -252,8 +252,24 @@ class TileTurns {
   std::uint32_t index_, step_;
 };
 
-// The thread that fills the ring.
-template <class Shape>
+// Copies a box of 128 bytes along k of kRows rows of a factor, from row `row` on. Of one that lies
+// transposed these are the boxes that cuda::transposed_factor_of() tells of.
+template <int kRows, class T>
+__device__ __forceinline__ void copy_rows(std::uint8_t* to, const cuda::TensorMap& map, int box,
+                                          int row, int batch, const cuda::Barrier& full) {
+  if constexpr (cuda::kTransposed<T>) {
+    constexpr int kBoxRows = cuda::kBoxBytes / static_cast<int>(sizeof(T));
+#pragma unroll
+    for (int more = 0; more < kRows; more += kBoxRows)
+      cuda::copy_box(to + more * cuda::kBoxBytes, map, (row + more) * static_cast<int>(sizeof(T)),
+                     box * cuda::kTransposedTerms, batch, full);
+  } else {
+    cuda::copy_box(to, map, box * cuda::kBoxBytes, row, batch, full);
+  }
+}
+
+// The thread that fills the ring, with numbers of A and B.
+template <class Shape, class A = std::int8_t, class B = A>
 __device__ __forceinline__ void copy_tiles(const TileArgs& args,
                                            const typename Shape::Stages& ring) {
   const Factors& factors = args.factors;
@@ -269,9 +285,8 @@ __device__ __forceinline__ void copy_tiles(const TileArgs& args,
       ring.empty[cursor.stage].wait(cursor.parity ^ 1);
       cuda::Barrier& full = ring.full[cursor.stage];
       full.arrive_and_expect(Shape::Stages::kStageBytes);
-      const int k = box * cuda::kBoxBytes;
-      cuda::copy_box(ring.first(cursor.stage), factors.first, k, x, x_batch, full);
-      cuda::copy_box(ring.second(cursor.stage), factors.second, k, y, y_batch, full);
+      copy_rows<Shape::kRows, A>(ring.first(cursor.stage), factors.first, box, x, x_batch, full);
+      copy_rows<kTileColumns, B>(ring.second(cursor.stage), factors.second, box, y, y_batch, full);
       cursor.advance();
     }
   }

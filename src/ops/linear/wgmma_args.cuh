@@ -18,16 +18,31 @@ inline std::int64_t batch_stride(const Product& product, Moved operand) {
   return product.batch.rank == 1 ? product.batch.axes[0].stride[operand] : 0;
 }
 
+// Rows along k, or of a transposed factor terms along its rows.
 inline cuda::ByteMatrices matrices_of(const Product& product, const Factor& factor,
                                       std::int64_t rows, Moved operand) {
   const std::int64_t stride = batch_stride(product, operand);
   const std::int64_t bytes = detail::element_bytes(factor.dtype);
+  const bool transposed = factor.transposed();
   return {factor.data,
-          product.k * bytes,
-          rows,
+          (transposed ? rows : product.k) * bytes,
+          transposed ? product.k : rows,
           stride != 0 ? product.batch.size() : 1,
-          factor.row_stride * bytes,
+          (transposed ? factor.term_stride : factor.row_stride) * bytes,
           stride * bytes};
+}
+
+// The map of a side in boxes of `box_rows` rows, or of so many terms as one that is transposed has.
+inline bool encode_side(const Product& product, const Factor& factor, std::int64_t rows,
+                        Moved operand, int box_rows, cuda::TensorMap& map) {
+  return cuda::encode_tensor_map(matrices_of(product, factor, rows, operand),
+                                 factor.transposed() ? cuda::kTransposedTerms : box_rows, map);
+}
+inline bool encode_input(const Product& product, int box_rows, cuda::TensorMap& map) {
+  return encode_side(product, product.input, product.m, kMovedInput, box_rows, map);
+}
+inline bool encode_weight(const Product& product, int box_rows, cuda::TensorMap& map) {
+  return encode_side(product, product.weight, product.n, kMovedWeight, box_rows, map);
 }
 
 // Whether four neighbours, wherever they begin, are aligned to what they are moved as.
@@ -76,10 +91,8 @@ inline bool can_be_numbered(int down, int across, std::int64_t times) {
 // many to be numbered. `rows`: of a tile.
 inline bool fill(const Product& product, int rows, wgmma::TileArgs& args) {
   wgmma::Factors& factors = args.factors;
-  if (!cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput), rows,
-                               factors.first) ||
-      !cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
-                               wgmma::kTileColumns, factors.second))
+  if (!encode_input(product, rows, factors.first) ||
+      !encode_weight(product, wgmma::kTileColumns, factors.second))
     return false;
   factors.first_step = step_of(product, kMovedInput);
   factors.second_step = step_of(product, kMovedWeight);
@@ -100,10 +113,8 @@ inline bool fill(const Product& product, const Choice&, wgmma::TileArgs& args) {
 }
 inline bool fill(const Product& product, const Choice& choice, wgmma::StreamArgs& args) {
   wgmma::Factors& factors = args.factors;
-  if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
-                               wgmma::kStreamColumns, factors.first) ||
-      !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               choice.width, factors.second))
+  if (!encode_weight(product, wgmma::kStreamColumns, factors.first) ||
+      !encode_input(product, choice.width, factors.second))
     return false;
   factors.first_step = step_of(product, kMovedWeight);
   factors.second_step = step_of(product, kMovedInput);

@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     cuda::lower_registers<Shape::kCopyRegisters>();
-    if (threadIdx.x == 0) copy_tiles<Shape>(args, ring);
+    if (threadIdx.x == 0) copy_tiles<Shape, A, B>(args, ring);
   } else {
     cuda::raise_registers<Shape::kGroupRegisters>();
     multiply_slices<A, B, kScales, Shape>(args, ring, shared + Shape::kPassesAt);

@@ -54,6 +54,32 @@ Status visit_every_scale(DType input, DType weight, const Visit& visit) {
   return visit_types(input, weight, Scales::OfRowsAndColumns, visit);
 }
 
+// Calls visit<of the input, of the weight>() for numbers of 16 bits of which one side or both lie
+// transposed.
+template <class Visit>
+Status visit_transposed(DType values, bool input, bool weight, const Visit& visit) {
+  const auto sides = [&]<class T>() {
+    using Transposed = cuda::Transposed<T>;
+    if (!input) return visit.template operator()<T, Transposed>();
+    return weight ? visit.template operator()<Transposed, Transposed>()
+                  : visit.template operator()<Transposed, T>();
+  };
+  return values == DType::Float16 ? sides.template operator()<math::Half>()
+                                  : sides.template operator()<math::Bfloat16>();
+}
+
+// Calls visit<of the input, of the weight, scales>() for the sides of a product as they lie.
+template <class Visit>
+Status visit_sides(const Product& product, const Visit& visit) {
+  const DType input = product.input.dtype;
+  const bool transposed[] = {product.input.transposed(), product.weight.transposed()};
+  if (!transposed[0] && !transposed[1])
+    return visit_types(input, product.weight.dtype, scales_of(product), visit);
+  return visit_transposed(input, transposed[0], transposed[1], [&]<class A, class B>() {
+    return visit.template operator()<A, B, Scales::None>();
+  });
+}
+
 // The last slice is whole, too: boxes beyond k are 0, which takes no part.
 inline int slice_boxes(const Product& product) {
   const int each =
@@ -69,6 +95,7 @@ namespace planq::linear {
 // Products of few tokens (wgmma_float_streamed_sm90a.cu), of a choice that is streamed. Answers in
 // `launched` whether the copy engine reads the factors; nothing is launched where not.
 Status preload_float_streamed(DType input, DType weight);
+Status preload_float_streamed_transposed(DType values, bool input, bool weight);
 Status launch_float_streamed(const Product& product, const wgmma::FloatChoice& choice, Bound& bound,
                              bool& launched);
 

@@ -13,6 +13,7 @@ namespace planq::linear::wgmma {
 struct FloatProblem : Problem {
   int bytes;             // of a number
   bool joins_by_scales;  // slices have scales of their own
+  bool input_transposed;
 };
 
 struct FloatChoice {
@@ -35,8 +36,15 @@ constexpr int most_resident(int tokens) {
   return 1;
 }
 
+// The least width where the input is transposed: a box of it is 64 tokens.
+inline constexpr int kTransposedWidth = 64;
+
 // Up to as many tokens, products whose slices have scales are streamed: of more, tiles were faster.
 inline constexpr std::int64_t kMostScaledTokens = 32;
+
+// Numbers of a weight that is small: many products of up to 64 tokens with such weights were faster
+// on tiles, though half of their rows are empty.
+inline constexpr std::int64_t kSmallWeight = 1 << 19;
 
 // What a tall tile takes, as measured on one H200, where a tile takes 1.
 inline constexpr double kTallCost = 1.9;
@@ -53,19 +61,28 @@ inline bool prefers_tall(const FloatProblem& p) {
   return kTallCost * rounds(2 * kRows) < rounds(kRows);
 }
 
+// `each`: blocks of 64 tokens that a multiprocessor has, of which two run at a time.
+inline bool prefers_tiles(const FloatProblem& p, std::int64_t each) {
+  return p.bytes == 2 && p.n > 64 && p.n * p.k <= kSmallWeight && each > 4;
+}
+
 }  // namespace detail
 
 inline FloatChoice choose_floats(const FloatProblem& p) {
   constexpr std::int64_t kColumns = 64;
   for (const FloatWidth& width : kFloatWidths) {
     if (p.joins_by_scales && width.tokens > kMostScaledTokens) break;
-    if (p.m > width.tokens) continue;
+    if (p.input_transposed && width.tokens < kTransposedWidth) continue;
+    const bool widest = width.tokens == kFloatWidths.back().tokens;
+    if (p.m > width.tokens && !(widest && p.bytes == 2)) continue;
     // Where all blocks run at a time, each has the largest ring for that.
-    const std::int64_t blocks = detail::parts(p.n, kColumns) * p.batches;
+    const std::int64_t blocks =
+        detail::parts(p.m, width.tokens) * detail::parts(p.n, kColumns) * p.batches;
     const std::int64_t each = detail::parts(blocks, p.multiprocessors);
-    // The widest is for weights whose tiles would leave half of the multiprocessors idle; where its
-    // blocks took turns, tiles have as many rounds of twice the columns.
-    if (width.tokens == kFloatWidths.back().tokens && each > width.resident) break;
+    // The widest is for products whose tiles would leave half of the multiprocessors idle; where
+    // its blocks took turns, tiles have as many rounds of twice the columns.
+    if (widest && each > width.resident) break;
+    if (width.tokens == 64 && detail::prefers_tiles(p, each)) break;
     return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident)),
             false};
   }

@@ -6,51 +6,64 @@
 namespace planq::linear {
 namespace {
 
-template <class A, class B, wgmma::Scales kScales, class Shape>
-Status preload_tiles_of() {
-  return cuda::preload(wgmma::multiply_float_tiles<A, B, kScales, Shape>, Shape::kSharedBytes);
+// Calls visit<shape>(): tall tiles are for numbers of 16 bits.
+template <class A, class Visit>
+Status visit_shapes(bool tall, const Visit& visit) {
+  if constexpr (sizeof(A) == 2)
+    if (tall) return visit.template operator()<wgmma::TallTiles>();
+  return visit.template operator()<wgmma::SmallTiles>();
 }
 
-// Calls visit<of the input, of the weight, scales, shape>(): tall tiles are for numbers of 16 bits.
-template <class Visit>
-Status visit_tiles(DType input, DType weight, wgmma::Scales scales, bool tall, const Visit& visit) {
-  return wgmma::visit_types(input, weight, scales, [&]<class A, class B, wgmma::Scales kScales>() {
-    if constexpr (sizeof(A) == 2)
-      if (tall) return visit.template operator()<A, B, kScales, wgmma::TallTiles>();
-    return visit.template operator()<A, B, kScales, wgmma::SmallTiles>();
-  });
+template <class A, class B, wgmma::Scales kScales>
+Status preload_every_shape() {
+  for (const bool tall : {false, true})
+    PLANQ_TRY(visit_shapes<A>(tall, [&]<class Shape>() {
+      return cuda::preload(wgmma::multiply_float_tiles<A, B, kScales, Shape>, Shape::kSharedBytes);
+    }));
+  return Status::success();
+}
+
+template <class A, class B, wgmma::Scales kScales, class Shape>
+Status launch_tiles_of(const Product& product, const Device& device, Bound& bound) {
+  wgmma::FloatTileArgs args;
+  if (!fill(product, Shape::kRows, args))
+    return launch_floats(product, Accumulation::TensorSm90, bound);
+  args.factors.k_boxes = wgmma::slice_boxes(product);
+  args.factors.waits = bound.follows();
+  args.weight_scale_row = product.weight_scale_row;
+  const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
+                        .threads = dim3(wgmma::kTileThreads),
+                        .dependent = bound.follows(),
+                        .shared_bytes = Shape::kSharedBytes};
+  return cuda::launch(wgmma::multiply_float_tiles<A, B, kScales, Shape>, grid, args, bound);
 }
 
 Status launch_float_tiles(const Product& product, bool tall, const Device& device, Bound& bound) {
-  const auto launch = [&]<class A, class B, wgmma::Scales kScales, class Shape>() {
-    wgmma::FloatTileArgs args;
-    if (!fill(product, Shape::kRows, args))
-      return launch_floats(product, Accumulation::TensorSm90, bound);
-    args.factors.k_boxes = wgmma::slice_boxes(product);
-    args.factors.waits = bound.follows();
-    args.weight_scale_row = product.weight_scale_row;
-    const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
-                          .threads = dim3(wgmma::kTileThreads),
-                          .dependent = bound.follows(),
-                          .shared_bytes = Shape::kSharedBytes};
-    return cuda::launch(wgmma::multiply_float_tiles<A, B, kScales, Shape>, grid, args, bound);
-  };
-  return visit_tiles(product.input.dtype, product.weight.dtype, wgmma::scales_of(product), tall,
-                     launch);
+  return wgmma::visit_sides(product, [&]<class A, class B, wgmma::Scales kScales>() {
+    return visit_shapes<A>(tall, [&]<class Shape>() {
+      return launch_tiles_of<A, B, kScales, Shape>(product, device, bound);
+    });
+  });
 }
 
 }  // namespace
 
 Status preload_float_wgmma(DType input, DType weight) {
   const auto preload = [&]<class A, class B, wgmma::Scales kScales>() {
-    PLANQ_TRY((preload_tiles_of<A, B, kScales, wgmma::SmallTiles>()));
-    if constexpr (sizeof(A) == 2) return preload_tiles_of<A, B, kScales, wgmma::TallTiles>();
-    return Status::success();
+    return preload_every_shape<A, B, kScales>();
   };
   PLANQ_TRY(wgmma::visit_every_scale(input, weight, preload));
   PLANQ_TRY(preload_float_streamed(input, weight));
   if (is_fp8(input)) return preload_float8s();
   PLANQ_TRY(slices::preload(input));
+  return preload_floats();
+}
+Status preload_float_transposed(DType values, bool input, bool weight) {
+  const auto preload = [&]<class A, class B>() {
+    return preload_every_shape<A, B, wgmma::Scales::None>();
+  };
+  PLANQ_TRY(wgmma::visit_transposed(values, input, weight, preload));
+  PLANQ_TRY(preload_float_streamed_transposed(values, input, weight));
   return preload_floats();
 }
 
@@ -60,7 +73,8 @@ Status launch_float_wgmma(const Product& product, const Device& device, Bound& b
   const wgmma::FloatChoice choice = wgmma::choose_floats(
       {{product.m, product.n, product.k, product.batch.size(), device.multiprocessors},
        static_cast<int>(detail::element_bytes(product.input.dtype)),
-       product.joins_by_scales});
+       product.joins_by_scales,
+       product.input.transposed()});
   bool launched = false;
   if (choice.streamed) PLANQ_TRY(launch_float_streamed(product, choice, bound, launched));
   if (launched) return Status::success();

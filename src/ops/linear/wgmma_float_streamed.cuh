@@ -1,9 +1,10 @@
 // Products of few tokens with weights of floating numbers on the tensor cores of sm_90a, where the
-// weights' bytes are the time. Weights are the first factor, of 64 rows a group of warps, and
-// tokens the second: which factor comes first changes no bit, so these are those of
-// wgmma_float.cuh. A block goes through all of k, since slices are added in order; every
-// multiprocessor has a ring, or the rings of several small blocks, that keeps the memory busy.
-// Clusters that bring tokens once for all of their blocks were no faster.
+// weights' bytes are the time, and of more tokens where tiles would be too few. Weights are the
+// first factor, of 64 rows a group of warps, and tokens the second: which factor comes first
+// changes no bit, so these are those of wgmma_float.cuh. A block goes through all of k, since
+// slices are added in order; every multiprocessor has a ring, or the rings of several small blocks,
+// that keeps the memory busy. Clusters that bring tokens once for all of their blocks were no
+// faster.
 #pragma once
 
 #include "ops/linear/wgmma_float_choice.h"
@@ -170,7 +171,7 @@ __device__ __forceinline__ void finish_tokens(const Out& out, const float* sums,
 }
 
 // The thread that fills the ring: weights from row n on, and tokens from row m on.
-template <class Shape>
+template <class W, class X, class Shape>
 __device__ __forceinline__ void copy_stages(const Factors& factors,
                                             const FloatStreamRing<Shape>& ring, int batch, int n,
                                             int m) {
@@ -181,9 +182,10 @@ __device__ __forceinline__ void copy_stages(const Factors& factors,
     ring.empty[cursor.stage].wait(cursor.parity ^ 1);
     cuda::Barrier& full = ring.full[cursor.stage];
     full.arrive_and_expect(Shape::kStageBytes);
-    const int k = box * cuda::kBoxBytes;
-    cuda::copy_box(ring.first(cursor.stage), factors.first, k, n, first_batch, full);
-    cuda::copy_box(ring.second(cursor.stage), factors.second, k, m, second_batch, full);
+    copy_rows<Shape::kColumns, W>(ring.first(cursor.stage), factors.first, box, n, first_batch,
+                                  full);
+    copy_rows<Shape::kTokens, X>(ring.second(cursor.stage), factors.second, box, m, second_batch,
+                                 full);
     cursor.advance();
   }
 }
@@ -244,7 +246,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   if (threadIdx.x < kGroupThreads)
     multiply_tokens<W, X, kScales>(args, ring, reinterpret_cast<float*>(behind), batch, m, n);
   else if (threadIdx.x == kGroupThreads)
-    copy_stages(factors, ring, batch, static_cast<int>(n), static_cast<int>(m));
+    copy_stages<W, X>(factors, ring, batch, static_cast<int>(n), static_cast<int>(m));
 }
 
 }  // namespace planq::linear::wgmma

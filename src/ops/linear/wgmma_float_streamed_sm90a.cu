@@ -22,18 +22,30 @@ Status visit_widths(int tokens, const Visit& visit) {
   }
 }
 
-template <class Shape>
+template <class X, class Shape>
 constexpr bool has_kernel(wgmma::Scales scales) {
+  if (cuda::kTransposed<X>) return Shape::kTokens >= wgmma::kTransposedWidth;
   return scales != wgmma::Scales::OfBlocks || Shape::kTokens <= wgmma::kMostScaledTokens;
+}
+
+template <class X, class W, wgmma::Scales kScales>
+Status preload_every_width() {
+  for (const wgmma::FloatWidth& width : wgmma::kFloatWidths)
+    PLANQ_TRY(visit_widths(width.tokens, [&]<class Shape>() {
+      if constexpr (has_kernel<X, Shape>(kScales))
+        return cuda::preload(wgmma::multiply_float_streamed<W, X, kScales, Shape>,
+                             Shape::shared_bytes(Shape::stages(1)));
+      else
+        return Status::success();
+    }));
+  return Status::success();
 }
 
 template <class Shape>
 bool fill(const Product& product, const FloatChoice& choice, wgmma::FloatStreamArgs& args) {
   wgmma::Factors& factors = args.factors;
-  if (!cuda::encode_tensor_map(matrices_of(product, product.weight, product.n, kMovedWeight),
-                               Shape::kColumns, factors.first) ||
-      !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               Shape::kTokens, factors.second))
+  if (!encode_weight(product, Shape::kColumns, factors.first) ||
+      !encode_input(product, Shape::kTokens, factors.second))
     return false;
   factors.first_step = step_of(product, kMovedWeight);
   factors.second_step = step_of(product, kMovedInput);
@@ -51,17 +63,15 @@ bool fill(const Product& product, const FloatChoice& choice, wgmma::FloatStreamA
 
 Status preload_float_streamed(DType input, DType weight) {
   const auto preload = [&]<class X, class W, wgmma::Scales kScales>() {
-    for (const wgmma::FloatWidth& width : wgmma::kFloatWidths)
-      PLANQ_TRY(visit_widths(width.tokens, [&]<class Shape>() {
-        if constexpr (has_kernel<Shape>(kScales))
-          return cuda::preload(wgmma::multiply_float_streamed<W, X, kScales, Shape>,
-                               Shape::shared_bytes(Shape::stages(1)));
-        else
-          return Status::success();
-      }));
-    return Status::success();
+    return preload_every_width<X, W, kScales>();
   };
   return wgmma::visit_every_scale(input, weight, preload);
+}
+Status preload_float_streamed_transposed(DType values, bool input, bool weight) {
+  const auto preload = [&]<class X, class W>() {
+    return preload_every_width<X, W, wgmma::Scales::None>();
+  };
+  return wgmma::visit_transposed(values, input, weight, preload);
 }
 
 Status launch_float_streamed(const Product& product, const FloatChoice& choice, Bound& bound,
@@ -76,14 +86,13 @@ Status launch_float_streamed(const Product& product, const FloatChoice& choice, 
                           .dependent = bound.follows(),
                           .shared_bytes = Shape::shared_bytes(args.stages)};
     const auto launch = [&]<class X, class W, wgmma::Scales kScales>() {
-      if constexpr (has_kernel<Shape>(kScales))
+      if constexpr (has_kernel<X, Shape>(kScales))
         return cuda::launch(wgmma::multiply_float_streamed<W, X, kScales, Shape>, grid, args,
                             bound);
       else
         return Status::success();  // never chosen
     };
-    return wgmma::visit_types(product.input.dtype, product.weight.dtype, wgmma::scales_of(product),
-                              launch);
+    return wgmma::visit_sides(product, launch);
   });
 }
 

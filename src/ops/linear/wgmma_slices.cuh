@@ -27,6 +27,18 @@ struct PlainSlices {
   }
 };
 
+// A factor whose first box is at `shared`, and the bytes from a term to the next and from a step's
+// terms to the next one's.
+template <class T>
+__device__ __forceinline__ std::uint64_t factor_of(std::uint32_t shared) {
+  return cuda::kTransposed<T> ? cuda::transposed_factor_of(shared) : cuda::factor_of(shared);
+}
+template <class T>
+inline constexpr int kTermBytes =
+    cuda::kTransposed<T> ? cuda::kBoxBytes : static_cast<int>(sizeof(T));
+template <class T>
+inline constexpr int kStepBytes = cuda::kProductDepth / static_cast<int>(sizeof(T)) * kTermBytes<T>;
+
 // The slices of a ring's stages, one after another.
 template <class A, class B, class Ring>
 class RingSlices {
@@ -42,8 +54,8 @@ class RingSlices {
   // `row`: of the first factor, a multiple of 64.
   __device__ __forceinline__ RingSlices(const Ring& ring, int row)
       : ring_(ring),
-        first_(cuda::factor_of(cuda::shared_address(ring.first(0)) + row * cuda::kBoxBytes)),
-        second_(cuda::factor_of(cuda::shared_address(ring.second(0)))),
+        first_(factor_of<A>(cuda::shared_address(ring.first(0)) + row * cuda::kBoxBytes)),
+        second_(factor_of<B>(cuda::shared_address(ring.second(0)))),
         cursor_(ring.cursor()),
         oldest_(ring.cursor()) {}
 
@@ -58,7 +70,8 @@ class RingSlices {
     }
     return boxes;
   }
-  // Begins a slice's products of 64 rows, `tile` times 64 from the first on.
+  // Begins a slice's products of 64 rows, `tile` times 64 from the first on: that many rows are as
+  // many bytes, whichever way they lie.
   template <int kSums>
   __device__ __forceinline__ void begin(float (&sums)[kSums], const Boxes& boxes,
                                         int tile = 0) const {
@@ -67,9 +80,12 @@ class RingSlices {
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box)
 #pragma unroll
-      for (int byte = 0; byte < cuda::kBoxBytes; byte += cuda::kProductDepth)
-        cuda::add_step<A, B>(sums, cuda::advanced(first_, boxes.at[box] + byte + row),
-                             cuda::advanced(second_, boxes.at[box] + byte), box > 0 || byte > 0);
+      for (int step = 0; step < kSteps; ++step) {
+        const int first = boxes.at[box] + step * kStepBytes<A> + row;
+        const int second = boxes.at[box] + step * kStepBytes<B>;
+        cuda::add_step<A, B>(sums, cuda::advanced(first_, first), cuda::advanced(second_, second),
+                             box > 0 || step > 0);
+      }
     cuda::commit_products();
   }
   // Gives back the oldest stages that are still held: those of a slice.
@@ -82,6 +98,8 @@ class RingSlices {
   }
 
  private:
+  static constexpr int kSteps = cuda::kBoxBytes / cuda::kProductDepth;  // of a box
+
   const Ring& ring_;
   std::uint64_t first_, second_;
   typename Ring::Cursor cursor_, oldest_;

@@ -1,6 +1,7 @@
-// Reads problems, as rows, columns, terms, batches, multiprocessors, bytes of a number and whether
-// slices have scales (1 or 0) a line, and prints which kernel of sm_90 a floating product takes:
-// tokens and blocks a multiprocessor of a streamed one, or 0 and the rows of a tile.
+// Reads problems, as rows, columns, terms, batches, multiprocessors, bytes of a number and (1 or 0)
+// whether slices have scales and whether the input is transposed a line, and prints which kernel of
+// sm_90 a floating product takes: tokens and blocks a multiprocessor of a streamed one, or 0 and
+// the rows of a tile.
 #include "ops/linear/wgmma_float_choice.h"
 
 #include <cstdio>
@@ -8,11 +9,11 @@
 int main() {
   using planq::linear::wgmma::FloatChoice;
   long m, n, k, batches;
-  int multiprocessors, bytes, scaled;
-  while (std::scanf("%ld %ld %ld %ld %d %d %d", &m, &n, &k, &batches, &multiprocessors, &bytes,
-                    &scaled) == 7) {
+  int multiprocessors, bytes, scaled, transposed;
+  while (std::scanf("%ld %ld %ld %ld %d %d %d %d", &m, &n, &k, &batches, &multiprocessors, &bytes,
+                    &scaled, &transposed) == 8) {
     const FloatChoice choice = planq::linear::wgmma::choose_floats(
-        {{m, n, k, batches, multiprocessors}, bytes, scaled != 0});
+        {{m, n, k, batches, multiprocessors}, bytes, scaled != 0, transposed != 0});
     if (choice.streamed)
       std::printf("%d %d\n", choice.tokens, choice.resident);
     else

@@ -121,6 +121,42 @@ def test_dtypes_are_those_of_the_input_by_default() -> None:
     assert planq.Plan.select(planq.HOST, desc).sku == "matmul/host/tensor_sm90/f16_f16"
 
 
+# m, n, k, the transposed sides, and whether all rows in memory are whole vectors of 8 numbers.
+ROWS_IN_MEMORY = (
+    ((5, 7, 16), (False, False), True),
+    ((8, 16, 12), (False, False), False),
+    ((8, 7, 16), (True, False), True),
+    ((7, 8, 16), (True, False), False),
+    ((8, 8, 12), (True, False), False),
+    ((5, 8, 16), (False, True), True),
+    ((8, 7, 16), (False, True), False),
+    ((8, 8, 12), (False, True), False),
+    ((8, 16, 3), (True, True), True),
+    ((12, 16, 16), (True, True), False),
+    ((8, 12, 16), (True, True), False),
+)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("extents", "sides", "whole"), ROWS_IN_MEMORY)
+def test_tensor_cores_take_rows_of_whole_vectors(
+    extents: tuple[int, int, int], sides: tuple[bool, bool], whole: bool, dtype: str
+) -> None:
+    """However a side lies: along k, or transposed along m or n. Of builds that have them."""
+    m, n, k = extents
+    desc = planq.MatmulDescriptor(
+        input_shape=(k, m) if sides[0] else (m, k),
+        weight_shape=(k, n) if sides[1] else (n, k),
+        input_dtype=dtype,
+        transpose_input=sides[0],
+        transpose_weight=sides[1],
+    )
+    chosen = planq.explain(desc, device="sm_90").chosen
+    method = "wgmma" if whole else "tensor_sm90"
+    wanted = f"matmul/cuda/{method}/{'f16' if dtype == 'float16' else 'bf16'}"
+    assert (chosen.sku if chosen else None) == (wanted if planq.build_info().cuda else None)
+
+
 @pytest.mark.parametrize(
     ("fields", "name", "text"),
     [
