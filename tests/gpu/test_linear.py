@@ -8,16 +8,21 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import planq
 from ops.linear.batch_rows import BY_ROW, IDS, PROBLEMS, check_rows
+from ops.linear.linear_4bit.reference import FourBitProblem
 from support import kernels
+from support.from_reference import HOST_DEVICE
 from support.gpu import Cuda, cuda
+from support.operators import OPERATORS
+from support.runner import Bench
 
 DEVICE = "cuda:0"
 CODES = ("int8", "uint8", "int4", "uint4")
@@ -628,6 +633,75 @@ def test_transposed_sides_have_the_bits_of_copies(dtype: str, sides: tuple[bool,
             output.fill_(-1)
             graph.replay()
             assert torch.equal(output.view(torch.int16), wanted), (m, n, k)
+
+
+# Layers of 4-bit weights whose statistics are next to one another, nested, or of groups.
+DECODED: dict[str, dict[str, Any]] = {
+    "nf4": {"block_size": 64, "output_dtype": "bfloat16", "bias_dtype": "float32"},
+    "nf4-f16": {"block_size": 64, "input_dtype": "float16", "nibble_order": "low_first"},
+    "nested": {"block_size": 64, "nested_block_size": 256, "residual_dtype": "float16"},
+    "nested-128": {"block_size": 128, "nested_block_size": 16, "codebook": "af4"},
+    "nested-f16": {"block_size": 512, "nested_block_size": 256, "input_dtype": "float16"},
+    "int4": {"code_dtype": "int4", "weight_scope": ("group", 128, 1), "nibble_order": "low_first"},
+    "uint4": {"weight_scope": ("group", 64, 1), "weight_mode": "asymmetric"},
+    "uint4-f16": {
+        "weight_scope": ("group", 256, 1),
+        "weight_mode": "asymmetric",
+        "input_dtype": "float16",
+    },
+}
+DECODED_TERMS = 512
+# Columns, and tokens on both sides of each width that is chosen for so many.
+DECODED_SIZES = ((32808, (1, 8, 9, 16, 24, 60, 100, 300)), (8200, (30,)))
+
+
+def layer_outputs(device: Any, problem: FourBitProblem, given: dict[str, Any]) -> Any:
+    """What a device makes of a layer, as bytes."""
+    bench = Bench(device, OPERATORS["linear_4bit"].descriptor(problem))
+    bench.load(given)
+    bench.run()
+    return bench.outputs()["output"].view(np.uint8)
+
+
+@pytest.mark.parametrize("kind", DECODED)
+def test_decoded_weights_have_the_bits_of_the_host(kind: str) -> None:
+    """Whichever kernel has the tokens, of columns that no tile divides."""
+    for n, rows in DECODED_SIZES:
+        problem = FourBitProblem(
+            (rows[-1], DECODED_TERMS),
+            (n, DECODED_TERMS),
+            **({"output_dtype": "float32"} | DECODED[kind]),
+        )
+        given = problem.inputs("any", 1)
+        expected = layer_outputs(HOST_DEVICE, problem, given)
+        for m in rows:
+            few = replace(problem, input_shape=(m, DECODED_TERMS))
+            cut = {name: of[:m] if name in BY_ROW else of for name, of in given.items()}
+            found = layer_outputs(Cuda(0), few, cut)
+            assert np.array_equal(found, expected[:m]), (m, n)
+
+
+def test_decoded_weights_meet_every_product_of_a_batch() -> None:
+    """Inputs whose rows of a batch are apart have the bits that they have one after another."""
+    batch, m, n, k = 3, 24, 8200, 256
+    inputs = torch.randn(batch, m + 8, k, device=DEVICE).bfloat16()[:, :m]
+    weight = torch.randint(0, 256, (n * k // 2,), dtype=torch.uint8, device=DEVICE)
+    absmax = torch.rand(n * k // 64, device=DEVICE)
+
+    def product(given: torch.Tensor) -> torch.Tensor:
+        desc = planq.Linear4BitDescriptor(
+            input_shape=tuple(given.shape), weight_shape=(n, k), codebook="nf4", block_size=64
+        )
+        spec = desc.operands()
+        output = torch.empty((*given.shape[:-1], n), dtype=torch.bfloat16, device=DEVICE)
+        plan = select(desc, None)
+        workspace = torch.empty(plan.workspace_size(), dtype=torch.uint8, device=DEVICE)
+        stored = weight.view(spec["weight"].extents)
+        args = planq.Linear4BitArgs(input=given, weight=stored, absmax=absmax, output=output)
+        plan.run(stream(), workspace, args)
+        return output.view(torch.int16)
+
+    assert torch.equal(product(inputs).flatten(0, 1), product(inputs.flatten(0, 1)))
 
 
 @pytest.mark.parametrize(("operator", "problem"), PROBLEMS, ids=IDS)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from support.program import compiled, lines_of
+
 H200 = 132  # multiprocessors
 
 
 class Chooser:
     """The library's own choice, compiled for this processor."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         """Compiled once."""
-        self.program = program
-        source = Path(__file__).with_name("float_choice.cpp")
-        flags = ["-std=c++20", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
-        compiler = os.environ.get("CXX", "c++")
-        command = [compiler, *flags, f"-I{ROOT / 'src'}", str(source), "-o", str(program)]
-        subprocess.run(command, check=True)
+        self.program = compiled(Path(__file__).with_name("float_choice.cpp"), folder)
 
     def choices(
         self,
@@ -38,19 +32,15 @@ class Chooser:
         `transposed`: the input is.
         """
         kind = (size, int(scaled), int(transposed))
-        lines = "\n".join(" ".join(map(str, (*problem, *kind))) for problem in problems)
-        done = subprocess.run(
-            [str(self.program)], input=lines, check=True, capture_output=True, text=True
-        )
-        pairs = [line.split() for line in done.stdout.splitlines()]
-        assert len(pairs) == len(problems)
+        lines = lines_of(self.program, [(*problem, *kind) for problem in problems])
+        pairs = [line.split() for line in lines]
         return [(int(tokens), int(rows)) for tokens, rows in pairs]
 
 
 @pytest.fixture(scope="module")
 def chooser(tmp_path_factory: pytest.TempPathFactory) -> Chooser:
     """Compiled once."""
-    return Chooser(tmp_path_factory.mktemp("choice") / "float_choice")
+    return Chooser(tmp_path_factory.mktemp("choice"))
 
 
 def test_the_narrowest_kernel_that_has_room_for_all_tokens(chooser: Chooser) -> None:
