@@ -138,12 +138,13 @@ class ScaledOutputs {
   __device__ __forceinline__ ScaledOutputs(const Outputs& outputs, int batch)
       : outputs_(outputs),
         epilogue_(outputs.epilogue),
-        data_(outputs.data + batch * outputs.batch_stride * detail::element_bytes(outputs.dtype)) {
+        data_(outputs.data +
+              batch * outputs.batch_stride * linear::detail::element_bytes(outputs.dtype)) {
     const auto scale = batch * outputs.scale_batch, residual = batch * outputs.residual_batch;
-    epilogue_.input_scale =
-        detail::moved(epilogue_.input_scale, scale * detail::element_bytes(epilogue_.scale_dtype));
-    epilogue_.residual = detail::moved(epilogue_.residual,
-                                       residual * detail::element_bytes(epilogue_.residual_dtype));
+    epilogue_.input_scale = linear::detail::moved(
+        epilogue_.input_scale, scale * linear::detail::element_bytes(epilogue_.scale_dtype));
+    epilogue_.residual = linear::detail::moved(
+        epilogue_.residual, residual * linear::detail::element_bytes(epilogue_.residual_dtype));
     if (epilogue_.input_zero_point) epilogue_.input_zero_point += batch * outputs.zero_point_batch;
     if (epilogue_.input_sum) epilogue_.input_sum += batch * outputs.sum_batch;
   }
@@ -349,7 +350,8 @@ class ScaledOutputs {
 // sums are complete.
 __device__ __forceinline__ void touch_element(const void* first, std::int64_t index, DType dtype) {
   if (!first) return;
-  const auto* at = static_cast<const std::uint8_t*>(first) + index * detail::element_bytes(dtype);
+  const auto* at =
+      static_cast<const std::uint8_t*>(first) + index * linear::detail::element_bytes(dtype);
   asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
 }
 __device__ __forceinline__ void touch(const Outputs& outputs, int batch, std::int64_t m,
