@@ -67,7 +67,8 @@ Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound
   if (product.empty()) return Status::success();
   const decoding::Choice choice = decoding::choose(
       {product.m, product.n, product.k, product.batch.size(), call.device.multiprocessors},
-      coded::takes(product), decoding::takes(product));
+      coded::takes(product), decoding::takes(product),
+      product.weight.codes->statistics.nested_block_size != 0);
   if (choice.way == decoding::Way::FewRows) return coded::launch(product, call.device, bound);
   bool launched = false;
   if (choice.way == decoding::Way::Decoding)

@@ -25,6 +25,10 @@ inline constexpr std::array<Width, 6> kWidths = {{{8, 1, 4, 4, 19},
                                                   {64, 4, 1, 2, 106},
                                                   {128, 2, 1, 4, 77}}};
 
+// What the widths above cost more under nested statistics where groups take turns: all of them wait
+// for the warps that restore these.
+inline constexpr double kNestedTurns = 1.35;
+
 enum class Way { FewRows, Decoding, Panels };
 struct Choice {
   Way way;
@@ -36,10 +40,11 @@ namespace detail {
 // Microseconds, as measured on one H200.
 inline constexpr double kStart = 4;
 
-inline double cost_of(const Width& width, const wgmma::Problem& p) {
+inline double cost_of(const Width& width, const wgmma::Problem& p, bool nested) {
   using wgmma::detail::parts;
   const std::int64_t tiles = parts(p.m, width.tokens) * parts(p.n, 64 * width.owners) * p.batches;
-  return kStart + static_cast<double>(parts(tiles, p.multiprocessors)) * width.cost *
+  const double round = width.cost * (nested && width.turns > 1 ? kNestedTurns : 1);
+  return kStart + static_cast<double>(parts(tiles, p.multiprocessors)) * round *
                       static_cast<double>(p.k) / 8192;
 }
 // Of up to 16 rows.
@@ -57,8 +62,9 @@ inline double panels_cost(const wgmma::Problem& p) {
 
 }  // namespace detail
 
-// `few_rows`, `decoding`: whether these kernels take the operands; panels take all.
-inline Choice choose(const wgmma::Problem& p, bool few_rows, bool decoding) {
+// `few_rows`, `decoding`: whether these kernels take the operands; panels take all. `nested`:
+// statistics are.
+inline Choice choose(const wgmma::Problem& p, bool few_rows, bool decoding, bool nested) {
   Choice best{Way::Panels};
   double least = detail::panels_cost(p);
   const auto consider = [&](const Choice& choice, double cost) {
@@ -68,7 +74,7 @@ inline Choice choose(const wgmma::Problem& p, bool few_rows, bool decoding) {
   };
   if (few_rows) consider({Way::FewRows}, detail::few_rows_cost(p));
   for (int i = 0; decoding && i < static_cast<int>(kWidths.size()); ++i)
-    consider({Way::Decoding, i}, detail::cost_of(kWidths[i], p));
+    consider({Way::Decoding, i}, detail::cost_of(kWidths[i], p, nested));
   return best;
 }
 

@@ -1,6 +1,7 @@
 // Reads problems, as rows, columns, terms, batches, multiprocessors and whether the kernels for few
-// rows and those that decode take them (1 or 0) a line, and prints how 4-bit weights are multiplied
-// on sm_90: the kernel's kind, and of one that decodes its tokens, and columns in units of 64.
+// rows and those that decode take them, and statistics are nested (1 or 0) a line, and prints how
+// 4-bit weights are multiplied on sm_90: the kernel's kind, and of one that decodes its tokens, and
+// columns in units of 64.
 #include "ops/linear/wgmma_decoding_choice.h"
 
 #include <cstdio>
@@ -8,10 +9,11 @@
 int main() {
   using namespace planq::linear::decoding;
   long m, n, k, batches;
-  int multiprocessors, few_rows, decoding;
-  while (std::scanf("%ld %ld %ld %ld %d %d %d", &m, &n, &k, &batches, &multiprocessors, &few_rows,
-                    &decoding) == 7) {
-    const Choice choice = choose({m, n, k, batches, multiprocessors}, few_rows != 0, decoding != 0);
+  int multiprocessors, few_rows, decoding, nested;
+  while (std::scanf("%ld %ld %ld %ld %d %d %d %d", &m, &n, &k, &batches, &multiprocessors,
+                    &few_rows, &decoding, &nested) == 8) {
+    const Choice choice =
+        choose({m, n, k, batches, multiprocessors}, few_rows != 0, decoding != 0, nested != 0);
     const Width& width = kWidths[choice.width];
     if (choice.way == Way::Decoding)
       std::printf("decoding %d %d\n", width.tokens, width.owners);

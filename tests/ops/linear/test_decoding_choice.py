@@ -32,8 +32,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def choices(program: Path, problems: list[tuple[int, ...]]) -> list[tuple[str, int, int]]:
-    """Of (m, n, k, batches, whether few rows are taken, whether decoding is)."""
-    lines = [(*p[:4], H200, *p[4:]) for p in problems]
+    """Of (m, n, k, batches, whether few rows are taken, whether decoding is, nested or not)."""
+    lines = [(*p[:4], H200, *p[4:], *[0] * (7 - len(p))) for p in problems]
     words = [line.split() for line in lines_of(program, lines)]
     return [(kind, int(tokens), int(owners)) for kind, tokens, owners in words]
 
@@ -42,6 +42,12 @@ def test_what_was_the_fastest(program: Path) -> None:
     """Of kernels that differ by more than a twentieth."""
     problems = [(m, n, k, 1, int(m <= 16), 1) for m, n, k in MEASURED]
     assert dict(zip(MEASURED, choices(program, problems), strict=True)) == MEASURED
+
+
+def test_few_rows_under_nested_statistics(program: Path) -> None:
+    """They were the faster of one row, but not of as many as a tile has."""
+    problems = [(m, 28672, 8192, 1, 1, 1, 1) for m in (1, 16)]
+    assert [kind for kind, _, _ in choices(program, problems)] == ["few", "decoding"]
 
 
 def test_operands_that_a_kernel_does_not_take(program: Path) -> None:
