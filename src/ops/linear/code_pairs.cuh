@@ -72,6 +72,24 @@ class CodePairs {
   cuda::SharedAddress own_;
 };
 
+// What gives codes of a segment back. A zero point is the sum of two floats: what is nearest to it,
+// and the rest.
+struct CodeScale {
+  float scale = 1;
+  float nearest = 0, rest = 0;
+
+  __device__ __forceinline__ void shift_by(std::int32_t zero_point) {
+    nearest = static_cast<float>(zero_point);
+    rest = static_cast<float>(zero_point - static_cast<std::int64_t>(nearest));
+  }
+  // A code less the rest is a small integer, so that the difference is rounded once.
+  template <bool kShifted>
+  __device__ __forceinline__ float2 numbers(float2 pair) const {
+    if constexpr (kShifted) pair = {pair.x - rest - nearest, pair.y - rest - nearest};
+    return {pair.x * scale, pair.y * scale};
+  }
+};
+
 // Whether runs of 32 codes, whose numbers fit 32 bits, are vectors.
 inline bool has_code_vectors(const WeightCodes& codes) {
   constexpr int kTerms = 2 * cuda::kVectorBytes;

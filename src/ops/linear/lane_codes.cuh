@@ -1,12 +1,14 @@
 // Accumulation::Lanes where rows of input are few and weights are 4-bit codes: the time is that of
 // reading these. A warp computes some columns for all rows; a lane reads the codes of its next
-// terms, 16 bytes, while it multiplies those before, and the block shares the input as float32.
+// terms, 16 bytes, while it multiplies those before, and the block shares the input as float32 and
+// the table of what two codes stand for.
 #pragma once
 
 #include <algorithm>
 
 #include "cuda/divider.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/pairs.cuh"
 #include "math/tensor_core.h"
 #include "ops/linear/code_pairs.cuh"
 #include "ops/linear/float_product.cuh"
@@ -30,18 +32,6 @@ struct Args : CodesArgs {
   std::int32_t across;  // blocks of threads along the columns
 };
 
-// What the codes of a lane's terms have in common.
-struct Statistic {
-  float scale = 1;
-  std::int32_t zero_point = 0;
-
-  // Differences with codes are exact in float32.
-  __device__ __forceinline__ bool is_near() const {
-    constexpr std::int32_t kExact = 1 << 23;
-    return zero_point <= kExact && zero_point >= -kExact;
-  }
-};
-
 // Some columns of a weight, for one lane.
 class Columns {
  public:
@@ -55,17 +45,19 @@ class Columns {
   __device__ __forceinline__ uint4 load(int i, std::int64_t term) const {
     return cuda::load_once(args_.codes.data + (column(i) * args_.codes.row_stride + term) / 2);
   }
-  __device__ __forceinline__ Statistic statistic(int i, std::int64_t term) const {
+  template <bool kShifted>
+  __device__ __forceinline__ CodeScale scale(int i, std::int64_t term) const {
     const WeightCodes& codes = args_.codes;
+    CodeScale own;
     if (codes.has_blocks()) {
       const auto run = static_cast<std::uint32_t>((column(i) * codes.terms + term) / kTerms);
-      return {codes.statistics.at<float>(args_.runs.quotient(run)), 0};
+      own.scale = codes.statistics.at<float>(args_.runs.quotient(run));
+    } else if (codes.scale) {
+      const std::int64_t group = args_.runs.quotient(static_cast<std::uint32_t>(term / kTerms));
+      own.scale = codes.scale[column(i) * codes.scale_row + group];
+      if constexpr (kShifted)
+        own.shift_by(codes.zero_point[column(i) * codes.zero_point_row + group]);
     }
-    if (!codes.scale) return {};
-    const std::int64_t group = args_.runs.quotient(static_cast<std::uint32_t>(term / kTerms));
-    Statistic own{codes.scale[column(i) * codes.scale_row + group], 0};
-    if (codes.zero_point)
-      own.zero_point = codes.zero_point[column(i) * codes.zero_point_row + group];
     return own;
   }
 
@@ -74,71 +66,61 @@ class Columns {
   std::int64_t first_;
 };
 
-// The number before it is rounded; `values`: value_of() each code.
-__device__ __forceinline__ float number(const Args& args, unsigned code, const Statistic& own,
-                                        const float* values) {
-  if (own.is_near()) return (values[code] - static_cast<float>(own.zero_point)) * own.scale;
-  return math::dequantized<float>(integer_of(args.codes.dtype, static_cast<std::uint8_t>(code)),
-                                  own.scale, own.zero_point);
-}
-
 // The sums of a warp: columns by rows.
 template <int kRows>
 using Sums = float[kColumns][kRows];
 
 // Two numbers rounded to T, in float32.
 template <class T>
-__device__ __forceinline__ void round_pair(float (&pair)[2]) {
-  if constexpr (!std::is_same_v<T, float>) {
-    const std::uint32_t both = cuda::pair_of(pair[0], pair[1], T{});
-    pair[0] = math::widen(T{static_cast<std::uint16_t>(both)});
-    pair[1] = math::widen(T{static_cast<std::uint16_t>(both >> 16)});
+__device__ __forceinline__ float2 rounded_pair(float2 pair) {
+  if constexpr (std::is_same_v<T, float>) {
+    return pair;
+  } else {
+    const std::uint32_t both = cuda::pair_of(pair.x, pair.y, T{});
+    return {cuda::of_pair<T>(both, 0), cuda::of_pair<T>(both, 1)};
   }
 }
 
-// A pair of a lane's terms onto its sums of a column; `inputs` has the first of the lane's.
-template <class T, int kRows>
-__device__ __forceinline__ void add_pair(float (&numbers)[2], int term, const float* inputs,
-                                         float (&sums)[kRows]) {
-  round_pair<T>(numbers);
-#pragma unroll
-  for (int j = 0; j < 2; ++j)
-#pragma unroll
-    for (int row = 0; row < kRows; ++row)
-      sums[row] = math::fused(inputs[(row * kTerms + term + j) * kPitch], numbers[j], sums[row]);
-}
+// What a lane has of a chunk: the codes of its terms of each column, and what gives them back.
+struct Held {
+  uint4 codes[kColumns];
+  CodeScale scales[kColumns];
 
-// The same as add_terms where float32 cannot subtract the zero point: no such weight is in use.
-template <class T, int kRows>
-__device__ void add_far_terms(const Args& args, uint4 codes, int first, const Statistic& own,
-                              const float* values, const float* inputs, float (&sums)[kRows]) {
-#pragma unroll 1
-  for (int i = 0; i < kTerms; i += 2) {
-    float numbers[2] = {number(args, codes.x >> first & 15, own, values),
-                        number(args, codes.x >> (4 - first) & 15, own, values)};
-    add_pair<T>(numbers, i, inputs, sums);
-    codes.x = codes.x >> 8 | codes.y << 24;
-    codes.y = codes.y >> 8 | codes.z << 24;
-    codes.z = codes.z >> 8 | codes.w << 24;
-    codes.w >>= 8;
+  __device__ __forceinline__ std::uint32_t word(int column, int i) const {
+    const uint4& own = codes[column];
+    return i == 0 ? own.x : i == 1 ? own.y : i == 2 ? own.z : own.w;
   }
-}
+};
 
-// A lane's next terms of a column.
-template <class T, int kRows>
-__device__ __forceinline__ void add_terms(const Args& args, const uint4& codes,
-                                          const Statistic& own, const float* values,
-                                          const float* inputs, float (&sums)[kRows]) {
-  const std::uint32_t words[kWords] = {codes.x, codes.y, codes.z, codes.w};
-  const int first = args.codes.nibble_order == NibbleOrder::HighFirst ? 4 : 0;
-  const auto shift = static_cast<float>(own.zero_point);
-  if (!own.is_near()) return add_far_terms<T>(args, codes, first, own, values, inputs, sums);
+// A lane's terms of a chunk onto its sums; `inputs` has the first of the lane's.
+template <class T, int kRows, bool kShifted>
+__device__ __forceinline__ void add_terms(const CodePairs& pairs, const Held& held,
+                                          const float* inputs, Sums<kRows>& sums) {
+  const auto add_pair = [&]<int kByte>(int word) {
+    float first[kRows], second[kRows];
 #pragma unroll
-  for (int i = 0; i < kTerms; i += 2) {
-    const std::uint32_t byte = words[i / 8] >> i % 8 * 4;
-    float numbers[2] = {(values[byte >> first & 15] - shift) * own.scale,
-                        (values[byte >> (4 - first) & 15] - shift) * own.scale};
-    add_pair<T>(numbers, i, inputs, sums);
+    for (int row = 0; row < kRows; ++row) {
+      const float* own = inputs + (row * kTerms + word * 8 + kByte * 2) * kPitch;
+      first[row] = own[0];
+      second[row] = own[kPitch];
+    }
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const float2 pair = pairs.at<kByte>(held.word(c, word));
+      const float2 numbers = rounded_pair<T>(held.scales[c].template numbers<kShifted>(pair));
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        sums[c][row] = math::fused(first[row], numbers.x, sums[c][row]);
+        sums[c][row] = math::fused(second[row], numbers.y, sums[c][row]);
+      }
+    }
+  };
+#pragma unroll
+  for (int word = 0; word < kWords; ++word) {
+    add_pair.template operator()<0>(word);
+    add_pair.template operator()<1>(word);
+    add_pair.template operator()<2>(word);
+    add_pair.template operator()<3>(word);
   }
 }
 
@@ -159,36 +141,37 @@ __device__ __forceinline__ void share_inputs(const Product& product, std::int64_
   }
 }
 
-template <class T, int kRows>
-__device__ __forceinline__ void sum_lanes(const Args& args, const Product& product,
-                                          const Columns& columns, const float* values,
-                                          float (&inputs)[2][kRows * kTerms * kPitch],
+// Two chunks of inputs take turns in `inputs`.
+template <class T, int kRows, bool kShifted>
+__device__ __forceinline__ void sum_lanes(const Product& product, const Columns& columns,
+                                          const CodePairs& pairs, float* inputs,
                                           Sums<kRows>& sums) {
+  constexpr int kShared = kRows * kTerms * kPitch;
   const int lane = static_cast<int>(threadIdx.x) % math::kSumLanes;
   const std::int64_t mine = std::int64_t{lane} * kTerms;
-  uint4 codes[kColumns] = {};
+  Held next = {};
   const auto load = [&](std::int64_t chunk) {
+    if (chunk + mine >= product.k) return;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      if (chunk + mine < product.k) codes[c] = columns.load(c, chunk + mine);
+    for (int c = 0; c < kColumns; ++c) {
+      next.codes[c] = columns.load(c, chunk + mine);
+      next.scales[c] = columns.scale<kShifted>(c, chunk + mine);
+    }
   };
   load(0);
-  share_inputs<kRows>(product, 0, inputs[0]);
+  share_inputs<kRows>(product, 0, inputs);
   int held = 0;
 #pragma unroll 1
   for (std::int64_t chunk = 0; chunk < product.k; chunk += kChunk, held ^= 1) {
-    // Where the next chunk of inputs goes, every warp has read the one before this.
+    // Where the next chunk of inputs goes, every warp has read the one before this. The first time
+    // they wait for the table, too.
     __syncthreads();
-    uint4 now[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) now[c] = codes[c];
+    const Held now = next;
     load(chunk + kChunk);
-    if (chunk + kChunk < product.k) share_inputs<kRows>(product, chunk + kChunk, inputs[held ^ 1]);
-    if (chunk + mine >= product.k) continue;
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      add_terms<T>(args, now[c], columns.statistic(c, chunk + mine), values, inputs[held] + lane,
-                   sums[c]);
+    if (chunk + kChunk < product.k)
+      share_inputs<kRows>(product, chunk + kChunk, inputs + (held ^ 1) * kShared);
+    if (chunk + mine < product.k)
+      add_terms<T, kRows, kShifted>(pairs, now, inputs + held * kShared + lane, sums);
   }
 }
 
@@ -215,18 +198,34 @@ __device__ __forceinline__ void finish_sums(const Sums<kRows>& sums, std::int64_
     }
 }
 
+// The inputs of a block, below the table where they fit there, else above. The first kilobyte of
+// shared memory is the system's.
+template <int kRows>
+struct SharedParts {
+  static constexpr int kInputBytes = 2 * kRows * kTerms * kPitch * static_cast<int>(sizeof(float));
+  static constexpr int kBelowBytes = CodePairs::kTableBytes - 1024;
+  static constexpr bool kBelow = kInputBytes <= kBelowBytes;
+  static constexpr int kBytes = kBelowBytes + CodePairs::kTableBytes + (kBelow ? 0 : kInputBytes);
+};
+
 // A block computes kThreadColumns columns of a product of the batch.
-template <class T, int kRows>
-__global__ void __launch_bounds__(kThreads, kRows == 1 ? 3 : 2)
+template <class T, int kRows, bool kShifted>
+__global__ void __launch_bounds__(kThreads, kRows == 1 && !kShifted ? 3 : 2)
     stream_codes(const __grid_constant__ Args args) {
-  __shared__ float inputs[2][kRows * kTerms * kPitch];
-  __shared__ float values[16];
+  using Parts = SharedParts<kRows>;
+  std::uint8_t* const shared = reinterpret_cast<std::uint8_t*>(cuda::dynamic_shared());
+  const cuda::SharedAddress begin = cuda::shared_address_of(shared);
+  const cuda::SharedAddress table =
+      (begin + CodePairs::kTableBytes - 1) & ~cuda::SharedAddress{CodePairs::kTableBytes - 1};
+  std::uint8_t* const at_table = shared + (table - begin);
+  auto* const inputs =
+      reinterpret_cast<float*>(Parts::kBelow ? shared : at_table + CodePairs::kTableBytes);
   const Product product = args.product.at(blockIdx.x / args.across);
-  if (threadIdx.x < 16) values[threadIdx.x] = value_of(args, threadIdx.x);
+  CodePairs::fill(reinterpret_cast<float2*>(at_table), args, kThreads);
   const std::int64_t first = std::int64_t{blockIdx.x % args.across} * kThreadColumns +
                              threadIdx.x / math::kSumLanes * kColumns;
   Sums<kRows> sums = {};
-  sum_lanes<T, kRows>(args, product, Columns(args, first), values, inputs, sums);
+  sum_lanes<T, kRows, kShifted>(product, Columns(args, first), CodePairs(table), inputs, sums);
   finish_sums<kRows>(sums, product.m, first, product.n,
                      [&](std::int64_t row, std::int64_t column, float sum) {
                        finish_output(OutputPlace(product, row * product.n + column), sum);
@@ -251,34 +250,46 @@ inline Args args_of(const Product& product, int columns) {
   return args;
 }
 
-// Calls visit(kernel) with that of these numbers and as many rows.
-template <class T, class Visit>
+// Calls visit(kernel, its shared memory) with that of these numbers and as many rows.
+template <class T, bool kShifted, class Visit>
 Status visit_rows(std::int64_t rows, const Visit& visit) {
-  if (rows <= 1) return visit(stream_codes<T, 1>);
-  return rows == 2 ? visit(stream_codes<T, 2>) : visit(stream_codes<T, kMostRows>);
+  const auto one = [&]<int kRows>() {
+    return visit(stream_codes<T, kRows, kShifted>, SharedParts<kRows>::kBytes);
+  };
+  if (rows <= 1) return one.template operator()<1>();
+  return rows == 2 ? one.template operator()<2>() : one.template operator()<kMostRows>();
 }
-template <class Visit>
-Status visit_kernel(DType values, std::int64_t rows, const Visit& visit) {
+template <bool kShifted, class Visit>
+Status visit_numbers(DType values, std::int64_t rows, const Visit& visit) {
   switch (values) {
     case DType::Float16:
-      return visit_rows<math::Half>(rows, visit);
+      return visit_rows<math::Half, kShifted>(rows, visit);
     case DType::BFloat16:
-      return visit_rows<math::Bfloat16>(rows, visit);
+      return visit_rows<math::Bfloat16, kShifted>(rows, visit);
     default:
-      return visit_rows<float>(rows, visit);
+      return visit_rows<float, kShifted>(rows, visit);
   }
+}
+template <class Visit>
+Status visit_kernel(DType values, std::int64_t rows, bool shifted, const Visit& visit) {
+  return shifted ? visit_numbers<true>(values, rows, visit)
+                 : visit_numbers<false>(values, rows, visit);
 }
 
 inline Status preload(DType values) {
-  for (const int rows : {1, 2, kMostRows})
-    PLANQ_TRY(visit_kernel(values, rows, [](auto kernel) { return cuda::preload(kernel); }));
+  const auto load = [](auto kernel, int bytes) { return cuda::preload(kernel, bytes); };
+  for (const bool shifted : {false, true})
+    for (const int rows : {1, 2, kMostRows}) PLANQ_TRY(visit_kernel(values, rows, shifted, load));
   return Status::success();
 }
 inline Status launch(const Product& product, Bound& bound) {
   const Args args = args_of(product, kThreadColumns);
-  const cuda::Grid grid{.blocks = args.across * product.batch.size(), .threads = dim3(kThreads)};
-  return visit_kernel(args.codes.values, product.m,
-                      [&](auto kernel) { return cuda::launch(kernel, grid, args, bound); });
+  cuda::Grid grid{.blocks = args.across * product.batch.size(), .threads = dim3(kThreads)};
+  return visit_kernel(args.codes.values, product.m, args.codes.zero_point != nullptr,
+                      [&](auto kernel, int bytes) {
+                        grid.shared_bytes = bytes;
+                        return cuda::launch(kernel, grid, args, bound);
+                      });
 }
 
 }  // namespace lanes

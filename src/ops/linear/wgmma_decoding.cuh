@@ -84,29 +84,7 @@ struct Args : CodesArgs {
   int waits;  // for the kernel before, which may still be writing what is read here
 };
 
-// --- Statistics
-// -----------------------------------------------------------------------------------
-
-// Of a run. A zero point is the sum of two floats: what is nearest to it, and the rest.
-struct Statistic {
-  float scale;
-  float nearest = 0, rest = 0;
-
-  __device__ __forceinline__ void shift_by(std::int32_t zero_point) {
-    nearest = static_cast<float>(zero_point);
-    rest = static_cast<float>(zero_point - static_cast<std::int64_t>(nearest));
-  }
-};
-
-template <class T, bool kShifted>
-__device__ __forceinline__ std::uint32_t numbers_of(float2 pair, const Statistic& own) {
-  // A code less the rest is a small integer, so that the difference is rounded once.
-  if constexpr (kShifted) pair = {pair.x - own.rest - own.nearest, pair.y - own.rest - own.nearest};
-  return cuda::pair_of(pair.x * own.scale, pair.y * own.scale, T{});
-}
-
-// --- The ring
-// -------------------------------------------------------------------------------------
+// --- The ring -----------------------------------------------------------------------------------
 
 // A slice of a tile is a stage of it: codes and inputs by the copy engine, statistics by warps.
 template <class S>
@@ -327,8 +305,7 @@ class StatisticCopies {
   int own_;
 };
 
-// --- A group of warps
-// -----------------------------------------------------------------------------
+// --- A group of warps ---------------------------------------------------------------------------
 
 template <class T, class S>
 class Group {
@@ -401,7 +378,7 @@ class Group {
   __device__ __forceinline__ void multiply(Sums& sums, Sums& total, const Done& done) {
     const cuda::SharedAddress codes = codes_ + cursor_.stage * S::kCodeBytes;
     const std::uint64_t inputs = cuda::advanced(inputs_, cursor_.stage * S::kInputBytes);
-    Statistic own[2][kRuns];
+    CodeScale own[2][kRuns];
     load_statistics(own);
     Numbers numbers[2];
 #pragma unroll
@@ -439,7 +416,7 @@ class Group {
   }
 
   // Of the thread's two columns.
-  __device__ __forceinline__ void load_statistics(Statistic (&own)[2][kRuns]) const {
+  __device__ __forceinline__ void load_statistics(CodeScale (&own)[2][kRuns]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int at = cursor_.stage * S::kColumns + column_ + 8 * i;
@@ -454,9 +431,14 @@ class Group {
     }
   }
 
+  // Two numbers as a word of the first factor.
+  __device__ __forceinline__ std::uint32_t number(std::uint32_t codes, const CodeScale& own) const {
+    const float2 pair = own.template numbers<S::kShifted>(table_.at(codes));
+    return cuda::pair_of(pair.x, pair.y, T{});
+  }
   // kAtOnce steps from `first` on.
   __device__ __forceinline__ void decode(cuda::SharedAddress codes, int first,
-                                         const Statistic (&own)[2][kRuns], Numbers& numbers) const {
+                                         const CodeScale (&own)[2][kRuns], Numbers& numbers) const {
 #pragma unroll
     for (int i = 0; i < S::kAtOnce; ++i) {
       const int step = first + i, run = step / (kSteps / kRuns);
@@ -464,8 +446,8 @@ class Group {
       for (int half = 0; half < 2; ++half) {
         const uint2 words = cuda::load_shared_words((codes ^ step / 2 * 16) + step % 2 * 8 +
                                                     half * 8 * cuda::kNarrowBoxBytes);
-        numbers[i][half] = numbers_of<T, S::kShifted>(table_.at(words.x), own[half][run]);
-        numbers[i][half + 2] = numbers_of<T, S::kShifted>(table_.at(words.y), own[half][run]);
+        numbers[i][half] = number(words.x, own[half][run]);
+        numbers[i][half + 2] = number(words.y, own[half][run]);
       }
     }
   }
@@ -538,8 +520,7 @@ class Group {
   std::uint64_t inputs_;
 };
 
-// --- The kernel
-// -----------------------------------------------------------------------------------
+// --- The kernel ---------------------------------------------------------------------------------
 
 // A grid of any number of blocks; block i computes tiles i, i + blocks, ...
 template <class T, class S>
