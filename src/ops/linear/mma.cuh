@@ -18,16 +18,7 @@ namespace planq::linear {
 
 // --- Loading -----------------------------------------------------------------------------------
 
-// Eight bytes from any address, 0 from number `count` on.
-__device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count) {
-  std::uint32_t words[2] = {0, 0};
-#pragma unroll
-  for (int i = 0; i < 8; ++i)
-    if (i < count) words[i / 4] |= static_cast<std::uint32_t>(__ldg(from + i)) << i % 4 * 8;
-  return make_uint2(words[0], words[1]);
-}
-
-// The same in the midst of a line: the words around the eight bytes may be read.
+// Eight bytes in the midst of a line: the words around the eight bytes may be read.
 __device__ __forceinline__ uint2 load_across_words(const std::uint8_t* from) {
   const int past = cuda::misalignment<4>(from);
   const auto* words = reinterpret_cast<const std::uint32_t*>(from - past);
@@ -173,7 +164,7 @@ class WarpSums {
   template <bool kUnsignedInput, bool kUnsignedWeight>
   __device__ __forceinline__ void add(std::uint32_t slot) {
 #pragma unroll
-    for (std::uint32_t step = 0; step < kSteps; ++step) {
+    for (std::uint32_t step = 0; step < kSliceSteps; ++step) {
       typename Place::Factors factors;
       place_.load(slot, step, factors);
       Place::each_block(sums_, factors, [](auto& sums, const auto& a, auto b0, auto b1) {

@@ -14,19 +14,19 @@ namespace planq::linear {
 // --- Tiles -------------------------------------------------------------------------------------
 
 inline constexpr int kSliceBytes = 64;  // of K: two steps of mma.sync
-inline constexpr int kSteps = 2;
+inline constexpr int kSliceSteps = 2;
 
 // kM x kN outputs of a block, kWarpM x kWarpN of a warp; kSlices warps share the same outputs, each
-// with a slice of K of its own in every stage. kAsyncStages and kAsyncBlocks, of a multiprocessor,
-// are for sides that are copied.
+// with kParts slices of K of its own in every stage. kAsyncStages and kAsyncBlocks, of a
+// multiprocessor, are for sides that are copied.
 template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kSlices_, int kAsyncStages_,
-          int kAsyncBlocks_ = 2>
+          int kAsyncBlocks_ = 2, int kParts_ = 1>
 struct MmaTile {
   static constexpr int kM = kM_, kN = kN_, kWarpM = kWarpM_, kWarpN = kWarpN_;
   static constexpr int kSlices = kSlices_, kAsyncStages = kAsyncStages_;
-  static constexpr int kAsyncBlocks = kAsyncBlocks_;
+  static constexpr int kAsyncBlocks = kAsyncBlocks_, kParts = kParts_;
   static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * kSlices * cuda::kWarp;
-  static constexpr int kDepth = kSliceBytes * kSlices;  // bytes of K in a stage
+  static constexpr int kDepth = kSliceBytes * kSlices * kParts;  // bytes of K in a stage
   static constexpr int kWeightOffset = kM * kDepth;
   static constexpr int kStageBytes = (kM + kN) * kDepth;
   static constexpr SumShape sums() { return {kN, kM * kN, kSlices, kThreads}; }
@@ -82,6 +82,15 @@ class AsyncSide {
   cuda::SharedAddress to_;
 };
 
+// Eight bytes from any address, 0 from number `count` on.
+__device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count) {
+  std::uint32_t words[2] = {0, 0};
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    if (i < count) words[i / 4] |= static_cast<std::uint32_t>(__ldg(from + i)) << i % 4 * 8;
+  return make_uint2(words[0], words[1]);
+}
+
 // --- Multiplying -------------------------------------------------------------------------------
 
 // The outputs of a warp, and where what it multiplies for them is in a slot.
@@ -104,6 +113,7 @@ class WarpTile {
     warp /= kWarpsM;
     column_ = warp % kWarpsN * Tile::kWarpN;
     slice_ = warp / kWarpsN;
+    static_assert(Tile::kSlices == 1 || Tile::kParts == 1);
     // Of a, matrices are rows 0 to 7 and 8 to 15 of 16 bytes, then of the next 16; of b, 16 bytes
     // and the next 16 of rows 0 to 7, then of rows 8 to 15.
     const int row = row_ + lane_ % 16, column = column_ + lane_ % 8 + lane_ / 16 * 8;
@@ -115,13 +125,22 @@ class WarpTile {
   // Of a step of the stage in a slot.
   __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
                                        Factors& factors) const {
-    // Two chunks further: the places of chunks differ in that bit alone.
+    load_input(slot, step, factors);
+    load_weight(slot, step, factors);
+  }
+  __device__ __forceinline__ void load_input(std::uint32_t slot, std::uint32_t step,
+                                             Factors& factors) const {
+    const auto from = in_step<Tile::kM>(input_ + slot, step);
 #pragma unroll
     for (int i = 0; i < kBlocksM; ++i)
-      cuda::load_matrices(factors.a[i], ((input_ + slot) ^ step * 32) + i * (16 * kSliceBytes));
+      cuda::load_matrices(factors.a[i], from + i * (16 * kSliceBytes));
+  }
+  __device__ __forceinline__ void load_weight(std::uint32_t slot, std::uint32_t step,
+                                              Factors& factors) const {
+    const auto from = in_step<Tile::kN>(weight_ + slot, step);
 #pragma unroll
     for (int j = 0; j < kBlocksN / 2; ++j)
-      cuda::load_matrices(factors.b[j], ((weight_ + slot) ^ step * 32) + j * (16 * kSliceBytes));
+      cuda::load_matrices(factors.b[j], from + j * (16 * kSliceBytes));
   }
 
   // What mma.sync multiplies at a time: visit(its sums, a, b0, b1).
@@ -152,11 +171,19 @@ class WarpTile {
   __device__ __forceinline__ int row_of(int block) const { return row_ + block * 16 + lane_ / 4; }
   __device__ __forceinline__ int slice() const { return slice_; }
 
+ protected:
+  std::int32_t lane_, row_, column_, slice_;  // the first row and column
+
  private:
+  // Two chunks further, places differ in that bit alone; then comes the next part.
+  template <int kRows>
+  static __device__ __forceinline__ cuda::SharedAddress in_step(cuda::SharedAddress place,
+                                                                std::uint32_t step) {
+    return (place ^ step % kSliceSteps * 32) + step / kSliceSteps * (kRows * kSliceBytes);
+  }
   static constexpr int kWarpsM = Tile::kM / Tile::kWarpM;
   static constexpr int kWarpsN = Tile::kN / Tile::kWarpN;
 
-  std::int32_t lane_, row_, column_, slice_;
   cuda::SharedAddress input_, weight_;
 };
 
