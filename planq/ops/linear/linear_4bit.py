@@ -49,7 +49,7 @@ class Linear4BitDescriptor(Descriptor):
         :class:`PackWeight4BitDescriptor` writes it.
 
     Workspace:
-        None.
+        None, but for kernels on tensor cores: room for the numbers of some of the weight's rows.
 
     Guarantee:
         Every kernel is batch-invariant, and BIT_EXACT but for ``linear_4bit/cuda/mma``:

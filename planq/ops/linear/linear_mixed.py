@@ -44,7 +44,7 @@ class LinearMixedDescriptor(Descriptor):
         :class:`PackWeight4BitDescriptor` writes it.
 
     Workspace:
-        None.
+        None, but for kernels on tensor cores: room for the numbers of some of the weight's rows.
 
     Guarantee:
         Every kernel is batch-invariant, and BIT_EXACT but for ``linear_mixed/cuda/mma``:
