@@ -14,7 +14,10 @@ class ErrorBound:
     """The error of sums that are added in another order than the host backend's.
 
     ``|y - exact| <= (constant + per_term * terms) * epsilon * sum(|a| |b|)``, and one more rounding
-    of the result where ``output_rounding``.
+    of the result where ``output_rounding``. In that sum, factors below ``least_factor``, zeros
+    among them, count as ``least_factor``; what is added to the products, such as a bias, counts as
+    a product by 1; scales multiply it as they multiply ``exact``. It has to be smaller than 2^127:
+    of sums that may leave float32 on the way, there is no promise.
 
     Attributes:
         constant: Roundings that every sum has, in units of ``epsilon``.
@@ -22,6 +25,9 @@ class ErrorBound:
         terms: How many terms a sum of this plan has; None where no descriptor is given, as in a
             list of kernels.
         epsilon: The distance of 1 to the next number of the accumulator.
+        least_factor: 0 where every factor counts as what it is. Tensor cores align products by the
+            exponents of their factors, of which a subnormal number has that of the smallest normal
+            one.
         output_rounding: Whether the result is rounded to a narrower type at the end.
     """
 
@@ -29,6 +35,7 @@ class ErrorBound:
     per_term: float
     terms: int | None
     epsilon: float
+    least_factor: float
     output_rounding: bool
 
     @property

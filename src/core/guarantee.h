@@ -25,10 +25,13 @@ struct Descriptor;
 
 // The error of sums that are added in another order than the host backend's:
 // |y - exact| <= (constant + per_term * K) * epsilon * sum |a||b|, plus one rounding of the output
-// where it has fewer bits. None where `terms` is null.
+// where it has fewer bits. A factor smaller than least_factor counts as that, which is what units
+// that align products by the exponents of factors do with subnormal ones. None where `terms` is
+// null.
 struct ErrorBound {
   double constant = 0, per_term = 0;
   double epsilon = 0;  // unit roundoff of the accumulator, twice the relative error of a rounding
+  double least_factor = 0;
   bool output_rounding = false;
   std::int64_t (*terms)(const Descriptor&) = nullptr;  // K
 };

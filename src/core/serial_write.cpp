@@ -126,6 +126,7 @@ Json bound_json(const ErrorBound& bound, const Json& terms) {
   values.set("per_term", Json::real(bound.per_term));
   values.set("terms", terms);
   values.set("epsilon", Json::real(bound.epsilon));
+  values.set("least_factor", Json::real(bound.least_factor));
   values.set("output_rounding", Json::flag(bound.output_rounding));
   return values;
 }

@@ -39,11 +39,25 @@ __device__ __forceinline__ void store_shared(std::uint32_t shared, uint2 words) 
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(shared), "r"(words.x), "r"(words.y)
                : "memory");
 }
+__device__ __forceinline__ void store_shared(std::uint32_t shared, const uint4& words) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(words.x), "r"(words.y),
+               "r"(words.z), "r"(words.w)
+               : "memory");
+}
 
 // Four matrices of 8 rows of 16 bytes. Lane l gives the address of row l % 8 of matrix l / 8, and
 // gets bytes 4 (l % 4) ... of row l / 4 of each.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&words)[4], std::uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared)
+               : "memory");
+}
+// The same of matrices of 16-bit numbers that lie there transposed: lane l gets number l / 4 of
+// rows 2 (l % 4) and 2 (l % 4) + 1 of each.
+__device__ __forceinline__ void load_turned_matrices(std::uint32_t (&words)[4],
+                                                     std::uint32_t shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(shared)
                : "memory");

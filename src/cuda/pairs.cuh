@@ -39,6 +39,18 @@ __device__ __forceinline__ float of_pair(std::uint32_t pair, int i) {
   }
 }
 
+// Two codes of an 8-bit floating type as float16, which holds their values exactly. Each is in the
+// upper half of its number's place; below it are zeros.
+__device__ __forceinline__ std::uint32_t half_pair_of_codes(std::uint32_t codes, DType type) {
+  if (type == DType::Float8E5M2) return codes;  // float16 with fewer fraction bits
+  // One exponent bit less: moved to their places, the bits stand for 2^-8 of the value.
+  const std::uint32_t moved = (codes & 0x80008000u) | (codes & 0x7F007F00u) >> 1;
+  std::uint32_t pair;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(moved), "r"(0x5C005C00u));
+  // The only NaN of e4m3 has all bits set, and no infinity is beside it.
+  return pair | (__vcmpeq2(codes & 0x7F007F00u, 0x7F007F00u) & 0x7FFF7FFFu);
+}
+
 // The bits of a word under a mask, some of them turned over: the compiler makes two instructions of
 // what is one.
 __device__ __forceinline__ std::uint32_t masked_and_flipped(std::uint32_t word, std::uint32_t mask,

@@ -114,6 +114,7 @@ def test_a_stored_plan_holds_the_bound() -> None:
         "per_term": 0.5,
         "terms": 5,
         "epsilon": 2.0**-23,
+        "least_factor": 0.0,
         "output_rounding": False,
     }
     promise = planq.PrecisionGuarantee.from_dict(stored["guarantee"])

@@ -34,7 +34,7 @@ def test_the_gpu_confirms_the_model() -> None:
 def test_every_kernel_that_is_chosen_has_findings_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows of odd lengths are another kernel's, which computes the model without tensor cores."""
+    """Rows of odd lengths are another kernel's: mma.sync's, or one that computes the model."""
     monkeypatch.setattr(tensor_cores, "TERMS", (64, 65, 72))
     monkeypatch.setattr(tensor_cores, "FLOAT8_TERMS", (64, 65, 80))
     found = audit.probe(open_device("cuda:0"), 10_000)

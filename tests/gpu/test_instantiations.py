@@ -22,6 +22,7 @@ from support import kernels
 from support.gpu import Cuda
 from support.memory import Layout
 from support.operators import OPERATORS, expected, inputs_of
+from support.promises import judge_of
 from support.runner import Bench
 
 pytestmark = pytest.mark.sanitize
@@ -57,7 +58,8 @@ def check(sku: str, case: Any, layouts: dict[str, Layout] | None) -> None:
     bench = Bench(GPU, desc, pref=kernels.pinned(sku), layouts=layouts, unguarded=True)
     bench.load(inputs_of(case))
     bench.run()
-    bench.check(inputs_of(case), expected(case), f"{sku} on {case.id}")
+    judge = judge_of(bench.plan, case, inputs_of(case))
+    bench.check(inputs_of(case), expected(case), f"{sku} on {case.id}", judge)
 
 
 def by_types(sku: str) -> Any:

@@ -14,6 +14,7 @@ from support import kernels
 from support.gpu import Cuda, new_stream
 from support.memory import Host
 from support.operators import OPERATORS, Case, expected, inputs_of
+from support.promises import judge_of
 from support.runner import Bench
 
 GPU = Cuda(0)
@@ -28,6 +29,12 @@ CUDA_ROWS = [
     for operator, kernel in kernels.kernels(planq.Backend.CUDA)
 ]
 every_cuda_row = pytest.mark.parametrize(("operator", "kernel"), CUDA_ROWS)
+
+
+def check(bench: Bench, case: Case, what: str) -> None:
+    """What a run wrote is what its plan promises of the case."""
+    inputs = inputs_of(case)
+    bench.check(inputs, expected(case), what, judge_of(bench.plan, case, inputs))
 
 
 def test_there_are_cuda_rows_for_every_operator() -> None:
@@ -62,13 +69,15 @@ def host_outputs(operator: str, case: Case) -> dict[str, Array]:
 
 @every_cuda_row
 def test_a_row_gives_the_bits_of_the_host(operator: str, kernel: planq.KernelInfo) -> None:
-    """BIT_EXACT: the host backend and the GPU, side by side."""
+    """BIT_EXACT: the host backend and the GPU, side by side; others within their bounds."""
     for case in kernels.accepted(operator, kernel.sku, GPU.name)[::3]:
         desc = OPERATORS[operator].descriptor(case.problem)
         bench = Bench(GPU, desc, pref=kernels.pinned(kernel.sku))
         bench.load(inputs_of(case))
         bench.run()
-        bench.check(inputs_of(case), host_outputs(operator, case), f"{kernel.sku} on {case.id}")
+        judge = judge_of(bench.plan, case, inputs_of(case))
+        what = f"{kernel.sku} on {case.id}"
+        bench.check(inputs_of(case), host_outputs(operator, case), what, judge)
 
 
 @every_cuda_row
@@ -141,7 +150,7 @@ def test_a_captured_run_replays_on_new_contents(operator: str, kernel: planq.Ker
         for other in (case.reseeded(seed) for seed in range(3)):
             bench.load(inputs_of(other))
             graph.replay()
-            bench.check(inputs_of(other), expected(other), f"{kernel.sku} replayed on {other.id}")
+            check(bench, other, f"{kernel.sku} replayed on {other.id}")
 
 
 @every_cuda_row
@@ -161,7 +170,7 @@ def test_two_streams_at_once(operator: str, kernel: planq.KernelInfo) -> None:
                 bench.load(inputs_of(own))
             plan.run(bench.stream, bench.workspace.argument, bench.args)
     for bench, own in zip(benches, cases, strict=True):
-        bench.check(inputs_of(own), expected(own), f"{kernel.sku} on two streams: {own.id}")
+        check(bench, own, f"{kernel.sku} on two streams: {own.id}")
 
 
 @every_cuda_row
@@ -178,7 +187,7 @@ def test_a_busy_gpu_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> N
             for _ in range(20):
                 load = load @ load * 1e-4
         bench.run()
-        bench.check(inputs_of(case), expected(case), f"{kernel.sku} beside a load: {case.id}")
+        check(bench, case, f"{kernel.sku} beside a load: {case.id}")
 
 
 @pytest.mark.xdist_group("every device")

@@ -15,7 +15,12 @@ ONE = np.ones(1, np.float32)
 NEXT = np.nextafter(ONE, np.float32(2))
 TINY = np.array([1e-45], np.float32)
 BOUND = planq.ErrorBound(
-    constant=1.0, per_term=0.5, terms=4, epsilon=2.0**-23, output_rounding=False
+    constant=1.0,
+    per_term=0.5,
+    terms=4,
+    epsilon=2.0**-23,
+    least_factor=0.0,
+    output_rounding=False,
 )
 
 

@@ -1,7 +1,7 @@
 """Golden digests: what each kernel wrote on a GPU for the fixed cases, as SHA-256.
 
-The file has every case's digest once, because all kernels that take a case must agree on it, and
-for each kernel the numbers of the cases that it ran:
+The file has every case's digest once, because all kernels that take a case and promise bits must
+agree on it, and for each such kernel the numbers of the cases that it ran:
 
     {"device": ..., "build": ..., "sources": ...,
      "operators": {name: {"cases": [[id, digest], ...],
@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -55,6 +55,13 @@ def undigested() -> list[str]:
     """The SKUs of CUDA kernels that no GPU has digested yet; a line that begins with # is none."""
     lines = UNDIGESTED.read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def digested_kernels() -> Iterator[tuple[str, planq.KernelInfo]]:
+    """The CUDA kernels that promise bits, with the names of their operators; others have none."""
+    for operator, kernel in kernels.kernels(planq.Backend.CUDA):
+        if kernel.guarantee.determinism is planq.Determinism.BIT_EXACT:
+            yield operator, kernel
 
 
 def operator_of(sku: str) -> str:
@@ -132,7 +139,7 @@ def run_job(job: Job) -> dict[str, dict[int, str]]:
 def make_jobs(device: Device) -> list[Job]:
     """Jobs of a few kernels, so that no process ends long after the others."""
     by_operator: dict[str, list[str]] = {}
-    for operator, kernel in kernels.kernels(planq.Backend.CUDA):
+    for operator, kernel in digested_kernels():
         by_operator.setdefault(operator, []).append(kernel.sku)
     return [
         Job(device, operator, tuple(skus[first : first + SKUS_A_JOB]))
@@ -151,7 +158,7 @@ def join(digests: dict[int, str], sku: str, found: dict[int, str], cases: tuple[
 def record(device: Device, name: str) -> dict[str, Any]:
     """The whole file's content for the kernels on a GPU, which several processes run."""
     jobs = make_jobs(device)
-    revisions = {kernel.sku: kernel.revision for _, kernel in kernels.kernels(planq.Backend.CUDA)}
+    revisions = {kernel.sku: kernel.revision for _, kernel in digested_kernels()}
     operators: dict[str, Any] = {}
     workers = max(1, min(PROCESSES, (os.cpu_count() or 1) // 2))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:

@@ -18,7 +18,8 @@ class Sums:
 
     Attributes:
         exact: The sums, in float64.
-        magnitude: The sums of the absolute values of the products.
+        magnitude: The sums of the absolute values of the products whose factors are finite; from
+            2^127 on nothing is promised.
     """
 
     exact: Array
@@ -28,10 +29,14 @@ class Sums:
 class SumsCase(Protocol):
     """A case of kernels that promise a bound."""
 
-    def sums(self, given: dict[str, Array]) -> dict[str, Sums]:
-        """The outputs that are sums, by operand name; the others are held to their bits."""
+    def sums(self, given: dict[str, Array], least: float) -> dict[str, Sums]:
+        """The outputs that are sums, by operand name; the others are held to their bits.
+
+        In magnitudes, smaller factors count as the least one.
+        """
 
 
+LARGEST_SUM = 2.0**127
 # Fails unless what an output (by name) holds is near enough to the reference's.
 Judge = Callable[[str, Array, Array], None]
 
@@ -67,13 +72,36 @@ def within_bound(bound: planq.ErrorBound, sums: dict[str, Sums]) -> Judge:
         if name not in sums:
             assert got.tobytes() == wanted.tobytes(), f"{what} differs"
             return
-        allowed = bound.relative * sums[name].magnitude
+        exact, magnitude = sums[name].exact, sums[name].magnitude
+        allowed = bound.relative * magnitude
         if bound.output_rounding:
-            allowed = allowed + np.spacing(np.abs(wanted)).astype(np.float64) / 2
-        error = np.abs(got.astype(np.float64) - sums[name].exact)
-        assert (error <= allowed).all(), f"{what}: beyond the bound by {np.max(error - allowed)}"
+            allowed = allowed + half_a_step(got)
+        with np.errstate(invalid="ignore"):
+            error = np.abs(got.astype(np.float64) - exact)
+            near = (error <= allowed) | is_as_infinite(got, exact, allowed)
+        near |= np.isnan(exact) & np.isnan(got)
+        near |= ~(magnitude < LARGEST_SUM)
+        assert near.all(), f"{what}: beyond the bound by {np.max((error - allowed)[~near])}"
 
     return judge
+
+
+def half_a_step(values: Array) -> Array:
+    """The most that a rounding to a finite number of its type can have moved it."""
+    finite = np.abs(np.where(np.isfinite(values), values, values.dtype.type(0)))
+    with np.errstate(over="ignore"):
+        last = np.isinf(np.spacing(finite))  # the largest number: the step is that before it
+    near = np.where(last, np.nextafter(finite, values.dtype.type(0)), finite)
+    steps: Array = np.spacing(near).astype(np.float64) / 2
+    return steps
+
+
+def is_as_infinite(got: Array, exact: Array, allowed: Array) -> Array:
+    """Where an infinity stands for one, or for a number that may be beyond the largest."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        far = (exact + np.copysign(allowed, exact)).astype(got.dtype)
+    same: Array = np.isinf(got) & np.isinf(far) & (np.signbit(got) == np.signbit(far))
+    return same
 
 
 def judge_of(plan: planq.Plan, case: object, inputs: dict[str, Array]) -> Judge | None:
@@ -86,4 +114,4 @@ def judge_of(plan: planq.Plan, case: object, inputs: dict[str, Array]) -> Judge 
     assert promise.error_bound is not None, f"{plan.sku} promises nothing of its values"
     sums = getattr(case, "sums", None)
     assert sums is not None, f"the cases of {plan.sku} have no sums to hold its bound to"
-    return within_bound(promise.error_bound, sums(inputs))
+    return within_bound(promise.error_bound, sums(inputs, promise.error_bound.least_factor))

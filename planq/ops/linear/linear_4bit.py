@@ -49,10 +49,12 @@ class Linear4BitDescriptor(Descriptor):
         :class:`PackWeight4BitDescriptor` writes it.
 
     Workspace:
-        None.
+        None, but for kernels on tensor cores: room for the numbers of some of the weight's rows.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is batch-invariant, and BIT_EXACT but for ``linear_4bit/cuda/mma``:
+        TENSOR_SM90's steps on the tensor cores of any GPU, whose own sums are RUN_TO_RUN within an
+        ``error_bound``. Only a preference that names its SKU selects it.
 
     Attributes:
         input_shape: Shape of ``input``.

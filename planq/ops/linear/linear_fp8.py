@@ -48,7 +48,10 @@ class LinearFp8Descriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is batch-invariant, and BIT_EXACT but for ``linear_fp8/cuda/mma``:
+        TENSOR_SM90's steps on the tensor cores of any GPU, whose own sums are RUN_TO_RUN within an
+        ``error_bound``. Only a preference that names its SKU selects it. The codes
+        become float16, which holds them exactly.
 
     Attributes:
         input_shape: Shape of ``input``.

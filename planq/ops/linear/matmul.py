@@ -44,7 +44,9 @@ class MatmulDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is batch-invariant, and BIT_EXACT but for ``matmul/cuda/mma``:
+        TENSOR_SM90's steps on the tensor cores of any GPU, whose own sums are RUN_TO_RUN within an
+        ``error_bound``. Only a preference that names its SKU selects it.
 
     Attributes:
         input_shape: Shape of ``input`` as it is stored.

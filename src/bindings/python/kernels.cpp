@@ -16,6 +16,7 @@ py::object bound_values(const ErrorBound& bound) {
   if (!bound.terms) return py::none();
   return py::dict("constant"_a = bound.constant, "per_term"_a = bound.per_term,
                   "terms"_a = py::none(), "epsilon"_a = bound.epsilon,
+                  "least_factor"_a = bound.least_factor,
                   "output_rounding"_a = bound.output_rounding);
 }
 

@@ -1,8 +1,8 @@
-// Products of floating numbers with weights that are codes, on any GPU, and those weights' numbers
-// in memory, for kernels that read nothing else.
+// Products of floating numbers with weights that are codes, on any GPU; those weights' numbers in
+// memory, for kernels that read nothing else; and products of these on tensor cores.
 #include "ops/linear/float_product.cuh"
 #include "ops/linear/lane_codes.cuh"
-#include "ops/linear/weight_codes.h"
+#include "ops/linear/weight_panels.cuh"
 
 namespace planq::linear {
 namespace {
@@ -192,6 +192,24 @@ Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t
   }
   return codes.values == DType::Float16 ? launch_numbers<math::Half>(args, rows, bound)
                                         : launch_numbers<math::Bfloat16>(args, rows, bound);
+}
+
+std::size_t panel_workspace(std::int64_t columns, std::int64_t terms, const Device& device) {
+  Scratch scratch;
+  panels::book(columns, terms, device, scratch);
+  return scratch.bytes();
+}
+
+Status preload_coded_mma(DType values) {
+  PLANQ_TRY(preload_numbers(values));
+  return preload_float_mma(values);
+}
+
+Status launch_coded_mma(const Product& product, const Call& call, Bound& bound) {
+  if (product.empty()) return Status::success();
+  return panels::launch(product, call, bound, [&](const Product& panel) {
+    return launch_float_mma(panel, call.device, bound);
+  });
 }
 
 }  // namespace planq::linear

@@ -1,6 +1,6 @@
 // The CUDA kernels of operators whose sums are floating: for any GPU one for each order of sums and
-// type of the input, and on sm_90a the tensor cores whose order TENSOR_SM90 is. `Layer` is the
-// operator's: float_kernels.h.
+// type of the input, one on its tensor cores, and on sm_90a those whose order TENSOR_SM90 is.
+// `Layer` is the operator's: float_kernels.h.
 #pragma once
 
 #include <cstddef>
@@ -61,12 +61,93 @@ constexpr std::array<Kernel, sizeof...(kIn)> float_kernels() {
   return {float_kernel<Layer, kAccumulation, kIn>()...};
 }
 
+// ---- tensor cores of any GPU -----------------------------------------------------------------
+
+template <class Layer, DType kIn>
+Reason rejects_mma(const Descriptor& descriptor, const Device& device) {
+  const Reason reason = rejects_floats<Layer, Accumulation::TensorSm90, kIn>(descriptor, device);
+  if (!reason.accepted()) return reason;
+  const std::int64_t terms = linear::terms_of<Layer>(descriptor);
+  if (terms > linear::kMostFloatMmaTerms)
+    return Reason::refuse(ReasonKind::Shape, "has up to ", linear::kMostFloatMmaTerms,
+                          " terms, not ", terms);
+  if (linear::kHasCodes<Layer> && terms % 8 != 0)
+    return Reason::refuse(ReasonKind::Shape, "reads rows of whole vectors of 8 numbers");
+  return Reason::accept();
+}
+
+template <class Layer>
+std::size_t mma_workspace(const Descriptor& descriptor, const Device& device) {
+  if constexpr (linear::kHasCodes<Layer>) {
+    const Shape& weight = descriptor.as<typename Layer::Fields>().weight_shape;
+    return linear::panel_workspace(weight[0], weight[1], device);
+  } else {
+    return 0;
+  }
+}
+
+template <class Layer, DType kIn>
+Status prepare_mma(const Descriptor&, const Device&, State&) {
+  if constexpr (linear::kHasCodes<Layer>)
+    return linear::preload_coded_mma(kIn);
+  else
+    return linear::preload_float_mma(kIn);
+}
+
+template <class Layer>
+Status bind_mma(const Call& call, Bound& bound) {
+  if constexpr (linear::kHasCodes<Layer>) {
+    const auto codes = Layer::codes_of(call);
+    return linear::launch_coded_mma(Layer::product_of(call, codes), call, bound);
+  } else {
+    return linear::launch_float_mma(Layer::product_of(call), call.device, bound);
+  }
+}
+
+// A caller has to name it: in order of preference, it comes after the kernel that has the bits of
+// every other GPU.
+template <class Layer, DType kIn>
+constexpr Kernel mma_kernel() {
+  return {.op = Layer::kName,
+          .method = "mma",
+          .dtypes = kDTypes<kIn>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {80},
+          .rank = 110,
+          .guarantee = linear::kMmaGuarantee<Layer, kIn>,
+          .rejects = rejects_mma<Layer, kIn>,
+          .workspace = mma_workspace<Layer>,
+          .prepare = prepare_mma<Layer, kIn>,
+          .bind = bind_mma<Layer>};
+}
+template <class Layer, DType... kIn>
+constexpr std::array<Kernel, sizeof...(kIn)> mma_kernels() {
+  return {mma_kernel<Layer, kIn>()...};
+}
+
+// The same where its bits are those of the model.
+template <class Layer, DType kIn>
+constexpr Kernel mma_sm90_kernel() {
+  Kernel kernel = mma_kernel<Layer, kIn>();
+  kernel.method = "mma_sm90";
+  kernel.arch = {90, 90};
+  kernel.rank = 60;
+  kernel.guarantee = linear::mma_sm90_guarantee<kIn>();
+  return kernel;
+}
+template <class Layer, DType... kIn>
+constexpr std::array<Kernel, sizeof...(kIn)> mma_sm90_kernels() {
+  return {mma_sm90_kernel<Layer, kIn>()...};
+}
+
 // The kernels of an operator whose weights are codes.
 template <class Layer>
 constexpr auto coded_kernels() {
   return joined(
       float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
-      float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>());
+      float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>(),
+      mma_kernels<Layer, DType::Float16, DType::BFloat16>());
 }
 
 // ---- sm_90a ----------------------------------------------------------------------------------
@@ -93,7 +174,7 @@ template <class Layer>
 std::size_t wgmma_workspace(const Descriptor& descriptor, const Device& device) {
   if constexpr (linear::kHasCodes<Layer>) {
     const Shape& weight = descriptor.as<typename Layer::Fields>().weight_shape;
-    return linear::coded_wgmma_workspace(weight[0], weight[1], device);
+    return linear::panel_workspace(weight[0], weight[1], device);
   } else {
     return 0;
   }

@@ -25,6 +25,13 @@ Status preload_numbers(DType values);
 Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
                       std::int64_t stride, Bound& bound);
 
+// Any product on the tensor cores of any GPU (float_mma.cuh), in the steps and slices of
+// Accumulation::TensorSm90, which give its bits on sm_90; 8-bit floating codes are multiplied as
+// float16. `input`: its type.
+inline constexpr std::int64_t kMostFloatMmaTerms = (std::int64_t{1} << 30) - 1;
+Status preload_float_mma(DType input);
+Status launch_float_mma(const Product& product, const Device& device, Bound& bound);
+
 // On sm_90a (wgmma_float.cuh): Accumulation::TensorSm90. Numbers of 16 bits without scales may have
 // a side or both transposed, of which preload_float_transposed() is told; of all others k is
 // innermost on both sides. What the copy engine cannot read goes to launch_floats.
@@ -32,10 +39,12 @@ Status preload_float_wgmma(DType input, DType weight);
 Status preload_float_transposed(DType values, bool input, bool weight);
 Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound);
 
-// The same with weights that are codes (wgmma_codes_sm90a.cu): some of their rows after another are
+// Both with weights that are codes (weight_panels.cuh): some of their rows after another are
 // written to the workspace, and multiplied.
+std::size_t panel_workspace(std::int64_t columns, std::int64_t terms, const Device& device);
+Status preload_coded_mma(DType values);
+Status launch_coded_mma(const Product& product, const Call& call, Bound& bound);
 Status preload_coded_wgmma(DType values);
-std::size_t coded_wgmma_workspace(std::int64_t columns, std::int64_t terms, const Device& device);
 Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound);
 
 }  // namespace planq::linear

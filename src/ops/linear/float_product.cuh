@@ -81,21 +81,10 @@ using Float8Sides = SidesOf<Float8Row, math::TensorCore8>;
 
 // --- Outputs -------------------------------------------------------------------------------------
 
-// By what a sum is multiplied: 1, which changes nothing, where there are no scales or slices have
-// met them.
-__device__ inline float scale_at(const Product& product, const void* scales, std::int64_t at) {
-  if (!scales || product.joins_by_scales) return 1.0f;
-  return math::load_scale<float>(scales, at, product.epilogue.scale_dtype);
-}
-
 __device__ inline void finish_output(const OutputPlace& place, float sum) {
   const Product& product = place.product;
-  const Epilogue& e = product.epilogue;
-  const float of_row = scale_at(product, e.input_scale, place.row * e.input_scale_row);
-  const float of_column = scale_at(product, e.weight_scale, place.column * e.weight_step);
-  const float bias = e.bias ? math::load_scale<float>(e.bias, place.column, e.bias_dtype) : 0.0f;
-  const float y = with_addends(sum * of_row * of_column, bias,
-                               residual_at<float>(e, place.row, place.column), e);
+  const float y = finished(product, place.row, place.column, sum, row_scale(product, place.row),
+                           FloatColumn(product, place.column));
   store_output(product, place.row, place.column, y);
 }
 

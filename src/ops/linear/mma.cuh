@@ -11,94 +11,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/memory_access.cuh"
-#include "cuda/mma.cuh"
 #include "math/nibbles.h"
-#include "ops/linear/mma_args.h"
-#include "ops/linear/tile_output.cuh"
+#include "ops/linear/mma_tile.cuh"
 
 namespace planq::linear {
 
-// --- Tiles -------------------------------------------------------------------------------------
-
-inline constexpr int kSliceBytes = 64;  // of K: two steps of mma.sync
-
-// kM x kN outputs of a block, kWarpM x kWarpN of a warp; kSlices warps share the same outputs, each
-// with a slice of K of its own in every stage. kAsyncStages and kAsyncBlocks, of a multiprocessor,
-// are for sides that are copied.
-template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kSlices_, int kAsyncStages_,
-          int kAsyncBlocks_ = 2>
-struct MmaTile {
-  static constexpr int kM = kM_, kN = kN_, kWarpM = kWarpM_, kWarpN = kWarpN_;
-  static constexpr int kSlices = kSlices_, kAsyncStages = kAsyncStages_;
-  static constexpr int kAsyncBlocks = kAsyncBlocks_;
-  static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * kSlices * cuda::kWarp;
-  static constexpr int kDepth = kSliceBytes * kSlices;  // bytes of K in a stage
-  static constexpr int kWeightOffset = kM * kDepth;
-  static constexpr int kStageBytes = (kM + kN) * kDepth;
-  static constexpr SumShape sums() { return {kN, kM * kN, kSlices, kThreads}; }
-  static constexpr int kSumsBytes = kM * kN * kSlices * 4;
-};
-
-// Where chunk `chunk` of 16 bytes of a row is in a side with kRows rows. The chunks of a slice
-// change places so that neither eight rows of one chunk nor eight chunks of two rows meet in a
-// bank.
-template <int kRows>
-__device__ __forceinline__ std::uint32_t place_of_chunk(int row, int chunk) {
-  return chunk / 4 * (kRows * kSliceBytes) + row * kSliceBytes + (chunk % 4 ^ row / 2 % 4) * 16;
-}
-
 // --- Loading -----------------------------------------------------------------------------------
 
-// Copies of a thread, 16 bytes each: the same chunk of several rows.
-template <class Tile, int kRows>
-class AsyncSide {
-  static constexpr int kAcross = Tile::kDepth / 16, kStep = Tile::kThreads / kAcross;
-  static constexpr int kCopies = kRows / kStep;
-  static_assert(kCopies * kStep == kRows && kStep % 8 == 0);
-
- public:
-  // `rows`: those of the tile that exist.
-  __device__ __forceinline__ AsyncSide(const std::uint8_t* data, const MmaSide& side, int rows,
-                                       int terms, std::uint32_t shared)
-      : data_(data), step_(side.stride * kStep) {
-    const int row = static_cast<int>(threadIdx.x) / kAcross;
-    const int chunk = static_cast<int>(threadIdx.x) % kAcross;
-    from_ = data + row * side.stride + chunk * 16;
-    rows_ = rows - row;
-    terms_ = terms - chunk * 16;
-    to_ = shared + place_of_chunk<kRows>(row, chunk);
-  }
-  // Copies the next stage to the slot at this offset.
-  __device__ __forceinline__ void copy(std::uint32_t slot) {
-    const int bytes = min(max(terms_, 0), 16);
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-      const bool exists = bytes > 0 && i * kStep < rows_;
-      cuda::copy_async(to_ + slot + i * (kStep * kSliceBytes), exists ? from_ + i * step_ : data_,
-                       exists ? bytes : 0);
-    }
-    from_ += Tile::kDepth;
-    terms_ -= Tile::kDepth;
-  }
-
- private:
-  const std::uint8_t *data_, *from_;
-  std::int64_t step_;
-  std::int32_t rows_, terms_;
-  std::uint32_t to_;
-};
-
-// Eight bytes from any address, 0 from number `count` on.
-__device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count) {
-  std::uint32_t words[2] = {0, 0};
-#pragma unroll
-  for (int i = 0; i < 8; ++i)
-    if (i < count) words[i / 4] |= static_cast<std::uint32_t>(__ldg(from + i)) << i % 4 * 8;
-  return make_uint2(words[0], words[1]);
-}
-
-// The same in the midst of a line: the words around the eight bytes may be read.
+// Eight bytes in the midst of a line: the words around the eight bytes may be read.
 __device__ __forceinline__ uint2 load_across_words(const std::uint8_t* from) {
   const int past = cuda::misalignment<4>(from);
   const auto* words = reinterpret_cast<const std::uint32_t*>(from - past);
@@ -232,48 +152,24 @@ class AnySide {
 
 // --- Multiplying -------------------------------------------------------------------------------
 
-// The sums of a warp, and where its rows are in a slot.
+// The sums of a warp.
 template <class Tile>
 class WarpSums {
-  static constexpr int kBlocksM = Tile::kWarpM / 16, kBlocksN = Tile::kWarpN / 8;
-  static constexpr int kWarpsM = Tile::kM / Tile::kWarpM;
-  static constexpr int kWarpsN = Tile::kN / Tile::kWarpN;
+  using Place = WarpTile<Tile>;
 
  public:
-  __device__ __forceinline__ explicit WarpSums(std::uint32_t shared)
-      : lane_(static_cast<int>(threadIdx.x) % cuda::kWarp) {
-    int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
-    row_ = warp % kWarpsM * Tile::kWarpM;
-    warp /= kWarpsM;
-    column_ = warp % kWarpsN * Tile::kWarpN;
-    slice_ = warp / kWarpsN;
-    // Of a, matrices are rows 0 to 7 and 8 to 15 of 16 terms, then of the next 16; of b, 16 terms
-    // and the next 16 of rows 0 to 7, then of rows 8 to 15.
-    const int row = row_ + lane_ % 16, column = column_ + lane_ % 8 + lane_ / 16 * 8;
-    input_ = shared + place_of_chunk<Tile::kM>(row, slice_ * 4 + lane_ / 16);
-    weight_ =
-        shared + Tile::kWeightOffset + place_of_chunk<Tile::kN>(column, slice_ * 4 + lane_ / 8 % 2);
-  }
+  __device__ __forceinline__ explicit WarpSums(std::uint32_t shared) : place_(shared) {}
 
   // Adds what the stage in a slot gives.
   template <bool kUnsignedInput, bool kUnsignedWeight>
   __device__ __forceinline__ void add(std::uint32_t slot) {
 #pragma unroll
-    for (std::uint32_t half = 0; half < 2; ++half) {
-      std::uint32_t a[kBlocksM][4], b[kBlocksN / 2][4];
-      // Two chunks further: the places of chunks differ in that bit alone.
-#pragma unroll
-      for (int i = 0; i < kBlocksM; ++i)
-        cuda::load_matrices(a[i], ((input_ + slot) ^ half * 32) + i * (16 * kSliceBytes));
-#pragma unroll
-      for (int j = 0; j < kBlocksN / 2; ++j)
-        cuda::load_matrices(b[j], ((weight_ + slot) ^ half * 32) + j * (16 * kSliceBytes));
-#pragma unroll
-      for (int i = 0; i < kBlocksM; ++i)
-#pragma unroll
-        for (int j = 0; j < kBlocksN; ++j)
-          cuda::multiply_add<kUnsignedInput, kUnsignedWeight>(
-              sums_[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+    for (std::uint32_t step = 0; step < kSliceSteps; ++step) {
+      typename Place::Factors factors;
+      place_.load(slot, step, factors);
+      Place::each_block(sums_, factors, [](auto& sums, const auto& a, auto b0, auto b1) {
+        cuda::multiply_add<kUnsignedInput, kUnsignedWeight>(sums, a, b0, b1);
+      });
     }
   }
   __device__ __forceinline__ void add(std::uint32_t slot, Signs signs) {
@@ -290,47 +186,15 @@ class WarpSums {
   }
 
   __device__ __forceinline__ void store(std::int32_t* sums) const {
-    std::int32_t* plane = sums + slice_ * Tile::sums().plane;
-#pragma unroll
-    for (int i = 0; i < kBlocksM; ++i)
-#pragma unroll
-      for (int j = 0; j < kBlocksN; ++j) {
-        const int row = row_ + i * 16 + lane_ / 4, column = column_ + j * 8 + lane_ % 4 * 2;
-        const auto pair = [&](int below, int first) {
-          *reinterpret_cast<int2*>(plane + Tile::sums().place(row + below, column)) =
-              make_int2(sums_[i][j][first], sums_[i][j][first + 1]);
-        };
-        pair(0, 0);
-        pair(8, 2);
-      }
+    std::int32_t* plane = sums + place_.slice() * Tile::sums().plane;
+    place_.each_pair(sums_, [&](int row, int column, std::int32_t first, std::int32_t second) {
+      *reinterpret_cast<int2*>(plane + Tile::sums().place(row, column)) = make_int2(first, second);
+    });
   }
 
  private:
-  std::int32_t lane_, row_, column_, slice_;
-  std::uint32_t input_, weight_;
-  std::int32_t sums_[kBlocksM][kBlocksN][4] = {};
-};
-
-// A tile of one of the products of a batch.
-template <class Tile>
-struct MmaBlock {
-  Product product;
-  OutputTile tile;
-
-  __device__ __forceinline__ explicit MmaBlock(const MmaArgs& args)
-      : product(args.product.at(args.first_product + blockIdx.x / args.tiles)) {
-    // Blocks that run at the same time share rows of the input or of the weight: eight rows of
-    // tiles together, one column after another.
-    constexpr std::uint32_t kTogether = 8;
-    const std::uint32_t index = blockIdx.x % args.tiles;
-    const std::uint32_t across = args.tiles_across, down = args.tiles / across;
-    const std::uint32_t first = index / (kTogether * across) * kTogether;
-    const std::uint32_t inside = index - first * across, high = min(down - first, kTogether);
-    tile.row = std::int64_t{first + inside % high} * Tile::kM;
-    tile.column = std::int64_t{inside / high} * Tile::kN;
-    tile.rows = static_cast<std::int32_t>(min(product.m - tile.row, std::int64_t{Tile::kM}));
-    tile.columns = static_cast<std::int32_t>(min(product.n - tile.column, std::int64_t{Tile::kN}));
-  }
+  Place place_;
+  typename Place::template Sums<std::int32_t> sums_ = {};
 };
 
 // The first code of a side's rows from `row` on. Rows of a transposed side are neighbouring codes.
@@ -356,7 +220,6 @@ __device__ __forceinline__ void finish_tile(const MmaArgs& args, const MmaBlock<
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
     mma_async(const __grid_constant__ MmaArgs args) {
-  constexpr int kStages = Tile::kAsyncStages;
   const MmaBlock<Tile> block(args);
   const Product& product = block.product;
   const auto terms = static_cast<std::int32_t>(product.k);
@@ -367,29 +230,11 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
                                    args.weight, block.tile.columns, terms,
                                    shared + Tile::kWeightOffset);
   WarpSums<Tile> warp(shared);
-  const int stages = terms / Tile::kDepth + (terms % Tile::kDepth != 0);
-  const auto copy = [&](int stage) {
-    if (stage < stages) {
-      const std::uint32_t slot = stage % kStages * Tile::kStageBytes;
-      input.copy(slot);
-      weight.copy(slot);
-    }
-    cuda::end_copy_group();
-  };
-#pragma unroll 1
-  for (int stage = 0; stage < kStages - 1; ++stage) copy(stage);
-#pragma unroll 1
-  for (int stage = 0; stage < stages; ++stage) {
-    cuda::wait_for_copy_groups<kStages - 2>();
-    __syncthreads();
-    copy(stage + kStages - 1);
-    warp.add(stage % kStages * Tile::kStageBytes, args.signs);
-  }
-  cuda::wait_for_copy_groups<0>();
+  copy_and_multiply<Tile>(input, weight, stages_of<Tile::kDepth>(terms),
+                          [&](int, std::uint32_t slot) { warp.add(slot, args.signs); });
   finish_tile(args, block, warp);
 }
 
-// A stage is loaded while the one before it is multiplied, and then stored in the other slot.
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1) mma_any(const __grid_constant__ MmaArgs args) {
   const MmaBlock<Tile> block(args);
@@ -407,24 +252,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) mma_any(const __grid_consta
                                  args.weight.transposed && block.tile.column > 0,
                                  shared + Tile::kWeightOffset);
   WarpSums<Tile> warp(shared);
-  const int stages = terms / Tile::kDepth + (terms % Tile::kDepth != 0);
-#pragma unroll 1
-  for (int stage = -1; stage < stages; ++stage) {
-    const bool more = stage + 1 < stages;
-    const std::uint32_t slot = (stage + 1) % 2 * Tile::kStageBytes;
-    if (more) {
-      input.fetch((stage + 1) * Tile::kDepth);
-      weight.fetch((stage + 1) * Tile::kDepth);
-    }
-    if (stage >= 0) {
-      __syncthreads();
-      warp.add(Tile::kStageBytes - slot, args.signs);
-    }
-    if (more) {
-      input.store(slot);
-      weight.store(slot);
-    }
-  }
+  fetch_and_multiply<Tile>(input, weight, stages_of<Tile::kDepth>(terms), Tile::kDepth,
+                           [&](int, std::uint32_t slot) { warp.add(slot, args.signs); });
   finish_tile(args, block, warp);
 }
 

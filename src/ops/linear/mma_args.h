@@ -1,4 +1,4 @@
-// What the kernels of mma.cuh and stream.cuh are launched with.
+// What the kernels of mma.cuh, float_mma.cuh and stream.cuh are launched with.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ struct MmaSide {
   bool transposed = false;
   bool packed = false;    // two codes a byte
   bool extended = false;  // and these have signs
-  bool aligned = false;   // eight codes, from a multiple of eight in a line on, are an aligned word
+  // Eight codes, or numbers, from a multiple of eight in a line on, are an aligned word or vector.
+  bool aligned = false;
 };
 
 struct MmaArgs {

@@ -1,4 +1,4 @@
-// How the operands of a product lie in memory, for the launches of mma.cu and stream.cu.
+// How the operands of a product lie in memory, for the launches of mma.cu and float_mma.cu.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +18,11 @@ inline bool moves_aligned(const Product& product, Moved which, const void* data,
   return result;
 }
 
+// Of two numbers of a side, or codes of 4 bits.
+inline std::int64_t bytes_of_two(const Factor& factor) {
+  return is_four_bit(factor.dtype) ? 1 : 2 * storage_bytes(factor.dtype);
+}
+
 // `factor` is that side of the product.
 inline MmaSide side_of(const Product& product, const Factor& factor, Moved which) {
   MmaSide side;
@@ -27,10 +32,11 @@ inline MmaSide side_of(const Product& product, const Factor& factor, Moved which
   const bool single = product.k == 1 && factor.row_stride != 1;
   side.transposed = factor.term_stride != 1 && !single;
   const std::int64_t codes = side.transposed ? factor.term_stride : factor.row_stride;
-  side.stride = side.packed ? codes / 2 : codes;
-  const int word = side.packed ? 4 : 8;
-  side.aligned = side.stride % word == 0 &&
-                 moves_aligned(product, which, factor.data, word, side.packed ? 1 : 2);
+  const std::int64_t of_two = bytes_of_two(factor);
+  side.stride = codes * of_two / 2;
+  const int word = static_cast<int>(4 * of_two);
+  side.aligned =
+      side.stride % word == 0 && moves_aligned(product, which, factor.data, word, of_two);
   return side;
 }
 
@@ -38,7 +44,7 @@ inline MmaSide side_of(const Product& product, const Factor& factor, Moved which
 inline bool has_vectors(const Product& product, const Factor& factor, const MmaSide& side,
                         Moved which) {
   return !side.transposed && !side.packed && side.stride % 16 == 0 &&
-         moves_aligned(product, which, factor.data, 16, 2);
+         moves_aligned(product, which, factor.data, 16, bytes_of_two(factor));
 }
 
 inline MmaArgs mma_args(const Product& product) {

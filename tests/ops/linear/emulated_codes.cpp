@@ -2,7 +2,9 @@
 #include "cuda/launch.cuh"
 #include "ops/linear/coded_slices.cuh"
 #include "ops/linear/float_codes.cu"
+#include "ops/linear/float_mma.cu"
 #include "ops/linear/float_product.cu"
+#include "ops/linear/product.cpp"
 #include "ops/linear/slices.cuh"
 
 namespace {
@@ -93,6 +95,25 @@ extern "C" bool run_layer(const Layer* layer, bool on_tensor_cores) {
       slices ? coded::launch(product, device, bound) : launch_coded(product, accumulation, bound);
   if (!status.ok()) std::abort();
   return lanes || slices;
+}
+
+// The same on the tensor cores of any GPU, which have the arithmetic of sm_90's here. `workspace`:
+// as many bytes as panels of these weights need where there is one multiprocessor.
+extern "C" void run_panels(const Layer* layer, void* workspace) {
+  const WeightCodes codes = codes_of(*layer);
+  Device device;
+  device.multiprocessors = 1;
+  const std::size_t bytes = panel_workspace(layer->n, layer->k, device);
+  const Descriptor none;
+  const State state{};
+  const Call call{none, device, state, {}, {static_cast<std::byte*>(workspace), bytes}};
+  Bound bound;
+  if (!launch_coded_mma(product_of(*layer, codes), call, bound).ok()) std::abort();
+}
+extern "C" std::int64_t panel_bytes(std::int64_t n, std::int64_t k) {
+  Device device;
+  device.multiprocessors = 1;
+  return static_cast<std::int64_t>(panel_workspace(n, k, device));
 }
 
 // A product of numbers by what sm_90 has for few rows; false where it does not take it.

@@ -20,6 +20,7 @@ from ops.packing.reorder_mixed_dtype_weight.reference import restore as restore_
 from reference.formats import STORAGE, Array, Arrays, narrowed, pack_nibbles, unpack_nibbles
 from reference.inputs import make
 from support.from_reference import HOST_DEVICE, make_descriptor
+from support.promises import LARGEST_SUM, Sums
 from support.runner import Bench
 
 # Kinds of factors, and of scales, biases and residuals.
@@ -45,6 +46,42 @@ def finished(problem: Any, t: Array, given: Arrays) -> Arrays:
     t = t + given["bias"].astype(np.float32) if problem.bias_dtype else t
     t = t + given["residual"].astype(np.float32) if problem.residual_dtype else t
     return {"output": narrowed(t, problem.output_dtype).astype(STORAGE[problem.output_dtype])}
+
+
+# --- Sums in float64, and what bounds of their errors are multiples of ----------------------------
+
+# Below float32's normal numbers, what a multiplication loses is no part of its result.
+FLOOR = 2.0**-126
+
+
+@np.errstate(all="ignore")
+def products(a: Array, w: Array, least: float) -> Sums:
+    """Of (..., m, k) and (..., n, k)."""
+    a, w = a.astype(np.float64), w.astype(np.float64)
+
+    def magnitudes(factors: Array) -> Array:
+        return np.maximum(np.where(np.isfinite(factors), np.abs(factors), 0.0), least)
+
+    return Sums(a @ np.swapaxes(w, -1, -2), magnitudes(a) @ np.swapaxes(magnitudes(w), -1, -2))
+
+
+@np.errstate(all="ignore")
+def scaled(sums: Sums, scale: Array) -> Sums:
+    """The same after a multiplication in float32."""
+    scale = scale.astype(np.float64)
+    magnitude = sums.magnitude * np.abs(scale) + FLOOR
+    lost = ~(np.maximum(sums.magnitude, magnitude) < LARGEST_SUM)
+    return Sums(sums.exact * scale, np.where(lost, np.inf, magnitude))
+
+
+@np.errstate(all="ignore")
+def with_addends(sums: Sums, given: Arrays) -> dict[str, Sums]:
+    """The outputs before their rounding."""
+    for name in {"bias", "residual"} & set(given):
+        addend = given[name].astype(np.float64)
+        finite = np.where(np.isfinite(addend), np.abs(addend), 0.0)
+        sums = Sums(sums.exact + addend, sums.magnitude + finite)
+    return {"output": sums}
 
 
 def run(operator: str, inputs: Arrays, **fields: Any) -> Array:
@@ -108,6 +145,14 @@ class FloatLayer:
 @dataclass(frozen=True)
 class FloatLayerTests(ProductTests):
     """A layer against its NumPy reference."""
+
+    bounded: tuple[str, ...] = ("mma",)  # methods that promise a bound
+
+    def bounded_math(self, problem: Any) -> planq.MathPrecision:
+        """Of these methods: 8-bit floating codes are numbers of float16."""
+        if problem.input_dtype == "bfloat16":
+            return planq.MathPrecision.TENSOR_CORE_BF16
+        return planq.MathPrecision.TENSOR_CORE_F16
 
     def math(self, problem: Any) -> planq.MathPrecision:
         """What the order of sums is named after."""
@@ -210,11 +255,23 @@ class CodedLayer(FloatLayer):
             stored["zero_point"] = given["weight_zero_point"]
         return self.groups.expected(stored)["output"]
 
+    def factors(self, given: Arrays) -> tuple[Array, Array]:
+        """(m, k) of all rows, and w."""
+        a = given["input"].reshape(math.prod(self.input_shape[:-1]), self.terms)
+        return a, self.numbers({**given, "weight": self.row_major(given["weight"])})
+
     def sums(self, given: Arrays) -> Array:
         """t before the addends."""
-        a = given["input"].reshape(math.prod(self.input_shape[:-1]), self.terms)
-        numbers = self.numbers({**given, "weight": self.row_major(given["weight"])})
-        return ORDERS[self.accumulation](a, numbers).reshape(self.output_shape)
+        return ORDERS[self.accumulation](*self.factors(given)).reshape(self.output_shape)
+
+    def exact_products(self, given: Arrays, least: float) -> Sums:
+        """The same in float64."""
+        made = products(*self.factors(given), least)
+        return Sums(*(each.reshape(self.output_shape) for each in (made.exact, made.magnitude)))
+
+    def exact_sums(self, given: Arrays, least: float) -> dict[str, Sums]:
+        """The outputs in float64."""
+        return with_addends(self.exact_products(given, least), given)
 
     def expected(self, given: Arrays) -> Arrays:
         """Weights, sums, addends."""

@@ -13,6 +13,7 @@ import planq
 from reference.formats import INTEGER_RANGES, STORAGE, Array, Arrays, pack_nibbles, unpack_nibbles
 from reference.inputs import field, hashed
 from support.from_reference import ReferenceTests
+from support.promises import Sums
 
 CODES = ("int8", "uint8", "int4", "uint4")
 # Codes of every value; only the two ends of the range, where sums are largest; mostly zeros.
@@ -207,6 +208,11 @@ class Case:
     def expected(self, given: dict[str, Array]) -> dict[str, Array]:
         """The reference's outputs, as stored."""
         made: Arrays = self.problem.expected(given)
+        return made
+
+    def sums(self, given: dict[str, Array], least: float) -> dict[str, Sums]:
+        """The outputs in float64, of floating products."""
+        made: dict[str, Sums] = self.problem.exact_sums(given, least)
         return made
 
     def parts(self) -> Iterator[Part]:

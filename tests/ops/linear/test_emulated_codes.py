@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ops.linear.linear_4bit.reference import FourBitProblem
+from ops.linear.linear_mixed.reference import MixedProblem
 from ops.linear.matmul.reference import FloatMatmulProblem
 from reference.formats import STORAGE, Array, Arrays
 from support.emulation import emulated
@@ -221,3 +222,35 @@ def test_numbers_in_memory_are_those_of_the_weight(kernels: ctypes.CDLL, layout:
     kernels.write_weight(ctypes.byref(layer))
     plain = problem.row_major(given["weight"])
     assert numbers.tobytes() == problem.numbers({**given, "weight": plain}).tobytes()
+
+
+PANELS = (
+    FourBitProblem((3, 72), (150, 72), block_size=64, bias_dtype="float32"),
+    FourBitProblem((20, 64), (40, 64), "float16", "bfloat16", block_size=32, nested_block_size=256),
+    FourBitProblem(
+        (2, 128),
+        (300, 128),
+        code_dtype="int4",
+        weight_scope=("group", 32, 1),
+        weight_mode="asymmetric",
+        residual_dtype="bfloat16",
+    ),
+    MixedProblem((17, 64), (70, 64), "float16", "float16"),
+)
+
+
+@pytest.mark.parametrize("number", range(len(PANELS)))
+def test_panels_of_weights_on_tensor_cores(kernels: ctypes.CDLL, number: int) -> None:
+    """What any GPU multiplies, one panel after another, each in the place of the one before."""
+    problem: Any = PANELS[number]
+    given = problem.inputs("any", number)
+    output = np.zeros(problem.output_shape, STORAGE[problem.output_dtype])
+    tensors = tensors_of(problem, given) | {"output": output.reshape(-1)}
+    layer = layer_of(problem, given, tensors)
+    n, k = problem.weight_shape
+    kernels.panel_bytes.restype = ctypes.c_int64
+    count = kernels.panel_bytes(ctypes.c_int64(n), ctypes.c_int64(k))
+    assert count < n * k * 2 or n <= 128
+    workspace = aligned(np.full(count, 0x7F, np.uint8))
+    kernels.run_panels(ctypes.byref(layer), ctypes.c_void_p(workspace.ctypes.data))
+    assert output.tobytes() == problem.expected(given)["output"].tobytes()

@@ -1,12 +1,14 @@
-// linear_fp8 on CUDA: any product on any GPU, by the functions that the host has too.
+// linear_fp8 on CUDA: any product on any GPU, by the functions that the host has too, and on its
+// tensor cores.
 #include "ops/linear/float_kernels_cuda.h"
 #include "ops/linear/linear_fp8/desc.h"
 
 namespace planq::linear_fp8 {
 namespace {
 
-constexpr auto kKernels =
-    cuda::float_kernels<Layer, Accumulation::TensorSm90, DType::Float8E4M3FN, DType::Float8E5M2>();
+constexpr auto kKernels = joined(
+    cuda::float_kernels<Layer, Accumulation::TensorSm90, DType::Float8E4M3FN, DType::Float8E5M2>(),
+    cuda::mma_kernels<Layer, DType::Float8E4M3FN, DType::Float8E5M2>());
 
 }  // namespace
 }  // namespace planq::linear_fp8

@@ -1,4 +1,5 @@
-// matmul on CUDA: any product on any GPU, by the functions that the host has too.
+// matmul on CUDA: any product on any GPU, by the functions that the host has too, and on its tensor
+// cores.
 #include "ops/linear/float_kernels_cuda.h"
 #include "ops/linear/matmul/desc.h"
 
@@ -7,7 +8,9 @@ namespace {
 
 constexpr auto kKernels =
     joined(cuda::float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
-           cuda::float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16>());
+           cuda::float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16>(),
+           cuda::mma_sm90_kernels<Layer, DType::Float16, DType::BFloat16>(),
+           cuda::mma_kernels<Layer, DType::Float16, DType::BFloat16>());
 
 }  // namespace
 }  // namespace planq::matmul

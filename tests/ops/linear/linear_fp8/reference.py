@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ops.linear.float_layers import ADDENDS, FACTORS, FloatLayer, addends, finished
+from ops.linear.float_layers import (
+    ADDENDS,
+    FACTORS,
+    FLOOR,
+    FloatLayer,
+    addends,
+    finished,
+    products,
+    scaled,
+    with_addends,
+)
 from ops.linear.float_sums import SLICE, slices, tensor_sm90
 from ops.linear.products import fused
 from reference.formats import Array, Arrays
 from reference.inputs import make
+from support.promises import LARGEST_SUM, Sums
 
 BLOCKS = (("group", SLICE), ("block", SLICE, SLICE))
 
@@ -70,6 +82,31 @@ class Fp8Problem(FloatLayer):
         for s, each in enumerate(slices(a, given["weight"])):
             t = fused(each, row[:, None, s] * column[None, :, s], t)
         return t
+
+    def exact_slices(self, given: Arrays, least: float) -> Iterator[Sums]:
+        """Of blocks: each slice under the product of its scales."""
+        a, w = given["input"], given["weight"]
+        column = given["weight_scale"].repeat(SLICE, axis=0)[: self.columns]
+        for s in range(-(-self.terms // SLICE)):
+            part = slice(s * SLICE, (s + 1) * SLICE)
+            scale = given["input_scale"][..., None, s].astype(np.float64) * column[:, s]
+            made = products(a[..., part], w[:, part], least)
+            under = scaled(made, scale)
+            # The product of the scales, too, may lose what is below the floor, or be infinite.
+            lost = np.where(np.abs(scale) < LARGEST_SUM, made.magnitude * FLOOR, np.inf)
+            yield Sums(under.exact, under.magnitude + lost)
+
+    def exact_sums(self, given: Arrays, least: float) -> dict[str, Sums]:
+        """The outputs in float64."""
+        if self.input_scope[0] == "group":
+            t = Sums(np.zeros(self.output_shape), np.zeros(self.output_shape))
+            for each in self.exact_slices(given, least):
+                t = Sums(t.exact + each.exact, t.magnitude + each.magnitude)
+            return with_addends(t, given)
+        row = given["input_scale"]
+        t = products(given["input"], given["weight"], least)
+        t = scaled(t, row[..., None] if self.input_scope[0] == "token" else row)
+        return with_addends(scaled(t, given["weight_scale"]), given)
 
     def expected(self, given: Arrays) -> Arrays:
         """One line of the contract after the other."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ops.linear.float_layers import CodedLayer
+from ops.linear.float_layers import CodedLayer, scaled
 from reference.formats import FLOATS, Array, Arrays
+from support.promises import Sums
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class MixedProblem(CodedLayer):
             return super().numbers(given)
         codes = self.groups.logical(self.groups.inputs["input"], given["weight"])
         return codes.astype(FLOATS[self.values].dtype)
+
+    def exact_products(self, given: Arrays, least: float) -> Sums:
+        """Under the scales of channels."""
+        made = super().exact_products(given, least)
+        return made if self.weight_scope[0] == "group" else scaled(made, given["weight_scale"])
 
     def sums(self, given: Arrays) -> Array:
         """t, which meets the scales of channels."""

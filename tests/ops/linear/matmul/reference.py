@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ops.linear.float_layers import FACTORS, addends, finished
+from ops.linear.float_layers import FACTORS, addends, finished, products, with_addends
 from ops.linear.float_sums import ORDERS
 from ops.linear.products import MatmulShapes, named
 from reference.formats import Array, Arrays
 from reference.inputs import make
+from support.promises import Sums
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,24 @@ class FloatMatmulProblem(MatmulShapes):
             **addends(self, kind, seed + 2000),
         }
 
-    def sums(self, given: Arrays) -> Array:
-        """t of every product of the batch."""
+    def factors(self, given: Arrays) -> tuple[Array, Array]:
+        """(..., m, k) and (..., n, k)."""
         a, w = given["input"], given["weight"]
         a = np.swapaxes(a, -1, -2) if self.transpose_input else a
         w = np.swapaxes(w, -1, -2) if self.transpose_weight else w
         outer = self.output_shape[:-2]
         a, w = (np.broadcast_to(side, (*outer, *side.shape[-2:])) for side in (a, w))
+        return a, w
+
+    def exact_sums(self, given: Arrays, least: float) -> dict[str, Sums]:
+        """The outputs in float64."""
+        return with_addends(products(*self.factors(given), least), given)
+
+    def sums(self, given: Arrays) -> Array:
+        """t of every product of the batch."""
+        a, w = self.factors(given)
         made = np.zeros(self.output_shape, np.float32)
-        for index in np.ndindex(outer):
+        for index in np.ndindex(self.output_shape[:-2]):
             made[index] = ORDERS[self.accumulation](a[index], w[index])
         return made
 

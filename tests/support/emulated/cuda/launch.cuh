@@ -47,6 +47,7 @@ template <class Args>
 Status preload(void (*)(Args), int = 0) {
   return Status::success();
 }
+inline void wait_for_previous() {}
 inline Status clear(void* data, std::size_t bytes, Bound&) {
   std::memset(data, 0, bytes);
   return Status::success();

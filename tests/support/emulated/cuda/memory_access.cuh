@@ -32,9 +32,14 @@ struct alignas(8) uint2 {
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 
+struct char4 {
+  char x, y, z, w;
+};
+
 struct alignas(8) float2 {
   float x, y;
 };
+inline float2 make_float2(float x, float y) { return {x, y}; }
 struct alignas(16) float4 {
   float x, y, z, w;
 };
@@ -43,6 +48,7 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 inline std::uint32_t __float_as_uint(float x) { return std::bit_cast<std::uint32_t>(x); }
 inline std::int32_t __float_as_int(float x) { return std::bit_cast<std::int32_t>(x); }
 inline float __uint_as_float(std::uint32_t x) { return std::bit_cast<float>(x); }
+inline float __int_as_float(std::int32_t x) { return std::bit_cast<float>(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __saturatef(float x) { return x > 0 ? std::min(x, 1.0f) : 0.0f; }
@@ -56,8 +62,12 @@ inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t
     result |= static_cast<std::uint32_t>(bytes >> 8 * (selectors >> 4 * i & 7) & 255) << 8 * i;
   return result;
 }
+inline std::uint32_t __funnelshift_r(std::uint32_t low, std::uint32_t high, unsigned by) {
+  return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> by % 32);
+}
 template <class T>
 T __ldg(const T* address) {
+  if (reinterpret_cast<std::uintptr_t>(address) % sizeof(T) != 0) std::abort();
   return *address;
 }
 template <class T>
@@ -137,6 +147,10 @@ inline void keep(SharedAddress&) {}
 
 inline bool aligned_to(const void* address, int bytes) {
   return reinterpret_cast<std::uintptr_t>(address) % static_cast<unsigned>(bytes) == 0;
+}
+template <int kBytes>
+int misalignment(const void* address) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % kBytes);
 }
 inline uint4 load_past_l1(const void* address) { return *static_cast<const uint4*>(address); }
 inline uint4 load_once(const void* address) {

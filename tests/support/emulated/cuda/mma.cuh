@@ -1,4 +1,5 @@
-// In the place of src/cuda/mma.cuh: steps of the tensor cores of sm_90 by their model.
+// In the place of src/cuda/mma.cuh: steps of the tensor cores of sm_90 by their model, and copies
+// that are over at once.
 #pragma once
 
 #include "cuda/memory_access.cuh"
@@ -6,6 +7,53 @@
 #include "math/tensor_core.h"
 
 namespace planq::cuda {
+
+inline void copy_async(SharedAddress shared, const void* from, int bytes) {
+  if (!aligned_to(from, kVectorBytes) || shared % kVectorBytes != 0) std::abort();
+  auto* to = reinterpret_cast<unsigned char*>(shared);
+  std::memset(to, 0, kVectorBytes);
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+inline void end_copy_group() {}
+template <int kGroups>
+void wait_for_copy_groups() {}
+
+inline void store_shared(SharedAddress shared, const uint4& words) {
+  store_kept(reinterpret_cast<void*>(shared), words);
+}
+// The rows of four matrices, of which lane l gives row l % 8 of matrix l / 8.
+class MatrixRows {
+ public:
+  explicit MatrixRows(SharedAddress shared) {
+    if (shared % kVectorBytes != 0) std::abort();
+    emulated::Block& block = emulated::Block::current();
+    block.exchange(static_cast<std::uint32_t>(shared), halves_[0]);
+    block.exchange(static_cast<std::uint32_t>(std::uint64_t{shared} >> 32), halves_[1]);
+  }
+  std::uint32_t number(unsigned matrix, unsigned row, unsigned column) const {
+    const unsigned lane = matrix * 8 + row;
+    const std::uint64_t at = std::uint64_t{halves_[1][lane]} << 32 | halves_[0][lane];
+    return reinterpret_cast<const std::uint16_t*>(at)[column];
+  }
+
+ private:
+  std::uint32_t halves_[2][emulated::kWarpThreads];
+};
+// A lane gets numbers 2 (l % 4) and the next of row l / 4 of each.
+inline void load_matrices(std::uint32_t (&words)[4], SharedAddress shared) {
+  const MatrixRows rows(shared);
+  const unsigned row = emulated::Block::current().lane() / 4;
+  const unsigned column = emulated::Block::current().lane() % 4 * 2;
+  for (unsigned i = 0; i < 4; ++i)
+    words[i] = rows.number(i, row, column) | rows.number(i, row, column + 1) << 16;
+}
+inline void load_turned_matrices(std::uint32_t (&words)[4], SharedAddress shared) {
+  const MatrixRows rows(shared);
+  const unsigned column = emulated::Block::current().lane() / 4;
+  const unsigned row = emulated::Block::current().lane() % 4 * 2;
+  for (unsigned i = 0; i < 4; ++i)
+    words[i] = rows.number(i, row, column) | rows.number(i, row + 1, column) << 16;
+}
 
 template <class T>
 class WarpStep {

@@ -11,6 +11,17 @@ std::uint32_t pair_of(float first, float second, T) {
   const std::uint32_t high = math::narrow<T>(second).bits;
   return math::narrow<T>(first).bits | high << 16;
 }
+inline float value_of_e4m3(unsigned code) {
+  const int exponent = static_cast<int>(code >> 3 & 15), fraction = static_cast<int>(code & 7);
+  if (exponent == 15 && fraction == 7) return std::nanf("");
+  const int significand = exponent == 0 ? fraction : 8 + fraction;
+  const float magnitude = std::ldexp(static_cast<float>(significand), std::max(exponent, 1) - 10);
+  return (code & 128) != 0 ? -magnitude : magnitude;
+}
+inline std::uint32_t half_pair_of_codes(std::uint32_t codes, DType type) {
+  if (type == DType::Float8E5M2) return codes;
+  return pair_of(value_of_e4m3(codes >> 8 & 255), value_of_e4m3(codes >> 24), math::Half{});
+}
 template <class T>
 float of_pair(std::uint32_t pair, int i) {
   return math::widen(T{static_cast<std::uint16_t>(pair >> 16 * i)});

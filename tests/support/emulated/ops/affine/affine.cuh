@@ -6,6 +6,22 @@
 
 namespace planq::cuda {
 
+template <class T, int kCount>
+using VectorOf =
+    std::conditional_t<sizeof(T) * kCount == 16, uint4, Word<static_cast<int>(sizeof(T)) * kCount>>;
+template <class T, int kCount>
+VectorOf<T, kCount> narrow_vector(const math::Compute<T> (&values)[kCount]) {
+  T narrowed[kCount];
+  for (int i = 0; i < kCount; ++i) narrowed[i] = math::narrow<T>(values[i]);
+  VectorOf<T, kCount> vector;
+  std::memcpy(&vector, narrowed, sizeof vector);
+  return vector;
+}
+template <class C, int kCount>
+bool any_nan(const C (&values)[kCount]) {
+  return std::any_of(values, values + kCount, [](C x) { return x != x; });
+}
+
 // Of src/cuda/codes.cuh.
 inline float inverse_of(float scale) { return 1 / scale; }
 // Of the sum of the steps that the kernel takes.

@@ -1,0 +1,137 @@
+"""Floating products on a GPU's own tensor cores: large ones, against sums in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import planq
+
+DEVICE = "cuda:0"
+LARGEST_SUM = 2.0**127
+# Rows of every tile and beyond; terms of vectors and not; few columns and many.
+SHAPES = (
+    (1, 4096, 4096),
+    (16, 1000, 2049),
+    (33, 520, 4096),
+    (64, 4096, 1025),
+    (129, 257, 8192),
+    (1000, 2200, 520),
+    (4096, 1408, 393),
+)
+KINDS = ("normal", "wide", "sparse", "tiny", "cancelling", "bits")
+TYPES = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+
+
+def stream() -> Any:
+    """torch's own."""
+    return torch.cuda.current_stream(DEVICE)
+
+
+def numbers(shape: tuple[int, int], dtype: str, kind: str, seed: int) -> torch.Tensor:
+    """Of a kind; `cancelling` are pairs whose products with equal factors nearly cancel."""
+    generator = torch.Generator(DEVICE).manual_seed(seed)
+    if kind == "bits":
+        bits = torch.randint(-(2**31), 2**31 - 1, shape, device=DEVICE, generator=generator)
+        whole = torch.int16 if dtype in {"bfloat16", "float16"} else torch.int8
+        return bits.to(whole).view(getattr(torch, dtype))
+    values = torch.randn(shape, device=DEVICE, generator=generator)
+    if kind == "wide":
+        exponents = torch.randint(-7, 7, shape, device=DEVICE, generator=generator)
+        values = torch.ldexp(values, exponents)
+    elif kind == "sparse":
+        values = values * (torch.rand(shape, device=DEVICE, generator=generator) < 0.1)
+    elif kind == "tiny":
+        values = values * 2.0**-16
+    elif kind == "cancelling":
+        half = shape[1] // 2
+        values[:, half : 2 * half] = values[:, :half] * (-1 if seed % 2 else 1)
+    return values.to(getattr(torch, dtype))
+
+
+def descriptor(
+    types: tuple[str, str], shape: tuple[int, int, int]
+) -> tuple[planq.Descriptor, str, dict[str, torch.Tensor]]:
+    """A product in float32, the SKU of its kernel, and scales of 1 where it has any."""
+    m, n, k = shape
+    fields: dict[str, Any] = {"input_shape": (m, k), "weight_shape": (n, k)}
+    fields |= {"input_dtype": types[0], "weight_dtype": types[1], "output_dtype": "float32"}
+    if "float8" not in types[0]:
+        short = {"bfloat16": "bf16", "float16": "f16"}[types[0]]
+        return planq.MatmulDescriptor(**fields), f"matmul/cuda/mma/{short}", {}
+    short = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}[types[0]]
+    scales = {
+        "input_scale": torch.ones(m, device=DEVICE),
+        "weight_scale": torch.ones(n, device=DEVICE),
+    }
+    return planq.LinearFp8Descriptor(**fields), f"linear_fp8/cuda/mma/{short}", scales
+
+
+def magnitudes(values: torch.Tensor, least: float) -> torch.Tensor:
+    """Of finite numbers, none below the least."""
+    return torch.nan_to_num(values.abs(), nan=0.0, posinf=0.0).clamp(min=least)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_large_products_are_within_the_bound(dtype: str, kind: str) -> None:
+    """Ten runs have the same bits. 8-bit codes of one type meet those of the other."""
+    types = (dtype, TYPES[5 - TYPES.index(dtype)] if "float8" in dtype else dtype)
+    for seed, shape in enumerate(SHAPES):
+        m, n, k = shape
+        desc, sku, scales = descriptor(types, shape)
+        plan = planq.Plan.select(stream(), desc, planq.PlanPreference(sku=sku))
+        a, w = (
+            numbers((m, k), types[0], kind, 2 * seed),
+            numbers((n, k), types[1], kind, 2 * seed + 1),
+        )
+        output = torch.empty(m, n, device=DEVICE)
+        made = planq.MatmulArgs if not scales else planq.LinearFp8Args
+        args: Any = made(input=a, weight=w, output=output, **scales)
+        plan.run(stream(), None, args)
+        first = output.clone()
+        for _ in range(10):
+            plan.run(stream(), None, args)
+            assert torch.equal(output.view(torch.int32), first.view(torch.int32)), shape
+        check(plan, first, a.double(), w.double(), shape)
+
+
+def check(
+    plan: planq.Plan,
+    found: torch.Tensor,
+    a: torch.Tensor,
+    w: torch.Tensor,
+    shape: tuple[int, int, int],
+) -> None:
+    """Every output is as near to the exact sum as the plan says, or as infinite."""
+    bound = plan.precision_guarantee().error_bound
+    assert bound is not None
+    assert bound.terms == shape[2]
+    exact = a @ w.mT
+    magnitude = magnitudes(a, bound.least_factor) @ magnitudes(w, bound.least_factor).mT
+    promised = magnitude < LARGEST_SUM
+    error = (found.double() - exact).abs()
+    near = (error <= (bound.relative + 2.0**-24) * magnitude) | (found.double() == exact)
+    near |= found.isnan() & exact.isnan()
+    assert bool((near | ~promised).all()), (plan.sku, shape, error.max())
+
+
+def test_capability_90_has_the_bits_of_the_model() -> None:
+    """Where the tensor cores are those that the model describes, both kernels are one."""
+    if torch.cuda.get_device_capability(DEVICE) != (9, 0):
+        return
+    for dtype, short in (("bfloat16", "bf16"), ("float16", "f16")):
+        for seed, (m, n, k) in enumerate(SHAPES):
+            a, w = numbers((m, k), dtype, "wide", seed), numbers((n, k), dtype, "wide", seed + 1)
+            desc, *_ = descriptor((dtype, dtype), (m, n, k))
+            found = []
+            for method in ("mma", "mma_sm90", "tensor_sm90"):
+                pref = planq.PlanPreference(sku=f"matmul/cuda/{method}/{short}")
+                output = torch.empty(m, n, device=DEVICE)
+                args = planq.MatmulArgs(input=a, weight=w, output=output)
+                planq.Plan.select(stream(), desc, pref).run(stream(), None, args)
+                found.append(output.view(torch.int32))
+            assert torch.equal(found[0], found[1])
+            assert torch.equal(found[1], found[2])

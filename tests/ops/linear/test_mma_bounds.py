@@ -1,0 +1,120 @@
+"""The bound of products on other GPUs' tensor cores, held by every kind that it was derived for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planq
+from ops.linear import float_sums
+from ops.linear.float_sums import TensorCore
+from ops.linear.matmul.reference import FloatMatmulProblem
+from reference.formats import Array, Arrays
+from support.operators import OPERATORS, Case, inputs_of
+from support.promises import within_bound
+
+# Products that are added at once, and the fraction bits of addends and results: the least that the
+# bound assumes, then what was published of an A100, and the model of an H200.
+CORES = {
+    "least": TensorCore(4, 23, 23),
+    "a100": TensorCore(8, 24, 23),
+    "h200": TensorCore(16, 25, 23),
+}
+LARGEST = 1_000_000  # multiplications
+
+
+def bound_of(problem: Any) -> planq.ErrorBound:
+    """As the documentation has it."""
+    return planq.ErrorBound(
+        constant=200.0,
+        per_term=1 / 256,
+        terms=problem.terms,
+        epsilon=2.0**-23,
+        least_factor=2.0**-63 if problem.input_dtype == "bfloat16" else 2.0**-14,
+        output_rounding=True,
+    )
+
+
+def multiplied(given: Arrays) -> Arrays:
+    """The operands as a kernel multiplies them: 8-bit floating codes as numbers of float16."""
+    return {
+        name: value.astype(np.float32).astype(np.float16)
+        if value.dtype.name.startswith("float8")
+        else value
+        for name, value in given.items()
+    }
+
+
+def cases(operator: str) -> Iterator[Case]:
+    """Those in the order of tensor cores that do not take long."""
+    for case in OPERATORS[operator].cases():
+        problem: Any = case.problem
+        if problem.accumulation == "tensor_sm90" and case.size <= LARGEST:
+            yield case
+
+
+def within(case: Any, given: Arrays, output: Array) -> None:
+    """Fails where an output is further from the exact sum than the bound says."""
+    bound = bound_of(case.problem)
+    judge = within_bound(bound, case.sums(given, bound.least_factor))
+    judge(f"{case.id}: output", output, output)
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("operator", ["matmul", "linear_4bit", "linear_mixed", "linear_fp8"])
+def test_every_assumed_tensor_core_is_within_the_bound(
+    operator: str, core: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With hostile numbers of all kinds, addends and scales."""
+    monkeypatch.setattr(float_sums, "tensor_core", lambda _: CORES[core])
+    tried = 0
+    for case in cases(operator):
+        given = inputs_of(case)
+        within(case, given, case.expected(multiplied(given))["output"])
+        tried += 1
+    assert tried > 20
+
+
+def cancelling(number: int) -> tuple[Case, Arrays]:
+    """Sums of numbers that nearly cancel: what is truncated is large beside them."""
+    case = OPERATORS["matmul"].cases()[0]
+    problem = FloatMatmulProblem((8, 1000), (8, 1000), "float16")
+    given = problem.inputs("any", number)
+    given["weight"][:, 1::2] = given["weight"][:, ::2]
+    given["input"][:, 1::2] = -given["input"][:, ::2] * np.float16(1 + 2.0**-9)
+    changed: Any = case
+    return replace(changed, problem=problem), given
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_sums_that_cancel(core: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their errors are no multiple of the sum, but of its terms."""
+    monkeypatch.setattr(float_sums, "tensor_core", lambda _: CORES[core])
+    for number in range(4):
+        case, given = cancelling(number)
+        within(case, given, case.expected(given)["output"])
+
+
+def test_a_tensor_core_with_fewer_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one that keeps as many of a result as float16 has."""
+    monkeypatch.setattr(float_sums, "tensor_core", lambda _: TensorCore(4, 11, 10))
+    case, given = cancelling(0)
+    output = case.expected(given)["output"]
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        within(case, given, output)
+
+
+def test_what_is_not_finite_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it has to be; a finite number in its place is one."""
+    case, given = cancelling(1)
+    given["input"][0, 0] = np.inf
+    output = case.expected(given)["output"]
+    assert not np.isfinite(output[0]).any()
+    within(case, given, output)
+    output[0, 0] = 1
+    with pytest.raises(AssertionError, match="beyond the bound"):
+        within(case, given, output)
