@@ -10,11 +10,9 @@
 
 namespace planq::cuda {
 
-// Writes 16 bytes to shared memory: the first `bytes` of `from`, then zeros. Nothing beyond `bytes`
-// is read.
-__device__ __forceinline__ void copy_async(std::uint32_t shared, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes)
-               : "memory");
+// Copies 16 bytes to shared memory.
+__device__ __forceinline__ void copy_async(std::uint32_t shared, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
 }
 // The copies since the last call are a group.
 __device__ __forceinline__ void end_copy_group() {
@@ -31,6 +29,12 @@ __device__ __forceinline__ void store_shared(std::uint32_t shared, std::uint32_t
 }
 __device__ __forceinline__ void store_shared(std::uint32_t shared, uint2 words) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(shared), "r"(words.x), "r"(words.y)
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(std::uint32_t shared, uint4 words) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(words.x), "r"(words.y),
+               "r"(words.z), "r"(words.w)
                : "memory");
 }
 
