@@ -175,7 +175,7 @@ struct TileShapeOf {
   static constexpr int kSharedBytes =
       kBarriersAt + 2 * kStages * static_cast<int>(sizeof(cuda::Barrier));
   static_assert(kSharedBytes <= 227 * 1024);
-  static_assert(kCodeBytes <= kPassBytes);
+  static_assert(kCodeBytes + kListedColumns * 2 <= kPassBytes);
 };
 // Each of two groups has tiles of its own: one's epilogue runs while the other multiplies. Tiles
 // that both share were slower at every size, whether 128 x 256 or with clusters of two.
@@ -305,6 +305,7 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
     const std::int64_t m = std::int64_t{place.down} * kTileRows + warp * kWarpRows;
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
     touch(args.outputs, place.batch, m + own_row(lane), n + 4 * lane);
+    outliers.touch_row(args.outputs, place.batch, m + own_row(lane));
     outliers.begin();
     TileShape::Stages::Cursor cursor(turn * static_cast<std::uint32_t>(boxes));
     if (turn > 0) cuda::named_barrier_wait(kTurn + group, 2 * kGroupThreads);
@@ -519,7 +520,8 @@ __device__ __forceinline__ void multiply_share(const StreamArgs& args, const Rin
                     warp * (kStagedBytes / static_cast<int>(sizeof(float)));
     finish_share(ScaledOutputs<float, SumsAre::Scaled>(args.outputs, batch), held, share, tokens, m,
                  n, [&](const ListedRows& rows, const RowTerm<float>& own) {
-                   outliers.add(rows, own.scale, args.outputs.columns, batch, n, staged);
+                   if (share.first(0) < tokens)  // of any warp
+                     outliers.add(rows, own.scale, args.outputs.columns, batch, n, staged);
                  });
   } else {
     with_outputs(args.outputs, batch, [&](const auto& out) {

@@ -33,15 +33,22 @@ struct Listed {
 inline constexpr int kPlaces = 64;  // of the list, whose codes are in shared memory at a time
 inline constexpr int kListedColumns = 128;
 inline constexpr int kCodeBytes = kPlaces * kListedColumns * 2;
+// Lists are completed to whole groups of places: with code +0 and value -0, whose product adds
+// nothing to any sum, not even to one of -0.
+inline constexpr int kTogether = 4;
+__device__ __forceinline__ int whole_groups(int count) {
+  return (count + kTogether - 1) / kTogether * kTogether;
+}
 // Values of a warp's rows in shared memory at a time, where the rows are few.
 inline constexpr int kStagedRows = 8;
 inline constexpr int kStagedBytes = kStagedRows * kPlaces * static_cast<int>(sizeof(float));
 
 // Codes in shared memory are bfloat16, which has all of int8: place by place, those of 128 columns
-// in the order in which a thread of the tensor cores has them.
+// in the order in which a thread of the tensor cores has them: eight at a time, with those of its
+// neighbours beside them.
 struct FragmentOrder {
   static __device__ __forceinline__ int slot(int column) {
-    return column % 8 / 2 * 32 + column / 8 * 2 + column % 2;
+    return column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
   }
 };
 struct ColumnOrder {
@@ -75,7 +82,8 @@ class Picker {
       const int place = lane + half * cuda::kWarp, column = columns[half];
       const bool exists = column >= 0 && column < listed.terms;
       column_[half] = place < count && exists ? column : -1;
-      missing_[half] = __ballot_sync(cuda::kAllLanes, place < count && !exists);
+      const bool has_code = place < whole_groups(min(count, kPlaces));
+      missing_[half] = __ballot_sync(cuda::kAllLanes, has_code && column_[half] < 0);
     }
   }
 
@@ -126,27 +134,37 @@ class Picker {
   unsigned missing_[2];
 };
 
-// Places `first` and on, up to kPlaces, from memory. 128 threads, with the 128 columns from `n` on.
+// Places `first` and on, up to kPlaces in whole groups, from memory. 128 threads, with the 128 columns from `n` on.
 template <class Order>
 __device__ __forceinline__ void gather_codes(const Listed& listed, int first, int count,
                                              std::int64_t n, std::int64_t columns, int thread,
                                              std::uint16_t* codes) {
-  constexpr int kAtOnce = 4;
   const bool inside = n + thread < columns;
   const std::int8_t* row = listed.weight + (inside ? n + thread : 0) * listed.weight_row;
   codes += Order::slot(thread);
 #pragma unroll 1
-  for (int place = 0; place < count; place += kAtOnce) {
-    std::int8_t held[kAtOnce];
+  for (int place = 0; place < count; place += kTogether) {
+    std::int8_t held[kTogether];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int term = listed.index[first + min(place + i, count - 1)];
+    for (int i = 0; i < kTogether; ++i) {
+      const int term = place + i < count ? listed.index[first + place + i] : -1;
       held[i] = inside && term >= 0 && term < listed.terms ? row[term] : std::int8_t{0};
     }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      if (place + i < count) codes[(place + i) * kListedColumns] = as_bfloat16(held[i]);
+    for (int i = 0; i < kTogether; ++i)
+      codes[(place + i) * kListedColumns] = as_bfloat16(held[i]);
   }
+}
+
+// Asks for the values of a row of the batch at the list's first places.
+__device__ __forceinline__ void touch_values(const Listed& listed, int count,
+                                             const Outputs& outputs, int batch, std::int64_t m) {
+  constexpr int kSectorBytes = 32;
+  const auto step = static_cast<int>(kSectorBytes / detail::element_bytes(listed.dtype));
+  if (m >= outputs.rows) return;
+#pragma unroll 1
+  for (int place = 0; place < min(count, kPlaces); place += step)
+    touch_element(listed.values, batch * listed.batch + m * listed.row + place, listed.dtype);
 }
 
 // --- Tiles of the tensor cores
@@ -185,17 +203,28 @@ __device__ __forceinline__ void scale_rows(int (&sums)[kTiles][kCount], const Ou
       }
 }
 
+// The codes of one place at a thread's columns.
+struct PlaceCodes {
+  static constexpr int kEights = kListedColumns / 4 / 8;
+  uint4 eights[kEights];
+
+  __device__ __forceinline__ void load(const std::uint16_t* codes, int eight) {
+    eights[eight] = reinterpret_cast<const uint4*>(codes)[4 * eight + threadIdx.x % 4];
+  }
+};
+
 // One place: the products of a thread's rows and its columns, which are those of kTiles times 64
-// rows of the tensor cores. Sums are float32 by now, in registers that were declared for int32.
+// rows of the tensor cores. Sums are float32 by now, in registers that were declared for int32. The
+// codes are those of the place at `following` afterwards.
 template <int kTiles>
 __device__ __forceinline__ void add_place(int (&sums)[kTiles][kListedColumns / 2],
-                                          const std::uint16_t* codes,
+                                          PlaceCodes& codes, const std::uint16_t* following,
                                           const float (&values)[2 * kTiles]) {
-  const auto* from = reinterpret_cast<const uint4*>(codes + threadIdx.x % 4 * (kListedColumns / 4));
 #pragma unroll
-  for (int eight = 0; eight < kListedColumns / 4 / 8; ++eight) {
-    const uint4 held = from[eight];
+  for (int eight = 0; eight < PlaceCodes::kEights; ++eight) {
+    const uint4 held = codes.eights[eight];
     const std::uint32_t pairs[4] = {held.x, held.y, held.z, held.w};
+    codes.load(following, eight);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       float code[2];
@@ -212,41 +241,46 @@ __device__ __forceinline__ void add_place(int (&sums)[kTiles][kListedColumns / 2
 }
 
 // Values of the rows of which a thread has sums. Four neighbouring lanes have the same rows: each
-// reads four places of sixteen, and hands them to the others.
+// reads eight bytes of them, and hands them to the others.
 template <class T, int kRows>
 class RowValues {
  public:
-  static constexpr int kRead = 16;  // places that four lanes read
+  static constexpr int kEach = 8 / sizeof(T);
+  static constexpr int kRead = 4 * kEach;  // places that four lanes read
 
   const T* at[kRows];
 
-  // Places `first` to first + 15; those beyond the last are others again.
+  // Places `first` to first + kRead - 1; those beyond the last are -0.
   __device__ __forceinline__ void read(int first, int count, bool vectors) {
-    const int own = first + static_cast<int>(threadIdx.x) % 4 * 4;
+    const int own = first + static_cast<int>(threadIdx.x) % 4 * kEach;
     const int from = own < count ? own : 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
+      T each[kEach];
       if (vectors) {
-        held_[r] = *reinterpret_cast<const Four*>(at[r] + from);
+        const auto whole = *reinterpret_cast<const Vector*>(at[r] + from);
+        memcpy(each, &whole, sizeof each);
       } else {
-        T each[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) each[i] = at[r][min(from + i, count - 1)];
-        memcpy(&held_[r], each, sizeof each);
+        for (int i = 0; i < kEach; ++i) each[i] = at[r][min(from + i, count - 1)];
       }
+#pragma unroll
+      for (int i = 0; i < kEach; ++i)
+        if (own + i >= count) each[i] = math::narrow<T>(-0.0f);
+      memcpy(held_[r], each, sizeof each);
     }
   }
   // Two places of those that were read, from `place` + 2 `pair` on; place is a multiple of 4.
   __device__ __forceinline__ void share(int place, int pair, float (&values)[2][kRows]) const {
     constexpr int kWords = sizeof(T) / 2;  // of two places
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + place / 4;
+    const int lane =
+        static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + (place + 2 * pair) / kEach;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      std::uint32_t words[2 * kWords], own[kWords];
-      memcpy(words, &held_[r], sizeof words);
+      std::uint32_t own[kWords];
 #pragma unroll
       for (int i = 0; i < kWords; ++i)
-        own[i] = __shfl_sync(cuda::kAllLanes, words[pair * kWords + i], lane);
+        own[i] = __shfl_sync(cuda::kAllLanes, held_[r][2 * pair % kEach / 2 * kWords + i], lane);
       T each[2];
       memcpy(each, own, sizeof each);
 #pragma unroll
@@ -255,11 +289,12 @@ class RowValues {
   }
 
  private:
-  using Four = cuda::VectorOf<T, 4>;
-  Four held_[kRows];
+  using Vector = cuda::VectorOf<T, kEach>;
+  std::uint32_t held_[kRows][2];
 };
 
-// Places in their order. The values of the next sixteen are on their way while these are added.
+// Places in their order, whole groups of them. The next values are on their way while
+// these are added, and so are the codes of the next place, the last of which are none's.
 template <class T, int kTiles>
 __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 2],
                                            const std::uint16_t* codes,
@@ -267,20 +302,24 @@ __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 
                                            bool vectors) {
   constexpr int kRead = RowValues<T, 2 * kTiles>::kRead;
   RowValues<T, 2 * kTiles> now = next;
+  PlaceCodes held;
+#pragma unroll
+  for (int eight = 0; eight < PlaceCodes::kEights; ++eight) held.load(codes, eight);
 #pragma unroll 1
-  for (int place = 0; place < count; place += 4, codes += 4 * kListedColumns) {
+  for (int place = 0; place < count; place += kTogether) {
     if (place % kRead == 0) {
       now = next;
       next.read(first + place + kRead, first + count, vectors);
     }
 #pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
+    for (int pair = 0; pair < kTogether / 2; ++pair) {
       float values[2][2 * kTiles];
       now.share(place % kRead, pair, values);
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (place + 2 * pair + i < count)
-          add_place<kTiles>(sums, codes + (2 * pair + i) * kListedColumns, values[i]);
+      for (int i = 0; i < 2; ++i) {
+        codes += kListedColumns;
+        add_place<kTiles>(sums, held, codes, values[i]);
+      }
     }
   }
 }
@@ -300,6 +339,10 @@ class TileOutliers {
   __device__ __forceinline__ void begin() const {
     wait();
     picker_.clear();
+  }
+  __device__ __forceinline__ void touch_row(const Outputs& outputs, int batch,
+                                            std::int64_t m) const {
+    touch_values(listed_, count_, outputs, batch, m);
   }
   __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
     if (count_ > 0) picker_.pick(box, rows);
@@ -375,6 +418,24 @@ struct ListedRows {
   std::int64_t m, step;
 };
 
+// Values of kRows rows at some places, and the codes there of a lane's four columns.
+template <int kRows>
+struct PlaceGroup {
+  float values[kRows][kTogether];
+  uint2 codes[kTogether];
+
+  __device__ __forceinline__ PlaceGroup(const float* staged, const std::uint16_t* from) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const auto held = *reinterpret_cast<const float4*>(staged + r * kPlaces);
+      memcpy(values[r], &held, sizeof held);
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i)
+      codes[i] = *reinterpret_cast<const uint2*>(from + i * kListedColumns);
+  }
+};
+
 // kRows of them, from number `from` on; those beyond the last are the last one again.
 template <int kRows>
 struct RowSums {
@@ -401,31 +462,43 @@ struct RowSums {
         *reinterpret_cast<float4*>(rows.sums + (from + r) * rows.pitch) =
             make_float4(t[r][0], t[r][1], t[r][2], t[r][3]);
   }
-  // kCount places: their values, row by row, and the lane's four codes of each.
-  template <int kCount>
-  __device__ __forceinline__ void add(const float* values, const std::uint16_t* codes) {
-    using Held = std::conditional_t<kCount == 4, float4, float>;
-    static_assert(sizeof(Held) == kCount * sizeof(float));
-    float value[kRows][kCount];
+  __device__ __forceinline__ void add(const PlaceGroup<kRows>& group) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const auto held = *reinterpret_cast<const Held*>(values + r * kPlaces);
-      memcpy(value[r], &held, sizeof held);
-    }
-#pragma unroll
-    for (int place = 0; place < kCount; ++place) {
-      const auto held = *reinterpret_cast<const uint2*>(codes + place * kListedColumns);
+    for (int place = 0; place < kTogether; ++place) {
       float code[2][2];
-      widen_pair(held.x, code[0]);
-      widen_pair(held.y, code[1]);
+      widen_pair(group.codes[place].x, code[0]);
+      widen_pair(group.codes[place].y, code[1]);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          t[r][i] = math::fused(value[r][place], code[i / 2][i % 2], t[r][i]);
+          t[r][i] = math::fused(group.values[r][place], code[i / 2][i % 2], t[r][i]);
     }
   }
 };
+
+// Values of kRows rows at `held` places, into shared memory, two places a lane. `values`: of the
+// first row; those beyond the last are others again, those beyond the last place -0.
+template <class T, int kRows>
+__device__ __forceinline__ void stage_values(const T* values, std::int64_t step, int rows, int held,
+                                             float* staged) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  T each[kRows][2];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      each[r][half] = values[min(r, rows - 1) * step + min(lane + half * cuda::kWarp, held - 1)];
+  __syncwarp();
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int place = lane + half * cuda::kWarp;
+      staged[r * kPlaces + place] = place < held ? math::widen(each[r][half]) : -0.0f;
+    }
+  __syncwarp();
+}
 
 // The outliers of the one tile of a block, whose cluster splits k between `Share::parts` blocks: a
 // block picks the codes of its part, and gets the others' from them.
@@ -435,18 +508,21 @@ class ShareOutliers {
   static constexpr bool kListed = true;
   __device__ __forceinline__ ShareOutliers(const Listed& listed, const Share& share, int boxes,
                                            std::uint16_t* codes)
-      : listed_(listed), share_(share), boxes_(boxes), codes_(codes), picker_(listed, codes) {
+      : listed_(listed),
+        share_(share),
+        boxes_(boxes),
+        count_(listed.listed()),
+        codes_(codes),
+        picker_(listed, codes) {
     picker_.clear();
   }
 
   __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
-    picker_.pick(share_.box(boxes_, share_.part) + box, rows);
+    if (count_ > 0) picker_.pick(share_.box(boxes_, share_.part) + box, rows);
   }
-  // Asks for the values of a row of the batch.
   __device__ __forceinline__ void touch_row(const Outputs& outputs, int batch,
                                             std::int64_t m) const {
-    if (listed_.capacity == 0 || m >= outputs.rows) return;
-    touch_element(listed_.values, batch * listed_.batch + m * listed_.row, listed_.dtype);
+    touch_values(listed_, count_, outputs, batch, m);
   }
 
   // Onto the lane's four columns from n on; `staged` is shared memory of the warp, aligned to 16
@@ -474,10 +550,9 @@ class ShareOutliers {
                                           float* staged) const {
     collect();
     wait();
-    const int count = listed_.listed();
     int first = 0;
     do {
-      const int held = min(count - first, kPlaces);
+      const int held = min(count_ - first, kPlaces);
       if (first > 0) {
         wait();
         gather_codes<ColumnOrder>(listed_, first, held, n, columns, static_cast<int>(threadIdx.x),
@@ -489,7 +564,7 @@ class ShareOutliers {
       else if (rows.count > 0)
         add_held<T, 2>(rows, scales, batch, first, held, staged);
       first += kPlaces;
-    } while (first < count);
+    } while (first < count_);
   }
 
   // The block that has this lane's column of a half of the list in its part of k; this one where
@@ -510,63 +585,56 @@ class ShareOutliers {
     auto* own = reinterpret_cast<uint4*>(codes_) + threadIdx.x;
     const int owners[2] = {owner(0), owner(1)};
     uint4 held[kEach];
+    bool others[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int place = (first + i * kDown) % cuda::kWarp;
-      const int rank = __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp], place);
-      held[i] = cuda::load_from_block(cuda::shared_address(own + i * kThreads), rank);
+      const int place = first + i * kDown;
+      const int rank = __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp],
+                                   place % cuda::kWarp);
+      others[i] = place < count_ && rank != share_.part;
+      if (others[i])
+        held[i] = cuda::load_from_block(cuda::shared_address(own + i * kThreads), rank);
     }
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) own[i * kThreads] = held[i];
+    for (int i = 0; i < kEach; ++i)
+      if (others[i]) own[i * kThreads] = held[i];
   }
 
+  // `held` places from number `first` of the list on.
   template <class T, int kRows>
   __device__ __forceinline__ void add_held(const ListedRows& rows, float scales, int batch,
                                            int first, int held, float* staged) const {
     const std::uint16_t* codes = codes_ + 4 * (threadIdx.x % cuda::kWarp);
+    const std::int64_t step = rows.step * listed_.row;
+    const T* values = static_cast<const T*>(listed_.values) + batch * listed_.batch +
+                      rows.m * listed_.row + first;
 #pragma unroll 1
     for (int from = 0; from < rows.count; from += kRows) {
-      if (held > 0) stage<T, kRows>(rows, from, batch, first, held, staged);
+      if (held > 0)
+        stage_values<T, kRows>(values + from * step, step, rows.count - from, held, staged);
       RowSums<kRows> sums;
       sums.load(rows, from, first == 0, scales);
-      int place = 0;
-#pragma unroll 1
-      for (; place + 4 <= held; place += 4)
-        sums.template add<4>(staged + place, codes + place * kListedColumns);
-#pragma unroll 1
-      for (; place < held; ++place)
-        sums.template add<1>(staged + place, codes + place * kListedColumns);
+      add_groups(sums, staged, codes, held);
       sums.store(rows, from);
     }
   }
-
-  // Values of kRows rows, from place `first` of the list on; those beyond the last are others
-  // again.
-  template <class T, int kRows>
-  __device__ __forceinline__ void stage(const ListedRows& rows, int from, int batch, int first,
-                                        int held, float* staged) const {
-    const int lane = threadIdx.x % cuda::kWarp;
-    const T* values = static_cast<const T*>(listed_.values) + batch * listed_.batch + first;
-    T each[kRows][2];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const std::int64_t m = rows.m + min(from + r, rows.count - 1) * rows.step;
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        each[r][half] = values[m * listed_.row + min(lane + half * cuda::kWarp, held - 1)];
+  // A group's values and codes are on their way while those of the group before are added.
+  template <int kRows>
+  static __device__ __forceinline__ void add_groups(RowSums<kRows>& sums, const float* staged,
+                                                    const std::uint16_t* codes, int held) {
+    PlaceGroup<kRows> group(staged, codes);
+#pragma unroll 1
+    for (int place = 0; place < held; place += kTogether) {
+      const int next = place + kTogether < held ? place + kTogether : 0;
+      const PlaceGroup<kRows> following(staged + next, codes + next * kListedColumns);
+      sums.add(group);
+      group = following;
     }
-    __syncwarp();
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        staged[r * kPlaces + half * cuda::kWarp + lane] = math::widen(each[r][half]);
-    __syncwarp();
   }
 
   const Listed& listed_;
   Share share_;
-  int boxes_;
+  int boxes_, count_;
   std::uint16_t* codes_;
   Picker<ColumnOrder> picker_;
 };
