@@ -43,6 +43,10 @@ template <int kPending>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
+// What threads have written to shared memory is then read by products behind a barrier.
+__device__ __forceinline__ void show_to_products() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 // Keeps reads and writes of accumulators on this side of what follows or precedes.
 template <int kCount>
 __device__ __forceinline__ void pin(int (&sums)[kCount]) {
@@ -167,6 +171,24 @@ __device__ __forceinline__ void add_step(float (&sums)[kSums], std::uint64_t fir
   }
 }
 
+// The same of 64 rows and 16 terms of the first factor that are in registers, two a word: of thread
+// t of a warp, with g = t / 4, terms 2 (t % 4) and the next of the warp's rows g and g + 8, then the
+// same eight terms further. 128 rows of the second factor.
+#define PLANQ_STEP_OF(types)                                                                      \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." types " {" PLANQ_NAMES_64           \
+               "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 0;"                                        \
+               : PLANQ_SUMS_64(sums, 0)                                                           \
+               : "r"(first[0]), "r"(first[1]), "r"(first[2]), "r"(first[3]), "l"(second))
+template <class T>
+__device__ __forceinline__ void add_step_of(int (&sums)[64], const std::uint32_t (&first)[4],
+                                            std::uint64_t second) {
+  if constexpr (std::is_same_v<T, math::Half>)
+    PLANQ_STEP_OF("f16.f16");
+  else
+    PLANQ_STEP_OF("bf16.bf16");
+}
+
+#undef PLANQ_STEP_OF
 #undef PLANQ_FLOAT_PRODUCT_OF_COLUMNS
 #undef PLANQ_FLOAT_PRODUCT
 #undef PLANQ_PRODUCT_OF_TYPES

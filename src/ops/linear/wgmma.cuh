@@ -138,8 +138,8 @@ struct ListedTileArgs : TileArgs {
   Listed listed;
 };
 
-template <bool kListed>
-using TileArgsOf = std::conditional_t<kListed, ListedTileArgs, TileArgs>;
+template <Lists kLists>
+using TileArgsOf = std::conditional_t<kLists == Lists::None, TileArgs, ListedTileArgs>;
 
 struct TilePlace {
   int down, across, batch;
@@ -176,6 +176,7 @@ struct TileShapeOf {
       kBarriersAt + 2 * kStages * static_cast<int>(sizeof(cuda::Barrier));
   static_assert(kSharedBytes <= 227 * 1024);
   static_assert(kCodeBytes + kListedColumns * 2 <= kPassBytes);
+  static_assert(kPassesAt % 1024 == 0 && kPassBytes % 1024 == 0);
 };
 // Each of two groups has tiles of its own: one's epilogue runs while the other multiplies. Tiles
 // that both share were slower at every size, whether 128 x 256 or with clusters of two.
@@ -281,14 +282,18 @@ __device__ __forceinline__ void copy_tiles(const TileArgs& args,
 inline constexpr int kTurn = 1, kOwn = 3;
 
 // What a group does about outliers. Codes lie in its passes, which are free while it multiplies.
-__device__ __forceinline__ NoOutliers outliers_of(const TileArgs&, int*, int) { return {}; }
-__device__ __forceinline__ TileOutliers outliers_of(const ListedTileArgs& args, int* passes,
-                                                    int group) {
-  return {args.listed, reinterpret_cast<std::uint16_t*>(passes), kOwn + group};
+template <Lists kLists>
+__device__ __forceinline__ auto outliers_of(const TileArgsOf<kLists>& args, int* passes,
+                                            int group) {
+  if constexpr (kLists == Lists::None)
+    return NoOutliers{};
+  else
+    return TileOutliers<kLists>(args.listed, reinterpret_cast<std::uint16_t*>(passes),
+                                kOwn + group);
 }
 
-template <bool kListed>
-__device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
+template <Lists kLists>
+__device__ __forceinline__ void multiply_group(const TileArgsOf<kLists>& args,
                                                const TileShape::Stages& ring,
                                                std::uint8_t* passes) {
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
@@ -296,7 +301,7 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
   const int boxes = args.factors.k_boxes;
   int* own = reinterpret_cast<int*>(passes + group * TileShape::kPassBytes);
   int* pass = own + warp * kPassSums;
-  const auto outliers = outliers_of(args, own, group);
+  const auto outliers = outliers_of<kLists>(args, own, group);
   TileSums sums;
   std::uint32_t turn = group;
 #pragma unroll 1
@@ -320,7 +325,7 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
     const auto finish = [&](const auto& out) {
       finish_sums(out, pass, sums, args.outputs.rows, m, n);
     };
-    if constexpr (kListed) {
+    if constexpr (kLists != Lists::None) {
       multiply.template operator()<false, false>();
       scale_rows(sums, args.outputs, place.batch, m);
       outliers.add(sums, args.outputs, place.batch, m, n);
@@ -333,9 +338,9 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
 }
 
 // A grid of any number of blocks; block i computes tiles i, i + blocks, ...
-template <bool kListed>
+template <Lists kLists>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    multiply_tiles(const __grid_constant__ TileArgsOf<kListed> args) {
+    multiply_tiles(const __grid_constant__ TileArgsOf<kLists> args) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + TileShape::kBarriersAt);
   const TileShape::Stages ring{shared, barriers, barriers + TileShape::kStages};
@@ -353,7 +358,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     if (threadIdx.x == 0) copy_tiles<TileShape>(args, ring);
   } else {
     cuda::raise_registers<232>();
-    multiply_group<kListed>(args, ring, passes);
+    multiply_group<kLists>(args, ring, passes);
   }
 }
 
@@ -390,8 +395,8 @@ struct StreamShape {
   static_assert(kResident * (kSharedBytes + 1024) <= 228 * 1024);
 };
 
-template <bool kListed>
-using StreamArgsOf = std::conditional_t<kListed, ListedStreamArgs, StreamArgs>;
+template <Lists kLists>
+using StreamArgsOf = std::conditional_t<kLists == Lists::None, StreamArgs, ListedStreamArgs>;
 
 template <int kTokens>
 __device__ __forceinline__ void keep_sums(int* to, const int (&sums)[2][kTokens / 2]) {
@@ -530,9 +535,10 @@ __device__ __forceinline__ void multiply_share(const StreamArgs& args, const Rin
   }
 }
 
-template <int kTokens, int kResident, bool kListed>
+template <int kTokens, int kResident, Lists kLists>
 __global__ void __launch_bounds__(kStreamThreads, kResident)
-    multiply_streamed(const __grid_constant__ StreamArgsOf<kListed> args) {
+    multiply_streamed(const __grid_constant__ StreamArgsOf<kLists> args) {
+  constexpr bool kListed = kLists != Lists::None;
   using Shape = StreamShape<kTokens, kResident, kListed>;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
@@ -565,8 +571,9 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
       multiply_share<kTokens>(args, ring, share, batch, last - first, m, n, outliers);
     };
     if constexpr (kListed)
-      multiply(ShareOutliers<Share>(args.listed, share, factors.k_boxes,
-                                    reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
+      multiply(ShareOutliers<Share, kLists>(
+          args.listed, share, factors.k_boxes,
+          reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
     else
       multiply(NoOutliers{});
   }

@@ -7,10 +7,16 @@
 #include <type_traits>
 
 #include "cuda/mbarrier.cuh"
+#include "cuda/mma.cuh"
 #include "cuda/tensor_map.cuh"
+#include "cuda/wgmma.cuh"
 #include "ops/linear/wgmma_output.cuh"
 
 namespace planq::linear::wgmma {
+
+// What a kernel does about outliers: a listed column is added by an fma of its own, or sixteen by a
+// step of the tensor cores, one after another (math/tensor_core.h).
+enum class Lists { None, Sequential, Tensor };
 
 // What a product with outliers has beside its factors. Strides count elements.
 struct Listed {
@@ -33,29 +39,63 @@ struct Listed {
 inline constexpr int kPlaces = 64;  // of the list, whose codes are in shared memory at a time
 inline constexpr int kListedColumns = 128;
 inline constexpr int kCodeBytes = kPlaces * kListedColumns * 2;
-// Lists are completed to whole groups of places: with code +0 and value -0, whose product adds
-// nothing to any sum, not even to one of -0.
-inline constexpr int kTogether = 4;
+// Lists are completed to whole groups of places. Those of fma have code +0 and value -0 there, whose
+// product adds nothing to any sum, not even to one of -0; those of a step are +0.
+inline constexpr int kTogether = 4, kStepPlaces = 16;
+template <int kGroup>
 __device__ __forceinline__ int whole_groups(int count) {
-  return (count + kTogether - 1) / kTogether * kTogether;
+  return (count + kGroup - 1) / kGroup * kGroup;
 }
 // Values of a warp's rows in shared memory at a time, where the rows are few.
 inline constexpr int kStagedRows = 8;
 inline constexpr int kStagedBytes = kStagedRows * kPlaces * static_cast<int>(sizeof(float));
 
-// Codes in shared memory are bfloat16, which has all of int8: place by place, those of 128 columns
-// in the order in which a thread of the tensor cores has them: eight at a time, with those of its
-// neighbours beside them.
+// Codes in shared memory are numbers of 16 bits, of which each type has all of int8: bfloat16, or
+// those of the outliers where tensor cores multiply both. An order says where a code of a place and
+// one of 128 columns is, and how many places are a group.
+//
+// Place by place, in the order in which a thread of the tensor cores has sums: eight columns at a
+// time, with those of its neighbours beside them.
 struct FragmentOrder {
-  static __device__ __forceinline__ int slot(int column) {
-    return column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
+  static constexpr int kGroup = kTogether;
+  static __device__ __forceinline__ int slot(int place, int column) {
+    return place * kListedColumns + column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 +
+           column % 2;
   }
 };
 struct ColumnOrder {
-  static __device__ __forceinline__ int slot(int column) { return column; }
+  static constexpr int kGroup = kTogether;
+  static __device__ __forceinline__ int slot(int place, int column) {
+    return place * kListedColumns + column;
+  }
+};
+// Columns of 64 places, as a factor of a warpgroup's tensor cores lies, with its swizzle.
+struct FactorOrder {
+  static constexpr int kGroup = kPlaces;
+  static __device__ __forceinline__ int slot(int place, int column) {
+    return column * kPlaces + (place ^ column % 8 * 8);
+  }
+};
+// Places of 128 columns, of which eight matrices' rows of eight columns are in no bank twice.
+struct MatrixOrder {
+  static constexpr int kGroup = kStepPlaces;
+  static __device__ __forceinline__ int slot(int place, int column) {
+    return place * kListedColumns + (column ^ place % 8 * 8);
+  }
 };
 __device__ __forceinline__ std::uint16_t as_bfloat16(int code) {
   return static_cast<std::uint16_t>(__float_as_uint(static_cast<float>(code)) >> 16);
+}
+__device__ __forceinline__ std::uint16_t as_half(int code) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.s32 %0, %1;" : "=h"(bits) : "r"(code));
+  return bits;
+}
+template <class Order>
+__device__ __forceinline__ std::uint16_t code_bits(int code, DType outliers) {
+  if constexpr (Order::kGroup >= kStepPlaces)
+    if (outliers == DType::Float16) return as_half(code);
+  return as_bfloat16(code);
 }
 __device__ __forceinline__ void widen_pair(std::uint32_t pair, float (&values)[2]) {
   values[0] = __uint_as_float(pair << 16);
@@ -68,7 +108,7 @@ class Picker {
  public:
   // All lanes of a warp have the list between them. It is read with its count, not after it.
   __device__ __forceinline__ Picker(const Listed& listed, std::uint16_t* codes)
-      : codes_(codes + Order::slot(column_of_thread())) {
+      : codes_(codes), dtype_(listed.dtype) {
     const int lane = threadIdx.x % cuda::kWarp;
     int columns[2];
 #pragma unroll
@@ -82,7 +122,7 @@ class Picker {
       const int place = lane + half * cuda::kWarp, column = columns[half];
       const bool exists = column >= 0 && column < listed.terms;
       column_[half] = place < count && exists ? column : -1;
-      const bool has_code = place < whole_groups(min(count, kPlaces));
+      const bool has_code = place < whole_groups<Order::kGroup>(min(count, kPlaces));
       missing_[half] = __ballot_sync(cuda::kAllLanes, has_code && column_[half] < 0);
     }
   }
@@ -126,10 +166,11 @@ class Picker {
     return row * cuda::kBoxBytes + (byte ^ row % 8 * 16);
   }
   __device__ __forceinline__ void put(int place, int code) const {
-    codes_[place * kListedColumns] = as_bfloat16(code);
+    codes_[Order::slot(place, column_of_thread())] = code_bits<Order>(code, dtype_);
   }
 
   std::uint16_t* codes_;
+  DType dtype_;
   int column_[2];
   unsigned missing_[2];
 };
@@ -141,9 +182,8 @@ __device__ __forceinline__ void gather_codes(const Listed& listed, int first, in
                                              std::uint16_t* codes) {
   const bool inside = n + thread < columns;
   const std::int8_t* row = listed.weight + (inside ? n + thread : 0) * listed.weight_row;
-  codes += Order::slot(thread);
 #pragma unroll 1
-  for (int place = 0; place < count; place += kTogether) {
+  for (int place = 0; place < whole_groups<Order::kGroup>(count); place += kTogether) {
     std::int8_t held[kTogether];
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
@@ -152,8 +192,17 @@ __device__ __forceinline__ void gather_codes(const Listed& listed, int first, in
     }
 #pragma unroll
     for (int i = 0; i < kTogether; ++i)
-      codes[(place + i) * kListedColumns] = as_bfloat16(held[i]);
+      codes[Order::slot(place + i, thread)] = code_bits<Order>(held[i], listed.dtype);
   }
+}
+
+// Calls body(an element) of the type of outliers; those of tensor cores have 16 bits.
+template <Lists kLists, class Body>
+__device__ __forceinline__ void with_values(DType dtype, const Body& body) {
+  if (dtype == DType::Float16) return body(math::Half{});
+  if constexpr (kLists == Lists::Sequential)
+    if (dtype == DType::Float32) return body(float{});
+  body(math::Bfloat16{});
 }
 
 // Asks for the values of a row of the batch at the list's first places.
@@ -324,8 +373,67 @@ __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 
   }
 }
 
+// Values of a row at two neighbouring places, 0 beyond the last.
+template <class T>
+__device__ __forceinline__ std::uint32_t two_values(const T* row, int place, int count,
+                                                    bool vectors) {
+  std::uint32_t word = 0;
+  if (vectors) {
+    if (place < count) word = *reinterpret_cast<const std::uint32_t*>(row + place);
+  } else {
+    if (place < count) word = row[place].bits;
+    if (place + 1 < count) word |= std::uint32_t{row[place + 1].bits} << 16;
+  }
+  return place + 1 == count ? word & 0xFFFF : word;
+}
+
+// The rows of which a thread has sums, as a factor of steps: of kSteps of them and kTiles times 64
+// rows.
+template <class T, int kTiles>
+struct StepValues {
+  static constexpr int kSteps = kPlaces / kStepPlaces;
+  std::uint32_t words[kSteps][kTiles][4];
+
+  __device__ __forceinline__ void read(const T* const (&rows)[2 * kTiles], int first, int count,
+                                       bool vectors) {
+    const int own = first + static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          words[step][tile][i] = two_values(rows[2 * tile + i % 2],
+                                            own + step * kStepPlaces + i / 2 * 8, count, vectors);
+  }
+};
+
+// Steps over kPlaces, at least one of which is the list's, onto sums that are float32 by now. A step
+// of zeros leaves what another step has made as it is.
+template <class T, int kTiles>
+__device__ __forceinline__ void add_steps(int (&sums)[kTiles][kListedColumns / 2],
+                                          const StepValues<T, kTiles>& values,
+                                          const std::uint16_t* codes) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
+  const std::uint64_t factor =
+      cuda::factor_of(static_cast<std::uint32_t>(cuda::uniform(cuda::shared_address(codes))));
+  cuda::begin_products();
+#pragma unroll
+  for (int step = 0; step < StepValues<T, kTiles>::kSteps; ++step)
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile)
+      cuda::add_step_of<T>(sums[tile], values.words[step][tile],
+                           cuda::advanced(factor, step * cuda::kProductDepth));
+  cuda::commit_products();
+  cuda::wait_for_products<0>();
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
+}
+
 // The outliers of the tiles that four warps have after each other. `codes`: shared memory of these
-// warps, free while they multiply.
+// warps, free while they multiply, aligned to 1024 bytes.
+template <Lists kLists>
 class TileOutliers {
  public:
   __device__ __forceinline__ TileOutliers(const Listed& listed, std::uint16_t* codes, int barrier)
@@ -354,33 +462,56 @@ class TileOutliers {
   __device__ __forceinline__ void add(int (&sums)[kTiles][kListedColumns / 2],
                                       const Outputs& outputs, int batch, std::int64_t m,
                                       std::int64_t n) const {
-    switch (listed_.dtype) {
-      case DType::Float16:
-        add_all<math::Half>(sums, outputs, batch, m, n);
-        break;
-      case DType::BFloat16:
-        add_all<math::Bfloat16>(sums, outputs, batch, m, n);
-        break;
-      default:
-        add_all<float>(sums, outputs, batch, m, n);
-    }
+    with_values<kLists>(listed_.dtype, [&]<class T>(T) {
+      if constexpr (kLists == Lists::Tensor)
+        add_in_steps<T>(sums, outputs, batch, m, n);
+      else
+        add_all<T>(sums, outputs, batch, m, n);
+    });
     wait();
   }
 
  private:
   static constexpr int kThreads = 128;
+  using Order = std::conditional_t<kLists == Lists::Tensor, FactorOrder, FragmentOrder>;
 
   __device__ __forceinline__ void wait() const { cuda::named_barrier_wait(barrier_, kThreads); }
+
+  template <class T, int kRows>
+  __device__ __forceinline__ void find_rows(const T* (&rows)[kRows], const Outputs& outputs,
+                                            int batch, std::int64_t m) const {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      rows[r] = static_cast<const T*>(listed_.values) + batch * listed_.batch +
+                fragment_row(m, r, outputs.rows) * listed_.row;
+  }
+
+  template <class T, int kTiles>
+  __device__ __forceinline__ void add_in_steps(int (&sums)[kTiles][kListedColumns / 2],
+                                               const Outputs& outputs, int batch, std::int64_t m,
+                                               std::int64_t n) const {
+    const T* rows[2 * kTiles];
+    find_rows(rows, outputs, batch, m);
+#pragma unroll 1
+    for (int first = 0; first < count_; first += kPlaces) {
+      StepValues<T, kTiles> values;
+      values.read(rows, first, count_, listed_.vectors);
+      if (first > 0) {
+        wait();
+        gather(first, n, outputs.columns);
+      }
+      cuda::show_to_products();
+      wait();
+      add_steps(sums, values, codes_);
+    }
+  }
 
   template <class T, int kTiles>
   __device__ __forceinline__ void add_all(int (&sums)[kTiles][kListedColumns / 2],
                                           const Outputs& outputs, int batch, std::int64_t m,
                                           std::int64_t n) const {
     RowValues<T, 2 * kTiles> values;
-#pragma unroll
-    for (int r = 0; r < 2 * kTiles; ++r)
-      values.at[r] = static_cast<const T*>(listed_.values) + batch * listed_.batch +
-                     fragment_row(m, r, outputs.rows) * listed_.row;
+    find_rows(values.at, outputs, batch, m);
     if (count_ > 0) values.read(0, count_, listed_.vectors);
     wait();
 #pragma unroll 1
@@ -397,14 +528,14 @@ class TileOutliers {
   }
 
   __device__ __forceinline__ void gather(int first, std::int64_t n, std::int64_t columns) const {
-    gather_codes<FragmentOrder>(listed_, first, min(count_ - first, kPlaces), n, columns,
+    gather_codes<Order>(listed_, first, min(count_ - first, kPlaces), n, columns,
                                 static_cast<int>(threadIdx.x) % kThreads, codes_);
   }
 
   const Listed& listed_;
   std::uint16_t* codes_;
   int barrier_, count_;
-  Picker<FragmentOrder> picker_;
+  Picker<Order> picker_;
 };
 
 // --- Few tokens
@@ -500,9 +631,46 @@ __device__ __forceinline__ void stage_values(const T* values, std::int64_t step,
   __syncwarp();
 }
 
+// Eight rows and sixteen columns of the sums of ListedRows, as a warp's tensor cores have them, from
+// number `from` and column `column` on. Those beyond the last row are the last one again. Lane l has
+// rows 2 (l % 4) and the next at columns l / 4 and eight further.
+class RowFragment {
+ public:
+  float t[4];
+
+  __device__ __forceinline__ RowFragment(const ListedRows& rows, int from, int column)
+      : left_(rows.count - from - lane() % 4 * 2) {
+    // The lane's own columns are four for each lane before it.
+    at_ = rows.sums - 4 * lane() + (rows.count - max(left_, 1)) * rows.pitch + column + lane() / 4;
+    pitch_ = left_ > 1 ? rows.pitch : 0;
+  }
+  // Sums that are int32 become float32, with their rows' scales.
+  __device__ __forceinline__ void load(bool integers, const float (&scales)[2]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int held = *place(i);
+      t[i] = integers ? static_cast<float>(held) * scales[i % 2] : __int_as_float(held);
+    }
+  }
+  __device__ __forceinline__ void store() const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i % 2 < left_) *place(i) = __float_as_int(t[i]);
+  }
+
+ private:
+  static __device__ __forceinline__ int lane() {
+    return static_cast<int>(threadIdx.x) % cuda::kWarp;
+  }
+  __device__ __forceinline__ int* place(int i) const { return at_ + i % 2 * pitch_ + i / 2 * 8; }
+
+  int left_, pitch_;  // rows from the lane's first on
+  int* at_;
+};
+
 // The outliers of the one tile of a block, whose cluster splits k between `Share::parts` blocks: a
 // block picks the codes of its part, and gets the others' from them.
-template <class Share>
+template <class Share, Lists kLists>
 class ShareOutliers {
  public:
   static constexpr bool kListed = true;
@@ -529,18 +697,14 @@ class ShareOutliers {
   // bytes. The 128 threads call it, after a barrier of the cluster behind the last pick.
   __device__ __forceinline__ void add(const ListedRows& rows, float scales, std::int64_t columns,
                                       int batch, std::int64_t n, float* staged) const {
-    switch (listed_.dtype) {
-      case DType::Float16:
-        return add_all<math::Half>(rows, scales, columns, batch, n, staged);
-      case DType::BFloat16:
-        return add_all<math::Bfloat16>(rows, scales, columns, batch, n, staged);
-      default:
-        add_all<float>(rows, scales, columns, batch, n, staged);
-    }
+    with_values<kLists>(listed_.dtype, [&]<class T>(T) {
+      add_all<T>(rows, scales, columns, batch, n, staged);
+    });
   }
 
  private:
   static constexpr int kThreads = 128;
+  using Order = std::conditional_t<kLists == Lists::Tensor, MatrixOrder, ColumnOrder>;
 
   __device__ __forceinline__ void wait() const { cuda::named_barrier_wait(1, kThreads); }
 
@@ -555,11 +719,13 @@ class ShareOutliers {
       const int held = min(count_ - first, kPlaces);
       if (first > 0) {
         wait();
-        gather_codes<ColumnOrder>(listed_, first, held, n, columns, static_cast<int>(threadIdx.x),
-                                  codes_);
+        gather_codes<Order>(listed_, first, held, n, columns, static_cast<int>(threadIdx.x),
+                            codes_);
         wait();
       }
-      if (rows.count > 2)
+      if constexpr (kLists == Lists::Tensor)
+        add_steps<T>(rows, scales, batch, first, held);
+      else if (rows.count > 2)
         add_held<T, kStagedRows>(rows, scales, batch, first, held, staged);
       else if (rows.count > 0)
         add_held<T, 2>(rows, scales, batch, first, held, staged);
@@ -600,6 +766,49 @@ class ShareOutliers {
       if (others[i]) own[i * kThreads] = held[i];
   }
 
+  // Steps over `held` places from number `first` of the list on, eight rows at a time.
+  template <class T>
+  __device__ __forceinline__ void add_steps(const ListedRows& rows, float scales, int batch,
+                                            int first, int held) const {
+    constexpr int kSteps = kPlaces / kStepPlaces, kRows = 8;
+    const int lane = threadIdx.x % cuda::kWarp;
+    const T* values = static_cast<const T*>(listed_.values) + batch * listed_.batch +
+                      rows.m * listed_.row + first;
+#pragma unroll 1
+    for (int from = 0; from < rows.count; from += kRows) {
+      const int row = min(from + lane / 4, rows.count - 1);
+      std::uint32_t words[kSteps][2];
+#pragma unroll
+      for (int i = 0; i < 2 * kSteps; ++i)
+        words[i / 2][i % 2] = two_values(values + row * rows.step * listed_.row,
+                                         8 * i + lane % 4 * 2, held, listed_.vectors);
+      const float own[2] = {__shfl_sync(cuda::kAllLanes, scales, from + lane % 4 * 2),
+                            __shfl_sync(cuda::kAllLanes, scales, from + lane % 4 * 2 + 1)};
+#pragma unroll 2
+      for (int column = 0; column < kListedColumns; column += 16) {
+        RowFragment sums(rows, from, column);
+        sums.load(first == 0, own);
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step)
+          if (step * kStepPlaces < held) add_step<T>(sums, words[step], step, column);
+        __syncwarp();  // a row beyond the last was read in place of the last one
+        sums.store();
+      }
+    }
+    __syncwarp();
+  }
+  // Codes are the first factor: their rows are columns of the output.
+  template <class T>
+  __device__ __forceinline__ void add_step(RowFragment& sums, const std::uint32_t (&values)[2],
+                                           int step, int column) const {
+    const int lane = threadIdx.x % cuda::kWarp;
+    const int place = step * kStepPlaces + lane % 8 + lane / 16 * 8;
+    std::uint32_t codes[4];
+    cuda::load_matrices_transposed(
+        codes, cuda::shared_address(codes_ + Order::slot(place, column + lane / 8 % 2 * 8)));
+    cuda::multiply_add_floats<T>(sums.t, codes, values[0], values[1]);
+  }
+
   // `held` places from number `first` of the list on.
   template <class T, int kRows>
   __device__ __forceinline__ void add_held(const ListedRows& rows, float scales, int batch,
@@ -636,7 +845,7 @@ class ShareOutliers {
   Share share_;
   int boxes_, count_;
   std::uint16_t* codes_;
-  Picker<ColumnOrder> picker_;
+  Picker<Order> picker_;
 };
 
 // Where a product has none.
