@@ -278,8 +278,11 @@ __device__ __forceinline__ void copy_tiles(const TileArgs& args,
   }
 }
 
-// Names of barriers: the turn of each group, and its own.
-inline constexpr int kTurn = 1, kOwn = 3;
+// Names of barriers: the turn of each group, and what it has with those who pick for it.
+inline constexpr int kTurn = 1;
+__device__ __forceinline__ TileBarriers barriers_of(int group) {
+  return {3 + group, 5 + group, 7 + group};
+}
 
 // What a group does about outliers. Codes lie in its passes, which are free while it multiplies.
 template <Lists kLists>
@@ -289,7 +292,34 @@ __device__ __forceinline__ auto outliers_of(const TileArgsOf<kLists>& args, int*
     return NoOutliers{};
   else
     return TileOutliers<kLists>(args.listed, reinterpret_cast<std::uint16_t*>(passes),
-                                kOwn + group);
+                                barriers_of(group));
+}
+
+// The warps that pick codes for both groups: number `warp` of them.
+template <Lists kLists>
+__device__ __forceinline__ void pick_tiles(const ListedTileArgs& args,
+                                           const TileShape::Stages& ring, std::uint8_t* passes,
+                                           int warp) {
+  const ListedColumns columns(args.listed);
+  const Picker<TileOrder<kLists>, kPickWarps> picker(args.listed, columns, warp);
+  TileShape::Stages::Cursor cursor;
+  int group = 0;
+#pragma unroll 1
+  for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance(), group ^= 1) {
+    const TileBarriers barriers = barriers_of(group);
+    auto* codes = reinterpret_cast<std::uint16_t*>(passes + group * TileShape::kPassBytes);
+    cuda::named_barrier_wait(barriers.free, kPickThreads);
+    picker.clear(codes);
+#pragma unroll 1
+    for (int box = 0; box < args.factors.k_boxes; ++box) {
+      ring.full[cursor.stage].wait(cursor.parity);
+      picker.pick(box, ring.second(cursor.stage), codes);
+      ring.release(cursor.stage);
+      cursor.advance();
+    }
+    if constexpr (kLists == Lists::Tensor) cuda::show_to_products();
+    cuda::named_barrier_arrive(barriers.full, kPickThreads);
+  }
 }
 
 template <Lists kLists>
@@ -317,10 +347,9 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kLists>& args,
     const auto issued = [&] {
       if (turns.has_next()) cuda::named_barrier_arrive(kTurn + (group ^ 1), 2 * kGroupThreads);
     };
-    const auto visit = [&](int box, int stage) { outliers.pick(box, ring.second(stage)); };
     const auto multiply = [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
-      sum_stages<kFirstUnsigned, kSecondUnsigned, kTilesEach, kTileColumns>(sums, ring, cursor,
-                                                                            boxes, visit, issued);
+      sum_stages<kFirstUnsigned, kSecondUnsigned, kTilesEach, kTileColumns>(
+          sums, ring, cursor, boxes, [](int, int) {}, issued);
     };
     const auto finish = [&](const auto& out) {
       finish_sums(out, pass, sums, args.outputs.rows, m, n);
@@ -347,15 +376,18 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   std::uint8_t* passes = shared + TileShape::kPassesAt;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
-    ring.open(kGroupWarps);
+    ring.open(kLists == Lists::None ? kGroupWarps : kGroupWarps + kPickWarps);
     cuda::prefetch_map(args.factors.first);
     cuda::prefetch_map(args.factors.second);
   }
   if (args.factors.waits) cuda::wait_for_previous();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    cuda::lower_registers<40>();
+    cuda::lower_registers<kLists == Lists::None ? 40 : 48>();
+    const int warp = cuda::uniform(static_cast<int>(threadIdx.x) / cuda::kWarp);
     if (threadIdx.x == 0) copy_tiles<TileShape>(args, ring);
+    if constexpr (kLists != Lists::None)
+      if (warp > 0) pick_tiles<kLists>(args, ring, passes, warp - 1);
   } else {
     cuda::raise_registers<232>();
     multiply_group<kLists>(args, ring, passes);

@@ -102,13 +102,11 @@ __device__ __forceinline__ void widen_pair(std::uint32_t pair, float (&values)[2
   values[1] = __uint_as_float(pair & 0xFFFF0000u);
 }
 
-// The codes of the list's first places for the 128 columns of 128 threads: each has a column.
-template <class Order>
-class Picker {
+// The list's first places, which all lanes of a warp have between them.
+class ListedColumns {
  public:
-  // All lanes of a warp have the list between them. It is read with its count, not after it.
-  __device__ __forceinline__ Picker(const Listed& listed, std::uint16_t* codes)
-      : codes_(codes), dtype_(listed.dtype) {
+  // The list is read with its count, not after it.
+  __device__ __forceinline__ explicit ListedColumns(const Listed& listed) {
     const int lane = threadIdx.x % cuda::kWarp;
     int columns[2];
 #pragma unroll
@@ -116,63 +114,98 @@ class Picker {
       columns[half] = listed.capacity > 0
                           ? listed.index[min(lane + half * cuda::kWarp, listed.capacity - 1)]
                           : -1;
-    const int count = listed.listed();
+    count_ = listed.listed();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int place = lane + half * cuda::kWarp, column = columns[half];
       const bool exists = column >= 0 && column < listed.terms;
-      column_[half] = place < count && exists ? column : -1;
-      const bool has_code = place < whole_groups<Order::kGroup>(min(count, kPlaces));
-      missing_[half] = __ballot_sync(cuda::kAllLanes, has_code && column_[half] < 0);
+      column_[half] = place < count_ && exists ? column : -1;
     }
   }
-
+  // Of the whole list.
+  __device__ __forceinline__ int count() const { return count_; }
   // The column at this lane's place of a half of the list, or -1.
   __device__ __forceinline__ int column(int half) const { return column_[half]; }
 
-  // Of places that name no column the code is 0.
-  __device__ __forceinline__ void clear() const {
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      for (unsigned left = missing_[half]; left; left &= left - 1)
-        put(half * cuda::kWarp + __ffs(left) - 1, 0);
-  }
+ private:
+  int column_[2], count_;
+};
 
-  // From box number `box` along k, whose 128 rows are those of the columns. By whole warps.
-  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
+// Picks codes of 128 columns at the list's first places, one of kWarps warps that share the places
+// between them: a lane has four columns of a place.
+template <class Order, int kWarps>
+class Picker {
+ public:
+  __device__ __forceinline__ Picker(const Listed& listed, const ListedColumns& columns, int warp)
+      : dtype_(listed.dtype), warp_(warp) {
+    const int places = whole_groups<Order::kGroup>(min(columns.count(), kPlaces));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      unsigned left = __ballot_sync(cuda::kAllLanes, column_[half] >> kBoxBits == box);
-      for (; left; left &= left - 1) {
-        const int lane = __ffs(left) - 1;
-        const int byte = __shfl_sync(cuda::kAllLanes, column_[half], lane) % cuda::kBoxBytes;
-        put(half * cuda::kWarp + lane, static_cast<std::int8_t>(rows[place_of(byte)]));
-      }
+      column_[half] = columns.column(half);
+      const int place = lane() + half * cuda::kWarp;
+      missing_[half] = __ballot_sync(cuda::kAllLanes, place < places && column_[half] < 0);
     }
+  }
+
+  // Where a place names no column, and behind the last, codes are 0.
+  __device__ __forceinline__ void clear(std::uint16_t* codes) const {
+    const int none[kColumns] = {};
+    each_own(missing_, [&](int, int place) { put(codes, place, none); });
+  }
+  // From box number `box` along k, whose 128 rows are those of the columns. By whole warps.
+  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows,
+                                       std::uint16_t* codes) const {
+    unsigned found[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      found[half] = __ballot_sync(cuda::kAllLanes, column_[half] >> kBoxBits == box);
+    if ((found[0] | found[1]) == 0) return;
+    // A row's bytes are where the copy's swizzle has put them, which is by 16.
+    rows += lane() * cuda::kBoxBytes;
+    each_own(found, [&](int half, int place) {
+      const int byte =
+          __shfl_sync(cuda::kAllLanes, column_[half], place % cuda::kWarp) % cuda::kBoxBytes;
+      int each[kColumns];
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i)
+        each[i] = static_cast<std::int8_t>(
+            rows[i * cuda::kWarp * cuda::kBoxBytes + (byte ^ lane() % 8 * 16)]);
+      put(codes, place, each);
+    });
     // Reads of the box come before the warp gives it back.
     __syncwarp();
   }
 
  private:
-  static constexpr int kBoxBits = 7;
+  static constexpr int kBoxBits = 7, kColumns = kListedColumns / cuda::kWarp;
   static_assert(1 << kBoxBits == cuda::kBoxBytes);
 
-  static __device__ __forceinline__ int column_of_thread() {
-    return static_cast<int>(threadIdx.x) % kListedColumns;
+  static __device__ __forceinline__ int lane() {
+    return static_cast<int>(threadIdx.x) % cuda::kWarp;
   }
-  // Where a byte of this thread's row lies: the copy's swizzle changes the places of 16 bytes.
-  static __device__ __forceinline__ int place_of(int byte) {
-    const int row = column_of_thread();
-    return row * cuda::kBoxBytes + (byte ^ row % 8 * 16);
+  // Calls body(half, place) for this warp's share of the places in two masks.
+  template <class Body>
+  __device__ __forceinline__ void each_own(const unsigned (&masks)[2], const Body& body) const {
+    int turn = warp_;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll 1
+      for (unsigned left = masks[half]; left; left &= left - 1) {
+        if (turn == 0) body(half, half * cuda::kWarp + __ffs(left) - 1);
+        turn = turn == 0 ? kWarps - 1 : turn - 1;
+      }
   }
-  __device__ __forceinline__ void put(int place, int code) const {
-    codes_[Order::slot(place, column_of_thread())] = code_bits<Order>(code, dtype_);
+  __device__ __forceinline__ void put(std::uint16_t* codes, int place,
+                                      const int (&each)[kColumns]) const {
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i)
+      codes[Order::slot(place, lane() + i * cuda::kWarp)] = code_bits<Order>(each[i], dtype_);
   }
 
-  std::uint16_t* codes_;
-  DType dtype_;
   int column_[2];
   unsigned missing_[2];
+  DType dtype_;
+  int warp_;
 };
 
 // Places `first` and on, up to kPlaces in whole groups, from memory. 128 threads, with the 128 columns from `n` on.
@@ -290,11 +323,11 @@ __device__ __forceinline__ void add_place(int (&sums)[kTiles][kListedColumns / 2
 }
 
 // Values of the rows of which a thread has sums. Four neighbouring lanes have the same rows: each
-// reads eight bytes of them, and hands them to the others.
+// reads four bytes of them, and hands them to the others.
 template <class T, int kRows>
 class RowValues {
  public:
-  static constexpr int kEach = 8 / sizeof(T);
+  static constexpr int kEach = 4 / sizeof(T);
   static constexpr int kRead = 4 * kEach;  // places that four lanes read
 
   const T* at[kRows];
@@ -307,8 +340,7 @@ class RowValues {
     for (int r = 0; r < kRows; ++r) {
       T each[kEach];
       if (vectors) {
-        const auto whole = *reinterpret_cast<const Vector*>(at[r] + from);
-        memcpy(each, &whole, sizeof each);
+        memcpy(each, __builtin_assume_aligned(at[r] + from, 4), sizeof each);
       } else {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) each[i] = at[r][min(from + i, count - 1)];
@@ -316,34 +348,32 @@ class RowValues {
 #pragma unroll
       for (int i = 0; i < kEach; ++i)
         if (own + i >= count) each[i] = math::narrow<T>(-0.0f);
-      memcpy(held_[r], each, sizeof each);
+      memcpy(&held_[r], each, sizeof each);
     }
   }
-  // Two places of those that were read, from `place` + 2 `pair` on; place is a multiple of 4.
-  __device__ __forceinline__ void share(int place, int pair, float (&values)[2][kRows]) const {
-    constexpr int kWords = sizeof(T) / 2;  // of two places
-    const int lane =
-        static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + (place + 2 * pair) / kEach;
+  // One place of those that were read.
+  __device__ __forceinline__ void share(int place, float (&values)[kRows]) const {
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + place / kEach;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      std::uint32_t own[kWords];
-#pragma unroll
-      for (int i = 0; i < kWords; ++i)
-        own[i] = __shfl_sync(cuda::kAllLanes, held_[r][2 * pair % kEach / 2 * kWords + i], lane);
-      T each[2];
-      memcpy(each, own, sizeof each);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) values[i][r] = math::widen(each[i]);
+      std::uint32_t word = __shfl_sync(cuda::kAllLanes, held_[r], lane);
+      if (place % kEach != 0) word >>= 16;
+      T value;
+      memcpy(&value, &word, sizeof value);
+      values[r] = math::widen(value);
     }
   }
 
  private:
-  using Vector = cuda::VectorOf<T, kEach>;
-  std::uint32_t held_[kRows][2];
+  std::uint32_t held_[kRows];
 };
 
-// Places in their order, whole groups of them. The next values are on their way while
-// these are added, and so are the codes of the next place, the last of which are none's.
+#ifndef LISTED_AT_ONCE
+#define LISTED_AT_ONCE 1
+#endif
+// Places in their order, whole groups of them. The next values are on their way while these are
+// added, and so are the codes of the next place, the last of which are none's. Few instructions, so
+// that a multiprocessor's four warps find them nearby.
 template <class T, int kTiles>
 __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 2],
                                            const std::uint16_t* codes,
@@ -355,20 +385,17 @@ __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 
 #pragma unroll
   for (int eight = 0; eight < PlaceCodes::kEights; ++eight) held.load(codes, eight);
 #pragma unroll 1
-  for (int place = 0; place < count; place += kTogether) {
+  for (int place = 0; place < count; place += LISTED_AT_ONCE) {
     if (place % kRead == 0) {
       now = next;
       next.read(first + place + kRead, first + count, vectors);
     }
 #pragma unroll
-    for (int pair = 0; pair < kTogether / 2; ++pair) {
-      float values[2][2 * kTiles];
-      now.share(place % kRead, pair, values);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        codes += kListedColumns;
-        add_place<kTiles>(sums, held, codes, values[i]);
-      }
+    for (int i = 0; i < LISTED_AT_ONCE; ++i) {
+      float values[2 * kTiles];
+      now.share(place % kRead + i, values);
+      codes += kListedColumns;
+      add_place<kTiles>(sums, held, codes, values);
     }
   }
 }
@@ -431,30 +458,34 @@ __device__ __forceinline__ void add_steps(int (&sums)[kTiles][kListedColumns / 2
   for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
 }
 
+// Names of barriers of a tile's four warps: their own, and those with the warps that pick for them,
+// when the codes' shared memory is free and when it is full.
+struct TileBarriers {
+  int own, free, full;
+};
+inline constexpr int kPickWarps = 3;
+inline constexpr int kPickThreads = (4 + kPickWarps) * cuda::kWarp;
+template <Lists kLists>
+using TileOrder = std::conditional_t<kLists == Lists::Tensor, FactorOrder, FragmentOrder>;
+
 // The outliers of the tiles that four warps have after each other. `codes`: shared memory of these
 // warps, free while they multiply, aligned to 1024 bytes.
 template <Lists kLists>
 class TileOutliers {
  public:
-  __device__ __forceinline__ TileOutliers(const Listed& listed, std::uint16_t* codes, int barrier)
-      : listed_(listed),
-        codes_(codes),
-        barrier_(barrier),
-        count_(listed.listed()),
-        picker_(listed, codes) {}
+  __device__ __forceinline__ TileOutliers(const Listed& listed, std::uint16_t* codes,
+                                          const TileBarriers& barriers)
+      : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
 
   // Before a tile, once the one before it is stored.
   __device__ __forceinline__ void begin() const {
-    wait();
-    picker_.clear();
+    cuda::named_barrier_arrive(barriers_.free, kPickThreads);
   }
   __device__ __forceinline__ void touch_row(const Outputs& outputs, int batch,
                                             std::int64_t m) const {
     touch_values(listed_, count_, outputs, batch, m);
   }
-  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
-    if (count_ > 0) picker_.pick(box, rows);
-  }
+  __device__ __forceinline__ void pick(int, const std::uint8_t*) const {}
 
   // All listed columns onto sums with their rows' scales, of rows m + 64 tile and columns n on; m
   // is the warp's. Afterwards the shared memory is free.
@@ -473,9 +504,13 @@ class TileOutliers {
 
  private:
   static constexpr int kThreads = 128;
-  using Order = std::conditional_t<kLists == Lists::Tensor, FactorOrder, FragmentOrder>;
 
-  __device__ __forceinline__ void wait() const { cuda::named_barrier_wait(barrier_, kThreads); }
+  __device__ __forceinline__ void wait() const {
+    cuda::named_barrier_wait(barriers_.own, kThreads);
+  }
+  __device__ __forceinline__ void wait_for_codes() const {
+    cuda::named_barrier_wait(barriers_.full, kPickThreads);
+  }
 
   template <class T, int kRows>
   __device__ __forceinline__ void find_rows(const T* (&rows)[kRows], const Outputs& outputs,
@@ -492,6 +527,7 @@ class TileOutliers {
                                                std::int64_t n) const {
     const T* rows[2 * kTiles];
     find_rows(rows, outputs, batch, m);
+    wait_for_codes();
 #pragma unroll 1
     for (int first = 0; first < count_; first += kPlaces) {
       StepValues<T, kTiles> values;
@@ -499,9 +535,9 @@ class TileOutliers {
       if (first > 0) {
         wait();
         gather(first, n, outputs.columns);
+        cuda::show_to_products();
+        wait();
       }
-      cuda::show_to_products();
-      wait();
       add_steps(sums, values, codes_);
     }
   }
@@ -513,7 +549,7 @@ class TileOutliers {
     RowValues<T, 2 * kTiles> values;
     find_rows(values.at, outputs, batch, m);
     if (count_ > 0) values.read(0, count_, listed_.vectors);
-    wait();
+    wait_for_codes();
 #pragma unroll 1
     for (int first = 0; first < count_; first += kPlaces) {
       if (first > 0) {
@@ -528,14 +564,14 @@ class TileOutliers {
   }
 
   __device__ __forceinline__ void gather(int first, std::int64_t n, std::int64_t columns) const {
-    gather_codes<Order>(listed_, first, min(count_ - first, kPlaces), n, columns,
+    gather_codes<TileOrder<kLists>>(listed_, first, min(count_ - first, kPlaces), n, columns,
                                 static_cast<int>(threadIdx.x) % kThreads, codes_);
   }
 
   const Listed& listed_;
   std::uint16_t* codes_;
-  int barrier_, count_;
-  Picker<Order> picker_;
+  TileBarriers barriers_;
+  int count_;
 };
 
 // --- Few tokens
@@ -679,18 +715,18 @@ class ShareOutliers {
       : listed_(listed),
         share_(share),
         boxes_(boxes),
-        count_(listed.listed()),
         codes_(codes),
-        picker_(listed, codes) {
-    picker_.clear();
+        columns_(listed),
+        picker_(listed, columns_, static_cast<int>(threadIdx.x) / cuda::kWarp) {
+    picker_.clear(codes);
   }
 
   __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
-    if (count_ > 0) picker_.pick(share_.box(boxes_, share_.part) + box, rows);
+    picker_.pick(share_.box(boxes_, share_.part) + box, rows, codes_);
   }
   __device__ __forceinline__ void touch_row(const Outputs& outputs, int batch,
                                             std::int64_t m) const {
-    touch_values(listed_, count_, outputs, batch, m);
+    touch_values(listed_, columns_.count(), outputs, batch, m);
   }
 
   // Onto the lane's four columns from n on; `staged` is shared memory of the warp, aligned to 16
@@ -714,9 +750,10 @@ class ShareOutliers {
                                           float* staged) const {
     collect();
     wait();
+    const int count = columns_.count();
     int first = 0;
     do {
-      const int held = min(count_ - first, kPlaces);
+      const int held = min(count - first, kPlaces);
       if (first > 0) {
         wait();
         gather_codes<Order>(listed_, first, held, n, columns, static_cast<int>(threadIdx.x),
@@ -725,18 +762,20 @@ class ShareOutliers {
       }
       if constexpr (kLists == Lists::Tensor)
         add_steps<T>(rows, scales, batch, first, held);
-      else if (rows.count > 2)
+      else if (rows.count > 4)
         add_held<T, kStagedRows>(rows, scales, batch, first, held, staged);
+      else if (rows.count > 2)
+        add_held<T, 4>(rows, scales, batch, first, held, staged);
       else if (rows.count > 0)
         add_held<T, 2>(rows, scales, batch, first, held, staged);
       first += kPlaces;
-    } while (first < count_);
+    } while (first < count);
   }
 
   // The block that has this lane's column of a half of the list in its part of k; this one where
   // there is none.
   __device__ __forceinline__ int owner(int half) const {
-    const int column = picker_.column(half);
+    const int column = columns_.column(half);
     if (column < 0) return share_.part;
     const int box = column / cuda::kBoxBytes;
     return static_cast<int>((std::int64_t{box + 1} * share_.parts + boxes_ - 1) / boxes_) - 1;
@@ -757,7 +796,7 @@ class ShareOutliers {
       const int place = first + i * kDown;
       const int rank = __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp],
                                    place % cuda::kWarp);
-      others[i] = place < count_ && rank != share_.part;
+      others[i] = place < columns_.count() && rank != share_.part;
       if (others[i])
         held[i] = cuda::load_from_block(cuda::shared_address(own + i * kThreads), rank);
     }
@@ -843,9 +882,10 @@ class ShareOutliers {
 
   const Listed& listed_;
   Share share_;
-  int boxes_, count_;
+  int boxes_;
   std::uint16_t* codes_;
-  Picker<Order> picker_;
+  ListedColumns columns_;
+  Picker<Order, kThreads / cuda::kWarp> picker_;
 };
 
 // Where a product has none.
