@@ -172,12 +172,12 @@ __device__ __forceinline__ void add_step(float (&sums)[kSums], std::uint64_t fir
 }
 
 // The same of 64 rows and 16 terms of the first factor that are in registers, two a word: of thread
-// t of a warp, with g = t / 4, terms 2 (t % 4) and the next of the warp's rows g and g + 8, then the
-// same eight terms further. 128 rows of the second factor.
-#define PLANQ_STEP_OF(types)                                                                      \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." types " {" PLANQ_NAMES_64           \
-               "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 0;"                                        \
-               : PLANQ_SUMS_64(sums, 0)                                                           \
+// t of a warp, with g = t / 4, terms 2 (t % 4) and the next of the warp's rows g and g + 8, then
+// the same eight terms further. 128 rows of the second factor.
+#define PLANQ_STEP_OF(types)                                                            \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." types " {" PLANQ_NAMES_64 \
+               "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 0;"                              \
+               : PLANQ_SUMS_64(sums, 0)                                                 \
                : "r"(first[0]), "r"(first[1]), "r"(first[2]), "r"(first[3]), "l"(second))
 template <class T>
 __device__ __forceinline__ void add_step_of(int (&sums)[64], const std::uint32_t (&first)[4],

@@ -59,8 +59,9 @@ __device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count)
   return make_uint2(words[0], words[1]);
 }
 
-// Copies of a thread, 16 bytes each: the same chunk of several rows. Only bytes that exist are asked
-// for: an asynchronous copy that is told to fill up with zeros is still given an address of 16.
+// Copies of a thread, 16 bytes each: the same chunk of several rows. Only bytes that exist are
+// asked for: an asynchronous copy that is told to fill up with zeros is still given an address
+// of 16.
 template <class Tile, int kRows>
 class AsyncSide {
   static constexpr int kAcross = Tile::kDepth / 16, kStep = Tile::kThreads / kAcross;

@@ -383,13 +383,13 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   if (args.factors.waits) cuda::wait_for_previous();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    cuda::lower_registers<kLists == Lists::None ? 40 : 48>();
+    cuda::lower_registers<kLists == Lists::None ? 40 : 56>();
     const int warp = cuda::uniform(static_cast<int>(threadIdx.x) / cuda::kWarp);
     if (threadIdx.x == 0) copy_tiles<TileShape>(args, ring);
     if constexpr (kLists != Lists::None)
       if (warp > 0) pick_tiles<kLists>(args, ring, passes, warp - 1);
   } else {
-    cuda::raise_registers<232>();
+    cuda::raise_registers<kLists == Lists::None ? 232 : 224>();
     multiply_group<kLists>(args, ring, passes);
   }
 }
@@ -603,9 +603,9 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
       multiply_share<kTokens>(args, ring, share, batch, last - first, m, n, outliers);
     };
     if constexpr (kListed)
-      multiply(ShareOutliers<Share, kLists>(
-          args.listed, share, factors.k_boxes,
-          reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
+      multiply(
+          ShareOutliers<Share, kLists>(args.listed, share, factors.k_boxes,
+                                       reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
     else
       multiply(NoOutliers{});
   }

@@ -13,8 +13,8 @@ Status preload_wgmma();
 Status launch_wgmma(const Product& product, const Device& device, Bound& bound);
 
 // Products with outliers: with the list itself and the operand's values, in the order of
-// `accumulation`. Answers in `launched` whether the kernels take these operands; nothing is launched
-// where not.
+// `accumulation`. Answers in `launched` whether the kernels take these operands; nothing is
+// launched where not.
 Status preload_listed_wgmma(Accumulation accumulation);
 Status launch_listed_wgmma(const Product& product, Accumulation accumulation, const Device& device,
                            Bound& bound, bool& launched);

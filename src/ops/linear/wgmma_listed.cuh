@@ -39,8 +39,8 @@ struct Listed {
 inline constexpr int kPlaces = 64;  // of the list, whose codes are in shared memory at a time
 inline constexpr int kListedColumns = 128;
 inline constexpr int kCodeBytes = kPlaces * kListedColumns * 2;
-// Lists are completed to whole groups of places. Those of fma have code +0 and value -0 there, whose
-// product adds nothing to any sum, not even to one of -0; those of a step are +0.
+// Lists are completed to whole groups of places. Those of fma have code +0 and value -0 there,
+// whose product adds nothing to any sum, not even to one of -0; those of a step are +0.
 inline constexpr int kTogether = 4, kStepPlaces = 16;
 template <int kGroup>
 __device__ __forceinline__ int whole_groups(int count) {
@@ -208,7 +208,8 @@ class Picker {
   int warp_;
 };
 
-// Places `first` and on, up to kPlaces in whole groups, from memory. 128 threads, with the 128 columns from `n` on.
+// Places `first` and on, up to kPlaces in whole groups, from memory. 128 threads, with the 128
+// columns from `n` on.
 template <class Order>
 __device__ __forceinline__ void gather_codes(const Listed& listed, int first, int count,
                                              std::int64_t n, std::int64_t columns, int thread,
@@ -435,8 +436,8 @@ struct StepValues {
   }
 };
 
-// Steps over kPlaces, at least one of which is the list's, onto sums that are float32 by now. A step
-// of zeros leaves what another step has made as it is.
+// Steps over kPlaces, at least one of which is the list's, onto sums that are float32 by now. A
+// step of zeros leaves what another step has made as it is.
 template <class T, int kTiles>
 __device__ __forceinline__ void add_steps(int (&sums)[kTiles][kListedColumns / 2],
                                           const StepValues<T, kTiles>& values,
@@ -565,7 +566,7 @@ class TileOutliers {
 
   __device__ __forceinline__ void gather(int first, std::int64_t n, std::int64_t columns) const {
     gather_codes<TileOrder<kLists>>(listed_, first, min(count_ - first, kPlaces), n, columns,
-                                static_cast<int>(threadIdx.x) % kThreads, codes_);
+                                    static_cast<int>(threadIdx.x) % kThreads, codes_);
   }
 
   const Listed& listed_;
@@ -667,9 +668,9 @@ __device__ __forceinline__ void stage_values(const T* values, std::int64_t step,
   __syncwarp();
 }
 
-// Eight rows and sixteen columns of the sums of ListedRows, as a warp's tensor cores have them, from
-// number `from` and column `column` on. Those beyond the last row are the last one again. Lane l has
-// rows 2 (l % 4) and the next at columns l / 4 and eight further.
+// Eight rows and sixteen columns of the sums of ListedRows, as a warp's tensor cores have them,
+// from number `from` and column `column` on. Those beyond the last row are the last one again. Lane
+// l has rows 2 (l % 4) and the next at columns l / 4 and eight further.
 class RowFragment {
  public:
   float t[4];
@@ -733,9 +734,8 @@ class ShareOutliers {
   // bytes. The 128 threads call it, after a barrier of the cluster behind the last pick.
   __device__ __forceinline__ void add(const ListedRows& rows, float scales, std::int64_t columns,
                                       int batch, std::int64_t n, float* staged) const {
-    with_values<kLists>(listed_.dtype, [&]<class T>(T) {
-      add_all<T>(rows, scales, columns, batch, n, staged);
-    });
+    with_values<kLists>(listed_.dtype,
+                        [&]<class T>(T) { add_all<T>(rows, scales, columns, batch, n, staged); });
   }
 
  private:
@@ -794,8 +794,8 @@ class ShareOutliers {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int place = first + i * kDown;
-      const int rank = __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp],
-                                   place % cuda::kWarp);
+      const int rank =
+          __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp], place % cuda::kWarp);
       others[i] = place < columns_.count() && rank != share_.part;
       if (others[i])
         held[i] = cuda::load_from_block(cuda::shared_address(own + i * kThreads), rank);
