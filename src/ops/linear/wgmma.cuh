@@ -15,7 +15,7 @@
 #include "cuda/memory_access.cuh"
 #include "cuda/tensor_map.cuh"
 #include "cuda/wgmma.cuh"
-#include "ops/linear/wgmma_listed.cuh"
+#include "ops/linear/wgmma_chain.cuh"
 
 namespace planq::linear::wgmma {
 
@@ -175,7 +175,7 @@ struct TileShapeOf {
   static constexpr int kSharedBytes =
       kBarriersAt + 2 * kStages * static_cast<int>(sizeof(cuda::Barrier));
   static_assert(kSharedBytes <= 227 * 1024);
-  static_assert(kCodeBytes + kListedColumns * 2 <= kPassBytes);
+  static_assert(kCodeBytes <= kPassBytes);
   static_assert(kPassesAt % 1024 == 0 && kPassBytes % 1024 == 0);
 };
 // Each of two groups has tiles of its own: one's epilogue runs while the other multiplies. Tiles
@@ -288,20 +288,21 @@ __device__ __forceinline__ TileBarriers barriers_of(int group) {
 template <Lists kLists>
 __device__ __forceinline__ auto outliers_of(const TileArgsOf<kLists>& args, int* passes,
                                             int group) {
-  if constexpr (kLists == Lists::None)
-    return NoOutliers{};
+  if constexpr (kLists == Lists::Sequential)
+    return TileOutliers(args.listed, reinterpret_cast<std::uint16_t*>(passes),
+                        barriers_of(group).own);
+  else if constexpr (kLists == Lists::Tensor)
+    return TileSteps(args.listed, reinterpret_cast<std::uint16_t*>(passes), barriers_of(group));
   else
-    return TileOutliers<kLists>(args.listed, reinterpret_cast<std::uint16_t*>(passes),
-                                barriers_of(group));
+    return NoOutliers{};
 }
 
 // The warps that pick codes for both groups: number `warp` of them.
-template <Lists kLists>
 __device__ __forceinline__ void pick_tiles(const ListedTileArgs& args,
                                            const TileShape::Stages& ring, std::uint8_t* passes,
                                            int warp) {
   const ListedColumns columns(args.listed);
-  const Picker<TileOrder<kLists>, kPickWarps> picker(args.listed, columns, warp);
+  const PlacePicker<FactorOrder, kPickWarps> picker(args.listed, columns, warp);
   TileShape::Stages::Cursor cursor;
   int group = 0;
 #pragma unroll 1
@@ -317,7 +318,7 @@ __device__ __forceinline__ void pick_tiles(const ListedTileArgs& args,
       ring.release(cursor.stage);
       cursor.advance();
     }
-    if constexpr (kLists == Lists::Tensor) cuda::show_to_products();
+    cuda::show_to_products();
     cuda::named_barrier_arrive(barriers.full, kPickThreads);
   }
 }
@@ -340,16 +341,16 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kLists>& args,
     const std::int64_t m = std::int64_t{place.down} * kTileRows + warp * kWarpRows;
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
     touch(args.outputs, place.batch, m + own_row(lane), n + 4 * lane);
-    outliers.touch_row(args.outputs, place.batch, m + own_row(lane));
-    outliers.begin();
+    outliers.begin(args.outputs, place.batch, m + own_row(lane));
     TileShape::Stages::Cursor cursor(turn * static_cast<std::uint32_t>(boxes));
     if (turn > 0) cuda::named_barrier_wait(kTurn + group, 2 * kGroupThreads);
     const auto issued = [&] {
       if (turns.has_next()) cuda::named_barrier_arrive(kTurn + (group ^ 1), 2 * kGroupThreads);
     };
+    const auto visit = [&](int box, int stage) { outliers.pick(box, ring.second(stage)); };
     const auto multiply = [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
-      sum_stages<kFirstUnsigned, kSecondUnsigned, kTilesEach, kTileColumns>(
-          sums, ring, cursor, boxes, [](int, int) {}, issued);
+      sum_stages<kFirstUnsigned, kSecondUnsigned, kTilesEach, kTileColumns>(sums, ring, cursor,
+                                                                            boxes, visit, issued);
     };
     const auto finish = [&](const auto& out) {
       finish_sums(out, pass, sums, args.outputs.rows, m, n);
@@ -370,26 +371,28 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kLists>& args,
 template <Lists kLists>
 __global__ void __launch_bounds__(kTileThreads, 1)
     multiply_tiles(const __grid_constant__ TileArgsOf<kLists> args) {
+  constexpr bool kPicks = kLists == Lists::Tensor;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + TileShape::kBarriersAt);
   const TileShape::Stages ring{shared, barriers, barriers + TileShape::kStages};
   std::uint8_t* passes = shared + TileShape::kPassesAt;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
-    ring.open(kLists == Lists::None ? kGroupWarps : kGroupWarps + kPickWarps);
+    ring.open(kPicks ? kGroupWarps + kPickWarps : kGroupWarps);
     cuda::prefetch_map(args.factors.first);
     cuda::prefetch_map(args.factors.second);
   }
   if (args.factors.waits) cuda::wait_for_previous();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    cuda::lower_registers<kLists == Lists::None ? 40 : 56>();
+    // What these give up is what the others get.
+    cuda::lower_registers<kPicks ? 56 : 40>();
     const int warp = cuda::uniform(static_cast<int>(threadIdx.x) / cuda::kWarp);
     if (threadIdx.x == 0) copy_tiles<TileShape>(args, ring);
-    if constexpr (kLists != Lists::None)
-      if (warp > 0) pick_tiles<kLists>(args, ring, passes, warp - 1);
+    if constexpr (kPicks)
+      if (warp > 0) pick_tiles(args, ring, passes, warp - 1);
   } else {
-    cuda::raise_registers<kLists == Lists::None ? 232 : 224>();
+    cuda::raise_registers<kPicks ? 224 : 232>();
     multiply_group<kLists>(args, ring, passes);
   }
 }
@@ -567,6 +570,10 @@ __device__ __forceinline__ void multiply_share(const StreamArgs& args, const Rin
   }
 }
 
+template <Lists kLists>
+using SharesOf =
+    std::conditional_t<kLists == Lists::Tensor, ShareSteps<Share>, ShareOutliers<Share>>;
+
 template <int kTokens, int kResident, Lists kLists>
 __global__ void __launch_bounds__(kStreamThreads, kResident)
     multiply_streamed(const __grid_constant__ StreamArgsOf<kLists> args) {
@@ -603,9 +610,8 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
       multiply_share<kTokens>(args, ring, share, batch, last - first, m, n, outliers);
     };
     if constexpr (kListed)
-      multiply(
-          ShareOutliers<Share, kLists>(args.listed, share, factors.k_boxes,
-                                       reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
+      multiply(SharesOf<kLists>(args.listed, share, factors.k_boxes,
+                                reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
     else
       multiply(NoOutliers{});
   }

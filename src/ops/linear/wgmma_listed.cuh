@@ -7,15 +7,13 @@
 #include <type_traits>
 
 #include "cuda/mbarrier.cuh"
-#include "cuda/mma.cuh"
 #include "cuda/tensor_map.cuh"
-#include "cuda/wgmma.cuh"
 #include "ops/linear/wgmma_output.cuh"
 
 namespace planq::linear::wgmma {
 
 // What a kernel does about outliers: a listed column is added by an fma of its own, or sixteen by a
-// step of the tensor cores, one after another (math/tensor_core.h).
+// step of the tensor cores (wgmma_chain.cuh), one after another.
 enum class Lists { None, Sequential, Tensor };
 
 // What a product with outliers has beside its factors. Strides count elements.
@@ -39,48 +37,22 @@ struct Listed {
 inline constexpr int kPlaces = 64;  // of the list, whose codes are in shared memory at a time
 inline constexpr int kListedColumns = 128;
 inline constexpr int kCodeBytes = kPlaces * kListedColumns * 2;
-// Lists are completed to whole groups of places. Those of fma have code +0 and value -0 there,
-// whose product adds nothing to any sum, not even to one of -0; those of a step are +0.
-inline constexpr int kTogether = 4, kStepPlaces = 16;
-template <int kGroup>
-__device__ __forceinline__ int whole_groups(int count) {
-  return (count + kGroup - 1) / kGroup * kGroup;
-}
 // Values of a warp's rows in shared memory at a time, where the rows are few.
 inline constexpr int kStagedRows = 8;
 inline constexpr int kStagedBytes = kStagedRows * kPlaces * static_cast<int>(sizeof(float));
 
-// Codes in shared memory are numbers of 16 bits, of which each type has all of int8: bfloat16, or
-// those of the outliers where tensor cores multiply both. An order says where a code of a place and
-// one of 128 columns is, and how many places are a group.
-//
-// Place by place, in the order in which a thread of the tensor cores has sums: eight columns at a
-// time, with those of its neighbours beside them.
+// Codes in shared memory are bfloat16, which has all of int8: place by place, those of 128 columns
+// in the order in which a thread of the tensor cores has them.
 struct FragmentOrder {
-  static constexpr int kGroup = kTogether;
+  static constexpr bool kOutliersType = false;
   static __device__ __forceinline__ int slot(int place, int column) {
-    return place * kListedColumns + column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 +
-           column % 2;
+    return place * kListedColumns + column % 8 / 2 * 32 + column / 8 * 2 + column % 2;
   }
 };
 struct ColumnOrder {
-  static constexpr int kGroup = kTogether;
+  static constexpr bool kOutliersType = false;
   static __device__ __forceinline__ int slot(int place, int column) {
     return place * kListedColumns + column;
-  }
-};
-// Columns of 64 places, as a factor of a warpgroup's tensor cores lies, with its swizzle.
-struct FactorOrder {
-  static constexpr int kGroup = kPlaces;
-  static __device__ __forceinline__ int slot(int place, int column) {
-    return column * kPlaces + (place ^ column % 8 * 8);
-  }
-};
-// Places of 128 columns, of which eight matrices' rows of eight columns are in no bank twice.
-struct MatrixOrder {
-  static constexpr int kGroup = kStepPlaces;
-  static __device__ __forceinline__ int slot(int place, int column) {
-    return place * kListedColumns + (column ^ place % 8 * 8);
   }
 };
 __device__ __forceinline__ std::uint16_t as_bfloat16(int code) {
@@ -91,9 +63,10 @@ __device__ __forceinline__ std::uint16_t as_half(int code) {
   asm("cvt.rn.f16.s32 %0, %1;" : "=h"(bits) : "r"(code));
   return bits;
 }
+// Orders for tensor cores have codes in the type of the outliers, of 16 bits like bfloat16.
 template <class Order>
 __device__ __forceinline__ std::uint16_t code_bits(int code, DType outliers) {
-  if constexpr (Order::kGroup >= kStepPlaces)
+  if constexpr (Order::kOutliersType)
     if (outliers == DType::Float16) return as_half(code);
   return as_bfloat16(code);
 }
@@ -131,123 +104,86 @@ class ListedColumns {
   int column_[2], count_;
 };
 
-// Picks codes of 128 columns at the list's first places, one of kWarps warps that share the places
-// between them: a lane has four columns of a place.
-template <class Order, int kWarps>
+// The codes of the list's first places for the 128 columns of 128 threads: each has a column.
+template <class Order>
 class Picker {
  public:
-  __device__ __forceinline__ Picker(const Listed& listed, const ListedColumns& columns, int warp)
-      : dtype_(listed.dtype), warp_(warp) {
-    const int places = whole_groups<Order::kGroup>(min(columns.count(), kPlaces));
+  __device__ __forceinline__ Picker(const ListedColumns& columns, std::uint16_t* codes)
+      : codes_(codes + Order::slot(0, column_of_thread())) {
+    const int lane = threadIdx.x % cuda::kWarp;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       column_[half] = columns.column(half);
-      const int place = lane() + half * cuda::kWarp;
-      missing_[half] = __ballot_sync(cuda::kAllLanes, place < places && column_[half] < 0);
+      const bool is_listed = lane + half * cuda::kWarp < columns.count();
+      missing_[half] = __ballot_sync(cuda::kAllLanes, is_listed && column_[half] < 0);
     }
   }
 
-  // Where a place names no column, and behind the last, codes are 0.
-  __device__ __forceinline__ void clear(std::uint16_t* codes) const {
-    const int none[kColumns] = {};
-    each_own(missing_, [&](int, int place) { put(codes, place, none); });
-  }
-  // From box number `box` along k, whose 128 rows are those of the columns. By whole warps.
-  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows,
-                                       std::uint16_t* codes) const {
-    unsigned found[2];
+  // Of places that name no column the code is 0.
+  __device__ __forceinline__ void clear() const {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      found[half] = __ballot_sync(cuda::kAllLanes, column_[half] >> kBoxBits == box);
-    if ((found[0] | found[1]) == 0) return;
-    // A row's bytes are where the copy's swizzle has put them, which is by 16.
-    rows += lane() * cuda::kBoxBytes;
-    each_own(found, [&](int half, int place) {
-      const int byte =
-          __shfl_sync(cuda::kAllLanes, column_[half], place % cuda::kWarp) % cuda::kBoxBytes;
-      int each[kColumns];
+      for (unsigned left = missing_[half]; left; left &= left - 1)
+        put(half * cuda::kWarp + __ffs(left) - 1, 0);
+  }
+
+  // From box number `box` along k, whose 128 rows are those of the columns. By whole warps.
+  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i)
-        each[i] = static_cast<std::int8_t>(
-            rows[i * cuda::kWarp * cuda::kBoxBytes + (byte ^ lane() % 8 * 16)]);
-      put(codes, place, each);
-    });
+    for (int half = 0; half < 2; ++half) {
+      unsigned left = __ballot_sync(cuda::kAllLanes, column_[half] >> kBoxBits == box);
+      for (; left; left &= left - 1) {
+        const int lane = __ffs(left) - 1;
+        const int byte = __shfl_sync(cuda::kAllLanes, column_[half], lane) % cuda::kBoxBytes;
+        put(half * cuda::kWarp + lane, static_cast<std::int8_t>(rows[place_of(byte)]));
+      }
+    }
     // Reads of the box come before the warp gives it back.
     __syncwarp();
   }
 
  private:
-  static constexpr int kBoxBits = 7, kColumns = kListedColumns / cuda::kWarp;
+  static constexpr int kBoxBits = 7;
   static_assert(1 << kBoxBits == cuda::kBoxBytes);
 
-  static __device__ __forceinline__ int lane() {
-    return static_cast<int>(threadIdx.x) % cuda::kWarp;
+  static __device__ __forceinline__ int column_of_thread() {
+    return static_cast<int>(threadIdx.x) % kListedColumns;
   }
-  // Calls body(half, place) for this warp's share of the places in two masks.
-  template <class Body>
-  __device__ __forceinline__ void each_own(const unsigned (&masks)[2], const Body& body) const {
-    int turn = warp_;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll 1
-      for (unsigned left = masks[half]; left; left &= left - 1) {
-        if (turn == 0) body(half, half * cuda::kWarp + __ffs(left) - 1);
-        turn = turn == 0 ? kWarps - 1 : turn - 1;
-      }
+  // Where a byte of this thread's row lies: the copy's swizzle changes the places of 16 bytes.
+  static __device__ __forceinline__ int place_of(int byte) {
+    const int row = column_of_thread();
+    return row * cuda::kBoxBytes + (byte ^ row % 8 * 16);
   }
-  __device__ __forceinline__ void put(std::uint16_t* codes, int place,
-                                      const int (&each)[kColumns]) const {
-#pragma unroll
-    for (int i = 0; i < kColumns; ++i)
-      codes[Order::slot(place, lane() + i * cuda::kWarp)] = code_bits<Order>(each[i], dtype_);
+  __device__ __forceinline__ void put(int place, int code) const {
+    codes_[place * kListedColumns] = as_bfloat16(code);
   }
 
+  std::uint16_t* codes_;
   int column_[2];
   unsigned missing_[2];
-  DType dtype_;
-  int warp_;
 };
 
-// Places `first` and on, up to kPlaces in whole groups, from memory. 128 threads, with the 128
-// columns from `n` on.
+// Places `first` and on, up to kPlaces, from memory, and codes of 0 behind them up to number
+// `places`, a multiple of four. 128 threads, with the 128 columns from `n` on.
 template <class Order>
-__device__ __forceinline__ void gather_codes(const Listed& listed, int first, int count,
+__device__ __forceinline__ void gather_codes(const Listed& listed, int first, int count, int places,
                                              std::int64_t n, std::int64_t columns, int thread,
                                              std::uint16_t* codes) {
+  constexpr int kAtOnce = 4;
   const bool inside = n + thread < columns;
   const std::int8_t* row = listed.weight + (inside ? n + thread : 0) * listed.weight_row;
 #pragma unroll 1
-  for (int place = 0; place < whole_groups<Order::kGroup>(count); place += kTogether) {
-    std::int8_t held[kTogether];
+  for (int place = 0; place < places; place += kAtOnce) {
+    std::int8_t held[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
+    for (int i = 0; i < kAtOnce; ++i) {
       const int term = place + i < count ? listed.index[first + place + i] : -1;
       held[i] = inside && term >= 0 && term < listed.terms ? row[term] : std::int8_t{0};
     }
 #pragma unroll
-    for (int i = 0; i < kTogether; ++i)
+    for (int i = 0; i < kAtOnce; ++i)
       codes[Order::slot(place + i, thread)] = code_bits<Order>(held[i], listed.dtype);
   }
-}
-
-// Calls body(an element) of the type of outliers; those of tensor cores have 16 bits.
-template <Lists kLists, class Body>
-__device__ __forceinline__ void with_values(DType dtype, const Body& body) {
-  if (dtype == DType::Float16) return body(math::Half{});
-  if constexpr (kLists == Lists::Sequential)
-    if (dtype == DType::Float32) return body(float{});
-  body(math::Bfloat16{});
-}
-
-// Asks for the values of a row of the batch at the list's first places.
-__device__ __forceinline__ void touch_values(const Listed& listed, int count,
-                                             const Outputs& outputs, int batch, std::int64_t m) {
-  constexpr int kSectorBytes = 32;
-  const auto step = static_cast<int>(kSectorBytes / detail::element_bytes(listed.dtype));
-  if (m >= outputs.rows) return;
-#pragma unroll 1
-  for (int place = 0; place < min(count, kPlaces); place += step)
-    touch_element(listed.values, batch * listed.batch + m * listed.row + place, listed.dtype);
 }
 
 // --- Tiles of the tensor cores
@@ -286,28 +222,17 @@ __device__ __forceinline__ void scale_rows(int (&sums)[kTiles][kCount], const Ou
       }
 }
 
-// The codes of one place at a thread's columns.
-struct PlaceCodes {
-  static constexpr int kEights = kListedColumns / 4 / 8;
-  uint4 eights[kEights];
-
-  __device__ __forceinline__ void load(const std::uint16_t* codes, int eight) {
-    eights[eight] = reinterpret_cast<const uint4*>(codes)[4 * eight + threadIdx.x % 4];
-  }
-};
-
 // One place: the products of a thread's rows and its columns, which are those of kTiles times 64
-// rows of the tensor cores. Sums are float32 by now, in registers that were declared for int32. The
-// codes are those of the place at `following` afterwards.
+// rows of the tensor cores. Sums are float32 by now, in registers that were declared for int32.
 template <int kTiles>
 __device__ __forceinline__ void add_place(int (&sums)[kTiles][kListedColumns / 2],
-                                          PlaceCodes& codes, const std::uint16_t* following,
+                                          const std::uint16_t* codes,
                                           const float (&values)[2 * kTiles]) {
+  const auto* from = reinterpret_cast<const uint4*>(codes + threadIdx.x % 4 * (kListedColumns / 4));
 #pragma unroll
-  for (int eight = 0; eight < PlaceCodes::kEights; ++eight) {
-    const uint4 held = codes.eights[eight];
+  for (int eight = 0; eight < kListedColumns / 4 / 8; ++eight) {
+    const uint4 held = from[eight];
     const std::uint32_t pairs[4] = {held.x, held.y, held.z, held.w};
-    codes.load(following, eight);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       float code[2];
@@ -324,57 +249,54 @@ __device__ __forceinline__ void add_place(int (&sums)[kTiles][kListedColumns / 2
 }
 
 // Values of the rows of which a thread has sums. Four neighbouring lanes have the same rows: each
-// reads four bytes of them, and hands them to the others.
+// reads four places of sixteen, and hands them to the others.
 template <class T, int kRows>
 class RowValues {
  public:
-  static constexpr int kEach = 4 / sizeof(T);
-  static constexpr int kRead = 4 * kEach;  // places that four lanes read
+  static constexpr int kRead = 16;  // places that four lanes read
 
   const T* at[kRows];
 
-  // Places `first` to first + kRead - 1; those beyond the last are -0.
+  // Places `first` to first + 15; those beyond the last are others again.
   __device__ __forceinline__ void read(int first, int count, bool vectors) {
-    const int own = first + static_cast<int>(threadIdx.x) % 4 * kEach;
+    const int own = first + static_cast<int>(threadIdx.x) % 4 * 4;
     const int from = own < count ? own : 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      T each[kEach];
       if (vectors) {
-        memcpy(each, __builtin_assume_aligned(at[r] + from, 4), sizeof each);
+        held_[r] = *reinterpret_cast<const Four*>(at[r] + from);
       } else {
+        T each[4];
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) each[i] = at[r][min(from + i, count - 1)];
+        for (int i = 0; i < 4; ++i) each[i] = at[r][min(from + i, count - 1)];
+        memcpy(&held_[r], each, sizeof each);
       }
-#pragma unroll
-      for (int i = 0; i < kEach; ++i)
-        if (own + i >= count) each[i] = math::narrow<T>(-0.0f);
-      memcpy(&held_[r], each, sizeof each);
     }
   }
-  // One place of those that were read.
-  __device__ __forceinline__ void share(int place, float (&values)[kRows]) const {
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + place / kEach;
+  // Two places of those that were read, from `place` + 2 `pair` on; place is a multiple of 4.
+  __device__ __forceinline__ void share(int place, int pair, float (&values)[2][kRows]) const {
+    constexpr int kWords = sizeof(T) / 2;  // of two places
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + place / 4;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      std::uint32_t word = __shfl_sync(cuda::kAllLanes, held_[r], lane);
-      if (place % kEach != 0) word >>= 16;
-      T value;
-      memcpy(&value, &word, sizeof value);
-      values[r] = math::widen(value);
+      std::uint32_t words[2 * kWords], own[kWords];
+      memcpy(words, &held_[r], sizeof words);
+#pragma unroll
+      for (int i = 0; i < kWords; ++i)
+        own[i] = __shfl_sync(cuda::kAllLanes, words[pair * kWords + i], lane);
+      T each[2];
+      memcpy(each, own, sizeof each);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) values[i][r] = math::widen(each[i]);
     }
   }
 
  private:
-  std::uint32_t held_[kRows];
+  using Four = cuda::VectorOf<T, 4>;
+  Four held_[kRows];
 };
 
-#ifndef LISTED_AT_ONCE
-#define LISTED_AT_ONCE 1
-#endif
-// Places in their order, whole groups of them. The next values are on their way while these are
-// added, and so are the codes of the next place, the last of which are none's. Few instructions, so
-// that a multiprocessor's four warps find them nearby.
+// Places in their order. The values of the next sixteen are on their way while these are added.
 template <class T, int kTiles>
 __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 2],
                                            const std::uint16_t* codes,
@@ -382,111 +304,43 @@ __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 
                                            bool vectors) {
   constexpr int kRead = RowValues<T, 2 * kTiles>::kRead;
   RowValues<T, 2 * kTiles> now = next;
-  PlaceCodes held;
-#pragma unroll
-  for (int eight = 0; eight < PlaceCodes::kEights; ++eight) held.load(codes, eight);
 #pragma unroll 1
-  for (int place = 0; place < count; place += LISTED_AT_ONCE) {
+  for (int place = 0; place < count; place += 4, codes += 4 * kListedColumns) {
     if (place % kRead == 0) {
       now = next;
       next.read(first + place + kRead, first + count, vectors);
     }
 #pragma unroll
-    for (int i = 0; i < LISTED_AT_ONCE; ++i) {
-      float values[2 * kTiles];
-      now.share(place % kRead + i, values);
-      codes += kListedColumns;
-      add_place<kTiles>(sums, held, codes, values);
+    for (int pair = 0; pair < 2; ++pair) {
+      float values[2][2 * kTiles];
+      now.share(place % kRead, pair, values);
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (place + 2 * pair + i < count)
+          add_place<kTiles>(sums, codes + (2 * pair + i) * kListedColumns, values[i]);
     }
   }
 }
 
-// Values of a row at two neighbouring places, 0 beyond the last.
-template <class T>
-__device__ __forceinline__ std::uint32_t two_values(const T* row, int place, int count,
-                                                    bool vectors) {
-  std::uint32_t word = 0;
-  if (vectors) {
-    if (place < count) word = *reinterpret_cast<const std::uint32_t*>(row + place);
-  } else {
-    if (place < count) word = row[place].bits;
-    if (place + 1 < count) word |= std::uint32_t{row[place + 1].bits} << 16;
-  }
-  return place + 1 == count ? word & 0xFFFF : word;
-}
-
-// The rows of which a thread has sums, as a factor of steps: of kSteps of them and kTiles times 64
-// rows.
-template <class T, int kTiles>
-struct StepValues {
-  static constexpr int kSteps = kPlaces / kStepPlaces;
-  std::uint32_t words[kSteps][kTiles][4];
-
-  __device__ __forceinline__ void read(const T* const (&rows)[2 * kTiles], int first, int count,
-                                       bool vectors) {
-    const int own = first + static_cast<int>(threadIdx.x) % 4 * 2;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step)
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          words[step][tile][i] = two_values(rows[2 * tile + i % 2],
-                                            own + step * kStepPlaces + i / 2 * 8, count, vectors);
-  }
-};
-
-// Steps over kPlaces, at least one of which is the list's, onto sums that are float32 by now. A
-// step of zeros leaves what another step has made as it is.
-template <class T, int kTiles>
-__device__ __forceinline__ void add_steps(int (&sums)[kTiles][kListedColumns / 2],
-                                          const StepValues<T, kTiles>& values,
-                                          const std::uint16_t* codes) {
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
-  const std::uint64_t factor =
-      cuda::factor_of(static_cast<std::uint32_t>(cuda::uniform(cuda::shared_address(codes))));
-  cuda::begin_products();
-#pragma unroll
-  for (int step = 0; step < StepValues<T, kTiles>::kSteps; ++step)
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile)
-      cuda::add_step_of<T>(sums[tile], values.words[step][tile],
-                           cuda::advanced(factor, step * cuda::kProductDepth));
-  cuda::commit_products();
-  cuda::wait_for_products<0>();
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
-}
-
-// Names of barriers of a tile's four warps: their own, and those with the warps that pick for them,
-// when the codes' shared memory is free and when it is full.
-struct TileBarriers {
-  int own, free, full;
-};
-inline constexpr int kPickWarps = 3;
-inline constexpr int kPickThreads = (4 + kPickWarps) * cuda::kWarp;
-template <Lists kLists>
-using TileOrder = std::conditional_t<kLists == Lists::Tensor, FactorOrder, FragmentOrder>;
-
 // The outliers of the tiles that four warps have after each other. `codes`: shared memory of these
-// warps, free while they multiply, aligned to 1024 bytes.
-template <Lists kLists>
+// warps, free while they multiply.
 class TileOutliers {
  public:
-  __device__ __forceinline__ TileOutliers(const Listed& listed, std::uint16_t* codes,
-                                          const TileBarriers& barriers)
-      : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
+  __device__ __forceinline__ TileOutliers(const Listed& listed, std::uint16_t* codes, int barrier)
+      : listed_(listed),
+        codes_(codes),
+        barrier_(barrier),
+        count_(listed.listed()),
+        picker_(ListedColumns(listed), codes) {}
 
   // Before a tile, once the one before it is stored.
-  __device__ __forceinline__ void begin() const {
-    cuda::named_barrier_arrive(barriers_.free, kPickThreads);
+  __device__ __forceinline__ void begin(const Outputs&, int, std::int64_t) const {
+    wait();
+    picker_.clear();
   }
-  __device__ __forceinline__ void touch_row(const Outputs& outputs, int batch,
-                                            std::int64_t m) const {
-    touch_values(listed_, count_, outputs, batch, m);
+  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
+    if (count_ > 0) picker_.pick(box, rows);
   }
-  __device__ __forceinline__ void pick(int, const std::uint8_t*) const {}
 
   // All listed columns onto sums with their rows' scales, of rows m + 64 tile and columns n on; m
   // is the warp's. Afterwards the shared memory is free.
@@ -494,63 +348,35 @@ class TileOutliers {
   __device__ __forceinline__ void add(int (&sums)[kTiles][kListedColumns / 2],
                                       const Outputs& outputs, int batch, std::int64_t m,
                                       std::int64_t n) const {
-    with_values<kLists>(listed_.dtype, [&]<class T>(T) {
-      if constexpr (kLists == Lists::Tensor)
-        add_in_steps<T>(sums, outputs, batch, m, n);
-      else
-        add_all<T>(sums, outputs, batch, m, n);
-    });
+    switch (listed_.dtype) {
+      case DType::Float16:
+        add_all<math::Half>(sums, outputs, batch, m, n);
+        break;
+      case DType::BFloat16:
+        add_all<math::Bfloat16>(sums, outputs, batch, m, n);
+        break;
+      default:
+        add_all<float>(sums, outputs, batch, m, n);
+    }
     wait();
   }
 
  private:
   static constexpr int kThreads = 128;
 
-  __device__ __forceinline__ void wait() const {
-    cuda::named_barrier_wait(barriers_.own, kThreads);
-  }
-  __device__ __forceinline__ void wait_for_codes() const {
-    cuda::named_barrier_wait(barriers_.full, kPickThreads);
-  }
-
-  template <class T, int kRows>
-  __device__ __forceinline__ void find_rows(const T* (&rows)[kRows], const Outputs& outputs,
-                                            int batch, std::int64_t m) const {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-      rows[r] = static_cast<const T*>(listed_.values) + batch * listed_.batch +
-                fragment_row(m, r, outputs.rows) * listed_.row;
-  }
-
-  template <class T, int kTiles>
-  __device__ __forceinline__ void add_in_steps(int (&sums)[kTiles][kListedColumns / 2],
-                                               const Outputs& outputs, int batch, std::int64_t m,
-                                               std::int64_t n) const {
-    const T* rows[2 * kTiles];
-    find_rows(rows, outputs, batch, m);
-    wait_for_codes();
-#pragma unroll 1
-    for (int first = 0; first < count_; first += kPlaces) {
-      StepValues<T, kTiles> values;
-      values.read(rows, first, count_, listed_.vectors);
-      if (first > 0) {
-        wait();
-        gather(first, n, outputs.columns);
-        cuda::show_to_products();
-        wait();
-      }
-      add_steps(sums, values, codes_);
-    }
-  }
+  __device__ __forceinline__ void wait() const { cuda::named_barrier_wait(barrier_, kThreads); }
 
   template <class T, int kTiles>
   __device__ __forceinline__ void add_all(int (&sums)[kTiles][kListedColumns / 2],
                                           const Outputs& outputs, int batch, std::int64_t m,
                                           std::int64_t n) const {
     RowValues<T, 2 * kTiles> values;
-    find_rows(values.at, outputs, batch, m);
+#pragma unroll
+    for (int r = 0; r < 2 * kTiles; ++r)
+      values.at[r] = static_cast<const T*>(listed_.values) + batch * listed_.batch +
+                     fragment_row(m, r, outputs.rows) * listed_.row;
     if (count_ > 0) values.read(0, count_, listed_.vectors);
-    wait_for_codes();
+    wait();
 #pragma unroll 1
     for (int first = 0; first < count_; first += kPlaces) {
       if (first > 0) {
@@ -565,14 +391,14 @@ class TileOutliers {
   }
 
   __device__ __forceinline__ void gather(int first, std::int64_t n, std::int64_t columns) const {
-    gather_codes<TileOrder<kLists>>(listed_, first, min(count_ - first, kPlaces), n, columns,
-                                    static_cast<int>(threadIdx.x) % kThreads, codes_);
+    gather_codes<FragmentOrder>(listed_, first, min(count_ - first, kPlaces), kPlaces, n, columns,
+                                static_cast<int>(threadIdx.x) % kThreads, codes_);
   }
 
   const Listed& listed_;
   std::uint16_t* codes_;
-  TileBarriers barriers_;
-  int count_;
+  int barrier_, count_;
+  Picker<FragmentOrder> picker_;
 };
 
 // --- Few tokens
@@ -584,24 +410,6 @@ struct ListedRows {
   int* sums;
   int pitch, count;
   std::int64_t m, step;
-};
-
-// Values of kRows rows at some places, and the codes there of a lane's four columns.
-template <int kRows>
-struct PlaceGroup {
-  float values[kRows][kTogether];
-  uint2 codes[kTogether];
-
-  __device__ __forceinline__ PlaceGroup(const float* staged, const std::uint16_t* from) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const auto held = *reinterpret_cast<const float4*>(staged + r * kPlaces);
-      memcpy(values[r], &held, sizeof held);
-    }
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i)
-      codes[i] = *reinterpret_cast<const uint2*>(from + i * kListedColumns);
-  }
 };
 
 // kRows of them, from number `from` on; those beyond the last are the last one again.
@@ -630,84 +438,72 @@ struct RowSums {
         *reinterpret_cast<float4*>(rows.sums + (from + r) * rows.pitch) =
             make_float4(t[r][0], t[r][1], t[r][2], t[r][3]);
   }
-  __device__ __forceinline__ void add(const PlaceGroup<kRows>& group) {
+  // kCount places: their values, row by row, and the lane's four codes of each.
+  template <int kCount>
+  __device__ __forceinline__ void add(const float* values, const std::uint16_t* codes) {
+    using Held = std::conditional_t<kCount == 4, float4, float>;
+    static_assert(sizeof(Held) == kCount * sizeof(float));
+    float value[kRows][kCount];
 #pragma unroll
-    for (int place = 0; place < kTogether; ++place) {
+    for (int r = 0; r < kRows; ++r) {
+      const auto held = *reinterpret_cast<const Held*>(values + r * kPlaces);
+      memcpy(value[r], &held, sizeof held);
+    }
+#pragma unroll
+    for (int place = 0; place < kCount; ++place) {
+      const auto held = *reinterpret_cast<const uint2*>(codes + place * kListedColumns);
       float code[2][2];
-      widen_pair(group.codes[place].x, code[0]);
-      widen_pair(group.codes[place].y, code[1]);
+      widen_pair(held.x, code[0]);
+      widen_pair(held.y, code[1]);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          t[r][i] = math::fused(group.values[r][place], code[i / 2][i % 2], t[r][i]);
+          t[r][i] = math::fused(value[r][place], code[i / 2][i % 2], t[r][i]);
     }
   }
 };
 
-// Values of kRows rows at `held` places, into shared memory, two places a lane. `values`: of the
-// first row; those beyond the last are others again, those beyond the last place -0.
-template <class T, int kRows>
-__device__ __forceinline__ void stage_values(const T* values, std::int64_t step, int rows, int held,
-                                             float* staged) {
-  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
-  T each[kRows][2];
-#pragma unroll
-  for (int r = 0; r < kRows; ++r)
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      each[r][half] = values[min(r, rows - 1) * step + min(lane + half * cuda::kWarp, held - 1)];
-  __syncwarp();
-#pragma unroll
-  for (int r = 0; r < kRows; ++r)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int place = lane + half * cuda::kWarp;
-      staged[r * kPlaces + place] = place < held ? math::widen(each[r][half]) : -0.0f;
-    }
-  __syncwarp();
+// The block that has this lane's column of a half of the list in its part of k; this one where
+// there is none.
+template <class Share>
+__device__ __forceinline__ int owner_of(int column, const Share& share, int boxes) {
+  if (column < 0) return share.part;
+  const int box = column / cuda::kBoxBytes;
+  return static_cast<int>((std::int64_t{box + 1} * share.parts + boxes - 1) / boxes) - 1;
 }
 
-// Eight rows and sixteen columns of the sums of ListedRows, as a warp's tensor cores have them,
-// from number `from` and column `column` on. Those beyond the last row are the last one again. Lane
-// l has rows 2 (l % 4) and the next at columns l / 4 and eight further.
-class RowFragment {
- public:
-  float t[4];
-
-  __device__ __forceinline__ RowFragment(const ListedRows& rows, int from, int column)
-      : left_(rows.count - from - lane() % 4 * 2) {
-    // The lane's own columns are four for each lane before it.
-    at_ = rows.sums - 4 * lane() + (rows.count - max(left_, 1)) * rows.pitch + column + lane() / 4;
-    pitch_ = left_ > 1 ? rows.pitch : 0;
-  }
-  // Sums that are int32 become float32, with their rows' scales.
-  __device__ __forceinline__ void load(bool integers, const float (&scales)[2]) {
+// The codes, place by place, that other blocks of the cluster have picked: all at once, for it
+// takes long. By 128 threads, after a barrier of the cluster.
+template <class Share>
+__device__ __forceinline__ void collect_codes(const ListedColumns& columns, const Share& share,
+                                              int boxes, std::uint16_t* codes) {
+  if (share.parts == 1) return;
+  constexpr int kAcross = kListedColumns * 2 / 16, kDown = kListedColumns / kAcross;
+  constexpr int kEach = kPlaces / kDown;
+  const int first = static_cast<int>(threadIdx.x) / kAcross;
+  auto* own = reinterpret_cast<uint4*>(codes) + threadIdx.x;
+  const int owners[2] = {owner_of(columns.column(0), share, boxes),
+                         owner_of(columns.column(1), share, boxes)};
+  uint4 held[kEach];
+  bool others[kEach];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int held = *place(i);
-      t[i] = integers ? static_cast<float>(held) * scales[i % 2] : __int_as_float(held);
-    }
+  for (int i = 0; i < kEach; ++i) {
+    const int place = first + i * kDown;
+    const int rank =
+        __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp], place % cuda::kWarp);
+    others[i] = place < columns.count() && rank != share.part;
+    if (others[i])
+      held[i] = cuda::load_from_block(cuda::shared_address(own + i * kListedColumns), rank);
   }
-  __device__ __forceinline__ void store() const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (i % 2 < left_) *place(i) = __float_as_int(t[i]);
-  }
-
- private:
-  static __device__ __forceinline__ int lane() {
-    return static_cast<int>(threadIdx.x) % cuda::kWarp;
-  }
-  __device__ __forceinline__ int* place(int i) const { return at_ + i % 2 * pitch_ + i / 2 * 8; }
-
-  int left_, pitch_;  // rows from the lane's first on
-  int* at_;
-};
+  for (int i = 0; i < kEach; ++i)
+    if (others[i]) own[i * kListedColumns] = held[i];
+}
 
 // The outliers of the one tile of a block, whose cluster splits k between `Share::parts` blocks: a
 // block picks the codes of its part, and gets the others' from them.
-template <class Share, Lists kLists>
+template <class Share>
 class ShareOutliers {
  public:
   static constexpr bool kListed = true;
@@ -718,29 +514,36 @@ class ShareOutliers {
         boxes_(boxes),
         codes_(codes),
         columns_(listed),
-        picker_(listed, columns_, static_cast<int>(threadIdx.x) / cuda::kWarp) {
-    picker_.clear(codes);
+        picker_(columns_, codes) {
+    picker_.clear();
   }
 
   __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
-    picker_.pick(share_.box(boxes_, share_.part) + box, rows, codes_);
+    picker_.pick(share_.box(boxes_, share_.part) + box, rows);
   }
+  // Asks for the values of a row of the batch.
   __device__ __forceinline__ void touch_row(const Outputs& outputs, int batch,
                                             std::int64_t m) const {
-    touch_values(listed_, columns_.count(), outputs, batch, m);
+    if (listed_.capacity == 0 || m >= outputs.rows) return;
+    touch_element(listed_.values, batch * listed_.batch + m * listed_.row, listed_.dtype);
   }
 
   // Onto the lane's four columns from n on; `staged` is shared memory of the warp, aligned to 16
   // bytes. The 128 threads call it, after a barrier of the cluster behind the last pick.
   __device__ __forceinline__ void add(const ListedRows& rows, float scales, std::int64_t columns,
                                       int batch, std::int64_t n, float* staged) const {
-    with_values<kLists>(listed_.dtype,
-                        [&]<class T>(T) { add_all<T>(rows, scales, columns, batch, n, staged); });
+    switch (listed_.dtype) {
+      case DType::Float16:
+        return add_all<math::Half>(rows, scales, columns, batch, n, staged);
+      case DType::BFloat16:
+        return add_all<math::Bfloat16>(rows, scales, columns, batch, n, staged);
+      default:
+        add_all<float>(rows, scales, columns, batch, n, staged);
+    }
   }
 
  private:
   static constexpr int kThreads = 128;
-  using Order = std::conditional_t<kLists == Lists::Tensor, MatrixOrder, ColumnOrder>;
 
   __device__ __forceinline__ void wait() const { cuda::named_barrier_wait(1, kThreads); }
 
@@ -748,136 +551,68 @@ class ShareOutliers {
   __device__ __forceinline__ void add_all(const ListedRows& rows, float scales,
                                           std::int64_t columns, int batch, std::int64_t n,
                                           float* staged) const {
-    collect();
+    collect_codes(columns_, share_, boxes_, codes_);
     wait();
-    const int count = columns_.count();
+    const int count = listed_.listed();
     int first = 0;
     do {
       const int held = min(count - first, kPlaces);
       if (first > 0) {
         wait();
-        gather_codes<Order>(listed_, first, held, n, columns, static_cast<int>(threadIdx.x),
-                            codes_);
+        gather_codes<ColumnOrder>(listed_, first, held, kPlaces, n, columns,
+                                  static_cast<int>(threadIdx.x), codes_);
         wait();
       }
-      if constexpr (kLists == Lists::Tensor)
-        add_steps<T>(rows, scales, batch, first, held);
-      else if (rows.count > 4)
+      if (rows.count > 2)
         add_held<T, kStagedRows>(rows, scales, batch, first, held, staged);
-      else if (rows.count > 2)
-        add_held<T, 4>(rows, scales, batch, first, held, staged);
       else if (rows.count > 0)
         add_held<T, 2>(rows, scales, batch, first, held, staged);
       first += kPlaces;
     } while (first < count);
   }
 
-  // The block that has this lane's column of a half of the list in its part of k; this one where
-  // there is none.
-  __device__ __forceinline__ int owner(int half) const {
-    const int column = columns_.column(half);
-    if (column < 0) return share_.part;
-    const int box = column / cuda::kBoxBytes;
-    return static_cast<int>((std::int64_t{box + 1} * share_.parts + boxes_ - 1) / boxes_) - 1;
-  }
-
-  // The codes that other blocks of the cluster have picked: all at once, for it takes long.
-  __device__ __forceinline__ void collect() const {
-    if (share_.parts == 1) return;
-    constexpr int kAcross = kListedColumns * 2 / 16, kDown = kThreads / kAcross;
-    constexpr int kEach = kPlaces / kDown;
-    const int first = static_cast<int>(threadIdx.x) / kAcross;
-    auto* own = reinterpret_cast<uint4*>(codes_) + threadIdx.x;
-    const int owners[2] = {owner(0), owner(1)};
-    uint4 held[kEach];
-    bool others[kEach];
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int place = first + i * kDown;
-      const int rank =
-          __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp], place % cuda::kWarp);
-      others[i] = place < columns_.count() && rank != share_.part;
-      if (others[i])
-        held[i] = cuda::load_from_block(cuda::shared_address(own + i * kThreads), rank);
-    }
-#pragma unroll
-    for (int i = 0; i < kEach; ++i)
-      if (others[i]) own[i * kThreads] = held[i];
-  }
-
-  // Steps over `held` places from number `first` of the list on, eight rows at a time.
-  template <class T>
-  __device__ __forceinline__ void add_steps(const ListedRows& rows, float scales, int batch,
-                                            int first, int held) const {
-    constexpr int kSteps = kPlaces / kStepPlaces, kRows = 8;
-    const int lane = threadIdx.x % cuda::kWarp;
-    const T* values = static_cast<const T*>(listed_.values) + batch * listed_.batch +
-                      rows.m * listed_.row + first;
-#pragma unroll 1
-    for (int from = 0; from < rows.count; from += kRows) {
-      const int row = min(from + lane / 4, rows.count - 1);
-      std::uint32_t words[kSteps][2];
-#pragma unroll
-      for (int i = 0; i < 2 * kSteps; ++i)
-        words[i / 2][i % 2] = two_values(values + row * rows.step * listed_.row,
-                                         8 * i + lane % 4 * 2, held, listed_.vectors);
-      const float own[2] = {__shfl_sync(cuda::kAllLanes, scales, from + lane % 4 * 2),
-                            __shfl_sync(cuda::kAllLanes, scales, from + lane % 4 * 2 + 1)};
-#pragma unroll 2
-      for (int column = 0; column < kListedColumns; column += 16) {
-        RowFragment sums(rows, from, column);
-        sums.load(first == 0, own);
-#pragma unroll
-        for (int step = 0; step < kSteps; ++step)
-          if (step * kStepPlaces < held) add_step<T>(sums, words[step], step, column);
-        __syncwarp();  // a row beyond the last was read in place of the last one
-        sums.store();
-      }
-    }
-    __syncwarp();
-  }
-  // Codes are the first factor: their rows are columns of the output.
-  template <class T>
-  __device__ __forceinline__ void add_step(RowFragment& sums, const std::uint32_t (&values)[2],
-                                           int step, int column) const {
-    const int lane = threadIdx.x % cuda::kWarp;
-    const int place = step * kStepPlaces + lane % 8 + lane / 16 * 8;
-    std::uint32_t codes[4];
-    cuda::load_matrices_transposed(
-        codes, cuda::shared_address(codes_ + Order::slot(place, column + lane / 8 % 2 * 8)));
-    cuda::multiply_add_floats<T>(sums.t, codes, values[0], values[1]);
-  }
-
-  // `held` places from number `first` of the list on.
   template <class T, int kRows>
   __device__ __forceinline__ void add_held(const ListedRows& rows, float scales, int batch,
                                            int first, int held, float* staged) const {
     const std::uint16_t* codes = codes_ + 4 * (threadIdx.x % cuda::kWarp);
-    const std::int64_t step = rows.step * listed_.row;
-    const T* values = static_cast<const T*>(listed_.values) + batch * listed_.batch +
-                      rows.m * listed_.row + first;
 #pragma unroll 1
     for (int from = 0; from < rows.count; from += kRows) {
-      if (held > 0)
-        stage_values<T, kRows>(values + from * step, step, rows.count - from, held, staged);
+      if (held > 0) stage<T, kRows>(rows, from, batch, first, held, staged);
       RowSums<kRows> sums;
       sums.load(rows, from, first == 0, scales);
-      add_groups(sums, staged, codes, held);
+      int place = 0;
+#pragma unroll 1
+      for (; place + 4 <= held; place += 4)
+        sums.template add<4>(staged + place, codes + place * kListedColumns);
+#pragma unroll 1
+      for (; place < held; ++place)
+        sums.template add<1>(staged + place, codes + place * kListedColumns);
       sums.store(rows, from);
     }
   }
-  // A group's values and codes are on their way while those of the group before are added.
-  template <int kRows>
-  static __device__ __forceinline__ void add_groups(RowSums<kRows>& sums, const float* staged,
-                                                    const std::uint16_t* codes, int held) {
-    PlaceGroup<kRows> group(staged, codes);
-#pragma unroll 1
-    for (int place = 0; place < held; place += kTogether) {
-      const int next = place + kTogether < held ? place + kTogether : 0;
-      const PlaceGroup<kRows> following(staged + next, codes + next * kListedColumns);
-      sums.add(group);
-      group = following;
+
+  // Values of kRows rows, from place `first` of the list on; those beyond the last are others
+  // again.
+  template <class T, int kRows>
+  __device__ __forceinline__ void stage(const ListedRows& rows, int from, int batch, int first,
+                                        int held, float* staged) const {
+    const int lane = threadIdx.x % cuda::kWarp;
+    const T* values = static_cast<const T*>(listed_.values) + batch * listed_.batch + first;
+    T each[kRows][2];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t m = rows.m + min(from + r, rows.count - 1) * rows.step;
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        each[r][half] = values[m * listed_.row + min(lane + half * cuda::kWarp, held - 1)];
     }
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        staged[r * kPlaces + half * cuda::kWarp + lane] = math::widen(each[r][half]);
+    __syncwarp();
   }
 
   const Listed& listed_;
@@ -885,13 +620,13 @@ class ShareOutliers {
   int boxes_;
   std::uint16_t* codes_;
   ListedColumns columns_;
-  Picker<Order, kThreads / cuda::kWarp> picker_;
+  Picker<ColumnOrder> picker_;
 };
 
 // Where a product has none.
 struct NoOutliers {
   static constexpr bool kListed = false;
-  __device__ __forceinline__ void begin() const {}
+  __device__ __forceinline__ void begin(const Outputs&, int, std::int64_t) const {}
   __device__ __forceinline__ void pick(int, const std::uint8_t*) const {}
   __device__ __forceinline__ void touch_row(const Outputs&, int, std::int64_t) const {}
   template <class Sums>
