@@ -183,7 +183,9 @@ class Case:
 
     def _segments(self) -> str:
         if self.outliers is not None:
-            return f"outliers{self.outliers}"
+            accumulation = getattr(self.descriptor, "accumulation", None)
+            steps = accumulation is planq.Accumulation.TENSOR_SM90
+            return f"outliers{self.outliers}{'-steps' if steps else ''}"
         if self.product is not None:
             return "-".join(self._factors())
         book = getattr(self.descriptor, "codebook", None)

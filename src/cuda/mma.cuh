@@ -10,11 +10,9 @@
 
 namespace planq::cuda {
 
-// Writes 16 bytes to shared memory: the first `bytes` of `from`, then zeros. Nothing beyond `bytes`
-// is read.
-__device__ __forceinline__ void copy_async(std::uint32_t shared, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes)
-               : "memory");
+// Copies 16 bytes to shared memory.
+__device__ __forceinline__ void copy_async(std::uint32_t shared, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
 }
 // The same of kBytes, 4 or 8, all of which are read.
 template <int kBytes>
@@ -57,6 +55,16 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&words)[4], std::ui
 // rows 2 (l % 4) and 2 (l % 4) + 1 of each.
 __device__ __forceinline__ void load_turned_matrices(std::uint32_t (&words)[4],
                                                      std::uint32_t shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared)
+               : "memory");
+}
+
+// The same, transposed: of numbers of 16 bits, a lane gets those of rows 2 (l % 4) and the next at
+// column l / 4 of each.
+__device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&words)[4],
+                                                         std::uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(shared)

@@ -53,6 +53,10 @@ template <int kPending>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
+// What threads have written to shared memory is then read by products behind a barrier.
+__device__ __forceinline__ void show_to_products() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 // Keeps reads and writes of accumulators on this side of what follows or precedes.
 template <int kCount>
 __device__ __forceinline__ void pin(int (&sums)[kCount]) {
@@ -206,26 +210,26 @@ __device__ __forceinline__ void add_step(float (&sums)[kSums], std::uint64_t fir
 // wait_for_products(). Of lane l of a warp, with g = l / 4, t = l % 4, and 16 rows a warp:
 //   first[0], first[1]  terms 2t and 2t + 1 of rows g and g + 8
 //   first[2], first[3]  the same eight terms further
-#define PLANQ_HELD_PRODUCT(columns, count, a0, a1, a2, a3, b, p, type)                      \
+#define PLANQ_HELD_PRODUCT(columns, count, sums_are, a0, a1, a2, a3, b, p, type)            \
   asm volatile("{.reg .pred p; setp.ne.b32 p, %" #p                                         \
                ", 0;"                                                                       \
                "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type        \
                " {" PLANQ_NAMES_##count "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b \
                                         ", p, 1, 1, 0;}"                                    \
-               : PLANQ_FLOATS_##count(sums, 0)                                              \
+               : PLANQ_##sums_are##_##count(sums, 0)                                        \
                : "r"(first[0]), "r"(first[1]), "r"(first[2]), "r"(first[3]), "l"(second),   \
                  "r"(add))
-#define PLANQ_HELD_PRODUCT_OF_COLUMNS(type)                   \
-  if constexpr (kSums == 4)                                   \
-    PLANQ_HELD_PRODUCT(8, 4, 4, 5, 6, 7, 8, 9, type);         \
-  else if constexpr (kSums == 8)                              \
-    PLANQ_HELD_PRODUCT(16, 8, 8, 9, 10, 11, 12, 13, type);    \
-  else if constexpr (kSums == 16)                             \
-    PLANQ_HELD_PRODUCT(32, 16, 16, 17, 18, 19, 20, 21, type); \
-  else if constexpr (kSums == 32)                             \
-    PLANQ_HELD_PRODUCT(64, 32, 32, 33, 34, 35, 36, 37, type); \
-  else                                                        \
-    PLANQ_HELD_PRODUCT(128, 64, 64, 65, 66, 67, 68, 69, type)
+#define PLANQ_HELD_PRODUCT_OF_COLUMNS(type)                           \
+  if constexpr (kSums == 4)                                           \
+    PLANQ_HELD_PRODUCT(8, 4, FLOATS, 4, 5, 6, 7, 8, 9, type);         \
+  else if constexpr (kSums == 8)                                      \
+    PLANQ_HELD_PRODUCT(16, 8, FLOATS, 8, 9, 10, 11, 12, 13, type);    \
+  else if constexpr (kSums == 16)                                     \
+    PLANQ_HELD_PRODUCT(32, 16, FLOATS, 16, 17, 18, 19, 20, 21, type); \
+  else if constexpr (kSums == 32)                                     \
+    PLANQ_HELD_PRODUCT(64, 32, FLOATS, 32, 33, 34, 35, 36, 37, type); \
+  else                                                                \
+    PLANQ_HELD_PRODUCT(128, 64, FLOATS, 64, 65, 66, 67, 68, 69, type)
 template <class T, int kSums>
 __device__ __forceinline__ void add_held_step(float (&sums)[kSums], const std::uint32_t (&first)[4],
                                               std::uint64_t second, int add) {
@@ -235,6 +239,17 @@ __device__ __forceinline__ void add_held_step(float (&sums)[kSums], const std::u
   } else {
     PLANQ_HELD_PRODUCT_OF_COLUMNS("bf16");
   }
+}
+
+// Of 128 rows of the second factor, onto float32 sums that are in registers of integers.
+template <class T>
+__device__ __forceinline__ void add_held_step(int (&sums)[64], const std::uint32_t (&first)[4],
+                                              std::uint64_t second) {
+  constexpr int add = 1;
+  if constexpr (std::is_same_v<T, math::Half>)
+    PLANQ_HELD_PRODUCT(128, 64, SUMS, 64, 65, 66, 67, 68, 69, "f16");
+  else
+    PLANQ_HELD_PRODUCT(128, 64, SUMS, 64, 65, 66, 67, 68, 69, "bf16");
 }
 
 #undef PLANQ_HELD_PRODUCT_OF_COLUMNS

@@ -44,7 +44,12 @@ class Chain:
     """`llm_int8_quantize` and `linear_llm_int8` on one set of operands."""
 
     def __init__(
-        self, x: torch.Tensor, columns: int, kernel: str | None = None, capacity: int = CAPACITY
+        self,
+        x: torch.Tensor,
+        columns: int,
+        kernel: str | None = None,
+        capacity: int = CAPACITY,
+        accumulation: str = "sequential",
     ) -> None:
         """Selects both plans; weights are codes of every value."""
         rows, terms = x.shape
@@ -60,6 +65,7 @@ class Chain:
             capacity=capacity,
             outlier_dtype=name,
             bias_dtype="float32",
+            accumulation=accumulation,
         )
         generator = torch.Generator(DEVICE).manual_seed(7)
         self.weight = torch.randint(
@@ -174,6 +180,24 @@ def test_a_list_longer_than_what_a_kernel_picks_at_a_time(rows: int, kernel: str
     chain.run(torch.cuda.current_stream())
     assert int(chain.made["count"]) > 100
     chain.check()
+
+
+@pytest.mark.parametrize("capacity", [CAPACITY, 200])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, 16, 100, 600])
+def test_steps_of_tensor_cores_have_the_bits_of_their_model(
+    rows: int, dtype: torch.dtype, capacity: int
+) -> None:
+    """A kernel that multiplies by them, beside the one that computes an output at a time."""
+    x = matrix(rows, 1024, dtype, rows).mul_(3 if capacity > CAPACITY else 1)
+    outputs = []
+    for kernel in ("wgmma_chain", "tensor_sm90"):
+        chain = Chain(x, 1030, kernel, capacity, "tensor_sm90")
+        chain.run(torch.cuda.current_stream())
+        torch.cuda.synchronize()
+        outputs.append(chain.output)
+    assert int(chain.made["count"]) > 0
+    assert torch.equal(*outputs)
 
 
 def test_the_chain_in_a_graph() -> None:

@@ -185,7 +185,7 @@ class TurnedSide {
   // `rows`: those of the tile that exist.
   __device__ __forceinline__ TurnedSide(const std::uint8_t* data, const MmaSide& side, int rows,
                                         int terms, cuda::SharedAddress shared)
-      : data_(data), stride_(side.stride), shared_(shared) {
+      : stride_(side.stride), shared_(shared) {
     term_ = static_cast<int>(threadIdx.x) / kAcross;
     chunk_ = static_cast<int>(threadIdx.x) % kAcross;
     from_ = data + term_ * stride_ + chunk_ * 16;
@@ -194,18 +194,33 @@ class TurnedSide {
   }
   // Copies the next stage to the slot at this offset.
   __device__ __forceinline__ void copy(std::uint32_t slot) {
+    if (bytes_ > 0 && bytes_ < 16) {
+#pragma unroll 1
+      for (int i = 0; i < kCopies; ++i)
+        store_bytes(place(i, slot), from(i), exists(i) ? bytes_ : 0);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-      const bool exists = bytes_ > 0 && i * kStep < terms_;
-      cuda::copy_async(shared_ + slot + place_in_line<kRows>(term_ + i * kStep, chunk_),
-                       exists ? from_ + i * kStep * stride_ : data_, exists ? bytes_ : 0);
+      for (int i = 0; i < kCopies; ++i) {
+        if (exists(i))
+          cuda::copy_async(place(i, slot), from(i));
+        else
+          cuda::store_shared(place(i, slot), make_uint4(0, 0, 0, 0));
+      }
     }
     from_ += kStageTerms<Tile> * stride_;
     terms_ -= kStageTerms<Tile>;
   }
 
  private:
-  const std::uint8_t *data_, *from_;
+  __device__ __forceinline__ bool exists(int i) const { return bytes_ > 0 && i * kStep < terms_; }
+  __device__ __forceinline__ const std::uint8_t* from(int i) const {
+    return from_ + i * kStep * stride_;
+  }
+  __device__ __forceinline__ cuda::SharedAddress place(int i, std::uint32_t slot) const {
+    return shared_ + slot + place_in_line<kRows>(term_ + i * kStep, chunk_);
+  }
+
+  const std::uint8_t* from_;
   std::int64_t stride_;
   std::int32_t term_, chunk_, bytes_, terms_;
   cuda::SharedAddress shared_;

@@ -18,7 +18,7 @@ namespace planq::linear {
 
 // --- Loading -----------------------------------------------------------------------------------
 
-// Eight bytes in the midst of a line: the words around the eight bytes may be read.
+// Eight bytes in the midst of a line: the words around them may be read.
 __device__ __forceinline__ uint2 load_across_words(const std::uint8_t* from) {
   const int past = cuda::misalignment<4>(from);
   const auto* words = reinterpret_cast<const std::uint32_t*>(from - past);

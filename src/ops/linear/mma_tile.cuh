@@ -43,7 +43,25 @@ __device__ __forceinline__ std::uint32_t place_of_chunk(int row, int chunk) {
 
 // --- Copying -----------------------------------------------------------------------------------
 
-// Copies of a thread, 16 bytes each: the same chunk of several rows.
+// Eight bytes from any address, 0 from number `count` on.
+__device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count) {
+  std::uint32_t words[2] = {0, 0};
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    if (i < count) words[i / 4] |= static_cast<std::uint32_t>(__ldg(from + i)) << i % 4 * 8;
+  return make_uint2(words[0], words[1]);
+}
+
+// The first `count` of 16 bytes, then zeros, to shared memory.
+__device__ __forceinline__ void store_bytes(cuda::SharedAddress to, const std::uint8_t* from,
+                                            int count) {
+  const uint2 first = load_bytes(from, count), second = load_bytes(from + 8, count - 8);
+  cuda::store_shared(to, make_uint4(first.x, first.y, second.x, second.y));
+}
+
+// Copies of a thread, 16 bytes each: the same chunk of several rows. Only bytes that exist are
+// asked for: an asynchronous copy that is told to fill up with zeros is still given an address
+// of 16.
 template <class Tile, int kRows>
 class AsyncSide {
   static constexpr int kAcross = Tile::kDepth / 16, kStep = Tile::kThreads / kAcross;
@@ -54,7 +72,7 @@ class AsyncSide {
   // `rows`: those of the tile that exist. `terms`: bytes of a row.
   __device__ __forceinline__ AsyncSide(const std::uint8_t* data, const MmaSide& side, int rows,
                                        int terms, cuda::SharedAddress shared)
-      : data_(data), step_(side.stride * kStep) {
+      : step_(side.stride * kStep) {
     const int row = static_cast<int>(threadIdx.x) / kAcross;
     const int chunk = static_cast<int>(threadIdx.x) % kAcross;
     from_ = data + row * side.stride + chunk * 16;
@@ -64,32 +82,39 @@ class AsyncSide {
   }
   // Copies the next stage to the slot at this offset.
   __device__ __forceinline__ void copy(std::uint32_t slot) {
-    const int bytes = min(max(terms_, 0), 16);
+    if (terms_ > 0 && terms_ < 16) {
+      copy_end(slot);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-      const bool exists = bytes > 0 && i * kStep < rows_;
-      cuda::copy_async(to_ + slot + i * (kStep * kSliceBytes), exists ? from_ + i * step_ : data_,
-                       exists ? bytes : 0);
+      for (int i = 0; i < kCopies; ++i) {
+        if (exists(i))
+          cuda::copy_async(place(i, slot), from_ + i * step_);
+        else
+          cuda::store_shared(place(i, slot), make_uint4(0, 0, 0, 0));
+      }
     }
     from_ += Tile::kDepth;
     terms_ -= Tile::kDepth;
   }
 
  private:
-  const std::uint8_t *data_, *from_;
+  __device__ __forceinline__ bool exists(int i) const { return terms_ > 0 && i * kStep < rows_; }
+  __device__ __forceinline__ cuda::SharedAddress place(int i, std::uint32_t slot) const {
+    return to_ + slot + i * (kStep * kSliceBytes);
+  }
+  // Where rows end within the 16 bytes, which may be where the memory ends.
+  __device__ __forceinline__ void copy_end(std::uint32_t slot) const {
+#pragma unroll 1
+    for (int i = 0; i < kCopies; ++i) {
+      store_bytes(place(i, slot), from_ + i * step_, exists(i) ? terms_ : 0);
+    }
+  }
+
+  const std::uint8_t* from_;
   std::int64_t step_;
   std::int32_t rows_, terms_;
   cuda::SharedAddress to_;
 };
-
-// Eight bytes from any address, 0 from number `count` on.
-__device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count) {
-  std::uint32_t words[2] = {0, 0};
-#pragma unroll
-  for (int i = 0; i < 8; ++i)
-    if (i < count) words[i / 4] |= static_cast<std::uint32_t>(__ldg(from + i)) << i % 4 * 8;
-  return make_uint2(words[0], words[1]);
-}
 
 // --- Multiplying -------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@
 #include "cuda/memory_access.cuh"
 #include "cuda/tensor_map.cuh"
 #include "cuda/wgmma.cuh"
-#include "ops/linear/wgmma_listed.cuh"
+#include "ops/linear/wgmma_chain.cuh"
 
 namespace planq::linear::wgmma {
 
@@ -43,8 +43,7 @@ __device__ __forceinline__ void with_types(const Factors& factors, const Body& b
                             : body.template operator()<true, false>();
 }
 
-// --- The ring of stages
-// ------------------------------------------------------------------------------
+// --- The ring of stages -------------------------------------------------------------------------
 
 // A stage holds a box of 128 bytes along k of both factors. kFirst and kSecond are their rows.
 template <int kFirst, int kSecond, int kStages>
@@ -123,8 +122,7 @@ __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], con
   if (previous >= 0) ring.release(previous);
 }
 
-// --- Many rows on both sides
-// -----------------------------------------------------------------------
+// --- Many rows on both sides --------------------------------------------------------------------
 
 struct TileArgs {
   Factors factors;
@@ -138,8 +136,8 @@ struct ListedTileArgs : TileArgs {
   Listed listed;
 };
 
-template <bool kListed>
-using TileArgsOf = std::conditional_t<kListed, ListedTileArgs, TileArgs>;
+template <Lists kLists>
+using TileArgsOf = std::conditional_t<kLists == Lists::None, TileArgs, ListedTileArgs>;
 
 struct TilePlace {
   int down, across, batch;
@@ -176,6 +174,7 @@ struct TileShapeOf {
       kBarriersAt + 2 * kStages * static_cast<int>(sizeof(cuda::Barrier));
   static_assert(kSharedBytes <= 227 * 1024);
   static_assert(kCodeBytes <= kPassBytes);
+  static_assert(kPassesAt % 1024 == 0 && kPassBytes % 1024 == 0);
 };
 // Each of two groups has tiles of its own: one's epilogue runs while the other multiplies. Tiles
 // that both share were slower at every size, whether 128 x 256 or with clusters of two.
@@ -292,18 +291,53 @@ __device__ __forceinline__ void copy_tiles(const TileArgs& args,
   }
 }
 
-// Names of barriers: the turn of each group, and its own.
-inline constexpr int kTurn = 1, kOwn = 3;
-
-// What a group does about outliers. Codes lie in its passes, which are free while it multiplies.
-__device__ __forceinline__ NoOutliers outliers_of(const TileArgs&, int*, int) { return {}; }
-__device__ __forceinline__ TileOutliers outliers_of(const ListedTileArgs& args, int* passes,
-                                                    int group) {
-  return {args.listed, reinterpret_cast<std::uint16_t*>(passes), kOwn + group};
+// Names of barriers: the turn of each group, and what it has with those who pick for it.
+inline constexpr int kTurn = 1;
+__device__ __forceinline__ TileBarriers barriers_of(int group) {
+  return {3 + group, 5 + group, 7 + group};
 }
 
-template <bool kListed>
-__device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
+// What a group does about outliers. Codes lie in its passes, which are free while it multiplies.
+template <Lists kLists>
+__device__ __forceinline__ auto outliers_of(const TileArgsOf<kLists>& args, int* passes,
+                                            int group) {
+  if constexpr (kLists == Lists::Sequential)
+    return TileOutliers(args.listed, reinterpret_cast<std::uint16_t*>(passes),
+                        barriers_of(group).own);
+  else if constexpr (kLists == Lists::Tensor)
+    return TileSteps(args.listed, reinterpret_cast<std::uint16_t*>(passes), barriers_of(group));
+  else
+    return NoOutliers{};
+}
+
+// The warps that pick codes for both groups: number `warp` of them.
+__device__ __forceinline__ void pick_tiles(const ListedTileArgs& args,
+                                           const TileShape::Stages& ring, std::uint8_t* passes,
+                                           int warp) {
+  const ListedColumns columns(args.listed);
+  const PlacePicker<FactorOrder, kPickWarps> picker(args.listed, columns, warp);
+  TileShape::Stages::Cursor cursor;
+  int group = 0;
+#pragma unroll 1
+  for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance(), group ^= 1) {
+    const TileBarriers barriers = barriers_of(group);
+    auto* codes = reinterpret_cast<std::uint16_t*>(passes + group * TileShape::kPassBytes);
+    cuda::named_barrier_wait(barriers.free, kPickThreads);
+    picker.clear(codes);
+#pragma unroll 1
+    for (int box = 0; box < args.factors.k_boxes; ++box) {
+      ring.full[cursor.stage].wait(cursor.parity);
+      picker.pick(box, ring.second(cursor.stage), codes);
+      ring.release(cursor.stage);
+      cursor.advance();
+    }
+    cuda::show_to_products();
+    cuda::named_barrier_arrive(barriers.full, kPickThreads);
+  }
+}
+
+template <Lists kLists>
+__device__ __forceinline__ void multiply_group(const TileArgsOf<kLists>& args,
                                                const TileShape::Stages& ring,
                                                std::uint8_t* passes) {
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
@@ -311,7 +345,7 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
   const int boxes = args.factors.k_boxes;
   int* own = reinterpret_cast<int*>(passes + group * TileShape::kPassBytes);
   int* pass = own + warp * kPassSums;
-  const auto outliers = outliers_of(args, own, group);
+  const auto outliers = outliers_of<kLists>(args, own, group);
   TileSums sums;
   std::uint32_t turn = group;
 #pragma unroll 1
@@ -320,7 +354,7 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
     const std::int64_t m = std::int64_t{place.down} * kTileRows + warp * kWarpRows;
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
     touch(args.outputs, place.batch, m + own_row(lane), n + 4 * lane);
-    outliers.begin();
+    outliers.begin(args.outputs, place.batch, m + own_row(lane));
     TileShape::Stages::Cursor cursor(turn * static_cast<std::uint32_t>(boxes));
     if (turn > 0) cuda::named_barrier_wait(kTurn + group, 2 * kGroupThreads);
     const auto issued = [&] {
@@ -334,7 +368,7 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
     const auto finish = [&](const auto& out) {
       finish_sums(out, pass, sums, args.outputs.rows, m, n);
     };
-    if constexpr (kListed) {
+    if constexpr (kLists != Lists::None) {
       multiply.template operator()<false, false>();
       scale_rows(sums, args.outputs, place.batch, m);
       outliers.add(sums, args.outputs, place.batch, m, n);
@@ -347,32 +381,36 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kListed>& args,
 }
 
 // A grid of any number of blocks; block i computes tiles i, i + blocks, ...
-template <bool kListed>
+template <Lists kLists>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    multiply_tiles(const __grid_constant__ TileArgsOf<kListed> args) {
+    multiply_tiles(const __grid_constant__ TileArgsOf<kLists> args) {
+  constexpr bool kPicks = kLists == Lists::Tensor;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + TileShape::kBarriersAt);
   const TileShape::Stages ring{shared, barriers, barriers + TileShape::kStages};
   std::uint8_t* passes = shared + TileShape::kPassesAt;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
-    ring.open(kGroupWarps);
+    ring.open(kPicks ? kGroupWarps + kPickWarps : kGroupWarps);
     cuda::prefetch_map(args.factors.first);
     cuda::prefetch_map(args.factors.second);
   }
   if (args.factors.waits) cuda::wait_for_previous();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    cuda::lower_registers<40>();
+    // What these give up is what the others get.
+    cuda::lower_registers<kPicks ? 56 : 40>();
+    const int warp = cuda::uniform(static_cast<int>(threadIdx.x) / cuda::kWarp);
     if (threadIdx.x == 0) copy_tiles<TileShape>(args, ring);
+    if constexpr (kPicks)
+      if (warp > 0) pick_tiles(args, ring, passes, warp - 1);
   } else {
-    cuda::raise_registers<232>();
-    multiply_group<kListed>(args, ring, passes);
+    cuda::raise_registers<kPicks ? 224 : 232>();
+    multiply_group<kLists>(args, ring, passes);
   }
 }
 
-// --- Few tokens
-// --------------------------------------------------------------------------------------
+// --- Few tokens ---------------------------------------------------------------------------------
 
 struct StreamArgs {
   Factors factors;  // weights first
@@ -404,8 +442,8 @@ struct StreamShape {
   static_assert(kResident * (kSharedBytes + 1024) <= 228 * 1024);
 };
 
-template <bool kListed>
-using StreamArgsOf = std::conditional_t<kListed, ListedStreamArgs, StreamArgs>;
+template <Lists kLists>
+using StreamArgsOf = std::conditional_t<kLists == Lists::None, StreamArgs, ListedStreamArgs>;
 
 template <int kTokens>
 __device__ __forceinline__ void keep_sums(int* to, const int (&sums)[2][kTokens / 2]) {
@@ -534,7 +572,8 @@ __device__ __forceinline__ void multiply_share(const StreamArgs& args, const Rin
                     warp * (kStagedBytes / static_cast<int>(sizeof(float)));
     finish_share(ScaledOutputs<float, SumsAre::Scaled>(args.outputs, batch), held, share, tokens, m,
                  n, [&](const ListedRows& rows, const RowTerm<float>& own) {
-                   outliers.add(rows, own.scale, args.outputs.columns, batch, n, staged);
+                   if (share.first(0) < tokens)  // of any warp
+                     outliers.add(rows, own.scale, args.outputs.columns, batch, n, staged);
                  });
   } else {
     with_outputs(args.outputs, batch, [&](const auto& out) {
@@ -543,9 +582,14 @@ __device__ __forceinline__ void multiply_share(const StreamArgs& args, const Rin
   }
 }
 
-template <int kTokens, int kResident, bool kListed>
+template <Lists kLists>
+using SharesOf =
+    std::conditional_t<kLists == Lists::Tensor, ShareSteps<Share>, ShareOutliers<Share>>;
+
+template <int kTokens, int kResident, Lists kLists>
 __global__ void __launch_bounds__(kStreamThreads, kResident)
-    multiply_streamed(const __grid_constant__ StreamArgsOf<kListed> args) {
+    multiply_streamed(const __grid_constant__ StreamArgsOf<kLists> args) {
+  constexpr bool kListed = kLists != Lists::None;
   using Shape = StreamShape<kTokens, kResident, kListed>;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
@@ -578,8 +622,8 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
       multiply_share<kTokens>(args, ring, share, batch, last - first, m, n, outliers);
     };
     if constexpr (kListed)
-      multiply(ShareOutliers<Share>(args.listed, share, factors.k_boxes,
-                                    reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
+      multiply(SharesOf<kLists>(args.listed, share, factors.k_boxes,
+                                reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
     else
       multiply(NoOutliers{});
   }

@@ -12,6 +12,7 @@
 namespace planq::linear {
 
 using wgmma::Choice;
+using wgmma::Lists;
 
 // What a step along the batch adds; it has at most one axis.
 inline std::int64_t batch_stride(const Product& product, Moved operand) {
@@ -135,11 +136,11 @@ inline bool is_outside(const Product& product) {
 }
 
 // Calls visit(kernel, its shared memory) for the kernel of this choice.
-template <bool kListed, class Visit>
+template <Lists kLists, class Visit>
 Status visit_streamed(const Choice& choice, const Visit& visit) {
   const auto one = [&]<int kTokens, int kResident>() {
-    return visit(wgmma::multiply_streamed<kTokens, kResident, kListed>,
-                 wgmma::StreamShape<kTokens, kResident, kListed>::kSharedBytes);
+    return visit(wgmma::multiply_streamed<kTokens, kResident, kLists>,
+                 wgmma::StreamShape<kTokens, kResident, kLists != Lists::None>::kSharedBytes);
   };
   switch (choice.width) {
     case 16:
@@ -160,36 +161,36 @@ struct Preload {
     return cuda::preload(kernel, bytes);
   }
 };
-template <bool kListed>
+template <Lists kLists>
 Status preload_tiles() {
-  return cuda::preload(wgmma::multiply_tiles<kListed>, wgmma::TileShape::kSharedBytes);
+  return cuda::preload(wgmma::multiply_tiles<kLists>, wgmma::TileShape::kSharedBytes);
 }
-template <bool kListed>
+template <Lists kLists>
 Status preload_streamed() {
   for (const wgmma::detail::Cost& cost : wgmma::detail::kCosts)
-    if (cost.choice.streamed) PLANQ_TRY(visit_streamed<kListed>(cost.choice, Preload{}));
+    if (cost.choice.streamed) PLANQ_TRY(visit_streamed<kLists>(cost.choice, Preload{}));
   return Status::success();
 }
 
 // Launches of a choice, of arguments that are filled.
-template <bool kListed>
-Status launch_tiles(wgmma::TileArgsOf<kListed>& args, const Device& device, Bound& bound) {
+template <Lists kLists>
+Status launch_tiles(wgmma::TileArgsOf<kLists>& args, const Device& device, Bound& bound) {
   args.factors.waits = bound.follows();
   const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
                         .threads = dim3(wgmma::kTileThreads),
                         .dependent = bound.follows(),
                         .shared_bytes = wgmma::TileShape::kSharedBytes};
-  return cuda::launch(wgmma::multiply_tiles<kListed>, grid, args, bound);
+  return cuda::launch(wgmma::multiply_tiles<kLists>, grid, args, bound);
 }
-template <bool kListed>
-Status launch_streamed(wgmma::StreamArgsOf<kListed>& args, const Choice& choice,
+template <Lists kLists>
+Status launch_streamed(wgmma::StreamArgsOf<kLists>& args, const Choice& choice,
                        std::int64_t batches, Bound& bound) {
   args.factors.waits = bound.follows();
   cuda::Grid grid{.blocks = std::int64_t{args.down} * args.across * batches * choice.cluster,
                   .threads = dim3(wgmma::kStreamThreads),
                   .cluster = choice.cluster,
                   .dependent = bound.follows()};
-  return visit_streamed<kListed>(choice, [&](auto kernel, int bytes) {
+  return visit_streamed<kLists>(choice, [&](auto kernel, int bytes) {
     grid.shared_bytes = bytes;
     return cuda::launch(kernel, grid, args, bound);
   });

@@ -12,6 +12,10 @@
 
 namespace planq::linear::wgmma {
 
+// What a kernel does about outliers: a listed column is added by an fma of its own, or sixteen by a
+// step of the tensor cores (wgmma_chain.cuh), one after another.
+enum class Lists { None, Sequential, Tensor };
+
 // What a product with outliers has beside its factors. Strides count elements.
 struct Listed {
   const std::int32_t* index;
@@ -40,28 +44,42 @@ inline constexpr int kStagedBytes = kStagedRows * kPlaces * static_cast<int>(siz
 // Codes in shared memory are bfloat16, which has all of int8: place by place, those of 128 columns
 // in the order in which a thread of the tensor cores has them.
 struct FragmentOrder {
-  static __device__ __forceinline__ int slot(int column) {
-    return column % 8 / 2 * 32 + column / 8 * 2 + column % 2;
+  static constexpr bool kOutliersType = false;
+  static __device__ __forceinline__ int slot(int place, int column) {
+    return place * kListedColumns + column % 8 / 2 * 32 + column / 8 * 2 + column % 2;
   }
 };
 struct ColumnOrder {
-  static __device__ __forceinline__ int slot(int column) { return column; }
+  static constexpr bool kOutliersType = false;
+  static __device__ __forceinline__ int slot(int place, int column) {
+    return place * kListedColumns + column;
+  }
 };
 __device__ __forceinline__ std::uint16_t as_bfloat16(int code) {
   return static_cast<std::uint16_t>(__float_as_uint(static_cast<float>(code)) >> 16);
+}
+__device__ __forceinline__ std::uint16_t as_half(int code) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.s32 %0, %1;" : "=h"(bits) : "r"(code));
+  return bits;
+}
+// Orders for tensor cores have codes in the type of the outliers, of 16 bits like bfloat16.
+template <class Order>
+__device__ __forceinline__ std::uint16_t code_bits(int code, DType outliers) {
+  if constexpr (Order::kOutliersType)
+    if (outliers == DType::Float16) return as_half(code);
+  return as_bfloat16(code);
 }
 __device__ __forceinline__ void widen_pair(std::uint32_t pair, float (&values)[2]) {
   values[0] = __uint_as_float(pair << 16);
   values[1] = __uint_as_float(pair & 0xFFFF0000u);
 }
 
-// The codes of the list's first places for the 128 columns of 128 threads: each has a column.
-template <class Order>
-class Picker {
+// The list's first places, which all lanes of a warp have between them.
+class ListedColumns {
  public:
-  // All lanes of a warp have the list between them. It is read with its count, not after it.
-  __device__ __forceinline__ Picker(const Listed& listed, std::uint16_t* codes)
-      : codes_(codes + Order::slot(column_of_thread())) {
+  // The list is read with its count, not after it.
+  __device__ __forceinline__ explicit ListedColumns(const Listed& listed) {
     const int lane = threadIdx.x % cuda::kWarp;
     int columns[2];
 #pragma unroll
@@ -69,18 +87,37 @@ class Picker {
       columns[half] = listed.capacity > 0
                           ? listed.index[min(lane + half * cuda::kWarp, listed.capacity - 1)]
                           : -1;
-    const int count = listed.listed();
+    count_ = listed.listed();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int place = lane + half * cuda::kWarp, column = columns[half];
       const bool exists = column >= 0 && column < listed.terms;
-      column_[half] = place < count && exists ? column : -1;
-      missing_[half] = __ballot_sync(cuda::kAllLanes, place < count && !exists);
+      column_[half] = place < count_ && exists ? column : -1;
     }
   }
-
+  // Of the whole list.
+  __device__ __forceinline__ int count() const { return count_; }
   // The column at this lane's place of a half of the list, or -1.
   __device__ __forceinline__ int column(int half) const { return column_[half]; }
+
+ private:
+  int column_[2], count_;
+};
+
+// The codes of the list's first places for the 128 columns of 128 threads: each has a column.
+template <class Order>
+class Picker {
+ public:
+  __device__ __forceinline__ Picker(const ListedColumns& columns, std::uint16_t* codes)
+      : codes_(codes + Order::slot(0, column_of_thread())) {
+    const int lane = threadIdx.x % cuda::kWarp;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      column_[half] = columns.column(half);
+      const bool is_listed = lane + half * cuda::kWarp < columns.count();
+      missing_[half] = __ballot_sync(cuda::kAllLanes, is_listed && column_[half] < 0);
+    }
+  }
 
   // Of places that name no column the code is 0.
   __device__ __forceinline__ void clear() const {
@@ -126,31 +163,30 @@ class Picker {
   unsigned missing_[2];
 };
 
-// Places `first` and on, up to kPlaces, from memory. 128 threads, with the 128 columns from `n` on.
+// Places `first` and on, up to kPlaces, from memory, and codes of 0 behind them up to number
+// `places`, a multiple of four. 128 threads, with the 128 columns from `n` on.
 template <class Order>
-__device__ __forceinline__ void gather_codes(const Listed& listed, int first, int count,
+__device__ __forceinline__ void gather_codes(const Listed& listed, int first, int count, int places,
                                              std::int64_t n, std::int64_t columns, int thread,
                                              std::uint16_t* codes) {
   constexpr int kAtOnce = 4;
   const bool inside = n + thread < columns;
   const std::int8_t* row = listed.weight + (inside ? n + thread : 0) * listed.weight_row;
-  codes += Order::slot(thread);
 #pragma unroll 1
-  for (int place = 0; place < count; place += kAtOnce) {
+  for (int place = 0; place < places; place += kAtOnce) {
     std::int8_t held[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const int term = listed.index[first + min(place + i, count - 1)];
+      const int term = place + i < count ? listed.index[first + place + i] : -1;
       held[i] = inside && term >= 0 && term < listed.terms ? row[term] : std::int8_t{0};
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
-      if (place + i < count) codes[(place + i) * kListedColumns] = as_bfloat16(held[i]);
+      codes[Order::slot(place + i, thread)] = code_bits<Order>(held[i], listed.dtype);
   }
 }
 
-// --- Tiles of the tensor cores
-// ------------------------------------------------------------------------
+// --- Tiles of the tensor cores ------------------------------------------------------------------
 
 // Row number r of those of which a thread has sums in tiles of the tensor cores, whose warp begins
 // at row m: two a tile. Rows that do not exist are the last one.
@@ -294,10 +330,10 @@ class TileOutliers {
         codes_(codes),
         barrier_(barrier),
         count_(listed.listed()),
-        picker_(listed, codes) {}
+        picker_(ListedColumns(listed), codes) {}
 
   // Before a tile, once the one before it is stored.
-  __device__ __forceinline__ void begin() const {
+  __device__ __forceinline__ void begin(const Outputs&, int, std::int64_t) const {
     wait();
     picker_.clear();
   }
@@ -354,7 +390,7 @@ class TileOutliers {
   }
 
   __device__ __forceinline__ void gather(int first, std::int64_t n, std::int64_t columns) const {
-    gather_codes<FragmentOrder>(listed_, first, min(count_ - first, kPlaces), n, columns,
+    gather_codes<FragmentOrder>(listed_, first, min(count_ - first, kPlaces), kPlaces, n, columns,
                                 static_cast<int>(threadIdx.x) % kThreads, codes_);
   }
 
@@ -364,8 +400,7 @@ class TileOutliers {
   Picker<FragmentOrder> picker_;
 };
 
-// --- Few tokens
-// ---------------------------------------------------------------------------------------
+// --- Few tokens ---------------------------------------------------------------------------------
 
 // Rows of sums in shared memory that a lane adds outliers to, four columns of each: number i is
 // `pitch` sums behind number i - 1, and row m + i * step of the output. Its scale is in lane i.
@@ -427,6 +462,43 @@ struct RowSums {
   }
 };
 
+// The block that has this lane's column of a half of the list in its part of k; this one where
+// there is none.
+template <class Share>
+__device__ __forceinline__ int owner_of(int column, const Share& share, int boxes) {
+  if (column < 0) return share.part;
+  const int box = column / cuda::kBoxBytes;
+  return static_cast<int>((std::int64_t{box + 1} * share.parts + boxes - 1) / boxes) - 1;
+}
+
+// The codes, place by place, that other blocks of the cluster have picked: all at once, for it
+// takes long. By 128 threads, after a barrier of the cluster.
+template <class Share>
+__device__ __forceinline__ void collect_codes(const ListedColumns& columns, const Share& share,
+                                              int boxes, std::uint16_t* codes) {
+  if (share.parts == 1) return;
+  constexpr int kAcross = kListedColumns * 2 / 16, kDown = kListedColumns / kAcross;
+  constexpr int kEach = kPlaces / kDown;
+  const int first = static_cast<int>(threadIdx.x) / kAcross;
+  auto* own = reinterpret_cast<uint4*>(codes) + threadIdx.x;
+  const int owners[2] = {owner_of(columns.column(0), share, boxes),
+                         owner_of(columns.column(1), share, boxes)};
+  uint4 held[kEach];
+  bool others[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int place = first + i * kDown;
+    const int rank =
+        __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp], place % cuda::kWarp);
+    others[i] = place < columns.count() && rank != share.part;
+    if (others[i])
+      held[i] = cuda::load_from_block(cuda::shared_address(own + i * kListedColumns), rank);
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (others[i]) own[i * kListedColumns] = held[i];
+}
+
 // The outliers of the one tile of a block, whose cluster splits k between `Share::parts` blocks: a
 // block picks the codes of its part, and gets the others' from them.
 template <class Share>
@@ -435,7 +507,12 @@ class ShareOutliers {
   static constexpr bool kListed = true;
   __device__ __forceinline__ ShareOutliers(const Listed& listed, const Share& share, int boxes,
                                            std::uint16_t* codes)
-      : listed_(listed), share_(share), boxes_(boxes), codes_(codes), picker_(listed, codes) {
+      : listed_(listed),
+        share_(share),
+        boxes_(boxes),
+        codes_(codes),
+        columns_(listed),
+        picker_(columns_, codes) {
     picker_.clear();
   }
 
@@ -472,7 +549,7 @@ class ShareOutliers {
   __device__ __forceinline__ void add_all(const ListedRows& rows, float scales,
                                           std::int64_t columns, int batch, std::int64_t n,
                                           float* staged) const {
-    collect();
+    collect_codes(columns_, share_, boxes_, codes_);
     wait();
     const int count = listed_.listed();
     int first = 0;
@@ -480,8 +557,8 @@ class ShareOutliers {
       const int held = min(count - first, kPlaces);
       if (first > 0) {
         wait();
-        gather_codes<ColumnOrder>(listed_, first, held, n, columns, static_cast<int>(threadIdx.x),
-                                  codes_);
+        gather_codes<ColumnOrder>(listed_, first, held, kPlaces, n, columns,
+                                  static_cast<int>(threadIdx.x), codes_);
         wait();
       }
       if (rows.count > 2)
@@ -490,34 +567,6 @@ class ShareOutliers {
         add_held<T, 2>(rows, scales, batch, first, held, staged);
       first += kPlaces;
     } while (first < count);
-  }
-
-  // The block that has this lane's column of a half of the list in its part of k; this one where
-  // there is none.
-  __device__ __forceinline__ int owner(int half) const {
-    const int column = picker_.column(half);
-    if (column < 0) return share_.part;
-    const int box = column / cuda::kBoxBytes;
-    return static_cast<int>((std::int64_t{box + 1} * share_.parts + boxes_ - 1) / boxes_) - 1;
-  }
-
-  // The codes that other blocks of the cluster have picked: all at once, for it takes long.
-  __device__ __forceinline__ void collect() const {
-    if (share_.parts == 1) return;
-    constexpr int kAcross = kListedColumns * 2 / 16, kDown = kThreads / kAcross;
-    constexpr int kEach = kPlaces / kDown;
-    const int first = static_cast<int>(threadIdx.x) / kAcross;
-    auto* own = reinterpret_cast<uint4*>(codes_) + threadIdx.x;
-    const int owners[2] = {owner(0), owner(1)};
-    uint4 held[kEach];
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int place = (first + i * kDown) % cuda::kWarp;
-      const int rank = __shfl_sync(cuda::kAllLanes, owners[i * kDown / cuda::kWarp], place);
-      held[i] = cuda::load_from_block(cuda::shared_address(own + i * kThreads), rank);
-    }
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) own[i * kThreads] = held[i];
   }
 
   template <class T, int kRows>
@@ -568,13 +617,14 @@ class ShareOutliers {
   Share share_;
   int boxes_;
   std::uint16_t* codes_;
+  ListedColumns columns_;
   Picker<ColumnOrder> picker_;
 };
 
 // Where a product has none.
 struct NoOutliers {
   static constexpr bool kListed = false;
-  __device__ __forceinline__ void begin() const {}
+  __device__ __forceinline__ void begin(const Outputs&, int, std::int64_t) const {}
   __device__ __forceinline__ void pick(int, const std::uint8_t*) const {}
   __device__ __forceinline__ void touch_row(const Outputs&, int, std::int64_t) const {}
   template <class Sums>

@@ -25,21 +25,8 @@ wgmma::Listed listed_of(const Product& product) {
   return listed;
 }
 
-}  // namespace
-
-Status preload_listed_wgmma() {
-  PLANQ_TRY(preload_tiles<true>());
-  PLANQ_TRY(preload_streamed<true>());
-  return preload_mma();
-}
-
-Status launch_listed_wgmma(const Product& product, const Device& device, Bound& bound,
-                           bool& launched) {
-  launched = product.empty();
-  // Sums become float32 where they are; the weight is one for the whole batch.
-  if (launched || is_outside(product) || product.output_dtype == DType::Float64 ||
-      batch_stride(product, kMovedWeight) != 0)
-    return Status::success();
+template <Lists kLists>
+Status launch(const Product& product, const Device& device, Bound& bound, bool& launched) {
   const Choice choice = wgmma::choose(
       {product.m, product.n, product.k, product.batch.size(), device.multiprocessors});
   const auto with_list = [&](auto& args) {
@@ -49,11 +36,34 @@ Status launch_listed_wgmma(const Product& product, const Device& device, Bound& 
   };
   if (choice.streamed) {
     wgmma::ListedStreamArgs args;
-    return with_list(args) ? launch_streamed<true>(args, choice, product.batch.size(), bound)
+    return with_list(args) ? launch_streamed<kLists>(args, choice, product.batch.size(), bound)
                            : Status::success();
   }
   wgmma::ListedTileArgs args;
-  return with_list(args) ? launch_tiles<true>(args, device, bound) : Status::success();
+  return with_list(args) ? launch_tiles<kLists>(args, device, bound) : Status::success();
+}
+
+}  // namespace
+
+Status preload_listed_wgmma(Accumulation accumulation) {
+  if (accumulation == Accumulation::TensorSm90) {
+    PLANQ_TRY(preload_tiles<Lists::Tensor>());
+    return preload_streamed<Lists::Tensor>();
+  }
+  PLANQ_TRY(preload_tiles<Lists::Sequential>());
+  return preload_streamed<Lists::Sequential>();
+}
+
+Status launch_listed_wgmma(const Product& product, Accumulation accumulation, const Device& device,
+                           Bound& bound, bool& launched) {
+  launched = product.empty();
+  // Sums become float32 where they are; the weight is one for the whole batch.
+  if (launched || is_outside(product) || product.output_dtype == DType::Float64 ||
+      batch_stride(product, kMovedWeight) != 0)
+    return Status::success();
+  return accumulation == Accumulation::TensorSm90
+             ? launch<Lists::Tensor>(product, device, bound, launched)
+             : launch<Lists::Sequential>(product, device, bound, launched);
 }
 
 }  // namespace planq::linear

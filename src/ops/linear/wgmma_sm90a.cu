@@ -12,19 +12,19 @@ Status launch_choice(const Product& product, const Choice& choice, const Device&
   if (choice.streamed) {
     wgmma::StreamArgs args;
     launched = fill(product, choice, args);
-    return launched ? launch_streamed<false>(args, choice, product.batch.size(), bound)
+    return launched ? launch_streamed<Lists::None>(args, choice, product.batch.size(), bound)
                     : Status::success();
   }
   wgmma::TileArgs args;
   launched = fill(product, choice, args);
-  return launched ? launch_tiles<false>(args, device, bound) : Status::success();
+  return launched ? launch_tiles<Lists::None>(args, device, bound) : Status::success();
 }
 
 }  // namespace
 
 Status preload_wgmma() {
-  PLANQ_TRY(preload_tiles<false>());
-  PLANQ_TRY(preload_streamed<false>());
+  PLANQ_TRY(preload_tiles<Lists::None>());
+  PLANQ_TRY(preload_streamed<Lists::None>());
   return preload_mma();
 }
 

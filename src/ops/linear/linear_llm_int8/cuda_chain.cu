@@ -64,8 +64,10 @@ __global__ void __launch_bounds__(kThreads) compute_chains(const __grid_constant
   }
 }
 
+}  // namespace
+
 // One launch after another, each of which waits for the one before it.
-Status bind(const Call& call, Bound& bound) {
+Status bind_chain(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const SumRoom room(f, Scratch(call.workspace));
   const linear::Product product = product_of(call, room.room);
@@ -85,15 +87,19 @@ Status bind(const Call& call, Bound& bound) {
   return cuda::launch(compute_chains, grid, args, bound);
 }
 
-std::size_t sum_workspace(const Descriptor& descriptor, const Device&) {
+std::size_t chain_workspace(const Descriptor& descriptor, const Device&) {
   return SumRoom(descriptor.as<Fields>(), Scratch()).bytes;
 }
 
-Status prepare(const Descriptor&, const Device&, State&) {
+Status preload_chain() {
   PLANQ_TRY(preload_list());
   PLANQ_TRY(linear::preload_mma());
   return cuda::preload(compute_chains);
 }
+
+namespace {
+
+Status prepare(const Descriptor&, const Device&, State&) { return preload_chain(); }
 
 constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
                                 .method = "tensor_sm90",
@@ -103,9 +109,9 @@ constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
                                 .rank = 100,
                                 .guarantee = kGuarantee<Accumulation::TensorSm90>,
                                 .rejects = rejects<Accumulation::TensorSm90>,
-                                .workspace = sum_workspace,
+                                .workspace = chain_workspace,
                                 .prepare = prepare,
-                                .bind = bind}};
+                                .bind = bind_chain}};
 
 }  // namespace
 }  // namespace planq::linear_llm_int8

@@ -6,36 +6,56 @@
 namespace planq::linear_llm_int8 {
 namespace {
 
+template <Accumulation kAccumulation>
 Reason rejects_wgmma(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
-  const Reason reason = rejects<Accumulation::Sequential>(descriptor, device);
+  const Reason reason = rejects<kAccumulation>(descriptor, device);
   return reason.accepted() ? linear::rejects_wgmma(f.input(), f.weight(), f.output_dtype) : reason;
 }
 
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_list());
-  return linear::preload_listed_wgmma();
+  PLANQ_TRY(linear::preload_mma());
+  return linear::preload_listed_wgmma(Accumulation::Sequential);
+}
+Status prepare_chain(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(preload_chain());
+  return linear::preload_listed_wgmma(Accumulation::TensorSm90);
 }
 
 // What it cannot read goes to the kernel for every GPU, which has the same bits.
+template <Accumulation kAccumulation, Status (*kOtherwise)(const Call&, Bound&)>
 Status bind_wgmma(const Call& call, Bound& bound) {
   const linear::Product product = product_with(call, call.operands[kOutlier]);
   bool launched = false;
-  PLANQ_TRY(linear::launch_listed_wgmma(product, call.device, bound, launched));
-  return launched ? Status::success() : bind<linear::launch_mma>(call, bound);
+  PLANQ_TRY(linear::launch_listed_wgmma(product, kAccumulation, call.device, bound, launched));
+  return launched ? Status::success() : kOtherwise(call, bound);
 }
 
-constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
-                                .method = "wgmma",
-                                .revision = 1,
-                                .backend = Backend::Cuda,
-                                .arch = {90, 90},
-                                .rank = 50,
-                                .guarantee = kGuarantee<Accumulation::Sequential>,
-                                .rejects = rejects_wgmma,
-                                .workspace = workspace,
-                                .prepare = prepare,
-                                .bind = bind_wgmma}};
+constexpr Kernel kKernels[] = {
+    {.op = "linear_llm_int8",
+     .method = "wgmma",
+     .revision = 1,
+     .backend = Backend::Cuda,
+     .arch = {90, 90},
+     .rank = 50,
+     .guarantee = kGuarantee<Accumulation::Sequential>,
+     .rejects = rejects_wgmma<Accumulation::Sequential>,
+     .workspace = workspace,
+     .prepare = prepare,
+     .bind = bind_wgmma<Accumulation::Sequential, bind<linear::launch_mma>>},
+    {.op = "linear_llm_int8",
+     .method = "wgmma_chain",
+     .revision = 1,
+     .backend = Backend::Cuda,
+     .arch = {90, 90},
+     .rank = 50,
+     .guarantee = kGuarantee<Accumulation::TensorSm90>,
+     .rejects = rejects_wgmma<Accumulation::TensorSm90>,
+     .workspace = chain_workspace,
+     .prepare = prepare_chain,
+     .bind = bind_wgmma<Accumulation::TensorSm90, bind_chain>},
+};
 
 }  // namespace
 }  // namespace planq::linear_llm_int8

@@ -18,6 +18,11 @@ inline std::size_t workspace(const Descriptor& descriptor, const Device&) {
   return Room(descriptor.as<Fields>(), scratch).bytes;
 }
 
+// What the kernel for every GPU does about TENSOR_SM90.
+std::size_t chain_workspace(const Descriptor& descriptor, const Device& device);
+Status preload_chain();
+Status bind_chain(const Call& call, Bound& bound);
+
 template <Status (*kLaunch)(const linear::Product&, const Device&, Bound&)>
 Status bind(const Call& call, Bound& bound) {
   Scratch scratch(call.workspace);

@@ -33,6 +33,14 @@ SHAPES: tuple[tuple[tuple[int, ...], int], ...] = (
     ((4, 5, 64), 48),
 )
 WIDE = (((130, 320), 140), ((3, 2048), 260), ((300, 65), 40))
+LISTS: tuple[tuple[tuple[int, ...], int, int], ...] = (
+    ((16, 128), 32, 16),
+    ((7, 48), 20, 3),
+    ((2, 5, 144), 132, 65),
+    ((1, 320), 261, 100),
+    ((140, 320), 140, 70),
+    ((260, 80), 129, 64),
+)
 EMPTY: tuple[tuple[tuple[int, ...], int], ...] = (
     ((0, 5), 3),
     ((5, 0), 3),
@@ -198,6 +206,18 @@ def chains() -> Iterator[Case]:
             accumulation="tensor_sm90",
         )
         yield Case(problem, next(kinds), seed)
+    # Codes and rows that warpgroups multiply, and lists longer than what they hold at a time.
+    for number, (shape, columns, capacity) in enumerate(LISTS):
+        problem = drawn(number + 600, shape, columns, INPUT_DTYPES[number % 3])
+        problem = replace(
+            problem,
+            input_dtype="int8",
+            weight_dtype="int8",
+            capacity=capacity,
+            outlier_dtype=next(values_of),
+            accumulation="tensor_sm90",
+        )
+        yield Case(problem, next(kinds), 6 * number)
 
 
 @cache

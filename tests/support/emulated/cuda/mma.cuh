@@ -8,11 +8,9 @@
 
 namespace planq::cuda {
 
-inline void copy_async(SharedAddress shared, const void* from, int bytes) {
+inline void copy_async(SharedAddress shared, const void* from) {
   if (!aligned_to(from, kVectorBytes) || shared % kVectorBytes != 0) std::abort();
-  auto* to = reinterpret_cast<unsigned char*>(shared);
-  std::memset(to, 0, kVectorBytes);
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  std::memcpy(reinterpret_cast<void*>(shared), from, kVectorBytes);
 }
 inline void end_copy_group() {}
 template <int kGroups>
