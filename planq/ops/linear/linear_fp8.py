@@ -50,7 +50,7 @@ class LinearFp8Descriptor(Descriptor):
     Guarantee:
         Every kernel is batch-invariant, and BIT_EXACT but for ``linear_fp8/cuda/mma``:
         TENSOR_SM90's steps on the tensor cores of any GPU, whose own sums are RUN_TO_RUN within an
-        ``error_bound``. Only a preference that names its SKU selects it. The codes
+        ``error_bound``. Ask for BIT_EXACT to have the same bits on every GPU. The codes
         become float16, which holds them exactly.
 
     Attributes:

@@ -46,7 +46,7 @@ class MatmulDescriptor(Descriptor):
     Guarantee:
         Every kernel is batch-invariant, and BIT_EXACT but for ``matmul/cuda/mma``:
         TENSOR_SM90's steps on the tensor cores of any GPU, whose own sums are RUN_TO_RUN within an
-        ``error_bound``. Only a preference that names its SKU selects it.
+        ``error_bound``. Ask for BIT_EXACT to have the same bits on every GPU.
 
     Attributes:
         input_shape: Shape of ``input`` as it is stored.

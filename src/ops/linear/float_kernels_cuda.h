@@ -104,8 +104,8 @@ Status bind_mma(const Call& call, Bound& bound) {
   }
 }
 
-// A caller has to name it: in order of preference, it comes after the kernel that has the bits of
-// every other GPU.
+// For callers who do not ask for the same bits on other GPUs: in order of preference it comes before
+// the kernel that has them, which computes an output at a time.
 template <class Layer, DType kIn>
 constexpr Kernel mma_kernel() {
   return {.op = Layer::kName,
@@ -114,7 +114,7 @@ constexpr Kernel mma_kernel() {
           .revision = 1,
           .backend = Backend::Cuda,
           .arch = {80},
-          .rank = 110,
+          .rank = 95,
           .guarantee = linear::kMmaGuarantee<Layer, kIn>,
           .rejects = rejects_mma<Layer, kIn>,
           .workspace = mma_workspace<Layer>,

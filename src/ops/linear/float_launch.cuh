@@ -34,7 +34,8 @@ Status launch_float_mma(const Product& product, const Device& device, Bound& bou
 
 // On sm_90a (wgmma_float.cuh): Accumulation::TensorSm90. Numbers of 16 bits without scales may have
 // a side or both transposed, of which preload_float_transposed() is told; of all others k is
-// innermost on both sides. What the copy engine cannot read goes to launch_floats.
+// innermost on both sides. What the copy engine cannot read goes to launch_float_mma or
+// launch_floats.
 Status preload_float_wgmma(DType input, DType weight);
 Status preload_float_transposed(DType values, bool input, bool weight);
 Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound);

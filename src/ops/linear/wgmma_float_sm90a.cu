@@ -23,11 +23,22 @@ Status preload_every_shape() {
   return Status::success();
 }
 
+// What the copy engine does not read. The tensor cores that this file is for add numbers of 16 bits
+// in mma.sync as they do in wgmma.
+Status preload_unread(DType values) {
+  PLANQ_TRY(preload_float_mma(values));
+  return preload_floats();
+}
+Status launch_unread(const Product& product, const Device& device, Bound& bound) {
+  if (is_fp8(product.input.dtype) || product.k > kMostFloatMmaTerms)
+    return launch_floats(product, Accumulation::TensorSm90, bound);
+  return launch_float_mma(product, device, bound);
+}
+
 template <class A, class B, wgmma::Scales kScales, class Shape>
 Status launch_tiles_of(const Product& product, const Device& device, Bound& bound) {
   wgmma::FloatTileArgs args;
-  if (!fill(product, Shape::kRows, args))
-    return launch_floats(product, Accumulation::TensorSm90, bound);
+  if (!fill(product, Shape::kRows, args)) return launch_unread(product, device, bound);
   args.factors.k_boxes = wgmma::slice_boxes(product);
   args.factors.waits = bound.follows();
   args.weight_scale_row = product.weight_scale_row;
@@ -56,7 +67,7 @@ Status preload_float_wgmma(DType input, DType weight) {
   PLANQ_TRY(preload_float_streamed(input, weight));
   if (is_fp8(input)) return preload_float8s();
   PLANQ_TRY(slices::preload(input));
-  return preload_floats();
+  return preload_unread(input);
 }
 Status preload_float_transposed(DType values, bool input, bool weight) {
   const auto preload = [&]<class A, class B>() {
@@ -64,12 +75,12 @@ Status preload_float_transposed(DType values, bool input, bool weight) {
   };
   PLANQ_TRY(wgmma::visit_transposed(values, input, weight, preload));
   PLANQ_TRY(preload_float_streamed_transposed(values, input, weight));
-  return preload_floats();
+  return preload_unread(values);
 }
 
 Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound) {
   if (product.empty()) return Status::success();
-  if (is_outside(product)) return launch_floats(product, Accumulation::TensorSm90, bound);
+  if (is_outside(product)) return launch_unread(product, device, bound);
   const wgmma::FloatChoice choice = wgmma::choose_floats(
       {{product.m, product.n, product.k, product.batch.size(), device.multiprocessors},
        static_cast<int>(detail::element_bytes(product.input.dtype)),

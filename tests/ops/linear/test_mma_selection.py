@@ -59,12 +59,21 @@ def expected(sku: str) -> str | None:
 
 @pytest.mark.parametrize("sku", LAYERS)
 @pytest.mark.parametrize("arch", OTHERS)
-def test_other_gpus_have_it_for_those_who_name_it(sku: str, arch: int) -> None:
-    """Nobody else's bits change: a preference that names nothing has those of every machine."""
+def test_other_gpus_have_it_unless_bits_are_asked_for(sku: str, arch: int) -> None:
+    """A preference for the bits of every machine has those, an output at a time."""
+    for pref in (planq.PlanPreference(), LOOSEST, planq.PlanPreference(sku=sku)):
+        assert chosen(LAYERS[sku], arch, pref) == expected(sku)
     model = expected(sku.replace("/mma/", "/tensor_sm90/"))
+    for least in (planq.Determinism.GPU_TO_GPU, planq.Determinism.BIT_EXACT):
+        assert chosen(LAYERS[sku], arch, planq.PlanPreference(determinism=least)) == model
+
+
+@pytest.mark.parametrize("sku", LAYERS)
+def test_capability_90_has_its_own_kernels_first(sku: str) -> None:
+    """Whatever is asked for: they are faster, and have the bits."""
+    wgmma = expected(sku.replace("/mma/", "/wgmma/"))
     for pref in (planq.PlanPreference(), EXACT, LOOSEST):
-        assert chosen(LAYERS[sku], arch, pref) == model
-    assert chosen(LAYERS[sku], arch, planq.PlanPreference(sku=sku)) == expected(sku)
+        assert chosen(LAYERS[sku], 90, pref) == wgmma
 
 
 @pytest.mark.parametrize("sku", LAYERS)
