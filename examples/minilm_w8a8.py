@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import minilm
 import torch
 from torch.nn import Linear
 
+import minilm
 import planq.torch  # noqa: F401
 
 LEAST_COSINE = 0.995
