@@ -35,25 +35,25 @@ BLOCK = 64
 
 
 class Bfloat16Product(minilm.Product):
-    """One that takes bfloat16 on both sides.
+    """One of bfloat16 on both sides, whose sums are TENSOR_SM90 where nothing else is said.
 
     Attributes:
         made_of: What it was made of, on the host.
     """
 
-    made_of: tuple[torch.Tensor, ...] = ()
+    def __init__(self, *made_of: torch.Tensor) -> None:
+        super().__init__()
+        self.made_of = made_of
 
 
 class LinearNF4(Bfloat16Product):
     """A linear layer with a weight of 4 bits, quantized from what bfloat16 holds of it."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-        super().__init__()
-        self.made_of = (weight.bfloat16(), bias)
+        weight = weight.bfloat16()
+        super().__init__(weight, bias)
         self.shape = list(weight.shape)
-        codes, absmax = torch.ops.planq.blockwise_quantize(
-            weight.bfloat16(), "uint4", BLOCK, codebook="nf4"
-        )
+        codes, absmax = torch.ops.planq.blockwise_quantize(weight, "uint4", BLOCK, codebook="nf4")
         self.register_buffer("weight", codes)
         self.register_buffer("absmax", absmax)
         self.register_buffer("bias", bias)
@@ -74,9 +74,9 @@ class LinearBfloat16(Bfloat16Product):
     """A linear layer in bfloat16."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-        super().__init__()
-        self.made_of = (weight.bfloat16(), bias)
-        self.register_buffer("weight", weight.bfloat16())
+        weight = weight.bfloat16()
+        super().__init__(weight, bias)
+        self.register_buffer("weight", weight)
         self.register_buffer("bias", bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -18,22 +18,17 @@ from ops.linear.float_sums import tensor_sm90
 from support import examples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
 PRODUCTS = {"NF4": 36, "bfloat16": 48}
 
 
 @pytest.fixture(autouse=True)
-def host_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No GPU, no transformers; and one thread, as others would wait for it in so small products."""
+def host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a GPU nor transformers."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_both_schemes_have_one_digest_and_embeddings_that_are_near(
