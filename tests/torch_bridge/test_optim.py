@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from planq.codebooks import dynamic
 from support.bitsandbytes_host import optim as bnb
 from support.training import network, train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CLASSES = {
     "adam": optim.Adam,
     "adamw8bit": optim.AdamW8bit,
@@ -29,15 +29,6 @@ CLASSES = {
     "lamb8bit": lambda p, **o: optim.LAMB8bit(p, lr=1e-2, weight_decay=0.01, **o),
     "lars8bit": lambda p, **o: optim.LARS8bit(p, lr=1e-1, momentum=0.9, **o),
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """torch's threads take longer to wake than these networks."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def bits(model: torch.nn.Module) -> list[bytes]:

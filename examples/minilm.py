@@ -1,0 +1,268 @@
+"""What the examples share: the encoder of a sentence transformer in torch, sentences, and digests.
+
+Its products may be replaced by those of planq, which derive from Product. Those are fed what a run
+on the host recorded, because softmax, normalization and activation between them are torch's, whose
+bits are of one machine.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import torch
+from torch.nn import Embedding, LayerNorm, Linear, Module, ModuleDict, ModuleList
+from torch.nn.functional import gelu, normalize, scaled_dot_product_attention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+# Tokens of a batch come in multiples of it, because the fast kernels of tensor cores take matrices
+# whose rows, such as those of attention's probabilities, are multiples of 16 bytes.
+ALIGNED = 8
+WHO = ("The cat", "My neighbour", "A student of history", "Nobody in the town by the river")
+WHAT = (
+    "sleeps.",
+    "plays the violin every morning.",
+    "waits for the museum to open.",
+    "has forgotten how to reset a password.",
+    "knows why water boils sooner in the mountains.",
+    "reads the paper before breakfast, and the letters after it.",
+    "arrives from Lisbon on the late train with two heavy suitcases and an umbrella.",
+    "believes that it will rain until Thursday and that the sun will be back by the weekend.",
+)
+SENTENCES = [f"{who} {what}" for who in WHO for what in WHAT]
+
+
+class Attention(Module):
+    """Attention of all heads, as torch has it."""
+
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
+        return scaled_dot_product_attention(query, key, value, mask)
+
+
+class Layer(Module):
+    """One of the encoder's layers; its members are called as the checkpoint's weights are."""
+
+    def __init__(self, width: int, inner: int, heads: int, epsilon: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attend = Attention()
+        asks = {name: Linear(width, width) for name in ("query", "key", "value")}
+        mixes = {"dense": Linear(width, width), "LayerNorm": LayerNorm(width, epsilon)}
+        self.attention = ModuleDict({"self": ModuleDict(asks), "output": ModuleDict(mixes)})
+        self.intermediate = ModuleDict({"dense": Linear(width, inner)})
+        narrows = {"dense": Linear(inner, width), "LayerNorm": LayerNorm(width, epsilon)}
+        self.output = ModuleDict(narrows)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        asked, mixed = self.attention["self"], self.attention["output"]
+        query, key, value = (
+            asked[name](x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for name in ("query", "key", "value")
+        )
+        heard = self.attend(query, key, value, mask[:, None, None])
+        x = mixed["LayerNorm"](x + mixed["dense"](heard.transpose(1, 2).flatten(2)))
+        inner = gelu(self.intermediate["dense"](x))
+        return self.output["LayerNorm"](x + self.output["dense"](inner))
+
+
+class Encoder(Module):
+    """The model without its pooler."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        config = json.loads((folder / "config.json").read_text())
+        width, epsilon = config["hidden_size"], config["layer_norm_eps"]
+        parts = {
+            "word_embeddings": Embedding(config["vocab_size"], width),
+            "position_embeddings": Embedding(config["max_position_embeddings"], width),
+            "token_type_embeddings": Embedding(config["type_vocab_size"], width),
+            "LayerNorm": LayerNorm(width, epsilon),
+        }
+        self.embeddings = ModuleDict(parts)
+        sizes = (width, config["intermediate_size"], config["num_attention_heads"], epsilon)
+        layers = ModuleList(Layer(*sizes) for _ in range(config["num_hidden_layers"]))
+        self.encoder = ModuleDict({"layer": layers})
+        from safetensors.torch import load_file
+
+        weights = load_file(folder / "model.safetensors")
+        self.load_state_dict({name: weights[name] for name in self.state_dict()})
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(input_ids.shape[1], device=input_ids.device)
+        x = self.embeddings["word_embeddings"](input_ids)
+        x = x + self.embeddings["position_embeddings"](places)
+        x = self.embeddings["LayerNorm"](x + self.embeddings["token_type_embeddings"].weight[0])
+        for layer in self.encoder["layer"]:
+            x = layer(x, attention_mask.bool())
+        return x
+
+
+class Product(Module):
+    """A product in the place of one of the model's.
+
+    Attributes:
+        squares: Of each operand, and at last of the result, whether it is tokens by tokens; the
+            others have tokens on the last axis but one alone.
+    """
+
+    squares: ClassVar[tuple[bool, ...]] = (False, False)
+
+
+class Batch(NamedTuple):
+    """Sentences as the model takes them, and how many tokens each has."""
+
+    inputs: dict[str, torch.Tensor]
+    lengths: list[int]
+
+
+def tokenized(folder: Path) -> Batch:
+    """The sentences, padded."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_padding(pad_to_multiple_of=ALIGNED)
+    tokens = tokenizer.encode_batch(SENTENCES)
+    mask = torch.tensor([each.attention_mask for each in tokens])
+    ids = torch.tensor([each.ids for each in tokens])
+    return Batch({"input_ids": ids, "attention_mask": mask}, mask.sum(1).tolist())
+
+
+def ways(count: int) -> dict[str, list[list[int]]]:
+    """Which of so many sentences are computed together, and in which order."""
+    every = list(range(count))
+    return {"alone": [[one] for one in every], "together": [every], "reversed": [every[::-1]]}
+
+
+def devices() -> list[str]:
+    return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+def embeddings(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """One unit vector for each sentence: the mean over its tokens."""
+    return normalize((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True), dim=-1)
+
+
+class Expected(NamedTuple):
+    """What the float32 model makes of the sentences, and whose it is."""
+
+    whose: str
+    states: torch.Tensor
+
+
+def floating(folder: Path, batch: Batch) -> Expected:
+    """Of transformers' model where it is installed, else of the one above."""
+    try:
+        from transformers import AutoModel
+    except ModuleNotFoundError:
+        return Expected("torch", Encoder(folder)(**batch.inputs))
+    model = AutoModel.from_pretrained(folder).float()
+    return Expected("transformers", model(**batch.inputs).last_hidden_state)
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A product, and what the model feeds it."""
+
+    name: str
+    product: Product
+    operands: tuple[torch.Tensor, ...]
+
+
+def recorded(model: Encoder, batch: Batch) -> list[Fed]:
+    """Every product with its operands for these sentences, in the order of the run."""
+    fed, hooks = [], []
+    for name, module in model.named_modules():
+        if isinstance(module, Product):
+            hooks.append(
+                module.register_forward_hook(
+                    lambda product, given, made, name=name: fed.append(Fed(name, product, given))
+                )
+            )
+    model(**batch.inputs)
+    for hook in hooks:
+        hook.remove()
+    return fed
+
+
+def cut(x: torch.Tensor, tokens: int, *, square: bool) -> torch.Tensor:
+    """The part of the first tokens."""
+    return x[..., :tokens, :tokens] if square else x[..., :tokens, :]
+
+
+def digest(fed: Iterable[Fed], lengths: list[int], batches: list[list[int]], device: str) -> str:
+    """Of the products' results for all tokens, whatever sentences are computed together.
+
+    Padding has no part in it, and none in the results: a sentence's probabilities of tokens beyond
+    its end are exactly 0, and to a sum of tensor cores a product that is 0 adds nothing.
+    """
+    found = hashlib.sha256()
+    for each in fed:
+        for result in _results(each, lengths, batches, device):
+            found.update(result.cpu().numpy())
+    return found.hexdigest()
+
+
+def _results(
+    fed: Fed, lengths: list[int], batches: list[list[int]], device: str
+) -> Iterator[torch.Tensor]:
+    """Those of each sentence."""
+    *given, squared = fed.product.squares
+    made = {}
+    for together in batches:
+        longest = max(lengths[one] for one in together)
+        longest += -longest % ALIGNED
+        operands = (
+            cut(x[together], longest, square=square).to(device)
+            for x, square in zip(fed.operands, given, strict=True)
+        )
+        made.update(zip(together, fed.product(*operands), strict=True))
+    for one, length in enumerate(lengths):
+        yield cut(made[one], length, square=squared).contiguous()
+
+
+def compare(
+    scheme: str, model: Encoder, batch: Batch, expected: Expected, least: float
+) -> tuple[bool, list[Fed]]:
+    """Prints how near the embeddings are, and the digest on every device and in every way.
+
+    Args:
+        scheme: What to call the model's products.
+        model: One whose products have been replaced.
+        batch: The sentences.
+        expected: Of float32.
+        least: The mean cosine must not be smaller.
+
+    Returns:
+        Whether there is one digest, and embeddings are near; and the products.
+    """
+    fed, mask = recorded(model, batch), batch.inputs["attention_mask"]
+    print(f"{len(fed)} products in {scheme}, compared with float32 of {expected.whose}")
+    near, digests = True, set()
+    for device in devices():
+        here = {name: each.to(device) for name, each in batch.inputs.items()}
+        states = model.to(device)(**here).cpu()
+        cosine = (embeddings(states, mask) * embeddings(expected.states, mask)).sum(-1)
+        print(f"{device}: cosine {cosine.mean():.5f} on average, {cosine.min():.5f} at least")
+        for name, batches in ways(len(batch.lengths)).items():
+            digests.add(found := digest(fed, batch.lengths, batches, device))
+            print(f"{device}, {name}: {found}")
+        near = near and bool(cosine.mean() >= least)
+    model.cpu()
+    return near and len(digests) == 1, fed
+
+
+def replaced(model: Encoder, makers: dict[type[Module], Callable[[Any], Module]]) -> Encoder:
+    """The same model with every module of these types made anew."""
+    model = copy.deepcopy(model)
+    for name, module in list(model.named_modules()):
+        if maker := makers.get(type(module)):
+            model.set_submodule(name, maker(module))
+    return model
