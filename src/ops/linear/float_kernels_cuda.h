@@ -104,8 +104,8 @@ Status bind_mma(const Call& call, Bound& bound) {
   }
 }
 
-// For callers who do not ask for the same bits on other GPUs: in order of preference it comes before
-// the kernel that has them, which computes an output at a time.
+// For callers who do not ask for the same bits on other GPUs: in order of preference it comes
+// before the kernel that has them, which computes an output at a time.
 template <class Layer, DType kIn>
 constexpr Kernel mma_kernel() {
   return {.op = Layer::kName,
