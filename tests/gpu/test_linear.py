@@ -690,7 +690,11 @@ def test_decoded_weights_meet_every_product_of_a_batch() -> None:
 
     def product(given: torch.Tensor) -> torch.Tensor:
         desc = planq.Linear4BitDescriptor(
-            input_shape=tuple(given.shape), weight_shape=(n, k), codebook="nf4", block_size=64
+            input_shape=tuple(given.shape),
+            weight_shape=(n, k),
+            input_dtype="bfloat16",
+            codebook="nf4",
+            block_size=64,
         )
         spec = desc.operands()
         output = torch.empty((*given.shape[:-1], n), dtype=torch.bfloat16, device=DEVICE)
