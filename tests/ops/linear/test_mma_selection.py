@@ -68,12 +68,19 @@ def test_other_gpus_have_it_unless_bits_are_asked_for(sku: str, arch: int) -> No
         assert chosen(LAYERS[sku], arch, planq.PlanPreference(determinism=least)) == model
 
 
-@pytest.mark.parametrize("sku", LAYERS)
+@pytest.mark.parametrize("sku", [sku for sku in LAYERS if "fp8" not in sku])
 def test_capability_90_has_its_own_kernels_first(sku: str) -> None:
     """Whatever is asked for: they are faster, and have the bits."""
     wgmma = expected(sku.replace("/mma/", "/wgmma/"))
     for pref in (planq.PlanPreference(), EXACT, LOOSEST):
         assert chosen(LAYERS[sku], 90, pref) == wgmma
+
+
+def test_capability_90_has_it_for_codes_that_its_own_kernels_do_not_read() -> None:
+    """Rows of 520 bytes are no vectors, and 8-bit factors have no exact kernel on mma.sync."""
+    sku = "linear_fp8/cuda/mma/e4m3"
+    assert chosen(LAYERS[sku], 90, planq.PlanPreference()) == expected(sku)
+    assert chosen(LAYERS[sku], 90, EXACT) == expected(sku.replace("/mma/", "/tensor_sm90/"))
 
 
 @pytest.mark.parametrize("sku", LAYERS)

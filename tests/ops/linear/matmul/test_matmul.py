@@ -142,7 +142,7 @@ ROWS_IN_MEMORY = (
 def test_tensor_cores_take_rows_of_whole_vectors(
     extents: tuple[int, int, int], sides: tuple[bool, bool], whole: bool, dtype: str
 ) -> None:
-    """However a side lies: along k, or transposed along m or n. Of builds that have them."""
+    """However a side lies, along k or transposed; of others warps do. Of builds that have them."""
     m, n, k = extents
     desc = planq.MatmulDescriptor(
         input_shape=(k, m) if sides[0] else (m, k),
@@ -152,7 +152,7 @@ def test_tensor_cores_take_rows_of_whole_vectors(
         transpose_weight=sides[1],
     )
     chosen = planq.explain(desc, device="sm_90").chosen
-    method = "wgmma" if whole else "tensor_sm90"
+    method = "wgmma" if whole else "mma_sm90"
     wanted = f"matmul/cuda/{method}/{'f16' if dtype == 'float16' else 'bf16'}"
     assert (chosen.sku if chosen else None) == (wanted if planq.build_info().cuda else None)
 
