@@ -1,8 +1,8 @@
-"""What the examples share: the encoder of a sentence transformer in torch, sentences, and digests.
+"""The encoder of a sentence transformer in torch, its products replaced, sentences, and digests.
 
-Its products may be replaced by those of planq, which derive from Product. Those are fed what a run
-on the host recorded, because softmax, normalization and activation between them are torch's, whose
-bits are of one machine.
+The programs beside it replace products by those of planq, which derive from Product. For digests
+these are fed what a run on the host fed them, because softmax, normalization and activation between
+them are torch's, whose bits are of one machine.
 """
 
 from __future__ import annotations
@@ -109,11 +109,39 @@ class Product(Module):
     """A product in the place of one of the model's.
 
     Attributes:
+        takes: The type of its operands, to which they are rounded.
         squares: Of each operand, and at last of the result, whether it is tokens by tokens; the
             others have tokens on the last axis but one alone.
+        made_of: What its class makes it of again, on the host.
+        multiply: Makes a result in float32 of operands of that type; each class defines its own.
     """
 
+    takes: ClassVar[torch.dtype] = torch.float32
     squares: ClassVar[tuple[bool, ...]] = (False, False)
+    multiply: Callable[..., torch.Tensor]
+
+    def __init__(self, *made_of: torch.Tensor) -> None:
+        super().__init__()
+        self.made_of = made_of
+
+    def forward(self, *operands: torch.Tensor) -> torch.Tensor:
+        return self.multiply(*(x.to(self.takes) for x in operands))
+
+
+class Scheme(NamedTuple):
+    """Products that replace those of the model.
+
+    Attributes:
+        name: What to call it.
+        least: The mean cosine of embeddings to those of float32 must not be smaller.
+        makers: What makes the model's modules anew, by their types.
+        kinds: The classes of the products in what is made.
+    """
+
+    name: str
+    least: float
+    makers: dict[type[Module], Callable[[Any], Module]]
+    kinds: tuple[type[Product], ...]
 
 
 class Batch(NamedTuple):
@@ -229,22 +257,22 @@ def _results(
 
 
 def compare(
-    scheme: str, model: Encoder, batch: Batch, expected: Expected, least: float
+    scheme: Scheme, model: Encoder, batch: Batch, expected: Expected
 ) -> tuple[bool, list[Fed]]:
     """Prints how near the embeddings are, and the digest on every device and in every way.
 
     Args:
-        scheme: What to call the model's products.
-        model: One whose products have been replaced.
+        scheme: The products.
+        model: One whose products they replace.
         batch: The sentences.
         expected: Of float32.
-        least: The mean cosine must not be smaller.
 
     Returns:
         Whether there is one digest, and embeddings are near; and the products.
     """
+    model = replaced(model, scheme.makers)
     fed, mask = recorded(model, batch), batch.inputs["attention_mask"]
-    print(f"{len(fed)} products in {scheme}, compared with float32 of {expected.whose}")
+    print(f"{len(fed)} products in {scheme.name}, compared with float32 of {expected.whose}")
     near, digests = True, set()
     for device in devices():
         here = {name: each.to(device) for name, each in batch.inputs.items()}
@@ -254,8 +282,8 @@ def compare(
         for name, batches in ways(len(batch.lengths)).items():
             digests.add(found := digest(fed, batch.lengths, batches, device))
             print(f"{device}, {name}: {found}")
-        near = near and bool(cosine.mean() >= least)
-    model.cpu()
+        near = near and bool(cosine.mean() >= scheme.least)
+    model.cpu()  # Its products go back to the caller, who may record them.
     return near and len(digests) == 1, fed
 
 

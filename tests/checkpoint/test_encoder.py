@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import minilm as shared
 from checkpoint import model as minilm
 from cli import demo_model
 from planq.cli.demo_encoder import Encoder, FloatProducts, W8A8Products, digest, spans
@@ -92,23 +91,8 @@ def test_the_example_without_transformers(
     assert "36 products in W8A8, compared with float32 of torch\n" in told
 
 
-def test_the_example_fails_where_digests_or_embeddings_differ(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    folder = demo_model.write(tmp_path).parent
-    for name, damage in (
-        ("digest", lambda fed, lengths, batches, device: len(batches)),
-        ("embeddings", lambda states, mask: torch.full((1, 1), torch.nan)),
-    ):
-        with monkeypatch.context() as damaged:
-            damaged.setattr(shared, name, damage)
-            assert examples.load("minilm_w8a8").main(folder) == 1
-
-
 def shown(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
     """What the example prints on a machine without a GPU, having succeeded."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert examples.load("minilm_w8a8").main(folder) == 0
+    assert examples.encode("minilm_w8a8", folder) == 0
     return capsys.readouterr().out

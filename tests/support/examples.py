@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import minilm_program
 from support.docs import ROOT
+
+# Those of MiniLM's encoder: how many products each of their schemes replaces.
+ENCODERS = {"minilm_w8a8": {"W8A8": 36}, "minilm_tensor_cores": {"NF4": 36, "bfloat16": 48}}
 
 
 def load(name: str) -> Any:
@@ -16,3 +20,17 @@ def load(name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def encode(name: str, *words: object) -> int:
+    """The exit status of a program of MiniLM's encoder, given these words."""
+    return minilm_program.main(load(name).SCHEMES, [str(word) for word in words])
+
+
+def checked(name: str, device: str) -> list[str]:
+    """What it prints where every recorded product has its digest on a device."""
+    return [
+        f"{device}, {scheme}, {way}: {count} of {count} products are the host's"
+        for scheme, count in ENCODERS[name].items()
+        for way in ("alone", "together", "reversed")
+    ]

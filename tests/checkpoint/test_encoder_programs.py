@@ -1,0 +1,101 @@
+"""examples/minilm_program.py: recordings and their check, exit status, the command line."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import minilm as shared
+from cli import demo_model
+from minilm_program import Recording
+from support import examples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.parametrize("name", examples.ENCODERS),
+]
+
+
+@pytest.fixture(autouse=True)
+def host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a GPU nor transformers."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of a model that is small."""
+    return demo_model.write(tmp_path).parent
+
+
+def test_what_one_machine_recorded_another_checks_without_the_model(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder / "minilm.npz"
+    assert examples.encode(name, folder, "--record", file) == 0
+    for package in ("safetensors", "safetensors.torch", "tokenizers"):
+        monkeypatch.setitem(sys.modules, package, None)
+    capsys.readouterr()
+    assert examples.encode(name, "--check", file) == 0
+    assert capsys.readouterr().out.splitlines() == examples.checked(name, "cpu")
+
+
+@pytest.mark.parametrize("part", ["made_of", "operands"])
+def test_a_sign_that_a_recording_lost_is_another_digest(
+    name: str, part: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, count = folder / "minilm.npz", list(examples.ENCODERS[name].values())[-1]
+    assert examples.encode(name, folder, "--record", file) == 0
+    recording = Recording.read(file)
+    entry = recording.products[-1]
+    upper = recording.arrays[entry[part][0]][0]
+    # Of the greatest: where quantizing leaves 0 of a number, its sign has no part in the digest.
+    upper.flat[(upper & 0x7F).argmax()] ^= 0x80
+    recording.write(file)
+    capsys.readouterr()
+    assert examples.encode(name, "--check", file) == 1
+    told = capsys.readouterr().out
+    assert told.count(f"{count - 1} of {count} products are the host's\n") == 3
+    assert set(re.findall("^  another digest: (.*)$", told, re.MULTILINE)) == {entry["name"]}
+
+
+def test_the_other_programs_recording_has_none_of_its_products(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (other,) = set(examples.ENCODERS) - {name}
+    file = folder / "minilm.npz"
+    assert examples.encode(other, folder, "--record", file) == 0
+    capsys.readouterr()
+    assert examples.encode(name, "--check", file) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 * len(examples.ENCODERS[name])
+    assert all(line.endswith(": 0 of 0 products are the host's") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("function", "damage"),
+    [
+        ("digest", lambda fed, lengths, batches, device: len(batches)),
+        ("embeddings", lambda states, mask: torch.full((1, 1), torch.nan)),
+    ],
+)
+def test_it_fails_where_digests_or_embeddings_differ(
+    name: str, function: str, damage: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, function, damage)
+    assert examples.encode(name, folder) == 1
+
+
+@pytest.mark.parametrize("words", [[], ["model", "--check", "minilm.npz"]])
+def test_it_takes_a_folder_or_a_file(name: str, words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        examples.encode(name, *words)
