@@ -19,14 +19,26 @@
 
 namespace planq::linear::wgmma {
 
+// For the kernel before, which may still be writing what is read here.
+enum class Waits {
+  Never,
+  ForInput,  // which is all that it writes: the weight's first boxes are on their way meanwhile
+  ForBoth,
+};
+
 struct Factors {
   cuda::TensorMap first, second;
   // What a batch adds to the third coordinate: 0 where all batches share a factor.
   int first_step, second_step;
   int k_boxes;  // at least 1
   int first_unsigned, second_unsigned;
-  int waits;  // for the kernel before, which may still be writing what is read here
+  Waits waits;
 };
+
+// By threads that read what it may be writing.
+__device__ __forceinline__ void wait_for_input(const Factors& factors) {
+  if (factors.waits != Waits::Never) cuda::wait_for_previous();
+}
 
 inline constexpr int kGroupThreads = 128;  // that multiply together
 inline constexpr int kGroupWarps = kGroupThreads / cuda::kWarp;
@@ -53,6 +65,8 @@ struct Ring {
   static constexpr int kStageBytes = kFirstBytes + kSecond * cuda::kBoxBytes;
   static constexpr int kBytes = kStages * kStageBytes;
   using Cursor = cuda::StageCursor<kStages>;
+  // Warps that give a stage back: those that multiply and, with a list, the one that picks from it.
+  static constexpr int releases(bool listed) { return kGroupWarps + (listed ? 1 : 0); }
 
   std::uint8_t* stages;  // aligned to 1024 bytes, as the swizzle wants it
   cuda::Barrier* full;
@@ -80,13 +94,13 @@ struct Ring {
 };
 
 // kTiles x 64 rows of the first factor with all of the second, over `boxes` stages from the cursor
-// on. The sums begin at 0. Every warp gives a stage back. `visit(box, stage)` is called while a box
-// is multiplied, `issued()` once the last product is under way.
+// on. The sums begin at 0. Every warp gives a stage back. `before(box)` is called before the
+// products of a box, `issued()` once the last ones are under way.
 template <bool kFirstUnsigned, bool kSecondUnsigned, int kTiles, int kSecond, class Ring,
-          class Visit, class Issued>
+          class Before, class Issued>
 __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], const Ring& ring,
                                            typename Ring::Cursor cursor, int boxes,
-                                           const Visit& visit, const Issued& issued) {
+                                           const Before& before, const Issued& issued) {
   const std::uint64_t first_factor = cuda::factor_of(cuda::shared_address(ring.first(0)));
   const std::uint64_t second_factor = cuda::factor_of(cuda::shared_address(ring.second(0)));
   int add = 0, previous = -1;
@@ -94,6 +108,7 @@ __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], con
   for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
 #pragma unroll 1
   for (int box = 0; box < boxes; ++box) {
+    before(box);
     ring.full[cursor.stage].wait(cursor.parity);
     const std::uint64_t first = cuda::advanced(first_factor, cursor.stage * Ring::kStageBytes);
     const std::uint64_t second = cuda::advanced(second_factor, cursor.stage * Ring::kStageBytes);
@@ -107,7 +122,6 @@ __device__ __forceinline__ void sum_stages(int (&sums)[kTiles][kSecond / 2], con
             cuda::advanced(second, byte), byte > 0 ? 1 : add);
     }
     cuda::commit_products();
-    visit(box, cursor.stage);
     add = 1;
     // The products of the stage before are done, those of this one go on.
     cuda::wait_for_products<1>();
@@ -291,45 +305,74 @@ __device__ __forceinline__ void copy_tiles(const TileArgs& args,
   }
 }
 
+__device__ __forceinline__ bool picks_from_boxes(const TileArgs&) { return false; }
+__device__ __forceinline__ bool picks_from_boxes(const ListedTileArgs& args) {
+  return !args.listed.codes;
+}
+
 // Names of barriers: the turn of each group, and what it has with those who pick for it.
 inline constexpr int kTurn = 1;
+// The steps of a group for its list find the tensor cores free: the other one's products run up to
+// this box, and wait there. They would keep the steps waiting for all of their time.
+inline constexpr int kStepsDone = 9, kStepsBox = 3;
 __device__ __forceinline__ TileBarriers barriers_of(int group) {
   return {3 + group, 5 + group, 7 + group};
 }
 
+// Warp number `warp` of those that pick takes the boxes of every kPickWarps-th stage, out of
+// `boxes` from number `first` on, whose stages follow `before` others. A stage has one warp, which
+// has seen each of its phases end. rows_of(stage): the weight's rows in a stage.
+template <class Picks, class Ring, class RowsOf>
+__device__ __forceinline__ void pick_boxes(const Picks& picker, const Ring& ring,
+                                           std::uint32_t before, int first, int boxes, int warp,
+                                           const RowsOf& rows_of, std::uint16_t* codes) {
+  typename Ring::Cursor cursor(before);
+#pragma unroll 1
+  for (int box = 0; box < boxes; ++box, cursor.advance()) {
+    if (cursor.stage % kPickWarps != warp) continue;
+    ring.full[cursor.stage].wait(cursor.parity);
+    picker.pick(first + box, rows_of(cursor.stage), codes);
+    ring.release(cursor.stage);
+  }
+}
+
 // What a group does about outliers. Codes lie in its passes, which are free while it multiplies.
+template <Lists kLists>
+using TilesOf =
+    std::conditional_t<kLists == Lists::Tensor, TileSteps<kTilesEach>, TileOutliers<kTilesEach>>;
 template <Lists kLists>
 __device__ __forceinline__ auto outliers_of(const TileArgsOf<kLists>& args, int* passes,
                                             int group) {
-  if constexpr (kLists == Lists::Sequential)
-    return TileOutliers(args.listed, reinterpret_cast<std::uint16_t*>(passes),
-                        barriers_of(group).own);
-  else if constexpr (kLists == Lists::Tensor)
-    return TileSteps(args.listed, reinterpret_cast<std::uint16_t*>(passes), barriers_of(group));
-  else
+  if constexpr (kLists == Lists::None)
     return NoOutliers{};
+  else
+    return TilesOf<kLists>(args.listed, reinterpret_cast<std::uint16_t*>(passes),
+                           barriers_of(group));
 }
 
-// The warps that pick codes for both groups: number `warp` of them.
-__device__ __forceinline__ void pick_tiles(const ListedTileArgs& args,
-                                           const TileShape::Stages& ring, std::uint8_t* passes,
-                                           int warp) {
-  const ListedColumns columns(args.listed);
-  const PlacePicker<FactorOrder, kPickWarps> picker(args.listed, columns, warp);
-  TileShape::Stages::Cursor cursor;
-  int group = 0;
+// Number `warp` of the warps that bring codes for both groups: listed ones, or they pick them.
+template <class Order>
+__device__ __forceinline__ void bring_tiles(const ListedTileArgs& args,
+                                            const TileShape::Stages& ring, std::uint8_t* passes,
+                                            int warp) {
+  const Listed& listed = args.listed;
+  const ListedColumns columns(listed);
+  const Picker<Order> picker(listed, columns);
+  const int boxes = args.factors.k_boxes;
+  std::uint32_t turn = 0;
 #pragma unroll 1
-  for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance(), group ^= 1) {
-    const TileBarriers barriers = barriers_of(group);
-    auto* codes = reinterpret_cast<std::uint16_t*>(passes + group * TileShape::kPassBytes);
+  for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance(), ++turn) {
+    const TileBarriers barriers = barriers_of(static_cast<int>(turn % 2));
+    auto* codes = reinterpret_cast<std::uint16_t*>(passes + turn % 2 * TileShape::kPassBytes);
     cuda::named_barrier_wait(barriers.free, kPickThreads);
-    picker.clear(codes);
-#pragma unroll 1
-    for (int box = 0; box < args.factors.k_boxes; ++box) {
-      ring.full[cursor.stage].wait(cursor.parity);
-      picker.pick(box, ring.second(cursor.stage), codes);
-      ring.release(cursor.stage);
-      cursor.advance();
+    if (listed.codes) {
+      const std::int64_t n = std::int64_t{turns.place().across} * kTileColumns;
+      bring_codes<Order>(listed, min(columns.count(), kPlaces), n, warp, codes);
+    } else {
+      picker.clear(codes, warp);
+      pick_boxes(
+          picker, ring, turn * static_cast<std::uint32_t>(boxes), 0, boxes, warp,
+          [&](int stage) { return ring.second(stage); }, codes);
     }
     cuda::show_to_products();
     cuda::named_barrier_arrive(barriers.full, kPickThreads);
@@ -345,7 +388,8 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kLists>& args,
   const int boxes = args.factors.k_boxes;
   int* own = reinterpret_cast<int*>(passes + group * TileShape::kPassBytes);
   int* pass = own + warp * kPassSums;
-  const auto outliers = outliers_of<kLists>(args, own, group);
+  auto outliers = outliers_of<kLists>(args, own, group);
+  const bool has_steps = outliers.has_steps();
   TileSums sums;
   std::uint32_t turn = group;
 #pragma unroll 1
@@ -354,24 +398,29 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kLists>& args,
     const std::int64_t m = std::int64_t{place.down} * kTileRows + warp * kWarpRows;
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
     touch(args.outputs, place.batch, m + own_row(lane), n + 4 * lane);
-    outliers.begin(args.outputs, place.batch, m + own_row(lane));
+    outliers.begin(args.outputs, place.batch, m);
     TileShape::Stages::Cursor cursor(turn * static_cast<std::uint32_t>(boxes));
     if (turn > 0) cuda::named_barrier_wait(kTurn + group, 2 * kGroupThreads);
+    const auto before = [&](int box) {
+      if (has_steps && turn > 0 && box == min(kStepsBox, boxes - 1))
+        cuda::named_barrier_wait(kStepsDone + group, 2 * kGroupThreads);
+    };
     const auto issued = [&] {
       if (turns.has_next()) cuda::named_barrier_arrive(kTurn + (group ^ 1), 2 * kGroupThreads);
     };
-    const auto visit = [&](int box, int stage) { outliers.pick(box, ring.second(stage)); };
     const auto multiply = [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
       sum_stages<kFirstUnsigned, kSecondUnsigned, kTilesEach, kTileColumns>(sums, ring, cursor,
-                                                                            boxes, visit, issued);
+                                                                            boxes, before, issued);
     };
     const auto finish = [&](const auto& out) {
       finish_sums(out, pass, sums, args.outputs.rows, m, n);
     };
     if constexpr (kLists != Lists::None) {
       multiply.template operator()<false, false>();
-      scale_rows(sums, args.outputs, place.batch, m);
+      scale_rows(sums, outliers.scales);
       outliers.add(sums, args.outputs, place.batch, m, n);
+      if (has_steps && turns.has_next())
+        cuda::named_barrier_arrive(kStepsDone + (group ^ 1), 2 * kGroupThreads);
       finish(ScaledOutputs<float, SumsAre::Scaled>(args.outputs, place.batch));
     } else {
       with_types(args.factors, multiply);
@@ -384,28 +433,27 @@ __device__ __forceinline__ void multiply_group(const TileArgsOf<kLists>& args,
 template <Lists kLists>
 __global__ void __launch_bounds__(kTileThreads, 1)
     multiply_tiles(const __grid_constant__ TileArgsOf<kLists> args) {
-  constexpr bool kPicks = kLists == Lists::Tensor;
+  constexpr bool kHasList = kLists != Lists::None;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + TileShape::kBarriersAt);
   const TileShape::Stages ring{shared, barriers, barriers + TileShape::kStages};
   std::uint8_t* passes = shared + TileShape::kPassesAt;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
-    ring.open(kPicks ? kGroupWarps + kPickWarps : kGroupWarps);
+    ring.open(TileShape::Stages::releases(picks_from_boxes(args)));
     cuda::prefetch_map(args.factors.first);
     cuda::prefetch_map(args.factors.second);
   }
-  if (args.factors.waits) cuda::wait_for_previous();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     // What these give up is what the others get.
-    cuda::lower_registers<kPicks ? 56 : 40>();
+    cuda::lower_registers<kHasList ? 56 : 40>();
     const int warp = cuda::uniform(static_cast<int>(threadIdx.x) / cuda::kWarp);
     if (threadIdx.x == 0) copy_tiles<TileShape>(args, ring);
-    if constexpr (kPicks)
-      if (warp > 0) pick_tiles(args, ring, passes, warp - 1);
+    if constexpr (kHasList)
+      if (warp > 0) bring_tiles<typename TilesOf<kLists>::Order>(args, ring, passes, warp - 1);
   } else {
-    cuda::raise_registers<kPicks ? 224 : 232>();
+    cuda::raise_registers<kHasList ? 224 : 232>();
     multiply_group<kLists>(args, ring, passes);
   }
 }
@@ -423,7 +471,14 @@ struct ListedStreamArgs : StreamArgs {
 
 inline constexpr int kStreamColumns = 128;               // of the output, which are weights' rows
 inline constexpr int kStreamPitch = kStreamColumns + 4;  // padded against bank conflicts
-inline constexpr int kStreamThreads = kGroupThreads + cuda::kWarp;
+// With a list, warps pick codes from it, beside those that multiply and the one that copies.
+template <Lists kLists>
+inline constexpr int kStreamThreads =
+    kGroupThreads + (kLists == Lists::None ? 1 : 1 + kPickWarps) * cuda::kWarp;
+// Of these, those that read the stages.
+template <Lists kLists>
+inline constexpr int kReadersOf =
+    kGroupThreads + (kLists == Lists::None ? 0 : kPickWarps) * cuda::kWarp;
 
 // kResident blocks at a time on a multiprocessor. With outliers there is room for their codes.
 template <int kTokens, int kResident, bool kListed = false>
@@ -442,6 +497,8 @@ struct StreamShape {
   static_assert(kResident * (kSharedBytes + 1024) <= 228 * 1024);
 };
 
+template <Lists kLists>
+using SharesOf = std::conditional_t<kLists == Lists::Tensor, ShareSteps, ShareOutliers>;
 template <Lists kLists>
 using StreamArgsOf = std::conditional_t<kLists == Lists::None, StreamArgs, ListedStreamArgs>;
 
@@ -499,23 +556,45 @@ struct Share {
   __device__ __forceinline__ int step() const { return parts * kGroupWarps; }
 };
 
-// Finishes this block's share of the tokens, from row m and column n of the output on. `add(rows,
-// scales)` may add to the warp's sums once they are complete.
-template <class Out, class Add>
-__device__ __forceinline__ void finish_share(const Out& out, int* sums, const Share& share,
-                                             int tokens, std::int64_t m, std::int64_t n,
-                                             const Add& add) {
+// A barrier of all threads of a block that has a list: the codes of its first places are complete.
+inline constexpr int kCodesComplete = 2;
+
+// Finishes this block's share of the tokens, from row m and column n of the output on.
+template <Lists kLists, class Out, class Outliers>
+__device__ __forceinline__ void finish_share(const Out& out, const Outputs& outputs, int* sums,
+                                             const Share& share, int tokens, std::int64_t m,
+                                             std::int64_t n, Outliers outliers) {
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const int first = share.first(warp), step = share.step();
   n += 4 * lane;
+  const int count = max(tokens - first + step - 1, 0) / step;
+  int* own = sums + first * kStreamPitch + 4 * lane;
+  const ListedRows listed{own, step * kStreamPitch, count, m + first, step};
+  if constexpr (kLists != Lists::None) outliers.ask(listed);
   const auto columns = out.columns(n);
   const auto rows = out.row(m + first + lane * step);  // lane i has the warp's row number i
   cuda::cluster_barrier();
   if (share.parts > 1) add_shares(sums, share.parts, first, step, tokens);
-  const int count = max(tokens - first + step - 1, 0) / step;
-  int* own = sums + first * kStreamPitch + 4 * lane;
-  add(ListedRows{own, step * kStreamPitch, count, m + first, step}, rows);
+  if constexpr (kLists != Lists::None)
+    if (share.first(0) < tokens) {  // of any warp
+      cuda::named_barrier_wait(kCodesComplete, kStreamThreads<kLists>);
+      outliers.add(listed, rows.scale, outputs.columns);
+    }
   out.finish({own, step * kStreamPitch, count, 0, m + first, step, n}, rows, columns);
+}
+
+// The weight's boxes for the stages that nobody has used yet, up to `boxes` of them, and then what
+// the kernel before writes: copy(box, stage, its barrier). Returns how many there are.
+template <class Ring, class Copy>
+__device__ __forceinline__ int copy_ahead(const Ring& ring, int boxes, const Copy& copy) {
+  const int count = min(boxes, Ring::kCount);
+#pragma unroll 1
+  for (int box = 0; box < count; ++box) {
+    ring.full[box].arrive_and_expect(Ring::kStageBytes);
+    copy(box, box, ring.full[box]);
+  }
+  cuda::wait_for_previous();
+  return count;
 }
 
 // The thread that fills the ring with boxes [first, last) along k: weights from row n, tokens from
@@ -523,77 +602,105 @@ __device__ __forceinline__ void finish_share(const Out& out, int* sums, const Sh
 template <class Ring>
 __device__ __forceinline__ void copy_streamed(const Factors& factors, const Ring& ring, int batch,
                                               int first, int last, int n, int m) {
+  const auto copy_weight = [&](int box, int stage, const cuda::Barrier& full) {
+    cuda::copy_box(ring.first(stage), factors.first, (first + box) * cuda::kBoxBytes, n,
+                   batch * factors.first_step, full);
+  };
+  int ahead = 0;
+  if (factors.waits == Waits::ForInput) ahead = copy_ahead(ring, last - first, copy_weight);
   typename Ring::Cursor cursor;
 #pragma unroll 1
-  for (int box = first; box < last; ++box) {
-    ring.empty[cursor.stage].wait(cursor.parity ^ 1);
+  for (int box = 0; box < last - first; ++box) {
     cuda::Barrier& full = ring.full[cursor.stage];
-    full.arrive_and_expect(Ring::kStageBytes);
-    const int k = box * cuda::kBoxBytes;
-    cuda::copy_box(ring.first(cursor.stage), factors.first, k, n, batch * factors.first_step, full);
-    cuda::copy_box(ring.second(cursor.stage), factors.second, k, m, batch * factors.second_step,
-                   full);
+    if (box >= ahead) {
+      ring.empty[cursor.stage].wait(cursor.parity ^ 1);
+      full.arrive_and_expect(Ring::kStageBytes);
+      copy_weight(box, cursor.stage, full);
+    }
+    cuda::copy_box(ring.second(cursor.stage), factors.second, (first + box) * cuda::kBoxBytes, m,
+                   batch * factors.second_step, full);
     cursor.advance();
   }
 }
 
-// A cluster computes one tile; its blocks split k.
 // What the four warps that multiply do: over `boxes` stages, for the output from row m and column n
 // on.
-template <int kTokens, class Ring, class Outliers>
-__device__ __forceinline__ void multiply_share(const StreamArgs& args, const Ring& ring,
+template <int kTokens, Lists kLists, class Ring>
+__device__ __forceinline__ void multiply_share(const StreamArgsOf<kLists>& args, const Ring& ring,
                                                const Share& share, int batch, int boxes,
                                                std::int64_t m, std::int64_t n,
-                                               const Outliers& outliers) {
+                                               std::uint16_t* codes) {
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const std::int64_t own_row = m + share.first(warp) + lane * share.step();
   touch(args.outputs, batch, own_row, n + 4 * lane);
-  outliers.touch_row(args.outputs, batch, own_row);
+  if constexpr (kLists != Lists::None)
+    touch_values(args.listed, args.listed.capacity, args.outputs, batch, own_row);
   int sums[2][kTokens / 2];
   // A block without a part of k adds zeros.
 #pragma unroll
   for (int i = 0; i < kTokens / 2; ++i) sums[0][i] = sums[1][i] = 0;
-  const auto visit = [&](int box, int stage) { outliers.pick(box, ring.first(stage)); };
   const auto multiply = [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
-    sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(sums, ring, typename Ring::Cursor(),
-                                                            cuda::uniform(boxes), visit, [] {});
+    sum_stages<kFirstUnsigned, kSecondUnsigned, 2, kTokens>(
+        sums, ring, typename Ring::Cursor(), cuda::uniform(boxes), [](int) {}, [] {});
   };
-  if constexpr (Outliers::kListed)
+  if constexpr (kLists != Lists::None)
     multiply.template operator()<false, false>();
   else
     with_types(args.factors, multiply);
-  // The stages are written over once every warp's products are done with them.
-  cuda::named_barrier_wait(1, kGroupThreads);
+  // The stages are written over once every warp is done with them.
+  cuda::named_barrier_wait(1, kReadersOf<kLists>);
   int* held = reinterpret_cast<int*>(ring.stages);
   keep_sums<kTokens>(held, sums);
   const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, args.outputs.rows - m));
-  if constexpr (Outliers::kListed) {
+  const auto finish = [&](const auto& out, const auto& outliers) {
+    finish_share<kLists>(out, args.outputs, held, share, tokens, m, n, outliers);
+  };
+  if constexpr (kLists != Lists::None) {
     float* staged = reinterpret_cast<float*>(held + kTokens * kStreamPitch) +
                     warp * (kStagedBytes / static_cast<int>(sizeof(float)));
-    finish_share(ScaledOutputs<float, SumsAre::Scaled>(args.outputs, batch), held, share, tokens, m,
-                 n, [&](const ListedRows& rows, const RowTerm<float>& own) {
-                   if (share.first(0) < tokens)  // of any warp
-                     outliers.add(rows, own.scale, args.outputs.columns, batch, n, staged);
-                 });
+    finish(ScaledOutputs<float, SumsAre::Scaled>(args.outputs, batch),
+           SharesOf<kLists>(args.listed, codes, SharePlace{batch, n}, staged));
   } else {
-    with_outputs(args.outputs, batch, [&](const auto& out) {
-      finish_share(out, held, share, tokens, m, n, [](const ListedRows&, const auto&) {});
-    });
+    with_outputs(args.outputs, batch, [&](const auto& out) { finish(out, NoOutliers{}); });
   }
 }
 
-template <Lists kLists>
-using SharesOf =
-    std::conditional_t<kLists == Lists::Tensor, ShareSteps<Share>, ShareOutliers<Share>>;
+// What the other warps of a block with a list do, the first of which has copied: the others pick
+// the codes of this block's part of k, and all together get the rest from the cluster's other
+// blocks, if this block has tokens to finish.
+template <Lists kLists, class Ring>
+__device__ __forceinline__ void pick_share(const Listed& listed, const Ring& ring,
+                                           const Share& share, int k_boxes, bool has_tokens,
+                                           std::uint16_t* codes) {
+  using Order = typename SharesOf<kLists>::Order;
+  const ListedColumns columns(listed);
+  const int thread = static_cast<int>(threadIdx.x) - kGroupThreads;
+  const int warp = cuda::uniform(thread / cuda::kWarp) - 1;
+  if (warp >= 0) {
+    const Picker<Order> picker(listed, columns);
+    const int first = share.box(k_boxes, share.part);
+    picker.clear(codes, warp);
+    pick_boxes(
+        picker, ring, 0, first, share.box(k_boxes, share.part + 1) - first, warp,
+        [&](int stage) { return ring.first(stage); }, codes);
+    cuda::named_barrier_arrive(1, kReadersOf<kLists>);
+  }
+  cuda::cluster_barrier();
+  if (!has_tokens) return;
+  collect_codes(columns, share, k_boxes, thread, codes);
+  cuda::named_barrier_arrive(kCodesComplete, kStreamThreads<kLists>);
+}
 
+// A cluster computes one tile; its blocks split k.
 template <int kTokens, int kResident, Lists kLists>
-__global__ void __launch_bounds__(kStreamThreads, kResident)
+__global__ void __launch_bounds__(kStreamThreads<kLists>, kResident)
     multiply_streamed(const __grid_constant__ StreamArgsOf<kLists> args) {
   constexpr bool kListed = kLists != Lists::None;
   using Shape = StreamShape<kTokens, kResident, kListed>;
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
   const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
+  auto* codes = reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt);
   const Factors& factors = args.factors;
   const Share share{cuda::cluster_rank(), cuda::cluster_size()};
   // Tiles of the same weights one after another, so that these come from memory once.
@@ -607,25 +714,29 @@ __global__ void __launch_bounds__(kStreamThreads, kResident)
   const std::int64_t n = std::int64_t{across} * kStreamColumns;
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
-    ring.open(kGroupWarps);
+    ring.open(Shape::Stages::releases(kListed));
     cuda::prefetch_map(factors.first);
     cuda::prefetch_map(factors.second);
   }
-  if (factors.waits) cuda::wait_for_previous();
   __syncthreads();
   if (threadIdx.x >= kGroupThreads) {
-    if (threadIdx.x == kGroupThreads)
-      copy_streamed(factors, ring, batch, first, last, static_cast<int>(n), static_cast<int>(m));
-    cuda::cluster_barrier();
-  } else {
-    const auto multiply = [&](const auto& outliers) {
-      multiply_share<kTokens>(args, ring, share, batch, last - first, m, n, outliers);
+    if constexpr (kListed && kResident > 1) cuda::lower_registers<56>();
+    const auto copy = [&] {
+      if (threadIdx.x == kGroupThreads)
+        copy_streamed(factors, ring, batch, first, last, static_cast<int>(n), static_cast<int>(m));
     };
-    if constexpr (kListed)
-      multiply(SharesOf<kLists>(args.listed, share, factors.k_boxes,
-                                reinterpret_cast<std::uint16_t*>(shared + Shape::kCodesAt)));
-    else
-      multiply(NoOutliers{});
+    if constexpr (kListed) {
+      copy();
+      pick_share<kLists>(args.listed, ring, share, factors.k_boxes,
+                         share.first(0) < args.outputs.rows - m, codes);
+    } else {
+      copy();
+      cuda::cluster_barrier();
+    }
+  } else {
+    if constexpr (kListed && kResident > 1) cuda::raise_registers<200>();
+    wait_for_input(factors);
+    multiply_share<kTokens, kLists>(args, ring, share, batch, last - first, m, n, codes);
   }
   // No block may end before all have read its sums.
   cuda::cluster_barrier_unordered();

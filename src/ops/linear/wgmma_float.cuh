@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     cuda::prefetch_map(args.factors.first);
     cuda::prefetch_map(args.factors.second);
   }
-  if (args.factors.waits) cuda::wait_for_previous();
+  wait_for_input(args.factors);
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     cuda::lower_registers<Shape::kCopyRegisters>();

@@ -40,7 +40,7 @@ Status launch_tiles_of(const Product& product, const Device& device, Bound& boun
   wgmma::FloatTileArgs args;
   if (!fill(product, Shape::kRows, args)) return launch_unread(product, device, bound);
   args.factors.k_boxes = wgmma::slice_boxes(product);
-  args.factors.waits = bound.follows();
+  args.factors.waits = bound.follows() ? wgmma::Waits::ForBoth : wgmma::Waits::Never;
   args.weight_scale_row = product.weight_scale_row;
   const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
                         .threads = dim3(wgmma::kTileThreads),

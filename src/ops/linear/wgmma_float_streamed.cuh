@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
     cuda::prefetch_map(factors.first);
     cuda::prefetch_map(factors.second);
   }
-  if (factors.waits) cuda::wait_for_previous();
+  wait_for_input(factors);
   __syncthreads();
   if (threadIdx.x < kGroupThreads)
     multiply_tokens<W, X, kScales>(args, ring, reinterpret_cast<float*>(behind), batch, m, n);

@@ -80,7 +80,7 @@ Status launch_float_streamed(const Product& product, const FloatChoice& choice, 
     wgmma::FloatStreamArgs args;
     launched = fill<Shape>(product, choice, args);
     if (!launched) return Status::success();
-    args.factors.waits = bound.follows();
+    args.factors.waits = bound.follows() ? wgmma::Waits::ForBoth : wgmma::Waits::Never;
     const cuda::Grid grid{.blocks = std::int64_t{args.down} * args.across * product.batch.size(),
                           .threads = dim3(Shape::kThreads),
                           .dependent = bound.follows(),

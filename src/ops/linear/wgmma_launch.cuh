@@ -13,11 +13,13 @@ Status preload_wgmma();
 Status launch_wgmma(const Product& product, const Device& device, Bound& bound);
 
 // Products with outliers: with the list itself and the operand's values, in the order of
-// `accumulation`. Answers in `launched` whether the kernels take these operands; nothing is
-// launched where not.
+// `accumulation`. `list` launches what lists the weight's codes for the kernel behind it, and says
+// in the product where they are. Answers in `launched` whether the kernels take these operands;
+// nothing is launched where not.
+using ListCodes = Status (*)(const Call& call, Product& product, Bound& bound);
 Status preload_listed_wgmma(Accumulation accumulation);
-Status launch_listed_wgmma(const Product& product, Accumulation accumulation, const Device& device,
-                           Bound& bound, bool& launched);
+Status launch_listed_wgmma(const Call& call, const Product& product, Accumulation accumulation,
+                           ListCodes list, Bound& bound, bool& launched);
 
 // What the kernels are for. Operands that only a call shows are left to launch_wgmma.
 inline Reason rejects_wgmma(const FactorField& input, const FactorField& weight,

@@ -7,6 +7,8 @@
 #include <type_traits>
 
 #include "cuda/mbarrier.cuh"
+#include "cuda/mma.cuh"
+#include "cuda/pairs.cuh"
 #include "cuda/tensor_map.cuh"
 #include "ops/linear/wgmma_output.cuh"
 
@@ -16,6 +18,12 @@ namespace planq::linear::wgmma {
 // step of the tensor cores (wgmma_chain.cuh), one after another.
 enum class Lists { None, Sequential, Tensor };
 
+// How many columns a list of this capacity has, which says that it has `count`.
+__device__ __forceinline__ int listed_of(std::int64_t count, std::int32_t capacity) {
+  const std::int64_t held = count < capacity ? count : capacity;
+  return static_cast<int>(held < 0 ? 0 : held);
+}
+
 // What a product with outliers has beside its factors. Strides count elements.
 struct Listed {
   const std::int32_t* index;
@@ -24,14 +32,15 @@ struct Listed {
   std::int64_t row, batch;
   const std::int8_t* weight;
   std::int64_t weight_row;
+  // The weight's codes by place and column, if a kernel before has listed them: else they are
+  // picked.
+  const std::int8_t* codes;
+  std::int64_t pitch;
   std::int32_t capacity, terms;
   DType dtype;
   bool vectors;  // four neighbouring values are an aligned vector
 
-  __device__ __forceinline__ int listed() const {
-    const std::int64_t held = *count < capacity ? *count : capacity;
-    return static_cast<int>(held < 0 ? 0 : held);
-  }
+  __device__ __forceinline__ int listed() const { return listed_of(*count, capacity); }
 };
 
 inline constexpr int kPlaces = 64;  // of the list, whose codes are in shared memory at a time
@@ -48,12 +57,14 @@ struct FragmentOrder {
   static __device__ __forceinline__ int slot(int place, int column) {
     return place * kListedColumns + column % 8 / 2 * 32 + column / 8 * 2 + column % 2;
   }
+  static __device__ __forceinline__ int places(int count) { return min(count, kPlaces); }
 };
 struct ColumnOrder {
   static constexpr bool kOutliersType = false;
   static __device__ __forceinline__ int slot(int place, int column) {
     return place * kListedColumns + column;
   }
+  static __device__ __forceinline__ int places(int count) { return min(count, kPlaces); }
 };
 __device__ __forceinline__ std::uint16_t as_bfloat16(int code) {
   return static_cast<std::uint16_t>(__float_as_uint(static_cast<float>(code)) >> 16);
@@ -75,67 +86,117 @@ __device__ __forceinline__ void widen_pair(std::uint32_t pair, float (&values)[2
   values[1] = __uint_as_float(pair & 0xFFFF0000u);
 }
 
-// The list's first places, which all lanes of a warp have between them.
+// The list's first places, which all lanes of a warp have between them. Nothing waits for the
+// memory before it is asked.
 class ListedColumns {
  public:
-  // The list is read with its count, not after it.
-  __device__ __forceinline__ explicit ListedColumns(const Listed& listed) {
+  __device__ __forceinline__ explicit ListedColumns(const Listed& listed)
+      : held_(*listed.count), capacity_(listed.capacity), terms_(listed.terms) {
     const int lane = threadIdx.x % cuda::kWarp;
-    int columns[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      columns[half] = listed.capacity > 0
-                          ? listed.index[min(lane + half * cuda::kWarp, listed.capacity - 1)]
-                          : -1;
-    count_ = listed.listed();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int place = lane + half * cuda::kWarp, column = columns[half];
-      const bool exists = column >= 0 && column < listed.terms;
-      column_[half] = place < count_ && exists ? column : -1;
-    }
+      read_[half] =
+          capacity_ > 0 ? listed.index[min(lane + half * cuda::kWarp, capacity_ - 1)] : -1;
   }
   // Of the whole list.
-  __device__ __forceinline__ int count() const { return count_; }
+  __device__ __forceinline__ int count() const { return listed_of(held_, capacity_); }
   // The column at this lane's place of a half of the list, or -1.
-  __device__ __forceinline__ int column(int half) const { return column_[half]; }
+  __device__ __forceinline__ int column(int half) const {
+    const int place = static_cast<int>(threadIdx.x) % cuda::kWarp + half * cuda::kWarp;
+    const bool exists = read_[half] >= 0 && read_[half] < terms_;
+    return place < count() && exists ? read_[half] : -1;
+  }
 
  private:
-  int column_[2], count_;
+  std::int64_t held_;
+  std::int32_t capacity_, terms_;
+  int read_[2];
 };
 
-// The codes of the list's first places for the 128 columns of 128 threads: each has a column.
+// Warps that bring codes, beside those that multiply.
+inline constexpr int kPickWarps = 3;
+
+// A lane's four of the 128 columns are every 32nd.
+inline constexpr int kLaneColumns = kListedColumns / cuda::kWarp;
+template <class Order>
+__device__ __forceinline__ void put_codes(std::uint16_t* codes, int place,
+                                          const int (&each)[kLaneColumns], DType outliers) {
+#pragma unroll
+  for (int i = 0; i < kLaneColumns; ++i) {
+    const int column = static_cast<int>(threadIdx.x) % cuda::kWarp + i * cuda::kWarp;
+    codes[Order::slot(place, column)] = code_bits<Order>(each[i], outliers);
+  }
+}
+
+// Brings the codes of columns n and on that a kernel before has listed. For warp number `warp`.
+template <class Order>
+__device__ __forceinline__ void bring_codes(const Listed& listed, int count, std::int64_t n,
+                                            int warp, std::uint16_t* codes) {
+  constexpr int kAtOnce = 2;  // places
+  const std::int64_t first = n + static_cast<int>(threadIdx.x) % cuda::kWarp;
+  const int places = Order::places(count);
+#pragma unroll 1
+  for (int from = warp * kAtOnce; from < places; from += kPickWarps * kAtOnce) {
+    int each[kAtOnce][kLaneColumns];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j)
+#pragma unroll
+      for (int i = 0; i < kLaneColumns; ++i) {
+        const std::int64_t column = first + i * cuda::kWarp;
+        each[j][i] = from + j < count && column < listed.pitch
+                         ? listed.codes[(from + j) * listed.pitch + column]
+                         : std::int8_t{0};
+      }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j)
+      if (from + j < places) put_codes<Order>(codes, from + j, each[j], listed.dtype);
+  }
+}
+
+// Picks codes of 128 columns at the list's first places.
 template <class Order>
 class Picker {
  public:
-  __device__ __forceinline__ Picker(const ListedColumns& columns, std::uint16_t* codes)
-      : codes_(codes + Order::slot(0, column_of_thread())) {
-    const int lane = threadIdx.x % cuda::kWarp;
+  __device__ __forceinline__ Picker(const Listed& listed, const ListedColumns& columns)
+      : dtype_(listed.dtype) {
+    const int places = Order::places(columns.count());
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       column_[half] = columns.column(half);
-      const bool is_listed = lane + half * cuda::kWarp < columns.count();
-      missing_[half] = __ballot_sync(cuda::kAllLanes, is_listed && column_[half] < 0);
+      const int place = lane() + half * cuda::kWarp;
+      missing_[half] = __ballot_sync(cuda::kAllLanes, place < places && column_[half] < 0);
     }
   }
 
-  // Of places that name no column the code is 0.
-  __device__ __forceinline__ void clear() const {
+  // Where a place names no column, and behind the last, codes are 0. For warp number `warp`.
+  __device__ __forceinline__ void clear(std::uint16_t* codes, int warp) const {
+    const int none[kLaneColumns] = {};
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      for (unsigned left = missing_[half]; left; left &= left - 1)
-        put(half * cuda::kWarp + __ffs(left) - 1, 0);
+#pragma unroll 1
+      for (int place = warp; place < cuda::kWarp; place += kPickWarps)
+        if (missing_[half] >> place & 1) put(codes, half * cuda::kWarp + place, none);
   }
-
-  // From box number `box` along k, whose 128 rows are those of the columns. By whole warps.
-  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
+  // From box number `box` along k, whose 128 rows are those of the columns. By a whole warp.
+  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows,
+                                       std::uint16_t* codes) const {
+    // A row's bytes are where the copy's swizzle has put them, which is by 16.
+    rows += lane() * cuda::kBoxBytes;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       unsigned left = __ballot_sync(cuda::kAllLanes, column_[half] >> kBoxBits == box);
-      for (; left; left &= left - 1) {
-        const int lane = __ffs(left) - 1;
-        const int byte = __shfl_sync(cuda::kAllLanes, column_[half], lane) % cuda::kBoxBytes;
-        put(half * cuda::kWarp + lane, static_cast<std::int8_t>(rows[place_of(byte)]));
+#pragma unroll 1
+      while (left != 0) {
+        // Two places at a time; the last one twice where they are odd.
+        const int first = __ffs(left) - 1;
+        left &= left - 1;
+        const int second = left != 0 ? __ffs(left) - 1 : first;
+        left &= left - 1;
+        int each[2][kLaneColumns];
+        read(half, first, rows, each[0]);
+        read(half, second, rows, each[1]);
+        put(codes, half * cuda::kWarp + first, each[0]);
+        put(codes, half * cuda::kWarp + second, each[1]);
       }
     }
     // Reads of the box come before the warp gives it back.
@@ -146,21 +207,25 @@ class Picker {
   static constexpr int kBoxBits = 7;
   static_assert(1 << kBoxBits == cuda::kBoxBytes);
 
-  static __device__ __forceinline__ int column_of_thread() {
-    return static_cast<int>(threadIdx.x) % kListedColumns;
+  static __device__ __forceinline__ int lane() {
+    return static_cast<int>(threadIdx.x) % cuda::kWarp;
   }
-  // Where a byte of this thread's row lies: the copy's swizzle changes the places of 16 bytes.
-  static __device__ __forceinline__ int place_of(int byte) {
-    const int row = column_of_thread();
-    return row * cuda::kBoxBytes + (byte ^ row % 8 * 16);
+  __device__ __forceinline__ void read(int half, int place, const std::uint8_t* rows,
+                                       int (&each)[kLaneColumns]) const {
+    const int byte = __shfl_sync(cuda::kAllLanes, column_[half], place) % cuda::kBoxBytes;
+#pragma unroll
+    for (int i = 0; i < kLaneColumns; ++i)
+      each[i] = static_cast<std::int8_t>(
+          rows[i * cuda::kWarp * cuda::kBoxBytes + (byte ^ lane() % 8 * 16)]);
   }
-  __device__ __forceinline__ void put(int place, int code) const {
-    codes_[place * kListedColumns] = as_bfloat16(code);
+  __device__ __forceinline__ void put(std::uint16_t* codes, int place,
+                                      const int (&each)[kLaneColumns]) const {
+    put_codes<Order>(codes, place, each, dtype_);
   }
 
-  std::uint16_t* codes_;
   int column_[2];
   unsigned missing_[2];
+  DType dtype_;
 };
 
 // Places `first` and on, up to kPlaces, from memory, and codes of 0 behind them up to number
@@ -195,12 +260,11 @@ __device__ __forceinline__ std::int64_t fragment_row(std::int64_t m, int r, std:
   return min(m, rows - 1);
 }
 
-// Sums become float32, under their rows' scales, in the registers where they are.
-template <int kTiles, int kCount>
-__device__ __forceinline__ void scale_rows(int (&sums)[kTiles][kCount], const Outputs& outputs,
-                                           int batch, std::int64_t m) {
+// The scales of those rows.
+template <int kTiles>
+__device__ __forceinline__ void read_scales(float (&scales)[2 * kTiles], const Outputs& outputs,
+                                            int batch, std::int64_t m) {
   const Epilogue& e = outputs.epilogue;
-  float scales[2 * kTiles];
   with_float(e.scale_dtype, [&]<class T>(T) {
     const T* from = static_cast<const T*>(e.input_scale) + batch * outputs.scale_batch;
     T held[2 * kTiles];
@@ -210,6 +274,11 @@ __device__ __forceinline__ void scale_rows(int (&sums)[kTiles][kCount], const Ou
 #pragma unroll
     for (int r = 0; r < 2 * kTiles; ++r) scales[r] = static_cast<float>(math::widen(held[r]));
   });
+}
+// Sums become float32, under their rows' scales, in the registers where they are.
+template <int kTiles, int kCount>
+__device__ __forceinline__ void scale_rows(int (&sums)[kTiles][kCount],
+                                           const float (&scales)[2 * kTiles]) {
 #pragma unroll
   for (int r = 0; r < 2 * kTiles; ++r)
 #pragma unroll
@@ -221,16 +290,32 @@ __device__ __forceinline__ void scale_rows(int (&sums)[kTiles][kCount], const Ou
       }
 }
 
+// A thread's codes of a place.
+struct PlaceCodes {
+  static constexpr int kEights = kListedColumns / 4 / 8;
+
+  uint4 eight[kEights];
+
+  __device__ __forceinline__ void read(const std::uint16_t* codes) {
+    const auto* from =
+        reinterpret_cast<const uint4*>(codes + threadIdx.x % 4 * (kListedColumns / 4));
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) eight[i] = from[i];
+  }
+};
+
 // One place: the products of a thread's rows and its columns, which are those of kTiles times 64
 // rows of the tensor cores. Sums are float32 by now, in registers that were declared for int32.
+// Each eight codes give way to those of the next place, which are then under way for long enough.
 template <int kTiles>
 __device__ __forceinline__ void add_place(int (&sums)[kTiles][kListedColumns / 2],
-                                          const std::uint16_t* codes,
+                                          PlaceCodes& codes, const std::uint16_t* next,
                                           const float (&values)[2 * kTiles]) {
-  const auto* from = reinterpret_cast<const uint4*>(codes + threadIdx.x % 4 * (kListedColumns / 4));
+  const auto* from = reinterpret_cast<const uint4*>(next + threadIdx.x % 4 * (kListedColumns / 4));
 #pragma unroll
-  for (int eight = 0; eight < kListedColumns / 4 / 8; ++eight) {
-    const uint4 held = from[eight];
+  for (int eight = 0; eight < PlaceCodes::kEights; ++eight) {
+    const uint4 held = codes.eight[eight];
+    codes.eight[eight] = from[eight];
     const std::uint32_t pairs[4] = {held.x, held.y, held.z, held.w};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -246,6 +331,30 @@ __device__ __forceinline__ void add_place(int (&sums)[kTiles][kListedColumns / 2
     }
   }
 }
+
+// Value number i of those that lie in words one after another.
+template <class T>
+__device__ __forceinline__ float value_of(const std::uint32_t* words, int i) {
+  if constexpr (sizeof(T) == 4)
+    return __uint_as_float(words[i]);
+  else
+    return cuda::of_pair<T>(words[i / 2], i % 2);
+}
+
+// Values of kRows rows at two neighbouring places.
+template <class T, int kRows>
+struct PlacePair {
+  static constexpr int kWords = sizeof(T) / 2;
+
+  std::uint32_t words[kRows][kWords];
+
+  __device__ __forceinline__ void widen(float (&values)[2][kRows]) const {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) values[i][r] = value_of<T>(words[r], i);
+  }
+};
 
 // Values of the rows of which a thread has sums. Four neighbouring lanes have the same rows: each
 // reads four places of sixteen, and hands them to the others.
@@ -272,22 +381,20 @@ class RowValues {
       }
     }
   }
-  // Two places of those that were read, from `place` + 2 `pair` on; place is a multiple of 4.
-  __device__ __forceinline__ void share(int place, int pair, float (&values)[2][kRows]) const {
-    constexpr int kWords = sizeof(T) / 2;  // of two places
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + place / 4;
+  // Places `place`, an even one of those that were read, and the next.
+  __device__ __forceinline__ PlacePair<T, kRows> pair(int place) const {
+    PlacePair<T, kRows> pair;
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + place % kRead / 4;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      std::uint32_t words[2 * kWords], own[kWords];
+      std::uint32_t words[2 * pair.kWords];
       memcpy(words, &held_[r], sizeof words);
 #pragma unroll
-      for (int i = 0; i < kWords; ++i)
-        own[i] = __shfl_sync(cuda::kAllLanes, words[pair * kWords + i], lane);
-      T each[2];
-      memcpy(each, own, sizeof each);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) values[i][r] = math::widen(each[i]);
+      for (int i = 0; i < pair.kWords; ++i)
+        pair.words[r][i] =
+            __shfl_sync(cuda::kAllLanes, place % 4 == 0 ? words[i] : words[pair.kWords + i], lane);
     }
+    return pair;
   }
 
  private:
@@ -295,55 +402,74 @@ class RowValues {
   Four held_[kRows];
 };
 
-// Places in their order. The values of the next sixteen are on their way while these are added.
+// Places in their order, of which `values` has the first ones. What an iteration needs of memory
+// and of other lanes, an earlier one asks for; it has no more than two places, since these are
+// hundreds of instructions.
 template <class T, int kTiles>
 __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 2],
                                            const std::uint16_t* codes,
-                                           RowValues<T, 2 * kTiles>& next, int first, int count,
+                                           RowValues<T, 2 * kTiles>& values, int first, int count,
                                            bool vectors) {
   constexpr int kRead = RowValues<T, 2 * kTiles>::kRead;
-  RowValues<T, 2 * kTiles> now = next;
+  PlaceCodes held;
+  held.read(codes);
+  PlacePair<T, 2 * kTiles> next = values.pair(0);
 #pragma unroll 1
-  for (int place = 0; place < count; place += 4, codes += 4 * kListedColumns) {
-    if (place % kRead == 0) {
-      now = next;
-      next.read(first + place + kRead, first + count, vectors);
-    }
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      float values[2][2 * kTiles];
-      now.share(place % kRead, pair, values);
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (place + 2 * pair + i < count)
-          add_place<kTiles>(sums, codes + (2 * pair + i) * kListedColumns, values[i]);
-    }
+  for (int place = 0; place < count; place += 2, codes += 2 * kListedColumns) {
+    float two[2][2 * kTiles];
+    next.widen(two);
+    next = values.pair(place + 2);
+    if (place % kRead == kRead - 4) values.read(first + place + 4, first + count, vectors);
+    const bool both = place + 1 < count;
+    add_place<kTiles>(sums, held, codes + (both ? kListedColumns : 0), two[0]);
+    if (both)
+      add_place<kTiles>(sums, held, codes + (place + 2 < count ? 2 : 1) * kListedColumns, two[1]);
   }
 }
 
-// The outliers of the tiles that four warps have after each other. `codes`: shared memory of these
-// warps, free while they multiply.
+// Asks for the values of a row of the batch at the list's first places, up to number `count`.
+__device__ __forceinline__ void touch_values(const Listed& listed, int count,
+                                             const Outputs& outputs, int batch, std::int64_t m) {
+  constexpr int kSectorBytes = 32;
+  const auto step = static_cast<int>(kSectorBytes / detail::element_bytes(listed.dtype));
+  if (m >= outputs.rows) return;
+#pragma unroll 1
+  for (int place = 0; place < min(count, kPlaces); place += step)
+    touch_element(listed.values, batch * listed.batch + m * listed.row + place, listed.dtype);
+}
+
+// Names of barriers of a tile's four warps: their own, and those with the warps that pick for them,
+// when the codes' shared memory is free and when it is full.
+struct TileBarriers {
+  int own, free, full;
+};
+inline constexpr int kPickThreads = (4 + kPickWarps) * cuda::kWarp;
+
+// The outliers of the tiles that four warps have after each other, of kTiles times 64 rows.
+// `codes`: shared memory of these warps, free while they multiply.
+template <int kTiles>
 class TileOutliers {
  public:
-  __device__ __forceinline__ TileOutliers(const Listed& listed, std::uint16_t* codes, int barrier)
-      : listed_(listed),
-        codes_(codes),
-        barrier_(barrier),
-        count_(listed.listed()),
-        picker_(ListedColumns(listed), codes) {}
+  using Order = FragmentOrder;
 
-  // Before a tile, once the one before it is stored.
-  __device__ __forceinline__ void begin(const Outputs&, int, std::int64_t) const {
-    wait();
-    picker_.clear();
-  }
-  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
-    if (count_ > 0) picker_.pick(box, rows);
+  float scales[2 * kTiles];
+
+  __device__ __forceinline__ TileOutliers(const Listed& listed, std::uint16_t* codes,
+                                          const TileBarriers& barriers)
+      : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
+
+  __device__ __forceinline__ bool has_steps() const { return false; }
+  // Before a tile, once the one before it is stored: what its rows have is on the way while it is
+  // multiplied. m: the warp's first row.
+  __device__ __forceinline__ void begin(const Outputs& outputs, int batch, std::int64_t m) {
+    read_scales<kTiles>(scales, outputs, batch, m);
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+    touch_values(listed_, count_, outputs, batch, m + lane % 16 + lane / 16 * cuda::kProductRows);
+    cuda::named_barrier_arrive(barriers_.free, kPickThreads);
   }
 
   // All listed columns onto sums with their rows' scales, of rows m + 64 tile and columns n on; m
   // is the warp's. Afterwards the shared memory is free.
-  template <int kTiles>
   __device__ __forceinline__ void add(int (&sums)[kTiles][kListedColumns / 2],
                                       const Outputs& outputs, int batch, std::int64_t m,
                                       std::int64_t n) const {
@@ -363,9 +489,11 @@ class TileOutliers {
  private:
   static constexpr int kThreads = 128;
 
-  __device__ __forceinline__ void wait() const { cuda::named_barrier_wait(barrier_, kThreads); }
+  __device__ __forceinline__ void wait() const {
+    cuda::named_barrier_wait(barriers_.own, kThreads);
+  }
 
-  template <class T, int kTiles>
+  template <class T>
   __device__ __forceinline__ void add_all(int (&sums)[kTiles][kListedColumns / 2],
                                           const Outputs& outputs, int batch, std::int64_t m,
                                           std::int64_t n) const {
@@ -375,7 +503,7 @@ class TileOutliers {
       values.at[r] = static_cast<const T*>(listed_.values) + batch * listed_.batch +
                      fragment_row(m, r, outputs.rows) * listed_.row;
     if (count_ > 0) values.read(0, count_, listed_.vectors);
-    wait();
+    cuda::named_barrier_wait(barriers_.full, kPickThreads);
 #pragma unroll 1
     for (int first = 0; first < count_; first += kPlaces) {
       if (first > 0) {
@@ -396,8 +524,8 @@ class TileOutliers {
 
   const Listed& listed_;
   std::uint16_t* codes_;
-  int barrier_, count_;
-  Picker<FragmentOrder> picker_;
+  TileBarriers barriers_;
+  int count_;
 };
 
 // --- Few tokens ---------------------------------------------------------------------------------
@@ -409,6 +537,25 @@ struct ListedRows {
   int pitch, count;
   std::int64_t m, step;
 };
+
+// Where a block's tile lies: in a product of the batch, from column n of the output on.
+struct SharePlace {
+  int batch;
+  std::int64_t n;
+};
+
+// Places `first` and on of the list for the block's 128 columns, in place of those before. By its
+// 128 threads that multiply.
+template <class Order>
+__device__ __forceinline__ void gather_share(const Listed& listed, int first, int held,
+                                             std::int64_t n, std::int64_t columns,
+                                             std::uint16_t* codes) {
+  constexpr int kThreads = 128, kBarrier = 1;
+  cuda::named_barrier_wait(kBarrier, kThreads);
+  gather_codes<Order>(listed, first, held, Order::places(held), n, columns,
+                      static_cast<int>(threadIdx.x), codes);
+  cuda::named_barrier_wait(kBarrier, kThreads);
+}
 
 // kRows of them, from number `from` on; those beyond the last are the last one again.
 template <int kRows>
@@ -437,15 +584,17 @@ struct RowSums {
             make_float4(t[r][0], t[r][1], t[r][2], t[r][3]);
   }
   // kCount places: their values, row by row, and the lane's four codes of each.
-  template <int kCount>
-  __device__ __forceinline__ void add(const float* values, const std::uint16_t* codes) {
-    using Held = std::conditional_t<kCount == 4, float4, float>;
-    static_assert(sizeof(Held) == kCount * sizeof(float));
+  template <int kCount, class T>
+  __device__ __forceinline__ void add(const T* values, const std::uint16_t* codes) {
+    using Held = std::conditional_t<kCount == 4, cuda::VectorOf<T, 4>, T>;
     float value[kRows][kCount];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const auto held = *reinterpret_cast<const Held*>(values + r * kPlaces);
-      memcpy(value[r], &held, sizeof held);
+      std::uint32_t words[(sizeof held + 3) / 4] = {};
+      memcpy(words, &held, sizeof held);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) value[r][i] = value_of<T>(words, i);
     }
 #pragma unroll
     for (int place = 0; place < kCount; ++place) {
@@ -467,20 +616,21 @@ struct RowSums {
 template <class Share>
 __device__ __forceinline__ int owner_of(int column, const Share& share, int boxes) {
   if (column < 0) return share.part;
-  const int box = column / cuda::kBoxBytes;
-  return static_cast<int>((std::int64_t{box + 1} * share.parts + boxes - 1) / boxes) - 1;
+  const unsigned box = static_cast<unsigned>(column) / cuda::kBoxBytes;
+  const auto count = static_cast<unsigned>(boxes);
+  return static_cast<int>(((box + 1) * static_cast<unsigned>(share.parts) + count - 1) / count) - 1;
 }
 
 // The codes, place by place, that other blocks of the cluster have picked: all at once, for it
-// takes long. By 128 threads, after a barrier of the cluster.
+// takes long. By 128 threads, of which this one is number `thread`, after a barrier of the cluster.
 template <class Share>
 __device__ __forceinline__ void collect_codes(const ListedColumns& columns, const Share& share,
-                                              int boxes, std::uint16_t* codes) {
+                                              int boxes, int thread, std::uint16_t* codes) {
   if (share.parts == 1) return;
   constexpr int kAcross = kListedColumns * 2 / 16, kDown = kListedColumns / kAcross;
   constexpr int kEach = kPlaces / kDown;
-  const int first = static_cast<int>(threadIdx.x) / kAcross;
-  auto* own = reinterpret_cast<uint4*>(codes) + threadIdx.x;
+  const int first = thread / kAcross;
+  auto* own = reinterpret_cast<uint4*>(codes) + thread;
   const int owners[2] = {owner_of(columns.column(0), share, boxes),
                          owner_of(columns.column(1), share, boxes)};
   uint4 held[kEach];
@@ -499,137 +649,133 @@ __device__ __forceinline__ void collect_codes(const ListedColumns& columns, cons
     if (others[i]) own[i * kListedColumns] = held[i];
 }
 
-// The outliers of the one tile of a block, whose cluster splits k between `Share::parts` blocks: a
-// block picks the codes of its part, and gets the others' from them.
-template <class Share>
+// Copies values of rows `from` to from + kStagedRows - 1, from place `first` of the list on, to the
+// warp's shared memory, as they are; beyond the capacity there are none. For wait_for_copies().
+template <class T>
+__device__ __forceinline__ void copy_values(const Listed& listed, const ListedRows& rows, int from,
+                                            int batch, int first, T* staged) {
+  constexpr int kAcross = kPlaces / 4, kDown = cuda::kWarp / kAcross;
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp, place = lane % kAcross * 4;
+  const int count = min(rows.count - from, kStagedRows), left = listed.capacity - first - place;
+  const T* values = static_cast<const T*>(listed.values) + batch * listed.batch + first + place;
+#pragma unroll 1
+  for (int r = lane / kAcross; r < count; r += kDown) {
+    const T* row = values + (rows.m + (from + r) * rows.step) * listed.row;
+    T* to = staged + r * kPlaces + place;
+    if (!listed.vectors) {
+      for (int i = 0; i < min(left, 4); ++i) to[i] = row[i];
+    } else if (left > 0) {
+      cuda::copy_async<4 * sizeof(T)>(cuda::shared_address(to), row);
+    }
+  }
+}
+
+// Calls body(an element) of the outliers' type, of 16 bits.
+template <class Body>
+__device__ __forceinline__ void with_values(DType dtype, const Body& body) {
+  if (dtype == DType::Float16)
+    body(math::Half{});
+  else
+    body(math::Bfloat16{});
+}
+
+// Of any type.
+template <class Body>
+__device__ __forceinline__ void with_any_values(DType dtype, const Body& body) {
+  if (dtype == DType::Float32)
+    body(float{});
+  else
+    with_values(dtype, body);
+}
+
+// What the warps that multiply have to do with the list of a block's one tile. Its codes are picked
+// by other warps, from all blocks of the cluster.
 class ShareOutliers {
  public:
-  static constexpr bool kListed = true;
-  __device__ __forceinline__ ShareOutliers(const Listed& listed, const Share& share, int boxes,
-                                           std::uint16_t* codes)
-      : listed_(listed),
-        share_(share),
-        boxes_(boxes),
-        codes_(codes),
-        columns_(listed),
-        picker_(columns_, codes) {
-    picker_.clear();
-  }
+  using Order = ColumnOrder;
 
-  __device__ __forceinline__ void pick(int box, const std::uint8_t* rows) const {
-    picker_.pick(share_.box(boxes_, share_.part) + box, rows);
-  }
-  // Asks for the values of a row of the batch.
-  __device__ __forceinline__ void touch_row(const Outputs& outputs, int batch,
-                                            std::int64_t m) const {
-    if (listed_.capacity == 0 || m >= outputs.rows) return;
-    touch_element(listed_.values, batch * listed_.batch + m * listed_.row, listed_.dtype);
-  }
+  // `staged`: shared memory of the warp, aligned to 16 bytes.
+  __device__ __forceinline__ ShareOutliers(const Listed& listed, std::uint16_t* codes,
+                                           const SharePlace& place, float* staged)
+      : listed_(listed), codes_(codes), place_(place), staged_(staged), held_(*listed.count) {}
 
-  // Onto the lane's four columns from n on; `staged` is shared memory of the warp, aligned to 16
-  // bytes. The 128 threads call it, after a barrier of the cluster behind the last pick.
-  __device__ __forceinline__ void add(const ListedRows& rows, float scales, std::int64_t columns,
-                                      int batch, std::int64_t n, float* staged) const {
-    switch (listed_.dtype) {
-      case DType::Float16:
-        return add_all<math::Half>(rows, scales, columns, batch, n, staged);
-      case DType::BFloat16:
-        return add_all<math::Bfloat16>(rows, scales, columns, batch, n, staged);
-      default:
-        add_all<float>(rows, scales, columns, batch, n, staged);
-    }
+  // What is read from memory, before it is needed.
+  __device__ __forceinline__ void ask(const ListedRows& rows) const {
+    with_any_values(listed_.dtype, [&]<class T>(T) { copy<T>(rows, 0, 0); });
+  }
+  // Onto the rows' 128 columns. The 128 threads call it, once the codes of the first places are
+  // complete.
+  __device__ __forceinline__ void add(const ListedRows& rows, float scales,
+                                      std::int64_t columns) const {
+    with_any_values(listed_.dtype, [&]<class T>(T) { add_all<T>(rows, scales, columns); });
   }
 
  private:
-  static constexpr int kThreads = 128;
-
-  __device__ __forceinline__ void wait() const { cuda::named_barrier_wait(1, kThreads); }
+  template <class T>
+  __device__ __forceinline__ T* staged() const {
+    return reinterpret_cast<T*>(staged_);
+  }
+  template <class T>
+  __device__ __forceinline__ void copy(const ListedRows& rows, int from, int first) const {
+    copy_values(listed_, rows, from, place_.batch, first, staged<T>());
+  }
 
   template <class T>
   __device__ __forceinline__ void add_all(const ListedRows& rows, float scales,
-                                          std::int64_t columns, int batch, std::int64_t n,
-                                          float* staged) const {
-    collect_codes(columns_, share_, boxes_, codes_);
-    wait();
-    const int count = listed_.listed();
+                                          std::int64_t columns) const {
+    const int count = listed_of(held_, listed_.capacity);
     int first = 0;
     do {
       const int held = min(count - first, kPlaces);
-      if (first > 0) {
-        wait();
-        gather_codes<ColumnOrder>(listed_, first, held, kPlaces, n, columns,
-                                  static_cast<int>(threadIdx.x), codes_);
-        wait();
-      }
+      if (first > 0) gather_share<ColumnOrder>(listed_, first, held, place_.n, columns, codes_);
       if (rows.count > 2)
-        add_held<T, kStagedRows>(rows, scales, batch, first, held, staged);
+        add_held<T, kStagedRows>(rows, scales, first, held);
+      else if (rows.count > 1)
+        add_held<T, 2>(rows, scales, first, held);
       else if (rows.count > 0)
-        add_held<T, 2>(rows, scales, batch, first, held, staged);
+        add_held<T, 1>(rows, scales, first, held);
       first += kPlaces;
     } while (first < count);
   }
 
   template <class T, int kRows>
-  __device__ __forceinline__ void add_held(const ListedRows& rows, float scales, int batch,
-                                           int first, int held, float* staged) const {
+  __device__ __forceinline__ void add_held(const ListedRows& rows, float scales, int first,
+                                           int held) const {
     const std::uint16_t* codes = codes_ + 4 * (threadIdx.x % cuda::kWarp);
 #pragma unroll 1
     for (int from = 0; from < rows.count; from += kRows) {
-      if (held > 0) stage<T, kRows>(rows, from, batch, first, held, staged);
+      if (first + from > 0) {
+        __syncwarp();  // every lane has read the values before
+        copy<T>(rows, from, first);
+      }
+      cuda::wait_for_copies();
+      __syncwarp();
       RowSums<kRows> sums;
       sums.load(rows, from, first == 0, scales);
+      // Of few rows, more places at a time: what they wait for is the shared memory.
+      constexpr int kTimes = kRows > 2 ? 1 : 2;
       int place = 0;
-#pragma unroll 1
+#pragma unroll kTimes
       for (; place + 4 <= held; place += 4)
-        sums.template add<4>(staged + place, codes + place * kListedColumns);
+        sums.template add<4>(staged<T>() + place, codes + place * kListedColumns);
 #pragma unroll 1
       for (; place < held; ++place)
-        sums.template add<1>(staged + place, codes + place * kListedColumns);
+        sums.template add<1>(staged<T>() + place, codes + place * kListedColumns);
       sums.store(rows, from);
     }
   }
 
-  // Values of kRows rows, from place `first` of the list on; those beyond the last are others
-  // again.
-  template <class T, int kRows>
-  __device__ __forceinline__ void stage(const ListedRows& rows, int from, int batch, int first,
-                                        int held, float* staged) const {
-    const int lane = threadIdx.x % cuda::kWarp;
-    const T* values = static_cast<const T*>(listed_.values) + batch * listed_.batch + first;
-    T each[kRows][2];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const std::int64_t m = rows.m + min(from + r, rows.count - 1) * rows.step;
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        each[r][half] = values[m * listed_.row + min(lane + half * cuda::kWarp, held - 1)];
-    }
-    __syncwarp();
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        staged[r * kPlaces + half * cuda::kWarp + lane] = math::widen(each[r][half]);
-    __syncwarp();
-  }
-
   const Listed& listed_;
-  Share share_;
-  int boxes_;
   std::uint16_t* codes_;
-  ListedColumns columns_;
-  Picker<ColumnOrder> picker_;
+  SharePlace place_;
+  float* staged_;
+  std::int64_t held_;
 };
 
 // Where a product has none.
 struct NoOutliers {
-  static constexpr bool kListed = false;
+  __device__ __forceinline__ bool has_steps() const { return false; }
   __device__ __forceinline__ void begin(const Outputs&, int, std::int64_t) const {}
-  __device__ __forceinline__ void pick(int, const std::uint8_t*) const {}
-  __device__ __forceinline__ void touch_row(const Outputs&, int, std::int64_t) const {}
-  template <class Sums>
-  __device__ __forceinline__ void add(Sums&, const Outputs&, int, std::int64_t,
-                                      std::int64_t) const {}
 };
 
 }  // namespace planq::linear::wgmma

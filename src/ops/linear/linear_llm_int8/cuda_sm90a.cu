@@ -28,7 +28,8 @@ template <Accumulation kAccumulation, Status (*kOtherwise)(const Call&, Bound&)>
 Status bind_wgmma(const Call& call, Bound& bound) {
   const linear::Product product = product_with(call, call.operands[kOutlier]);
   bool launched = false;
-  PLANQ_TRY(linear::launch_listed_wgmma(product, kAccumulation, call.device, bound, launched));
+  PLANQ_TRY(
+      linear::launch_listed_wgmma(call, product, kAccumulation, launch_codes, bound, launched));
   return launched ? Status::success() : kOtherwise(call, bound);
 }
 

@@ -133,11 +133,14 @@ inline linear::Product product_with(const Call& call, const OperandView& values)
   outliers.capacity = f.capacity;
   return product;
 }
+inline void set_codes(linear::Product& product, const Room& room) {
+  product.epilogue.outliers.codes = room.codes;
+  product.epilogue.outliers.pitch = room.code_pitch;
+}
 // Of kernels that read the room.
 inline linear::Product product_of(const Call& call, const Room& room) {
   linear::Product product = product_with(call, values_view(call.fields<Fields>(), room));
-  product.epilogue.outliers.codes = room.codes;
-  product.epilogue.outliers.pitch = room.code_pitch;
+  set_codes(product, room);
   return product;
 }
 

@@ -12,6 +12,8 @@ Status preload_list();
 // Adds the kernel that fills the room, where there is anything to list and to multiply.
 Status launch_list(const Call& call, const Room& room, const linear::Product& product,
                    Bound& bound);
+// The same of the codes alone, for a product that has the operand's values, which is told of them.
+Status launch_codes(const Call& call, linear::Product& product, Bound& bound);
 
 inline std::size_t workspace(const Descriptor& descriptor, const Device&) {
   Scratch scratch;

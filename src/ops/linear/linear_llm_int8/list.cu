@@ -78,8 +78,11 @@ Status preload_list() {
   return cuda::preload(list_outliers<double>);
 }
 
-Status launch_list(const Call& call, const Room& room, const linear::Product& product,
-                   Bound& bound) {
+namespace {
+
+// `rows`: of the outliers, so many of which are listed, too.
+Status launch(const Call& call, const Room& room, const linear::Product& product, int64_t rows,
+              Bound& bound) {
   const Fields& f = call.fields<Fields>();
   if (product.empty() || f.capacity == 0) return Status::success();
   ListArgs args;
@@ -91,7 +94,7 @@ Status launch_list(const Call& call, const Room& room, const linear::Product& pr
   args.rows = value_rows(f, call.operands, room);
   args.columns = product.n;
   args.terms = product.k;
-  args.row_count = f.rows();
+  args.row_count = rows;
   args.down = static_cast<std::uint32_t>(cuda::ceil_div(room.code_pitch, kListThreads));
   args.across =
       static_cast<std::uint32_t>(std::min(cuda::ceil_div(f.capacity, kPlaces), kMostAcross));
@@ -100,6 +103,20 @@ Status launch_list(const Call& call, const Room& room, const linear::Product& pr
   grid.blocks = int64_t{args.down} * args.across + std::min(args.row_count, kMostRows);
   return f.compute() == DType::Float64 ? cuda::launch(list_outliers<double>, grid, args, bound)
                                        : cuda::launch(list_outliers<float>, grid, args, bound);
+}
+
+}  // namespace
+
+Status launch_list(const Call& call, const Room& room, const linear::Product& product,
+                   Bound& bound) {
+  return launch(call, room, product, call.fields<Fields>().rows(), bound);
+}
+
+Status launch_codes(const Call& call, linear::Product& product, Bound& bound) {
+  Scratch scratch(call.workspace);
+  const Room room(call.fields<Fields>(), scratch);
+  set_codes(product, room);
+  return launch(call, room, product, 0, bound);
 }
 
 }  // namespace planq::linear_llm_int8
