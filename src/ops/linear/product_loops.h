@@ -8,7 +8,8 @@
 //
 // VNNI multiplies bytes, unsigned with signed: of two that are alike, the weight's top bit is
 // turned over, which makes it 128 more or less, and the row's sum of the input puts that right. The
-// same makes unsigned numbers of signed nibbles. Other instruction sets multiply 16-bit numbers.
+// same makes unsigned numbers of signed nibbles. AMX takes the same panels, where there are rows
+// and terms that fill its registers. Other instruction sets multiply 16-bit numbers.
 
 #include "ops/linear/number_loops.h"
 
@@ -75,6 +76,18 @@ struct Sums {
   std::int32_t* of(std::int64_t row) const { return data + row * pitch; }
 };
 
+// Rows of the input that meet rows of the weights, which lie evenly. The end of a row stops the
+// processor from fetching ahead: of the weights, what lies `ahead` of what is read is asked for.
+struct Dots {
+  const std::uint8_t* const* inputs = nullptr;
+  const std::uint8_t* weights = nullptr;
+  std::int64_t step = 0, ahead = 0;     // bytes; a step leads from a row of the weights to the next
+  std::int64_t columns = 0, count = 0;  // rows of the weights, and terms
+  std::int64_t pitch = 0;               // of the sums
+
+  const std::uint8_t* weight(std::int64_t column) const { return weights + column * step; }
+};
+
 #if PLANQ_VNNI
 
 // --- Sums of products of bytes -------------------------------------------------------------------
@@ -82,9 +95,10 @@ struct Sums {
 constexpr int kGroup = 4;  // terms that are added in one lane
 constexpr int kVectors = 4, kColumns = 64, kTileRows = 6;
 // Rows of the input that are packed at a time, and terms, where it is transposed and where not.
-constexpr std::int64_t kTerms = 256, kPackedRows = 30;
+constexpr std::int64_t kTerms = 256, kPackedRows = 32;
 constexpr std::int64_t kLongTerms = 512;  // of a panel beside no sums
 constexpr std::int64_t kLineTerms = 128, kLineRows = 60;
+constexpr std::int64_t kFew = 15;  // rows or columns that are not worth a panel, or fewer
 constexpr std::int64_t kPackedCells = 64 * kLineTerms;
 using Cell = std::uint8_t;
 
@@ -207,10 +221,10 @@ inline void words_of_lines(const Factor& factor, std::int64_t row, std::int64_t 
   interleave(lines, words);
 }
 
-// 16 columns of a panel, from rows of the weights, while those of the next 16 are asked for. A
-// row's bytes are copied at once: rows that lie a power of two apart push one another out of the
-// cache.
-inline void pack_rows_of_weight(const Factor& weight, const Slice& s, int from,
+// 16 columns of a panel of `width`, from rows of the weights, while those of the next 16 are asked
+// for. A row's bytes are copied at once: rows that lie a power of two apart push one another out of
+// the cache.
+inline void pack_rows_of_weight(const Factor& weight, const Slice& s, int from, int width,
                                 std::uint8_t flipped, Cell* panel) {
   alignas(64) std::uint8_t lines[16][64], room[64];
   const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
@@ -226,14 +240,14 @@ inline void pack_rows_of_weight(const Factor& weight, const Slice& s, int from,
       __builtin_prefetch(codes + 16 * weight.row_stride + 64);
       _mm512_store_si512(lines[i], _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, codes), flip));
     }
-    transpose_words(lines, kGroup * kColumns, panel + term * kColumns + from * kGroup);
+    transpose_words(lines, kGroup * width, panel + term * width + from * kGroup);
   }
 }
 
 inline void pack_panel(const Factor& weight, const Slice& s, const Signs& signs, Cell* panel) {
   if (!weight.transposed()) {
     for (int from = 0; from < kColumns; from += 16)
-      pack_rows_of_weight(weight, s, from, signs.flip, panel);
+      pack_rows_of_weight(weight, s, from, kColumns, signs.flip, panel);
     return;
   }
   for (std::int64_t term = 0; term < s.terms; term += kGroup) {
@@ -307,86 +321,157 @@ void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, const st
     for (int j = 0; j < kVectors; ++j) _mm512_storeu_si512(sums.of(r) + j * 16, sum[r][j]);
 }
 
-// 64 codes from 64 bytes or from 32, of which `mask` names the bytes that there are.
-template <bool kFourBit>
+#if PLANQ_SIMD_AMX
+// Begins the sums of 16 rows and 32 columns in two registers.
+template <int kRegister>
+inline void begin_amx(const std::int32_t* start, const Sums& sums,
+                      std::int32_t (&room)[kAmxRows][16]) {
+  if (!start) {
+    load_amx<kRegister>(sums.data, 4 * sums.pitch);
+    load_amx<kRegister + 1>(sums.data + 16, 4 * sums.pitch);
+    return;
+  }
+  for (int r = 0; r < kAmxRows; ++r) _mm512_store_si512(room[r], _mm512_set1_epi32(start[r]));
+  load_amx<kRegister>(room, sizeof room[0]);
+  load_amx<kRegister + 1>(room, sizeof room[0]);
+}
+
+// The products of 32 columns by AMX, of 32 rows or 16, and of terms in whole registers: 0 to 3 have
+// sums, 4 and 5 rows of the input, 6 and 7 columns.
+template <bool kInputUnsigned, int kHigh>
+void add_amx(const Rows& rows, const Cell* panel, int width, std::int64_t terms,
+             const std::int32_t* start, const Sums& sums) {
+  alignas(64) std::int32_t room[kAmxRows][16];
+  const Sums lower = {sums.of(kAmxRows), sums.pitch};
+  begin_amx<0>(start, sums, room);
+  if constexpr (kHigh == 2) begin_amx<2>(start ? start + kAmxRows : nullptr, lower, room);
+  // Sums of the next rows are asked for on the way: they may be far away.
+  const std::int64_t share = 2 * kAmxRows * kAmxTerms / terms + 1;
+  const std::int32_t* next = sums.of(kHigh * kAmxRows);
+  for (std::int64_t term = 0; term < terms; term += kAmxTerms) {
+    for (std::int64_t i = 0; i < share; ++i, next += sums.pitch) {
+      __builtin_prefetch(next, 1, 2);
+      __builtin_prefetch(next + 16, 1, 2);
+    }
+    const Cell* weights = panel + term * width;
+    const Cell* input = rows.data + term;
+    load_amx<6>(weights, kGroup * width);
+    load_amx<4>(input, rows.row_step);
+    multiply_amx<kInputUnsigned, 0, 4, 6>();
+    load_amx<7>(weights + 64, kGroup * width);
+    multiply_amx<kInputUnsigned, 1, 4, 7>();
+    if constexpr (kHigh == 2) {
+      load_amx<5>(input + kAmxRows * rows.row_step, rows.row_step);
+      multiply_amx<kInputUnsigned, 2, 5, 6>();
+      multiply_amx<kInputUnsigned, 3, 5, 7>();
+    }
+  }
+  store_amx<0>(sums.data, 4 * sums.pitch);
+  store_amx<1>(sums.data + 16, 4 * sums.pitch);
+  if constexpr (kHigh == 2) {
+    store_amx<2>(lower.data, 4 * sums.pitch);
+    store_amx<3>(lower.data + 16, 4 * sums.pitch);
+  }
+}
+
+// The same of rows in sixteens with a panel of `width` columns.
+template <bool kInputUnsigned>
+void add_panel_amx(const Rows& rows, std::int64_t count, const Cell* panel, int width,
+                   std::int64_t terms, const std::int32_t* start, const Sums& sums) {
+  const AmxRegisters registers;
+  for (std::int64_t i = 0; i < count; i += 2 * kAmxRows) {
+    const auto add =
+        i + 2 * kAmxRows <= count ? add_amx<kInputUnsigned, 2> : add_amx<kInputUnsigned, 1>;
+    const Rows some = {rows.data + i * rows.row_step, rows.row_step, rows.group_step};
+    for (int column = 0; column < width; column += 32)
+      add(some, panel + column * kGroup, width, terms, start ? start + i : nullptr,
+          {sums.of(i) + column, sums.pitch});
+  }
+}
+#endif
+
+// So many of the codes that lie in the next 64 bytes, at most all of them; the others are 0.
+template <bool kWhole>
+inline __m512i load_bytes(const std::uint8_t* from, std::int64_t left) {
+  if constexpr (kWhole) return _mm512_loadu_si512(from);
+  return _mm512_maskz_loadu_epi8(first_bytes(left), from);
+}
+
+// The same of 64 codes from 64 bytes or from 32.
+template <bool kFourBit, bool kWhole>
 inline __m512i load_codes(const std::uint8_t* row, std::int64_t first, std::int64_t left) {
-  if constexpr (!kFourBit) return _mm512_maskz_loadu_epi8(first_bytes(left), row + first);
+  if constexpr (!kFourBit) return load_bytes<kWhole>(row + first, left);
   const auto mask = static_cast<__mmask32>(first_bytes((left + 1) / 2));
-  const __m256i packed =
-      _mm256_maskz_loadu_epi8(left >= 64 ? ~__mmask32{0} : mask, row + first / 2);
+  const __m256i packed = _mm256_maskz_loadu_epi8(kWhole ? ~__mmask32{0} : mask, row + first / 2);
   const __m512i pairs = _mm512_cvtepu8_epi16(packed);
   const __m512i low = _mm512_set1_epi16(0x000F), high = _mm512_set1_epi16(0x0F00);
   return _mm512_or_si512(_mm512_and_si512(pairs, low),
                          _mm512_and_si512(_mm512_slli_epi16(pairs, 4), high));
 }
 
+// Adds 64 terms, or as many as are left, of columns from `column` on.
+template <bool kInputUnsigned, bool kFourBit, bool kWhole, int kRows, int kWeights>
+inline void add_terms(const Dots& dots, std::int64_t column, std::int64_t first, __m512i flip,
+                      __m512i (&sum)[kRows][4]) {
+  const std::int64_t left = dots.count - first;
+  __m512i weight[kWeights];
+#pragma GCC unroll 4
+  for (int j = 0; j < kWeights; ++j) {
+    const std::uint8_t* row = dots.weight(column + j);
+    __builtin_prefetch(row + (kFourBit ? first / 2 : first) + dots.ahead);
+    weight[j] = _mm512_xor_si512(load_codes<kFourBit, kWhole>(row, first, left), flip);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i input = load_bytes<kWhole>(dots.inputs[r] + first, left);
+#pragma GCC unroll 4
+    for (int j = 0; j < kWeights; ++j)
+      sum[r][j] = multiply_add<kInputUnsigned>(sum[r][j], input, weight[j]);
+  }
+}
+
 // Adds the products of rows of the input with rows of the weights, 4 or 1.
 template <bool kInputUnsigned, bool kFourBit, int kRows, int kWeights>
-void add_dots(const std::uint8_t* const* inputs, const std::uint8_t* const* weights,
-              std::int64_t count, std::uint8_t flipped, std::int64_t pitch, std::int32_t* sums) {
-  const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
+inline void add_columns(const Dots& dots, std::int64_t column, __m512i flip, std::int32_t* sums) {
   __m512i sum[kRows][4];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) sum[r][j] = _mm512_setzero_si512();
-  for (std::int64_t i = 0; i < count; i += 64) {
-    __m512i weight[kWeights];
-#pragma GCC unroll 4
-    for (int j = 0; j < kWeights; ++j)
-      weight[j] = _mm512_xor_si512(load_codes<kFourBit>(weights[j], i, count - i), flip);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const __m512i input = _mm512_maskz_loadu_epi8(first_bytes(count - i), inputs[r] + i);
-#pragma GCC unroll 4
-      for (int j = 0; j < kWeights; ++j)
-        sum[r][j] = multiply_add<kInputUnsigned>(sum[r][j], input, weight[j]);
-    }
-  }
+  std::int64_t i = 0;
+  for (; i + 64 <= dots.count; i += 64)
+    add_terms<kInputUnsigned, kFourBit, true, kRows, kWeights>(dots, column, i, flip, sum);
+  if (i < dots.count)
+    add_terms<kInputUnsigned, kFourBit, false, kRows, kWeights>(dots, column, i, flip, sum);
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m128i all = totals(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
-    auto* to = reinterpret_cast<__m128i*>(sums + r * pitch);
+    auto* to = reinterpret_cast<__m128i*>(sums + r * dots.pitch + column);
     if constexpr (kWeights == 4)
       _mm_storeu_si128(to, _mm_add_epi32(_mm_loadu_si128(to), all));
     else
-      sums[r * pitch] += _mm_cvtsi128_si32(all);
+      sums[r * dots.pitch + column] += _mm_cvtsi128_si32(all);
   }
 }
 
-template <bool kInputUnsigned, int kRows>
-void add_dots_of(const Product& p, const std::uint8_t* const* inputs,
-                 const std::uint8_t* const* weights, std::int64_t columns, std::int64_t count,
-                 std::int64_t pitch, std::int32_t* sums) {
-  const std::uint8_t flip = Signs(p).flip;
-  const bool four_bit = is_four_bit(p.weight.dtype);
-  if (columns == 4)
-    return four_bit
-               ? add_dots<kInputUnsigned, true, kRows, 4>(inputs, weights, count, flip, pitch, sums)
-               : add_dots<kInputUnsigned, false, kRows, 4>(inputs, weights, count, flip, pitch,
-                                                           sums);
-  for (std::int64_t c = 0; c < columns; ++c)
-    four_bit ? add_dots<kInputUnsigned, true, kRows, 1>(inputs, weights + c, count, flip, pitch,
-                                                        sums + c)
-             : add_dots<kInputUnsigned, false, kRows, 1>(inputs, weights + c, count, flip, pitch,
-                                                         sums + c);
+template <bool kInputUnsigned, bool kFourBit, int kRows>
+void add_dots(const Dots& given, std::uint8_t flipped, std::int32_t* sums) {
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
+  const Dots dots = given;
+  std::int64_t column = 0;
+  for (; column + 4 <= dots.columns; column += 4)
+    add_columns<kInputUnsigned, kFourBit, kRows, 4>(dots, column, flip, sums);
+  for (; column < dots.columns; ++column)
+    add_columns<kInputUnsigned, kFourBit, kRows, 1>(dots, column, flip, sums);
 }
 
-// Adds the products of up to four rows with up to four columns.
-template <bool kInputUnsigned>
-void add_few_dots(const Product& p, const std::uint8_t* const* inputs, std::int64_t rows,
-                  const std::uint8_t* const* weights, std::int64_t columns, std::int64_t count,
-                  std::int64_t pitch, std::int32_t* sums) {
-  switch (rows) {
-    case 1:
-      return add_dots_of<kInputUnsigned, 1>(p, inputs, weights, columns, count, pitch, sums);
-    case 2:
-      return add_dots_of<kInputUnsigned, 2>(p, inputs, weights, columns, count, pitch, sums);
-    case 3:
-      return add_dots_of<kInputUnsigned, 3>(p, inputs, weights, columns, count, pitch, sums);
-    default:
-      return add_dots_of<kInputUnsigned, 4>(p, inputs, weights, columns, count, pitch, sums);
-  }
+// Adds the products of up to four rows with columns.
+template <bool kInputUnsigned, int kRows = 4>
+void add_few_dots(const Product& p, const Dots& dots, std::int64_t rows, std::int32_t* sums) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return add_few_dots<kInputUnsigned, kRows - 1>(p, dots, rows, sums);
+  is_four_bit(p.weight.dtype) ? add_dots<kInputUnsigned, true, kRows>(dots, Signs(p).flip, sums)
+                              : add_dots<kInputUnsigned, false, kRows>(dots, Signs(p).flip, sums);
 }
 
 // A strip's sums, and how many terms of it are added in a pass over them.
@@ -457,6 +542,11 @@ inline Vector repeated(std::int32_t word) { return _mm512_set1_epi32(word); }
 inline Vector multiply_add(Vector sum, Vector a, Vector b) {
   return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
 }
+template <bool kUnsigned>
+inline Vector widened(const std::uint8_t* from) {
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return kUnsigned ? _mm512_cvtepu8_epi16(bytes) : _mm512_cvtepi8_epi16(bytes);
+}
 #elif PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES == 32
 using Vector = __m256i;
 constexpr int kVectors = 2;
@@ -468,6 +558,11 @@ inline Vector repeated(std::int32_t word) { return _mm256_set1_epi32(word); }
 inline Vector multiply_add(Vector sum, Vector a, Vector b) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 }
+template <bool kUnsigned>
+inline Vector widened(const std::uint8_t* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return kUnsigned ? _mm256_cvtepu8_epi16(bytes) : _mm256_cvtepi8_epi16(bytes);
+}
 #elif PLANQ_SIMD_X86
 using Vector = __m128i;
 constexpr int kVectors = 2;
@@ -476,6 +571,12 @@ inline void store(void* to, Vector v) { _mm_storeu_si128(static_cast<__m128i*>(t
 inline Vector repeated(std::int32_t word) { return _mm_set1_epi32(word); }
 inline Vector multiply_add(Vector sum, Vector a, Vector b) {
   return _mm_add_epi32(sum, _mm_madd_epi16(a, b));
+}
+template <bool kUnsigned>
+inline Vector widened(const std::uint8_t* from) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  return kUnsigned ? _mm_unpacklo_epi8(bytes, _mm_setzero_si128())
+                   : _mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
 }
 #else
 struct Vector {
@@ -502,6 +603,13 @@ inline Vector multiply_add(Vector sum, const Vector& a, const Vector& b) {
                    product_of_halves(a.word[i] >> 16, b.word[i] >> 16);
   return sum;
 }
+template <bool kUnsigned>
+inline Vector widened(const std::uint8_t* from) {
+  std::int16_t numbers[8];
+  for (int i = 0; i < 8; ++i)
+    numbers[i] = static_cast<std::int16_t>(kUnsigned ? from[i] : static_cast<std::int8_t>(from[i]));
+  return load(numbers);
+}
 #endif
 constexpr int kLanes = sizeof(Vector) / 4, kColumns = kVectors * kLanes;
 constexpr int kTileRows = 6;
@@ -509,6 +617,7 @@ constexpr std::int64_t kTerms = 128, kPackedRows = kTileRows, kLongTerms = kTerm
 constexpr std::int64_t kLineTerms = kTerms, kLineRows = kPackedRows;
 constexpr std::int64_t kPackedCells = kPackedRows * kTerms;
 constexpr std::int64_t kStripSums = 0, kStripRows = 0;
+constexpr std::int64_t kFew = 32;  // rows or columns that are not worth a panel, or fewer
 using Cell = std::int16_t;
 
 // Numbers of 16 bits need no correction.
@@ -524,6 +633,21 @@ inline void widen_codes(const std::uint8_t* codes, std::int64_t count, bool is_u
                         std::int64_t step, Cell* to) {
   for (std::int64_t i = 0; i < count; ++i)
     to[i * step] = static_cast<Cell>(is_unsigned ? codes[i] : static_cast<std::int8_t>(codes[i]));
+}
+
+// A column's terms, which lie in pairs; those of the next column begin behind the first.
+template <bool kUnsigned>
+inline void pack_column(const std::uint8_t* row, std::int64_t terms, Cell* to) {
+  std::int32_t pairs[kLanes];
+  std::int64_t term = 0;
+  for (; term + kLanes * kGroup <= terms; term += kLanes * kGroup) {
+    store(pairs, widened<kUnsigned>(row + term));
+    for (int i = 0; i < kLanes; ++i, to += kGroup * kColumns)
+      std::memcpy(to, &pairs[i], sizeof pairs[i]);
+  }
+  for (; term < terms; ++term)
+    widen_codes(row + term, 1, kUnsigned, 1,
+                to + (term % (kLanes * kGroup)) / kGroup * kGroup * kColumns + term % kGroup);
 }
 
 // The terms of a column lie in pairs, and pairs of one place side by side.
@@ -542,9 +666,7 @@ inline void pack_panel(const Factor& weight, const Slice& s, const Signs&, Cell*
   }
   for (std::int64_t column = 0; column < s.columns; ++column) {
     const std::uint8_t* row = terms_of(weight, s.column + column, s.term, s.terms, room);
-    for (std::int64_t term = 0; term < s.terms; ++term)
-      widen_codes(row + term, 1, is_unsigned, 1,
-                  panel + term / kGroup * kGroup * kColumns + column * kGroup + term % kGroup);
+    (is_unsigned ? pack_column<true> : pack_column<false>)(row, s.terms, panel + column * kGroup);
   }
 }
 
@@ -596,26 +718,72 @@ void add_tile(const Rows& rows, const Cell* panel, std::int64_t groups, const st
     for (int j = 0; j < kVectors; ++j) store(sums.of(r) + j * kLanes, sum[r][j]);
 }
 
-template <class A, class W>
-std::int32_t dot(const std::uint8_t* input, const std::uint8_t* weight, std::int64_t count) {
-  const A* a = reinterpret_cast<const A*>(input);
-  const W* w = reinterpret_cast<const W*>(weight);
-  std::int32_t sum = 0;
-  for (std::int64_t i = 0; i < count; ++i)
-    sum += static_cast<std::int16_t>(a[i]) * static_cast<std::int16_t>(w[i]);
-  return sum;
+template <bool kUnsigned>
+inline std::uint32_t number_of(std::uint8_t code) {
+  return static_cast<std::uint32_t>(kUnsigned ? code : static_cast<std::int8_t>(code));
 }
 
+inline std::uint32_t total(Vector sum) {
+  std::uint32_t words[kLanes], all = 0;
+  store(words, sum);
+  for (const std::uint32_t word : words) all += word;
+  return all;
+}
+
+// Adds the products of rows of the input, 2 or 1, with rows of the weights, 4 or 1.
+template <bool kInputUnsigned, bool kWeightUnsigned, int kRows, int kWeights>
+inline void add_columns(const Dots& dots, std::int64_t column, std::int32_t* sums) {
+  constexpr std::int64_t kStep = kLanes * kGroup;
+  Vector sum[kRows][kWeights];
+#pragma GCC unroll 2
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int j = 0; j < kWeights; ++j) sum[r][j] = repeated(0);
+  std::int64_t i = 0;
+  for (; i + kStep <= dots.count; i += kStep) {
+    Vector input[kRows];
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) input[r] = widened<kInputUnsigned>(dots.inputs[r] + i);
+#pragma GCC unroll 4
+    for (int j = 0; j < kWeights; ++j) {
+      const std::uint8_t* from = dots.weight(column + j) + i;
+      __builtin_prefetch(from + dots.ahead);
+      const Vector weight = widened<kWeightUnsigned>(from);
+#pragma GCC unroll 2
+      for (int r = 0; r < kRows; ++r) sum[r][j] = multiply_add(sum[r][j], input[r], weight);
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int j = 0; j < kWeights; ++j) {
+      std::uint32_t all = total(sum[r][j]);
+      for (std::int64_t term = i; term < dots.count; ++term)
+        all += number_of<kInputUnsigned>(dots.inputs[r][term]) *
+               number_of<kWeightUnsigned>(dots.weight(column + j)[term]);
+      std::int32_t& to = sums[r * dots.pitch + column + j];
+      to = static_cast<std::int32_t>(static_cast<std::uint32_t>(to) + all);
+    }
+}
+
+template <bool kInputUnsigned, bool kWeightUnsigned, int kRows>
+void add_dots(const Dots& given, std::int32_t* sums) {
+  const Dots dots = given;
+  std::int64_t column = 0;
+  for (; column + 4 <= dots.columns; column += 4)
+    add_columns<kInputUnsigned, kWeightUnsigned, kRows, 4>(dots, column, sums);
+  for (; column < dots.columns; ++column)
+    add_columns<kInputUnsigned, kWeightUnsigned, kRows, 1>(dots, column, sums);
+}
+
+// Adds the products of up to four rows with columns.
 template <bool kInputUnsigned>
-void add_few_dots(const Product& p, const std::uint8_t* const* inputs, std::int64_t rows,
-                  const std::uint8_t* const* weights, std::int64_t columns, std::int64_t count,
-                  std::int64_t pitch, std::int32_t* sums) {
-  using A = std::conditional_t<kInputUnsigned, std::uint8_t, std::int8_t>;
+void add_few_dots(const Product& p, Dots dots, std::int64_t rows, std::int32_t* sums) {
   const bool is_unsigned = p.weight.dtype == DType::UInt8;
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c)
-      sums[r * pitch + c] += is_unsigned ? dot<A, std::uint8_t>(inputs[r], weights[c], count)
-                                         : dot<A, std::int8_t>(inputs[r], weights[c], count);
+  for (; rows > 1; rows -= 2, dots.inputs += 2, sums += 2 * dots.pitch)
+    is_unsigned ? add_dots<kInputUnsigned, true, 2>(dots, sums)
+                : add_dots<kInputUnsigned, false, 2>(dots, sums);
+  if (rows == 0) return;
+  is_unsigned ? add_dots<kInputUnsigned, true, 1>(dots, sums)
+              : add_dots<kInputUnsigned, false, 1>(dots, sums);
 }
 
 #endif
@@ -650,6 +818,41 @@ void add_panel(const Rows& rows, std::int64_t count, const Cell* panel, std::int
   }
 }
 
+#if PLANQ_VNNI && PLANQ_SIMD_AMX
+// The same, with AMX for as many rows and terms as fill its registers.
+template <bool kInputUnsigned>
+void add_panel_by_amx(const Rows& rows, std::int64_t count, const Cell* panel, std::int64_t terms,
+                      const std::int32_t* start, const Sums& sums) {
+  const std::int64_t whole_rows = count / kAmxRows * kAmxRows;
+  const std::int64_t whole_terms = terms / kAmxTerms * kAmxTerms;
+  const auto from = [&rows](std::int64_t row, std::int64_t term) {
+    return Rows{rows.data + row * rows.row_step + term, rows.row_step, rows.group_step};
+  };
+  if (whole_terms > 0) {
+    add_panel_amx<kInputUnsigned>(rows, whole_rows, panel, kColumns, whole_terms, start, sums);
+    if (whole_terms < terms)
+      add_panel<kInputUnsigned>(from(0, whole_terms), whole_rows, panel + whole_terms * kColumns,
+                                terms - whole_terms, nullptr, sums);
+  } else {
+    add_panel<kInputUnsigned>(rows, whole_rows, panel, terms, start, sums);
+  }
+  add_panel<kInputUnsigned>(from(whole_rows, 0), count - whole_rows, panel, terms,
+                            start ? start + whole_rows : nullptr,
+                            {sums.of(whole_rows), sums.pitch});
+}
+#endif
+
+// All rows of a block with a panel. AMX needs a row's terms side by side.
+template <bool kInputUnsigned>
+void add_slice([[maybe_unused]] const Block& b, const Rows& rows, std::int64_t count,
+               const Cell* panel, std::int64_t terms, const std::int32_t* start, const Sums& sums) {
+#if PLANQ_VNNI && PLANQ_SIMD_AMX
+  if (b.amx && rows.group_step == kGroup)
+    return add_panel_by_amx<kInputUnsigned>(rows, count, panel, terms, start, sums);
+#endif
+  add_panel<kInputUnsigned>(rows, count, panel, terms, start, sums);
+}
+
 // For tiles that read the input where it lies, in slices of so many terms.
 template <bool kInputUnsigned, std::int64_t kSliceTerms>
 [[gnu::noinline]] void sums_by_panels(const Product& p, const Block& b, const std::int32_t* start,
@@ -661,9 +864,36 @@ template <bool kInputUnsigned, std::int64_t kSliceTerms>
     pack_panel(p.weight, s, signs, panel);
     const Rows rows = {reinterpret_cast<const Cell*>(row_at(p.input, b.row, term)),
                        p.input.row_stride, kGroup};
-    add_panel<kInputUnsigned>(rows, b.rows, panel, s.terms, term == 0 ? start : nullptr, sums);
+    add_slice<kInputUnsigned>(b, rows, b.rows, panel, s.terms, term == 0 ? start : nullptr, sums);
   }
 }
+
+#if PLANQ_VNNI && PLANQ_SIMD_AMX
+// Whether rows and terms fill registers of AMX, and weights lie in rows.
+inline bool fills_amx(const Product& p, const Block& b) {
+  return b.amx && !p.weight.transposed() && p.k % kAmxTerms == 0 && b.rows % kAmxRows == 0;
+}
+
+// For sums in the output, which is far away for AMX: panels of half the columns have twice the
+// terms, and come back to sums half as often.
+template <bool kInputUnsigned>
+[[gnu::noinline]] void sums_by_narrow_panels(const Product& p, const Block& b,
+                                             const std::int32_t* start, const Sums& sums) {
+  constexpr int kWidth = kColumns / 2;
+  constexpr std::int64_t kSliceTerms = 2 * kLongTerms;
+  alignas(64) Cell panel[kSliceTerms * kWidth];
+  const Signs signs(p);
+  for (int column = 0; column < kColumns; column += kWidth)
+    for (std::int64_t term = 0; term < p.k; term += kSliceTerms) {
+      const Slice s = {term, std::min(kSliceTerms, p.k - term), b.column + column, kWidth};
+      for (int from = 0; from < kWidth; from += 16)
+        pack_rows_of_weight(p.weight, s, from, kWidth, signs.flip, panel);
+      const Rows rows = {row_at(p.input, b.row, term), p.input.row_stride, kGroup};
+      add_panel_amx<kInputUnsigned>(rows, b.rows, panel, kWidth, s.terms,
+                                    term == 0 ? start : nullptr, {sums.data + column, sums.pitch});
+    }
+}
+#endif
 
 // For tiles whose input has to be packed as well.
 template <bool kInputUnsigned>
@@ -679,7 +909,7 @@ template <bool kInputUnsigned>
     pack_panel(p.weight, s, signs, panel);
     for (std::int64_t row = 0; row < b.rows; row += most) {
       const std::int64_t count = std::min(most, b.rows - row);
-      add_panel<kInputUnsigned>(pack_rows(p.input, b.row + row, count, s, packed), count, panel,
+      add_slice<kInputUnsigned>(b, pack_rows(p.input, b.row + row, count, s, packed), count, panel,
                                 s.terms, term == 0 ? start + row : nullptr,
                                 {sums.of(row), sums.pitch});
     }
@@ -695,27 +925,42 @@ inline bool lies_in_bytes(const Factor& factor) {
 // Dots with nibbles unpack them on the way.
 inline bool lies_for_dots(const Factor& weight) { return PLANQ_VNNI == 1 || lies_in_bytes(weight); }
 
+// Rows of a block's weights where they lie or, unpacked, four at a time.
+inline Dots dots_of(const Product& p, std::int64_t column, std::int64_t columns, std::int64_t term,
+                    std::int64_t count, std::uint8_t (&room)[kDots][kDotTerms]) {
+  Dots dots = {.columns = columns, .count = count};
+  if (lies_for_dots(p.weight)) {
+    dots.weights = row_at(p.weight, column, term);
+    dots.step = p.weight.row_stride / (is_four_bit(p.weight.dtype) ? 2 : 1);
+    dots.ahead = 4 * dots.step;
+    return dots;
+  }
+  dots.weights = room[0];
+  dots.step = kDotTerms;
+  for (std::int64_t i = 0; i < columns; ++i) terms_of(p.weight, column + i, term, count, room[i]);
+  return dots;
+}
+
 template <bool kInputUnsigned>
 void sums_by_dots(const Product& p, const Block& b, std::int32_t* sums) {
   std::uint8_t input_room[kDots][kDotTerms], weight_room[kDots][kDotTerms];
-  const std::uint8_t *inputs[kDots], *weights[kDots];
+  const std::uint8_t* inputs[kDots];
   std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * b.pitch));
   const bool lies = lies_for_dots(p.weight);
   const std::int64_t most = lies_in_bytes(p.input) && lies ? p.k : kDotTerms;
+  const std::int64_t step = lies ? b.columns : kDots;
   for (std::int64_t term = 0; term < p.k; term += most) {
     const std::int64_t count = std::min(most, p.k - term);
     for (std::int64_t row = 0; row < b.rows; row += kDots) {
       const std::int64_t rows = std::min(kDots, b.rows - row);
       for (std::int64_t i = 0; i < rows; ++i)
         inputs[i] = terms_of(p.input, b.row + row + i, term, count, input_room[i]);
-      for (std::int64_t column = 0; column < b.columns; column += kDots) {
-        const std::int64_t columns = std::min(kDots, b.columns - column);
-        for (std::int64_t i = 0; i < columns; ++i)
-          weights[i] = lies
-                           ? row_at(p.weight, b.column + column + i, term)
-                           : terms_of(p.weight, b.column + column + i, term, count, weight_room[i]);
-        add_few_dots<kInputUnsigned>(p, inputs, rows, weights, columns, count, b.pitch,
-                                     sums + row * b.pitch + column);
+      for (std::int64_t column = 0; column < b.columns; column += step) {
+        Dots dots = dots_of(p, b.column + column, std::min(step, b.columns - column), term, count,
+                            weight_room);
+        dots.inputs = inputs;
+        dots.pitch = b.pitch;
+        add_few_dots<kInputUnsigned>(p, dots, rows, sums + row * b.pitch + column);
       }
     }
   }
@@ -803,9 +1048,6 @@ inline void add_starts(const Block& b, const std::int32_t* start, const Sums& su
   }
 }
 
-// Few rows or columns are not worth a panel.
-constexpr std::int64_t kFew = 16;
-
 inline bool takes_strips(const Product& p) { return p.m <= kStripRows && p.weight.transposed(); }
 
 template <bool kInputUnsigned>
@@ -815,7 +1057,8 @@ void compute_sums(const Product& p, const Block& b, RowSums& known, std::int32_t
     return;
   }
   const std::int32_t* start = start_of<kInputUnsigned>(p, b, known);
-  const bool few = b.rows <= kFew || b.columns <= kFew;
+  // Columns that fill a panel are worth it.
+  const bool few = b.rows <= kFew || b.columns <= std::min<std::int64_t>(kFew, kColumns - 1);
   if (!takes_strips(p) && (!few || p.weight.transposed()))
     return is_direct(p) ? sums_by_panels<kInputUnsigned, kTerms>(p, b, start, {sums, b.pitch})
                         : sums_by_packed_panels<kInputUnsigned>(p, b, start, {sums, b.pitch});
@@ -946,15 +1189,18 @@ inline std::int64_t columns_of(const Product& p, int threads) {
 }
 
 // Rows of a block: as many as it can have, where threads have blocks enough to share.
-inline std::int64_t rows_of(const Product& p, int threads) {
+inline std::int64_t rows_of(const Product& p, int threads, bool amx) {
   std::int64_t most = is_direct(p) ? kDirectRows : kBlockRows;
   if (adds_in_place(p)) {
     const std::int64_t across = (p.n + kColumns - 1) / kColumns * p.batch.size();
     const std::int64_t down = threads > 1 ? (kShares * threads + across - 1) / across : 1;
-    most = std::clamp((p.m + down - 1) / down, kDirectRows, kMostRows);
+    const std::int64_t near =
+        std::clamp(kNearRows / p.k / kAmxRows * kAmxRows, kDirectRows, kMostRows);
+    most = std::clamp((p.m + down - 1) / down, kDirectRows, near);
   }
   const std::int64_t down = (p.m + most - 1) / most, rows = (p.m + down - 1) / down;
-  return std::min(most, (rows + kTileRows - 1) / kTileRows * kTileRows);
+  const std::int64_t tile = amx ? kAmxRows : kTileRows;
+  return std::min(most, (rows + tile - 1) / tile * tile);
 }
 
 // Rows whose sums have room on the stack.
@@ -972,15 +1218,21 @@ template <bool kInputUnsigned, std::int64_t kRoomRows>
 
 template <bool kInputUnsigned>
 void compute_rows(const Product& p, const Block& b, RowSums& known) {
-  if (adds_in_place(p) && b.columns == kColumns && b.rows > kFew)
-    return sums_by_panels<kInputUnsigned, kLongTerms>(
-        p, b, start_of<kInputUnsigned>(p, b, known),
-        {reinterpret_cast<std::int32_t*>(p.output) + b.row * p.output_row + b.column,
-         p.output_row});
+  if (adds_in_place(p) && b.columns == kColumns && b.rows > kFew) {
+    const std::int32_t* start = start_of<kInputUnsigned>(p, b, known);
+    const Sums sums = {reinterpret_cast<std::int32_t*>(p.output) + b.row * p.output_row + b.column,
+                       p.output_row};
+#if PLANQ_VNNI && PLANQ_SIMD_AMX
+    if (fills_amx(p, b)) return sums_by_narrow_panels<kInputUnsigned>(p, b, start, sums);
+#endif
+    return sums_by_panels<kInputUnsigned, kLongTerms>(p, b, start, sums);
+  }
   const bool direct = is_direct(p);
   const std::int64_t most = direct ? kDirectRows : kBlockRows;
   for (std::int64_t row = 0; row < b.rows; row += most) {
-    const Block part = {b.row + row, std::min(most, b.rows - row), b.column, b.columns};
+    Block part = b;
+    part.row += row;
+    part.rows = std::min(most, b.rows - row);
     direct ? compute_in_room<kInputUnsigned, kDirectRows>(p, part, known)
            : compute_in_room<kInputUnsigned, kBlockRows>(p, part, known);
   }

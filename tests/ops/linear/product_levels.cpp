@@ -36,10 +36,11 @@ struct Side {
   std::unique_ptr<std::uint8_t[]> memory;
   Factor factor;
 
-  Side(std::int64_t rows, std::int64_t terms) {
+  Side(std::int64_t rows, std::int64_t terms, bool whole) {
     constexpr DType kDTypes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::UInt4};
-    factor.dtype = pick(kDTypes);
-    const bool turned = random_words() % 2;
+    constexpr DType kBytes[] = {DType::Int8, DType::UInt8};
+    factor.dtype = whole ? pick(kBytes) : pick(kDTypes);
+    const bool turned = !whole && random_words() % 2;
     const std::int64_t lines = turned ? terms : rows, codes = turned ? rows : terms;
     const std::int64_t bytes = is_four_bit(factor.dtype) ? (codes + 1) / 2 : codes;
     const std::int64_t pitch = bytes + random_words() % 3;
@@ -54,10 +55,11 @@ struct Side {
 };
 
 using Extent = std::int64_t (*)(const Product&, int);
+using Rows = std::int64_t (*)(const Product&, int, bool);
 using Compute = void (*)(const Product&, Block, RowSums&);
 
 // Blocks row by row or column by column; beside a row nothing may be written.
-bool right(const Product& p, std::int64_t rows, std::int64_t columns, Compute compute,
+bool right(const Product& p, std::int64_t rows, std::int64_t columns, bool amx, Compute compute,
            const std::vector<std::int32_t>& wanted) {
   const std::int64_t pitch = p.n + random_words() % 2 * 3;
   std::vector<std::int32_t> sums(p.m * pitch, -7), expected = sums;
@@ -72,7 +74,7 @@ bool right(const Product& p, std::int64_t rows, std::int64_t columns, Compute co
   for (std::int64_t i = 0; i < down * across; ++i) {
     const std::int64_t row = rows * (by_rows ? i / across : i % down);
     const std::int64_t column = columns * (by_rows ? i % across : i / down);
-    compute(product, {row, std::min(rows, p.m - row), column, std::min(columns, p.n - column)},
+    compute(product, {row, std::min(rows, p.m - row), column, std::min(columns, p.n - column), amx},
             known);
   }
   return sums == expected;
@@ -86,11 +88,13 @@ int main() {
                                      129, 255, 256, 257, 300, 516, 1024, 1025};
   int compared = 0, wrong = 0;
   for (int number = 0; number < 600; ++number) {
+    // Some fill the registers of AMX.
+    const bool whole = number % 4 == 0;
     Product p;
-    p.m = pick(kExtents);
+    p.m = whole ? 16 + random_words() % 12 * 16 : pick(kExtents);
     p.n = pick(kExtents);
-    p.k = pick(kTerms);
-    const Side input(p.m, p.k), weight(p.n, p.k);
+    p.k = whole ? 64 + random_words() % 20 * 64 : pick(kTerms);
+    const Side input(p.m, p.k, whole), weight(p.n, p.k, whole);
     p.input = input.factor;
     p.weight = weight.factor;
     std::vector<std::int32_t> wanted;
@@ -101,11 +105,11 @@ int main() {
           sum += p.input.code(row, term) * p.weight.code(column, term);
         wanted.push_back(sum);
       }
-    const auto check = [&](Extent rows_of, Extent columns_of, Compute compute) {
+    const auto check = [&](Rows rows_of, Extent columns_of, Compute compute, bool amx = false) {
       const int threads = 1 + static_cast<int>(random_words() % 3);
-      const std::int64_t rows = random_words() % 3 ? rows_of(p, threads) : host::kBlockRows;
+      const std::int64_t rows = random_words() % 3 ? rows_of(p, threads, amx) : host::kBlockRows;
       ++compared;
-      if (!right(p, rows, columns_of(p, threads), compute, wanted)) ++wrong;
+      if (!right(p, rows, columns_of(p, threads), amx, compute, wanted)) ++wrong;
     };
     check(host::baseline::rows_of, host::baseline::columns_of, host::baseline::compute_block);
 #if PLANQ_SIMD_X86
@@ -117,6 +121,9 @@ int main() {
     if (host::has_vnni())
       check(host::avx512_vnni::rows_of, host::avx512_vnni::columns_of,
             host::avx512_vnni::compute_block);
+    if (host::has_amx())
+      check(host::avx512_vnni::rows_of, host::avx512_vnni::columns_of,
+            host::avx512_vnni::compute_block, true);
 #endif
   }
   std::printf("%d %d\n", compared, wrong);
