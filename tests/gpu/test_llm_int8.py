@@ -200,6 +200,44 @@ def test_steps_of_tensor_cores_have_the_bits_of_their_model(
     assert torch.equal(*outputs)
 
 
+@pytest.mark.parametrize(("capacity", "times"), [(CAPACITY, 1), (CAPACITY, 0), (200, 3)])
+def test_codes_that_a_kernel_lists_once_for_many_tiles(capacity: int, times: int) -> None:
+    """Large products: about 50 columns, two, and more than are picked at a time."""
+    x = matrix(1290, 4096, torch.float16, 5)
+    if times == 0:
+        x.clamp_(-5, 5)[:, [3, 700]] = 9
+    outputs = []
+    for kernel in ("wgmma_chain", "tensor_sm90"):
+        chain = Chain(x.mul(max(times, 1)), 8200, kernel, capacity, "tensor_sm90")
+        chain.run(torch.cuda.current_stream())
+        torch.cuda.synchronize()
+        outputs.append(chain.output)
+    assert int(chain.made["count"]) == 2 or int(chain.made["count"]) > 30
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "accumulation", "other"),
+    [("wgmma", "sequential", "mma"), ("wgmma_chain", "tensor_sm90", "tensor_sm90")],
+)
+@pytest.mark.parametrize("rows", [1, 16, 40, 128, 300])
+def test_run_after_run_has_the_same_bits(
+    rows: int, kernel: str, accumulation: str, other: str
+) -> None:
+    """Warps that pick codes and warps that multiply pass the same stages and barriers."""
+    x = matrix(rows, 8192, torch.float16, rows)
+    expected = Chain(x, 1024, other, accumulation=accumulation)
+    expected.run(torch.cuda.current_stream())
+    chain = Chain(x, 1024, kernel, accumulation=accumulation)
+    evict = torch.empty(1 << 26, dtype=torch.uint8, device=DEVICE)
+    for _ in range(40):
+        chain.output.fill_(float("nan"))
+        evict.fill_(1)  # what is read comes from memory, in an order of its own each time
+        chain.run(torch.cuda.current_stream())
+        torch.cuda.synchronize()
+        assert torch.equal(chain.output, expected.output)
+
+
 def test_the_chain_in_a_graph() -> None:
     """Captured once; new inputs have other columns, more of them, and none."""
     x = matrix(64, 2048, torch.bfloat16, 1)
