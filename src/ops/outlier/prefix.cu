@@ -38,6 +38,8 @@ __device__ __forceinline__ BlockSum sum_block(int64_t value) {
 
 __global__ void __launch_bounds__(kPrefixThreads)
     sum_chunks(const __grid_constant__ PrefixArgs args) {
+  cuda::let_dependents_start();
+  cuda::wait_for_previous();  // what counts
   const int64_t first = blockIdx.x * args.chunk;
   const int64_t last = first + args.chunk < args.count ? first + args.chunk : args.count;
   int64_t sum = 0;
@@ -48,6 +50,8 @@ __global__ void __launch_bounds__(kPrefixThreads)
 
 __global__ void __launch_bounds__(kPrefixThreads)
     place_chunks(const __grid_constant__ PrefixArgs args) {
+  cuda::let_dependents_start();
+  cuda::wait_for_previous();  // the sums
   int64_t earlier = 0;
   for (unsigned i = threadIdx.x; i < blockIdx.x; i += kPrefixThreads)
     earlier += args.prefix.sums[i];
@@ -82,13 +86,15 @@ Status preload_prefix() {
   return cuda::preload(place_chunks);
 }
 
-Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound) {
+Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound,
+                     bool dependent) {
   const int64_t tiles = cuda::ceil_div(cuda::ceil_div(count, kPrefixChunks), kPrefixTile);
   const int64_t chunk = std::max<int64_t>(tiles, 1) * kPrefixTile;
   const PrefixArgs args = {prefix, count, chunk, total};
   cuda::Grid grid{};
   grid.blocks = std::max<int64_t>(cuda::ceil_div(count, chunk), 1);
   grid.threads = dim3(kPrefixThreads);
+  grid.dependent = dependent;
   PLANQ_TRY(cuda::launch(sum_chunks, grid, args, bound));
   return cuda::launch(place_chunks, grid, args, bound);
 }

@@ -30,7 +30,9 @@ inline Prefix book_prefix(Scratch& scratch, int64_t count) {
 }
 
 Status preload_prefix();
-// `total`: where all counts together go; null: nowhere.
-Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound);
+// `total`: where all counts together go; null: nowhere. `dependent`: what comes before lets its
+// dependents start, and so do these launches (see cuda/launch.cuh).
+Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound,
+                     bool dependent = false);
 
 }  // namespace planq::outlier
