@@ -38,8 +38,6 @@ __device__ __forceinline__ BlockSum sum_block(int64_t value) {
 
 __global__ void __launch_bounds__(kPrefixThreads)
     sum_chunks(const __grid_constant__ PrefixArgs args) {
-  cuda::let_dependents_start();
-  cuda::wait_for_previous();  // what counts
   const int64_t first = blockIdx.x * args.chunk;
   const int64_t last = first + args.chunk < args.count ? first + args.chunk : args.count;
   int64_t sum = 0;
@@ -50,8 +48,6 @@ __global__ void __launch_bounds__(kPrefixThreads)
 
 __global__ void __launch_bounds__(kPrefixThreads)
     place_chunks(const __grid_constant__ PrefixArgs args) {
-  cuda::let_dependents_start();
-  cuda::wait_for_previous();  // the sums
   int64_t earlier = 0;
   for (unsigned i = threadIdx.x; i < blockIdx.x; i += kPrefixThreads)
     earlier += args.prefix.sums[i];
@@ -79,6 +75,18 @@ __global__ void __launch_bounds__(kPrefixThreads)
   if (args.total && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) *args.total = base;
 }
 
+struct PrefixLaunch {
+  PrefixArgs args;
+  cuda::Grid grid;
+
+  PrefixLaunch(const Prefix& prefix, int64_t count, int64_t* total) {
+    const Chunks chunks = prefix_chunks(count);
+    args = {prefix, count, chunks.length, total};
+    grid.blocks = chunks.number;
+    grid.threads = dim3(kPrefixThreads);
+  }
+};
+
 }  // namespace
 
 Status preload_prefix() {
@@ -86,17 +94,21 @@ Status preload_prefix() {
   return cuda::preload(place_chunks);
 }
 
-Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound,
-                     bool dependent) {
+Chunks prefix_chunks(int64_t count) {
   const int64_t tiles = cuda::ceil_div(cuda::ceil_div(count, kPrefixChunks), kPrefixTile);
-  const int64_t chunk = std::max<int64_t>(tiles, 1) * kPrefixTile;
-  const PrefixArgs args = {prefix, count, chunk, total};
-  cuda::Grid grid{};
-  grid.blocks = std::max<int64_t>(cuda::ceil_div(count, chunk), 1);
-  grid.threads = dim3(kPrefixThreads);
-  grid.dependent = dependent;
-  PLANQ_TRY(cuda::launch(sum_chunks, grid, args, bound));
-  return cuda::launch(place_chunks, grid, args, bound);
+  const int64_t length = std::max<int64_t>(tiles, 1) * kPrefixTile;
+  return {length, std::max<int64_t>(cuda::ceil_div(count, length), 1)};
+}
+
+Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound) {
+  const PrefixLaunch launch(prefix, count, total);
+  PLANQ_TRY(cuda::launch(sum_chunks, launch.grid, launch.args, bound));
+  return cuda::launch(place_chunks, launch.grid, launch.args, bound);
+}
+
+Status launch_places(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound) {
+  const PrefixLaunch launch(prefix, count, total);
+  return cuda::launch(place_chunks, launch.grid, launch.args, bound);
 }
 
 }  // namespace planq::outlier

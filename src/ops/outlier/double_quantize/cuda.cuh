@@ -1,6 +1,7 @@
-// double_quantize on CUDA: maxima and counts of outliers by the tiles of absmax.cuh, sums of the
-// counts, and a second look at the tiles for the codes and the list. The sums say where each tile's
-// part of a row has its outliers, so the list has the order of the matrix.
+// double_quantize on CUDA: maxima and counts of outliers by the tiles of absmax.cuh, which add up
+// chunks of the counts, too; sums of the counts; and a second look at the tiles for the codes and
+// the list. The sums say where each tile's part of a row has its outliers, so the list has the
+// order of the matrix.
 #pragma once
 
 #include "core/scratch.h"
@@ -356,7 +357,6 @@ template <bool kVectors>
 __device__ __forceinline__ void encode_tile(const EncodeArgs& args, const LaneTile& tile,
                                             TileFactors& factors, RowQueue& queue) {
   WarpRows<kVectors> rows(args, tile, queue);  // on their way while the factors are found
-  cuda::wait_for_previous();                   // what measures
   find_factors(args, tile.first_row, tile.across * kTileColumns, factors);
   __syncthreads();
   const LaneFactors own(factors, static_cast<int>(threadIdx.x) % kWarp);
@@ -365,17 +365,15 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs& args, const LaneTi
   });
 }
 
-// From the last tile to the first: what was measured last is still in the cache.
 template <bool kVectors>
 __global__ void __launch_bounds__(kTileThreads, kVectors ? kTileBlocks : 1)
     encode_tiles(const __grid_constant__ EncodeArgs args) {
   __shared__ TileFactors factors;
   __shared__ RowQueue queue;
-  for (int64_t i = blockIdx.x; i < args.tiles; i += gridDim.x) {
-    encode_tile<kVectors>(args, LaneTile(args, args.tiles - 1 - i), factors, queue);
+  for (int64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
+    encode_tile<kVectors>(args, LaneTile(args, tile), factors, queue);
     __syncthreads();
   }
-  cuda::wait_for_previous();  // of blocks without tiles
   end_list(args);
 }
 
@@ -415,6 +413,8 @@ Status measure(const Call& call, const outlier::Prefix& prefix, Bound& bound) {
   args.row_absmax = data<float>(operands, kRowAbsmax);
   args.column_absmax = data<float>(operands, kColumnAbsmax);
   args.counts = prefix.counts;
+  const outlier::Chunks chunks = outlier::prefix_chunks(parts_of(f));
+  args.sums = {prefix.sums, chunks.number, cuda::LineDivider(chunks.length, parts_of(f))};
   args.row_count = outlier::rows_of(f.shape);
   args.columns = f.shape.last();
   args.across = outlier::column_tiles(args.columns);
@@ -455,9 +455,7 @@ Status bind(const Call& call, Bound& bound) {
   const outlier::Prefix prefix = book(scratch, f);
   PLANQ_TRY(measure(call, prefix, bound));
   EncodeArgs args = encode_args(f, call.operands, prefix);
-  const bool dependent = call.device.arch >= 90;
-  if (finds_outliers(f))
-    PLANQ_TRY(outlier::launch_prefix(prefix, parts_of(f), args.count, bound, dependent));
+  if (finds_outliers(f)) PLANQ_TRY(outlier::launch_places(prefix, parts_of(f), args.count, bound));
   constexpr int kPer = kPerVector<In>;
   const bool vectors = args.columns % kPer == 0 && args.rows.rank <= 1 &&
                        outlier::rows_aligned(args.input, args.rows, outlier::kMatrixInput,
@@ -470,7 +468,6 @@ Status bind(const Call& call, Bound& bound) {
   cuda::Grid grid{};
   grid.blocks = std::clamp<int64_t>(args.tiles, 1, outlier::kMostBlocks);
   grid.threads = dim3(kTileThreads);
-  grid.dependent = dependent;
   return cuda::launch(vectors ? encode_tiles<true> : encode_tiles<false>, grid, args, bound);
 }
 
