@@ -1,14 +1,9 @@
 // The largest magnitudes of rows and columns without outliers, and counts of outliers, on CUDA: a
 // block takes some rows of kPartColumns columns, a warp one row of them at a time. What blocks find
-// meets in integer maxima, which have the same bits in any order. These are cleared by a launch
-// before; or, where all blocks run at the same time, by the blocks while their first rows are on
-// their way, which takes a barrier of the grid but no launch.
+// meets in integer maxima, which have the same bits in any order.
 #pragma once
 
-#include <cooperative_groups.h>
-
 #include <cstdint>
-#include <utility>
 
 #include "cuda/element.cuh"
 #include "cuda/key_range.cuh"
@@ -32,17 +27,15 @@ constexpr int kMeasureThreads = 512, kMeasureWarps = kMeasureThreads / kWarp;
 constexpr int kMeasureBlocks = 2;  // of a multiprocessor
 constexpr int kSteps = 2;          // vectors of a lane in a row's part
 constexpr int kRowsAhead = 2;      // of a warp, on their way at the same time
-// Rows of a block, at most: where blocks run one after another, and where all run together.
-constexpr int kBlockRows = 128, kTogetherRows = kMeasureWarps * kWarp;
-static_assert(kBlockRows <= kTogetherRows, "a lane has a row of its warp");
+constexpr int kBlockRows = 128;    // at most
+static_assert(kBlockRows <= kMeasureWarps * kWarp, "a lane has a row of its warp");
 constexpr int kStepColumns = kWarp * kPerVector<In>, kPartColumns = kSteps * kStepColumns;
 // Outliers are counted for so many tiles of a part, each of so many steps.
 constexpr int kPartTiles = kPartColumns / kTileColumns, kTileSteps = kTileColumns / kStepColumns;
 // What columns have in a lane: a magnitude in each half of a word, or in a word.
 constexpr int kPerWord = 4 / sizeof(In);
-constexpr int64_t kMostBlocks = 0x7FFFFFFF;
 
-// The columns of a part, as far as parts of `most` go.
+// The columns from `first` on, at most `most`.
 __device__ __forceinline__ int columns_left(int64_t columns, int64_t first, int most) {
   return static_cast<int>(min(columns - first, int64_t{most}));
 }
@@ -64,70 +57,26 @@ struct RowShare {
   int64_t rows, blocks;
 };
 
-// Sums of chunks of counts that stand row after row. Null `data`: nobody asks for them.
-struct CountSums {
-  int64_t* data;
-  int64_t chunks;
-  cuda::LineDivider chunk;  // counts of one
-
-  __device__ __forceinline__ void add(int64_t index, std::int32_t count) const {
-    if (!data || count == 0) return;
-    atomicAdd(reinterpret_cast<unsigned long long*>(data) + chunk.quotient(index),
-              static_cast<unsigned long long>(count));
-  }
-};
-
 struct MeasureArgs {
   const In* input;
   float *row_absmax, *column_absmax;
   std::int32_t* counts;                // null: there are none
-  CountSums sums;                      // of the counts
   IndexSpace rows;                     // operands: input, row_absmax, counts
   int64_t row_count, columns, across;  // across: tiles of a row
   OutlierRule<In> rule;
   RowShare share;
 };
 
-// What blocks of so many threads clear together: the maxima, and the sums.
-template <int kThreads>
-__device__ __forceinline__ void clear(const MeasureArgs& args) {
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+__global__ void __launch_bounds__(kClearThreads)
+    clear_maxima(const __grid_constant__ MeasureArgs args) {
+  cuda::let_dependents_start();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kClearThreads + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kClearThreads;
   for (int64_t row = first; row < args.row_count; row += stride)
     args.row_absmax[row_offset(args.rows, row, kMatrixAbsmax)] = 0;
   for (int64_t column = first; column < args.columns; column += stride)
     args.column_absmax[column] = 0;
-  if (!args.sums.data) return;
-  for (int64_t chunk = first; chunk < args.sums.chunks; chunk += stride) args.sums.data[chunk] = 0;
 }
-
-__global__ void __launch_bounds__(kClearThreads)
-    clear_maxima(const __grid_constant__ MeasureArgs args) {
-  cuda::let_dependents_start();
-  clear<kClearThreads>(args);
-}
-
-// Who clears, as a block sees it. All threads call both; wait() joins them, too.
-template <bool kTogether>
-struct Cleared {  // by a launch before
-  __device__ __forceinline__ void begin(const MeasureArgs&) {}
-  __device__ __forceinline__ void wait() {
-    cuda::wait_for_previous();
-    __syncthreads();
-  }
-};
-template <>
-struct Cleared<true> {  // by all blocks
-  cooperative_groups::grid_group::arrival_token token;
-
-  __device__ __forceinline__ void begin(const MeasureArgs& args) {
-    clear<kMeasureThreads>(args);
-    token = cooperative_groups::this_grid().barrier_arrive();
-  }
-  __device__ __forceinline__ void wait() {
-    cooperative_groups::this_grid().barrier_wait(std::move(token));
-  }
-};
 
 // The maxima are no numbers below 0, and NaN is above them, as their bits are.
 __device__ __forceinline__ void raise_shared(float* maximum, uint32_t magnitude) {
@@ -246,7 +195,7 @@ __device__ __forceinline__ uint32_t take_outliers(uint32_t (&words)[kSteps][4],
   return warp_largest(largest);
 }
 
-// Outliers are few: only a row whose largest magnitude is one is looked at closely.
+// Outliers are few: only a row that may have some is looked at closely.
 __device__ __forceinline__ void measure_part(const Part<kSteps>& part, const WordRule& rule, int i,
                                              LaneColumns& columns, HeldRows& held) {
   uint32_t words[kSteps][4], largest = 0;
@@ -271,12 +220,26 @@ __device__ __forceinline__ void measure_part(const Part<kSteps>& part, const Wor
 
 // --- Kernels -----------------------------------------------------------------------------------
 
-// The rows of a warp, at most kWarp. The next ones are on their way while one is looked at, and the
-// first ones during `meanwhile`.
-template <bool kVectors, bool kAgain, class Meanwhile>
-__device__ __forceinline__ HeldRows measure_rows(const MeasureArgs& args, int64_t first_row,
-                                                 int rows, int64_t across, LaneColumns& columns,
-                                                 const Meanwhile& meanwhile) {
+template <bool kVectors>
+__device__ __forceinline__ void put_rows(const MeasureArgs& args, int64_t first_row, int rows,
+                                         int64_t across, const HeldRows& held) {
+  const int lane = threadIdx.x % kWarp;
+  cuda::wait_for_previous();  // what clears the maxima
+  if (lane >= rows) return;
+  const int64_t row = first_row + lane, first_tile = across * kPartTiles;
+  raise_shared(args.row_absmax + offset_of<kVectors>(args.rows, row, kMatrixAbsmax), held.largest);
+  if (!args.counts) return;
+  std::int32_t* const counts =
+      args.counts + offset_of<kVectors>(args.rows, row, kMatrixOther) + first_tile;
+#pragma unroll
+  for (int tile = 0; tile < kPartTiles; ++tile)
+    if (first_tile + tile < args.across) counts[tile] = held.outliers[tile];
+}
+
+// The rows of a warp, at most kWarp. The next ones are on their way while one is looked at.
+template <bool kVectors, bool kAgain>
+__device__ __forceinline__ void measure_rows(const MeasureArgs& args, int64_t first_row, int rows,
+                                             int64_t across, LaneColumns& columns) {
   constexpr int kAhead = kVectors ? kRowsAhead : 1;
   const int64_t first_column = across * kPartColumns;
   const int own = Part<kSteps>::column(0, static_cast<int>(threadIdx.x) % kWarp);
@@ -292,7 +255,6 @@ __device__ __forceinline__ HeldRows measure_rows(const MeasureArgs& args, int64_
   };
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) load(k, parts[k]);
-  meanwhile();
   const WordRule rule(args.rule);
   HeldRows held;
 #pragma unroll 1
@@ -304,78 +266,47 @@ __device__ __forceinline__ HeldRows measure_rows(const MeasureArgs& args, int64_
       load(i + k + kAhead, parts[k]);
     }
   }
-  return held;
+  put_rows<kVectors>(args, first_row, rows, across, held);
 }
 
-template <bool kVectors>
-__device__ __forceinline__ void put_rows(const MeasureArgs& args, int64_t first_row, int rows,
-                                         int64_t across, const HeldRows& held) {
-  const int lane = threadIdx.x % kWarp;
-  if (lane >= rows) return;
-  const int64_t row = first_row + lane, first_tile = across * kPartTiles;
-  raise_shared(args.row_absmax + offset_of<kVectors>(args.rows, row, kMatrixAbsmax), held.largest);
-  if (!args.counts) return;
-  std::int32_t* const counts =
-      args.counts + offset_of<kVectors>(args.rows, row, kMatrixOther) + first_tile;
-#pragma unroll
-  for (int tile = 0; tile < kPartTiles; ++tile) {
-    if (first_tile + tile >= args.across) break;
-    counts[tile] = held.outliers[tile];
-    args.sums.add(row * args.across + first_tile + tile, held.outliers[tile]);
-  }
-}
-
-// What the warps of a block find in its columns.
-struct BlockColumns {
-  uint4 of_warps[kMeasureWarps][kSteps * kWarp];
-
-  __device__ __forceinline__ void put(const LaneColumns& columns) {
-    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const uint32_t (&own)[4] = columns.words[step];
-      of_warps[warp][step * kWarp + lane] = make_uint4(own[0], own[1], own[2], own[3]);
-    }
-  }
-  __device__ __forceinline__ uint32_t largest(int column) const {
-    uint32_t word = 0;
-#pragma unroll
-    for (int i = 0; i < kMeasureWarps; ++i)
-      word = larger(word, reinterpret_cast<const uint32_t*>(of_warps[i])[column / kPerWord]);
-    if constexpr (sizeof(In) == 4) return word;
-    return column % 2 == 0 ? word & 0xFFFFu : word >> 16;
-  }
-};
-
+// The maxima of a block's columns from those of its warps.
 __device__ __forceinline__ void raise_columns(const MeasureArgs& args, int64_t across,
-                                              const BlockColumns& block) {
+                                              const LaneColumns& columns) {
+  __shared__ uint4 of_warps[kMeasureWarps][kSteps * kWarp];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const uint32_t (&own)[4] = columns.words[step];
+    of_warps[warp][step * kWarp + lane] = make_uint4(own[0], own[1], own[2], own[3]);
+  }
+  __syncthreads();
 #pragma unroll
   for (int first = 0; first < kPartColumns; first += kMeasureThreads) {
     const int own = first + static_cast<int>(threadIdx.x);
     const int64_t column = across * kPartColumns + own;
     if (own >= kPartColumns || column >= args.columns) break;
-    raise_shared(args.column_absmax + column, block.largest(own));
+    uint32_t largest = 0;
+#pragma unroll
+    for (int i = 0; i < kMeasureWarps; ++i)
+      largest = larger(largest, reinterpret_cast<const uint32_t*>(of_warps[i])[own / kPerWord]);
+    if constexpr (sizeof(In) == 2) largest = own % 2 == 0 ? largest & 0xFFFFu : largest >> 16;
+    raise_shared(args.column_absmax + column, largest);
   }
 }
 
-template <bool kVectors, bool kAgain, bool kTogether>
+template <bool kVectors, bool kAgain>
 __global__ void __launch_bounds__(kMeasureThreads, kVectors ? kMeasureBlocks : 1)
     measure_tiles(const __grid_constant__ MeasureArgs args) {
-  __shared__ BlockColumns block;
   const int64_t down = args.share.parts.quotient(blockIdx.x);
   const int64_t across = blockIdx.x - down * args.share.parts.divisor;
   const int64_t first_row = down * args.share.rows;
   const int rows = static_cast<int>(min(args.row_count - first_row, args.share.rows));
   const int each = (rows + kMeasureWarps - 1) / kMeasureWarps;  // of a warp
-  const int before = static_cast<int>(threadIdx.x) / kWarp * each, own = min(rows - before, each);
-  Cleared<kTogether> cleared;
+  const int before = static_cast<int>(threadIdx.x) / kWarp * each;
   LaneColumns columns;
-  const HeldRows held = measure_rows<kVectors, kAgain>(args, first_row + before, own, across,
-                                                       columns, [&] { cleared.begin(args); });
-  block.put(columns);
-  cleared.wait();
-  put_rows<kVectors>(args, first_row + before, own, across, held);
-  raise_columns(args, across, block);
+  measure_rows<kVectors, kAgain>(args, first_row + before, min(rows - before, each), across,
+                                 columns);
+  raise_columns(args, across, columns);
 }
 
 // --- Launches ----------------------------------------------------------------------------------
@@ -392,9 +323,8 @@ bool rows_aligned(const void* data, const IndexSpace& rows, int operand, int ele
 template <bool kAgain>
 Status preload_measure() {
   PLANQ_TRY(cuda::preload(clear_maxima));
-  PLANQ_TRY((cuda::preload(measure_tiles<false, kAgain, false>)));
-  PLANQ_TRY((cuda::preload(measure_tiles<true, kAgain, false>)));
-  return cuda::preload(measure_tiles<true, kAgain, true>);
+  PLANQ_TRY((cuda::preload(measure_tiles<false, kAgain>)));
+  return cuda::preload(measure_tiles<true, kAgain>);
 }
 
 // All blocks have equally many rows, and run in as few rounds as give them no more than `most`:
@@ -410,48 +340,26 @@ RowShare share_rows(int64_t row_count, int64_t parts, int64_t slots, int64_t mos
   return share;
 }
 
-cuda::Grid measure_grid(const RowShare& share) {
-  cuda::Grid grid{};
-  grid.blocks = share.blocks;
-  grid.threads = dim3(kMeasureThreads);
-  return grid;
-}
-
-// In two launches.
-template <bool kAgain>
-Status launch_apart(const MeasureArgs& args, bool vectors, bool dependent, Bound& bound) {
-  cuda::Grid clear{};
-  const int64_t most = std::max({args.row_count, args.columns, args.sums.chunks});
-  clear.blocks = std::clamp<int64_t>(cuda::ceil_div(most, kClearThreads), 1, 1 << 16);
-  clear.threads = dim3(kClearThreads);
-  PLANQ_TRY(cuda::launch(clear_maxima, clear, args, bound));
-  if (args.share.blocks == 0) return Status::success();
-  cuda::Grid grid = measure_grid(args.share);
-  grid.dependent = dependent;
-  return cuda::launch(
-      vectors ? measure_tiles<true, kAgain, false> : measure_tiles<false, kAgain, false>, grid,
-      args, bound);
-}
-
 // `kAgain`: a later launch reads the input, too.
 template <bool kAgain>
 Status launch_measure(MeasureArgs args, const Device& device, Bound& bound) {
+  cuda::Grid grid{};
+  const int64_t most = std::max(args.row_count, args.columns);
+  grid.blocks = std::clamp<int64_t>(cuda::ceil_div(most, kClearThreads), 1, 1 << 16);
+  grid.threads = dim3(kClearThreads);
+  PLANQ_TRY(cuda::launch(clear_maxima, grid, args, bound));
   const bool vectors =
       rows_aligned(args.input, args.rows, kMatrixInput, sizeof(In), cuda::kVectorBytes) &&
       args.columns % kPerVector<In> == 0 && args.rows.rank <= 1;
-  const int64_t parts = cuda::ceil_div(args.columns, kPartColumns);
-  const int64_t slots = int64_t{device.multiprocessors} * kMeasureBlocks;
-  args.share = share_rows(args.row_count, parts, slots, kBlockRows);
-  const auto apart = [&](Bound& otherwise) {
-    return launch_apart<kAgain>(args, vectors, device.arch >= 90, otherwise);
-  };
-  MeasureArgs together = args;
-  together.share = share_rows(args.row_count, parts, slots, kTogetherRows);
-  if (!vectors || together.share.blocks == 0 || together.share.blocks > slots) return apart(bound);
-  cuda::Grid grid = measure_grid(together.share);
-  grid.cooperative = true;
-  // A stream with a share of the multiprocessors gets the same bits in two launches.
-  return cuda::launch_or(measure_tiles<true, kAgain, true>, grid, together, bound, apart);
+  args.share = share_rows(args.row_count, cuda::ceil_div(args.columns, kPartColumns),
+                          int64_t{device.multiprocessors} * kMeasureBlocks, kBlockRows);
+  if (args.share.blocks == 0) return Status::success();
+  // A launch can have as many: the outputs of more than 2^31 blocks would take 512 GB at least.
+  grid.blocks = args.share.blocks;
+  grid.threads = dim3(kMeasureThreads);
+  grid.dependent = device.arch >= 90;
+  return cuda::launch(vectors ? measure_tiles<true, kAgain> : measure_tiles<false, kAgain>, grid,
+                      args, bound);
 }
 
 }  // namespace

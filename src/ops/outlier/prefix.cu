@@ -75,18 +75,6 @@ __global__ void __launch_bounds__(kPrefixThreads)
   if (args.total && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) *args.total = base;
 }
 
-struct PrefixLaunch {
-  PrefixArgs args;
-  cuda::Grid grid;
-
-  PrefixLaunch(const Prefix& prefix, int64_t count, int64_t* total) {
-    const Chunks chunks = prefix_chunks(count);
-    args = {prefix, count, chunks.length, total};
-    grid.blocks = chunks.number;
-    grid.threads = dim3(kPrefixThreads);
-  }
-};
-
 }  // namespace
 
 Status preload_prefix() {
@@ -94,21 +82,15 @@ Status preload_prefix() {
   return cuda::preload(place_chunks);
 }
 
-Chunks prefix_chunks(int64_t count) {
-  const int64_t tiles = cuda::ceil_div(cuda::ceil_div(count, kPrefixChunks), kPrefixTile);
-  const int64_t length = std::max<int64_t>(tiles, 1) * kPrefixTile;
-  return {length, std::max<int64_t>(cuda::ceil_div(count, length), 1)};
-}
-
 Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound) {
-  const PrefixLaunch launch(prefix, count, total);
-  PLANQ_TRY(cuda::launch(sum_chunks, launch.grid, launch.args, bound));
-  return cuda::launch(place_chunks, launch.grid, launch.args, bound);
-}
-
-Status launch_places(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound) {
-  const PrefixLaunch launch(prefix, count, total);
-  return cuda::launch(place_chunks, launch.grid, launch.args, bound);
+  const int64_t tiles = cuda::ceil_div(cuda::ceil_div(count, kPrefixChunks), kPrefixTile);
+  const int64_t chunk = std::max<int64_t>(tiles, 1) * kPrefixTile;
+  const PrefixArgs args = {prefix, count, chunk, total};
+  cuda::Grid grid{};
+  grid.blocks = std::max<int64_t>(cuda::ceil_div(count, chunk), 1);
+  grid.threads = dim3(kPrefixThreads);
+  PLANQ_TRY(cuda::launch(sum_chunks, grid, args, bound));
+  return cuda::launch(place_chunks, grid, args, bound);
 }
 
 }  // namespace planq::outlier

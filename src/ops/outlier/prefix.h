@@ -29,16 +29,8 @@ inline Prefix book_prefix(Scratch& scratch, int64_t count) {
   return prefix;
 }
 
-// How blocks share counts: equally many each, but for the last block.
-struct Chunks {
-  int64_t length, number;
-};
-Chunks prefix_chunks(int64_t count);
-
 Status preload_prefix();
 // `total`: where all counts together go; null: nowhere.
 Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound);
-// The same where who counts has left the sums of the chunks: one launch.
-Status launch_places(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound);
 
 }  // namespace planq::outlier

@@ -1,7 +1,6 @@
-// double_quantize on CUDA: maxima and counts of outliers by the tiles of absmax.cuh, which add up
-// chunks of the counts, too; sums of the counts; and a second look at the tiles for the codes and
-// the list. The sums say where each tile's part of a row has its outliers, so the list has the
-// order of the matrix.
+// double_quantize on CUDA: maxima and counts of outliers by the tiles of absmax.cuh, sums of the
+// counts, and a second look at the tiles for the codes and the list. The sums say where each tile's
+// part of a row has its outliers, so the list has the order of the matrix.
 #pragma once
 
 #include "core/scratch.h"
@@ -33,6 +32,7 @@ constexpr int kTileBlocks = sizeof(In) == 2 ? 4 : 3;  // of a multiprocessor, wi
 constexpr int kTileRows = 128;
 static_assert(kTileThreads == kTileColumns && kTileRows <= kTileThreads,
               "a thread has a column, and a row");
+constexpr int64_t kMostBlocks = 0x7FFFFFFF;
 constexpr int kSteps = outlier::kTileSteps;
 using Part = outlier::Part<kSteps>;
 constexpr int kRowsAhead = 4 / kSteps;  // of a warp, on their way at the same time
@@ -413,8 +413,6 @@ Status measure(const Call& call, const outlier::Prefix& prefix, Bound& bound) {
   args.row_absmax = data<float>(operands, kRowAbsmax);
   args.column_absmax = data<float>(operands, kColumnAbsmax);
   args.counts = prefix.counts;
-  const outlier::Chunks chunks = outlier::prefix_chunks(parts_of(f));
-  args.sums = {prefix.sums, chunks.number, cuda::LineDivider(chunks.length, parts_of(f))};
   args.row_count = outlier::rows_of(f.shape);
   args.columns = f.shape.last();
   args.across = outlier::column_tiles(args.columns);
@@ -455,7 +453,7 @@ Status bind(const Call& call, Bound& bound) {
   const outlier::Prefix prefix = book(scratch, f);
   PLANQ_TRY(measure(call, prefix, bound));
   EncodeArgs args = encode_args(f, call.operands, prefix);
-  if (finds_outliers(f)) PLANQ_TRY(outlier::launch_places(prefix, parts_of(f), args.count, bound));
+  if (finds_outliers(f)) PLANQ_TRY(outlier::launch_prefix(prefix, parts_of(f), args.count, bound));
   constexpr int kPer = kPerVector<In>;
   const bool vectors = args.columns % kPer == 0 && args.rows.rank <= 1 &&
                        outlier::rows_aligned(args.input, args.rows, outlier::kMatrixInput,
@@ -466,7 +464,7 @@ Status bind(const Call& call, Bound& bound) {
                                    int64_t{call.device.multiprocessors} * kTileBlocks, kTileRows);
   args.tiles = args.across == 0 ? 0 : args.share.blocks;
   cuda::Grid grid{};
-  grid.blocks = std::clamp<int64_t>(args.tiles, 1, outlier::kMostBlocks);
+  grid.blocks = std::clamp<int64_t>(args.tiles, 1, kMostBlocks);
   grid.threads = dim3(kTileThreads);
   return cuda::launch(vectors ? encode_tiles<true> : encode_tiles<false>, grid, args, bound);
 }
