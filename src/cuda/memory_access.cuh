@@ -143,6 +143,15 @@ __device__ __forceinline__ void copy_once(void* shared, const void* address) {
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
+// The copies since the last call are a group.
+__device__ __forceinline__ void end_copy_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until at most the last kGroups groups of this thread are under way.
+template <int kGroups>
+__device__ __forceinline__ void wait_for_copy_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+}
 
 // Stores with the hint to evict first (.cs), since outputs are not read again. Either all loads and
 // stores of a kernel carry the hint or none: lines with it are evicted before all others, so the

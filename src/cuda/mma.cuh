@@ -20,15 +20,6 @@ __device__ __forceinline__ void copy_async(std::uint32_t shared, const void* fro
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(kBytes)
                : "memory");
 }
-// The copies since the last call are a group.
-__device__ __forceinline__ void end_copy_group() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// Waits until at most the last kGroups groups of this thread are under way.
-template <int kGroups>
-__device__ __forceinline__ void wait_for_copy_groups() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
-}
 
 __device__ __forceinline__ void store_shared(std::uint32_t shared, std::uint32_t word) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");

@@ -8,6 +8,7 @@
 #include "cuda/element.cuh"
 #include "cuda/key_range.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/lines.cuh"
 #include "ops/outlier/magnitudes.h"
 #include "ops/outlier/matrix_rows.h"
 
@@ -20,15 +21,24 @@ using cuda::kWarp;
 using In = cuda::Element;
 using std::uint32_t;
 
-constexpr int kMeasureThreads = 256, kMeasureWarps = kMeasureThreads / kWarp;
-constexpr int kMeasureBlocks = 4;  // of a multiprocessor
-constexpr int kSteps = 4;          // vectors of a lane in a row's part
+constexpr int kClearThreads = 256;
+// Parts are narrow and blocks large, so that few blocks meet in the maxima of a column.
+constexpr int kMeasureThreads = 512, kMeasureWarps = kMeasureThreads / kWarp;
+constexpr int kMeasureBlocks = 2;  // of a multiprocessor
+constexpr int kSteps = 2;          // vectors of a lane in a row's part
+constexpr int kRowsAhead = 2;      // of a warp, on their way at the same time
+constexpr int kBlockRows = 128;    // at most
+static_assert(kBlockRows <= kMeasureWarps * kWarp, "a lane has a row of its warp");
 constexpr int kStepColumns = kWarp * kPerVector<In>, kPartColumns = kSteps * kStepColumns;
 // Outliers are counted for so many tiles of a part, each of so many steps.
 constexpr int kPartTiles = kPartColumns / kTileColumns, kTileSteps = kTileColumns / kStepColumns;
 // What columns have in a lane: a magnitude in each half of a word, or in a word.
 constexpr int kPerWord = 4 / sizeof(In);
-constexpr int64_t kMostBlocks = 0x7FFFFFFF;
+
+// The columns from `first` on, at most `most`.
+__device__ __forceinline__ int columns_left(int64_t columns, int64_t first, int most) {
+  return static_cast<int>(min(columns - first, int64_t{most}));
+}
 
 // Where a row begins in an operand. kPlain: rows are equally far from each other.
 __device__ __forceinline__ int64_t row_offset(const IndexSpace& rows, int64_t row, int operand) {
@@ -41,6 +51,12 @@ __device__ __forceinline__ int64_t offset_of(const IndexSpace& rows, int64_t row
   return kPlain ? row * rows.axes[0].stride[operand] : row_offset(rows, row, operand);
 }
 
+// How blocks share a matrix: each has a part of the columns of some rows that follow one another.
+struct RowShare {
+  cuda::LineDivider parts;  // of a row
+  int64_t rows, blocks;
+};
+
 struct MeasureArgs {
   const In* input;
   float *row_absmax, *column_absmax;
@@ -48,15 +64,14 @@ struct MeasureArgs {
   IndexSpace rows;                     // operands: input, row_absmax, counts
   int64_t row_count, columns, across;  // across: tiles of a row
   OutlierRule<In> rule;
-  // Blocks: so many parts of a row, and rows of each.
-  int64_t parts, block_rows;
+  RowShare share;
 };
 
-__global__ void __launch_bounds__(kMeasureThreads)
+__global__ void __launch_bounds__(kClearThreads)
     clear_maxima(const __grid_constant__ MeasureArgs args) {
   cuda::let_dependents_start();
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kMeasureThreads + threadIdx.x;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kMeasureThreads;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kClearThreads + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kClearThreads;
   for (int64_t row = first; row < args.row_count; row += stride)
     args.row_absmax[row_offset(args.rows, row, kMatrixAbsmax)] = 0;
   for (int64_t column = first; column < args.columns; column += stride)
@@ -88,6 +103,10 @@ struct WordRule {
       beyond = rule.any() ? kInfinity<In> - rule.least : 0u;
     }
   }
+  // Whether there may be any among magnitudes of which this is the largest.
+  __device__ __forceinline__ bool concerns(uint32_t largest) const {
+    return sizeof(In) == 2 ? (largest + lack) & 0x80008000u : largest >= lack;
+  }
   // Takes them out of the word, and returns a bit for each: the sign bit of its half, or bit 0.
   __device__ __forceinline__ uint32_t take(uint32_t& word) const {
     if constexpr (sizeof(In) == 2) {
@@ -116,22 +135,22 @@ struct Part {
   __device__ __forceinline__ static int column(int step, int lane) {
     return (step * kWarp + lane) * kPerVector<In>;
   }
-  // `columns`: that the row has from the part's first one on; what is behind them is 0. kVectors:
-  // all vectors are aligned and whole. kAgain: they are read again later.
+  // `from`: the lane's first element. `left`: that the row has from there on; what is behind them
+  // is 0. kVectors: all vectors are aligned and whole. kAgain: they are read again later.
   template <bool kVectors, bool kAgain>
-  __device__ __forceinline__ void load(const In* from, int64_t columns, int lane) {
+  __device__ __forceinline__ void load(const In* from, int left) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int first = column(step, lane);
+      const int first = column(step, 0);
       v[step] = make_uint4(0, 0, 0, 0);
       if constexpr (kVectors) {
-        if (first < columns)
+        if (first < left)
           v[step] = kAgain ? cuda::load_kept(from + first) : cuda::load_once(from + first);
       } else {
         In each[kPerVector<In>];
 #pragma unroll
         for (int i = 0; i < kPerVector<In>; ++i)
-          each[i] = first + i < columns ? from[first + i] : element_of<In>(0);
+          each[i] = first + i < left ? from[first + i] : element_of<In>(0);
         memcpy(&v[step], each, sizeof each);
       }
     }
@@ -143,65 +162,111 @@ struct LaneColumns {
   uint32_t words[kSteps][4] = {};
 };
 
-// What a warp finds in its part of a row.
-struct PartFound {
-  uint32_t largest;
-  int outliers;  // lane `i` has those of tile i
+// What a warp finds in its part of rows: lane i has it of row i.
+struct HeldRows {
+  uint32_t largest = 0;
+  std::int32_t outliers[kPartTiles] = {};
 };
-__device__ __forceinline__ PartFound measure_part(const Part<kSteps>& part, const WordRule& rule,
-                                                  int lane, LaneColumns& columns) {
-  uint32_t largest = 0, any = 0, taken[kPartTiles] = {};
+
+__device__ __forceinline__ uint32_t warp_largest(uint32_t word) {
+  if constexpr (sizeof(In) == 2) word = max(word & 0xFFFFu, word >> 16);
+  return __reduce_max_sync(kAllLanes, word);
+}
+
+// Takes the outliers of row `i` out of its words. Returns what is then the largest magnitude.
+__device__ __forceinline__ uint32_t take_outliers(uint32_t (&words)[kSteps][4],
+                                                  const WordRule& rule, int i, HeldRows& held) {
+  const int lane = threadIdx.x % kWarp;
+  uint32_t largest = 0, taken[kPartTiles] = {};
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    const uint32_t words[4] = {part.v[step].x, part.v[step].y, part.v[step].z, part.v[step].w};
+  for (int step = 0; step < kSteps; ++step)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      uint32_t own = words[i] & kMagnitudes;
+    for (int k = 0; k < 4; ++k) {
       // Sign bits go down, bits 0 up: each has a place of its own.
-      const uint32_t bits = rule.take(own);
-      taken[step / kTileSteps] |= sizeof(In) == 2 ? bits >> i : bits << (step % kTileSteps * 4 + i);
-      columns.words[step][i] = larger(columns.words[step][i], own);
-      largest = larger(largest, own);
+      const uint32_t bits = rule.take(words[step][k]);
+      taken[step / kTileSteps] |= sizeof(In) == 2 ? bits >> k : bits << (step % kTileSteps * 4 + k);
+      largest = larger(largest, words[step][k]);
     }
-  }
-  if constexpr (sizeof(In) == 2) largest = max(largest & 0xFFFFu, largest >> 16);
-  PartFound found{__reduce_max_sync(kAllLanes, largest), 0};
-#pragma unroll
-  for (int tile = 0; tile < kPartTiles; ++tile) any |= taken[tile];
-  if (!__any_sync(kAllLanes, any != 0)) return found;
 #pragma unroll
   for (int tile = 0; tile < kPartTiles; ++tile) {
     const int count = __reduce_add_sync(kAllLanes, __popc(taken[tile]));
-    if (lane == tile) found.outliers = count;
+    if (lane == i) held.outliers[tile] = count;
   }
-  return found;
+  return warp_largest(largest);
+}
+
+// Outliers are few: only a row that may have some is looked at closely.
+__device__ __forceinline__ void measure_part(const Part<kSteps>& part, const WordRule& rule, int i,
+                                             LaneColumns& columns, HeldRows& held) {
+  uint32_t words[kSteps][4], largest = 0;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const uint32_t own[4] = {part.v[step].x, part.v[step].y, part.v[step].z, part.v[step].w};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      words[step][k] = own[k] & kMagnitudes;
+      largest = larger(largest, words[step][k]);
+    }
+  }
+  largest = warp_largest(largest);
+  if (rule.concerns(largest)) largest = take_outliers(words, rule, i, held);
+  if (threadIdx.x % kWarp == i) held.largest = largest;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      columns.words[step][k] = larger(columns.words[step][k], words[step][k]);
 }
 
 // --- Kernels -----------------------------------------------------------------------------------
 
-// The rows of a warp: every kMeasureWarps-th of the block's.
+template <bool kVectors>
+__device__ __forceinline__ void put_rows(const MeasureArgs& args, int64_t first_row, int rows,
+                                         int64_t across, const HeldRows& held) {
+  const int lane = threadIdx.x % kWarp;
+  cuda::wait_for_previous();  // what clears the maxima
+  if (lane >= rows) return;
+  const int64_t row = first_row + lane, first_tile = across * kPartTiles;
+  raise_shared(args.row_absmax + offset_of<kVectors>(args.rows, row, kMatrixAbsmax), held.largest);
+  if (!args.counts) return;
+  std::int32_t* const counts =
+      args.counts + offset_of<kVectors>(args.rows, row, kMatrixOther) + first_tile;
+#pragma unroll
+  for (int tile = 0; tile < kPartTiles; ++tile)
+    if (first_tile + tile < args.across) counts[tile] = held.outliers[tile];
+}
+
+// The rows of a warp, at most kWarp. The next ones are on their way while one is looked at.
 template <bool kVectors, bool kAgain>
 __device__ __forceinline__ void measure_rows(const MeasureArgs& args, int64_t first_row, int rows,
                                              int64_t across, LaneColumns& columns) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int64_t first_column = across * kPartColumns, first_tile = across * kPartTiles;
+  constexpr int kAhead = kVectors ? kRowsAhead : 1;
+  const int64_t first_column = across * kPartColumns;
+  const int own = Part<kSteps>::column(0, static_cast<int>(threadIdx.x) % kWarp);
+  const int left = columns_left(args.columns, first_column, kPartColumns) - own;
+  const In* next = args.input + first_column + own;
+  if (kVectors) next += offset_of<true>(args.rows, first_row, kMatrixInput);
+  Part<kSteps> parts[kAhead];
+  const auto load = [&](int i, Part<kSteps>& part) {
+    if (i >= rows) return;
+    const int64_t at = kVectors ? 0 : row_offset(args.rows, first_row + i, kMatrixInput);
+    part.template load<kVectors, kAgain>(next + at, left);
+    if (kVectors) next += args.rows.axes[0].stride[kMatrixInput];
+  };
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) load(k, parts[k]);
   const WordRule rule(args.rule);
+  HeldRows held;
 #pragma unroll 1
-  for (int i = warp; i < rows; i += kMeasureWarps) {
-    const int64_t row = first_row + i;
-    const int64_t at = offset_of<kVectors>(args.rows, row, kMatrixInput);
-    Part<kSteps> part;
-    part.template load<kVectors, kAgain>(args.input + at + first_column,
-                                         args.columns - first_column, lane);
-    cuda::wait_for_previous();  // what clears the maxima
-    const PartFound found = measure_part(part, rule, lane, columns);
-    if (lane == 0)
-      raise_shared(args.row_absmax + offset_of<kVectors>(args.rows, row, kMatrixAbsmax),
-                   found.largest);
-    if (args.counts && lane < kPartTiles && first_tile + lane < args.across)
-      args.counts[offset_of<kVectors>(args.rows, row, kMatrixOther) + first_tile + lane] =
-          found.outliers;
+  for (int i = 0; i < rows; i += kAhead) {
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if (i + k >= rows) break;
+      measure_part(parts[k], rule, i + k, columns, held);
+      load(i + k + kAhead, parts[k]);
+    }
   }
+  put_rows<kVectors>(args, first_row, rows, across, held);
 }
 
 // The maxima of a block's columns from those of its warps.
@@ -218,25 +283,29 @@ __device__ __forceinline__ void raise_columns(const MeasureArgs& args, int64_t a
 #pragma unroll
   for (int first = 0; first < kPartColumns; first += kMeasureThreads) {
     const int own = first + static_cast<int>(threadIdx.x);
+    const int64_t column = across * kPartColumns + own;
+    if (own >= kPartColumns || column >= args.columns) break;
     uint32_t largest = 0;
 #pragma unroll
     for (int i = 0; i < kMeasureWarps; ++i)
       largest = larger(largest, reinterpret_cast<const uint32_t*>(of_warps[i])[own / kPerWord]);
     if constexpr (sizeof(In) == 2) largest = own % 2 == 0 ? largest & 0xFFFFu : largest >> 16;
-    const int64_t column = across * kPartColumns + own;
-    if (column < args.columns) raise_shared(args.column_absmax + column, largest);
+    raise_shared(args.column_absmax + column, largest);
   }
 }
 
 template <bool kVectors, bool kAgain>
 __global__ void __launch_bounds__(kMeasureThreads, kVectors ? kMeasureBlocks : 1)
     measure_tiles(const __grid_constant__ MeasureArgs args) {
-  const int64_t down = blockIdx.x / args.parts, across = blockIdx.x - down * args.parts;
-  const int64_t first_row = down * args.block_rows, left = args.row_count - first_row;
+  const int64_t down = args.share.parts.quotient(blockIdx.x);
+  const int64_t across = blockIdx.x - down * args.share.parts.divisor;
+  const int64_t first_row = down * args.share.rows;
+  const int rows = static_cast<int>(min(args.row_count - first_row, args.share.rows));
+  const int each = (rows + kMeasureWarps - 1) / kMeasureWarps;  // of a warp
+  const int before = static_cast<int>(threadIdx.x) / kWarp * each;
   LaneColumns columns;
-  measure_rows<kVectors, kAgain>(args, first_row, static_cast<int>(min(left, args.block_rows)),
-                                 across, columns);
-  cuda::wait_for_previous();  // of warps without rows
+  measure_rows<kVectors, kAgain>(args, first_row + before, min(rows - before, each), across,
+                                 columns);
   raise_columns(args, across, columns);
 }
 
@@ -258,21 +327,17 @@ Status preload_measure() {
   return cuda::preload(measure_tiles<true, kAgain>);
 }
 
-// All blocks have equally many rows, and run in as few rounds as give them no more than kMostRows:
-// what they find at their end is then found while others read.
-constexpr int64_t kMostRows = 128;
-cuda::Grid share_rows(MeasureArgs& args, const Device& device) {
-  args.parts = std::max<int64_t>(cuda::ceil_div(args.columns, kPartColumns), 1);
-  const int64_t slots = int64_t{device.multiprocessors} * kMeasureBlocks;
-  const int64_t down = std::max<int64_t>(slots / args.parts, 1);  // of a round
-  const int64_t rounds = std::clamp<int64_t>(cuda::ceil_div(args.row_count, down * kMostRows), 1,
-                                             kMostBlocks / (2 * down * args.parts));
-  const int64_t rows = cuda::ceil_div(args.row_count, down * rounds);
-  args.block_rows = cuda::ceil_div(std::max<int64_t>(rows, 1), kMeasureWarps) * kMeasureWarps;
-  cuda::Grid grid{};
-  grid.blocks = args.parts * cuda::ceil_div(args.row_count, args.block_rows);
-  grid.threads = dim3(kMeasureThreads);
-  return grid;
+// All blocks have equally many rows, and run in as few rounds as give them no more than `most`:
+// what they find at their end is then found while others read. `slots`: blocks that run at a time.
+RowShare share_rows(int64_t row_count, int64_t parts, int64_t slots, int64_t most) {
+  parts = std::max<int64_t>(parts, 1);
+  const int64_t down = std::max<int64_t>(slots / parts, 1);  // of a round
+  const int64_t rounds = std::max<int64_t>(cuda::ceil_div(row_count, down * most), 1);
+  RowShare share;
+  share.rows = std::max<int64_t>(cuda::ceil_div(row_count, down * rounds), 1);
+  share.blocks = parts * cuda::ceil_div(row_count, share.rows);
+  share.parts = cuda::LineDivider(parts, share.blocks);
+  return share;
 }
 
 // `kAgain`: a later launch reads the input, too.
@@ -280,14 +345,18 @@ template <bool kAgain>
 Status launch_measure(MeasureArgs args, const Device& device, Bound& bound) {
   cuda::Grid grid{};
   const int64_t most = std::max(args.row_count, args.columns);
-  grid.blocks = std::clamp<int64_t>(cuda::ceil_div(most, kMeasureThreads), 1, 1 << 16);
-  grid.threads = dim3(kMeasureThreads);
+  grid.blocks = std::clamp<int64_t>(cuda::ceil_div(most, kClearThreads), 1, 1 << 16);
+  grid.threads = dim3(kClearThreads);
   PLANQ_TRY(cuda::launch(clear_maxima, grid, args, bound));
   const bool vectors =
       rows_aligned(args.input, args.rows, kMatrixInput, sizeof(In), cuda::kVectorBytes) &&
       args.columns % kPerVector<In> == 0 && args.rows.rank <= 1;
-  grid = share_rows(args, device);
-  if (grid.blocks == 0) return Status::success();
+  args.share = share_rows(args.row_count, cuda::ceil_div(args.columns, kPartColumns),
+                          int64_t{device.multiprocessors} * kMeasureBlocks, kBlockRows);
+  if (args.share.blocks == 0) return Status::success();
+  // A launch can have as many: the outputs of more than 2^31 blocks would take 512 GB at least.
+  grid.blocks = args.share.blocks;
+  grid.threads = dim3(kMeasureThreads);
   grid.dependent = device.arch >= 90;
   return cuda::launch(vectors ? measure_tiles<true, kAgain> : measure_tiles<false, kAgain>, grid,
                       args, bound);

@@ -26,14 +26,16 @@ using std::uint32_t;
 using std::uint8_t;
 using In = cuda::Element;
 
-// A block takes kTileRows rows of kTileColumns columns, a warp one row of them at a time.
+// A block takes kTileRows rows of kTileColumns columns at most, a warp one row of them at a time.
 constexpr int kTileThreads = 256, kTileWarps = kTileThreads / kWarp;
+constexpr int kTileBlocks = sizeof(In) == 2 ? 4 : 3;  // of a multiprocessor, within its registers
 constexpr int kTileRows = 128;
 static_assert(kTileThreads == kTileColumns && kTileRows <= kTileThreads,
               "a thread has a column, and a row");
+constexpr int64_t kMostBlocks = 0x7FFFFFFF;
 constexpr int kSteps = outlier::kTileSteps;
 using Part = outlier::Part<kSteps>;
-constexpr int kRowsUnderWay = 2 / kSteps;  // of a warp, loaded together
+constexpr int kRowsAhead = 4 / kSteps;  // of a warp, on their way at the same time
 // Codes of a vector.
 using CodeWord = cuda::Word<kPerVector<In>>;
 
@@ -46,6 +48,8 @@ struct EncodeArgs {
   uint8_t *row_codes, *column_codes;
   IndexSpace rows;
   int64_t row_count, columns, across;
+  int64_t tiles;
+  outlier::RowShare share;  // parts of kTileColumns
   outlier::OutlierRule<In> rule;
   math::AffineSpec<float> spec;
   // The list. Null `before`: there are no outliers, and their number is yet to be written.
@@ -146,17 +150,15 @@ __device__ __forceinline__ uint32_t take_outliers(const outlier::WordRule& rule,
   return sizeof(In) == 2 ? (found | found >> 15) & 0xFFu : found;
 }
 
-// Codes of a vector, as a word where all of its columns exist.
+// Codes of a vector, of which the row has `left` columns; all of them or none where kVectors.
 template <bool kVectors>
-__device__ __forceinline__ void store_codes(uint8_t* part, int column, int64_t columns,
-                                            CodeWord codes) {
+__device__ __forceinline__ void store_codes(uint8_t* to, int left, CodeWord codes) {
   if constexpr (kVectors) {
-    if (column < columns) cuda::store_word<kPerVector<In>>(part + column, codes);
+    if (left > 0) cuda::store_word<kPerVector<In>>(to, codes);
   } else {
 #pragma unroll
     for (int i = 0; i < kPerVector<In>; ++i)
-      if (column + i < columns)
-        cuda::store_once(part + column + i, static_cast<uint8_t>(codes >> 8 * i));
+      if (i < left) cuda::store_once(to + i, static_cast<uint8_t>(codes >> 8 * i));
   }
 }
 
@@ -215,81 +217,161 @@ __device__ __forceinline__ void find_factors(const EncodeArgs& args, int64_t fir
   }
 }
 
+// Whether a vector may have outliers.
+__device__ __forceinline__ bool concerns(const outlier::WordRule& rule, const uint4& v) {
+  const uint32_t first = outlier::larger(v.x & outlier::kMagnitudes, v.y & outlier::kMagnitudes);
+  const uint32_t second = outlier::larger(v.z & outlier::kMagnitudes, v.w & outlier::kMagnitudes);
+  return rule.concerns(outlier::larger(first, second));
+}
+
+// The columns of a lane in a block's tile.
+struct LaneTile {
+  int64_t first_row, across;
+  int left;  // from the lane's first column on
+
+  __device__ __forceinline__ LaneTile(const EncodeArgs& args, int64_t tile) {
+    const int64_t down = args.share.parts.quotient(tile);
+    across = tile - down * args.share.parts.divisor;
+    first_row = down * args.share.rows;
+    left = outlier::columns_left(args.columns, across * kTileColumns, kTileColumns) - lane_column();
+  }
+  __device__ __forceinline__ static int lane_column() {
+    return Part::column(0, static_cast<int>(threadIdx.x) % kWarp);
+  }
+  __device__ __forceinline__ int64_t first_column() const {
+    return across * kTileColumns + lane_column();
+  }
+  __device__ __forceinline__ int rows(const EncodeArgs& args) const {
+    return static_cast<int>(min(args.row_count - first_row, args.share.rows));
+  }
+};
+
 // A warp's part of a row.
 template <bool kVectors>
 __device__ __forceinline__ void encode_part(const EncodeArgs& args, Part& part, int64_t row,
-                                            int64_t across, CodeFactor factor,
+                                            const LaneTile& tile, CodeFactor factor,
                                             const LaneFactors& own, const TileFactors& factors) {
-  const int lane = threadIdx.x % kWarp;
-  const int64_t first_column = across * kTileColumns, columns = args.columns - first_column;
   const bool plain = own.plain && is_plain(factor.scale);
   const bool divides = args.spec.quotient == Quotient::Divide;
   const outlier::WordRule rule(args.rule);
-  uint8_t* const of_row =
-      args.row_codes + outlier::offset_of<kVectors>(args.rows, row, kCodesOfRow) + first_column;
+  uint8_t* const of_row = args.row_codes +
+                          outlier::offset_of<kVectors>(args.rows, row, kCodesOfRow) +
+                          tile.first_column();
   uint8_t* const of_column = args.column_codes +
                              outlier::offset_of<kVectors>(args.rows, row, kCodesOfColumn) +
-                             first_column;
+                             tile.first_column();
   int64_t at = -1;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    const int column = Part::column(step, lane);
-    const uint4 whole = part.v[step];
-    const uint32_t outliers = take_outliers(rule, part.v[step]);
+    const int column = Part::column(step, 0);
+    if (__any_sync(kAllLanes, concerns(rule, part.v[step]))) {
+      const uint4 whole = part.v[step];
+      const uint32_t outliers = take_outliers(rule, part.v[step]);
+      if (__any_sync(kAllLanes, outliers != 0)) {
+        if (at < 0) at = args.before[row * args.across + tile.across];
+        list_part(args, whole, outliers, row, tile.first_column() + column, at);
+      }
+    }
     Codes codes;
     if (!plain)
-      codes = codes_slowly(part.v[step], divides, factor, factors.columns + column);
+      codes = codes_slowly(part.v[step], divides, factor,
+                           factors.columns + tile.lane_column() + column);
     else if (divides)
       codes = plain_codes<true>(part.v[step], factor, own.columns[step]);
     else
       codes = plain_codes<false>(part.v[step], factor, own.columns[step]);
-    store_codes<kVectors>(of_row, column, columns, codes.row);
-    store_codes<kVectors>(of_column, column, columns, codes.column);
-    if (!args.before || !__any_sync(kAllLanes, outliers != 0)) continue;
-    if (at < 0) at = args.before[row * args.across + across];
-    list_part(args, whole, outliers, row, first_column + column, at);
+    store_codes<kVectors>(of_row + column, tile.left - column, codes.row);
+    store_codes<kVectors>(of_column + column, tile.left - column, codes.column);
   }
 }
 
+// Rows on their way to a warp. Each lane has places of its own, and no other reads them.
+struct RowQueue {
+  uint4 places[kRowsAhead][kTileWarps][kSteps][kWarp];
+
+  __device__ __forceinline__ uint4& place(int slot, int step) {
+    return places[slot][threadIdx.x / kWarp][step][threadIdx.x % kWarp];
+  }
+  // `left`: columns of the row from the lane's first one on.
+  __device__ __forceinline__ void send(int slot, const In* from, int left) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      if (Part::column(step, 0) < left)
+        cuda::copy_once(&place(slot, step), from + Part::column(step, 0));
+  }
+  __device__ __forceinline__ Part take(int slot, int left) {
+    Part part;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      part.v[step] = Part::column(step, 0) < left ? place(slot, step) : make_uint4(0, 0, 0, 0);
+    return part;
+  }
+};
+
+// The rows of a warp, every kTileWarps-th of the tile's. Without vectors they come one by one.
 template <bool kVectors>
-__device__ __forceinline__ void encode_rows(const EncodeArgs& args, int64_t first_row, int rows,
-                                            int64_t across, const TileFactors& factors) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int64_t first_column = across * kTileColumns, columns = args.columns - first_column;
-  const LaneFactors own(factors, lane);
+class WarpRows {
+ public:
+  __device__ __forceinline__ WarpRows(const EncodeArgs& args, const LaneTile& tile, RowQueue& queue)
+      : args_(args), tile_(tile), queue_(queue), rows_(tile.rows(args)) {
+    if constexpr (kVectors)
+#pragma unroll
+      for (int k = 0; k < kRowsAhead; ++k) send(threadIdx.x / kWarp + k * kTileWarps, k);
+  }
+  template <class Use>
+  __device__ __forceinline__ void each(const Use& use) {
+    int slot = 0;
 #pragma unroll 1
-  for (int i = warp; i < rows; i += kRowsUnderWay * kTileWarps) {
-    Part part[kRowsUnderWay];
-#pragma unroll
-    for (int k = 0; k < kRowsUnderWay; ++k) {
-      const int own_row = i + k * kTileWarps;
-      if (own_row >= rows) continue;
-      const int64_t at =
-          outlier::offset_of<kVectors>(args.rows, first_row + own_row, outlier::kMatrixInput);
-      part[k].template load<kVectors, false>(args.input + at + first_column, columns, lane);
-    }
-#pragma unroll
-    for (int k = 0; k < kRowsUnderWay; ++k) {
-      const int own_row = i + k * kTileWarps;
-      if (own_row >= rows) continue;
-      encode_part<kVectors>(args, part[k], first_row + own_row, across, factors.rows[own_row], own,
-                            factors);
+    for (int row = threadIdx.x / kWarp; row < rows_; row += kTileWarps) {
+      Part part;
+      if constexpr (kVectors) {
+        cuda::wait_for_copy_groups<kRowsAhead - 1>();
+        part = queue_.take(slot, tile_.left);
+      } else {
+        part.template load<false, false>(from(row), tile_.left);
+      }
+      use(row, part);
+      if constexpr (kVectors) {
+        send(row + kRowsAhead * kTileWarps, slot);
+        slot = slot + 1 < kRowsAhead ? slot + 1 : 0;
+      }
     }
   }
+
+ private:
+  __device__ __forceinline__ const In* from(int row) const {
+    return args_.input + tile_.first_column() +
+           outlier::offset_of<kVectors>(args_.rows, tile_.first_row + row, outlier::kMatrixInput);
+  }
+  __device__ __forceinline__ void send(int row, int slot) {
+    if (row < rows_) queue_.send(slot, from(row), tile_.left);
+    cuda::end_copy_group();
+  }
+  const EncodeArgs& args_;
+  const LaneTile& tile_;
+  RowQueue& queue_;
+  const int rows_;
+};
+
+template <bool kVectors>
+__device__ __forceinline__ void encode_tile(const EncodeArgs& args, const LaneTile& tile,
+                                            TileFactors& factors, RowQueue& queue) {
+  WarpRows<kVectors> rows(args, tile, queue);  // on their way while the factors are found
+  find_factors(args, tile.first_row, tile.across * kTileColumns, factors);
+  __syncthreads();
+  const LaneFactors own(factors, static_cast<int>(threadIdx.x) % kWarp);
+  rows.each([&](int row, Part& part) {
+    encode_part<kVectors>(args, part, tile.first_row + row, tile, factors.rows[row], own, factors);
+  });
 }
 
 template <bool kVectors>
-__global__ void __launch_bounds__(kTileThreads, kVectors ? 3 : 1)
+__global__ void __launch_bounds__(kTileThreads, kVectors ? kTileBlocks : 1)
     encode_tiles(const __grid_constant__ EncodeArgs args) {
   __shared__ TileFactors factors;
-  const int64_t tiles = (args.row_count + kTileRows - 1) / kTileRows * args.across;
-  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int64_t down = tile / args.across, across = tile - down * args.across;
-    const int64_t first_row = down * kTileRows, left = args.row_count - first_row;
-    find_factors(args, first_row, across * kTileColumns, factors);
-    __syncthreads();
-    encode_rows<kVectors>(args, first_row, static_cast<int>(left < kTileRows ? left : kTileRows),
-                          across, factors);
+  __shared__ RowQueue queue;
+  for (int64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
+    encode_tile<kVectors>(args, LaneTile(args, tile), factors, queue);
     __syncthreads();
   }
   end_list(args);
@@ -365,20 +447,12 @@ EncodeArgs encode_args(const Fields& f, const Operands& operands, const outlier:
   return args;
 }
 
-cuda::Grid tile_grid(int64_t row_count, int64_t across) {
-  cuda::Grid grid{};
-  const int64_t tiles = cuda::ceil_div(row_count, kTileRows) * across;
-  grid.blocks = std::clamp<int64_t>(tiles, 1, outlier::kMostBlocks);
-  grid.threads = dim3(kTileThreads);
-  return grid;
-}
-
 Status bind(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   Scratch scratch(call.workspace);
   const outlier::Prefix prefix = book(scratch, f);
   PLANQ_TRY(measure(call, prefix, bound));
-  const EncodeArgs args = encode_args(f, call.operands, prefix);
+  EncodeArgs args = encode_args(f, call.operands, prefix);
   if (finds_outliers(f)) PLANQ_TRY(outlier::launch_prefix(prefix, parts_of(f), args.count, bound));
   constexpr int kPer = kPerVector<In>;
   const bool vectors = args.columns % kPer == 0 && args.rows.rank <= 1 &&
@@ -386,8 +460,13 @@ Status bind(const Call& call, Bound& bound) {
                                              sizeof(In), cuda::kVectorBytes) &&
                        outlier::rows_aligned(args.row_codes, args.rows, kCodesOfRow, 1, kPer) &&
                        outlier::rows_aligned(args.column_codes, args.rows, kCodesOfColumn, 1, kPer);
-  return cuda::launch(vectors ? encode_tiles<true> : encode_tiles<false>,
-                      tile_grid(args.row_count, args.across), args, bound);
+  args.share = outlier::share_rows(args.row_count, args.across,
+                                   int64_t{call.device.multiprocessors} * kTileBlocks, kTileRows);
+  args.tiles = args.across == 0 ? 0 : args.share.blocks;
+  cuda::Grid grid{};
+  grid.blocks = std::clamp<int64_t>(args.tiles, 1, kMostBlocks);
+  grid.threads = dim3(kTileThreads);
+  return cuda::launch(vectors ? encode_tiles<true> : encode_tiles<false>, grid, args, bound);
 }
 
 constexpr Kernel kKernels[] = {{.op = "double_quantize",

@@ -22,6 +22,7 @@ template <class E>
 constexpr int kCopyBlocks = sizeof(E) == 4 ? 6 : 5;
 template <class E>
 constexpr int kAlignedBlocks = sizeof(E) == 4 ? 5 : 6;
+constexpr int kTurnBlocks = 8;
 constexpr int kUnalignedBlocks = 3;
 
 // Tiles follow one another as the output's memory does: down where it has panels, else across.
@@ -85,6 +86,16 @@ __global__ void __launch_bounds__(kThreads, kCopyBlocks<E>)
 }
 
 template <class E>
+__global__ void __launch_bounds__(kThreads, kTurnBlocks)
+    turn_tiles_to_stacks(const __grid_constant__ LaunchArgs<E> args) {
+  args.each_tile([&](int64_t row, int64_t column) {
+    by_rows_layout<E>(args.of.input.lines.layout, [&](auto from) {
+      turn_tile_to_stacks<E, from.value>(args.of, row, column, threadIdx.x);
+    });
+  });
+}
+
+template <class E>
 using Transform = void (*)(LaunchArgs<E>);
 
 template <class E, bool kTurned>
@@ -101,6 +112,7 @@ Status prepare(const Descriptor&, const Device&, State&) {
       PLANQ_TRY((cuda::preload(transform_of<E, false>(from, to))));
       PLANQ_TRY((cuda::preload(transform_of<E, true>(from, to))));
     }
+  if constexpr (sizeof(E) == 1) PLANQ_TRY(cuda::preload(turn_tiles_to_stacks<E>));
   return cuda::preload(copy_tiles<E>);
 }
 
@@ -120,6 +132,9 @@ Status bind(const Call& call, Bound& bound) {
   const cuda::Grid grid{std::min(of.tiles, kMostBlocks), kThreads};
   const bool from = of.input.vectors, to = of.output.vectors;
   if (is_copy(of, frame.turned)) return cuda::launch(copy_tiles<E>, grid, args, bound);
+  if constexpr (sizeof(E) == 1)
+    if (is_turned_to_stacks(of, frame.turned))
+      return cuda::launch(turn_tiles_to_stacks<E>, grid, args, bound);
   return cuda::launch(
       frame.turned ? transform_of<E, true>(from, to) : transform_of<E, false>(from, to), grid, args,
       bound);

@@ -361,4 +361,43 @@ PLANQ_HD void copy_tile(const Args<E>& args, std::int64_t row, std::int64_t colu
                                           vectors[i]);
 }
 
+// Whether the vectors of the output are words of vectors that one thread loads: four rows of the
+// input, turned, are words of ColTuring, and those of eight columns follow one another in two.
+template <class E>
+bool is_turned_to_stacks(const Args<E>& args, bool turned) {
+  return turned && sizeof(E) == 1 && args.input.vectors && args.output.vectors &&
+         args.input.lines.layout != Layout::ColTuring &&
+         args.output.lines.layout == Layout::ColTuring;
+}
+
+// Four rows of the input that a thread turns: eight threads load pieces of 128 bytes, and four
+// store pieces of 64. The other way round takes longer.
+PLANQ_HD constexpr Place stacked_place(unsigned thread) {
+  return {(thread % 4 + thread / 32 * 4) * 4, thread / 4 % 8 * 16};
+}
+
+// Without shared memory, where is_turned_to_stacks().
+template <class E, Layout kFrom>
+PLANQ_HD void turn_tile_to_stacks(const Args<E>& args, std::int64_t row, std::int64_t column,
+                                  unsigned thread) {
+  const Place from = stacked_place(thread);
+  Vector vectors[kVectors], turned[kVectors];
+  PLANQ_TILE_UNROLL
+  for (unsigned i = 0; i < kVectors; ++i)
+    vectors[i] = args.input.template load<kFrom, true>(column, row, {from.row + i, from.column});
+  PLANQ_TILE_UNROLL
+  for (unsigned i = 0; i < 4; ++i) {
+    std::uint32_t words[4] = {vectors[0].word[i], vectors[1].word[i], vectors[2].word[i],
+                              vectors[3].word[i]};
+    outlier::turn_bytes(words);
+    // Row 4 i + k of the frame is word 2 (i % 2) + k / 2 of its stack.
+    PLANQ_TILE_UNROLL
+    for (unsigned k = 0; k < 4; ++k) turned[i / 2 * 2 + k % 2].word[i % 2 * 2 + k / 2] = words[k];
+  }
+  PLANQ_TILE_UNROLL
+  for (unsigned i = 0; i < kVectors; ++i)
+    args.output.template store<Layout::ColTuring, true>(
+        row, column, {from.column + i / 2 * 8 + i % 2, from.row}, turned[i]);
+}
+
 }  // namespace planq::transform_layout

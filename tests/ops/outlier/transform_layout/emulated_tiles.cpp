@@ -133,6 +133,17 @@ void copy(const Args<E>& args) {
   });
 }
 
+template <class E>
+void turn_to_stacks(const Args<E>& args) {
+  for_each_tile<E>(args, [&](int64_t row, int64_t column) {
+    by_layout(args.input.lines.layout, [&](auto from) {
+      if constexpr (sizeof(E) == 1 && !kStacked<E, from.value>)
+        for (unsigned thread = 0; thread < kThreads; ++thread)
+          turn_tile_to_stacks<E, from.value>(args, row, column, thread);
+    });
+  });
+}
+
 template <class E, bool kTurned>
 void run_by_alignment(const Args<E>& args) {
   if (args.input.vectors)
@@ -167,6 +178,8 @@ void transform(Layout from, Layout to, bool turned, int64_t rows, int64_t column
     }
   if (is_copy(args, turned))
     copy(args);
+  else if (is_turned_to_stacks(args, turned))
+    turn_to_stacks(args);
   else
     turned ? run_by_alignment<E, true>(args) : run_by_alignment<E, false>(args);
   compared += out.held_rows() * out.held_columns();
