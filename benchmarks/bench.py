@@ -257,7 +257,7 @@ def main() -> int:
     run = Run(machine, report, arguments.budget)
     print(HEADING)
     try:
-        run.cases(cases)
+        run.cases([case.on(name) for case in cases])
         run.comparisons(not arguments.no_peers)
     finally:
         if arguments.json and report.records:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Target:
 
     ``min_mb`` and ``max_mb`` limit the counted traffic, ``max_input_mb`` the input alone; rows of a
     product are those of its result, columns what is summed. ``shapes`` are the last parts of names.
+    ``gpu`` is the one whose figure the bound is, by its name; without one it is of every machine.
     """
 
     measure: str
@@ -72,6 +73,7 @@ class Target:
     min_columns: int = 0
     max_columns: float = math.inf
     shapes: tuple[str, ...] | None = None
+    gpu: str | None = None
 
     def covers(self, case: Case) -> bool:
         """Whether the case lies inside the limits."""
@@ -301,6 +303,11 @@ class Case:
     def traffic(self) -> int:
         """The bytes that a rate counts: every operand once, what is updated twice."""
         return self.input_bytes + self.output_bytes
+
+    def on(self, machine: str) -> Case:
+        """The case without targets that are of a GPU of another name."""
+        kept = tuple(rule for rule in self.targets if rule.gpu in (None, machine))
+        return replace(self, targets=kept)
 
     def target_for(self, measure: str) -> Target | None:
         """The first rule for this measure that covers the case."""

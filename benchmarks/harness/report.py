@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import math
 import platform
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -32,6 +33,12 @@ def _command(arguments: list[str]) -> list[str]:
     """The arguments without the folder that results went to, which says nothing elsewhere."""
     hidden = {i + 1 for i, argument in enumerate(arguments) if argument == "--json"}
     return [argument for i, argument in enumerate(arguments) if i not in hidden]
+
+
+def folder_of(machine: str) -> str:
+    """Where records of a machine belong: ``h100`` for ``NVIDIA H100 80GB HBM3``."""
+    words = machine.lower().split()
+    return "-".join(word for word in words if not re.fullmatch(r"nvidia|\d+gb|hbm\w*", word))
 
 
 @dataclass(slots=True)
@@ -153,7 +160,7 @@ class Report:
         if path.suffix == ".json":
             self._write(path, [entry for entries in by_id.values() for entry in entries])
             return
-        folder = path / self.machine["name"].split()[-1].lower()
+        folder = path / folder_of(self.machine["name"])
         for name, entries in by_id.items():
             self._write(folder / f"{name}.json", entries)
 

@@ -1,4 +1,4 @@
-"""The recorded runs of the benchmarks, and the newest figures of every case in them."""
+"""The recorded runs of the benchmarks, and the newest figures of every case on each machine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import math
 import re
 import string
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from typing import Any
 OWN = ("ceiling", "floor", "peak", "bare", "us", "over", "extra_us")
 # What a case's time is compared with, of these the first that it has; some have none.
 FRACTIONS = ("ceiling", "floor", "peak")
+# The machine's name in records of the host backend, whatever the processor.
+HOST = "host"
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,19 @@ class Run:
         if machine is None:  # of overhead.py
             gpu = self.facts["gpu"]
             return f"{self.facts['processor']}, {gpu}" if gpu else str(self.facts["processor"])
-        if machine["name"] != "host":
+        if machine["name"] != HOST:
             return f"{machine['name']}, driver {machine['driver_version']}"
         return f"{machine['processor']}, {machine['threads']} threads"
 
     @property
-    def on_host(self) -> bool:
-        """Whether its cases ran on the host backend."""
-        return "machine" in self.facts and self.facts["machine"]["name"] == "host"
+    def device(self) -> str:
+        """The GPU's name, or that of the host backend; empty for overhead.py."""
+        return str(self.facts.get("machine", {}).get("name", ""))
+
+    @property
+    def folder(self) -> str:
+        """The folder of its records."""
+        return self.files[0].parent.name
 
     @property
     def peers(self) -> str:
@@ -197,40 +205,58 @@ class Case:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that one folder of results holds.
+    """Everything that was recorded on GPUs of one name, or on the host backend.
 
     Attributes:
+        device: The GPU's name; that of the host backend is ``HOST``.
+        runs: The newest first.
         cases: In the order of their names.
         failed: Names of cases whose newest measurement ended with an error.
-        overheads: Runs of overhead.py.
     """
 
+    device: str
     runs: tuple[Run, ...]
     cases: tuple[Case, ...]
     failed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Everything that folders of results hold.
+
+    Attributes:
+        gpus: Those with the most cases first.
+        overheads: Runs of overhead.py.
+    """
+
+    gpus: tuple[Results, ...]
+    host: Results
     overheads: tuple[Run, ...]
 
-    def of(self, *, host: bool) -> Results:
-        """The part that ran on the host backend, or on a GPU."""
-        runs = tuple(run for run in self.runs if run.on_host == host)
-        cases = tuple(case for case in self.cases if case.run.on_host == host)
-        failed = tuple(name for name in self.failed if name.startswith("host/") == host)
-        return replace(self, runs=runs, cases=cases, failed=failed)
 
-
-def load(folders: Iterable[Path]) -> Results:
+def load(folders: Iterable[Path]) -> Records:
     """Reads folders of records.
 
     Args:
         folders: Each with JSON files as bench.py and overhead.py write them; others are passed by.
 
     Returns:
-        The runs, newest first, with a letter each, and the newest figures of every case.
+        The runs, newest first, with letters each, and the newest figures of every case on every
+        GPU and on the host.
     """
     contents = {path: json.loads(path.read_text()) for folder in folders for path in _files(folder)}
     benches = {path: content for path, content in contents.items() if "cases" in content}
     runs = _runs(benches, string.ascii_lowercase)
     overheads = _runs({p: c for p, c in contents.items() if "figures" in c}, string.ascii_uppercase)
+    names = {run.device for run in runs} - {HOST}
+    gpus = [_results(name, runs, benches) for name in names]
+    gpus.sort(key=lambda found: (-len(found.cases), found.device))
+    return Records(tuple(gpus), _results(HOST, runs, benches), overheads)
+
+
+def _results(device: str, every: Iterable[Run], benches: dict[Path, dict[str, Any]]) -> Results:
+    """The newest figures of every case on one device."""
+    runs = tuple(run for run in every if run.device == device)
     alone: dict[str, tuple[dict[str, Any], Run]] = {}
     beside: dict[str, tuple[dict[str, Any], Run]] = {}
     for run in reversed(runs):
@@ -245,7 +271,7 @@ def load(folders: Iterable[Path]) -> Results:
         for name in sorted(alone, key=_order)
         if name not in failed
     )
-    return Results(runs, cases, failed, overheads)
+    return Results(device, runs, cases, failed)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -253,14 +279,17 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _runs(contents: dict[Path, dict[str, Any]], letters: str) -> tuple[Run, ...]:
-    found: dict[tuple[str, str], list[Path]] = {}
+    found: dict[tuple[str, str, str], list[Path]] = {}
     for path, content in contents.items():
-        found.setdefault((content["date"], content["software"]["planq"]), []).append(path)
-    if len(found) > len(letters):
-        raise SystemExit(f"{len(found)} runs, and letters for {len(letters)}: remove old records")
+        device = content.get("machine", {}).get("name", "")
+        key = content["date"], content["software"]["planq"], device
+        found.setdefault(key, []).append(path)
+    names = [*letters, *map("".join, product(letters, repeat=2))]
+    if len(found) > len(names):
+        raise SystemExit(f"{len(found)} runs, and letters for {len(names)}: remove old records")
     return tuple(
-        Run(letter, contents[files[0]], tuple(files))
-        for letter, (_, files) in zip(letters, sorted(found.items(), reverse=True), strict=False)
+        Run(name, contents[files[0]], tuple(files))
+        for name, (_, files) in zip(names, sorted(found.items(), reverse=True), strict=False)
     )
 
 

@@ -5,6 +5,7 @@ The machine is a stub: memory on the host, launches that run once, and times tha
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from harness.data import fill_elements
 from harness.models import shapes_of
 from harness.native import cutlass_command
 from harness.peers import make_peer
-from harness.report import Record
+from harness.report import Record, Report
 from harness.workload import Arena, Launch, Rate, Timing, Workload, tensors_of
 from planq.torch import optim
 from support.bitsandbytes_host import bnb
@@ -534,6 +535,62 @@ def test_microseconds_of_a_named_problem_are_a_target() -> None:
         {"measure": "us", "bound": "<= 999.0", "value": 1000.0, "met": False}
     ]
     assert measures(Stub(), case_of(product(2, 3, 9), target)).verdicts == []
+
+
+def test_a_target_that_names_a_gpu_is_of_that_gpu_alone() -> None:
+    """Others have the next rule for the measure, or none."""
+    target = Target(measure="us", gpu="NVIDIA H200", at_most=999.0)
+    alone, both = (
+        case_of(product(2, 3, 8), *targets)
+        for targets in ((target,), (target, Target(measure="us", at_most=1001.0)))
+    )
+    for case, machine, bounds in (
+        (alone, "NVIDIA H200", ["<= 999.0"]),
+        (alone, "NVIDIA H100 80GB HBM3", []),
+        (both, "NVIDIA H200", ["<= 999.0"]),
+        (both, "host", ["<= 1001.0"]),
+    ):
+        record = measures(Stub(), case.on(machine))
+        assert [verdict["bound"] for verdict in record.verdicts] == bounds
+        assert ("us" in record.measures) == bool(bounds)
+
+
+def test_every_target_in_microseconds_names_a_gpu_that_has_records(cases: dict[str, Case]) -> None:
+    """A name that no GPU has would drop the target without a word."""
+    records = (CASES.parent / "results").glob("*/*.json")
+    machines = [json.loads(path.read_text()).get("machine", {}) for path in records]
+    names = {machine.get("name") for machine in machines}
+    targets = {target for case in cases.values() for target in case.targets}
+    assert all(target.gpu for target in targets if target.measure == "us")
+    assert {target.gpu for target in targets} - {None} <= names
+
+
+def test_a_word_that_targets_do_not_have_is_an_error(tmp_path: Path) -> None:
+    """A limit that nobody reads would widen the target."""
+    rule = '{ measure = "us", gpus = "NVIDIA H200", at_most = 4.0 }'
+    (tmp_path / "one.toml").write_text(f"[A1.go]\nrows = [{rule}]\n[[A1.group]]\n")
+    with pytest.raises(TypeError, match="gpus"):
+        load_cases(tmp_path, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("machine", "folder"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("host", "host"),
+    ],
+)
+def test_records_lie_in_a_folder_for_each_gpu(machine: str, folder: str, tmp_path: Path) -> None:
+    """One file for each id; memory and maker are no part of the folder's name."""
+    report = Report({"name": machine})
+    report.add(measures(Stub(), case_of(product(2, 3, 8))))
+    report.write(tmp_path)
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.json")] == [
+        Path(folder, "E1.json")
+    ]
 
 
 def test_a_case_is_compared_with_another_operator() -> None:

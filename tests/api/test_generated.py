@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import string
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import planq
 from support import kernels
@@ -71,12 +74,17 @@ def test_the_performance_page_is_fresh() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def _copy(root: Path) -> None:
+    """All that the page is made of, and what was made."""
+    for name in ("docs/performance", "docs/images", "benchmarks/results"):
+        shutil.copytree(ROOT / name, root / name)
+    for name in ("README.md", "docs/performance.md"):
+        shutil.copy(ROOT / name, root / name)
+
+
 def test_a_record_that_changes_makes_the_performance_page_stale(tmp_path: Path) -> None:
     """All of it is renewed by one command; nothing but the records and README is read."""
-    for name in ("docs/performance", "docs/images", "benchmarks/results"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    for name in ("README.md", "docs/performance.md"):
-        shutil.copy(ROOT / name, tmp_path / name)
+    _copy(tmp_path)
     assert _performance(tmp_path, "--check").returncode == 0
     for record in (tmp_path / "benchmarks" / "results").rglob("*.json"):
         record.write_text(record.read_text().replace('"torch": "2.', '"torch": "9.'))
@@ -90,25 +98,33 @@ def test_a_record_that_changes_makes_the_performance_page_stale(tmp_path: Path) 
     assert "torch 9." in (tmp_path / "README.md").read_text()
 
 
+def _parts(root: Path) -> dict[str, list[str]]:
+    """The lines of the page by what each of its parts is about."""
+    text = (root / "docs" / "performance.md").read_text()
+    found = [part.partition("\n") for part in text.split("\n## ")[1:]]
+    return {re.sub("^On (an|the) ", "", head): body.splitlines() for head, _, body in found}
+
+
 def test_the_performance_page_names_every_target_that_is_missed() -> None:
-    """Of the newest measurement of each case."""
+    """Of the newest measurement of each case on each GPU."""
     records = [json.loads(path.read_text()) for path in (ROOT / "benchmarks").rglob("*/*/*.json")]
     newest = {}
     for record in sorted((r for r in records if "cases" in r), key=lambda r: r["date"]):
-        newest |= {case["name"]: case for case in record["cases"]}
-    lines = (ROOT / "docs" / "performance.md").read_text().splitlines()
+        machine = record["machine"]["name"]
+        newest |= {(machine, case["name"]): case for case in record["cases"]}
+    parts = _parts(ROOT)
     missed = [
-        (case["name"], target)
-        for case in newest.values()
+        (*key, target)
+        for key, case in newest.items()
         for target in case["targets"]
         if not target["met"]
     ]
     assert missed
-    for name, target in missed:
-        found = [line for line in lines if f"| `{name}` |" in line]
+    for machine, name, target in missed:
+        found = [line for line in parts[machine] if f"| `{name}` |" in line]
         wanted = target["bound"].replace(">=", "≥").replace("<=", "≤")
         words = f"| {wanted} | {target['value']:.3f} |"
-        assert any(words in line for line in found), (name, target)
+        assert any(words in line for line in found), (machine, name, target)
 
 
 def _product(name: str, m: int, us: float, measures: dict[str, float]) -> dict[str, object]:
@@ -138,10 +154,7 @@ def _product(name: str, m: int, us: float, measures: dict[str, float]) -> dict[s
 
 def test_the_performance_page_shows_products(tmp_path: Path) -> None:
     """Times and rates by rows, the floor where there is one, and the rest of the page as before."""
-    for name in ("docs/performance", "docs/images", "benchmarks/results"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    for name in ("README.md", "docs/performance.md"):
-        shutil.copy(ROOT / name, tmp_path / name)
+    _copy(tmp_path)
     gpu = json.loads((ROOT / "benchmarks/results/h200/I1.json").read_text())
     host = json.loads((ROOT / "benchmarks/results/host/host.json").read_text())
     name = "linear_w8a8/s8_bf16"
@@ -169,6 +182,114 @@ def test_the_performance_page_shows_products(tmp_path: Path) -> None:
     for operator in ("quantize", "pack_int4"):
         image = f"docs/images/gpu-{operator}.svg"
         assert (tmp_path / image).read_text() == (ROOT / image).read_text()
+
+
+OTHER = "NVIDIA Another GPU"
+
+
+def _other_gpu(**changes: object) -> dict[str, object]:
+    """A newer record of the H200's, as a GPU that nobody has would have given it."""
+    record = json.loads((ROOT / "benchmarks/results/h200/I1.json").read_text())
+    record["machine"]["name"] = OTHER
+    return {**record, "date": "2099-01-01T00:00:00+00:00", **changes}
+
+
+def _write(root: Path, folder: str, name: str, record: dict[str, object]) -> None:
+    path = root / "benchmarks" / "results" / folder / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(record))
+
+
+def _cases(name: str) -> list[dict[str, Any]]:
+    """Those of a record of the H200."""
+    record = json.loads((ROOT / "benchmarks" / "results" / "h200" / f"{name}.json").read_text())
+    return list(record["cases"])
+
+
+def _without_letters(lines: list[str]) -> list[str]:
+    """Lines of the page without the column that says which run a row is of."""
+    return [re.sub(r"\| [a-z]{1,2}(, [a-z]{1,2})* \|", "|", line) for line in lines]
+
+
+def test_each_gpu_has_a_part_of_the_performance_page(tmp_path: Path) -> None:
+    """A newer run on another GPU takes nothing from the first: no figure, no picture."""
+    _copy(tmp_path)
+    product = _product("E1/linear_w8a8/s8_bf16", 16, 20.0, {"peak": 0.5, "cutlass": 0.9})
+    cases = [case for case in _cases("I1") if case["name"].startswith("I1/pack_int4/")]
+    for case in cases:
+        case["us"] = 9876.0
+    _write(tmp_path, "another", "I1", _other_gpu(cases=[*cases, product]))
+    assert _performance(tmp_path).returncode == 0
+    before, after = _parts(ROOT), _parts(tmp_path)
+    names = list(before)
+    assert list(after) == [*names[: names.index("host")], OTHER, *names[names.index("host") :]]
+    for name in names:
+        assert _without_letters(after[name]) == _without_letters(before[name])
+    for image in (ROOT / "docs" / "images").glob("*.svg"):
+        assert (tmp_path / "docs" / "images" / image.name).read_text() == image.read_text()
+    text = "\n".join(after[OTHER])
+    assert text.count("| 9876 |") == len({case["name"].rpartition("/")[0] for case in cases})
+    assert "| `E1/linear_w8a8/s8_bf16/16x64x32` | a | CUTLASS | ≥ 1.0 | 0.900 |" in text
+    assert "Its *floor* is" in text
+    assert "Small sizes" not in text
+    for operator in ("pack_int4", "linear_w8a8"):
+        assert f"### `{operator}` on an {OTHER}" in after[OTHER]
+        assert f"(images/another-{operator}.svg)" in text
+        ET.parse(tmp_path / "docs" / "images" / f"another-{operator}.svg")
+    lines = (tmp_path / "docs" / "performance.md").read_text().splitlines()
+    heads = [line for line in lines if line.startswith("#")]
+    assert len(heads) == len(set(heads))
+    assert OTHER not in (tmp_path / "README.md").read_text()
+
+
+def test_small_sizes_of_another_gpu_have_a_picture_of_their_own(tmp_path: Path) -> None:
+    """Where it has measured any."""
+    _copy(tmp_path)
+    small = [case for case in _cases("A1") if case["name"].endswith("/1x4096")]
+    assert small
+    _write(tmp_path, "another", "A1", _other_gpu(cases=small))
+    assert _performance(tmp_path).returncode == 0
+    lines = _parts(tmp_path)[OTHER]
+    assert f"### Small sizes on an {OTHER}" in lines
+    assert "![another-small: microseconds of one launch](images/another-small.svg)" in lines
+    assert "|  |" not in lines
+    for name in ("small", "gpu-dynamic_range_quantize"):
+        image = f"docs/images/{name}.svg"
+        assert (tmp_path / image).read_text() == (ROOT / image).read_text()
+
+
+def test_two_gpus_do_not_share_a_folder(tmp_path: Path) -> None:
+    """Their pictures would have the same names."""
+    _copy(tmp_path)
+    _write(tmp_path, "host", "I1", _other_gpu())
+    result = _performance(tmp_path)
+    assert result.returncode == 1
+    assert "each GPU needs a folder of its own" in result.stderr
+
+
+def test_runs_beyond_z_have_two_letters(tmp_path: Path) -> None:
+    """The newest is a; behind z comes aa."""
+    _copy(tmp_path)
+    for day in range(1, 31):
+        record = _other_gpu(date=f"2098-01-{day:02}T00:00:00+00:00")
+        _write(tmp_path, "another", f"I1-{day}", record)
+    assert _performance(tmp_path).returncode == 0
+    rows = [re.match(r"\| ([a-z]+) \| 2098-", line) for line in _parts(tmp_path)[OTHER]]
+    letters = [row[1] for row in rows if row]
+    assert letters == [*string.ascii_lowercase, "aa", "ab", "ac", "ad"]
+
+
+def test_runs_that_began_together_on_two_gpus_are_two(tmp_path: Path) -> None:
+    """Of one build, in the same second."""
+    _copy(tmp_path)
+    record = json.loads((ROOT / "benchmarks/results/h200/I1.json").read_text())
+    _write(tmp_path, "another", "I1", _other_gpu(date=record["date"]))
+    assert _performance(tmp_path).returncode == 0
+    parts = _parts(tmp_path)
+    for gpu, folder in (("NVIDIA H200", "h200"), (OTHER, "another")):
+        records = [line for line in parts[gpu] if "results/" in line]
+        assert any(f"results/{folder}/I1.json" in line for line in records)
+        assert all(f"results/{folder}/" in line for line in records)
 
 
 def test_pictures_are_plain_svg() -> None:

@@ -1,4 +1,4 @@
-"""The host backend still produces what an H200 produced: the digests in tests/golden/h200.json."""
+"""The host backend still produces what a GPU produced: the digests in tests/golden/gpu.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARES = 8
 
 def recorded() -> dict[str, Any]:
     """The recorded operators by name."""
-    content: dict[str, Any] = json.loads(golden.H200.read_text())
+    content: dict[str, Any] = json.loads(golden.RECORDED.read_text())
     operators: dict[str, Any] = content["operators"]
     return operators
 

@@ -19,11 +19,11 @@ def test_a_kernel_that_changed_since_is_noticed(
         (tmp_path / "src" / folder).mkdir(parents=True)
     source.write_text("one")
     monkeypatch.setattr(golden, "ROOT", tmp_path)
-    monkeypatch.setattr(golden, "H200", tmp_path / "h200.json")
+    monkeypatch.setattr(golden, "RECORDED", tmp_path / "gpu.json")
     monkeypatch.setattr(golden, "UNDIGESTED", tmp_path / "undigested.txt")
     golden.UNDIGESTED.write_text("# none\n")
     content = {"build": "0123", "device": "a GPU", "sources": golden.kernel_sources()}
-    golden.H200.write_text(json.dumps(content))
+    golden.RECORDED.write_text(json.dumps(content))
     (tmp_path / "src" / "bindings" / "module.cpp").write_text("other")
     assert golden.unrecorded() is None
     source.write_text("two")

@@ -1,7 +1,7 @@
-"""Golden digests: what each kernel wrote on a GPU for the fixed cases, as SHA-256.
+"""Golden digests: what each kernel wrote on one GPU for the fixed cases, as SHA-256.
 
-The file has every case's digest once, because all kernels that take a case and promise bits must
-agree on it, and for each such kernel the numbers of the cases that it ran:
+The file names the GPU. It has every case's digest once, because all kernels that take a case and
+promise bits must agree on it, and for each such kernel the numbers of the cases that it ran:
 
     {"device": ..., "build": ..., "sources": ...,
      "operators": {name: {"cases": [[id, digest], ...],
@@ -32,7 +32,7 @@ from support.operators import OPERATORS, Case, all_cases, inputs_of
 from support.runner import Bench
 
 ROOT = Path(__file__).parent.parent.parent
-H200 = ROOT / "tests" / "golden" / "h200.json"
+RECORDED = ROOT / "tests" / "golden" / "gpu.json"
 UNDIGESTED = ROOT / "tests" / "golden" / "undigested.txt"
 # Processes that record side by side, and the kernels that each runs at a time.
 PROCESSES, SKUS_A_JOB = 8, 8
@@ -74,7 +74,7 @@ def unrecorded() -> str | None:
     if waiting := undigested():
         names = ", ".join(sorted({operator_of(sku) for sku in waiting}))
         return f"no GPU has digested {len(waiting)} kernels of {names}; record them"
-    content: dict[str, Any] = json.loads(H200.read_text())
+    content: dict[str, Any] = json.loads(RECORDED.read_text())
     if content["sources"] == kernel_sources():
         return None
     build, device = content["build"], content["device"]
