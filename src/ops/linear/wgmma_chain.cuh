@@ -1,6 +1,6 @@
 // Outliers in the kernels of wgmma.cuh by the tensor cores: the listed columns are steps of
 // math/tensor_core.h, sixteen at a time, onto sums that have their rows' scales. Codes and values
-// are both numbers of the outliers' type. The weight's codes are picked by warps of their own.
+// are both numbers of the outliers' type.
 #pragma once
 
 #include "cuda/mma.cuh"
@@ -133,7 +133,6 @@ class TileSteps {
                                        const TileBarriers& barriers)
       : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
 
-  // Whether these warps need the tensor cores for the list, too.
   __device__ __forceinline__ bool has_steps() const { return count_ > 0; }
   // Before a tile, once the one before it is stored: what its rows have is on the way while it is
   // multiplied. m: the warp's first row.

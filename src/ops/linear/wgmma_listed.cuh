@@ -1,6 +1,7 @@
 // Outliers in the kernels of wgmma.cuh: listed columns of the input whose values are added to a
-// tile's sums. The weight's codes at the first of these columns are picked from the boxes as they
-// pass through shared memory; of lists longer than kPlaces, the others are gathered.
+// tile's sums. Warps of their own pick the weight's codes at the first of these columns from the
+// boxes, as they pass through shared memory, or bring those that a kernel before has listed; of
+// lists longer than kPlaces, the others are gathered.
 #pragma once
 
 #include <cstdint>
@@ -438,8 +439,8 @@ __device__ __forceinline__ void touch_values(const Listed& listed, int count,
     touch_element(listed.values, batch * listed.batch + m * listed.row + place, listed.dtype);
 }
 
-// Names of barriers of a tile's four warps: their own, and those with the warps that pick for them,
-// when the codes' shared memory is free and when it is full.
+// Names of barriers of a tile's four warps: their own, and those with the warps that bring codes
+// for them, when the codes' shared memory is free and when it is full.
 struct TileBarriers {
   int own, free, full;
 };
@@ -458,14 +459,15 @@ class TileOutliers {
                                           const TileBarriers& barriers)
       : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
 
+  // Whether these warps need the tensor cores for the list, too.
   __device__ __forceinline__ bool has_steps() const { return false; }
   // Before a tile, once the one before it is stored: what its rows have is on the way while it is
   // multiplied. m: the warp's first row.
   __device__ __forceinline__ void begin(const Outputs& outputs, int batch, std::int64_t m) {
-    read_scales<kTiles>(scales, outputs, batch, m);
+    cuda::named_barrier_arrive(barriers_.free, kPickThreads);
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
     touch_values(listed_, count_, outputs, batch, m + lane % 16 + lane / 16 * cuda::kProductRows);
-    cuda::named_barrier_arrive(barriers_.free, kPickThreads);
+    read_scales<kTiles>(scales, outputs, batch, m);
   }
 
   // All listed columns onto sums with their rows' scales, of rows m + 64 tile and columns n on; m

@@ -97,10 +97,11 @@ def check_rows(device: Device, operator: str, problem: Any) -> None:
     skus = kernels.takers(operator, problem, device.name)
     assert skus
     for sku in sorted(skus, key=lambda sku: (sku in kernels.bounded_skus(operator), sku)):
-        if sku in kernels.bounded_skus(operator):
-            alone = rows.outputs(rows.plan(1, sku), 0, 1)
+        pinned = sku if sku in kernels.bounded_skus(operator) else None
+        if pinned:
+            alone = rows.outputs(rows.plan(1, pinned), 0, 1)
         of_any = rows.plan(planq.Dim("m", max=MOST), sku)
         for m in BATCHES:
-            for plan in (rows.plan(m), of_any):
+            for plan in (rows.plan(m, pinned), of_any):
                 batch = rows.outputs(plan, MOST - m, m)
                 assert np.array_equal(batch, alone[-m:]), f"{plan.sku} on {m} rows"
