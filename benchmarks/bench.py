@@ -151,7 +151,9 @@ def compare_case(machine: Machine, record: Record, with_peers: bool) -> None:
             record.measures[name] = found["speedup"]
         record.details["peers"][name] = found
         answer = found.get("us", found.get("error", "not here"))
-        text = f"{name} {answer}, planq {again.us:.2f} us, {found.get('speedup', 0)} times as fast"
+        text = f"{name} {answer}, planq {again.us:.2f} us"
+        if "speedup" in found:
+            text += f", {found['speedup']} times as fast"
         print(f"{record.case.name:<56} {text}", flush=True)
 
 
