@@ -33,9 +33,8 @@ def _operator_section(info: planq.OperatorInfo) -> list[str]:
         groups[kernel.sku.rpartition("/")[0] if kernel.dtypes else kernel.sku].append(kernel)
     lines = [f"## `{info.name}`", "", info.summary, ""]
     lines += [
-        "| kernel | inputs | outputs | from | rank | revision | determinism | ulp "
-        "| batch-invariant |",
-        "| --- " * 9 + "|",
+        "| kernel | inputs | outputs | from | rank | revision | determinism | ulp |",
+        "| --- " * 8 + "|",
     ]
     for prefix, kernels in sorted(groups.items(), key=lambda item: (item[1][0].rank, item[0])):
         named = [kernel.sku.rpartition("/")[2] if kernel.dtypes else "any" for kernel in kernels]
@@ -47,7 +46,7 @@ def _operator_section(info: planq.OperatorInfo) -> list[str]:
             f"| `{prefix}` | {_short_names(list({pair[0] for pair in pairs}))} "
             f"| {_short_names(list({pair[1] for pair in pairs}))} | {where} | {kernels[0].rank} "
             f"| {max(kernel.revision for kernel in kernels)} | {promise.determinism.name} "
-            f"| {promise.max_ulp} | {'yes' if promise.batch_invariant else 'no'} |"
+            f"| {promise.max_ulp} |"
         )
     bases = sorted({(kernel.backend, kernel.guarantee.basis) for kernel in info.kernels})
     lines += ["", *[f"- {backend}: {basis}" for backend, basis in bases], ""]
@@ -62,7 +61,8 @@ def matrix() -> str:
         "",
         "Every kernel of the registry. A SKU is `<kernel>/<input>_<output>`; names are public and",
         "only ever added. `rank` orders selection (smaller first), `from` is the first CUDA",
-        "architecture. `planq explain` shows for a descriptor which kernel is chosen and why.",
+        "architecture. `planq explain` shows for a descriptor which kernel is chosen and why. Batch",
+        "invariance is a promise of kernel and descriptor together: `plan.precision_guarantee()` has it.",
         "",
     ]
     for info in planq.operators():

@@ -52,7 +52,11 @@ class ErrorBound:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionGuarantee:
-    """The promise of one kernel of the registry; every kernel is tested against it.
+    """What a kernel of the registry promises; every kernel is tested against it.
+
+    A plan has the promise of its kernel for its descriptor. That of a kernel alone, as
+    the registry lists it, is for the descriptors that decide nothing further: rows may share
+    a measured range, and an optimizer may round stochastically.
 
     Attributes:
         determinism: How far equal inputs give equal bits.
@@ -110,20 +114,23 @@ class PrecisionGuarantee:
         )
 
 
-_OF_KERNEL: Final[dict[str, PrecisionGuarantee]] = {}
+# By SKU and by what a descriptor may decide of a kernel's promise.
+_MADE: Final[dict[tuple[Any, ...], PrecisionGuarantee]] = {}
+_DECIDED: Final = ("batch_invariant", "math", "accumulator", "rounding")
 
 
 def guarantee_of(kernel: dict[str, Any]) -> PrecisionGuarantee:
-    """The promise of a kernel that the native registry describes; made once for each."""
-    sku: str = kernel["sku"]
-    if sku not in _OF_KERNEL:
-        _OF_KERNEL[sku] = PrecisionGuarantee.from_dict(kernel["guarantee"])
-    return _OF_KERNEL[sku]
+    """The promise of a kernel as the native registry describes it; equal ones are made once."""
+    values = kernel["guarantee"]
+    key = (kernel["sku"], tuple(values[name] for name in _DECIDED))
+    if key not in _MADE:
+        _MADE[key] = PrecisionGuarantee.from_dict(values)
+    return _MADE[key]
 
 
 def guarantee_of_plan(plan: PlanBase) -> PrecisionGuarantee:
-    """The promise of a plan's kernel, with the number of terms that its descriptor says."""
-    known = _OF_KERNEL.get(plan.sku)
+    """What a plan's kernel promises of its descriptor, the number of terms included."""
+    known = _MADE.get((plan.sku, plan._decided()))
     promise = guarantee_of(plan._kernel()) if known is None else known
     if promise.error_bound is None:
         return promise

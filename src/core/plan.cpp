@@ -42,7 +42,7 @@ bool may_stand_in(const Kernel& kernel, const Plan& plan) {
   if (plan.kernel->guarantee.determinism != Determinism::BitExact ||
       kernel.guarantee.determinism != Determinism::BitExact || !kernel.constraints.empty())
     return false;
-  if (!admits(kernel, plan.preference, plan.device)) return false;
+  if (!admits(kernel, plan.descriptor, plan.preference, plan.device)) return false;
   const auto& limit = plan.preference.max_workspace_bytes;
   if (limit && bound_of(kernel, plan) > *limit) return false;
   const Reason reason = kernel.rejects(plan.descriptor, plan.device);

@@ -198,4 +198,13 @@ const BuildInfo& build_info() {
   return info;
 }
 
+Guarantee guarantee_of(const Kernel& kernel, const Descriptor& descriptor) {
+  const Operator& op = *descriptor.op;
+  Guarantee guarantee = kernel.guarantee;
+  if (guarantee.batch_invariant && !op.rows(descriptor).accepted())
+    guarantee.batch_invariant.value = false;
+  if (op.promise) op.promise(descriptor, guarantee);
+  return guarantee;
+}
+
 }  // namespace planq

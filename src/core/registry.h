@@ -163,9 +163,18 @@ struct Operator {
   // Writes what the descriptor asks of every operand. The specs come with the roles and presences
   // that the operator declares.
   void (*specify)(const Descriptor&, std::span<OperandSpec>);
+  // Whether a row of the results, which is all axes but the last, is made of that row of the
+  // operands alone; else what rows share: core/rows.h.
+  Required<Reason (*)(const Descriptor&)> rows;
   // What the build found in the operator's folder.
   const KernelTables& tables;
+  // Sets what else of a kernel's guarantee the descriptor decides; null: nothing.
+  void (*promise)(const Descriptor&, Guarantee&) = nullptr;
 };
+
+// What a kernel promises of a descriptor that it takes. The guarantee in its table is that of all
+// descriptors, but for what the operator knows better.
+Guarantee guarantee_of(const Kernel& kernel, const Descriptor& descriptor) PLANQ_API(guarantee_of);
 
 // Fills and checks the fields of a descriptor, and the sizes of the operands that follow from them.
 Fault resolve(Descriptor& descriptor) PLANQ_API(resolve);

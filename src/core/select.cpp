@@ -46,24 +46,28 @@ Reason rejects_device(const Kernel& kernel, const Device& device) {
 }
 
 // One condition, one sentence; the order is the order of the fields.
-Reason rejects_promise(const Kernel& kernel, const Preference& preference) {
+Reason rejects_promise(const Kernel& kernel, const Descriptor& descriptor,
+                       const Preference& preference) {
   const Guarantee& promise = kernel.guarantee;
   constexpr ReasonKind kKind = ReasonKind::Preference;
   if (promise.determinism < preference.determinism)
     return Reason::refuse(kKind, "guarantees ", name_of(promise.determinism.value),
                           ", the preference asks for ", name_of(preference.determinism));
-  if (preference.batch_invariant && !promise.batch_invariant)
-    return Reason::refuse(kKind, "is not batch invariant");
+  if (preference.batch_invariant) {
+    if (!promise.batch_invariant) return Reason::refuse(kKind, "is not batch invariant");
+    if (Reason reason = descriptor.op->rows(descriptor); !reason.accepted()) return reason;
+  }
   if (preference.max_ulp &&
       (promise.max_ulp == kUlpUnknown || promise.max_ulp > *preference.max_ulp))
     return Reason::refuse(kKind, "guarantees no error of at most ", *preference.max_ulp, " ulp");
   return Reason::accept();
 }
 
-Reason rejects_preference(const Kernel& kernel, const Preference& preference,
-                          std::size_t workspace) {
+Reason rejects_preference(const Kernel& kernel, const Descriptor& descriptor,
+                          const Preference& preference, std::size_t workspace) {
   constexpr ReasonKind kKind = ReasonKind::Preference;
-  if (Reason reason = rejects_promise(kernel, preference); !reason.accepted()) return reason;
+  if (Reason reason = rejects_promise(kernel, descriptor, preference); !reason.accepted())
+    return reason;
   if (preference.max_workspace_bytes && workspace > *preference.max_workspace_bytes)
     return Reason::refuse(kKind, "needs ", workspace, " bytes of workspace, the preference allows ",
                           *preference.max_workspace_bytes);
@@ -99,7 +103,7 @@ void examine(const Descriptor& descriptor, const Preference& preference, const D
   candidate.reason = rejects_workspace(workspace);
   if (!candidate.reason.accepted()) return;
   candidate.workspace = workspace;
-  candidate.reason = rejects_preference(kernel, preference, workspace);
+  candidate.reason = rejects_preference(kernel, descriptor, preference, workspace);
 }
 
 }  // namespace
@@ -161,9 +165,11 @@ Kernels kernels_for(const Descriptor& descriptor, const Device& device) {
   return kept[std::move(key)] = std::move(found);
 }
 
-bool admits(const Kernel& kernel, const Preference& preference, const Device& device) {
+bool admits(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
+            const Device& device) {
   return kernel.backend == device.backend && device.arch >= kernel.arch.first &&
-         device.arch <= kernel.arch.last && rejects_promise(kernel, preference).accepted() &&
+         device.arch <= kernel.arch.last &&
+         rejects_promise(kernel, descriptor, preference).accepted() &&
          (!preference.backend || kernel.backend == *preference.backend);
 }
 

@@ -44,7 +44,8 @@ std::span<const Kernel* const> ordered_kernels(const Operator& op);
 std::shared_ptr<const std::vector<const Kernel*>> kernels_for(const Descriptor& descriptor,
                                                               const Device& device);
 // Whether backend, architecture and promises are what is asked for; sku and workspace apart.
-bool admits(const Kernel& kernel, const Preference& preference, const Device& device);
+bool admits(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
+            const Device& device);
 
 Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device)
     PLANQ_API(select);

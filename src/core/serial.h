@@ -23,7 +23,7 @@ Json guarantee_json(const Plan& plan);
 Json operands_json(const Descriptor& descriptor);
 // What a stored plan holds, and is compared by.
 Json plan_json(const Plan& plan) PLANQ_API(plan_json);
-Json selection_json(const Operator& op, const Selection& selection);
+Json selection_json(const Descriptor& descriptor, const Selection& selection);
 // Every operator with its fields, its operands and its kernels.
 Json operators_json();
 

@@ -236,7 +236,7 @@ Json preference_json(const Preference& preference) {
 }
 
 Json guarantee_json(const Plan& plan) {
-  return guarantee_json(plan.kernel->guarantee, Json::integer(plan.terms()));
+  return guarantee_json(guarantee_of(*plan.kernel, plan.descriptor), Json::integer(plan.terms()));
 }
 
 Json operands_json(const Descriptor& descriptor) {
@@ -276,7 +276,7 @@ Json plan_json(const Plan& plan) {
   return values;
 }
 
-Json selection_json(const Operator& op, const Selection& selection) {
+Json selection_json(const Descriptor& descriptor, const Selection& selection) {
   Json candidates = Json::list();
   for (const Candidate& candidate : selection.candidates) {
     const Kernel& kernel = *candidate.kernel;
@@ -288,9 +288,9 @@ Json selection_json(const Operator& op, const Selection& selection) {
     values.set("chosen", Json::flag(candidate.chosen));
     values.set("reason", Json::text(candidate.reason.text()));
     values.set("reason_kind", Json::text(name_of(candidate.reason.kind)));
-    values.set("guarantee", guarantee_json(kernel.guarantee, Json()));
+    values.set("guarantee", guarantee_json(guarantee_of(kernel, descriptor), Json()));
     values.set("workspace", Json::natural(candidate.workspace));
-    values.set("constraints", constraints_json(op, kernel));
+    values.set("constraints", constraints_json(*descriptor.op, kernel));
     values.set("dtypes", dtypes_json(kernel));
     candidates.append(std::move(values));
   }

@@ -61,7 +61,7 @@ def test_a_row_gives_the_bits_of_the_reference(operator: str, kernel: planq.Kern
 def host_outputs(operator: str, case: Case) -> dict[str, Array]:
     """What the host backend writes for a case."""
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(Host(), desc, pref=kernels.promise_of(operator))
+    bench = Bench(Host(), desc, pref=kernels.PROMISE)
     bench.load(inputs_of(case))
     bench.run()
     return bench.outputs()

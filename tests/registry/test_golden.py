@@ -39,7 +39,7 @@ def test_the_host_reproduces_every_digest_of_the_gpu(operator: str, share: int) 
     assert [case.id for case in cases] == list(digests)
     assert len(cases) == len(all_cases(operator)) or waiting(operator)
     for case in cases[share::SHARES]:
-        found = golden.run_digest(Host(), operator, case, kernels.promise_of(operator))
+        found = golden.run_digest(Host(), operator, case, kernels.PROMISE)
         assert found == digests[case.id], case.id
 
 

@@ -27,14 +27,7 @@ EXACT_SUMS = {planq.MathPrecision.TENSOR_CORE_S8: planq.MathPrecision.INT32}
 RUNS = 10
 LARGEST = 2**63 - 1
 ADAPTERS = {**OPERATORS, **OWN}
-PROMISE = planq.PlanPreference(
-    determinism=planq.Determinism.BIT_EXACT, batch_invariant=True, max_ulp=0
-)
-
-
-def is_batch_invariant(operator: str) -> bool:
-    """An operator whose rows depend on each other says so in its adapter."""
-    return bool(getattr(ADAPTERS[operator], "batch_invariant", True))
+PROMISE = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT, max_ulp=0)
 
 
 @cache
@@ -48,12 +41,6 @@ def is_of(sku: str, operator: str, methods: Sequence[str]) -> bool:
     """Whether a SKU is the operator's, and of one of the methods."""
     name, _, method, *_ = sku.split("/")
     return name.partition(".")[0] == operator and method in methods
-
-
-@cache
-def promise_of(operator: str) -> planq.PlanPreference:
-    """The most that the operator's kernels promise."""
-    return replace(PROMISE, batch_invariant=is_batch_invariant(operator))
 
 
 def operators() -> list[planq.OperatorInfo]:
@@ -84,14 +71,9 @@ def by_sku() -> dict[str, planq.KernelInfo]:
 
 
 def pinned(sku: str) -> planq.PlanPreference:
-    """All that this kernel promises, from this kernel only."""
+    """All that this kernel promises of every descriptor, from this kernel only."""
     promise = by_sku()[sku].guarantee
-    return planq.PlanPreference(
-        determinism=promise.determinism,
-        batch_invariant=promise.batch_invariant,
-        max_ulp=promise.max_ulp,
-        sku=sku,
-    )
+    return planq.PlanPreference(determinism=promise.determinism, max_ulp=promise.max_ulp, sku=sku)
 
 
 # What every kernel meets.
@@ -347,9 +329,7 @@ def run_once(
 
 
 def check_batch(device: Device, operator: str, sku: str) -> None:
-    """A part computed alone has the bits that it has among others, where the kernel promises it."""
-    if not by_sku()[sku].guarantee.batch_invariant:
-        return
+    """A part that shares no result with the rest has alone the bits that it has among others."""
     for case in spread(accepted(operator, sku, device.name), 3):
         inputs = inputs_of(case)
         whole = run_once(device, operator, case.problem, inputs, sku)
@@ -375,22 +355,37 @@ def check_guarantee(device: Device, operator: str, kernel: planq.KernelInfo) -> 
     assert (promise.error_bound is None) == (promise.max_ulp is not None)
     if operator in OPERATORS:
         assert exact == (kernel.sku not in bounded_skus(operator))
-        assert promise.batch_invariant is is_batch_invariant(operator)
     assert promise.deterministic
     assert promise.bit_stable_on_same_hardware
     assert promise.basis
     assert "\n" not in promise.basis
-    case = accepted(operator, kernel.sku, device.name)[0]
-    exactly = EXACT_SUMS.get(promise.math, promise.math)
+    for problem in {case.problem: None for case in accepted(operator, kernel.sku, device.name)}:
+        check_promise(device, operator, kernel, problem)
+
+
+def check_promise(
+    device: Device, operator: str, kernel: planq.KernelInfo, problem: Hashable
+) -> None:
+    """A plan promises what its kernel does, but for what the problem says otherwise."""
     tests: Any = ADAPTERS[operator]
-    bounded = kernel.sku in bounded_skus(operator)
-    assert exactly is (tests.bounded_math if bounded else tests.math)(case.problem)
-    assert promise.rounding is ADAPTERS[operator].rounding(case.problem)
-    desc = ADAPTERS[operator].descriptor(case.problem)
-    plan = planq.Plan.select(device.stream(), desc, pinned(kernel.sku))
-    bound = plan.precision_guarantee().error_bound
-    general = bound and replace(bound, terms=None)
-    assert replace(plan.precision_guarantee(), error_bound=general) == promise
+    plan = planq.Plan.select(device.stream(), tests.descriptor(problem), pinned(kernel.sku))
+    promise = plan.precision_guarantee()
+    math = tests.bounded_math if kernel.sku in bounded_skus(operator) else tests.math
+    assert EXACT_SUMS.get(promise.math, promise.math) is math(problem)
+    assert promise.rounding is tests.rounding(problem)
+    if hasattr(tests, "accumulator"):
+        assert promise.accumulator is tests.accumulator(problem)
+    else:
+        assert promise.accumulator is kernel.guarantee.accumulator
+    same = {
+        "math": kernel.guarantee.math,
+        "rounding": kernel.guarantee.rounding,
+        "accumulator": kernel.guarantee.accumulator,
+        "batch_invariant": kernel.guarantee.batch_invariant,
+        "error_bound": promise.error_bound and replace(promise.error_bound, terms=None),
+    }
+    assert replace(promise, **same) == kernel.guarantee
+    assert promise.batch_invariant <= kernel.guarantee.batch_invariant
 
 
 def check_new_inputs(device: Device, operator: str, sku: str) -> None:

@@ -145,7 +145,7 @@ planq_code planq_plan_operands(planq_plan plan, char* buffer, size_t capacity, s
 }
 planq_code planq_plan_explain(planq_plan plan, char* buffer, size_t capacity, size_t* size) {
   return plan_text(plan, buffer, capacity, size, [](const Plan& made) {
-    return dump(selection_json(*made.descriptor.op,
+    return dump(selection_json(made.descriptor,
                                planq::select(made.descriptor, made.preference, made.device)));
   });
 }

@@ -36,7 +36,7 @@ py::dict guarantee_values(const Guarantee& guarantee) {
 
 }  // namespace
 
-py::dict kernel_values(const Operator& op, const Kernel& kernel) {
+py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee) {
   using namespace py::literals;
   py::list asked;
   for (const Constraint& constraint : kernel.constraints)
@@ -51,7 +51,13 @@ py::dict kernel_values(const Operator& op, const Kernel& kernel) {
                   "revision"_a = kernel.revision, "backend"_a = text(name_of(kernel.backend)),
                   "min_arch"_a = kernel.arch.first, "max_arch"_a = max_arch,
                   "constraints"_a = constraints, "rank"_a = kernel.rank,
-                  "guarantee"_a = guarantee_values(kernel.guarantee));
+                  "guarantee"_a = guarantee_values(guarantee));
+}
+
+py::tuple decided_values(const Guarantee& guarantee) {
+  return py::make_tuple(guarantee.batch_invariant.value, text(name_of(guarantee.math.value)),
+                        text(name_of(guarantee.accumulator.value)),
+                        text(name_of(guarantee.rounding.value)));
 }
 
 }  // namespace planq::python

@@ -7,8 +7,10 @@
 
 namespace planq::python {
 
-// A kernel's entry: SKU, revision, backend, architectures, rank, guarantee, and its constraints in
-// words.
-pybind11::dict kernel_values(const Operator& op, const Kernel& kernel);
+// A kernel's entry: SKU, revision, backend, architectures, rank, the guarantee that is given, and
+// its constraints in words.
+pybind11::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee);
+// Of a guarantee what a descriptor may decide; with the SKU, a key of what all of it is.
+pybind11::tuple decided_values(const Guarantee& guarantee);
 
 }  // namespace planq::python

@@ -80,7 +80,8 @@ py::list operator_values() {
     py::list operands, kernels;
     for (const OperandInfo& operand : op->operands) operands.append(text(operand.name));
     for (const auto* table : op->tables)
-      for (const Kernel& kernel : *table) kernels.append(kernel_values(*op, kernel));
+      for (const Kernel& kernel : *table)
+        kernels.append(kernel_values(*op, kernel, kernel.guarantee));
     result.append(py::dict("name"_a = text(op->name), "fields"_a = field_table(*op),
                            "operands"_a = py::tuple(operands), "kernels"_a = py::tuple(kernels),
                            "operand_table"_a = operand_table(*op)));
@@ -135,10 +136,12 @@ Preference make_preference(const std::string& determinism, bool batch_invariant,
 py::list selection_values(const Descriptor& descriptor, const Preference& preference,
                           const Device& device) {
   py::list listed;
-  for (const Candidate& candidate : select(descriptor, preference, device).candidates)
-    listed.append(py::make_tuple(kernel_values(*descriptor.op, *candidate.kernel), candidate.chosen,
-                                 text(name_of(candidate.reason.kind)), candidate.reason.text(),
-                                 candidate.workspace));
+  for (const Candidate& candidate : select(descriptor, preference, device).candidates) {
+    const Kernel& kernel = *candidate.kernel;
+    listed.append(py::make_tuple(
+        kernel_values(*descriptor.op, kernel, guarantee_of(kernel, descriptor)), candidate.chosen,
+        text(name_of(candidate.reason.kind)), candidate.reason.text(), candidate.workspace));
+  }
   return listed;
 }
 

@@ -631,7 +631,13 @@ void define_plan(py::module_& module) {
       .def("_kernel",
            [](py::handle self) {
              const Plan& plan = made(self).plan();
-             return kernel_values(*plan.descriptor.op, *plan.kernel);
+             return kernel_values(*plan.descriptor.op, *plan.kernel,
+                                  guarantee_of(*plan.kernel, plan.descriptor));
+           })
+      .def("_decided",
+           [](py::handle self) {
+             const Plan& plan = made(self).plan();
+             return decided_values(guarantee_of(*plan.kernel, plan.descriptor));
            })
       .def("_json", [](py::handle self) { return dump(plan_json(made(self).plan())); })
       .def_property_readonly("_terms", [](py::handle self) { return made(self).plan().terms(); })

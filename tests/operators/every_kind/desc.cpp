@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::every_kind {
 namespace {
@@ -29,6 +30,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"every_kind", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"every_kind", kFields,     kOperands, resolve,
+                            specify,      rows::apart, kTables};
 
 }  // namespace planq::every_kind

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::matmul3 {
 namespace {
@@ -36,6 +37,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"matmul3", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"matmul3", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::matmul3

@@ -1,6 +1,7 @@
 #include "desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::step14 {
 namespace {
@@ -25,6 +26,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"step14", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"step14", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::step14

@@ -1,6 +1,7 @@
 #include "desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::thirds {
 namespace {
@@ -21,6 +22,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"thirds", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"thirds", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::thirds

@@ -1,5 +1,6 @@
 #include "ops/affine/dequantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/affine/checks.h"
 
 namespace planq::dequantize {
@@ -77,6 +78,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"dequantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"dequantize", kFields,     kOperands, resolve,
+                            specify,      rows::apart, kTables};
 
 }  // namespace planq::dequantize

@@ -1,5 +1,6 @@
 #include "ops/affine/dequantize_backward/desc.h"
 
+#include "core/rows.h"
 #include "ops/affine/checks.h"
 
 namespace planq::dequantize_backward {
@@ -27,6 +28,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"dequantize_backward", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"dequantize_backward", kFields, kOperands, resolve, specify,
+                            rows::apart,           kTables};
 
 }  // namespace planq::dequantize_backward

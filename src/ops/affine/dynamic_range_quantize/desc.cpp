@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "core/rows.h"
 #include "ops/affine/checks.h"
 
 namespace planq::dynamic_range_quantize {
@@ -98,11 +99,16 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kZeroPoint].expect(DType::Int32, parameters, f.mode == Mode::Asymmetric);
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  return rows::of_scope(f.shape, f.scope);
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
-    "dynamic_range_quantize", kFields, kOperands, resolve, specify, kTables};
+    "dynamic_range_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::dynamic_range_quantize

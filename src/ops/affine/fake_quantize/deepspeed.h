@@ -31,6 +31,12 @@ constexpr std::string_view deepspeed_method(Rounding rounding) {
   return rounding == Rounding::NearestAway ? "deepspeed_asymmetric" : "deepspeed";
 }
 
+// 2: GCC 13 took subnormal steps for 0.
+constexpr std::uint16_t revision_of(bool host, DType elements, Rounding rounding) {
+  const bool has_steps = rounding != Rounding::NearestEven && elements != DType::Float16;
+  return host && has_steps ? 2 : 1;
+}
+
 template <class Backend, DType kElements, Rounding kRounding>
 constexpr Kernel deepspeed_kernel() {
   constexpr bool kHost = Backend::kBackend == planq::Backend::Host;
@@ -38,7 +44,7 @@ constexpr Kernel deepspeed_kernel() {
       .op = "fake_quantize",
       .method = deepspeed_method(kRounding),
       .dtypes = kDTypes<kElements, kElements>,
-      .revision = 1,
+      .revision = revision_of(kHost, kElements, kRounding),
       .backend = Backend::kBackend,
       .arch = kHost ? ArchRange{} : ArchRange{80},
       .rank = 0,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "core/rows.h"
 #include "ops/affine/checks.h"
 #include "ops/group/checks.h"
 
@@ -120,10 +121,18 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kOffset].expect(DType::Int64, {}, stochastic);
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (Reason reason = rows::of_draws(f.shape, f.rounding); !reason.accepted()) return reason;
+  if (f.convention == Convention::DeepSpeed) return rows::of_pieces(f.shape, f.group_size);
+  return f.dynamic ? rows::of_scope(f.shape, f.scope) : Reason::accept();
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"fake_quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"fake_quantize", kFields, kOperands, resolve,
+                            specify,         rows_of, kTables};
 
 }  // namespace planq::fake_quantize

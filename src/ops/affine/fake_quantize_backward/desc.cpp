@@ -1,5 +1,6 @@
 #include "ops/affine/fake_quantize_backward/desc.h"
 
+#include "core/rows.h"
 #include "ops/affine/checks.h"
 
 namespace planq::fake_quantize_backward {
@@ -30,6 +31,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
-    "fake_quantize_backward", kFields, kOperands, resolve, specify, kTables};
+    "fake_quantize_backward", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::fake_quantize_backward

@@ -1,5 +1,6 @@
 #include "ops/affine/min_max/desc.h"
 
+#include "core/rows.h"
 #include "ops/affine/checks.h"
 
 namespace planq::min_max {
@@ -30,10 +31,15 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   range_end(kMaximum, kPreviousMaximum, !symmetric);
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  return rows::of_scope(f.shape, f.scope);
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"min_max", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"min_max", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::min_max

@@ -1,5 +1,6 @@
 #include "ops/affine/quantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/affine/checks.h"
 
 namespace planq::quantize {
@@ -28,6 +29,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"quantize", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::quantize

@@ -1,5 +1,6 @@
 #include "ops/affine/quantize_backward/desc.h"
 
+#include "core/rows.h"
 #include "ops/affine/checks.h"
 
 namespace planq::quantize_backward {
@@ -30,6 +31,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"quantize_backward", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"quantize_backward", kFields, kOperands, resolve, specify,
+                            rows::apart,         kTables};
 
 }  // namespace planq::quantize_backward

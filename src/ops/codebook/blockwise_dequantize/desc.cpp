@@ -1,5 +1,6 @@
 #include "ops/codebook/blockwise_dequantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/codebook/checks.h"
 
 namespace planq::blockwise_dequantize {
@@ -27,6 +28,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"blockwise_dequantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "blockwise_dequantize", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::blockwise_dequantize

@@ -1,5 +1,6 @@
 #include "ops/codebook/blockwise_quantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/codebook/checks.h"
 
 namespace planq::blockwise_quantize {
@@ -26,10 +27,18 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   expect_seed(f.rounding, specs[kSeed], specs[kOffset]);
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (f.nested_block_size > 0) return rows::share("nested statistics are of all blocks");
+  return rows::any_of(rows::of_draws(f.shape, f.rounding), rows::of_bytes(f.shape, f.output_dtype),
+                      f.absmax_given ? Reason::accept() : rows::of_pieces(f.shape, f.block_size));
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"blockwise_quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "blockwise_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::blockwise_quantize

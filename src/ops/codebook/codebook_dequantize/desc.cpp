@@ -1,5 +1,6 @@
 #include "ops/codebook/codebook_dequantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/codebook/checks.h"
 
 namespace planq::codebook_dequantize {
@@ -20,6 +21,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"codebook_dequantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"codebook_dequantize", kFields, kOperands, resolve, specify,
+                            rows::apart,           kTables};
 
 }  // namespace planq::codebook_dequantize

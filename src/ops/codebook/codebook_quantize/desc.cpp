@@ -1,5 +1,6 @@
 #include "ops/codebook/codebook_quantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/codebook/checks.h"
 
 namespace planq::codebook_quantize {
@@ -23,10 +24,17 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   expect_seed(f.rounding, specs[kSeed], specs[kOffset]);
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (!f.normalized && !f.absmax_given) return rows::share("absmax is of the whole tensor");
+  return rows::any_of(rows::of_draws(f.shape, f.rounding), rows::of_bytes(f.shape, f.output_dtype));
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"codebook_quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "codebook_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::codebook_quantize

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/rows.h"
 #include "ops/group/checks.h"
 
 namespace planq::dequantize_reduce {
@@ -65,10 +66,23 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kError].expect(f.error_dtype, Shape{1, {elements}}, has_feedback(f));
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (!makes_codes(f)) return Reason::accept();
+  return rows::any_of(rows::of_bytes(f.shape, f.output_dtype),
+                      rows::of_pieces(f.shape, f.output_group_size));
+}
+
+// Sums that are rounded at every step.
+void promise(const Descriptor& descriptor, Guarantee& guarantee) {
+  guarantee.accumulator.value = descriptor.as<Fields>().sum_dtype;
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"dequantize_reduce", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "dequantize_reduce", kFields, kOperands, resolve, specify, rows_of, kTables, promise};
 
 }  // namespace planq::dequantize_reduce

@@ -1,5 +1,6 @@
 #include "ops/group/group_dequantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/group/checks.h"
 
 namespace planq::group_dequantize {
@@ -30,6 +31,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"group_dequantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"group_dequantize", kFields, kOperands, resolve, specify,
+                            rows::apart,        kTables};
 
 }  // namespace planq::group_dequantize

@@ -1,5 +1,6 @@
 #include "ops/group/group_quantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/group/checks.h"
 
 namespace planq::group_quantize {
@@ -28,10 +29,18 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   for (const Operand each : {kParameters, kScale, kMinimum}) specs[each].role = Role::Input;
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  return rows::any_of(
+      rows::of_bytes(f.shape, f.output_dtype),
+      f.parameters_given ? Reason::accept() : rows::of_pieces(f.shape, f.group_size));
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"group_quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"group_quantize", kFields, kOperands, resolve,
+                            specify,          rows_of, kTables};
 
 }  // namespace planq::group_quantize

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/rows.h"
 #include "ops/group/checks.h"
 
 namespace planq::swizzled_quantize {
@@ -65,10 +66,15 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kError].expect(f.error_dtype, Shape{1, {grouping.elements}}, has_feedback(f));
 }
 
+Reason rows_of(const Descriptor&) {
+  return rows::share("the place of a group depends on how many there are");
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"swizzled_quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "swizzled_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::swizzled_quantize

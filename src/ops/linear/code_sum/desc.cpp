@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/rows.h"
 #include "core/scope.h"
 
 namespace planq::code_sum {
@@ -31,10 +32,16 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kOutput].expect(DType::Int32, sums);
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (f.axis == f.shape.rank - 1) return Reason::accept();
+  return rows::share("sums are of all rows together");
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"code_sum", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"code_sum", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::code_sum

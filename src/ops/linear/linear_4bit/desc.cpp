@@ -1,5 +1,6 @@
 #include "ops/linear/linear_4bit/desc.h"
 
+#include "core/rows.h"
 #include "ops/codebook/checks.h"
 
 namespace planq::linear_4bit {
@@ -68,6 +69,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_4bit", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"linear_4bit", kFields,     kOperands, resolve,
+                            specify,       rows::apart, kTables};
 
 }  // namespace planq::linear_4bit

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/rows.h"
 #include "core/scope.h"
 #include "math/tensor_core.h"
 #include "ops/affine/checks.h"
@@ -69,6 +70,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_fp8", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"linear_fp8", kFields,     kOperands, resolve,
+                            specify,      rows::apart, kTables};
 
 }  // namespace planq::linear_fp8

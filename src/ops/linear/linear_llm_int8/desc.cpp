@@ -1,5 +1,7 @@
 #include "ops/linear/linear_llm_int8/desc.h"
 
+#include "core/rows.h"
+
 #include <limits>
 #include <string>
 
@@ -63,6 +65,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_llm_int8", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"linear_llm_int8", kFields,     kOperands, resolve,
+                            specify,           rows::apart, kTables};
 
 }  // namespace planq::linear_llm_int8

@@ -1,5 +1,7 @@
 #include "ops/linear/linear_mixed/desc.h"
 
+#include "core/rows.h"
+
 namespace planq::linear_mixed {
 
 namespace {
@@ -40,6 +42,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_mixed", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"linear_mixed", kFields,     kOperands, resolve,
+                            specify,        rows::apart, kTables};
 
 }  // namespace planq::linear_mixed

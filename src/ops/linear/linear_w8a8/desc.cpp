@@ -1,5 +1,7 @@
 #include "ops/linear/linear_w8a8/desc.h"
 
+#include "core/rows.h"
+
 namespace planq::linear_w8a8 {
 
 namespace {
@@ -16,6 +18,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_w8a8", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"linear_w8a8", kFields,     kOperands, resolve,
+                            specify,       rows::apart, kTables};
 
 }  // namespace planq::linear_w8a8

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/rows.h"
 #include "core/scope.h"
 #include "ops/affine/checks.h"
 
@@ -116,8 +117,18 @@ PartDescriptors parts_of(const Descriptor& descriptor, Fault& fault) {
   return parts;
 }
 
+namespace {
+
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  return rows::of_scope(f.input_shape, f.input_scope);
+}
+
+}  // namespace
+
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_w8a8_dynamic", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "linear_w8a8_dynamic", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::linear_w8a8_dynamic

@@ -1,5 +1,7 @@
 #include "ops/linear/matmul/desc.h"
 
+#include "core/rows.h"
+
 #include <string>
 
 namespace planq::matmul {
@@ -47,6 +49,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"matmul", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"matmul", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::matmul

@@ -1,5 +1,6 @@
 #include "ops/linear/matmul_int8/desc.h"
 
+#include "core/rows.h"
 #include "core/scope.h"
 
 namespace planq::matmul_int8 {
@@ -34,6 +35,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"matmul_int8", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"matmul_int8", kFields,     kOperands, resolve,
+                            specify,       rows::apart, kTables};
 
 }  // namespace planq::matmul_int8

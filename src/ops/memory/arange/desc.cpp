@@ -1,6 +1,7 @@
 #include "ops/memory/arange/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/memory/numbers.h"
 
 namespace planq::arange {
@@ -24,6 +25,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"arange", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"arange", kFields,        kOperands, resolve,
+                            specify,  rows::together, kTables};
 
 }  // namespace planq::arange

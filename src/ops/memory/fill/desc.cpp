@@ -1,6 +1,7 @@
 #include "ops/memory/fill/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/memory/numbers.h"
 
 namespace planq::fill {
@@ -23,6 +24,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"fill", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"fill", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::fill

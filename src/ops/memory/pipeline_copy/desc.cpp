@@ -1,6 +1,7 @@
 #include "ops/memory/pipeline_copy/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/memory/numbers.h"
 
 namespace planq::pipeline_copy {
@@ -22,6 +23,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"pipeline_copy", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"pipeline_copy", kFields,     kOperands, resolve,
+                            specify,         rows::apart, kTables};
 
 }  // namespace planq::pipeline_copy

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/codebook/codebook.h"
 #include "ops/optimizer/arithmetic.h"
 
@@ -128,10 +129,27 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   if (f.advance_step) specs[kStep].role = Role::InOut;
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (f.state_format != StateFormat::Float32)
+    return rows::share("maxima of states are of more than a row");
+  if (f.trust_ratio != TrustRatio::None) return rows::share("norms are of whole tensors");
+  if (f.nonfinite == NonFiniteGradient::SkipStep)
+    return rows::share("one gradient that is not finite skips the step of all");
+  if (f.rounding == Rounding::Stochastic)
+    return rows::share("draws go by an element's index in its tensor");
+  return Reason::accept();
+}
+
+void promise(const Descriptor& descriptor, Guarantee& guarantee) {
+  guarantee.rounding.value = descriptor.as<Fields>().rounding;
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"optimizer_step", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"optimizer_step", kFields, kOperands, resolve,
+                            specify,          rows_of, kTables,   promise};
 
 }  // namespace planq::optimizer_step

@@ -1,6 +1,7 @@
 #include "ops/outlier/coo_to_csr/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/outlier/coo.h"
 
 namespace planq::coo_to_csr {
@@ -24,6 +25,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"coo_to_csr", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"coo_to_csr", kFields,        kOperands, resolve,
+                            specify,      rows::together, kTables};
 
 }  // namespace planq::coo_to_csr

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/outlier/coo.h"
 
 namespace planq::double_quantize {
@@ -42,10 +43,15 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kCount].expect(DType::Int64, {1, {1}});
 }
 
+Reason rows_of(const Descriptor&) {
+  return rows::share("maxima of columns are of all rows together");
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"double_quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"double_quantize", kFields, kOperands, resolve,
+                            specify,           rows_of, kTables};
 
 }  // namespace planq::double_quantize

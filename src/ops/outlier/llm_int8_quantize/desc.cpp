@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "core/scope.h"
 
 namespace planq::llm_int8_quantize {
@@ -33,10 +34,15 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kOutlier].expect(f.input_dtype, kept);
 }
 
+Reason rows_of(const Descriptor&) {
+  return rows::share("an outlier in one row takes its column's codes out of every row");
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"llm_int8_quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "llm_int8_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::llm_int8_quantize

@@ -128,7 +128,7 @@ inline constexpr Guarantee kGuarantee = {
     .rounding = Rounding::NearestEven,
     .max_ulp = 0,
     .error_bound = kNoErrorBound,
-    .batch_invariant = false,
+    .batch_invariant = true,
     .basis = std::string_view("exact integer maxima and sets of columns; an outlier in one row "
                               "takes its column's codes out of every row")};
 

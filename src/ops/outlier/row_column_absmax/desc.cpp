@@ -1,6 +1,7 @@
 #include "ops/outlier/row_column_absmax/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/outlier/coo.h"
 
 namespace planq::row_column_absmax {
@@ -26,10 +27,15 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kTileCount].expect(DType::Int32, tiles);
 }
 
+Reason rows_of(const Descriptor&) {
+  return rows::share("maxima of columns are of all rows together");
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"row_column_absmax", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "row_column_absmax", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::row_column_absmax

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::spmm_coo {
 
@@ -56,6 +57,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"spmm_coo", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"spmm_coo", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::spmm_coo

@@ -1,6 +1,7 @@
 #include "ops/outlier/transform_layout/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::transform_layout {
 
@@ -18,10 +19,18 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kOutput].expect(f.dtype, output_shape(f));
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (f.to_layout == Layout::Row && f.from_layout == Layout::Row && !f.transpose)
+    return Reason::accept();
+  return rows::share("places in a layout depend on all rows");
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"transform_layout", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "transform_layout", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::transform_layout

@@ -1,5 +1,6 @@
 #include "ops/outlier/vectorwise_dequantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/outlier/vectorwise_checks.h"
 
 namespace planq::vectorwise_dequantize {
@@ -29,6 +30,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"vectorwise_dequantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "vectorwise_dequantize", kFields, kOperands, resolve, specify, rows::apart, kTables};
 
 }  // namespace planq::vectorwise_dequantize

@@ -1,5 +1,6 @@
 #include "ops/outlier/vectorwise_quantize/desc.h"
 
+#include "core/rows.h"
 #include "ops/outlier/vectorwise_checks.h"
 
 namespace planq::vectorwise_quantize {
@@ -25,10 +26,16 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kZeroPoint].expect(DType::Int32, parameters, outlier::has_zero_point(f.form));
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  return rows::of_scope(f.shape, scope_of(f));
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"vectorwise_quantize", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {
+    "vectorwise_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::vectorwise_quantize

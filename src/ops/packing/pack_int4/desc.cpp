@@ -1,6 +1,7 @@
 #include "ops/packing/pack_int4/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/packing/nibble_pairs.h"
 
 namespace planq::pack_int4 {
@@ -24,10 +25,16 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
                         packed_shape(f.shape, f.axis));
 }
 
+Reason rows_of(const Descriptor& descriptor) {
+  const Fields& f = descriptor.as<Fields>();
+  if (f.axis == f.shape.rank - 1) return Reason::accept();
+  return rows::share("bytes hold codes of two rows");
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"pack_int4", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"pack_int4", kFields, kOperands, resolve, specify, rows_of, kTables};
 
 }  // namespace planq::pack_int4

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/packing/fragment_order.h"
 
 namespace planq::pack_weight_4bit {
@@ -32,6 +33,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"pack_weight_4bit", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"pack_weight_4bit", kFields, kOperands, resolve, specify,
+                            rows::together,     kTables};
 
 }  // namespace planq::pack_weight_4bit

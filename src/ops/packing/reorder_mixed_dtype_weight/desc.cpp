@@ -1,6 +1,7 @@
 #include "ops/packing/reorder_mixed_dtype_weight/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::reorder_mixed_dtype_weight {
 
@@ -37,6 +38,6 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
-    "reorder_mixed_dtype_weight", kFields, kOperands, resolve, specify, kTables};
+    "reorder_mixed_dtype_weight", kFields, kOperands, resolve, specify, rows::together, kTables};
 
 }  // namespace planq::reorder_mixed_dtype_weight

@@ -1,6 +1,7 @@
 #include "ops/packing/unpack_int4/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 #include "ops/packing/nibble_pairs.h"
 
 namespace planq::unpack_int4 {
@@ -27,6 +28,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"unpack_int4", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"unpack_int4", kFields,     kOperands, resolve,
+                            specify,       rows::apart, kTables};
 
 }  // namespace planq::unpack_int4

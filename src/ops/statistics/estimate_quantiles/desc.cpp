@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::estimate_quantiles {
 
@@ -37,6 +38,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"estimate_quantiles", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"estimate_quantiles", kFields, kOperands, resolve, specify,
+                            rows::together,       kTables};
 
 }  // namespace planq::estimate_quantiles

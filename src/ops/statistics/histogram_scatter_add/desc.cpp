@@ -1,6 +1,7 @@
 #include "ops/statistics/histogram_scatter_add/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::histogram_scatter_add {
 
@@ -28,6 +29,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"histogram_scatter_add", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"histogram_scatter_add", kFields, kOperands, resolve, specify,
+                            rows::together,          kTables};
 
 }  // namespace planq::histogram_scatter_add

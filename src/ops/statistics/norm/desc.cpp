@@ -1,6 +1,7 @@
 #include "ops/statistics/norm/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::norm {
 
@@ -18,10 +19,18 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specs[kOutput].expect(compute_dtype(f.input_dtype), {1, {1}});
 }
 
+// A maximum of magnitudes rounds nothing.
+void promise(const Descriptor& descriptor, Guarantee& guarantee) {
+  if (descriptor.as<Fields>().p != NormOrder::Infinity) return;
+  guarantee.math.value = MathPrecision::None;
+  guarantee.rounding.value = Rounding::None;
+}
+
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"norm", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"norm",  kFields,        kOperands, resolve,
+                            specify, rows::together, kTables,   promise};
 
 }  // namespace planq::norm

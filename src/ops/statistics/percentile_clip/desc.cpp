@@ -1,6 +1,7 @@
 #include "ops/statistics/percentile_clip/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::percentile_clip {
 
@@ -28,6 +29,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"percentile_clip", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"percentile_clip", kFields,        kOperands, resolve,
+                            specify,           rows::together, kTables};
 
 }  // namespace planq::percentile_clip

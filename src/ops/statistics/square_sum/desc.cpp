@@ -1,6 +1,7 @@
 #include "ops/statistics/square_sum/desc.h"
 
 #include "core/checks.h"
+#include "core/rows.h"
 
 namespace planq::square_sum {
 
@@ -22,6 +23,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"square_sum", kFields, kOperands, resolve, specify, kTables};
+const Operator kOperator = {"square_sum", kFields,        kOperands, resolve,
+                            specify,      rows::together, kTables};
 
 }  // namespace planq::square_sum

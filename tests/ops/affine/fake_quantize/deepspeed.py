@@ -33,6 +33,9 @@ LONG: tuple[tuple[tuple[int, ...], int], ...] = (
     ((100003,), 2**40),
 )
 PARTS = 3
+# Groups of subnormal numbers, and an eps that they are not lost in.
+TINY = (2, 3, 15, 64, 2048)
+TINIEST = (0.0, 1e-45)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,9 +222,30 @@ def cases_of(places: tuple[tuple[tuple[int, ...], int], ...], each: int = 1) -> 
     return tuple(found)
 
 
+def tiny_cases() -> tuple[Case, ...]:
+    """Groups of subnormal numbers, whose steps are subnormal, too: eps hides none of them."""
+    combinations = itertools.product(TINY, ELEMENTS, FORMS)
+    return tuple(
+        Case(
+            DeepSpeedProblem(
+                shape=(3, 2048),
+                input_dtype=elements,
+                group_size=size,
+                mode=mode,
+                rounding=rounding,
+                bits=BITS[seed % len(BITS)],
+                eps=TINIEST[seed % len(TINIEST)],
+            ),
+            "subnormal",
+            seed,
+        )
+        for seed, (size, elements, (mode, rounding)) in enumerate(combinations)
+    )
+
+
 def deepspeed_cases() -> tuple[Case, ...]:
     """Problems with elements."""
-    return (*cases_of(PLACES, 2), *cases_of(LONG, 2))
+    return (*cases_of(PLACES, 2), *cases_of(LONG, 2), *tiny_cases())
 
 
 def empty_deepspeed_cases() -> tuple[Case, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import planq
 from ops.group.dequantize_reduce.reference import DequantizeReduceProblem
 from ops.group.reference import FEEDBACK
 from reference.formats import Array, Arrays
@@ -180,6 +181,10 @@ class DequantizeReduceTests(ReferenceTests):
     def empty_cases(self) -> tuple[Case, ...]:
         """Problems without elements."""
         return cases_of(EMPTY) + feedback_cases_of(EMPTY)
+
+    def accumulator(self, problem: Any) -> planq.DType:
+        """What sums are rounded to at every step."""
+        return planq.DType(problem.sum_dtype)
 
     def variety(self, problem: Any) -> str:
         """Whether groups are whole vectors."""

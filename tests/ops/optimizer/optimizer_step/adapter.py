@@ -40,8 +40,9 @@ class OptimizerStepTests:
         return planq.MathPrecision.F32
 
     def rounding(self, problem: Hashable) -> planq.Rounding:
-        """Of every operation."""
-        return planq.Rounding.NEAREST_EVEN
+        """Of what becomes of parameters."""
+        assert isinstance(problem, Problem)
+        return planq.Rounding(problem.rounding)
 
     def variety(self, problem: Hashable) -> str:
         """Whether tensors are whole vectors."""

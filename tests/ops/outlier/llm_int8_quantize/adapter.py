@@ -18,7 +18,6 @@ class LlmInt8QuantizeTests(ReferenceTests):
     """`llm_int8_quantize` against its NumPy reference."""
 
     operator: str = "llm_int8_quantize"
-    batch_invariant: bool = False
 
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""

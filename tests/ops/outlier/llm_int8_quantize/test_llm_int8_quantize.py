@@ -173,7 +173,7 @@ class TestPlantedDefects:
         promise = planq.Plan.select(planq.HOST, desc).precision_guarantee()
         assert not promise.batch_invariant
         assert "every row" in promise.basis
-        with pytest.raises(planq.NoKernelError):
+        with pytest.raises(planq.NoKernelError, match="takes its column's codes out of every row"):
             planq.Plan.select(planq.HOST, desc, planq.PlanPreference(batch_invariant=True))
 
     def test_an_overflowing_column_index_is_refused(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cache
 
 import planq
 from ops.statistics.norm.cases import empty_cases, sampled_cases
 from ops.statistics.sums import Case, Problem
-from ops.statistics.sums_tests import SumTests
+from ops.statistics.sums_tests import SumTests, as_problem
 
 
 @cache
@@ -26,6 +27,16 @@ class NormTests(SumTests):
     def empty_cases(self) -> tuple[Case, ...]:
         """Problems without elements."""
         return empty_cases()
+
+    def math(self, problem: Hashable) -> planq.MathPrecision:
+        """A maximum multiplies nothing."""
+        largest = as_problem(problem).p == "infinity"
+        return planq.MathPrecision.NONE if largest else super().math(problem)
+
+    def rounding(self, problem: Hashable) -> planq.Rounding:
+        """Nor does it round."""
+        largest = as_problem(problem).p == "infinity"
+        return planq.Rounding.NONE if largest else super().rounding(problem)
 
     def of(self, problem: Problem) -> planq.Descriptor:
         """The library's descriptor of a problem."""
