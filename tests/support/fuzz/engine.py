@@ -1,0 +1,228 @@
+"""Runs a case on every kernel of a device that takes it, and compares all that it wrote."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import planq
+from reference.formats import Arrays
+from support.dims import NAME, shape_of, with_extent
+from support.fuzz.layouts import layouts, meant
+from support.fuzz.problems import Draw, bases, drawn
+from support.fuzz.tally import Tally
+from support.fuzz.values import hostile
+from support.kernels import ANYTHING, is_taken, pinned, promise_of
+from support.memory import Device, Host, Layout
+from support.operators import Case
+from support.promises import judge_of
+from support.runner import Bench
+
+ALONE = Host(1)
+# What a plan with a Dim, a bound launch and a second run are tried on.
+VARIED, BOUND, TWICE = 0.25, 0.25, 0.25
+SLACK = (0, 1, 7, 100, 2**20)
+# The reference is asked up to this size of a case: parts of it are loops of Python.
+REFERENCE = 2**13
+MOST_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All of a case but the kernel that runs it.
+
+    Attributes:
+        name: Seed, operator and number.
+        varied: The descriptor with a `Dim` whose extent is that of the case, if there is one.
+        extents: Of the `Dim`.
+        outputs: What is right.
+    """
+
+    name: str
+    case: Case
+    desc: planq.Descriptor
+    layouts: dict[str, Layout]
+    inputs: Arrays
+    varied: planq.Descriptor | None
+    extents: dict[str, int]
+    bound: bool
+    twice: bool
+
+
+def varied(draw: Draw, desc: Any) -> tuple[planq.Descriptor | None, dict[str, int]]:
+    """The descriptor with an extent that is known at run, where it admits one."""
+    shape = () if hasattr(desc, "shapes") else shape_of(desc)[1]
+    if len(shape) < 2 or not draw.chance(VARIED):
+        return None, {}
+    axis = draw.randrange(len(shape) - 1)
+    extent = shape[axis]
+    most = planq.Dim(NAME, max=max(extent, 1) + draw.choice(SLACK))
+    try:
+        return with_extent(desc, axis, most), {NAME: extent}
+    except planq.DescriptorError:
+        return None, {}
+
+
+@cache
+def targets(operator: str, seed: int) -> tuple[str, ...]:
+    """The operator's kernels in an order of the seed's own: the cases are theirs in turn."""
+    skus = list(bases(operator))
+    random.Random(seed).shuffle(skus)
+    return tuple(skus)
+
+
+def problem_of(operator: str, seed: int, index: int, tally: Tally) -> Problem:
+    """The case of this number."""
+    draw = Draw(seed, operator, index)
+    skus = targets(operator, seed)
+    refused: list[planq.DescriptorError] = []
+    case, desc = drawn(draw, operator, skus[index % len(skus)], refused)
+    tally.refused += len(refused)
+    lie = layouts(draw, desc)
+    inputs = meant(lie, hostile(draw, desc, case.inputs()))
+    with_dim, extents = varied(draw, desc)
+    name = f"{seed}/{operator}/{index}"
+    bound, twice = draw.chance(BOUND), draw.chance(TWICE)
+    return Problem(name, case, desc, lie, inputs, with_dim, extents, bound, twice)
+
+
+def takers(desc: planq.Descriptor, device: str) -> list[str]:
+    """The kernels that take a descriptor on a device."""
+    candidates = planq.explain(desc, ANYTHING, device=device).candidates
+    return [c.sku for c in candidates if c.chosen or not c.reason]
+
+
+def right_outputs(problem: Problem, *, reference: bool) -> Arrays:
+    """What has to come out: by the reference, or by the host backend in one thread."""
+    if reference and problem.case.size <= REFERENCE:
+        return problem.case.expected(problem.inputs)
+    bench = Bench(ALONE, problem.desc, pref=promise_of(problem.desc.operator))
+    bench.load(problem.inputs)
+    bench.run()
+    return bench.outputs()
+
+
+def started(bench: Bench, *, bound: bool) -> None:
+    """One run, of the plan or of what is bound to its operands."""
+    if bound:
+        bench.plan.bind(bench.workspace.argument, bench.args)(bench.stream)
+        bench.device.synchronize()
+    else:
+        bench.run()
+
+
+# What happens to what a kernel wrote before it is compared: nothing, unless a test means harm.
+Spoil = Callable[[Bench, str], None]
+
+
+def nothing(bench: Bench, sku: str) -> None:
+    """Leaves it as it is."""
+
+
+def check_kernel(
+    problem: Problem, device: Device, sku: str, outputs: Arrays, tally: Tally, spoil: Spoil
+) -> None:
+    """Runs one kernel, from poisoned outputs, and compares every byte."""
+    desc = problem.varied or problem.desc
+    plan = planq.Plan.select(device.stream(), desc, pinned(sku))
+    bench = Bench(
+        device, problem.desc, layouts=problem.layouts, plan=plan, extents=problem.extents
+    )
+    if not is_taken(bench):
+        tally.unmet += 1
+        return
+    tally.runs[sku] += 1
+    what = f"{sku} on {problem.desc} {problem.extents or ''} {problem.layouts or ''}"
+    judge = judge_of(plan, problem.case, problem.inputs)
+    first: dict[str, bytes] | None = None
+    for _ in range(1 + problem.twice):
+        bench.load(problem.inputs)
+        started(bench, bound=problem.bound)
+        spoil(bench, sku)
+        bench.check(problem.inputs, outputs, what, judge)
+        bits = {name: values.tobytes() for name, values in bench.outputs().items()}
+        first = first or bits
+        assert bits == first, f"{what}: another run has other bits"
+
+
+@dataclass
+class Fuzzer:
+    """One operator on one device.
+
+    Attributes:
+        reference: Whether the operator's reference says what is right where it is quick enough;
+            otherwise the host backend does.
+        test: The test that runs it, by its name on a command line.
+    """
+
+    operator: str
+    device: Device
+    reference: bool
+    test: str
+    spoil: Spoil = nothing
+
+    def check(self, seed: int, index: int, tally: Tally) -> None:
+        """One case on all of its kernels; what is wrong goes to the tally."""
+        with np.errstate(all="ignore"):
+            try:
+                problem = problem_of(self.operator, seed, index, tally)
+                outputs = right_outputs(problem, reference=self.reference)
+            except Exception as error:
+                self._found(error, seed, index, tally)
+                return
+            tally.cases += 1
+            tally.elements += problem.case.size
+            for sku in takers(problem.varied or problem.desc, self.device.name):
+                try:
+                    check_kernel(problem, self.device, sku, outputs, tally, self.spoil)
+                except planq.CudaError:
+                    raise
+                except Exception as error:
+                    self._found(error, seed, index, tally)
+
+    def _found(self, error: Exception, seed: int, index: int, tally: Tally) -> None:
+        line = f'PLANQ_FUZZ_CASE={seed}/{index} python3 -m pytest "{self.test}"'
+        tally.found.append(f"{type(error).__name__}: {error}\n  {line}")
+
+    def run(self, seed: int, indices: Iterator[int] | range | list[int]) -> Tally:
+        """Many cases; stops early where the environment says how long it may take."""
+        backend = "cuda" if self.device.name.startswith("cuda") else "host"
+        tally = Tally(self.operator, seed, backend)
+        end = time.monotonic() + float(os.environ.get("PLANQ_FUZZ_SECONDS", "inf"))
+        for index in indices:
+            self.check(seed, index, tally)
+            if time.monotonic() > end:
+                break
+        return tally
+
+
+def shard_of(operator: str, few: int, shard: int, shards: int) -> tuple[int, range | list[int]]:
+    """The seed and the numbers of the cases of one of several tests of an operator.
+
+    `few` cases of seed 0, unless the environment says otherwise: PLANQ_FUZZ how many of a new seed,
+    at least two for each kernel; PLANQ_FUZZ_CASE=seed/number which one.
+    """
+    if one := os.environ.get("PLANQ_FUZZ_CASE"):
+        seed, _, index = one.partition("/")
+        return int(seed), [int(index)] if int(index) % shards == shard else []
+    many = os.environ.get("PLANQ_FUZZ")
+    count = max(int(many), 2 * len(bases(operator))) if many else few
+    return _new_seed() if many else 0, range(shard, count, shards)
+
+
+def _new_seed() -> int:
+    given = os.environ.get("PLANQ_FUZZ_SEED")
+    return int(given) if given else int.from_bytes(os.urandom(4), "little")
+
+
+def summary(found: list[str]) -> str:
+    """The first of what was found, and how much there is."""
+    shown = "\n".join(text[:2000] for text in found[:MOST_SHOWN])
+    return f"{len(found)} wrong, of which the first:\n{shown}"
