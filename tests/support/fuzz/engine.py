@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,12 +16,12 @@ import planq
 from reference.formats import Arrays
 from support.dims import NAME, shape_of, with_extent
 from support.fuzz.layouts import layouts, meant
-from support.fuzz.problems import Draw, bases, drawn
+from support.fuzz.problems import Draw, bases, drawn, known
 from support.fuzz.tally import Tally
 from support.fuzz.values import hostile
 from support.kernels import ANYTHING, is_taken, pinned, promise_of
 from support.memory import Device, Host, Layout
-from support.operators import Case
+from support.operators import OPERATORS, Case
 from support.promises import judge_of
 from support.runner import Bench
 
@@ -72,7 +72,7 @@ def varied(draw: Draw, desc: Any) -> tuple[planq.Descriptor | None, dict[str, in
 
 @cache
 def targets(operator: str, seed: int) -> tuple[str, ...]:
-    """The operator's kernels in an order of the seed's own: the cases are theirs in turn."""
+    """The operator's kernels in an order of the seed's own."""
     skus = list(bases(operator))
     random.Random(seed).shuffle(skus)
     return tuple(skus)
@@ -82,12 +82,18 @@ def problem_of(operator: str, seed: int, index: int, tally: Tally) -> Problem:
     """The case of this number."""
     draw = Draw(seed, operator, index)
     skus = targets(operator, seed)
-    refused: list[planq.DescriptorError] = []
-    case, desc = drawn(draw, operator, skus[index % len(skus)], refused)
-    tally.refused += len(refused)
-    lie = layouts(draw, desc)
+    if index % 2 == 0 and index < 2 * len(skus):
+        # Each kernel has one problem that it takes for certain, and operands that meet its wishes.
+        case, desc = known(draw, operator, skus[index // 2])
+        lie: dict[str, Layout] = {}
+        with_dim, extents = None, {}
+    else:
+        refused: list[planq.DescriptorError] = []
+        case, desc = drawn(draw, operator, draw.choice(skus), refused)
+        tally.refused += len(refused)
+        lie = layouts(draw, desc)
+        with_dim, extents = varied(draw, desc)
     inputs = meant(lie, hostile(draw, desc, case.inputs()))
-    with_dim, extents = varied(draw, desc)
     name = f"{seed}/{operator}/{index}"
     bound, twice = draw.chance(BOUND), draw.chance(TWICE)
     return Problem(name, case, desc, lie, inputs, with_dim, extents, bound, twice)
@@ -97,6 +103,15 @@ def takers(desc: planq.Descriptor, device: str) -> list[str]:
     """The kernels that take a descriptor on a device."""
     candidates = planq.explain(desc, ANYTHING, device=device).candidates
     return [c.sku for c in candidates if c.chosen or not c.reason]
+
+
+@cache
+def is_elsewhere(operator: str, sku: str, device: str) -> bool:
+    """Whether a kernel was written for another device, as it says of a case that is its own."""
+    first = min(bases(operator)[sku], key=lambda case: case.size)
+    desc = OPERATORS[operator].descriptor(first.problem)
+    candidates = planq.explain(desc, ANYTHING, device=device).candidates
+    return any(c.sku == sku and c.reason_kind == "device" for c in candidates)
 
 
 def right_outputs(problem: Problem, *, reference: bool) -> Arrays:
@@ -132,9 +147,7 @@ def check_kernel(
     """Runs one kernel, from poisoned outputs, and compares every byte."""
     desc = problem.varied or problem.desc
     plan = planq.Plan.select(device.stream(), desc, pinned(sku))
-    bench = Bench(
-        device, problem.desc, layouts=problem.layouts, plan=plan, extents=problem.extents
-    )
+    bench = Bench(device, problem.desc, layouts=problem.layouts, plan=plan, extents=problem.extents)
     if not is_taken(bench):
         tally.unmet += 1
         return
@@ -191,10 +204,12 @@ class Fuzzer:
         line = f'PLANQ_FUZZ_CASE={seed}/{index} python3 -m pytest "{self.test}"'
         tally.found.append(f"{type(error).__name__}: {error}\n  {line}")
 
-    def run(self, seed: int, indices: Iterator[int] | range | list[int]) -> Tally:
+    def run(self, seed: int, indices: Iterable[int]) -> Tally:
         """Many cases; stops early where the environment says how long it may take."""
         backend = "cuda" if self.device.name.startswith("cuda") else "host"
         tally = Tally(self.operator, seed, backend)
+        own = [sku for sku in bases(self.operator) if f"/{backend}/" in sku]
+        tally.elsewhere = [s for s in own if is_elsewhere(self.operator, s, self.device.name)]
         end = time.monotonic() + float(os.environ.get("PLANQ_FUZZ_SECONDS", "inf"))
         for index in indices:
             self.check(seed, index, tally)
@@ -203,23 +218,27 @@ class Fuzzer:
         return tally
 
 
-def shard_of(operator: str, few: int, shard: int, shards: int) -> tuple[int, range | list[int]]:
+def shard_of(operator: str, few: int, shard: int, shards: int) -> tuple[int, list[int]]:
     """The seed and the numbers of the cases of one of several tests of an operator.
 
     `few` cases of seed 0, unless the environment says otherwise: PLANQ_FUZZ how many of a new seed,
-    at least two for each kernel; PLANQ_FUZZ_CASE=seed/number which one.
+    twice as many as kernels at least; PLANQ_FUZZ_CASE=seed/number which one.
     """
     if one := os.environ.get("PLANQ_FUZZ_CASE"):
         seed, _, index = one.partition("/")
-        return int(seed), [int(index)] if int(index) % shards == shard else []
+        return int(seed), [int(index)] if int(index) // 2 % shards == shard else []
     many = os.environ.get("PLANQ_FUZZ")
     count = max(int(many), 2 * len(bases(operator))) if many else few
-    return _new_seed() if many else 0, range(shard, count, shards)
+    return _new_seed() if many else 0, [i for i in range(count) if i // 2 % shards == shard]
 
 
+@cache
 def _new_seed() -> int:
-    given = os.environ.get("PLANQ_FUZZ_SEED")
-    return int(given) if given else int.from_bytes(os.urandom(4), "little")
+    """One for all tests of a run, whichever of pytest-xdist's workers has them."""
+    if given := os.environ.get("PLANQ_FUZZ_SEED"):
+        return int(given)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    return int(run, 16) % 2**32 if run else int.from_bytes(os.urandom(4), "little")
 
 
 def summary(found: list[str]) -> str:

@@ -34,7 +34,7 @@ SIZES = ((2**11, 0.75), (2**13, 0.2), (2**16, 0.04), (2**20, 0.01))
 MOST_WORK, MOST_BYTES = 2**22, 2**24
 TRIES = 12
 # Operators that take multiples of powers of two more often than others do.
-WHOLE = {"reorder_mixed_dtype_weight": 0.95, "swizzled_quantize": 0.9, "linear_4bit": 0.7}
+WHOLE = {"reorder_mixed_dtype_weight": 0.95, "linear_4bit": 0.7}
 
 
 class Draw(random.Random):
@@ -189,6 +189,27 @@ def recast(draw: Draw, operator: str, case: Any, problem: Any) -> Case:
     return made
 
 
+def whole_groups(draw: Draw, problem: Any) -> Any:
+    """A problem of `swizzled_quantize` with as many groups as its nodes and devices take."""
+    nodes, devices, slices = (draw.choice((1, 1, 2, 3, 4, 5, 8)) for _ in range(3))
+    size = draw.choice([n for n in EXTENTS if n <= 2049])
+    size += size % 2 if problem.output_dtype == "int4" else 0
+    count = nodes * devices * slices * draw.choice((1, 1, 2, 3, 7))
+    shape = draw.choice(((count, size), (count * size,), (1, count, size)))
+    return replace(
+        problem,
+        shape=shape,
+        group_size=size,
+        nodes=nodes,
+        devices_per_node=devices,
+        pipelining=slices,
+    )
+
+
+# Problems whose fields go together in a way that changes of one at a time would miss.
+TOGETHER = {"swizzled_quantize": whole_groups}
+
+
 def nbytes(desc: planq.Descriptor) -> int:
     """The memory that the operands take."""
     return sum(spec.nbytes for spec in desc.operands().values())
@@ -216,6 +237,8 @@ def drawn(
             problem = reshaped(draw, operator, problem)
         if draw.chance(0.75):
             problem = altered(draw, operator, problem)
+        if operator in TOGETHER and draw.chance(0.9):
+            problem = TOGETHER[operator](draw, problem)
         try:
             desc = OPERATORS[operator].descriptor(problem)
         except planq.DescriptorError as error:
@@ -224,5 +247,12 @@ def drawn(
         case = recast(draw, operator, base, problem)
         if case.size <= MOST_WORK and nbytes(desc) <= MOST_BYTES:
             return case, desc
-    smallest = min(bases(operator)[sku], key=lambda case: case.size)
-    return smallest, OPERATORS[operator].descriptor(smallest.problem)
+    return known(draw, operator, sku)
+
+
+def known(draw: Draw, operator: str, sku: str) -> tuple[Case, planq.Descriptor]:
+    """One of the kernel's own problems, with other values, and its descriptor."""
+    small = sorted((c for c in bases(operator)[sku] if c.size), key=lambda case: case.size)
+    base: Any = draw.choice(small[: (len(small) + 1) // 2])
+    desc = OPERATORS[operator].descriptor(base.problem)
+    return recast(draw, operator, base, base.problem), desc
