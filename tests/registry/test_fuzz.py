@@ -1,6 +1,7 @@
 """Random problems of every operator on every host kernel, against the operator's reference.
 
-`make test` takes the same few of them every time; `make fuzz` takes others, and many.
+`make test` takes the same few of them every time; `make fuzz` takes others, and many: of each
+operator a tenth of PLANQ_FUZZ.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 import planq
-from support.fuzz.engine import Fuzzer, problem_of, shard_of, summary
-from support.fuzz.tally import PROPERTY, Tally
+from support.fuzz.engine import Fuzzer, shard_of, summary
+from support.fuzz.tally import PROPERTY
 from support.memory import Host
 from support.operators import OPERATORS
 from support.runner import Bench
@@ -34,12 +35,15 @@ def test_host_kernels_agree_with_the_reference(
 ) -> None:
     """Every byte of every output, and none beside them, in one thread and in three."""
     found: list[str] = []
+    cases = refused = 0
     for shard, host in enumerate(HOSTS):
-        seed, indices = shard_of(operator, FEW, shard, len(HOSTS))
+        seed, indices = shard_of(operator, FEW, shard, len(HOSTS), each=10)
         tally = fuzzer(operator, host).run(seed, indices)
         record_property(PROPERTY, tally.text())
         found += tally.found
+        cases, refused = cases + tally.cases, refused + tally.refused
     assert not found, summary(found)
+    assert refused <= cases, "most of the descriptors test nothing but their refusal"
 
 
 def spoiled_bit(bench: Bench, sku: str) -> None:
@@ -101,13 +105,3 @@ def test_a_case_is_its_seed_and_number() -> None:
     seen.clear()
     alone.run(3, [6])
     assert seen[-1] == last
-
-
-def test_most_descriptors_are_taken() -> None:
-    """What the library refuses tests nothing."""
-    for operator in OPERATORS:
-        tally = Tally(operator, 0, "host")
-        with np.errstate(all="ignore"):
-            for index in range(60):
-                problem_of(operator, 0, index, tally)
-        assert tally.refused <= 60, operator

@@ -218,17 +218,20 @@ class Fuzzer:
         return tally
 
 
-def shard_of(operator: str, few: int, shard: int, shards: int) -> tuple[int, list[int]]:
+def shard_of(
+    operator: str, few: int, shard: int, shards: int, *, each: int = 1
+) -> tuple[int, list[int]]:
     """The seed and the numbers of the cases of one of several tests of an operator.
 
     `few` cases of seed 0, unless the environment says otherwise: PLANQ_FUZZ how many of a new seed,
-    twice as many as kernels at least; PLANQ_FUZZ_CASE=seed/number which one.
+    one for `each` of its number, but twice as many as kernels at least; PLANQ_FUZZ_SEED which seed;
+    PLANQ_FUZZ_CASE=seed/number which case.
     """
     if one := os.environ.get("PLANQ_FUZZ_CASE"):
         seed, _, index = one.partition("/")
         return int(seed), [int(index)] if int(index) // 2 % shards == shard else []
     many = os.environ.get("PLANQ_FUZZ")
-    count = max(int(many), 2 * len(bases(operator))) if many else few
+    count = max(int(many) // each, 2 * len(bases(operator))) if many else few
     return _new_seed() if many else 0, [i for i in range(count) if i // 2 % shards == shard]
 
 

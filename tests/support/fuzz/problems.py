@@ -28,11 +28,22 @@ SHAPES = ("shape", "input_shape", "weight_shape")
 # How often a field becomes another.
 OTHER_DTYPE = 0.06
 OTHER_FIELD = 0.2
+OFTEN = 0.7
 EMPTY = 0.03
 # Multiplications, or elements, of most cases, of some, and of few.
 SIZES = ((2**11, 0.75), (2**13, 0.2), (2**16, 0.04), (2**20, 0.01))
 MOST_WORK, MOST_BYTES = 2**22, 2**24
 TRIES = 12
+CODES = (*range(-9, 10), -128, -127, -100, 15, 100, 126, 127, 128, 254, 255, None, None)
+# Values that fields have in none of the adapters' problems.
+UNUSUAL: dict[str, tuple[Any, ...]] = {
+    "eps": (0.0, 0.0, 1e-45, 1e-40, 1e-38, 1e-30, 1.0, 1e30),
+    "q_min": CODES,
+    "q_max": CODES,
+    "threshold": (0.0, 1e-45, 1e-38, 0.5, 1.0, 448.0, 65504.0, 1e38),
+    "error_feedback": (None, 0.0, 1e-45, 0.5, 1.0, -1.0, 3.0),
+    "bits": (None, *range(2, 9)),
+}
 # Operators that take multiples of powers of two more often than others do.
 WHOLE = {"reorder_mixed_dtype_weight": 0.95, "linear_4bit": 0.7}
 
@@ -146,8 +157,10 @@ def reshaped(draw: Draw, operator: str, problem: Any) -> Any:
     return replace(problem, **changes)
 
 
-def number(draw: Draw, old: Any, pool: tuple[Any, ...]) -> Any:
-    """Another number for a field: one that it has elsewhere, or one near it."""
+def number(draw: Draw, name: str, old: Any, pool: tuple[Any, ...]) -> Any:
+    """Another value for a field: one that it has elsewhere, one near it, or an unusual one."""
+    if name in UNUSUAL and draw.chance(0.6):
+        return draw.choice(UNUSUAL[name])
     if type(old) is int and old and draw.chance(0.6):
         near = (max(old - 1, 1), old + 1, 2 * old, max(old // 2, 1))
         return draw.choice((*near, draw.choice([n for n in EXTENTS if n <= 4 * abs(old) + 4])))
@@ -169,13 +182,14 @@ def altered(draw: Draw, operator: str, problem: Any) -> Any:
     changes: dict[str, Any] = {}
     for name, pool in pools(operator, type(problem)).items():
         likely = OTHER_DTYPE if "dtype" in name else OTHER_FIELD
+        likely = OFTEN if name == "eps" else likely
         if name in SHAPES or name == "shapes" or not draw.chance(likely):
             continue
         old = getattr(problem, name)
         if isinstance(old, tuple) and name.endswith("scope"):
             changes[name] = scoped(draw, old, pool)
         else:
-            changes[name] = number(draw, old, pool)
+            changes[name] = number(draw, name, old, pool)
     return replace(problem, **changes)
 
 

@@ -86,9 +86,10 @@ def hostile(draw: Draw, desc: planq.Descriptor, given: Arrays) -> Arrays:
         first = "input" in name or "gradient" in name
         for place, shape in places(spec):
             values = made[place].view(fmt.dtype).reshape(shape)
-            if draw.chance(0.5 if first else 0.08):
+            if draw.chance(0.5 if first else 0.12):
                 words = hashed(draw.randrange(2**31), values.size)
-                values = draw.choice(KINDS)(words, fmt).reshape(shape)
+                kind = draw.choice(OWN if draw.chance(0.4) else KINDS)
+                values = kind(words, fmt).reshape(shape)
             if draw.chance(0.15 if first else 0.02):
                 values = sprinkled(draw, values, fmt)
             made[place] = values.view(made[place].dtype)
