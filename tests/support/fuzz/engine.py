@@ -20,18 +20,19 @@ from support.fuzz.problems import Draw, bases, drawn, known
 from support.fuzz.tally import Tally
 from support.fuzz.values import hostile
 from support.kernels import ANYTHING, is_taken, pinned, promise_of
-from support.memory import Device, Host, Layout
+from support.memory import Device, Host, Layout, Operand
 from support.operators import OPERATORS, Case
 from support.promises import judge_of
-from support.runner import Bench
+from support.runner import Bench, arguments
 
 ALONE = Host(1)
-# What a plan with a Dim, a bound launch and a second run are tried on.
-VARIED, BOUND, TWICE = 0.25, 0.25, 0.25
+# How often there is a Dim, a bound launch, a second run; and of operands, how often one is left out
+# that may be, and how often a scalar is a number.
+VARIED, BOUND, TWICE, ABSENT, BY_VALUE = 0.25, 0.25, 0.25, 0.15, 0.3
 SLACK = (0, 1, 7, 100, 2**20)
 # The reference is asked up to this size of a case: parts of it are loops of Python.
 REFERENCE = 2**13
-MOST_SHOWN = 8
+MOST_SHOWN, MOST_SAID = 8, 2000
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,22 @@ class Problem:
     """All of a case but the kernel that runs it.
 
     Attributes:
-        name: Seed, operator and number.
         varied: The descriptor with a `Dim` whose extent is that of the case, if there is one.
         extents: Of the `Dim`.
-        outputs: What is right.
+        absent: Optional operands that are not given.
+        by_value: Scalars that are given as numbers.
+        bound: Whether a launch is bound to the operands first.
+        twice: Whether there is a second run, which has to have the bits of the first.
     """
 
-    name: str
     case: Case
     desc: planq.Descriptor
     layouts: dict[str, Layout]
     inputs: Arrays
     varied: planq.Descriptor | None
     extents: dict[str, int]
+    absent: frozenset[str]
+    by_value: frozenset[str]
     bound: bool
     twice: bool
 
@@ -86,7 +90,8 @@ def problem_of(operator: str, seed: int, index: int, tally: Tally) -> Problem:
         # Each kernel has one problem that it takes for certain, and operands that meet its wishes.
         case, desc = known(draw, operator, skus[index // 2])
         lie: dict[str, Layout] = {}
-        with_dim, extents = None, {}
+        with_dim: planq.Descriptor | None = None
+        extents: dict[str, int] = {}
     else:
         refused: list[planq.DescriptorError] = []
         case, desc = drawn(draw, operator, draw.choice(skus), refused)
@@ -94,15 +99,22 @@ def problem_of(operator: str, seed: int, index: int, tally: Tally) -> Problem:
         lie = layouts(draw, desc)
         with_dim, extents = varied(draw, desc)
     inputs = meant(lie, hostile(draw, desc, case.inputs()))
-    name = f"{seed}/{operator}/{index}"
-    bound, twice = draw.chance(BOUND), draw.chance(TWICE)
-    return Problem(name, case, desc, lie, inputs, with_dim, extents, bound, twice)
-
-
-def takers(desc: planq.Descriptor, device: str) -> list[str]:
-    """The kernels that take a descriptor on a device."""
-    candidates = planq.explain(desc, ANYTHING, device=device).candidates
-    return [c.sku for c in candidates if c.chosen or not c.reason]
+    specs = desc.operands().items()
+    scalar = planq.OperandKind.SCALAR
+    return Problem(
+        case,
+        desc,
+        lie,
+        inputs,
+        with_dim,
+        extents,
+        frozenset(name for name, spec in specs if spec.optional and draw.chance(ABSENT)),
+        frozenset(
+            n for n, s in specs if s.kind is scalar and s.role == "input" and draw.chance(BY_VALUE)
+        ),
+        draw.chance(BOUND),
+        draw.chance(TWICE),
+    )
 
 
 @cache
@@ -114,11 +126,30 @@ def is_elsewhere(operator: str, sku: str, device: str) -> bool:
     return any(c.sku == sku and c.reason_kind == "device" for c in candidates)
 
 
+def takers(desc: planq.Descriptor, device: str) -> list[str]:
+    """The kernels that take a descriptor on a device."""
+    candidates = planq.explain(desc, ANYTHING, device=device).candidates
+    return [c.sku for c in candidates if c.chosen or not c.reason]
+
+
+def give(problem: Problem, bench: Bench) -> None:
+    """Has a bench run with the operands that the problem gives, and scalars as it gives them."""
+    given = {n: held for n, held in bench.tensors().items() if n not in problem.absent}
+    for name in problem.by_value - problem.absent:
+        given[name] = problem.inputs[name].item()
+    bench.args = arguments(problem.desc, given)
+
+
 def right_outputs(problem: Problem, *, reference: bool) -> Arrays:
-    """What has to come out: by the reference, or by the host backend in one thread."""
-    if reference and problem.case.size <= REFERENCE:
+    """What has to come out: by the reference, or by the host backend in one thread.
+
+    The reference knows of no inputs that are left out.
+    """
+    missing = problem.absent & {place.partition("[")[0] for place in problem.inputs}
+    if reference and problem.case.size <= REFERENCE and not missing:
         return problem.case.expected(problem.inputs)
     bench = Bench(ALONE, problem.desc, pref=promise_of(problem.desc.operator))
+    give(problem, bench)
     bench.load(problem.inputs)
     bench.run()
     return bench.outputs()
@@ -148,21 +179,36 @@ def check_kernel(
     desc = problem.varied or problem.desc
     plan = planq.Plan.select(device.stream(), desc, pinned(sku))
     bench = Bench(device, problem.desc, layouts=problem.layouts, plan=plan, extents=problem.extents)
+    give(problem, bench)
     if not is_taken(bench):
         tally.unmet += 1
         return
     tally.runs[sku] += 1
     what = f"{sku} on {problem.desc} {problem.extents or ''} {problem.layouts or ''}"
     judge = judge_of(plan, problem.case, problem.inputs)
+    left = {
+        place: operand
+        for place, operand in bench.operands.items()
+        if place.partition("[")[0] in problem.absent
+    }
     first: dict[str, bytes] | None = None
     for _ in range(1 + problem.twice):
         bench.load(problem.inputs)
         started(bench, bound=problem.bound)
         spoil(bench, sku)
-        bench.check(problem.inputs, outputs, what, judge)
-        bits = {name: values.tobytes() for name, values in bench.outputs().items()}
-        first = first or bits
-        assert bits == first, f"{what}: another run has other bits"
+        for name, operand in left.items():
+            kept = problem.inputs.get(name)
+            operand.assert_holds(kept, f"{what}: {name}, which was not given")
+        bench.check(problem.inputs, {**outputs, **unwritten(left)}, what, judge)
+        if problem.twice:
+            bits = {name: values.tobytes() for name, values in bench.outputs().items()}
+            first = first or bits
+            assert bits == first, f"{what}: another run has other bits"
+
+
+def unwritten(operands: dict[str, Operand]) -> Arrays:
+    """What operands hold."""
+    return {name: operand.read() for name, operand in operands.items()}
 
 
 @dataclass
@@ -187,6 +233,9 @@ class Fuzzer:
             try:
                 problem = problem_of(self.operator, seed, index, tally)
                 outputs = right_outputs(problem, reference=self.reference)
+            except planq.NoKernelError:
+                tally.refused += 1
+                return
             except Exception as error:
                 self._found(error, seed, index, tally)
                 return
@@ -195,14 +244,18 @@ class Fuzzer:
             for sku in takers(problem.varied or problem.desc, self.device.name):
                 try:
                     check_kernel(problem, self.device, sku, outputs, tally, self.spoil)
-                except planq.CudaError:
+                except planq.CudaError as error:  # nothing on the device works after some of them
+                    error.add_note(self._repeats(seed, index))
                     raise
                 except Exception as error:
                     self._found(error, seed, index, tally)
 
+    def _repeats(self, seed: int, index: int) -> str:
+        return f'PLANQ_FUZZ_CASE={seed}/{index} python3 -m pytest "{self.test}"'
+
     def _found(self, error: Exception, seed: int, index: int, tally: Tally) -> None:
-        line = f'PLANQ_FUZZ_CASE={seed}/{index} python3 -m pytest "{self.test}"'
-        tally.found.append(f"{type(error).__name__}: {error}\n  {line}")
+        text = f"{type(error).__name__}: {error}"
+        tally.found.append(f"{self._repeats(seed, index)}\n  {text[:MOST_SAID]}")
 
     def run(self, seed: int, indices: Iterable[int]) -> Tally:
         """Many cases; stops early where the environment says how long it may take."""
@@ -246,5 +299,5 @@ def _new_seed() -> int:
 
 def summary(found: list[str]) -> str:
     """The first of what was found, and how much there is."""
-    shown = "\n".join(text[:2000] for text in found[:MOST_SHOWN])
+    shown = "\n".join(found[:MOST_SHOWN])
     return f"{len(found)} wrong, of which the first:\n{shown}"

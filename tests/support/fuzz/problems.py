@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
@@ -78,11 +78,12 @@ def bases(operator: str) -> dict[str, tuple[Case, ...]]:
 
 
 @cache
-def pools(operator: str, kind: type) -> dict[str, tuple[Any, ...]]:
+def pools(operator: str, kind: Hashable) -> dict[str, tuple[Any, ...]]:
     """The values that each field of a problem or a case has somewhere."""
     found: dict[str, dict[Any, None]] = defaultdict(dict)
     for case in all_cases(operator):
-        for holder in (case, case.problem):
+        holders: tuple[Any, ...] = (case, case.problem)
+        for holder in holders:
             if type(holder) is kind:
                 for field in fields(holder):
                     found[field.name][getattr(holder, field.name)] = None
