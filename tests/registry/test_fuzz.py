@@ -6,14 +6,17 @@ operator a tenth of PLANQ_FUZZ.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import planq
-from support.fuzz.engine import Fuzzer, shard_of, summary
-from support.fuzz.tally import PROPERTY
+from support.fuzz.engine import Fuzzer, nothing, shard_of, summary
+from support.fuzz.tally import PROPERTY, Tally, gathered, unreached
 from support.memory import Host
 from support.operators import OPERATORS
 from support.runner import Bench
@@ -24,7 +27,7 @@ NAME = "tests/registry/test_fuzz.py::test_host_kernels_agree_with_the_reference[
 HOSTS = (Host(1), Host(3))
 
 
-def fuzzer(operator: str, host: Host, **changes: Callable[[Bench, str], None]) -> Fuzzer:
+def fuzzer(operator: str, host: Host, **changes: Any) -> Fuzzer:
     """Of an operator's host kernels."""
     return Fuzzer(operator, host, reference=True, test=NAME.format(operator), **changes)
 
@@ -89,6 +92,50 @@ def test_steps_that_are_subnormal_are_among_the_cases() -> None:
     """A backend that computes them otherwise is found out."""
     tally = fuzzer("fake_quantize", HOSTS[0], spoil=tiny_ranges).run(0, range(600))
     assert tally.found
+
+
+def test_the_host_says_what_is_right_as_the_reference_does() -> None:
+    """As on a GPU, whose bits are compared with those of the host in one thread."""
+    fuzz = Fuzzer("fake_quantize", HOSTS[1], reference=False, test="", spoil=tiny_ranges)
+    with_harm = fuzz.run(0, range(600))
+    fuzz.spoil = nothing
+    assert with_harm.found
+    assert not fuzz.run(0, range(100)).found
+
+
+def test_operands_that_are_not_given_stay_as_they_are() -> None:
+    """A kernel that writes to memory of an operand that it was not given is found out."""
+
+    def harm(bench: Bench, sku: str) -> None:
+        norm = bench.operands.get("update_norm[0]")
+        if norm is not None and bench.args.update_norm is None:
+            norm.write(np.ones_like(norm.read()))
+
+    tally = fuzzer("optimizer_step", HOSTS[0], spoil=harm).run(0, range(200))
+    assert any("update_norm[0], which was not given" in text for text in tally.found)
+
+
+def report(when: Literal["setup", "call", "teardown"], tally: Tally) -> pytest.TestReport:
+    """As pytest makes one of a test that had this tally."""
+    noted = [(PROPERTY, tally.text())]
+    return pytest.TestReport("a", ("a", 0, "a"), {}, "passed", None, when, user_properties=noted)
+
+
+def test_a_kernel_that_no_case_came_to_is_told() -> None:
+    """Out of several tests of an operator; where there were cases enough, and on this device."""
+    kernels = next(o.kernels for o in planq.operators() if o.name == "quantize")
+    on_host = [kernel.sku for kernel in kernels if kernel.backend is planq.Backend.HOST]
+    half = Tally("quantize", 0, "host", cases=len(kernels), elements=3)
+    half.elsewhere = on_host[:1]
+    other = replace(half, runs=Counter(on_host[2:]))
+    reports = [
+        *(report("setup", other), report("call", half)),
+        *(report("call", other), report("teardown", half)),
+    ]
+    assert not unreached(gathered(reports[:2]))
+    tallies = gathered(reports)
+    assert [(tally.cases, tally.elements) for tally in tallies] == [(2 * len(kernels), 6)]
+    assert unreached(tallies) == on_host[1:2]
 
 
 def test_a_case_is_its_seed_and_number() -> None:

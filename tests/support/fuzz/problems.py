@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
@@ -77,14 +77,19 @@ def bases(operator: str) -> dict[str, tuple[Case, ...]]:
     return {sku: tuple(found[sku]) for sku in sorted(found)}
 
 
+def kind_of(holder: Any) -> str:
+    """The name of the class, and of its module: several have classes of one name."""
+    return f"{type(holder).__module__}.{type(holder).__qualname__}"
+
+
 @cache
-def pools(operator: str, kind: Hashable) -> dict[str, tuple[Any, ...]]:
+def pools(operator: str, kind: str) -> dict[str, tuple[Any, ...]]:
     """The values that each field of a problem or a case has somewhere."""
     found: dict[str, dict[Any, None]] = defaultdict(dict)
     for case in all_cases(operator):
         holders: tuple[Any, ...] = (case, case.problem)
         for holder in holders:
-            if type(holder) is kind:
+            if kind_of(holder) == kind:
                 for field in fields(holder):
                     found[field.name][getattr(holder, field.name)] = None
     return {name: tuple(values) for name, values in found.items()}
@@ -181,7 +186,7 @@ def scoped(draw: Draw, old: tuple[Any, ...], pool: tuple[Any, ...]) -> tuple[Any
 def altered(draw: Draw, operator: str, problem: Any) -> Any:
     """The problem with some other fields than its extents changed."""
     changes: dict[str, Any] = {}
-    for name, pool in pools(operator, type(problem)).items():
+    for name, pool in pools(operator, kind_of(problem)).items():
         likely = OTHER_DTYPE if "dtype" in name else OTHER_FIELD
         likely = OFTEN if name == "eps" else likely
         if name in SHAPES or name == "shapes" or not draw.chance(likely):
@@ -197,7 +202,7 @@ def altered(draw: Draw, operator: str, problem: Any) -> Any:
 def recast(draw: Draw, operator: str, case: Any, problem: Any) -> Case:
     """The case of another problem, with values of any of the kinds that there are."""
     changes: dict[str, Any] = {"problem": problem, "seed": draw.randrange(2**20)}
-    for name, pool in pools(operator, type(case)).items():
+    for name, pool in pools(operator, kind_of(case)).items():
         if isinstance(pool[0], str | float) or name == "step":
             changes[name] = draw.choice(pool)
     made: Case = replace(case, **changes)
