@@ -4,7 +4,7 @@
 #   PLANQ_CUDA=OFF      the host backend alone; the demo's default on a machine without a GPU
 #   CUDAARCHS=90        GPU code for these architectures instead of this machine's; 90 without a GPU
 #   ARGS="..."          passed on to pytest, the demo or the benchmark
-#   FUZZ=5000           how many inputs each fuzzer makes
+#   FUZZ=5000           how many inputs each fuzzer makes; that of kernels: a tenth for each operator
 
 PYTHON ?= python3
 # The architectures of this machine's GPUs, such as 90; empty where it has none.
@@ -63,7 +63,7 @@ help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan, and run it"
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
-	@echo "make fuzz      the fuzzers of the command line and of JSON, for half an hour instead of seconds"
+	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make sanitize  the tests of every host kernel under address, undefined and thread sanitizers"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
@@ -82,7 +82,8 @@ else
 endif
 
 fuzz: $(VENV)/planq-test
-	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py $(ARGS)
+	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py \
+	  tests/registry/test_fuzz.py $(ARGS)
 
 release-check: $(VENV)/planq-test
 	$(BIN)/python tests/release_check.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +12,35 @@ if TYPE_CHECKING:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says where the recorded digests are of other kernels than these."""
+    """Says where the recorded digests are of other kernels than these; what fuzzers came to."""
     from support import golden
+    from support.fuzz import tally
 
     if problem := golden.unrecorded():
         terminalreporter.write_line(f"release: {problem}", yellow=True)
+    if not os.environ.get("PLANQ_FUZZ"):
+        return
+    found = tally.gathered(fuzzed(terminalreporter))
+    for one in found:
+        terminalreporter.write_line(one.line())
+    for sku in tally.unreached(found):
+        terminalreporter.write_line(f"never reached: {sku}", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A long run of the fuzzers that leaves a kernel out has failed."""
+    from support.fuzz import tally
+
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("PLANQ_FUZZ") or reporter is None or session.exitstatus:
+        return
+    if tally.unreached(tally.gathered(fuzzed(reporter))):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def fuzzed(reporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
+    """The reports of all tests that ran."""
+    return [r for outcome in ("passed", "failed") for r in reporter.stats.get(outcome, ())]
 
 
 @pytest.fixture

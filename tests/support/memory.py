@@ -249,8 +249,11 @@ class Operand:
         values = np.ascontiguousarray(self._window(self._memory.download()))
         return values.reshape(self.shape)
 
-    def assert_holds(self, values: Array, what: str) -> None:
-        """Fails unless the tensor holds these bits and every other byte is untouched."""
+    def assert_holds(self, values: Array | None, what: str) -> None:
+        """Fails unless the tensor holds these bits and every other byte is untouched.
+
+        None: the tensor's bytes are untouched too.
+        """
         got, wanted = self._memory.download(), self.image(values)
         if np.array_equal(got, wanted):
             return

@@ -61,10 +61,15 @@ class Bench:
         pref: planq.PlanPreference | None = None,
         layouts: dict[str, Layout] | None = None,
         unguarded: bool = False,
+        plan: planq.Plan | None = None,
+        extents: dict[str, int] | None = None,
     ) -> None:
-        """Selects, allocates and poisons; inputs are yet to be written."""
+        """Selects, allocates and poisons; inputs are yet to be written.
+
+        A plan of a descriptor with a `Dim` may be given instead, with what the extent is.
+        """
         self.device, self.stream = device, device.stream()
-        self.plan = planq.Plan.select(self.stream, desc, pref or planq.PlanPreference())
+        self.plan = plan or planq.Plan.select(self.stream, desc, pref or planq.PlanPreference())
         self.operands: dict[str, Operand] = {}
         self.roles: dict[str, str] = {}
         guard = 0 if unguarded else GUARD
@@ -76,7 +81,7 @@ class Bench:
                     layout = Layout(offset=layout.offset)
                 self.operands[place] = Operand(device, spec.storage, shape, layout, poison, guard)
                 self.roles[place] = spec.role
-        self.workspace = Workspace(device, self.plan.workspace_size(), guard)
+        self.workspace = Workspace(device, self.plan.workspace_size(**extents or {}), guard)
         self.args = arguments(desc, self.tensors())
 
     def tensors(self) -> dict[str, Any]:

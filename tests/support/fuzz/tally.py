@@ -1,0 +1,96 @@
+"""How many cases and elements each kernel had, in one process or in several."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+import planq
+
+PROPERTY = "fuzz"
+
+
+@dataclass
+class Tally:
+    """Of one operator.
+
+    Attributes:
+        operator: Its name.
+        seed: Of the cases.
+        backend: Whose kernels were tried.
+        cases: How many there were.
+        elements: Of all cases.
+        refused: Descriptors that the library refused while cases were looked for.
+        unmet: Runs that a kernel refused, since the operands do not meet its constraints.
+        runs: Of each kernel.
+        elsewhere: Kernels that were written for another device than the one at hand.
+        found: What was found, with a line that repeats it.
+    """
+
+    operator: str
+    seed: int
+    backend: str
+    cases: int = 0
+    elements: int = 0
+    refused: int = 0
+    unmet: int = 0
+    runs: Counter[str] = field(default_factory=Counter)
+    elsewhere: list[str] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """As JSON, without what was found."""
+        return json.dumps({**vars(self), "found": []})
+
+    @classmethod
+    def read(cls, text: str) -> Tally:
+        """What `text` wrote."""
+        values = json.loads(text)
+        return cls(**{**values, "runs": Counter(values["runs"])})
+
+    def add(self, other: Tally) -> None:
+        """Counts the other's cases too."""
+        for name in ("cases", "elements", "refused", "unmet"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.runs.update(other.runs)
+        self.elsewhere += other.elsewhere
+
+    def line(self) -> str:
+        """One line for a person."""
+        share = self.refused / max(self.refused + self.cases, 1)
+        return (
+            f"{self.backend:4} {self.operator:26} {self.cases:8} cases {self.elements:12} elements "
+            f"{self.runs.total():8} runs of {len(self.runs):3} kernels, {self.unmet} unmet, "
+            f"{share:4.0%} of descriptors refused"
+        )
+
+
+def gathered(reports: Iterable[pytest.TestReport]) -> list[Tally]:
+    """The tallies of all tests, one for each operator and backend."""
+    found: dict[tuple[str, str], Tally] = {}
+    for report in reports:
+        for name, text in report.user_properties if report.when == "call" else ():
+            if name == PROPERTY:
+                tally = Tally.read(str(text))
+                known = found.setdefault((tally.backend, tally.operator), tally)
+                if known is not tally:
+                    known.add(tally)
+    return [found[key] for key in sorted(found)]
+
+
+def unreached(tallies: Iterable[Tally]) -> list[str]:
+    """The kernels that no case of a long run came to."""
+    kernels = {operator.name: operator.kernels for operator in planq.operators()}
+    return [
+        kernel.sku
+        for tally in tallies
+        for kernel in kernels[tally.operator]
+        if tally.cases >= 2 * len(kernels[tally.operator])
+        and kernel.backend.value == tally.backend
+        and kernel.sku not in tally.elsewhere
+        and not tally.runs[kernel.sku]
+    ]
