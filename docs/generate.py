@@ -61,8 +61,8 @@ def matrix() -> str:
         "",
         "Every kernel of the registry. A SKU is `<kernel>/<input>_<output>`; names are public and",
         "only ever added. `rank` orders selection (smaller first), `from` is the first CUDA",
-        "architecture. `planq explain` shows for a descriptor which kernel is chosen and why. Batch",
-        "invariance is a promise of kernel and descriptor together: `plan.precision_guarantee()` has it.",
+        "architecture. `planq explain` shows for a descriptor which kernel is chosen and why.",
+        "Batch invariance is a promise of kernel and descriptor: a plan's guarantee has it.",
         "",
     ]
     for info in planq.operators():

@@ -19,7 +19,7 @@ from support.fuzz.layouts import layouts, meant
 from support.fuzz.problems import Draw, bases, drawn, known
 from support.fuzz.tally import Tally
 from support.fuzz.values import hostile
-from support.kernels import ANYTHING, is_taken, pinned, promise_of
+from support.kernels import ANYTHING, PROMISE, is_taken, pinned
 from support.memory import Device, Host, Layout, Operand
 from support.operators import OPERATORS, Case
 from support.promises import judge_of
@@ -148,7 +148,7 @@ def right_outputs(problem: Problem, *, reference: bool) -> Arrays:
     missing = problem.absent & {place.partition("[")[0] for place in problem.inputs}
     if reference and problem.case.size <= REFERENCE and not missing:
         return problem.case.expected(problem.inputs)
-    bench = Bench(ALONE, problem.desc, pref=promise_of(problem.desc.operator))
+    bench = Bench(ALONE, problem.desc, pref=PROMISE)
     give(problem, bench)
     bench.load(problem.inputs)
     bench.run()
