@@ -21,8 +21,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not os.environ.get("PLANQ_FUZZ"):
         return
     found = tally.gathered(fuzzed(terminalreporter))
-    for one in found:
-        terminalreporter.write_line(one.line())
+    for line in tally.lines(found):
+        terminalreporter.write_line(line)
     for sku in tally.unreached(found):
         terminalreporter.write_line(f"never reached: {sku}", red=True)
 

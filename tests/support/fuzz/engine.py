@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -294,7 +295,7 @@ def _new_seed() -> int:
     if given := os.environ.get("PLANQ_FUZZ_SEED"):
         return int(given)
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    return int(run, 16) % 2**32 if run else int.from_bytes(os.urandom(4), "little")
+    return zlib.crc32(run.encode()) if run else int.from_bytes(os.urandom(4), "little")
 
 
 def summary(found: list[str]) -> str:

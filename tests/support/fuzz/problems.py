@@ -37,7 +37,7 @@ TRIES = 12
 CODES = (*range(-9, 10), -128, -127, -100, 15, 100, 126, 127, 128, 254, 255, None, None)
 # Values that fields have in none of the adapters' problems.
 UNUSUAL: dict[str, tuple[Any, ...]] = {
-    "eps": (0.0, 0.0, 1e-45, 1e-40, 1e-38, 1e-30, 1.0, 1e30),
+    "eps": (0.0, 0.0, 1e-45, 1e-40, 1e-38, 1e-30, 1e-5, 1.0),
     "q_min": CODES,
     "q_max": CODES,
     "threshold": (0.0, 1e-45, 1e-38, 0.5, 1.0, 448.0, 65504.0, 1e38),
@@ -46,6 +46,8 @@ UNUSUAL: dict[str, tuple[Any, ...]] = {
 }
 # Operators that take multiples of powers of two more often than others do.
 WHOLE = {"reorder_mixed_dtype_weight": 0.95, "linear_4bit": 0.7}
+# Fields with values that every kernel takes.
+FREE = {"eps"}
 
 
 class Draw(random.Random):
@@ -274,5 +276,7 @@ def known(draw: Draw, operator: str, sku: str) -> tuple[Case, planq.Descriptor]:
     """One of the kernel's own problems, with other values, and its descriptor."""
     small = sorted((c for c in bases(operator)[sku] if c.size), key=lambda case: case.size)
     base: Any = draw.choice(small[: (len(small) + 1) // 2])
-    desc = OPERATORS[operator].descriptor(base.problem)
-    return recast(draw, operator, base, base.problem), desc
+    problem = base.problem
+    for name in sorted(FREE & named(problem)):
+        problem = replace(problem, **{name: draw.choice(UNUSUAL[name])})
+    return recast(draw, operator, base, problem), OPERATORS[operator].descriptor(problem)

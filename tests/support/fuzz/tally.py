@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -80,6 +80,20 @@ def gathered(reports: Iterable[pytest.TestReport]) -> list[Tally]:
                 if known is not tally:
                     known.add(tally)
     return [found[key] for key in sorted(found)]
+
+
+def lines(tallies: list[Tally]) -> Iterator[str]:
+    """What a person reads at the end of a run: each operator, all together, and the seed."""
+    for tally in tallies:
+        yield tally.line()
+    for seed in sorted({tally.seed for tally in tallies}):
+        own = [tally for tally in tallies if tally.seed == seed]
+        cases, elements = sum(t.cases for t in own), sum(t.elements for t in own)
+        runs, kernels = sum(t.runs.total() for t in own), sum(len(t.runs) for t in own)
+        yield (
+            f"{cases} cases, {elements} elements, {runs} runs of {kernels} kernels; "
+            f"PLANQ_FUZZ_SEED={seed} makes them again"
+        )
 
 
 def unreached(tallies: Iterable[Tally]) -> list[str]:

@@ -35,7 +35,7 @@ def faint(words: Array, fmt: Float) -> Array:
     The seed says how wide: steps of their ranges are subnormal, and so may their reciprocals be.
     """
     power = int(field(words[:1], 50, 6)[0]) - fmt.precision - 8 if words.size else 0
-    return rounded(bell(words) * fmt.smallest_normal * 2.0 ** min(power, 10), fmt)
+    return rounded(bell(words) * fmt.smallest_normal * 2.0 ** min(power, 6), fmt)
 
 
 def narrow(words: Array, fmt: Float) -> Array:
@@ -86,9 +86,9 @@ def hostile(draw: Draw, desc: planq.Descriptor, given: Arrays) -> Arrays:
         first = "input" in name or "gradient" in name
         for place, shape in places(spec):
             values = made[place].view(fmt.dtype).reshape(shape)
-            if draw.chance(0.5 if first else 0.12):
+            if draw.chance(0.6 if first else 0.12):
                 words = hashed(draw.randrange(2**31), values.size)
-                kind = draw.choice(OWN if draw.chance(0.4) else KINDS)
+                kind = draw.choice(OWN if draw.chance(0.5) else KINDS)
                 values = kind(words, fmt).reshape(shape)
             if draw.chance(0.15 if first else 0.02):
                 values = sprinkled(draw, values, fmt)
