@@ -110,7 +110,7 @@ class Stateful(torch.optim.Optimizer):
             hint = did_you_mean(name, names)
             raise TypeError(f"{type(self).__name__} has no option {name!r}{hint}")
 
-    def _refuse_misspelt(self, group: Values) -> None:
+    def _refuse_misspelt(self, group: Mapping[Any, Any]) -> None:
         """Groups may hold what others keep there, but nothing that was meant for an option."""
         plain = {name.replace("_", ""): name for name in DEFAULTS}
         for key in group:
