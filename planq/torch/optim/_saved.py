@@ -41,20 +41,24 @@ def checked_dict(state_dict: Any) -> tuple[Mapping[Any, Any], list[Any]]:
     return states, list(groups)
 
 
-def is_torchs_adam(group: Mapping[str, Any]) -> bool:
-    """Whether a group is of torch.optim's Adam or AdamW: no other optimizer of torch has it."""
-    return "amsgrad" in group and "state_format" not in group
+def is_torchs(group: Mapping[str, Any]) -> bool:
+    """Whether a group is of an optimizer of torch.optim."""
+    return not {"foreach", "amsgrad"}.isdisjoint(group) and "state_format" not in group
 
 
 def from_torchs_adam(where: str, group: Values, algorithm: OptimizerAlgorithm) -> Values:
     """A group of torch's Adam or AdamW, in planq's terms.
 
     Raises:
-        ArgumentError: It has an option that planq's Adam has not, or does not say which decay.
+        ArgumentError: It is of another optimizer, or for one; it has an option that planq's Adam
+            has not, or does not say which decay.
     """
     if algorithm is not OptimizerAlgorithm.ADAM:
-        actual = "one of torch.optim's Adam or AdamW"
-        raise ArgumentError(where, f"a group of {algorithm.name}", actual)
+        actual = "one of torch.optim"
+        raise ArgumentError(where, f"a group of planq's or bitsandbytes' {algorithm.name}", actual)
+    if "amsgrad" not in group:  # which no other has
+        expected = "a group of torch.optim's Adam or AdamW"
+        raise ArgumentError(where, expected, "one of another optimizer of torch")
     for name in _UNLIKE:
         if group.get(name, False):
             raise ArgumentError(f"{where}[{name!r}]", "False", shown(group[name]))

@@ -240,7 +240,7 @@ class Stateful(torch.optim.Optimizer):
         for group, from_, values in zip(self.param_groups, saved, found.groups, strict=True):
             for p, number in zip(group["params"], from_["params"], strict=True):
                 if given := states.get(number):
-                    where, is_torchs = f"state[{number!r}]", _saved.is_torchs_adam(from_)
+                    where, is_torchs = f"state[{number!r}]", _saved.is_torchs(from_)
                     given = _saved.renamed(
                         where, given, is_torchs=is_torchs, states=len(self.signed)
                     )
@@ -252,7 +252,7 @@ class Stateful(torch.optim.Optimizer):
         """What a saved group says, in this optimizer's terms."""
         values = {name: copy.deepcopy(x) for name, x in saved.items() if name not in _NOT_LOADED}
         where = f"param_groups[{place}]"
-        if _saved.is_torchs_adam(values):
+        if _saved.is_torchs(values):
             values = _saved.from_torchs_adam(where, values, self.algorithm)
         elif "t_alpha" in values or ("betas" in values and "betas" not in self.defaults):
             values = self._of_bitsandbytes(values)
@@ -315,9 +315,10 @@ class Stateful(torch.optim.Optimizer):
 def _format_of(elements: int, blocks: int, where: str, options: Values) -> Values:
     """How codes are stored that have so many blocks, where options say otherwise."""
     given, size = options["state_format"], options["block_size"]
-    if given is not StateFormat.BLOCKWISE8 and blocks == 1:
+    fitting = (each for each in (size, *_BLOCKS) if -(-elements // each) == blocks)
+    found = None if blocks == 1 and given is not StateFormat.BLOCKWISE8 else next(fitting, None)
+    if found is None and blocks == 1:
         return {} if given is StateFormat.STATIC8 else {"state_format": StateFormat.STATIC8.value}
-    found = next((each for each in (size, *_BLOCKS) if -(-elements // each) == blocks), None)
     if found is None:
         expected = f"blocks of {elements} elements, of one size from 64 to 4096"
         raise ArgumentError(f"{where}['absmax1']", expected, f"{blocks} blocks")
