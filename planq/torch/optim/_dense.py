@@ -20,20 +20,31 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def dense(gradient: torch.Tensor) -> torch.Tensor:
     """A gradient in C order; itself where it is that."""
+    if not gradient.requires_grad and is_plain(gradient):
+        return gradient
     return gradient.detach().resolve_neg().contiguous()
 
 
-def apart(params: Sequence[torch.Tensor]) -> set[torch.Tensor]:
-    """Parameters that are not plain and may share elements with others: views of one memory.
+def apart(params: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> set[torch.Tensor]:
+    """Of ``others``, which are not plain, those that may share elements with one of ``params``.
 
     They take their steps one after another, as in torch: copies that are made and written back
     together would lose all updates of a shared element but one.
     """
-    others = [p for p in params if not is_plain(p)]
     if not others:
         return set()
     users = Counter(p.untyped_storage().data_ptr() for p in params)
     return {p for p in others if users[p.untyped_storage().data_ptr()] > 1}
+
+
+def is_usual(p: torch.Tensor, gradient: torch.Tensor) -> bool:
+    """Whether there is nothing to refuse, nor to copy of the parameter: at a glance."""
+    return (
+        p.layout is gradient.layout is torch.strided
+        and p.dtype in _DTYPES
+        and gradient.dtype in _DTYPES
+        and is_plain(p)
+    )
 
 
 def check(where: str, p: torch.Tensor, gradient: torch.Tensor) -> None:

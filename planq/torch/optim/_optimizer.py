@@ -14,7 +14,7 @@ from planq.dtypes import NonFiniteGradient, Rounding, StateFormat
 from planq.ops.optimizer import OptimizerStepArgs, OptimizerStepDescriptor
 from planq.plan import Plan
 from planq.torch._running import current_stream, room
-from planq.torch.optim._dense import apart, check, dense, is_plain
+from planq.torch.optim._dense import apart, check, dense, is_plain, is_usual
 from planq.torch.optim._options import Options, Values, parsed
 from planq.torch.optim._states import ABSMAX, MAPS, STATES, Stateful
 
@@ -122,7 +122,9 @@ class Optimizer(Stateful):
         """Steps of all parameters, each checked before the first one runs."""
         started: list[torch.Tensor] = []
         try:
-            calls = [self._call(*each) for each in self._together(started)]
+            lists = self._together(started)
+            users = Counter(id(state.get("step")) for state in self.state.values())
+            calls = [self._call(*each, users) for each in lists]
             # They run one after another: those of a device share what they need meanwhile.
             sizes: dict[torch.device, int] = {}
             for call in calls:
@@ -157,13 +159,16 @@ class Optimizer(Stateful):
 
     def _checked(self) -> set[torch.Tensor]:
         """Refuses parameters and gradients that no step is taken for; those to be taken alone."""
-        stepped = []
+        stepped, others = [], []
         for number, group in enumerate(self.param_groups):
             for place, p in enumerate(group["params"]):
-                if p.grad is not None:
+                if p.grad is None:
+                    continue
+                stepped.append(p)
+                if not is_usual(p, p.grad):
                     check(f"param_groups[{number}]['params'][{place}]", p, p.grad)
-                    stepped.append(p)
-        return apart(stepped)
+                    others.append(p)
+        return apart(stepped, others)
 
     def _kind(self, p: torch.Tensor) -> tuple[Hashable, ...]:
         """What parameters have to share, to take a step together."""
@@ -174,11 +179,10 @@ class Optimizer(Stateful):
         kind = (p.device, p.dtype, None if grad is None else grad.dtype, state["state1"].dtype)
         return (*kind, count, maps)
 
-    def _share_step(self, params: list[torch.Tensor]) -> None:
+    def _share_step(self, params: list[torch.Tensor], users: Mapping[int, int]) -> None:
         """Gives parameters one count of steps in memory, which no others count by."""
         step = self.state[params[0]]["step"]
         if isinstance(step, torch.Tensor):
-            users = Counter(id(state.get("step")) for state in self.state.values())
             if users[id(step)] == len(params):
                 return
             shared = step.clone()
@@ -187,9 +191,9 @@ class Optimizer(Stateful):
         for p in params:
             self.state[p]["step"] = shared
 
-    def _call(self, params: list[torch.Tensor], options: Values) -> _Call:
-        """The step of a list, with its operands."""
-        self._share_step(params)
+    def _call(self, params: list[torch.Tensor], options: Values, users: Mapping[int, int]) -> _Call:
+        """The step of a list, with its operands; ``users`` has how many count by which number."""
+        self._share_step(params, users)
         plan = self._plan(params, options)
         states = [self.state[p] for p in params]
         listed: Values = {
