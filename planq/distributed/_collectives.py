@@ -12,6 +12,7 @@ from planq.distributed._checks import Op, Tensors, checked, is_list, is_mean, na
 from planq.distributed._codes import Codes, Options
 from planq.distributed._exchange import Exchange, exchange_of
 from planq.distributed._levels import Group, Levels
+from planq.distributed._overlaps import Operands
 from planq.errors import ArgumentError, shown
 
 SUM: Final = dist.ReduceOp.SUM
@@ -59,6 +60,7 @@ def quantized_reduce_scatter(
             devices in them, has two levels.
         op: ``ReduceOp.SUM`` or ``AVG``.
         out: Where the parts go, of any shape with as many elements; None: new tensors of one axis.
+            Memory of its own, or that of this rank's part of the input.
         workspace: Bytes, as many as :func:`workspace_size` says; None: from torch's allocator.
         **options: How elements become codes: :class:`Options`.
 
@@ -67,9 +69,10 @@ def quantized_reduce_scatter(
         ``length = ceil(n / ranks)``: fewer, or none, where there are no more. Of a list: of each.
 
     Raises:
-        ArgumentError: An argument is not what it has to be. Nothing was sent.
+        ArgumentError: An argument is not what it has to be, or an output shares memory that it may
+            not. Nothing was sent.
         DescriptorError: An option, a dtype or a number of ranks has no meaning; likewise.
-        WorkspaceError: The workspace does not do; likewise.
+        WorkspaceError: The workspace does not do, or shares memory; likewise.
     """
     given, levels = checked("tensors", tensors), Levels.of(group)
     if not given:
@@ -78,6 +81,8 @@ def quantized_reduce_scatter(
     counts = made.shards.own(levels.rank)
     outs = outputs(out, tensors, given, [(count,) for count in counts])
     memory = made.memory(workspace)
+    places = made.shards.places(levels.rank)
+    Operands(tensors, given, outs, places, gathers=False).check(workspace, made.workspace_size)
     with torch.no_grad():
         if made.shards.width:
             made.encode(memory, made.arranged(memory, given))
@@ -124,7 +129,8 @@ def quantized_all_gather(
         group: A process group; None: of all ranks. A DeviceMesh of two dimensions sends codes
             between nodes first, then inside of them: the bits are those of one level.
         out: Where everything goes; None: a new tensor ``(ranks, *shape)``. One of n elements is cut
-            as :func:`quantized_reduce_scatter` cuts it: ``tensors`` is this rank's part.
+            as :func:`quantized_reduce_scatter` cuts it: ``tensors`` is this rank's part. Memory of
+            its own, but that this part of it may be the input.
         workspace: Bytes, as many as :func:`workspace_size` says; None: from torch's allocator.
         **options: How elements become codes: :class:`Options`.
 
@@ -132,9 +138,10 @@ def quantized_all_gather(
         What every rank has, one rank after another. Of a list: of each tensor.
 
     Raises:
-        ArgumentError: An argument is not what it has to be. Nothing was sent.
+        ArgumentError: An argument is not what it has to be, or an output shares memory that it may
+            not. Nothing was sent.
         DescriptorError: An option or a dtype has no meaning; likewise.
-        WorkspaceError: The workspace does not do; likewise.
+        WorkspaceError: The workspace does not do, or shares memory; likewise.
     """
     given, levels = checked("tensors", tensors), Levels.of(group)
     if not given:
@@ -148,6 +155,8 @@ def quantized_all_gather(
             expected = f"{count} elements, this rank's part of {tuple(outs[place].shape)}"
             raise ArgumentError(name_of("tensors", tensors, place), expected, str(part.numel()))
     memory = made.memory(workspace)
+    places = made.shards.places(levels.rank)
+    Operands(tensors, given, outs, places, gathers=True).check(workspace, made.workspace_size)
     with torch.no_grad():
         if made.shards.width:
             made.encode(memory, made.part(memory, given, levels.rank))
@@ -198,7 +207,7 @@ def quantized_all_reduce(
         group: A process group; None: of all ranks. A DeviceMesh of two dimensions, of nodes and of
             devices in them, has two levels.
         op: ``ReduceOp.SUM`` or ``AVG``.
-        out: Where the sums go, which may be the input; None: new tensors.
+        out: Where the sums go; None: new tensors. Memory of its own, or the input's.
         workspace: Bytes, as many as :func:`workspace_size` says; None: from torch's allocator.
         **options: How elements become codes: :class:`Options`.
 
@@ -206,9 +215,10 @@ def quantized_all_reduce(
         The sum, in the input's shape and dtype. Of a list: of each tensor.
 
     Raises:
-        ArgumentError: An argument is not what it has to be. Nothing was sent.
+        ArgumentError: An argument is not what it has to be, or an output shares memory that it may
+            not. Nothing was sent.
         DescriptorError: An option, a dtype or a number of ranks has no meaning; likewise.
-        WorkspaceError: The workspace does not do; likewise.
+        WorkspaceError: The workspace does not do, or shares memory; likewise.
     """
     given, levels = checked("tensors", tensors), Levels.of(group)
     if not given:
@@ -216,6 +226,8 @@ def quantized_all_reduce(
     made = _exchange("all_reduce", given, levels, op, options)
     outs = outputs(out, tensors, given, [tuple(each.shape) for each in given])
     memory = made.memory(workspace)
+    places = [(0, each.numel()) for each in given]
+    Operands(tensors, given, outs, places, gathers=False).check(workspace, made.workspace_size)
     with torch.no_grad():
         if made.shards.width:
             made.encode(memory, made.arranged(memory, given))

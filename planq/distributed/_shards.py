@@ -46,6 +46,11 @@ class Shards:
             for count, length in zip(self.counts, self.lengths, strict=True)
         ]
 
+    def places(self, rank: int) -> list[tuple[int, int]]:
+        """Where a rank's part of each tensor begins and ends."""
+        begins = (min(rank * n, count) for n, count in zip(self.lengths, self.counts, strict=True))
+        return [(begin, begin + own) for begin, own in zip(begins, self.own(rank), strict=True)]
+
     def fill(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
         """Copies tensors to the rows."""
         if sum(self.counts) != rows.numel():

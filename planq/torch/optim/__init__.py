@@ -12,12 +12,15 @@ Bits:
 
 Options:
     Every optimizer takes the :class:`Options`, for all parameters, in a param group for those of
-    the group, and by :meth:`Optimizer.override` for one parameter.
+    the group, and by :meth:`Optimizer.override` for one parameter. They are read as descriptors
+    read them; one that means nothing is refused by name.
 
 Steps:
     Parameters of a group that have one device, dtype and number of steps take a step together. The
     number stays on the device, so that a captured graph trains; a learning rate that is a tensor is
-    read when the graph runs, one that is a number is part of it.
+    read when the graph runs, one that is a number is part of it. All groups are checked before the
+    first parameter changes. Parameters and gradients may have any strides: they are copied for a
+    step where they are not contiguous.
 
 Loss scaling:
     ``torch.amp.GradScaler`` hands its scale and its flag on: neither waits for the device.
@@ -29,7 +32,8 @@ Paging:
 
 States:
     ``state1`` to ``state3``, with ``absmax1`` to ``absmax3`` where they have 8 bits: names of
-    bitsandbytes, whose state dicts :meth:`Optimizer.load_state_dict` reads.
+    bitsandbytes, whose state dicts :meth:`Optimizer.load_state_dict` reads, as Adam and AdamW read
+    those of torch's.
 """
 
 from __future__ import annotations

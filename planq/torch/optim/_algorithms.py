@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from planq.dtypes import OptimizerAlgorithm, StateFormat, TrustRatio
 from planq.torch.optim._optimizer import Optimizer
-from planq.torch.optim._options import Number, Options, Values
+from planq.torch.optim._options import Number, Options, Values, refuse_other
+
+_MAX_UNORM: Final = 1.0
+_LARS_EPS: Final = 1e-8
 
 
 class Adam(Optimizer):
@@ -190,8 +193,6 @@ class SGD(Optimizer):
         **options: Unpack[Options],
     ) -> None:
         """Takes the arguments of ``torch.optim.SGD``, and the options."""
-        if (nesterov or dampening != 0) and momentum == 0:
-            raise ValueError("nesterov and dampening are of momentum, which is 0")
         own: Values = {"lr": lr, "momentum": momentum, "dampening": dampening}
         super().__init__(
             params, own | {"weight_decay": weight_decay, "nesterov": nesterov}, options
@@ -201,6 +202,13 @@ class SGD(Optimizer):
         """The rate, momentum and dampening."""
         momentum, dampening = options["momentum"], options["dampening"]
         return {"lr": options["lr"], "beta1": momentum, "beta2": dampening}
+
+    def refuse_idle(self, options: Mapping[str, Any]) -> None:
+        """Nesterov's look ahead and dampening, without momentum."""
+        super().refuse_idle(options)
+        if options["momentum"] == 0:
+            refuse_other("nesterov", options, False, "without momentum, which is 0")
+            refuse_other("dampening", options, 0, "without momentum, which is 0")
 
     def from_betas(self, betas: tuple[float, ...]) -> Values:
         """Momentum and dampening."""
@@ -279,7 +287,7 @@ class Adagrad8bit(Adagrad):
 class LAMB(Adam):
     """LAMB: Adam with the ratio of norms of each tensor; ``trust_ratio="clip"`` for bitsandbytes'.
 
-    ``max_unorm`` is of CLIP.
+    ``max_unorm`` is of CLIP, and refused without it.
     """
 
     algorithm = OptimizerAlgorithm.LAMB
@@ -291,7 +299,7 @@ class LAMB(Adam):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
-        max_unorm: float = 1.0,
+        max_unorm: float = _MAX_UNORM,
         **options: Unpack[Options],
     ) -> None:
         """Takes the arguments of bitsandbytes' LAMB, and the options."""
@@ -300,8 +308,14 @@ class LAMB(Adam):
 
     def scalars(self, options: Mapping[str, Any]) -> Values:
         """Those of Adam, and the bound of CLIP."""
-        clips = options["trust_ratio"] == TrustRatio.CLIP
+        clips = options["trust_ratio"] is TrustRatio.CLIP
         return super().scalars(options) | ({"max_unorm": options["max_unorm"]} if clips else {})
+
+    def refuse_idle(self, options: Mapping[str, Any]) -> None:
+        """A bound, where nothing is clipped."""
+        super().refuse_idle(options)
+        if options["trust_ratio"] is not TrustRatio.CLIP:
+            refuse_other("max_unorm", options, _MAX_UNORM, "without trust_ratio CLIP")
 
 
 class LAMB8bit(LAMB):
@@ -313,7 +327,7 @@ class LAMB8bit(LAMB):
 class LARS(SGD):
     """LARS: momentum with the ratio of norms of each tensor; ``trust_ratio="clip"`` likewise.
 
-    ``max_unorm`` is the trust coefficient, or the bound of CLIP.
+    ``max_unorm`` is the trust coefficient, or the bound of CLIP, which has no ``eps``.
     """
 
     algorithm = OptimizerAlgorithm.LARS
@@ -327,7 +341,7 @@ class LARS(SGD):
         weight_decay: float = 0.0,
         nesterov: bool = False,
         max_unorm: float = 0.02,
-        eps: float = 1e-8,
+        eps: float = _LARS_EPS,
         **options: Unpack[Options],
     ) -> None:
         """Takes the arguments of bitsandbytes' LARS, and the options."""
@@ -337,8 +351,14 @@ class LARS(SGD):
     def scalars(self, options: Mapping[str, Any]) -> Values:
         """Those of SGD, the coefficient, and of LAYERWISE eps."""
         found = super().scalars(options) | {"max_unorm": options["max_unorm"]}
-        clips = options["trust_ratio"] == TrustRatio.CLIP
+        clips = options["trust_ratio"] is TrustRatio.CLIP
         return found if clips else found | {"eps": options["eps"]}
+
+    def refuse_idle(self, options: Mapping[str, Any]) -> None:
+        """What is added to norms, where they are not divided by."""
+        super().refuse_idle(options)
+        if options["trust_ratio"] is TrustRatio.CLIP:
+            refuse_other("eps", options, _LARS_EPS, "with trust_ratio CLIP")
 
 
 class LARS8bit(LARS):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, overload
 
 import torch
+from torch.autograd.graph import increment_version
 
-from planq.dtypes import NonFiniteGradient, OptimizerAlgorithm, Rounding, StateFormat
+from planq.dtypes import NonFiniteGradient, Rounding, StateFormat
 from planq.ops.optimizer import OptimizerStepArgs, OptimizerStepDescriptor
 from planq.plan import Plan
 from planq.torch._running import current_stream, room
-from planq.torch.optim._options import Options, Values
+from planq.torch.optim._dense import apart, check, dense, is_plain, is_usual
+from planq.torch.optim._options import Options, Values, parsed
 from planq.torch.optim._states import ABSMAX, MAPS, STATES, Stateful
 
 _FIELDS: Final = (
@@ -26,6 +29,43 @@ _FIELDS: Final = (
 _HALVES: Final = (torch.float16, torch.bfloat16)
 
 
+@dataclass
+class _Call:
+    """A step of some parameters, ready to run.
+
+    Attributes:
+        params: The parameters.
+        held: What is updated in their place where they are not contiguous, by their places.
+    """
+
+    plan: Plan
+    args: OptimizerStepArgs
+    params: list[torch.Tensor]
+    held: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Of all of them."""
+        return self.params[0].device
+
+    def bound(self, workspace: torch.Tensor | None) -> Callable[[], None]:
+        """What takes the step; it was checked."""
+        size = self.plan.workspace_size()
+        memory = None if workspace is None or size == 0 else workspace[:size]
+        launch = self.plan.bind(memory, self.args)
+
+        def run() -> None:
+            for place, held in self.held.items():
+                held.copy_(self.params[place])
+            launch(current_stream(self.device))
+            for place, held in self.held.items():
+                self.params[place].copy_(held)
+            # What autograd has kept for a backward pass is no longer what it was.
+            increment_version([p for p in self.params if not p.is_inference()])
+
+        return run
+
+
 class Optimizer(Stateful):
     """What the optimizers of this module have in common.
 
@@ -37,7 +77,6 @@ class Optimizer(Stateful):
         pool: The states that page.
     """
 
-    algorithm: ClassVar[OptimizerAlgorithm]
     # Read by torch.amp.GradScaler, which then leaves two tensors for the next step.
     _step_supports_amp_scaling: ClassVar[bool] = True
 
@@ -61,34 +100,75 @@ class Optimizer(Stateful):
     def step(self, closure: Callable[[], float]) -> float: ...
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Takes a step for every parameter that has a gradient."""
+        """Takes a step for every parameter that has a gradient.
+
+        Raises:
+            ArgumentError: A parameter or a gradient is sparse, complex, integer or float64, or a
+                parameter's elements share memory; a value that a group has makes no sense. No
+                parameter and no state was changed, whatever group it is in.
+            DescriptorError: An option that was written into a group has no meaning; likewise.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         with torch.no_grad():
             self.prefetch()
-            for params, options in self._together():
-                self._share_step(params)
-                self._take(params, options)
+            for run in self._prepared():
+                run()
         return loss
 
-    def _together(self) -> Iterator[tuple[list[torch.Tensor], Values]]:
-        """Parameters that take a step in one call, with their options."""
+    def _prepared(self) -> list[Callable[[], None]]:
+        """Steps of all parameters, each checked before the first one runs."""
+        started: list[torch.Tensor] = []
+        try:
+            lists = self._together(started)
+            users = Counter(id(state.get("step")) for state in self.state.values())
+            calls = [self._call(*each, users) for each in lists]
+            # They run one after another: those of a device share what they need meanwhile.
+            sizes: dict[torch.device, int] = {}
+            for call in calls:
+                needed = call.plan.workspace_size()
+                sizes[call.device] = max(needed, sizes.get(call.device, 0))
+            memory = {device: room(size, device) for device, size in sizes.items()}
+            return [call.bound(memory[call.device]) for call in calls]
+        except BaseException:
+            for p in started:
+                del self.state[p]
+            raise
+
+    def _together(self, started: list[torch.Tensor]) -> Iterable[tuple[list[torch.Tensor], Values]]:
+        """Parameters that take a step in one call, with their options.
+
+        Those whose states were made for this step are added to ``started``.
+        """
         found: dict[Hashable, tuple[list[torch.Tensor], Values]] = {}
+        alone = self._checked() | self._overrides.keys() | self._formats.keys()
         for number, group in enumerate(self.param_groups):
+            shared = parsed(self.algorithm, group)
             for p in group["params"]:
                 if p.grad is None:
                     continue
-                if p.grad.is_sparse:
-                    raise RuntimeError(f"{type(self).__name__} takes no sparse gradients")
-                own = self._overrides.get(p)
-                options = {**group, **own} if own else group
-                if not self.state[p]:
-                    self.state[p].update(self._started(p, options))
-                key = (number, p if own else None, *self._kind(p))
+                options = self._options(p, group) if p in alone else shared
+                if not self.state.get(p):
+                    self.state[p] = self._started(p, options)
+                    started.append(p)
+                key = (number, p if p in alone else None, *self._kind(p))
                 found.setdefault(key, ([], options))[0].append(p)
-        return iter(found.values())
+        return found.values()
+
+    def _checked(self) -> set[torch.Tensor]:
+        """Refuses parameters and gradients that no step is taken for; those to be taken alone."""
+        stepped, others = [], []
+        for number, group in enumerate(self.param_groups):
+            for place, p in enumerate(group["params"]):
+                if p.grad is None:
+                    continue
+                stepped.append(p)
+                if not is_usual(p, p.grad):
+                    check(f"param_groups[{number}]['params'][{place}]", p, p.grad)
+                    others.append(p)
+        return apart(stepped, others)
 
     def _kind(self, p: torch.Tensor) -> tuple[Hashable, ...]:
         """What parameters have to share, to take a step together."""
@@ -99,11 +179,10 @@ class Optimizer(Stateful):
         kind = (p.device, p.dtype, None if grad is None else grad.dtype, state["state1"].dtype)
         return (*kind, count, maps)
 
-    def _share_step(self, params: list[torch.Tensor]) -> None:
+    def _share_step(self, params: list[torch.Tensor], users: Mapping[int, int]) -> None:
         """Gives parameters one count of steps in memory, which no others count by."""
         step = self.state[params[0]]["step"]
         if isinstance(step, torch.Tensor):
-            users = Counter(id(state.get("step")) for state in self.state.values())
             if users[id(step)] == len(params):
                 return
             shared = step.clone()
@@ -112,7 +191,9 @@ class Optimizer(Stateful):
         for p in params:
             self.state[p]["step"] = shared
 
-    def _take(self, params: list[torch.Tensor], options: Values) -> None:
+    def _call(self, params: list[torch.Tensor], options: Values, users: Mapping[int, int]) -> _Call:
+        """The step of a list, with its operands; ``users`` has how many count by which number."""
+        self._share_step(params, users)
         plan = self._plan(params, options)
         states = [self.state[p] for p in params]
         listed: Values = {
@@ -126,11 +207,15 @@ class Optimizer(Stateful):
         draws: Values = (
             {"seed": options["seed"], "offset": 0} if self._draws(params[0], options) else {}
         )
-        device = params[0].device
-        scaled = self._amp(device, options)
+        scaled = self._amp(params[0].device, options)
+        held = {
+            i: torch.empty(p.shape, dtype=p.dtype, device=p.device)
+            for i, p in enumerate(params)
+            if not is_plain(p)
+        }
         args = OptimizerStepArgs(
-            parameter=[p.detach() for p in params],
-            gradient=[p.grad for p in params if p.grad is not None],
+            parameter=[held.get(i, p.detach()) for i, p in enumerate(params)],
+            gradient=[dense(p.grad) for p in params if p.grad is not None],
             step=states[0]["step"],
             weight_decay=options["weight_decay"],
             **self.scalars(options),
@@ -139,7 +224,7 @@ class Optimizer(Stateful):
             **draws,
             **scaled,
         )
-        plan.run(current_stream(device), room(plan.workspace_size(), device), args)
+        return _Call(plan, args, params, held)
 
     def _amp(self, device: torch.device, options: Values) -> Values:
         """The scale of gradients, and whether to skip the step, where a GradScaler says."""
@@ -150,7 +235,7 @@ class Optimizer(Stateful):
 
     @staticmethod
     def _draws(p: torch.Tensor, options: Values) -> bool:
-        return p.dtype in _HALVES and options["rounding"] == Rounding.STOCHASTIC
+        return p.dtype in _HALVES and options["rounding"] is Rounding.STOCHASTIC
 
     def _plan(self, params: list[torch.Tensor], options: Values) -> Plan:
         """The plan of a list, which is kept."""
@@ -162,7 +247,7 @@ class Optimizer(Stateful):
         fields["gradient_dtype"] = p.dtype if grad is None else grad.dtype
         if self.state[p]["state1"].dtype == torch.uint8:
             fields["state_format"] = options["state_format"]
-            if fields["state_format"] == StateFormat.BLOCKWISE8:
+            if fields["state_format"] is StateFormat.BLOCKWISE8:
                 fields["block_size"] = options["block_size"]
         if getattr(self, "found_inf", None) is not None:
             fields["nonfinite"] = NonFiniteGradient.SKIP_STEP

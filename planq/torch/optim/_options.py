@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias, TypedDict
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from operator import index
+from typing import Any, Final, SupportsIndex, TypeAlias, TypedDict
 
 import torch
 
-from planq.dtypes import NonFiniteGradient, Rounding, StateFormat, TrustRatio, WeightDecayMode
+from planq.dtypes import (
+    NonFiniteGradient,
+    OptimizerAlgorithm,
+    Rounding,
+    StateFormat,
+    TrustRatio,
+    WeightDecayMode,
+    parse_member,
+)
+from planq.errors import DescriptorError, shown
+from planq.ops.optimizer import OptimizerStepDescriptor
 
 Number: TypeAlias = "float | torch.Tensor"
 Values: TypeAlias = dict[str, Any]
@@ -15,12 +29,17 @@ Values: TypeAlias = dict[str, Any]
 class Options(TypedDict, total=False):
     """What every optimizer takes beside its own arguments.
 
+    Words are members or their names in any case, as descriptors take them. One that has no meaning,
+    or none for the optimizer, raises a DescriptorError with its name: where it is given, and before
+    a step where somebody wrote it into a param group.
+
     Attributes:
         state_format: FLOAT32, BLOCKWISE8 or STATIC8; the ``8bit`` classes: BLOCKWISE8.
         min_8bit_size: Parameters with fewer elements have state of 32 bits; 4096.
         block_size: Elements of a block of BLOCKWISE8; 256.
         weight_decay_mode: DECOUPLED as in AdamW and in bitsandbytes, COUPLED or AFTER.
-        trust_ratio: By what updates are multiplied; LAMB and LARS: LAYERWISE.
+        trust_ratio: By what updates are multiplied. LAMB and LARS: LAYERWISE, the default, or CLIP;
+            others have none.
         skip_zeros: Elements whose gradient is 0 stay as they are.
         nonfinite: What becomes of gradients that are NaN or infinite: PROPAGATE or SKIP_ELEMENT. A
             GradScaler skips whole steps.
@@ -57,3 +76,92 @@ DEFAULTS: Final[Options] = {
     "gradient_scale": 1.0,
     "paged": False,
 }
+
+_WORDS: Final[dict[str, type[Enum]]] = {
+    "state_format": StateFormat,
+    "weight_decay_mode": WeightDecayMode,
+    "trust_ratio": TrustRatio,
+    "nonfinite": NonFiniteGradient,
+    "rounding": Rounding,
+}
+# What an optimizer can do: a word of the vocabulary that it cannot is refused, as any other.
+_LAYERED: Final = (OptimizerAlgorithm.LAMB, OptimizerAlgorithm.LARS)
+_POSSIBLE: Final[dict[str, tuple[Enum, ...]]] = {
+    "nonfinite": (NonFiniteGradient.PROPAGATE, NonFiniteGradient.SKIP_ELEMENT),
+    "rounding": (Rounding.NEAREST_EVEN, Rounding.STOCHASTIC),
+}
+_DESCRIBED: Final = ("block_size", "skip_zeros", "nesterov", "centered")
+_PARSED: Final = (*_WORDS, "min_8bit_size", "seed", "paged", *_DESCRIBED)
+
+
+def parsed(algorithm: OptimizerAlgorithm, options: Mapping[str, Any]) -> Values:
+    """The options of a group or a parameter as descriptors have them: words are members.
+
+    Raises:
+        DescriptorError: One has no meaning, or none for this optimizer. ``field`` is its name.
+    """
+    names = tuple(name for name in _PARSED if name in options)
+    given = [options[name] for name in names]
+    try:
+        return {**options, **_members(algorithm, names, *given)}
+    except TypeError:  # lists and the like, which no cache holds and no option is
+        return {**options, **_members.__wrapped__(algorithm, names, *given)}
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _members(
+    algorithm: OptimizerAlgorithm, names: tuple[str, ...], *given: Any
+) -> Mapping[str, Any]:
+    """What the options are; groups ask for the same at every step."""
+    options = dict(zip(names, given, strict=True))
+    found: Values = {
+        name: parse_member(vocabulary, options[name], name) for name, vocabulary in _WORDS.items()
+    }
+    for name, possible in (*_POSSIBLE.items(), ("trust_ratio", _ratios(algorithm))):
+        if found[name] not in possible:
+            known = " or ".join(member.name for member in possible)
+            message = f"expected {known}, which {algorithm.name} has, got {shown(options[name])}"
+            raise DescriptorError(name, message)
+    fields = found | {name: options[name] for name in _DESCRIBED if name in options}
+    fields["state_format"] = StateFormat.BLOCKWISE8
+    # Of no tensors, with all that options are about: states in blocks, 16 bits to draw.
+    OptimizerStepDescriptor(
+        shapes=(),
+        algorithm=algorithm,
+        parameter_dtype="bfloat16",
+        gradient_dtype="bfloat16",
+        **fields,
+    )
+    if not isinstance(options["paged"], bool):
+        raise DescriptorError("paged", f"expected True or False, got {shown(options['paged'])}")
+    counts = {name: _count(name, options[name]) for name in ("min_8bit_size", "seed")}
+    return {**found, **counts}
+
+
+def words(options: Mapping[str, Any]) -> Values:
+    """Parsed options as groups keep them: words, which torch.load takes from anybody."""
+    return {name: x.value if isinstance(x, Enum) else x for name, x in options.items()}
+
+
+def refuse_other(name: str, options: Mapping[str, Any], idle: float, where: str) -> None:
+    """Refuses a value of an argument that does nothing, unless it is the one that says so.
+
+    Raises:
+        DescriptorError: It is another.
+    """
+    value = options.get(name, idle)
+    if isinstance(value, torch.Tensor) or value != idle:
+        raise DescriptorError(name, f"expected {idle} {where}, got {shown(value)}")
+
+
+def _ratios(algorithm: OptimizerAlgorithm) -> tuple[Enum, ...]:
+    if algorithm in _LAYERED:
+        return (TrustRatio.DEFAULT, TrustRatio.LAYERWISE, TrustRatio.CLIP)
+    return (TrustRatio.DEFAULT, TrustRatio.NONE)
+
+
+def _count(name: str, value: object) -> int:
+    """A whole number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < 0:
+        raise DescriptorError(name, f"expected an integer of at least 0, got {shown(value)}")
+    return index(value)

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Hashable, Mapping
-from enum import Enum
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Final
 
 import torch
 from torch.utils.dlpack import from_dlpack
 
+from planq._nearest import did_you_mean
 from planq.codebooks import dynamic
-from planq.dtypes import StateFormat
+from planq.dtypes import OptimizerAlgorithm, StateFormat
+from planq.errors import ArgumentError, DescriptorError, as_field
 from planq.memory import PagePool
 from planq.torch._running import current_stream, is_capturing
-from planq.torch.optim._options import DEFAULTS, Number, Options, Values
+from planq.torch.optim import _saved
+from planq.torch.optim._options import DEFAULTS, Number, Options, Values, parsed, words
 
 STATES: Final = ("state1", "state2", "state3")
 ABSMAX: Final = ("absmax1", "absmax2", "absmax3")
 MAPS: Final = ("qmap1", "qmap2", "qmap3")
 _BLOCKS: Final = (256, 2048, 4096, 1024, 512, 128, 64)
-# Where newer versions of bitsandbytes keep the states of 8 bits in a state dict.
-_NESTED: Final = "__bnb_optimizer_quant_state__"
 
 # What is this optimizer's own, whatever a state dict says.
 _NOT_LOADED: Final = ("params", "paged")
 
 
+@dataclass(frozen=True)
+class _Loaded:
+    """What a state dict holds for an optimizer: all that there is to refuse was refused."""
+
+    groups: list[Values]
+    states: dict[torch.Tensor, Values] = field(default_factory=dict)
+    formats: dict[torch.Tensor, Values] = field(default_factory=dict)
+
+
 class Stateful(torch.optim.Optimizer):
     """What an optimizer has and keeps between steps: its public subclass says of the attributes."""
 
+    algorithm: ClassVar[OptimizerAlgorithm]
     default_format: ClassVar[StateFormat] = StateFormat.FLOAT32
     default_paged: ClassVar[bool] = False
     signed: ClassVar[tuple[bool, ...]] = (True,)
@@ -38,41 +50,94 @@ class Stateful(torch.optim.Optimizer):
     def __init__(self, params: Any, defaults: Values, options: Options) -> None:
         """Takes the parameters; ``defaults`` has the optimizer's own arguments."""
         for name in options:
-            if name not in DEFAULTS:
-                raise TypeError(f"{type(self).__name__} has no option {name!r}")
+            self._known(name, DEFAULTS)
         self._ids: dict[torch.Tensor, int] = {}
         self._overrides: dict[torch.Tensor, Values] = {}
+        # How states are stored that came otherwise than options say; they hold as long as these.
+        self._formats: dict[torch.Tensor, Values] = {}
         self._shared_maps: dict[Hashable, torch.Tensor] = {}
         self.pool = PagePool()
         own: Options = {"state_format": self.default_format, "paged": self.default_paged}
-        known = {**DEFAULTS, **own, **options}
-        # Words, which torch.load takes from anybody.
-        words = {name: x.value if isinstance(x, Enum) else x for name, x in known.items()}
-        super().__init__(params, {**words, **defaults})
+        super().__init__(params, self._resolved({**DEFAULTS, **own, **options, **defaults}))
 
     def _also(self, **arguments: Number) -> None:
         """Takes arguments that a subclass has beside those of its base."""
-        self.defaults |= arguments
+        self.defaults = self._resolved({**self.defaults, **arguments})
         for group in self.param_groups:
-            group |= {**arguments, **group}
+            group |= self._resolved({**arguments, **group})
 
     def add_param_group(self, param_group: Values) -> None:
-        """Adds a group; ids by which draws tell tensors apart go on counting."""
+        """Adds a group; ids by which draws tell tensors apart go on counting.
+
+        Raises:
+            DescriptorError: An option of the group has no meaning, or none for this optimizer.
+        """
+        self._refuse_misspelt(param_group)
+        resolved = self._resolved({**self.defaults, **param_group})
+        param_group |= {name: resolved[name] for name in param_group}
         super().add_param_group(param_group)
-        for p in self.param_groups[-1]["params"]:
+        self._number()
+
+    def _number(self) -> None:
+        for p in chain.from_iterable(group["params"] for group in self.param_groups):
             self._ids.setdefault(p, len(self._ids))
 
     def override(self, param: torch.Tensor, **options: Any) -> None:
-        """Gives one parameter options, or arguments, of its own: those of its group do not hold."""
-        if param not in self._ids:
-            raise ValueError("the optimizer has no such parameter")
-        self._overrides[param] = {**self._overrides.get(param, {}), **options}
+        """Gives one parameter options, or arguments, of its own: those of its group do not hold.
+
+        They are the optimizer's own: copies and pickles have them, state dicts do not.
+
+        Raises:
+            ArgumentError: The optimizer has no such parameter.
+            DescriptorError: An option has no meaning, or none for this optimizer.
+            TypeError: There is no such option.
+        """
+        groups = (group for group in self.param_groups if any(p is param for p in group["params"]))
+        group = next(groups, None)
+        if group is None:
+            expected, advice = "one of its parameters", "the optimizer has no such parameter"
+            raise ArgumentError("param", expected, "another tensor", advice)
+        for name in options:
+            self._known(name, self.defaults)
+        own = {**self._overrides.get(param, {}), **options}
+        resolved = self._resolved({**group, **own})
+        self._overrides[param] = {name: resolved[name] for name in own}
+
+    # --- Options
+
+    def _known(self, name: str, names: Mapping[str, Any]) -> None:
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise TypeError(f"{type(self).__name__} has no option {name!r}{hint}")
+
+    def _refuse_misspelt(self, group: Mapping[Any, Any]) -> None:
+        """Groups may hold what others keep there, but nothing that was meant for an option."""
+        plain = {name.replace("_", ""): name for name in DEFAULTS}
+        for key in group:
+            meant = plain.get(key.replace("_", "").lower()) if isinstance(key, str) else None
+            if meant is not None and meant != key:
+                message = f"{type(self).__name__} has no such option; did you mean {meant}?"
+                raise DescriptorError(as_field(key), message)
+
+    def _resolved(self, options: Mapping[str, Any]) -> Values:
+        """Options and arguments as groups keep them, once nothing is to be refused."""
+        found = parsed(self.algorithm, options)
+        self.refuse_idle(found)
+        return words(found)
+
+    def refuse_idle(self, options: Mapping[str, Any]) -> None:
+        """Refuses arguments that do nothing beside the others.
+
+        Raises:
+            DescriptorError: There is one.
+        """
+
+    def _options(self, p: torch.Tensor, group: Values) -> Values:
+        """Those of a parameter, parsed: anybody may have written to the group."""
+        own = {**self._overrides.get(p, {}), **self._formats.get(p, {})}
+        return parsed(self.algorithm, {**group, **own})
 
     # --- States
-
-    def _is_coded(self, p: torch.Tensor, options: Mapping[str, Any]) -> bool:
-        is_large = p.numel() >= int(options["min_8bit_size"])
-        return is_large and bool(options["state_format"] != StateFormat.FLOAT32)
 
     def _signs(self, options: Mapping[str, Any]) -> tuple[bool, ...]:
         """Of the states that there are, whether they have one."""
@@ -81,14 +146,14 @@ class Stateful(torch.optim.Optimizer):
     def _started(self, p: torch.Tensor, options: Mapping[str, Any]) -> Values:
         """States before the first step."""
         made: Values = {"step": 0}
-        coded = self._is_coded(p, options)
-        is_static = options["state_format"] == StateFormat.STATIC8
-        blocks = 1 if is_static else -(-p.numel() // options["block_size"])
+        form = options["state_format"]
+        coded = form is not StateFormat.FLOAT32 and p.numel() >= options["min_8bit_size"]
+        blocks = 1 if form is StateFormat.STATIC8 else -(-p.numel() // options["block_size"])
         for k, signed in enumerate(self._signs(options)):
             if coded:
                 zero = 127 if signed else 0  # the code of 0
                 made[STATES[k]] = self._room(p, torch.uint8, options).fill_(zero)
-                made[ABSMAX[k]] = torch.zeros(blocks, device=p.device)
+                made[ABSMAX[k]] = torch.zeros(blocks, dtype=torch.float32, device=p.device)
             else:
                 made[STATES[k]] = self._room(p, torch.float32, options).zero_()
         return made
@@ -115,33 +180,87 @@ class Stateful(torch.optim.Optimizer):
             if not is_capturing(device):
                 self.pool.prefetch_all(current_stream(device))
 
+    # --- Copies
+
+    def __getstate__(self) -> Values:
+        """What copies and pickles have: options of single parameters too."""
+        own = {"_overrides": self._overrides, "_formats": self._formats}
+        return {**super().__getstate__(), **own}
+
+    def __setstate__(self, state: Values) -> None:
+        super().__setstate__({"_overrides": {}, "_formats": {}, **state})
+        self._ids, self._shared_maps, self.pool = {}, {}, PagePool()
+        self._number()
+        for group in self.param_groups:
+            for p in group["params"]:
+                options = self._options(p, group)
+                for name, values in self.state.get(p, {}).items():
+                    if name in STATES and options["paged"]:
+                        self.state[p][name] = self._room(p, values.dtype, options).copy_(values)
+
     # --- State dicts
 
     def load_state_dict(self, state_dict: Values) -> None:
         """Takes the state of an optimizer of this module, or of bitsandbytes' of the same kind.
 
-        Raises:
-            ValueError: Other numbers of groups or parameters; states that this optimizer does not
-                have, or of other shapes.
-        """
-        saved = state_dict["param_groups"]
-        sizes = [len(group["params"]) for group in saved]
-        if sizes != [len(group["params"]) for group in self.param_groups]:
-            raise ValueError("the state dict has other parameter groups than this optimizer")
-        for group, values in zip(self.param_groups, saved, strict=True):
-            group.update(self._group_values(values))
-        ids = chain.from_iterable(group["params"] for group in saved)
-        self.state.clear()
-        for group in self.param_groups:
-            for p, number in zip(group["params"], ids, strict=False):
-                if values := state_dict["state"].get(number):
-                    options = {**group, **self._overrides.get(p, {})}
-                    self.state[p].update(self._loaded(p, values, options))
+        Adam and AdamW, of 8 bits too, also take that of torch.optim's Adam or AdamW, whose weight
+        decay stays COUPLED or DECOUPLED as it was; states of 32 bits stay so. Everything is copied.
 
-    def _group_values(self, values: Values) -> Values:
-        """What a saved group says; bitsandbytes has other names for some, and more of them."""
-        if "t_alpha" not in values and ("betas" in self.defaults or "betas" not in values):
-            return {name: x for name, x in values.items() if name not in _NOT_LOADED}
+        Raises:
+            ArgumentError: Other numbers of groups or parameters; states that this optimizer does
+                not have, or of other shapes; ``amsgrad``, ``maximize`` or ``differentiable`` of
+                torch's. The optimizer is as it was.
+            DescriptorError: An option has no meaning, or none for this optimizer; likewise.
+        """
+        state_dict = copy.copy(state_dict)
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            given = before(self, state_dict)
+            state_dict = state_dict if given is None else given
+        loaded = self._read(state_dict)
+        for group, values in zip(self.param_groups, loaded.groups, strict=True):
+            group.update(values)
+        self.state.clear()
+        self.state.update(loaded.states)
+        self._formats = loaded.formats
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+    def _read(self, state_dict: Any) -> _Loaded:
+        """What a state dict says; nothing of this optimizer is changed."""
+        states, saved = _saved.checked_dict(state_dict)
+        sizes, own = ([len(g["params"]) for g in groups] for groups in (saved, self.param_groups))
+        if sizes != own:
+            advice = "the state dict has other parameter groups than this optimizer"
+            raise ArgumentError("param_groups", f"{own} parameters", str(sizes), advice)
+        numbers = set(chain.from_iterable(group["params"] for group in saved))
+        for number in states:
+            if number not in numbers:
+                raise ArgumentError(f"state[{number!r}]", "a parameter of a group", "none of them")
+        found = _Loaded([self._read_group(i, values) for i, values in enumerate(saved)])
+        for group, from_, values in zip(self.param_groups, saved, found.groups, strict=True):
+            for p, number in zip(group["params"], from_["params"], strict=True):
+                if given := states.get(number):
+                    where, is_torchs = f"state[{number!r}]", _saved.is_torchs(from_)
+                    given = _saved.renamed(
+                        where, given, is_torchs=is_torchs, states=len(self.signed)
+                    )
+                    own_values = {**group, **values, **self._overrides.get(p, {})}
+                    self._read_state(found, p, where, given, parsed(self.algorithm, own_values))
+        return found
+
+    def _read_group(self, place: int, saved: Mapping[str, Any]) -> Values:
+        """What a saved group says, in this optimizer's terms."""
+        values = {name: copy.deepcopy(x) for name, x in saved.items() if name not in _NOT_LOADED}
+        where = f"param_groups[{place}]"
+        if _saved.is_torchs(values):
+            values = _saved.from_torchs_adam(where, values, self.algorithm)
+        elif "t_alpha" in values or ("betas" in values and "betas" not in self.defaults):
+            values = self._of_bitsandbytes(values)
+        resolved = self._resolved({**self.param_groups[place], **values})
+        return {name: resolved[name] for name in values}
+
+    def _of_bitsandbytes(self, values: Values) -> Values:
+        """Of a group of bitsandbytes, which has other names for some values, and more of them."""
         shared = ("lr", "betas", "eps", "weight_decay", "initial_lr")
         found = {name: values[name] for name in shared if name in values}
         if "betas" not in self.defaults:
@@ -154,67 +273,54 @@ class Stateful(torch.optim.Optimizer):
         """Arguments out of the betas by which bitsandbytes keeps them."""
         return {}
 
-    def __setstate__(self, state: Values) -> None:
-        super().__setstate__(state)
-        listed = chain.from_iterable(group["params"] for group in self.param_groups)
-        self._ids = {p: i for i, p in enumerate(listed)}
-        self._overrides, self._shared_maps, self.pool = {}, {}, PagePool()
-        for group in self.param_groups:
-            for p in group["params"]:
-                for name, values in self.state.get(p, {}).items():
-                    if name in STATES and group["paged"]:
-                        self.state[p][name] = self._room(p, values.dtype, group).copy_(values)
-
-    def _loaded(self, p: torch.Tensor, values: Values, options: Values) -> Values:
-        """States of a parameter, where it is."""
-        values = {**values, **values.get(_NESTED, {})}
-        if "max1" in values:  # bitsandbytes' static states
-            values |= {f"absmax{k}": values[f"max{k}"] for k in (1, 2) if f"max{k}" in values}
-        if len(self.signed) == 3 and "state3" not in values:  # which has m and n in one tensor
-            for first, third in zip(("state1", "absmax1"), ("state3", "absmax3"), strict=True):
-                if first in values:
-                    values[first], values[third] = values[first].unbind(0)
-            if "qmap1" in values:
-                values["qmap3"] = values["qmap1"]
-        made: Values = {"step": int(values["step"])}
-        signs = self._signs(options)
-        for k, name in enumerate(STATES[: len(signs)]):
-            if name not in values or values[name].numel() != p.numel():
-                raise ValueError(f"the state dict has no {name} of shape {tuple(p.shape)}")
-            state, is_coded = values[name].detach(), values[name].dtype == torch.uint8
-            room = self._room(p, torch.uint8 if is_coded else torch.float32, options)
-            made[name] = room.copy_(state.reshape(p.shape))
-            if is_coded:
-                absmax = values[ABSMAX[k]].detach().float().reshape(-1)
-                made[ABSMAX[k]] = absmax.to(p.device, copy=True)
-                self._load_map(p, k, values, made, signed=signs[k])
-        if "absmax1" in made:
-            self._fit_blocks(p, made["absmax1"].numel(), options)
-        return made
-
-    def _load_map(
-        self, p: torch.Tensor, k: int, values: Values, made: Values, *, signed: bool
+    def _read_state(
+        self, found: _Loaded, p: torch.Tensor, where: str, values: Values, options: Values
     ) -> None:
-        """Keeps a map that is another than the plan's own; parameters share it."""
-        given = values.get(MAPS[k])
-        if given is None:
-            return
-        held = given.detach().float().cpu()
-        if torch.equal(held, torch.from_numpy(dynamic(signed))):
+        """States of a parameter, where it is."""
+        made: Values = {"step": _saved.count(f"{where}['step']", values.get("step"))}
+        for name, signed in zip(STATES, self._signs(options), strict=False):
+            state = _saved.state(f"{where}[{name!r}]", values.get(name), p.shape)
+            is_coded = state.dtype == torch.uint8
+            if is_coded != (made.get("state1", state).dtype == torch.uint8):
+                expected = "codes of a byte, as state1" if "absmax1" in made else "no codes"
+                raise ArgumentError(f"{where}[{name!r}]", expected, str(state.dtype))
+            room = self._room(p, torch.uint8 if is_coded else torch.float32, options)
+            made[name] = room.copy_(state)
+            if is_coded:
+                self._read_codes(p, where, name[-1], values, made, signed=signed)
+        if "absmax1" in made:
+            own = _format_of(p.numel(), made["absmax1"].numel(), where, options)
+            if own:
+                found.formats[p] = own
+        found.states[p] = made
+
+    def _read_codes(
+        self, p: torch.Tensor, where: str, k: str, values: Values, made: Values, *, signed: bool
+    ) -> None:
+        """absmax, and a map that is another than the plan's own; parameters share it."""
+        name, mapped = f"absmax{k}", f"qmap{k}"
+        absmax = _saved.tensor(f"{where}[{name!r}]", values.get(name)).float().reshape(-1)
+        first = made.get("absmax1", absmax)
+        if absmax.numel() != first.numel():
+            expected = f"{first.numel()} elements, as absmax1"
+            raise ArgumentError(f"{where}[{name!r}]", expected, str(absmax.numel()))
+        made[name] = absmax.to(p.device, copy=True)
+        held = _saved.codebook(f"{where}[{mapped!r}]", values.get(mapped))
+        if held is None or torch.equal(held, torch.from_numpy(dynamic(signed))):
             return
         key = (p.device, held.numpy().tobytes())
-        made[MAPS[k]] = self._shared_maps.setdefault(key, held.to(p.device))
+        made[mapped] = self._shared_maps.setdefault(key, held.to(p.device))
 
-    def _fit_blocks(self, p: torch.Tensor, blocks: int, options: Values) -> None:
-        """Finds the size of blocks, where it is not that of the options."""
-        sizes = (options["block_size"], *_BLOCKS)
-        if options["state_format"] != StateFormat.BLOCKWISE8:
-            if blocks == 1:
-                self.override(p, state_format=StateFormat.STATIC8)
-                return
-            self.override(p, state_format=StateFormat.BLOCKWISE8)
-        size = next((size for size in sizes if -(-p.numel() // size) == blocks), None)
-        if size is None:
-            raise ValueError(f"the state dict has {blocks} blocks of {p.numel()} elements")
-        if size != options["block_size"]:
-            self.override(p, block_size=size)
+
+def _format_of(elements: int, blocks: int, where: str, options: Values) -> Values:
+    """How codes are stored that have so many blocks, where options say otherwise."""
+    given, size = options["state_format"], options["block_size"]
+    fitting = (each for each in (size, *_BLOCKS) if -(-elements // each) == blocks)
+    found = None if blocks == 1 and given is not StateFormat.BLOCKWISE8 else next(fitting, None)
+    if found is None and blocks == 1:
+        return {} if given is StateFormat.STATIC8 else {"state_format": StateFormat.STATIC8.value}
+    if found is None:
+        expected = f"blocks of {elements} elements, of one size from 64 to 4096"
+        raise ArgumentError(f"{where}['absmax1']", expected, f"{blocks} blocks")
+    own = {"state_format": StateFormat.BLOCKWISE8.value, "block_size": found}
+    return {name: value for name, value in own.items() if options[name] != value}
