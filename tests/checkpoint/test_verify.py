@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import planq
 from cli.commands import refuse, report
 from cli.files import checkpoint, load, weight
 from planq.cli import main
@@ -70,16 +71,19 @@ def test_a_folder_is_what_its_source_becomes(
     config = json.loads((target / "config.json").read_text())
     assert config["model_type"] == "bert"
     assert config["quantization_config"]["quant_method"] == form
-    left = config["quantization_config"].get("ignore")
-    assert (left or config["quantization_config"]["llm_int8_skip_modules"]) == ["b.norm", "embed"]
+    key = "ignore" if form == "compressed-tensors" else "llm_int8_skip_modules"
+    left = config["quantization_config"][key]
+    assert {"b.norm", "embed"} == {name for name in left if name in ("b.norm", "embed", "a.q_proj")}
     index = json.loads((target / "model.safetensors.index.json").read_text())["weight_map"]
     for path in target.glob("*.safetensors"):
         assert {index[name] for name in load(path).tensors} == {path.name}
     assert not (target / "pytorch_model.bin").exists()
     assert (target / "tokenizer.json").read_text() == "{}"
+    build = planq.build_info()
     assert report(capsys, "verify", folder, target) == {
         "equal": True,
         "same_build": True,
+        "made_by": [{"version": build.version, "build_id": build.build_id}],
         "files": [{"path": str(path), "differing": {}} for path in [*shards(target), target]],
     }
 
@@ -201,7 +205,9 @@ def test_what_a_reader_does_not_know_is_refused(
 
 def test_widths_that_are_no_whole_groups_are_refused(folder: Path, capsys: Capture) -> None:
     options = ("--scheme", "int4-group128", "--format", "compressed-tensors", "--exclude", "q_proj")
-    line = refuse(capsys, "quantize", folder, folder.with_name("out"), *options)
+    target = folder.with_name("out")
+    assert "no weight to quantize" in refuse(capsys, "quantize", folder, target, *options)
+    line = refuse(capsys, "quantize", folder, target, *options, "--no-default-excludes")
     assert "tensor 'b.norm.weight': compressed-tensors: a width of 9 is no multiple of 128" in line
 
 

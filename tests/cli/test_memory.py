@@ -92,4 +92,4 @@ def test_reading_takes_no_room_for_a_file(tmp_path: Path) -> None:
     child = planq_process("verify", source, target, before=LIMIT)
     out, err = child.communicate(timeout=120)
     assert (child.returncode, err) == (0, "")
-    assert out == "1 weights quantized again: every byte is equal\n"
+    assert out == "1 weight quantized again: every byte is equal\n"
