@@ -240,11 +240,14 @@ class _Modules:
         packed = {name: self._modules[name] for name in modules}
         for module in packed.values():
             module._parameters.pop("weight", None)
-        for name, module in self._modules.items():
-            if name in packed or any(True for _ in module.parameters(recurse=False)):
-                continue
+        others = (
+            module
+            for name, module in self._modules.items()
+            if name not in packed and next(module.parameters(recurse=False), None) is None
+        )
+        with _quietly(), self._no_grad():
             try:
-                with self._no_grad():
+                for module in others:
                     self._model._init_weights(module)
             except AttributeError:
                 return False
