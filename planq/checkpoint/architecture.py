@@ -12,7 +12,7 @@ import importlib
 import logging
 import warnings
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,14 +78,20 @@ def read_architecture(
     Raises:
         UnknownArchitectureError: transformers is not there, or cannot tell.
     """
-    with _quietly():
-        try:
-            transformers, torch = map(importlib.import_module, ("transformers", "torch"))
-        except ImportError as error:
-            raise UnknownArchitectureError("transformers and torch are not installed") from error
-        model = _built(transformers, torch, config, len(shapes))
-        found = _Modules(transformers, torch, model, reader, packed=packed)
-        kinds = {name: found.kind(name, shape) for name, shape in shapes.items()}
+    try:
+        with _quietly():
+            transformers, torch = _packages()
+            with _offline(), _counted(torch, _most_modules(len(shapes))):
+                model = _built(transformers, torch, config)
+            found = _Modules(transformers, torch, model, reader, packed=packed)
+            kinds = {name: found.kind(name, shape) for name, shape in shapes.items()}
+    except UnknownArchitectureError:
+        raise
+    except Exception as error:  # of any of some hundred classes, at values of anybody's making
+        reason = (str(error).splitlines() or [""])[0]
+        raise UnknownArchitectureError(
+            f"transformers cannot tell: {type(error).__name__}: {reason}"
+        ) from error
     if not found.weights:
         raise UnknownArchitectureError(f"no weight of the file is one of {type(model).__name__}")
     return Architecture(
@@ -95,6 +101,13 @@ def read_architecture(
         base=getattr(model, "base_model_prefix", "") if found.has_base else "",
         loads_packed=found.loads_packed,
     )
+
+
+def _packages() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("transformers"), importlib.import_module("torch")
+    except ImportError as error:
+        raise UnknownArchitectureError("transformers and torch are not installed") from error
 
 
 @contextmanager
@@ -110,31 +123,37 @@ def _quietly() -> Iterator[None]:
         logging.disable(before)
 
 
-def _built(transformers: Any, torch: Any, config: Mapping[str, Any], tensors: int) -> Any:
+@contextmanager
+def _offline() -> Iterator[None]:
+    """Keeps the Hugging Face hub from being asked for what a config may name."""
+    constants = importlib.import_module("huggingface_hub.constants")
+    before = constants.HF_HUB_OFFLINE
+    vars(constants)["HF_HUB_OFFLINE"] = True
+    try:
+        yield
+    finally:
+        vars(constants)["HF_HUB_OFFLINE"] = before
+
+
+def _most_modules(tensors: int) -> int:
+    return tensors * _MODULES_PER_TENSOR + _MODULES_BESIDE
+
+
+def _built(transformers: Any, torch: Any, config: Mapping[str, Any]) -> Any:
     """Builds the model that a config names, of the package's own classes and without memory."""
     kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
+        raise UnknownArchitectureError(f"transformers knows no model type {kind!r}")
     facts = {
         key: value
         for key, value in config.items()
         if key not in ("quantization_config", "auto_map", "attn_implementation")
     }
-    try:
-        if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
-            raise UnknownArchitectureError(f"transformers knows no model type {kind!r}")
-        settings = transformers.CONFIG_MAPPING[kind].from_dict(facts)
-        settings._attn_implementation = "eager"  # none that would have to be fetched
-        made = _class_of(transformers, config, settings)
-        with ExitStack() as stack:
-            stack.enter_context(_counted(torch, tensors * _MODULES_PER_TENSOR + _MODULES_BESIDE))
-            stack.enter_context(torch.device("meta"))
-            return made(settings)
-    except UnknownArchitectureError:
-        raise
-    except Exception as error:  # of any of some hundred classes, at values of anybody's making
-        reason = (str(error).splitlines() or [""])[0]
-        raise UnknownArchitectureError(
-            f"transformers cannot build a model of {kind}: {type(error).__name__}: {reason}"
-        ) from error
+    settings = transformers.CONFIG_MAPPING[kind].from_dict(facts)
+    settings._attn_implementation = "eager"  # none that would have to be fetched
+    made = _class_of(transformers, config, settings)
+    with torch.device("meta"):
+        return made(settings)
 
 
 def _class_of(transformers: Any, config: Mapping[str, Any], settings: Any) -> Any:
@@ -186,10 +205,13 @@ class _Modules:
         # transformers' own kinds of linear layers read their weight themselves, as floats.
         self._takes_subclasses = reader is Format.COMPRESSED_TENSORS and not packed
         self._linear, self._no_grad = torch.nn.Linear, torch.no_grad
-        self._modules = dict(model.named_modules())
+        self._modules = dict(model.named_modules(remove_duplicate=False))
         self._parameters = dict(model.named_parameters(remove_duplicate=False))
         self._uses = Counter(map(id, self._parameters.values()))
         self._tied = _tied(model)
+        self._output: Any = None
+        with suppress(NotImplementedError, AttributeError):
+            self._output = model.get_output_embeddings()
         self._rename = _renaming(model, self._parameters)
         kept = model._keep_in_fp32_modules if reader is Format.BITSANDBYTES else None
         self._kept = {
@@ -222,7 +244,7 @@ class _Modules:
             return type(module).__name__
         if owner in self._kept:
             return KEPT
-        return OUTPUT if module is self._model.get_output_embeddings() else LINEAR
+        return OUTPUT if module is self._output else LINEAR
 
     def _is_linear(self, module: Any) -> bool:
         """Whether a module multiplies by its weight, and its reader knows it for that."""

@@ -37,7 +37,7 @@ from planq.checkpoint.selection import (
     select_weights,
 )
 from planq.checkpoint.strict_json import parse
-from planq.checkpoint.trees import WEIGHTS, Rest, copy_rest, rest_of, walk
+from planq.checkpoint.trees import WEIGHTS, Rest, Tree, copy_rest, rest_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +127,7 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
         _write_json(partial / CONFIG, _with_entry(model, job, selection, reports))
         if model.places is not None:
             _write_json(partial / _INDEX, _index_of(model, partial, reports))
-        files = _digests_of(walk(partial, follow=False).files)
+        files = _digests_of(walk(partial).files)
         _write_json(partial / SUMMARY, _summary(this_build(), job, selection, files))
         old = _give_name(target, partial)
     finally:
@@ -139,6 +139,7 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
     return replace(
         report,
         floating=selection.floating,
+        basis=selection.basis,
         carried=model.rest.carried,
         left_out=model.rest.left_out,
     )
@@ -284,6 +285,8 @@ def _check_target(job: Job) -> None:
     target = job.target
     if job.source.resolve() in target.resolve().parents:
         raise CheckpointError(f"{target}: inside the input, which would hold it then")
+    if target.resolve() in job.source.resolve().parents:
+        raise CheckpointError(f"{target}: holds the input, which would go with it")
     if not os.path.lexists(target):
         return
     if target.exists() and target.samefile(job.source):
@@ -402,21 +405,13 @@ def compare_folder(
         compare_file(_part(job, selection, shard, target / shard.name), executor, progress)
         for shard in model.shards
     )
-    found = walk(target, follow=False)
+    found = walk(target)
     digests = _digests_of(found.files)
     wanted = _digests_of(model.rest.files)
     wanted[CONFIG] = _text_digest(_with_entry(model, job, selection, files))
     if model.places is not None:
         wanted[_INDEX] = _text_digest(_index_of(model, target, files))
-    differing = {
-        name: "missing" if name not in digests else "other bytes"
-        for name, digest in wanted.items()
-        if digests.get(name) != digest
-    }
-    shards = {shard.name for shard in model.shards}
-    extra = {*digests, *found.folders, *found.others} - {*wanted, *shards, *model.rest.folders}
-    differing |= dict.fromkeys(sorted(extra), "should not be there")
-    differing |= dict.fromkeys(sorted({*model.rest.folders} - {*found.folders}), "missing")
+    differing = _other_files(model, wanted, found, digests)
     made_by = files[0].made_by
     expected = _summary(made_by, job, selection, digests)
     what = _what_differs(summary, expected) or _misfit(job, model, selection)
@@ -427,6 +422,29 @@ def compare_folder(
     if what:
         differing[SUMMARY] = what
     return (*files, Comparison(target, differing, (), made_by))
+
+
+def _other_files(
+    model: _Model, wanted: dict[str, str], found: Tree, digests: Mapping[str, str]
+) -> dict[str, str]:
+    """Says what differs beside the safetensors files, by path.
+
+    Args:
+        model: The source.
+        wanted: The digests of all other files but ``planq.json``.
+        found: What the output holds.
+        digests: The digests of its files.
+    """
+    differing = {
+        name: "missing" if name not in digests else "other bytes"
+        for name, digest in wanted.items()
+        if digests.get(name) != digest
+    }
+    extra = {*digests, *found.folders, *found.others}
+    extra -= {*wanted, *model.entries, *model.rest.folders}
+    differing |= dict.fromkeys(sorted(extra), "should not be there")
+    lost = {*model.rest.folders} - {*found.folders}
+    return differing | dict.fromkeys(sorted(lost), "missing")
 
 
 def _what_differs(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

@@ -163,6 +163,7 @@ class JobReport(FileReport):
         largest_errors: Verified: by name, the largest absolute error of what was read back from
             the file; not a finite number where a value is none.
         floating: Why each of the other weights of two axes stayed as it is, by name.
+        basis: Of a folder: what told the kinds of its weights.
         carried: Of a folder: files with weights of other modules, which were copied.
         left_out: Of a folder: files with weights that the output does not have.
     """
@@ -172,6 +173,7 @@ class JobReport(FileReport):
     tensors: tuple[WeightReport, ...]
     largest_errors: dict[str, float]
     floating: Mapping[str, str] = field(default_factory=dict)
+    basis: str | None = None
     carried: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 

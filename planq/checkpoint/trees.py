@@ -37,29 +37,38 @@ class Tree:
     others: list[str] = field(default_factory=list)
 
 
-def walk(folder: Path, *, follow: bool) -> Tree:
+def walk(folder: Path, *, follow: bool = False, hidden: bool = True) -> Tree:
     """Lists what is in a folder, at any depth.
 
     Args:
         folder: The folder.
         follow: Whether a link to a folder counts as one.
+        hidden: Whether to list, and to look into, what has a dot before its name.
 
     Raises:
         CheckpointError: A link leads back to a folder that it is in.
         OSError: A folder cannot be read.
     """
     tree = Tree()
-    _walk(tree, folder, "", follow=follow, above=())
+    _walk(tree, folder, "", follow=follow, hidden=hidden, above=())
     return tree
 
 
 def _walk(
-    tree: Tree, folder: Path, start: str, *, follow: bool, above: tuple[tuple[int, int], ...]
+    tree: Tree,
+    folder: Path,
+    start: str,
+    *,
+    follow: bool,
+    hidden: bool,
+    above: tuple[tuple[int, int], ...],
 ) -> None:
     here = folder.stat()
     if (here.st_dev, here.st_ino) in above:
         raise CheckpointError(f"{folder}: a link back to a folder that it is in")
     for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") and not hidden:
+            continue
         name = f"{start}{path.name}"
         try:
             kind = path.stat().st_mode
@@ -70,7 +79,7 @@ def _walk(
         elif stat.S_ISDIR(kind) and (follow or not path.is_symlink()):
             tree.folders.append(name)
             inside = (*above, (here.st_dev, here.st_ino))
-            _walk(tree, path, f"{name}/", follow=follow, above=inside)
+            _walk(tree, path, f"{name}/", follow=follow, hidden=hidden, above=inside)
         else:
             tree.others.append(name)
 
@@ -105,20 +114,18 @@ def rest_of(source: Path, made: Collection[str]) -> Rest:
         CheckpointError: Something that would be copied is neither a file nor a folder.
         OSError: The folder cannot be read.
     """
-    tree = walk(source, follow=True)
+    tree = walk(source, follow=True, hidden=False)
     modules = _module_folders(tree)
-    shown = {
-        name: path for name, path in tree.files.items() if name not in made and not _is_hidden(name)
-    }
+    shown = {name: path for name, path in tree.files.items() if name not in made}
     weights = [name for name in shown if name.endswith((WEIGHTS, *_OTHER_WEIGHTS))]
     carried = tuple(name for name in weights if name.startswith(modules))
     left_out = tuple(sorted(set(weights) - set(carried)))
     for name in tree.others:
-        if not _is_hidden(name) and not name.endswith((WEIGHTS, *_OTHER_WEIGHTS)):
+        if not name.endswith((WEIGHTS, *_OTHER_WEIGHTS)):
             raise CheckpointError(f"{source / name}: neither a file nor a folder")
     return Rest(
         files={name: path for name, path in shown.items() if name not in left_out},
-        folders=[name for name in tree.folders if not _is_hidden(name)],
+        folders=tree.folders,
         carried=carried,
         left_out=left_out,
     )
@@ -136,10 +143,6 @@ def copy_rest(rest: Rest, target: Path) -> None:
     for name, path in rest.files.items():
         shutil.copyfile(path, target / name)
         shutil.copymode(path, target / name)
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith(".") for part in name.split("/"))
 
 
 def _module_folders(tree: Tree) -> tuple[str, ...]:

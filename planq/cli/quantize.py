@@ -232,6 +232,7 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
             row["max_error"] = finite_or_none(report.largest_errors[tensor.name])
             row["restored_sha256"] = tensor.restored_sha256
     values["floating"] = [{"name": name, "why": why} for name, why in report.floating.items()]
+    values["basis"] = report.basis
     values["carried"], values["left_out"] = list(report.carried), list(report.left_out)
     return values
 
@@ -273,7 +274,9 @@ def _told(report: work.JobReport) -> Iterator[str]:
 
 
 def _floating(report: work.JobReport) -> Iterator[str]:
-    """Names the weights that stayed floating, by reason, and files of weights."""
+    """Names the weights that stayed floating, by reason, and other files of weights."""
+    if report.basis:
+        yield f"kinds of weights by {printable(report.basis)}"
     reasons: dict[str, list[str]] = {}
     for name, why in report.floating.items():
         reasons.setdefault(why, []).append(printable(name))

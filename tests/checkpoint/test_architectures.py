@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pytest
 from checkpoint import architectures
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.folders import compare_folder, quantize_folder
-from planq.checkpoint.formats import Form, Format
+from planq.checkpoint.formats import Activations, Form, Format
 from planq.checkpoint.job import Job
 from planq.checkpoint.schemes import Scheme
 from planq.executors import HostExecutor
@@ -68,12 +69,17 @@ def no_progress(name: str, nbytes: int, total: int) -> None:
 
 
 def quantized(
-    source: Path, target: Path, form: Format, scheme: Scheme = Scheme.INT8_CHANNEL
+    source: Path,
+    target: Path,
+    form: Format,
+    scheme: Scheme = Scheme.INT8_CHANNEL,
+    activations: Activations = Activations.NONE,
+    exclude: str | None = None,
 ) -> JobReport:
     """Quantizes a folder."""
-    return quantize_folder(
-        Job(source, target, scheme, form=Form(form)), HostExecutor(), no_progress
-    )
+    pattern = None if exclude is None else re.compile(exclude)
+    job = Job(source, target, scheme, form=Form(form, activations), exclude=pattern)
+    return quantize_folder(job, HostExecutor(), no_progress)
 
 
 def compared(source: Path, target: Path) -> tuple[Comparison, ...]:
@@ -126,12 +132,35 @@ def test_names_and_shapes_are_enough_to_be_right_or_to_refuse(
     check(name, saved, tmp_path / "out", form, Scheme.INT8_CHANNEL)
 
 
-@pytest.mark.parametrize("name", ["falcon", "mixtral", "t5"])
+@pytest.mark.parametrize(
+    ("name", "scheme", "activations"),
+    [
+        ("falcon", Scheme.FP8_CHANNEL, Activations.NONE),
+        ("falcon", Scheme.INT8_CHANNEL, Activations.TOKEN),
+        ("mixtral", Scheme.FP8_TENSOR, Activations.NONE),
+        ("mixtral", Scheme.FP8_CHANNEL, Activations.TOKEN),
+        ("t5", Scheme.FP8_CHANNEL, Activations.NONE),
+        ("t5", Scheme.INT8_CHANNEL, Activations.TOKEN),
+    ],
+)
 def test_codes_that_are_not_packed_reach_more_models(
-    tmp_path: Path, saved: Saved, name: str
+    tmp_path: Path, saved: Saved, name: str, scheme: Scheme, activations: Activations
 ) -> None:
-    quantized(saved(name)[0], tmp_path / "out", CT, Scheme.FP8_CHANNEL)
-    check(name, saved, tmp_path / "out", CT, Scheme.FP8_CHANNEL)
+    quantized(saved(name)[0], tmp_path / "out", CT, scheme, activations)
+    check(name, saved, tmp_path / "out", CT, scheme)
+
+
+def test_experts_are_quantized_together_or_not_at_all(tmp_path: Path, saved: Saved) -> None:
+    """transformers makes one tensor of them, whose parts it takes in some forms alone."""
+    source, target = saved("mixtral")[0], tmp_path / "out"
+    with pytest.raises(CheckpointError, match=r"needs all of them quantized, or a scheme of fp8"):
+        quantized(source, target, CT, exclude=r"experts\.1\.")
+    with pytest.raises(CheckpointError, match="needs --activations none or a scheme of fp8"):
+        quantized(source, target, CT, activations=Activations.TOKEN)
+    assert not any(tmp_path.iterdir())
+    report = quantized(source, target, CT, Scheme.FP8_CHANNEL, exclude=r"experts\.1\.")
+    assert len(report.tensors) == 8
+    check("mixtral", saved, target, CT, Scheme.FP8_CHANNEL)
 
 
 def record(target: Path) -> dict[str, Any]:

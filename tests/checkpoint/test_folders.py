@@ -66,6 +66,13 @@ def test_a_link_to_a_folder_is_written_through(
     assert report(capsys, "verify", folder, target)["equal"]
 
 
+def test_a_folder_that_holds_the_input_is_not_replaced(folder: Path, capsys: Capture) -> None:
+    (folder.parent / "planq.json").write_text("{}")
+    line = refuse(capsys, "quantize", folder, folder.parent, *OPTIONS, "--force")
+    assert f"{folder.parent}: holds the input, which would go with it" in line
+    assert names(folder) == ["config.json", "model.safetensors"]
+
+
 def test_a_link_to_nothing_is_refused(folder: Path, capsys: Capture) -> None:
     target = folder.with_name("out")
     target.symlink_to("nowhere")
@@ -164,6 +171,7 @@ def modules(folder: Path) -> None:
         checkpoint(folder / name / "model.safetensors", {"linear.weight": weight(4, 4)})
         (folder / name / "config.json").write_text("{}")
     (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"the same")
+    (folder / ".cache" / "back").symlink_to(folder)
     (folder / "onnx.bin").mkdir()
     (folder / "pytorch_model.bin").write_bytes(b"others")
 
@@ -183,6 +191,7 @@ def test_weights_beside_the_model_are_kept_or_named(folder: Path, capsys: Captur
     assert main(["quantize", str(folder), str(target), *OPTIONS, "--force"]) == 0
     said = capsys.readouterr().out
     assert "copied as they are: 2_Dense/model.safetensors, 2_Dense/pytorch_model.bin" in said
+    assert "kinds of weights by names and shapes: transformers knows no model type None" in said
     assert "files with weights, left out: 3_Other/model.safetensors, pytorch_model.bin" in said
     (target / "2_Dense" / "model.safetensors").write_bytes(b"")
     found = differing(capsys, folder, target)
