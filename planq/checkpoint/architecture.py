@@ -88,7 +88,7 @@ def read_architecture(
     except UnknownArchitectureError:
         raise
     except Exception as error:  # of any of some hundred classes, at values of anybody's making
-        reason = (str(error).splitlines() or [""])[0]
+        reason = (str(error).strip().splitlines() or [""])[0]
         raise UnknownArchitectureError(
             f"transformers cannot tell: {type(error).__name__}: {reason}"
         ) from error
@@ -166,7 +166,10 @@ def _class_of(transformers: Any, config: Mapping[str, Any], settings: Any) -> An
         return found
     if name is not None:
         raise UnknownArchitectureError(f"transformers knows no architecture {name!r}")
-    return transformers.AutoModel._model_mapping[type(settings)]
+    try:
+        return transformers.AutoModel._model_mapping[type(settings)]
+    except KeyError:
+        raise UnknownArchitectureError("its config names no architecture") from None
 
 
 @contextmanager

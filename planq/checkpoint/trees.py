@@ -50,38 +50,32 @@ def walk(folder: Path, *, follow: bool = False, hidden: bool = True) -> Tree:
         OSError: A folder cannot be read.
     """
     tree = Tree()
-    _walk(tree, folder, "", follow=follow, hidden=hidden, above=())
-    return tree
+    ahead: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(folder, "", ())]
+    while ahead:
+        here, start, above = ahead.pop()
+        node = here.stat()
+        if (node.st_dev, node.st_ino) in above:
+            raise CheckpointError(f"{here}: a link back to a folder that it is in")
+        for path in here.iterdir():
+            name = f"{start}{path.name}"
+            if path.name.startswith(".") and not hidden:
+                continue
+            kind = _kind(path)
+            if stat.S_ISREG(kind):
+                tree.files[name] = path
+            elif stat.S_ISDIR(kind) and (follow or not path.is_symlink()):
+                tree.folders.append(name)
+                ahead.append((path, f"{name}/", (*above, (node.st_dev, node.st_ino))))
+            else:
+                tree.others.append(name)
+    return Tree(dict(sorted(tree.files.items())), sorted(tree.folders), sorted(tree.others))
 
 
-def _walk(
-    tree: Tree,
-    folder: Path,
-    start: str,
-    *,
-    follow: bool,
-    hidden: bool,
-    above: tuple[tuple[int, int], ...],
-) -> None:
-    here = folder.stat()
-    if (here.st_dev, here.st_ino) in above:
-        raise CheckpointError(f"{folder}: a link back to a folder that it is in")
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") and not hidden:
-            continue
-        name = f"{start}{path.name}"
-        try:
-            kind = path.stat().st_mode
-        except OSError:  # a link to nothing, or to itself
-            kind = 0
-        if stat.S_ISREG(kind):
-            tree.files[name] = path
-        elif stat.S_ISDIR(kind) and (follow or not path.is_symlink()):
-            tree.folders.append(name)
-            inside = (*above, (here.st_dev, here.st_ino))
-            _walk(tree, path, f"{name}/", follow=follow, hidden=hidden, above=inside)
-        else:
-            tree.others.append(name)
+def _kind(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError:  # a link to nothing, or to itself
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +115,7 @@ def rest_of(source: Path, made: Collection[str]) -> Rest:
     carried = tuple(name for name in weights if name.startswith(modules))
     left_out = tuple(sorted(set(weights) - set(carried)))
     for name in tree.others:
-        if not name.endswith((WEIGHTS, *_OTHER_WEIGHTS)):
+        if name.startswith(modules) or not name.endswith((WEIGHTS, *_OTHER_WEIGHTS)):
             raise CheckpointError(f"{source / name}: neither a file nor a folder")
     return Rest(
         files={name: path for name, path in shown.items() if name not in left_out},

@@ -198,6 +198,14 @@ def test_weights_beside_the_model_are_kept_or_named(folder: Path, capsys: Captur
     assert found["out"]["2_Dense/model.safetensors"] == "other bytes"
 
 
+def test_weights_of_modules_that_lead_nowhere_are_refused(folder: Path, capsys: Capture) -> None:
+    modules(folder)
+    (folder / "2_Dense" / "model.safetensors").unlink()
+    (folder / "2_Dense" / "model.safetensors").symlink_to("nowhere")
+    line = refuse(capsys, "quantize", folder, folder.with_name("out"), *OPTIONS)
+    assert "2_Dense/model.safetensors: neither a file nor a folder" in line
+
+
 def test_links_in_a_source_are_followed_but_not_in_circles(
     folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:

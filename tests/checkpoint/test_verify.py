@@ -151,7 +151,8 @@ def test_a_file_is_compared_with_its_options(tmp_path: Path, capsys: Capture) ->
 def test_a_file_alone_tells_what_its_config_has_to_say(tmp_path: Path, capsys: Capture) -> None:
     source, target = tmp_path / "in.st", tmp_path / "out.st"
     checkpoint(source, {"a.weight": weight(32, 64, "float16"), "embed.weight": weight(16, 64)})
-    report(capsys, "quantize", source, target, "--scheme", "nf4", "--format", "bitsandbytes")
+    told = report(capsys, "quantize", source, target, "--scheme", "nf4", "--format", "bitsandbytes")
+    assert [row["name"] for row in told["floating"]] == ["embed.weight"]
     config = json.loads(load(target).metadata["planq.quantization_config"])
     assert config["llm_int8_skip_modules"] == ["embed"]
     assert config["bnb_4bit_compute_dtype"] == "float16"
