@@ -315,6 +315,13 @@ def job_of(source: Path, target: Path, ranges: Ranges | None = None) -> Job:
     return job_from(text, target, Job(source, target, Scheme.INT8_CHANNEL, ranges=ranges))
 
 
+def _typed(value: Any, *kinds: type | None) -> Any:
+    """Returns a value of one of these types, or None where that is one."""
+    if type(value) not in [type(None) if kind is None else kind for kind in kinds]:
+        raise TypeError(f"{value!r} is of another type")
+    return value
+
+
 def job_from(text: str, where: Path, job: Job) -> Job:
     """Returns a request with the options that a JSON text has.
 
@@ -331,18 +338,20 @@ def job_from(text: str, where: Path, job: Job) -> Job:
         scheme = Scheme(options["scheme"])
         names = (options["format"], options["activations"], options["quant_storage"])
         form = Form(Format(names[0]), Activations(names[1]), QuantStorage(names[2]))
-        patterns = (options["include"], options["exclude"])
-        include, exclude = (pattern and re.compile(pattern) for pattern in patterns)
-        default_excludes = bool(options["default_excludes"])
-        size, nested = options["block_size"], options["nested"]
-        calibrated = options["calibrated"]
-    except (KeyError, TypeError, ValueError, RecursionError, re.error) as error:
+        patterns = (_typed(options[key], str, None) for key in ("include", "exclude"))
+        include, exclude = (None if each is None else re.compile(each) for each in patterns)
+        default_excludes = _typed(options["default_excludes"], bool)
+        size = _typed(options["block_size"], int, None)
+        nested = _typed(options["nested"], bool)
+        calibrated = _typed(options["calibrated"], str, None)
+    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError, re.error) as error:
         what = f"metadata {METADATA_PREFIX}options is missing or damaged"
         raise CheckpointError(f"{where}: {what}, so it cannot be made again") from error
     if calibrated != (job.ranges.sha256 if job.ranges else None):
         wanted = f"SHA-256 {short(calibrated)}" if calibrated else "none"
         raise CheckpointError(f"--calibrate: {where} was made with other ranges: {wanted}")
     blocks = choose_blocks(scheme, size, nested=nested, calibrated=calibrated is not None)
+    form.check(scheme, blocks, calibrated=calibrated is not None)
     return replace(
         job,
         scheme=scheme,
@@ -447,6 +456,8 @@ def _metadata(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]
     own["options"] = json.dumps(job.options, sort_keys=True)
     if job.ranges:
         own["calibrated"] = job.ranges.sha256
+    if job.selection:  # of a folder, which has it in full
+        own["weights_sha256"] = job.selection.sha256
     chosen = list(weights.values())
     config = None if job.shard else _config(job, reader, weights)
     if config:

@@ -6,6 +6,8 @@ all. So a selection is made once, and recorded in ``planq.json``: `planq verify`
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -72,6 +74,12 @@ class Selection:
             "floating": dict(self.floating),
             "ignored": list(self.ignored),
         }
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the record, which every file of the folder has in its metadata."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def read_selection(where: str, record: object) -> Selection:

@@ -201,7 +201,20 @@ def test_a_record_that_cannot_be_is_found(
     summary = json.loads((target / "planq.json").read_text())
     summary["weights"][field] = value
     (target / "planq.json").write_text(json.dumps(summary, indent=2) + "\n")
-    assert said in compared(source, target)[-1].differing["planq.json"]
+    found = compared(source, target)
+    assert said in found[-1].differing["planq.json"]
+    assert "planq.weights_sha256" in found[0].differing["header"]
+
+
+def test_a_reason_that_was_changed_is_found(tmp_path: Path, saved: Saved) -> None:
+    """By the digest in the files, as nobody may be there to ask."""
+    source, target = saved("mpnet")[0], tmp_path / "out"
+    quantized(source, target, CT)
+    summary = json.loads((target / "planq.json").read_text())
+    summary["weights"]["floating"]["embeddings.word_embeddings.weight"] = "Linear"
+    (target / "planq.json").write_text(json.dumps(summary, indent=2) + "\n")
+    header = compared(source, target)[0].differing["header"]
+    assert header == "other metadata: planq.digest, planq.weights_sha256"
 
 
 def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path, saved: Saved) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from checkpoint.test_verify import differing, shards
 from cli.commands import refuse, report
 from cli.files import checkpoint, load, weight
 from planq.cli import main
+from support.hostile import Chaos, bounded, fuzzing
 
 Capture = pytest.CaptureFixture[str]
 
@@ -345,3 +348,54 @@ def test_patterns_add_to_what_a_format_leaves_out(folder: Path, capsys: Capture)
     assert left("--no-default-excludes") == {}
     plain = ("quantize", folder / "model.safetensors", folder / "o", "--scheme", "int8-channel")
     assert "plain leaves nothing out" in refuse(capsys, *plain, "--no-default-excludes")
+
+
+CONFIG = {
+    "model_type": "bert",
+    "architectures": ["BertModel"],
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "vocab_size": 20,
+}
+MODULES = [{"path": ""}, {"path": "2_Dense", "type": "Dense"}]
+
+
+@pytest.mark.filterwarnings("ignore")
+@fuzzing(60)
+def test_nothing_that_a_folder_says_is_an_internal_error(tmp_path: Path, chaos: Chaos) -> None:
+    """Quantized or refused in a sentence, verified or refused: nothing else, and no trace."""
+    source, target = tmp_path / str(chaos.random()) / "in", tmp_path / str(chaos.random())
+    source.mkdir(parents=True)
+    name = "encoder.layer.0.attention.self.query.weight"
+    checkpoint(source / "m1.safetensors", {name: weight(16, 16), "a.weight": weight(4, 4)})
+    texts = {"config.json": CONFIG, "modules.json": MODULES}
+    texts |= {INDEX: {"weight_map": {name: "m1.safetensors", "a.weight": "m1.safetensors"}}}
+    chosen = chaos.choice((*texts, "planq.json"))
+    for file, values in texts.items():
+        told = chaos.tampered(values) if file == chosen else values
+        (source / file).write_text(json.dumps(told))
+    status, said = quietly("quantize", source, target, *OPTIONS)
+    assert status in (0, 2)
+    assert target.exists() == (status == 0)
+    assert [path.name for path in source.parent.iterdir()] == ["in"]
+    if status == 0:
+        summary = target / "planq.json"
+        made = json.loads(summary.read_text())
+        told = chaos.tampered(made) if chosen == "planq.json" else made
+        summary.write_text(json.dumps(told, indent=2) + "\n")
+        status, more = quietly("verify", source, target)
+        same = json.dumps(told) == json.dumps(made)
+        assert status == 0 if same else status in (1, 2), (chosen, told, more)
+        said += more
+    assert "internal error" not in said
+    assert "out of memory" not in said
+
+
+def quietly(*arguments: object) -> tuple[int, str]:
+    """Runs the command line: its status, and what it says on stderr."""
+    said = io.StringIO()
+    with bounded(), redirect_stdout(io.StringIO()), redirect_stderr(said):
+        status = main([str(argument) for argument in arguments])
+    return status, said.getvalue()

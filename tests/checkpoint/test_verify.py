@@ -139,6 +139,7 @@ def test_a_file_is_compared_with_its_options(tmp_path: Path, capsys: Capture) ->
     source, target = tmp_path / "in.st", tmp_path / "out.st"
     checkpoint(source, {"a.weight": weight(32, 64), "b.weight": weight(16, 64)})
     options = ["--scheme", "nf4", "--nested", "--block-size", "128", "--include", "^b"]
+    options += ["--exclude", "^$"]
     assert main(["quantize", str(source), str(target), *options]) == 0
     capsys.readouterr()
     assert report(capsys, "verify", source, target)["equal"]
@@ -146,6 +147,19 @@ def test_a_file_is_compared_with_its_options(tmp_path: Path, capsys: Capture) ->
     found = differing(capsys, source, target)["out.st"]
     assert found.pop("header").startswith("other metadata: planq.digest, planq.source_sha256")
     assert list(found) == ["a.weight"]
+
+
+@pytest.mark.parametrize("option", ["--include", "--exclude"])
+def test_an_empty_pattern_is_one(tmp_path: Path, capsys: Capture, option: str) -> None:
+    """It is found in every name."""
+    source, target = tmp_path / "in.st", tmp_path / "out.st"
+    checkpoint(source, {"a.weight": weight(32, 64)})
+    arguments = ("quantize", source, target, "--scheme", "nf4", option, "")
+    if option == "--exclude":
+        assert "nothing to quantize" in refuse(capsys, *arguments)
+        return
+    report(capsys, *arguments)
+    assert report(capsys, "verify", source, target)["equal"]
 
 
 def test_a_file_alone_tells_what_its_config_has_to_say(tmp_path: Path, capsys: Capture) -> None:
