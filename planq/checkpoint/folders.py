@@ -1,7 +1,8 @@
 """Quantizing a model's folder: its safetensors files, their index, ``config.json`` and the rest.
 
 A folder is made under another name beside its own, and gets it when it is complete. It holds
-``planq.json``: the options, the build and the digests of all that is in it.
+``planq.json``: the options, the build, the weights that were chosen and the digests of all that is
+in it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ import hashlib
 import json
 import os
 import shutil
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import planq
 from planq.checkpoint.failure import CheckpointError, note_output, outputs
-from planq.checkpoint.files import CheckpointReader
-from planq.checkpoint.formats import Format, modules_of, usual_dtype
+from planq.checkpoint.files import CheckpointReader, TensorEntry
+from planq.checkpoint.formats import Format, usual_dtype
 from planq.checkpoint.job import (
     Comparison,
     Job,
@@ -26,12 +26,21 @@ from planq.checkpoint.job import (
     compare_file,
     job_from,
     quantize_file,
+    this_build,
 )
 from planq.checkpoint.schemes import Scheme, is_weight
+from planq.checkpoint.selection import (
+    Selection,
+    by_names,
+    read_selection,
+    reason_of,
+    select_weights,
+)
 from planq.checkpoint.strict_json import parse
+from planq.checkpoint.trees import WEIGHTS, Rest, Tree, copy_rest, rest_of, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from planq.checkpoint.calibration import Ranges
@@ -39,13 +48,47 @@ if TYPE_CHECKING:
 
 CONFIG, SUMMARY = "config.json", "planq.json"
 _INDEX = "model.safetensors.index.json"
-_WEIGHTS = ".safetensors"
-# Other forms of the same weights, which would be of another model than what was made.
-_OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".h5", ".msgpack", ".gguf", ".onnx", ".ot", ".index.json")
+_ENTRY = "quantization_config"
+# The fields of planq.json, in their order.
+_FIELDS = ("planq", "options", "weights", "files", "digest")
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model's folder as it was found.
+
+    Attributes:
+        folder: Where it is.
+        shards: Its safetensors files, in order.
+        entries: The tensors of each.
+        places: The shard that the index names for each tensor; None without an index.
+        config: What ``config.json`` holds, without an entry for quantization.
+        rest: What else is in the folder.
+    """
+
+    folder: Path
+    shards: list[Path]
+    entries: dict[str, tuple[TensorEntry, ...]]
+    places: dict[str, str] | None
+    config: dict[str, Any]
+    rest: Rest
+
+    @property
+    def tensors(self) -> list[TensorEntry]:
+        """The tensors of all shards; of a name that comes twice, the one that the index names."""
+        found = {}
+        for shard, entries in self.entries.items():
+            for entry in entries:
+                if entry.name not in found or (self.places or {}).get(entry.name) == shard:
+                    found[entry.name] = entry
+        return list(found.values())
 
 
 def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobReport:
     """Quantizes the weights of a model's folder, and only then gives the output its name.
+
+    Where the output is a link to a folder, the new folder takes the place of the one that it leads
+    to, and the link stays.
 
     Args:
         job: What to do; source and target are folders, and the format is not plain.
@@ -65,34 +108,58 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
         known = ", ".join(known.value for known in Format if known is not Format.PLAIN)
         raise CheckpointError(f"--format: a folder needs one of {known}")
     _check_target(job)
-    shards = shards_of(job.source)
-    config = read_json(job.source / CONFIG)
-    if "quantization_config" in config:
-        raise CheckpointError(f"{job.source / CONFIG}: already quantized")
-    job.target.parent.mkdir(parents=True, exist_ok=True)
-    partial = job.target.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")
+    model = _read_model(job.source)
+    selection = select_weights(job, model.config, model.tensors)
+    if not selection.quantized:
+        raise CheckpointError(_nothing(job.source, selection))
+    target = job.target.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
-        _copy_rest(job.source, partial)
+        copy_rest(model.rest, partial)
         with outputs():  # which have their place when the folder has its name, and not before
             reports = tuple(
                 quantize_file(
-                    replace(job, source=shard, target=partial / shard.name, shard=True),
-                    executor,
-                    progress,
+                    _part(job, selection, shard, partial / shard.name), executor, progress
                 )
-                for shard in shards
+                for shard in model.shards
             )
-        if not any(report.tensors for report in reports):
-            raise CheckpointError(f"{job.source}: no weight to quantize")
-        entry = quantization_config(job, shards, reports)
-        _write_json(partial / CONFIG, {**config, "quantization_config": entry})
-        _write_index(job.source, partial, shards)
-        digest = _write_summary(job, partial)
-        _give_name(job, partial)
+        _write_json(partial / CONFIG, _with_entry(model, job, selection, reports))
+        if model.places is not None:
+            _write_json(partial / _INDEX, _index_of(model, partial, reports))
+        files = _digests_of(walk(partial).files)
+        _write_json(partial / SUMMARY, _summary(this_build(), job, selection, files))
+        old = _give_name(target, partial)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     note_output(job.target)
-    return _together(job, reports, digest)
+    if old is not None:
+        _remove(old)
+    report = _together(job, reports, _digest_of(files))
+    return replace(
+        report,
+        floating=selection.floating,
+        basis=selection.basis,
+        carried=model.rest.carried,
+        left_out=model.rest.left_out,
+    )
+
+
+def _part(job: Job, selection: Selection, shard: Path, target: Path) -> Job:
+    """The request for one file of a folder."""
+    return replace(job, source=shard, target=target, selection=selection, shard=True)
+
+
+def _nothing(source: Path, selection: Selection) -> str:
+    """Says why no weight is quantized, by the reasons that most of them have."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in selection.floating.items():
+        reasons.setdefault(why, []).append(name)
+    if not reasons:
+        return f"{source}: no weight to quantize: no 2-D floating tensor"
+    most = sorted(reasons.items(), key=lambda item: -len(item[1]))[:3]
+    told = "; ".join(f"{len(names)} ({names[0]}, ...): {why}" for why, names in most)
+    return f"{source}: no weight to quantize, judged by {selection.basis}: {told}"
 
 
 def _together(job: Job, files: Sequence[JobReport], digest: str) -> JobReport:
@@ -114,39 +181,78 @@ def _together(job: Job, files: Sequence[JobReport], digest: str) -> JobReport:
     )
 
 
-def shards_of(folder: Path) -> list[Path]:
+def _read_model(folder: Path) -> _Model:
+    """Reads all that decides what becomes of a folder.
+
+    Raises:
+        CheckpointError: It is no model's, is quantized already, or contradicts itself.
+        OSError: It cannot be read.
+    """
+    places = _read_index(folder)
+    shards = _shards_of(folder, places)
+    config = read_json(folder / CONFIG)
+    if config.get(_ENTRY) is not None:
+        raise CheckpointError(f"{folder / CONFIG}: already quantized")
+    entries = {}
+    for shard in shards:
+        with closing(CheckpointReader(shard)) as reader:
+            entries[shard.name] = reader.entries
+    for name, shard_name in (places or {}).items():
+        if all(entry.name != name for entry in entries[shard_name]):
+            raise CheckpointError(
+                f"{folder / _INDEX}: weight_map: {shard_name} holds no tensor {name!r}"
+            )
+    made = {CONFIG, SUMMARY, _INDEX, *entries}
+    return _Model(folder, shards, entries, places, config, rest_of(folder, made))
+
+
+def _read_index(folder: Path) -> dict[str, str] | None:
+    """Returns which file holds each tensor; None without an index."""
+    path = folder / _INDEX
+    if not os.path.lexists(path):
+        return None
+    places = read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        got = "nothing" if places in (None, {}) else f"a {type(places).__name__}"
+        raise CheckpointError(
+            f"{path}: weight_map: expected an object with a file for each tensor, got {got}"
+        )
+    for name, shard in places.items():
+        if not isinstance(shard, str):
+            got = json.dumps(shard)[:40]
+            raise CheckpointError(
+                f"{path}: weight_map: {name!r}: expected the name of a file, got {got}"
+            )
+    return places
+
+
+def _shards_of(folder: Path, places: Mapping[str, str] | None) -> list[Path]:
     """Returns the safetensors files of a model, in order.
 
     Raises:
         CheckpointError: There is none, or one that the index names is missing.
     """
-    found = sorted(path for path in folder.iterdir() if path.suffix == _WEIGHTS)
-    if (folder / _INDEX).exists():
-        named = set(read_json(folder / _INDEX).get("weight_map", {}).values())
+    found = sorted(path for path in folder.iterdir() if path.suffix == WEIGHTS)
+    if places is not None:
+        named = set(places.values())
         missing = sorted(named - {path.name for path in found})
         if missing:
             raise CheckpointError(f"{folder / missing[0]}: named by {_INDEX}, and not there")
         found = [path for path in found if path.name in named]
     if not found:
-        raise CheckpointError(f"{folder}: holds no {_WEIGHTS} file")
+        raise CheckpointError(f"{folder}: holds no {WEIGHTS} file")
     return found
 
 
-def quantization_config(
-    job: Job, shards: list[Path], files: Sequence[JobReport | Comparison]
+def _with_entry(
+    model: _Model, job: Job, selection: Selection, files: Sequence[JobReport | Comparison]
 ) -> dict[str, Any]:
-    """Returns what ``config.json`` says of a folder: the modules left floating by their names."""
-    chosen = {tensor.name: tensor.dtype for report in files for tensor in report.tensors}
-    floating = []
-    for shard in shards:
-        with closing(CheckpointReader(shard)) as reader:
-            weights = filter(is_weight, reader.entries)
-            floating += [entry.name for entry in weights if entry.name not in chosen]
-    dtype = usual_dtype(chosen.values())
-    config = job.form.config(job.scheme, job.blocks, modules_of(floating), dtype)
-    if config is None:
+    """Returns what ``config.json`` holds when it says how the model is quantized."""
+    dtype = usual_dtype(tensor.dtype for report in files for tensor in report.tensors)
+    entry = job.form.config(job.scheme, job.blocks, selection.ignored, dtype)
+    if entry is None:
         raise AssertionError("a format without an entry in config.json")
-    return config
+    return {**model.config, _ENTRY: entry}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -165,21 +271,22 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def file_digests(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 of every file but ``planq.json``, by its path inside the folder."""
+def _digests_of(files: Mapping[str, Path]) -> dict[str, str]:
+    """Returns the SHA-256 of files, by their paths inside a folder; without ``planq.json``."""
     digests = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and name != SUMMARY:
+    for name, path in files.items():
+        if name != SUMMARY:
             with path.open("rb") as file:
                 digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
+    return dict(sorted(digests.items()))
 
 
 def _check_target(job: Job) -> None:
     target = job.target
     if job.source.resolve() in target.resolve().parents:
         raise CheckpointError(f"{target}: inside the input, which would hold it then")
+    if target.resolve() in job.source.resolve().parents:
+        raise CheckpointError(f"{target}: holds the input, which would go with it")
     if not os.path.lexists(target):
         return
     if target.exists() and target.samefile(job.source):
@@ -194,22 +301,6 @@ def _check_target(job: Job) -> None:
         raise CheckpointError(f"{target}: holds no {SUMMARY}, so planq did not make it")
 
 
-def _is_left_out(path: str) -> bool:
-    """Whether a file holds weights, or is hidden."""
-    hidden = any(part.startswith(".") for part in path.split("/"))
-    return hidden or path.endswith((_WEIGHTS, *_OTHER_WEIGHTS))
-
-
-def _copy_rest(source: Path, target: Path) -> None:
-    """Copies what holds no weights; hidden files are left out."""
-
-    def left_out(folder: str, names: list[str]) -> set[str]:
-        del folder
-        return {name for name in names if _is_left_out(name)}
-
-    shutil.copytree(source, target, ignore=left_out)
-
-
 def _json_text(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=2) + "\n"
 
@@ -218,34 +309,34 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(_json_text(values), encoding="utf-8")
 
 
-def _write_index(source: Path, target: Path, shards: list[Path]) -> None:
-    """Writes where each tensor is, if the source has an index."""
-    if (source / _INDEX).exists():
-        _write_json(target / _INDEX, _index_of(target, shards))
-
-
-def _index_of(target: Path, shards: list[Path]) -> dict[str, Any]:
-    places: dict[str, str] = {}
+def _index_of(
+    model: _Model, target: Path, files: Sequence[JobReport | Comparison]
+) -> dict[str, Any]:
+    """Returns the index of a folder: what came of a tensor is where the tensor was."""
+    found: dict[str, str] = {}
     total = 0
-    for shard in shards:
+    for shard, report in zip(model.shards, files, strict=True):
+        origin = {part: tensor.name for tensor in report.tensors for part in tensor.parts}
         with closing(CheckpointReader(target / shard.name)) as reader:
-            places |= {entry.name: shard.name for entry in reader.entries}
-            total += sum(entry.nbytes for entry in reader.entries)
-    return {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
+            for entry in reader.entries:
+                if (model.places or {}).get(origin.get(entry.name, entry.name)) == shard.name:
+                    found[entry.name] = shard.name
+                    total += entry.nbytes
+    return {"metadata": {"total_size": total}, "weight_map": dict(sorted(found.items()))}
 
 
-def _write_summary(job: Job, target: Path) -> str:
-    build = planq.build_info()
-    files = file_digests(target)
-    digest = _digest_of(files)
-    summary = {
-        "planq": {"version": build.version, "build_id": build.build_id},
+def _summary(
+    made_by: tuple[str, str], job: Job, selection: Selection, files: dict[str, str]
+) -> dict[str, Any]:
+    """Returns what ``planq.json`` holds."""
+    version, build = made_by
+    return {
+        "planq": {"version": version, "build_id": build},
         "options": job.options,
+        "weights": selection.to_dict(),
         "files": files,
-        "digest": digest,
+        "digest": _digest_of(files),
     }
-    _write_json(target / SUMMARY, summary)
-    return digest
 
 
 def _digest_of(files: dict[str, str]) -> str:
@@ -253,26 +344,39 @@ def _digest_of(files: dict[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _give_name(job: Job, partial: Path) -> None:
-    """Puts the new folder in the place of an old one, which goes last."""
-    if not os.path.lexists(job.target):
-        partial.rename(job.target)
-        return
+def _give_name(target: Path, partial: Path) -> Path | None:
+    """Puts the new folder in the place of an old one; returns where the old one is then."""
+    if not os.path.lexists(target):
+        partial.rename(target)
+        return None
     old = partial.with_suffix(".replaced")
-    job.target.rename(old)
+    target.rename(old)
     try:
-        partial.rename(job.target)
-    except OSError:
-        old.rename(job.target)
+        partial.rename(target)
+    except BaseException:  # also a signal
+        if not os.path.lexists(target):
+            old.rename(target)
         raise
-    with suppress(OSError):
+    return old
+
+
+def _remove(old: Path) -> None:
+    """Removes the folder that was replaced, when the new one is complete."""
+    try:
         shutil.rmtree(old)
+    except OSError as error:
+        what = f"what it replaced is still there, as {old}"
+        raise CheckpointError(f"{what}: {error.strerror or error}") from error
 
 
 def compare_folder(
     source: Path, target: Path, ranges: Ranges | None, executor: Executor, progress: Progress
 ) -> tuple[Comparison, ...]:
     """Quantizes a model's folder again, and compares every byte of every file.
+
+    Which weights are quantized is what ``planq.json`` says, whoever was asked when it was made. The
+    names of the build that made the folder are taken from it, too, and have to be the same in all
+    of its files.
 
     Args:
         source: The folder that was quantized.
@@ -292,33 +396,84 @@ def compare_folder(
     summary = read_json(target / SUMMARY)
     text = json.dumps(summary.get("options"))
     job = job_from(text, target / SUMMARY, Job(source, target, Scheme.INT8_CHANNEL, ranges=ranges))
-    shards = shards_of(source)
-    missing = [shard.name for shard in shards if not (target / shard.name).is_file()]
+    selection = read_selection(str(target / SUMMARY), summary.get("weights"))
+    model = _read_model(source)
+    missing = [shard.name for shard in model.shards if not (target / shard.name).is_file()]
     if missing:
         raise CheckpointError(f"{target / missing[0]}: missing")
     files = tuple(
-        compare_file(
-            replace(job, source=shard, target=target / shard.name, shard=True), executor, progress
-        )
-        for shard in shards
+        compare_file(_part(job, selection, shard, target / shard.name), executor, progress)
+        for shard in model.shards
     )
-    config = read_json(source / CONFIG)
-    config["quantization_config"] = quantization_config(job, shards, files)
-    wanted = {
-        name: digest for name, digest in file_digests(source).items() if not _is_left_out(name)
-    }
-    wanted[CONFIG] = hashlib.sha256(_json_text(config).encode()).hexdigest()
-    if (source / _INDEX).exists():
-        wanted[_INDEX] = hashlib.sha256(_json_text(_index_of(target, shards)).encode()).hexdigest()
-    found = file_digests(target)
+    found = walk(target)
+    digests = _digests_of(found.files)
+    wanted = _digests_of(model.rest.files)
+    wanted[CONFIG] = _text_digest(_with_entry(model, job, selection, files))
+    if model.places is not None:
+        wanted[_INDEX] = _text_digest(_index_of(model, target, files))
+    differing = _other_files(model, wanted, found, digests)
+    made_by = files[0].made_by
+    expected = _summary(made_by, job, selection, digests)
+    what = _what_differs(summary, expected) or _misfit(job, model, selection)
+    if not what and (target / SUMMARY).read_bytes() != _json_text(expected).encode():
+        what = "other bytes"
+    if any(file.made_by != made_by for file in files):
+        what = "its files name several builds"
+    if what:
+        differing[SUMMARY] = what
+    return (*files, Comparison(target, differing, (), made_by))
+
+
+def _other_files(
+    model: _Model, wanted: dict[str, str], found: Tree, digests: Mapping[str, str]
+) -> dict[str, str]:
+    """Says what differs beside the safetensors files, by path.
+
+    Args:
+        model: The source.
+        wanted: The digests of all other files but ``planq.json``.
+        found: What the output holds.
+        digests: The digests of its files.
+    """
     differing = {
-        name: "missing" if name not in found else "other bytes"
+        name: "missing" if name not in digests else "other bytes"
         for name, digest in wanted.items()
-        if found.get(name) != digest
+        if digests.get(name) != digest
     }
-    extra = found.keys() - wanted.keys() - {shard.name for shard in shards}
+    extra = {*digests, *found.folders, *found.others}
+    extra -= {*wanted, *model.entries, *model.rest.folders}
     differing |= dict.fromkeys(sorted(extra), "should not be there")
-    if summary.get("files") != found or summary.get("digest") != _digest_of(found):
-        differing[SUMMARY] = "other digests than those of the files"
-    same_build = all(file.same_build for file in files)
-    return (*files, Comparison(target, differing, (), same_build))
+    lost = {*model.rest.folders} - {*found.folders}
+    return differing | dict.fromkeys(sorted(lost), "missing")
+
+
+def _what_differs(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Says what ``planq.json`` has that is not as it was made; empty where all is."""
+    unknown = sorted(found.keys() - set(_FIELDS))
+    if unknown:
+        return f"unknown fields: {', '.join(unknown)}"
+    if any(found.get(field) != expected[field] for field in ("files", "digest")):
+        return "other digests than those of the files"
+    if found.get("planq") != expected["planq"]:
+        return "planq: another version or build than its files name"
+    other = [field for field in _FIELDS if found.get(field) != expected[field]]
+    return f"{', '.join(other)}: not as planq writes it" if other else ""
+
+
+def _misfit(job: Job, model: _Model, selection: Selection) -> str:
+    """Says where the weights that ``planq.json`` names cannot be those of the source."""
+    weights = [entry.name for entry in model.tensors if is_weight(entry)]
+    named = [*selection.quantized, *selection.floating]
+    if sorted(named) != sorted(weights):
+        return "weights: other names than those of the source"
+    refused = [name for name in selection.quantized if job.why_not(name)]
+    if refused:
+        return f"weights: {refused[0]!r} is quantized against the options"
+    reason = reason_of(selection)
+    if reason is not None and by_names(job, model.config, model.tensors, reason) != selection:
+        return "weights: not what names and shapes tell"
+    return ""
+
+
+def _text_digest(values: dict[str, Any]) -> str:
+    return hashlib.sha256(_json_text(values).encode()).hexdigest()

@@ -61,7 +61,23 @@ _BLOCK_SIZES = tuple(2**power for power in range(5, 13))
 
 # Parts of a name that tell of an embedding, an output layer, a norm or a router.
 _FLOATING_PART = re.compile(
-    r"embed|^(wte|wpe|shared|score|classifier|cls|predictions|router|gate)$|head$|norm|^ln_"
+    r"embed|bias|^(wte|wpe|shared|score|classifier|cls|predictions|router|gate)$|head$|norm|^ln_"
+)
+# Parts of a name that tell of a linear layer.
+_LINEAR_PART = re.compile(
+    r"^(q|k|v|o|qkv|kv|gate|up|down|gate_up|in|out|query|key|value|input|output)_(proj|lin|layer)$"
+    r"|^(query|key|value|query_key_value|dense|dense_\w+|fc_?\w+|lin\d|linear\w*|W[qkvo]|Wqkv|pooler)$"
+)
+# Output layers that have the weight of an embedding, and so none of their own in the file.
+OUTPUT_LAYERS = (
+    "cls.predictions.decoder",
+    "embed_out",
+    "generator_lm_head",
+    "lm_head",
+    "lm_head.decoder",
+    "predictions.decoder",
+    "proj_out",
+    "vocab_projector",
 )
 _STRATEGIES: dict[Scheme, dict[str, Any]] = {
     Scheme.INT8_CHANNEL: {"num_bits": 8, "type": "int", "strategy": "channel"},
@@ -150,16 +166,16 @@ class Form:
             return {"convention": planq.Convention.GGML}
         return {}
 
-    def takes(self, name: str) -> bool:
-        """Whether a weight of this name is quantized unless told otherwise.
+    def leaves(self, name: str) -> bool:
+        """Whether a weight of this name stays floating by default, as readers expect it to.
 
-        Readers quantize linear layers, which a file does not tell from others: what its name calls
-        an embedding, an output layer, a norm or a router stays as it is.
+        Readers quantize linear layers: what a name calls an embedding, an output layer, a norm or a
+        router stays as it is.
         """
         if self.format is Format.PLAIN:
-            return True
+            return False
         module, _, last = name.rpartition(".")
-        return last == "weight" and not any(map(_FLOATING_PART.search, module.split(".")))
+        return last != "weight" or any(map(_FLOATING_PART.search, module.split(".")))
 
     def check_weight(self, scheme: Scheme, entry: TensorEntry) -> None:
         """Refuses a weight that the format cannot hold.
@@ -193,7 +209,7 @@ class Form:
         Args:
             scheme: How weights are quantized.
             blocks: How the statistics of a codebook scheme lie.
-            floating: The modules that have a weight of two axes which stays as it is.
+            floating: The modules that the reader is to leave as they are.
             dtype: The type of the weights before, in which bitsandbytes will multiply.
         """
         if self.format is Format.COMPRESSED_TENSORS:
@@ -245,7 +261,8 @@ class Form:
             "quant_method": "bitsandbytes",
             "load_in_4bit": blocks is not None,
             "load_in_8bit": blocks is None,
-            "llm_int8_skip_modules": list(floating) or None,
+            # An empty list: where there is none, transformers makes one of its own.
+            "llm_int8_skip_modules": list(floating),
         }
         if blocks:
             config |= {
@@ -263,6 +280,32 @@ PLAIN = Form()
 def modules_of(names: Iterable[str]) -> list[str]:
     """Returns the modules whose weights these are, in order."""
     return sorted(name.removesuffix(".weight") for name in names if name.endswith(".weight"))
+
+
+def is_linear(name: str, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> bool:
+    """Whether name and shape of a weight leave no doubt that it is a linear layer's.
+
+    An embedding has no bias, and a convolution of GPT-2 one as long as the weight is wide.
+
+    Args:
+        name: The weight.
+        shape: Its two extents.
+        bias: The shape of the module's bias; None where it has none.
+    """
+    rows, columns = shape
+    if bias is not None and rows != columns:
+        return bias == (rows,)
+    module = name.removesuffix(".weight")
+    return _LINEAR_PART.fullmatch(module.rpartition(".")[2]) is not None
+
+
+def reaching(module: str) -> set[str]:
+    """Returns the keys by which transformers finds a module in a list of those to leave alone.
+
+    A key stands for itself, for what is inside of it, and for all whose names end with it.
+    """
+    starts = {module[:at] for at, letter in enumerate(module) if letter == "."}
+    return starts | {module[at:] for at in range(len(module))}
 
 
 def usual_dtype(dtypes: Iterable[str]) -> str:

@@ -39,11 +39,19 @@ from planq.checkpoint.job import (
     chosen_weights,
     difference,
     job_from,
+    this_build,
 )
 from planq.checkpoint.quality import count_non_finite, count_spoiled, signal_to_noise_db
 from planq.checkpoint.reports import TensorReport
 from planq.checkpoint.restore import RestoreJob, RestoreReport
-from planq.checkpoint.schemes import FLOATING, FORMAT_NAME, GGML_BLOCK, Scheme, describe
+from planq.checkpoint.schemes import (
+    FLOATING,
+    FORMAT_NAME,
+    GGML_BLOCK,
+    Scheme,
+    describe,
+    is_weight,
+)
 from planq.checkpoint.stored import METADATA_PREFIX
 from planq.executors import plan_selector
 
@@ -128,6 +136,7 @@ def quantize_gguf(job: Job, executor: Executor, progress: Progress) -> JobReport
         device=executor.name,
         tensors=tuple(tensors),
         largest_errors={},
+        floating={e.name: job.why_not(e.name) for e in copied if is_weight(e)},
         copied_tensors=len(copied),
         copied_bytes=sum(entry.nbytes for entry in copied),
         source_bytes=source_bytes,
@@ -371,7 +380,7 @@ def compare_gguf(source: Path, target: Path, executor: Executor, progress: Progr
     }
     if not same and not differing:
         differing["header"] = "other bytes"
-    return Comparison(target, differing, report.tensors, same_build=True)
+    return Comparison(target, differing, report.tensors, this_build())
 
 
 def _held(path: Path) -> tuple[dict[str, tuple[str, bytes]], str]:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import planq
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planq.checkpoint.calibration import Ranges
+    from planq.checkpoint.selection import Selection
     from planq.executors import Bytes, Executor
 
 Progress = Callable[[str, int, int], None]
@@ -86,8 +87,10 @@ class Job:
         ranges: The range of every weight; None measures them.
         verify: Whether to read the file again and dequantize it before it gets its name.
         blocks: How the statistics of a codebook scheme lie; None for the others.
-        exclude: No weights in whose name this is found; None leaves out what the format does.
+        exclude: No weights in whose name this is found.
         form: Who reads the file, and with which options.
+        default_excludes: Whether to leave out what the format does by itself, too.
+        selection: Which weights of a model; None for a file alone, where the fields above decide.
         shard: Whether it is a part of a model: it may have no weight to quantize.
     """
 
@@ -101,13 +104,19 @@ class Job:
     blocks: Blocks | None = None
     exclude: re.Pattern[str] | None = None
     form: Form = PLAIN
+    default_excludes: bool = True
+    selection: Selection | None = None
     shard: bool = False
 
-    def takes(self, name: str) -> bool:
-        """Whether the weight of this name is to be quantized."""
+    def why_not(self, name: str) -> str:
+        """Why the weight of this name stays as it is; empty where it is to be quantized."""
         if self.include and not self.include.search(name):
-            return False
-        return not self.exclude.search(name) if self.exclude else self.form.takes(name)
+            return "--include does not find it"
+        if self.exclude and self.exclude.search(name):
+            return "--exclude finds it"
+        if self.default_excludes and self.form.leaves(name):
+            return "its name tells of no linear layer inside a model"
+        return ""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -117,6 +126,7 @@ class Job:
             **as_options(self.form),
             "include": self.include.pattern if self.include else None,
             "exclude": self.exclude.pattern if self.exclude else None,
+            "default_excludes": self.default_excludes,
             "block_size": self.blocks.size if self.blocks else None,
             "nested": bool(self.blocks and self.blocks.nested_size),
             "calibrated": self.ranges.sha256 if self.ranges else None,
@@ -152,12 +162,20 @@ class JobReport(FileReport):
         tensors: The weights, in the order of the file.
         largest_errors: Verified: by name, the largest absolute error of what was read back from
             the file; not a finite number where a value is none.
+        floating: Why each of the other weights of two axes stayed as it is, by name.
+        basis: Of a folder: what told the kinds of its weights.
+        carried: Of a folder: files with weights of other modules, which were copied.
+        left_out: Of a folder: files with weights that the output does not have.
     """
 
     job: Job
     source_digest: str
     tensors: tuple[WeightReport, ...]
     largest_errors: dict[str, float]
+    floating: Mapping[str, str] = field(default_factory=dict)
+    basis: str | None = None
+    carried: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport:
@@ -202,6 +220,7 @@ def quantize_file(job: Job, executor: Executor, progress: Progress) -> JobReport
         device=executor.name,
         tensors=tensors,
         largest_errors=errors,
+        floating={e.name: job.why_not(e.name) for e in copied if is_weight(e)},
         copied_tensors=len(copied),
         copied_bytes=sum(entry.nbytes for entry in copied),
         source_bytes=reader.size,
@@ -218,13 +237,24 @@ class Comparison:
         path: The file.
         differing: What differs, by the name of a tensor, or by ``header``.
         tensors: The weights that were quantized again.
-        same_build: Whether this build of planq made the file.
+        made_by: The version and the build of planq that the file names.
     """
 
     path: Path
     differing: dict[str, str]
     tensors: tuple[WeightReport, ...]
-    same_build: bool
+    made_by: tuple[str, str]
+
+    @property
+    def same_build(self) -> bool:
+        """Whether this build of planq made the file."""
+        return self.made_by == this_build()
+
+
+def this_build() -> tuple[str, str]:
+    """Returns the version and the build of the planq that runs."""
+    build = planq.build_info()
+    return build.version, build.build_id
 
 
 def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison:
@@ -246,7 +276,6 @@ def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison
             total = _bytes_to_read(job, reader, weights)
             tensors = _Run(job, weights, executor, progress, reader, found, total).quantize()
             theirs = {key: found.reader.metadata.get(key, "") for key in _BUILD}
-            same_build = all(metadata[key] == theirs[key] for key in _BUILD)
             digests = found.digests(entries)
             metadata = sealed(entries, digests, metadata | theirs, reader.sha256())
             differing = {name: difference(count) for name, count in found.differing.items()}
@@ -254,7 +283,7 @@ def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison
             if not found.has_header(metadata):
                 differing["header"] = _header_difference(metadata, found.reader.metadata)
             reader.check_unchanged()
-    return Comparison(job.target, differing, tensors, same_build)
+    return Comparison(job.target, differing, tensors, (theirs[_BUILD[0]], theirs[_BUILD[1]]))
 
 
 def difference(count: int | None) -> str:
@@ -286,6 +315,13 @@ def job_of(source: Path, target: Path, ranges: Ranges | None = None) -> Job:
     return job_from(text, target, Job(source, target, Scheme.INT8_CHANNEL, ranges=ranges))
 
 
+def _typed(value: Any, *kinds: type | None) -> Any:
+    """Returns a value of one of these types, or None where that is one."""
+    if type(value) not in [type(None) if kind is None else kind for kind in kinds]:
+        raise TypeError(f"{value!r} is of another type")
+    return value
+
+
 def job_from(text: str, where: Path, job: Job) -> Job:
     """Returns a request with the options that a JSON text has.
 
@@ -302,18 +338,29 @@ def job_from(text: str, where: Path, job: Job) -> Job:
         scheme = Scheme(options["scheme"])
         names = (options["format"], options["activations"], options["quant_storage"])
         form = Form(Format(names[0]), Activations(names[1]), QuantStorage(names[2]))
-        patterns = (options["include"], options["exclude"])
-        include, exclude = (pattern and re.compile(pattern) for pattern in patterns)
-        size, nested = options["block_size"], options["nested"]
-        calibrated = options["calibrated"]
-    except (KeyError, TypeError, ValueError, RecursionError, re.error) as error:
+        patterns = (_typed(options[key], str, None) for key in ("include", "exclude"))
+        include, exclude = (None if each is None else re.compile(each) for each in patterns)
+        default_excludes = _typed(options["default_excludes"], bool)
+        size = _typed(options["block_size"], int, None)
+        nested = _typed(options["nested"], bool)
+        calibrated = _typed(options["calibrated"], str, None)
+    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError, re.error) as error:
         what = f"metadata {METADATA_PREFIX}options is missing or damaged"
         raise CheckpointError(f"{where}: {what}, so it cannot be made again") from error
     if calibrated != (job.ranges.sha256 if job.ranges else None):
         wanted = f"SHA-256 {short(calibrated)}" if calibrated else "none"
         raise CheckpointError(f"--calibrate: {where} was made with other ranges: {wanted}")
     blocks = choose_blocks(scheme, size, nested=nested, calibrated=calibrated is not None)
-    return replace(job, scheme=scheme, form=form, include=include, exclude=exclude, blocks=blocks)
+    form.check(scheme, blocks, calibrated=calibrated is not None)
+    return replace(
+        job,
+        scheme=scheme,
+        form=form,
+        include=include,
+        exclude=exclude,
+        default_excludes=default_excludes,
+        blocks=blocks,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +400,11 @@ def chosen_weights(job: Job, reader: CheckpointReader) -> list[TensorEntry]:
     if is_quantized(reader):
         raise CheckpointError(f"{job.source}: already quantized")
     known = [entry for entry in reader.entries if is_weight(entry)]
-    chosen = [entry for entry in known if job.takes(entry.name)]
+    if job.selection is None:
+        taken = {entry.name for entry in known if not job.why_not(entry.name)}
+    else:
+        taken = set(job.selection.quantized)
+    chosen = [entry for entry in known if entry.name in taken]
     if not chosen and not job.shard:
         which = f" whose name matches {job.include.pattern!r}" if job.include else ""
         raise CheckpointError(f"{job.source}: no 2-D floating weight{which}, nothing to quantize")
@@ -405,6 +456,8 @@ def _metadata(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]
     own["options"] = json.dumps(job.options, sort_keys=True)
     if job.ranges:
         own["calibrated"] = job.ranges.sha256
+    if job.selection:  # of a folder, which has it in full
+        own["weights_sha256"] = job.selection.sha256
     chosen = list(weights.values())
     config = None if job.shard else _config(job, reader, weights)
     if config:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EXTRA = frozenset({"typer", "rich", "safetensors"})
+_EXTRA = frozenset({"typer", "rich"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

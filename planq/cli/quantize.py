@@ -33,6 +33,9 @@ from planq.executors import open_device
 # What a folder can become.
 CHOICES = "compressed-tensors or bitsandbytes"
 
+# Of the names of one kind, these many stand in a report; --json has all.
+_NAMED = 5
+
 _MEASURED = "n segments hold a NaN or an infinity, and dequantize to NaN"
 _NESTED = "n blocks dequantize to NaN: all of the weight, if one holds a NaN or an infinity"
 _CALIBRATED = (
@@ -78,10 +81,18 @@ def quantize(
         str | None,
         typer.Option(
             metavar="REGEX",
-            help="Leave out the weights in whose name this is found. If left out, a format other "
-            "than plain leaves out embeddings, output layers, norms and routers, by their names.",
+            help="Leave out the weights in whose name this is found, too: other formats than plain "
+            "leave out embeddings, output layers, norms and routers by themselves.",
         ),
     ] = None,
+    default_excludes: Annotated[
+        bool,
+        typer.Option(
+            "--default-excludes/--no-default-excludes",
+            help="Whether a format leaves out what it does by itself. What its readers take no "
+            "codes for, by the model's architecture, stays as it is either way.",
+        ),
+    ] = True,
     activations: Annotated[
         Activations,
         typer.Option(
@@ -149,6 +160,8 @@ def quantize(
         raise CommandError(f"{source}: a folder; --format {CHOICES} says who reads what it becomes")
     chosen = Form(form or Format.PLAIN, activations, quant_storage)
     chosen.check(scheme, blocks, calibrated=calibrate is not None)
+    if not default_excludes and chosen.format is Format.PLAIN:
+        raise CommandError("--no-default-excludes: plain leaves nothing out by itself")
     job = work.Job(
         source,
         target,
@@ -159,6 +172,7 @@ def quantize(
         verify=verify,
         blocks=blocks,
         exclude=_compile("--exclude", exclude),
+        default_excludes=default_excludes,
         form=chosen,
     )
     run = quantize_folder if source.is_dir() else work.quantize_file
@@ -217,6 +231,9 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
         if report.job.verify:
             row["max_error"] = finite_or_none(report.largest_errors[tensor.name])
             row["restored_sha256"] = tensor.restored_sha256
+    values["floating"] = [{"name": name, "why": why} for name, why in report.floating.items()]
+    values["basis"] = report.basis
+    values["carried"], values["left_out"] = list(report.carried), list(report.left_out)
     return values
 
 
@@ -251,8 +268,30 @@ def _told(report: work.JobReport) -> Iterator[str]:
     if errors:
         largest = max(errors, key=lambda name: errors[name])
         yield f"largest error {errors[largest]:.3g}, in {printable(largest)}"
+    yield from _floating(report)
     if report.job.verify:
         yield "verified: the file as read back dequantizes to the same bits"
+
+
+def _floating(report: work.JobReport) -> Iterator[str]:
+    """Names the weights that stayed floating, by reason, and other files of weights."""
+    if report.basis:
+        yield f"kinds of weights by {printable(report.basis)}"
+    reasons: dict[str, list[str]] = {}
+    for name, why in report.floating.items():
+        reasons.setdefault(why, []).append(printable(name))
+    for why, names in reasons.items():
+        yield f"left floating: {_listed(names)}: {printable(why)}"
+    if report.carried:
+        yield f"copied as they are: {_listed(list(map(printable, report.carried)))}"
+    if report.left_out:
+        yield f"files with weights, left out: {_listed(list(map(printable, report.left_out)))}"
+
+
+def _listed(names: list[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _quality_words(tensor: work.WeightReport) -> str:

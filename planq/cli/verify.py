@@ -15,7 +15,7 @@ from rich.text import Text
 from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.folders import compare_folder
 from planq.checkpoint.gguf import SUFFIX, compare_gguf
-from planq.checkpoint.job import Comparison, compare_file, job_of
+from planq.checkpoint.job import Comparison, compare_file, job_of, this_build
 from planq.cli.failure import EXIT_MARKED, EXIT_OK
 from planq.cli.tables import progress_bar
 from planq.cli.words import output_console, printable, say
@@ -40,6 +40,10 @@ def verify(
 ) -> int:
     """Quantize the source again, with the options that OUT tells, and compare every byte.
 
+    What it cannot know is which build of planq made OUT: the names of version and build are those
+    that OUT tells, the same in all of its files, and a warning says so where they are others than
+    this planq's. Every other byte is compared, also where another build made it.
+
     The exit status is 0 if nothing differs, 1 if something does, and 2 if there is no answer.
     """
     ranges = None if calibrate is None else read_ranges(calibrate)
@@ -62,6 +66,10 @@ def _as_dict(found: Sequence[Comparison]) -> dict[str, object]:
     return {
         "equal": not any(file.differing for file in found),
         "same_build": all(file.same_build for file in found),
+        "made_by": [
+            {"version": version, "build_id": build}
+            for version, build in sorted({file.made_by for file in found})
+        ],
         "files": [{"path": str(file.path), "differing": file.differing} for file in found],
     }
 
@@ -76,8 +84,10 @@ def _show(found: Sequence[Comparison]) -> None:
             table.add_row(*map(Text, (printable(file.path.name), printable(name), what)))
     if table.row_count:
         console.print(table)
-    if not all(file.same_build for file in found):
-        say("warning", "another build of planq made it")
     weights = sum(len(file.tensors) for file in found)
     verdict = f"{table.row_count} differ" if table.row_count else "every byte is equal"
-    console.print(Text(f"{weights} weights quantized again: {verdict}"))
+    console.print(Text(f"{weights} weight{'' if weights == 1 else 's'} quantized again: {verdict}"))
+    for version, build in sorted({file.made_by for file in found if not file.same_build}):
+        made_by = f"planq {printable(version) or '?'}, build {printable(build) or '?'}"
+        mine = "planq {}, build {}".format(*this_build())
+        say("warning", f"made by {made_by}, by its own account; compared by {mine}")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import planq
 from cli.commands import refuse, report
 from cli.files import checkpoint, load, weight
 from planq.cli import main
@@ -70,16 +71,19 @@ def test_a_folder_is_what_its_source_becomes(
     config = json.loads((target / "config.json").read_text())
     assert config["model_type"] == "bert"
     assert config["quantization_config"]["quant_method"] == form
-    left = config["quantization_config"].get("ignore")
-    assert (left or config["quantization_config"]["llm_int8_skip_modules"]) == ["b.norm", "embed"]
+    key = "ignore" if form == "compressed-tensors" else "llm_int8_skip_modules"
+    left = config["quantization_config"][key]
+    assert {"b.norm", "embed"} == {name for name in left if name in ("b.norm", "embed", "a.q_proj")}
     index = json.loads((target / "model.safetensors.index.json").read_text())["weight_map"]
     for path in target.glob("*.safetensors"):
         assert {index[name] for name in load(path).tensors} == {path.name}
     assert not (target / "pytorch_model.bin").exists()
     assert (target / "tokenizer.json").read_text() == "{}"
+    build = planq.build_info()
     assert report(capsys, "verify", folder, target) == {
         "equal": True,
         "same_build": True,
+        "made_by": [{"version": build.version, "build_id": build.build_id}],
         "files": [{"path": str(path), "differing": {}} for path in [*shards(target), target]],
     }
 
@@ -135,6 +139,7 @@ def test_a_file_is_compared_with_its_options(tmp_path: Path, capsys: Capture) ->
     source, target = tmp_path / "in.st", tmp_path / "out.st"
     checkpoint(source, {"a.weight": weight(32, 64), "b.weight": weight(16, 64)})
     options = ["--scheme", "nf4", "--nested", "--block-size", "128", "--include", "^b"]
+    options += ["--exclude", "^$"]
     assert main(["quantize", str(source), str(target), *options]) == 0
     capsys.readouterr()
     assert report(capsys, "verify", source, target)["equal"]
@@ -144,10 +149,24 @@ def test_a_file_is_compared_with_its_options(tmp_path: Path, capsys: Capture) ->
     assert list(found) == ["a.weight"]
 
 
+@pytest.mark.parametrize("option", ["--include", "--exclude"])
+def test_an_empty_pattern_is_one(tmp_path: Path, capsys: Capture, option: str) -> None:
+    """It is found in every name."""
+    source, target = tmp_path / "in.st", tmp_path / "out.st"
+    checkpoint(source, {"a.weight": weight(32, 64)})
+    arguments = ("quantize", source, target, "--scheme", "nf4", option, "")
+    if option == "--exclude":
+        assert "nothing to quantize" in refuse(capsys, *arguments)
+        return
+    report(capsys, *arguments)
+    assert report(capsys, "verify", source, target)["equal"]
+
+
 def test_a_file_alone_tells_what_its_config_has_to_say(tmp_path: Path, capsys: Capture) -> None:
     source, target = tmp_path / "in.st", tmp_path / "out.st"
     checkpoint(source, {"a.weight": weight(32, 64, "float16"), "embed.weight": weight(16, 64)})
-    report(capsys, "quantize", source, target, "--scheme", "nf4", "--format", "bitsandbytes")
+    told = report(capsys, "quantize", source, target, "--scheme", "nf4", "--format", "bitsandbytes")
+    assert [row["name"] for row in told["floating"]] == ["embed.weight"]
     config = json.loads(load(target).metadata["planq.quantization_config"])
     assert config["llm_int8_skip_modules"] == ["embed"]
     assert config["bnb_4bit_compute_dtype"] == "float16"
@@ -201,7 +220,9 @@ def test_what_a_reader_does_not_know_is_refused(
 
 def test_widths_that_are_no_whole_groups_are_refused(folder: Path, capsys: Capture) -> None:
     options = ("--scheme", "int4-group128", "--format", "compressed-tensors", "--exclude", "q_proj")
-    line = refuse(capsys, "quantize", folder, folder.with_name("out"), *options)
+    target = folder.with_name("out")
+    assert "no weight to quantize" in refuse(capsys, "quantize", folder, target, *options)
+    line = refuse(capsys, "quantize", folder, target, *options, "--no-default-excludes")
     assert "tensor 'b.norm.weight': compressed-tensors: a width of 9 is no multiple of 128" in line
 
 

@@ -105,7 +105,10 @@ COMMANDS = (
     *("quantize", "quantize", "quantize", "dequantize", "verify", "explain", "explain", "info"),
     *("ops", "plan"),
 )
-FLAGS = ("--nested", "--verify", "--force", "--json", "--help", "--batch-invariant", "--version")
+FLAGS = (
+    *("--nested", "--verify", "--force", "--json", "--help", "--batch-invariant", "--version"),
+    "--no-default-excludes",
+)
 
 
 def value_of(option: str, chaos: Chaos) -> str:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cli.files import describe, pack, planq_process
+from cli.files import checkpoint, describe, pack, planq_process, weight
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TENSORS = 7
 LARGEST = 96 << 20
+LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
 REPORT_PEAK = """
 import atexit, re
 atexit.register(lambda: print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1],
@@ -80,3 +81,15 @@ def test_a_state_that_is_no_state_is_refused_by_its_size(tmp_path: Path, command
         f"quant_state.bitsandbytes__nf4: expected JSON of at most 65536 bytes, got {size}" in said
     )
     assert int(peak) * 1024 < size + 50e6, "an interpreter with NumPy takes this much without it"
+
+
+def test_reading_takes_no_room_for_a_file(tmp_path: Path) -> None:
+    """Where no file may be larger than these, in memory or on a disk, all of them are read."""
+    source, target = checkpoint(tmp_path / "in.st", {"w": weight(64, 256)}), tmp_path / "out.st"
+    child = planq_process("quantize", source, target, "--scheme", "int8-channel")
+    assert child.communicate(timeout=120)[1] == ""
+    assert target.stat().st_size < 20_000 < source.stat().st_size
+    child = planq_process("verify", source, target, before=LIMIT)
+    out, err = child.communicate(timeout=120)
+    assert (child.returncode, err) == (0, "")
+    assert out == "1 weight quantized again: every byte is equal\n"
