@@ -257,12 +257,17 @@ class Overload:
             else:
                 yield place, _maker(spec.extents, dtype, device)
 
+    def whole(self, args: Call) -> Call:
+        """All arguments: torch leaves the last ones out that have their default."""
+        return args + self._defaults[len(args) :]
+
     # --- Without memory
 
     def fake(self, *args: Any) -> Any:
         """What torch calls to learn shapes, which may be symbols."""
-        call = args + self._defaults[len(args) :]  # which torch leaves out
+        call = self.whole(args)
         self._refuse_gradients(call)
+        self._refuse_real_operands(call)
         if not self.allocating:
             return None
         place = self._place(call)
@@ -280,6 +285,25 @@ class Overload:
             members = given if place in self._lists else (given,)
             if given is not None and any(member.requires_grad for member in members):
                 raise gradient_error(self.arguments[place].of)
+
+    def _refuse_real_operands(self, call: Call) -> None:
+        """Without memory there is nothing to write: operands with some beside would lose results.
+
+        Raises:
+            ArgumentError: Some operands are on meta, and others are not.
+        """
+        given = [
+            (item, member)
+            for place, item in enumerate(self.arguments)
+            if item.text.startswith("Tensor") and call[place] is not None
+            for member in (call[place] if place in self._lists else (call[place],))
+        ]
+        devices = {member.device.type for _, member in given}
+        if "meta" not in devices or len(devices) == 1:
+            return
+        others = " and ".join(sorted(devices - {"meta"}))
+        name = next(item.name for item, member in given if member.device.type == "meta")
+        raise ArgumentError(name, f"memory on {others}, where other operands are", "one on meta")
 
 
 def gradient_error(name: str) -> ArgumentError:
