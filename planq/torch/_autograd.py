@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from planq.torch._calls import Overload, gradient_error
+from planq.torch._calls import Overload, gradient_error, is_dual
 
 _OPERATOR: Final = "fake_quantize"
 _FIELDS: Final = ("scope", "mode_", "q_min", "q_max", "zero_point_dtype", "quotient")
@@ -62,6 +62,9 @@ def register(library: Any, name: str, overload: Overload) -> bool:
             for argument, given in zip(names, args, strict=False)
             if isinstance(given, torch.Tensor) and given.requires_grad
         ]
+        for argument, given in zip(names, args, strict=False):
+            if isinstance(given, torch.Tensor) and is_dual(given):
+                raise gradient_error(argument)
         if not wanted or not torch.is_grad_enabled():
             return below(keyset, *args)
         call = overload.whole(args)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
-from torch.autograd import forward_ad
+from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
-from planq.torch._calls import Overload, gradient_error
+from planq.torch._calls import Overload, gradient_error, has_derivative
 
 KEY: Final = "FuncTorchDynamicLayerBackMode"
 _FUNCTORCH: Final[Any] = torch._C._functorch
@@ -34,9 +34,6 @@ def level_of(overload: Overload, name: str) -> Callable[..., Any]:
         return getattr(getattr(torch.ops.planq, packet), which or "default")
 
     def handed_down(*args: Any) -> Any:
-        # The one that this very import would cost every program that has no transforms.
-        from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
-
         interpreter = retrieve_current_functorch_interpreter()
         level = interpreter.level()
         for argument, given in zip(overload.arguments, args, strict=False):
@@ -49,20 +46,6 @@ def level_of(overload: Overload, name: str) -> Callable[..., Any]:
         return _each(_wrapped, results, level) if is_differential(interpreter) else results
 
     return handed_down
-
-
-def has_derivative(tensor: torch.Tensor) -> bool:
-    """Whether torch records a derivative by the tensor now, backward or forward."""
-    if tensor.requires_grad and torch.is_grad_enabled():
-        return True
-    return is_dual(tensor)
-
-
-def is_dual(tensor: torch.Tensor) -> bool:
-    """Whether forward-mode differentiation goes through the tensor now."""
-    if forward_ad._current_level < 0 or not _NATIVE._is_fwd_grad_enabled():
-        return False
-    return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def is_differential(interpreter: Any) -> bool:
