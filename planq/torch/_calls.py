@@ -332,7 +332,8 @@ def is_dual(tensor: torch.Tensor) -> bool:
     """Whether forward-mode differentiation goes through the tensor now."""
     if forward_ad._current_level < 0 or not _NATIVE._is_fwd_grad_enabled():
         return False
-    return forward_ad.unpack_dual(tensor).tangent is not None
+    unpack: Any = forward_ad.unpack_dual  # it has no types
+    return unpack(tensor).tangent is not None
 
 
 def gradient_error(name: str) -> ArgumentError:

@@ -135,14 +135,10 @@ def _least_known(
     Some extents have to be as large as others, or as a number: the columns of two factors, those of
     a weight. All others stay symbols.
     """
-    tried = 0
-    for known in _ever_more(hints):
-        tried += 1
+    for known in itertools.islice(_ever_more(hints), _MOST_TRIED):
         changed = _mapped(dict(fields), known.apply)
         if _formulas(operator, tuple(changed.items()), len(hints)) is not None:
             return known
-        if tried == _MOST_TRIED:
-            return None
     return None
 
 
