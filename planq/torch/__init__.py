@@ -11,9 +11,10 @@ Arguments:
     They have the names of operands and fields; those without a default come first. What an operand
     tells (its shape, its dtype) is no argument. Enumerations, dtypes and scopes are text:
     ``"asymmetric"``, ``"float8_e4m3fn"``, ``"group(128)"``. A number is ``rate=0.1``, or
-    ``rate_tensor=t`` in memory; where fields decide whether it is whole, it is what was given. The field ``mode`` is ``mode_``, because torch takes that name for
-    itself; where an operand and a field have one name, the operand has ``_tensor`` behind it.
-    Operands that are packed do not tell their logical shape: pass ``shape=[...]``.
+    ``rate_tensor=t`` in memory; where fields decide whether it is whole, it is what was given. The
+    field ``mode`` is ``mode_``, because torch takes that name for itself; where an operand and a
+    field have one name, the operand has ``_tensor`` behind it. Operands that are packed do not tell
+    their logical shape: pass ``shape=[...]``.
 
 Results:
     A tensor or a tuple. An operator whose results depend on its fields (zero points, statistics)
@@ -32,10 +33,10 @@ Plans:
 
 Preferences:
     ``sku``, ``determinism``, ``batch_invariant``, ``max_ulp`` and ``max_workspace_bytes``, the last
-    arguments of every overload, are those of :class:`planq.PlanPreference`, with its defaults. Where
-    no kernel is left, that is a :class:`planq.NoKernelError`: nothing is weakened unasked. Under
-    ``torch.use_deterministic_algorithms(True)`` a call that asks for less than RUN_TO_RUN gets a
-    kernel that promises it, or that error.
+    arguments of every overload, are those of :class:`planq.PlanPreference`, with its defaults.
+    Where no kernel is left, that is a :class:`planq.NoKernelError`: nothing is weakened unasked.
+    Under ``torch.use_deterministic_algorithms(True)`` a kernel that promises less than RUN_TO_RUN,
+    which a call has to ask for, is that error too.
 
 Streams:
     On a GPU, torch's current stream of the operands' device. On the host, as many threads as

@@ -23,6 +23,7 @@ from planq.plan import Plan
 from planq.preference import PlanPreference
 from planq.registry import OperatorInfo
 from planq.scope import Scope
+from planq.selection import explain
 from planq.stream import HOST
 from planq.torch import _shapes
 from planq.torch._schema import Argument, Field, Table, results_of
@@ -364,7 +365,10 @@ def _refuse_indefinite(plan: Plan) -> None:
         return
     stream = _stream(-1 if plan.device.backend is Backend.HOST else plan.device.index)
     strict = replace(plan.preference, determinism=Determinism.RUN_TO_RUN)
-    Plan.select(stream, plan.descriptor, strict)
+    raise NoKernelError(
+        explain(plan.descriptor, strict, stream),
+        f"torch.use_deterministic_algorithms(True) refuses {plan.sku}",
+    )
 
 
 def _current_stream(device: int) -> int:
