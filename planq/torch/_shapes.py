@@ -25,6 +25,7 @@ Results: TypeAlias = list[tuple[OperandSpec, tuple[Any, ...]]]
 
 # Operators ask some extents to be multiples of something; these are, of all that is usual.
 _WHOLE: Final = 64
+_WHOLES: Final = (_WHOLE, _WHOLE * 3 * 5 * 7)
 _MULTIPLES: Final = (2, 3, 5, 7)
 _ODD: Final = (1, 2, 3, 5, 7, 16, 31, 65, 100, 129, 256, 1000, 4097, 65537)
 _MOST_BITS: Final = 58  # of a product of extents
@@ -184,9 +185,12 @@ def _formulas(
         for item in value
         if isinstance(item, Symbol)
     ]
-    try:
-        answers = [(extents, asked(extents)) for extents in _ordinary(symbols, count)]
-    except DescriptorError:
+    answers: list[tuple[tuple[int, ...], list[OperandSpec]]] = []
+    for whole in _WHOLES:
+        with contextlib.suppress(DescriptorError):
+            answers = [(extents, asked(extents)) for extents in _ordinary(symbols, count, whole)]
+            break
+    if not answers:
         return None
     for extents in (*_far(symbols, count), *_odd(count)):
         with contextlib.suppress(DescriptorError):
@@ -219,14 +223,14 @@ def _asked(
     return _outputs(make(**{name: known(value) for name, value in fields.items()}))
 
 
-def _ordinary(symbols: list[int], count: int) -> Iterator[tuple[int, ...]]:
+def _ordinary(symbols: list[int], count: int, whole: int) -> Iterator[tuple[int, ...]]:
     """Whole extents: each in turn larger than the others."""
     if not symbols:
-        yield (_WHOLE,) * count
+        yield (whole,) * count
     for number, far in zip(sorted(set(symbols)), _far(symbols, count), strict=True):
-        for extent in (_WHOLE * multiple for multiple in _MULTIPLES):
+        for extent in (whole * multiple for multiple in _MULTIPLES):
             if extent <= far[number]:
-                yield tuple(extent if other == number else _WHOLE for other in range(count))
+                yield tuple(extent if other == number else whole for other in range(count))
 
 
 def _far(symbols: list[int], count: int) -> Iterator[tuple[int, ...]]:
