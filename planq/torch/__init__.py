@@ -11,9 +11,10 @@ Arguments:
     They have the names of operands and fields; those without a default come first. What an operand
     tells (its shape, its dtype) is no argument. Enumerations, dtypes and scopes are text:
     ``"asymmetric"``, ``"float8_e4m3fn"``, ``"group(128)"``. A number is ``rate=0.1``, or
-    ``rate_tensor=t`` in memory. The field ``mode`` is ``mode_``, because torch takes that name for
-    itself; where an operand and a field have one name, the operand has ``_tensor`` behind it.
-    Operands that are packed do not tell their logical shape: pass ``shape=[...]``.
+    ``rate_tensor=t`` in memory; where fields decide whether it is whole, it is what was given. The
+    field ``mode`` is ``mode_``, because torch takes that name for itself; where an operand and a
+    field have one name, the operand has ``_tensor`` behind it. Operands that are packed do not tell
+    their logical shape: pass ``shape=[...]``.
 
 Results:
     A tensor or a tuple. An operator whose results depend on its fields (zero points, statistics)
@@ -22,15 +23,20 @@ Results:
 torch.compile:
     All of them work with ``fullgraph=True``, in ``torch.export`` and in CUDA graphs; before a
     capture, call once, so that the plan is there. A new number of rows compiles nothing anew, from
-    2 rows up. As ever in torch, an extent of a result that is 1 is another matter than one of 2.
+    2 rows up; extents that have to be equal become one symbol, and those that have to be a number
+    that number. As ever in torch, an extent of a result that is 1 is another matter than one of 2.
 
 Plans:
     A call selects a plan where none fits yet. A plan has a :class:`planq.Dim` for every extent but
     the last where the operator admits it, with the next power of two, at least 16, as its maximum;
-    so a new batch size is nearly always a hit. The 1024 plans that were used last are kept. Plans
-    are selected by planq's own preference, RUN_TO_RUN; where no kernel is left, one that promises
-    less is taken, and ``torch.use_deterministic_algorithms(True)`` makes that a
-    :class:`planq.NoKernelError`. ``sku=`` pins a kernel.
+    so a new batch size is nearly always a hit. The 1024 plans that were used last are kept.
+
+Preferences:
+    ``sku``, ``determinism``, ``batch_invariant``, ``max_ulp`` and ``max_workspace_bytes``, the last
+    arguments of every overload, are those of :class:`planq.PlanPreference`, with its defaults.
+    Where no kernel is left, that is a :class:`planq.NoKernelError`: nothing is weakened unasked.
+    Under ``torch.use_deterministic_algorithms(True)`` a kernel that promises less than RUN_TO_RUN,
+    which a call has to ask for, is that error too.
 
 Streams:
     On a GPU, torch's current stream of the operands' device. On the host, as many threads as
@@ -42,8 +48,10 @@ Workspace:
 
 Gradients:
     ``torch.ops.planq.fake_quantize`` and :func:`quantize_dequantize` have straight-through
-    gradients of their input. Every other call with an operand that requires a gradient, while torch
-    records them, raises :class:`planq.ArgumentError`.
+    gradients of their input, by ``backward()``. Every other call with an operand that requires a
+    gradient, while torch records them, raises :class:`planq.ArgumentError`; so does any call with
+    an operand that has a tangent of forward mode, or that a transform of ``torch.func``
+    differentiates by.
 
 Errors:
     Those of planq: :class:`planq.DescriptorError`, :class:`planq.ArgumentError` and so on.

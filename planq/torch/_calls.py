@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import torch
+from torch.autograd import forward_ad
 
 from planq import _core
 from planq.descriptor import Descriptor
@@ -22,6 +23,7 @@ from planq.plan import Plan
 from planq.preference import PlanPreference
 from planq.registry import OperatorInfo
 from planq.scope import Scope
+from planq.selection import explain
 from planq.stream import HOST
 from planq.torch import _shapes
 from planq.torch._schema import Argument, Field, Table, results_of
@@ -34,6 +36,7 @@ FEWEST_ROWS: Final = 16
 """The smallest maximum of a Dim."""
 _MOST_DIMS: Final = 4
 _ALIGNMENT: Final = _core.WORKSPACE_ALIGNMENT
+_NATIVE: Final[Any] = torch._C
 _SCOPE: Final = re.compile(r"\s*(\w+)\s*(?:\((.*)\))?\s*")
 
 Call = tuple[Any, ...]
@@ -102,7 +105,9 @@ class Overload:
             each.name: places.get(("operand", each.name), -1) for each in table.operands
         }
         self._fields = {each.name: places.get(("field", each.name), -1) for each in table.fields}
-        self._sku = places["sku", ""]
+        self._preferences = {
+            item.of: i for i, item in enumerate(arguments) if item.role == "preference"
+        }
         told = [self._operands[field.source] for field in table.fields if field.source]
         self._told = [place for place in dict.fromkeys(told) if place >= 0]
         # The first that is given tells the device.
@@ -119,7 +124,8 @@ class Overload:
 
     def _layout(self, places: dict[tuple[str, str], int]) -> dict[str, Any]:
         """What native code has to know of the arguments; places are theirs, -1 is none."""
-        values = [self._sku, *(place for place in self._fields.values() if place >= 0)]
+        fields = [place for place in self._fields.values() if place >= 0]
+        values = [*self._preferences.values(), *fields]
         return {
             "defaults": self._defaults,
             "operands": [
@@ -137,6 +143,9 @@ class Overload:
             "threads": torch.get_num_threads,
             "stream": _current_stream,
             "mark": torch._C._increment_version,
+            "forward": vars(forward_ad),
+            "level": "_current_level",
+            "refuse": self._refuse_tangents,
         }
 
     def tensors(self, call: Call) -> Iterator[torch.Tensor]:
@@ -221,7 +230,9 @@ class Overload:
         Returns:
             The plan, and its dims with their extents.
         """
-        sku = call[self._sku]
+        preference = PlanPreference(
+            **{name: call[place] for name, place in self._preferences.items()}
+        )
         told = {
             field.source for field in self.table.fields if self._source(call, field) is not None
         }
@@ -229,8 +240,8 @@ class Overload:
             if not self._is_told(flexible, told):
                 continue
             with contextlib.suppress(NoKernelError):
-                return plan_of(device, flexible, sku), extents
-        return plan_of(device, desc, sku), {}
+                return plan_of(device, flexible, preference), extents
+        return plan_of(device, desc, preference), {}
 
     def _is_told(self, desc: Descriptor, told: set[str]) -> bool:
         """Whether every dim is an axis of an operand that no call of the same key leaves out."""
@@ -257,12 +268,17 @@ class Overload:
             else:
                 yield place, _maker(spec.extents, dtype, device)
 
+    def whole(self, args: Call) -> Call:
+        """All arguments: torch leaves the last ones out that have their default."""
+        return args + self._defaults[len(args) :]
+
     # --- Without memory
 
     def fake(self, *args: Any) -> Any:
         """What torch calls to learn shapes, which may be symbols."""
-        call = args + self._defaults[len(args) :]  # which torch leaves out
+        call = self.whole(args)
         self._refuse_gradients(call)
+        self._refuse_real_operands(call)
         if not self.allocating:
             return None
         place = self._place(call)
@@ -273,13 +289,52 @@ class Overload:
         return made[0] if self.single else made
 
     def _refuse_gradients(self, call: Call) -> None:
-        if not torch.is_grad_enabled():
-            return
+        self._refuse_where(call, has_derivative)
+
+    def _refuse_tangents(self, call: Call) -> None:
+        """What native code calls, with all arguments, while forward mode has a level."""
+        self._refuse_where(call, is_dual)
+
+    def _refuse_where(self, call: Call, differentiated: Callable[[torch.Tensor], bool]) -> None:
         for place in self._tensors:
             given = call[place]
             members = given if place in self._lists else (given,)
-            if given is not None and any(member.requires_grad for member in members):
+            if given is not None and any(map(differentiated, members)):
                 raise gradient_error(self.arguments[place].of)
+
+    def _refuse_real_operands(self, call: Call) -> None:
+        """Without memory there is nothing to write: operands with some beside would lose results.
+
+        Raises:
+            ArgumentError: Some operands are on meta, and others are not.
+        """
+        given = [
+            (item, member)
+            for place, item in enumerate(self.arguments)
+            if item.text.startswith("Tensor") and call[place] is not None
+            for member in (call[place] if place in self._lists else (call[place],))
+        ]
+        devices = {member.device.type for _, member in given}
+        if "meta" not in devices or len(devices) == 1:
+            return
+        others = " and ".join(sorted(devices - {"meta"}))
+        name = next(item.name for item, member in given if member.device.type == "meta")
+        raise ArgumentError(name, f"memory on {others}, where other operands are", "one on meta")
+
+
+def has_derivative(tensor: torch.Tensor) -> bool:
+    """Whether torch records a derivative by the tensor now, backward or forward."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return True
+    return is_dual(tensor)
+
+
+def is_dual(tensor: torch.Tensor) -> bool:
+    """Whether forward-mode differentiation goes through the tensor now."""
+    if forward_ad._current_level < 0 or not _NATIVE._is_fwd_grad_enabled():
+        return False
+    unpack: Any = forward_ad.unpack_dual  # it has no types
+    return unpack(tensor).tangent is not None
 
 
 def gradient_error(name: str) -> ArgumentError:
@@ -309,7 +364,11 @@ def _refuse_indefinite(plan: Plan) -> None:
         warnings.warn(f"{plan.sku} may give other bits in another run", stacklevel=2)
         return
     stream = _stream(-1 if plan.device.backend is Backend.HOST else plan.device.index)
-    Plan.select(stream, plan.descriptor, PlanPreference(sku=plan.preference.sku))
+    strict = replace(plan.preference, determinism=Determinism.RUN_TO_RUN)
+    raise NoKernelError(
+        explain(plan.descriptor, strict, stream),
+        f"torch.use_deterministic_algorithms(True) refuses {plan.sku}",
+    )
 
 
 def _current_stream(device: int) -> int:
@@ -374,11 +433,6 @@ def _maximum(rows: int) -> int:
 
 
 @functools.lru_cache(maxsize=PLANS)
-def plan_of(device: int, desc: Descriptor, sku: str | None) -> Plan:
-    """A plan by planq's own preference; where there is none, of a kernel that promises less."""
-    stream = _stream(device)
-    try:
-        return Plan.select(stream, desc, PlanPreference(sku=sku))
-    except NoKernelError:
-        any_promise = Determinism.NOT_GUARANTEED
-        return Plan.select(stream, desc, PlanPreference(determinism=any_promise, sku=sku))
+def plan_of(device: int, desc: Descriptor, preference: PlanPreference) -> Plan:
+    """The plan that a stream of the device gets by this preference."""
+    return Plan.select(_stream(device), desc, preference)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 
 from planq.registry import OperatorInfo, on_register, operators
-from planq.torch import _autograd
+from planq.torch import _autograd, _transforms
 from planq.torch._calls import Overload
 from planq.torch._schema import arguments_of, results_of, schema, table_of
 
@@ -45,6 +45,7 @@ def _define(info: OperatorInfo, name: str, *, allocating: bool) -> None:
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, overload.run, key)
     LIBRARY._register_fake(name, overload.fake)
+    LIBRARY.impl(name, _transforms.level_of(overload, name), _transforms.KEY)
     if not _autograd.register(LIBRARY, name, overload):
         # Kernels see for themselves whether a gradient would be lost.
         LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")

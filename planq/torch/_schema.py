@@ -16,6 +16,7 @@ from typing import Any, Final
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dtypes import DType, OperandKind, Role
 from planq.errors import DescriptorError
+from planq.preference import PlanPreference
 from planq.registry import OperatorInfo, native_operators
 from planq.scope import Scope
 
@@ -49,7 +50,8 @@ class Operand:
         roles: Those that it may have.
         always: Whether every call has it.
         plain: Whether memory holds it in the shape and dtype that fields speak of.
-        scalar: Of a scalar, torch's word for a number by value.
+        scalar: Of a scalar, torch's word for a number by value: one whose dtype the fields decide
+            on is torch's Scalar, which keeps an integer what it is.
     """
 
     name: str
@@ -85,8 +87,8 @@ class Argument:
     Attributes:
         text: As a schema has it, without a default.
         role: What it is to planq: ``operand``, ``memory`` (of a scalar), ``workspace``, ``field``,
-            ``sku``.
-        of: The name of the operand or field.
+            ``preference``.
+        of: The name of the operand or field, of a descriptor or of a preference.
         mutable: Whether torch is told that it is written.
     """
 
@@ -159,7 +161,8 @@ def _operand(
     if kind == OperandKind.SCALAR:
         if not found:
             raise TypeError(f"the type of {name} is not known: no example of a descriptor has it")
-        scalar = _SCALARS[found[0].dtype]
+        words = {_SCALARS[spec.dtype] for spec in found}
+        scalar = words.pop() if len(words) == 1 else "Scalar"
     return Operand(
         name,
         place,
@@ -263,12 +266,26 @@ def arguments_of(table: Table, *, allocating: bool) -> tuple[Argument, ...]:
         if not allocating or Role.INPUT in operand.roles
         for argument in _operand_arguments(operand, named, allocating=allocating)
     ]
-    fields = [argument for field in table.fields for argument in _field_arguments(table, field)]
+    given = [argument for field in table.fields for argument in _field_arguments(table, field)]
     if not allocating:
         workspace = Argument("workspace", "Tensor(workspace!)?", "workspace", "", mutable=True)
         operands.append(workspace)
-    listed = (*operands, *fields, Argument("sku", "str?", "sku", ""))
+    listed = (*operands, *given, *_preferences())
     return tuple(sorted(listed, key=lambda argument: not argument.required))
+
+
+def _preferences() -> Iterator[Argument]:
+    """What a caller insists on; the operands tell the backend. A pinned kernel comes first."""
+    texts = {
+        "sku": "str?",
+        "determinism": "str",
+        "batch_invariant": "bool",
+        "max_ulp": "int?",
+        "max_workspace_bytes": "int?",
+    }
+    defaults = PlanPreference().to_dict()
+    for name, text in texts.items():
+        yield Argument(name, text, "preference", name, default=defaults[name])
 
 
 def _operand_arguments(

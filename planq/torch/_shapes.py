@@ -25,10 +25,12 @@ Results: TypeAlias = list[tuple[OperandSpec, tuple[Any, ...]]]
 
 # Operators ask some extents to be multiples of something; these are, of all that is usual.
 _WHOLE: Final = 64
+_WHOLES: Final = (_WHOLE, _WHOLE * 3 * 5 * 7)
 _MULTIPLES: Final = (2, 3, 5, 7)
 _ODD: Final = (1, 2, 3, 5, 7, 16, 31, 65, 100, 129, 256, 1000, 4097, 65537)
 _MOST_BITS: Final = 58  # of a product of extents
 _FAR_BITS: Final = 40
+_MOST_TRIED: Final = 400  # of what may be known of symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +69,95 @@ def results(operator: str, values: dict[str, Any]) -> Results:
     Raises:
         DescriptorError: The fields have no meaning.
     """
-    symbols: dict[Hashable, int] = {}
     extents: list[Any] = []
+    numbers: dict[Hashable, int] = {}
 
     def placed(extent: Any) -> Any:
         if not is_symbol(extent):
             return extent
-        number = symbols.setdefault(extent.node.expr, len(symbols))
+        number = numbers.setdefault(extent.node.expr, len(numbers))
         if number == len(extents):
             extents.append(extent)
         return Symbol(number)
 
-    fields = {
-        name: tuple(map(placed, value)) if isinstance(value, tuple) else value
-        for name, value in values.items()
-    }
+    fields = _mapped(values, placed)
     if not extents:
         return _known(operator, values)
-    found = _formulas(operator, tuple(fields.items()), len(extents))
-    if found is None:
-        return _known(operator, {name: _numbers(value) for name, value in values.items()})
-    return [(spec, tuple(formula.of(extents) for formula in shape)) for spec, shape in found]
+    hints = tuple(extent.node.hint if extent.node.has_hint() else None for extent in extents)
+    known = _least_known(operator, tuple(fields.items()), hints)
+    if known is None:
+        return _known(operator, _mapped(values, lambda e: int(e) if is_symbol(e) else e))
+    _guard(extents, known)
+    found = _formulas(operator, tuple(_mapped(fields, known.apply).items()), len(extents))
+    return [(spec, tuple(formula.of(extents) for formula in shape)) for spec, shape in found or []]
 
 
-def _numbers(value: Any) -> Any:
-    return tuple(map(int, value)) if isinstance(value, tuple) else value
+def _mapped(values: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """The fields with every extent changed."""
+    return {
+        name: tuple(map(change, value)) if isinstance(value, tuple) else value
+        for name, value in values.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of symbols: some are numbers, some are others that come before them."""
+
+    numbers: tuple[tuple[int, int], ...] = ()
+    same: tuple[tuple[int, int], ...] = ()
+
+    def apply(self, extent: Any) -> Any:
+        """An extent, knowing this."""
+        if not isinstance(extent, Symbol):
+            return extent
+        number = extent.number
+        for ours, theirs in self.same:
+            number = theirs if number == ours else number
+        return dict(self.numbers).get(number, Symbol(number))
+
+
+def _guard(extents: list[Any], known: Known) -> None:
+    """Tells torch what a compiled program takes for granted."""
+    for ours, theirs in known.same:
+        if not extents[ours] == extents[theirs]:
+            raise DescriptorError("shape", f"expected {extents[theirs]}, got {extents[ours]}")
+    for symbol, number in known.numbers:
+        if int(extents[symbol]) != number:
+            raise DescriptorError("shape", f"expected {number}, got {extents[symbol]}")
+
+
+@functools.lru_cache(maxsize=1024)
+def _least_known(
+    operator: str, fields: tuple[tuple[str, Any], ...], hints: tuple[int | None, ...]
+) -> Known | None:
+    """The least that gives formulas; None where nothing does.
+
+    Some extents have to be as large as others, or as a number: the columns of two factors, those of
+    a weight. All others stay symbols.
+    """
+    for known in itertools.islice(_ever_more(hints), _MOST_TRIED):
+        changed = _mapped(dict(fields), known.apply)
+        if _formulas(operator, tuple(changed.items()), len(hints)) is not None:
+            return known
+    return None
+
+
+def _ever_more(hints: tuple[int | None, ...]) -> Iterator[Known]:
+    """What may be known, the least first: equal extents before numbers."""
+    facts: list[Known] = [
+        Known(same=((later, first),))
+        for first, later in itertools.combinations(range(len(hints)), 2)
+        if hints[first] is not None and hints[first] == hints[later]
+    ]
+    facts += [Known(numbers=((i, hint),)) for i, hint in enumerate(hints) if hint is not None]
+    for size in range(len(hints) + 1):
+        for chosen in itertools.combinations(facts, size):
+            yield Known(
+                tuple(pair for fact in chosen for pair in fact.numbers),
+                # From the last symbol down, so that what one becomes is changed in its turn.
+                tuple(sorted((pair for fact in chosen for pair in fact.same), reverse=True)),
+            )
 
 
 def _known(operator: str, values: dict[str, Any]) -> Results:
@@ -119,9 +185,12 @@ def _formulas(
         for item in value
         if isinstance(item, Symbol)
     ]
-    try:
-        answers = [(extents, asked(extents)) for extents in _ordinary(symbols, count)]
-    except DescriptorError:
+    answers: list[tuple[tuple[int, ...], list[OperandSpec]]] = []
+    for whole in _WHOLES:
+        with contextlib.suppress(DescriptorError):
+            answers = [(extents, asked(extents)) for extents in _ordinary(symbols, count, whole)]
+            break
+    if not answers:
         return None
     for extents in (*_far(symbols, count), *_odd(count)):
         with contextlib.suppress(DescriptorError):
@@ -154,17 +223,19 @@ def _asked(
     return _outputs(make(**{name: known(value) for name, value in fields.items()}))
 
 
-def _ordinary(symbols: list[int], count: int) -> Iterator[tuple[int, ...]]:
+def _ordinary(symbols: list[int], count: int, whole: int) -> Iterator[tuple[int, ...]]:
     """Whole extents: each in turn larger than the others."""
-    for number, far in enumerate(_far(symbols, count)):
-        for extent in (_WHOLE * multiple for multiple in _MULTIPLES):
+    if not symbols:
+        yield (whole,) * count
+    for number, far in zip(sorted(set(symbols)), _far(symbols, count), strict=True):
+        for extent in (whole * multiple for multiple in _MULTIPLES):
             if extent <= far[number]:
-                yield tuple(extent if other == number else _WHOLE for other in range(count))
+                yield tuple(extent if other == number else whole for other in range(count))
 
 
 def _far(symbols: list[int], count: int) -> Iterator[tuple[int, ...]]:
     """Each extent in turn far larger than the others, which not every operator takes."""
-    for number in range(count):
+    for number in sorted(set(symbols)):
         uses = symbols.count(number)
         bits = (_MOST_BITS - (len(symbols) - uses) * (_WHOLE.bit_length() - 1)) // uses
         far = 1 << min(bits, _FAR_BITS)

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 
+from planq.dtypes import DType, Mode
+from planq.errors import DescriptorError
 from planq.ops.affine import DynamicRangeQuantizeDescriptor
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _bounds(
-    dtype: str, mode: str, q_min: float | None, q_max: float | None
-) -> tuple[float, float, bool]:
-    """The lowest and the highest code, and whether codes are integers."""
-    fields = {"output_dtype": dtype, "mode": mode, "q_min": q_min, "q_max": q_max}
-    make: Any = DynamicRangeQuantizeDescriptor
-    desc = make(shape=(1,), input_dtype="float32", **fields)
+def _bounds_of(dtype: DType, mode: Mode) -> tuple[float, float, bool] | None:
+    """The lowest and the highest code, and whether codes are integers; None: there are no such."""
+    try:
+        desc = DynamicRangeQuantizeDescriptor(
+            shape=(1,), input_dtype=DType.FLOAT32, output_dtype=dtype, mode=mode
+        )
+    except DescriptorError:
+        return None
+    if desc.q_min is None or desc.q_max is None:
+        return None
     return desc.q_min, desc.q_max, "int" in desc.output_dtype
+
+
+# Dynamo traces a look-up, but no descriptor; what would keep it from tracing one imports Dynamo.
+_BOUNDS: Final = {
+    (str(dtype), mode.name): bounds
+    for dtype in DType
+    for mode in Mode
+    if (bounds := _bounds_of(dtype, mode))
+}
 
 
 def _larger(scale: torch.Tensor) -> torch.Tensor:
@@ -55,7 +68,8 @@ class _StraightThrough(torch.autograd.Function):
         x, scale, zero_point = ctx.saved_tensors
         dtype, scope, mode, q_min, q_max, quotient = ctx.fields
         grad = grads[0].contiguous()
-        low, high, whole = _bounds(dtype, mode, q_min, q_max)
+        lowest, highest, whole = _BOUNDS[dtype, mode.upper()]
+        low, high = lowest if q_min is None else q_min, highest if q_max is None else q_max
         if whole:
             grad = torch.ops.planq.fake_quantize_backward(
                 grad, x, scale, zero_point, scope, mode, low, high, None, quotient

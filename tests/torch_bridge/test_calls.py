@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import planq
 import planq.torch
@@ -183,13 +186,18 @@ def assert_same(ours: Any, theirs: Any) -> None:
 
 @torch_warns
 def test_inductor_runs_what_eager_runs() -> None:
-    """The default backend, with arithmetic around an operator and one that writes."""
+    """The default backend, with arithmetic around an operator and one that writes.
+
+    Without torch's caches: a graph of theirs has the arguments that an operator had in another
+    build of planq.
+    """
 
     def step(x: torch.Tensor, codes: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         OPS.dynamic_range_quantize.out(x * 2, codes, scale, "int8")
         result: torch.Tensor = OPS.dequantize(codes, scale, "int8", "float32", scope="token()") + 1
         return result
 
+    inductor: Any = importlib.import_module("torch._inductor")
     torch.compiler.reset()
     compiled = torch.compile(step, fullgraph=True, dynamic=True)
     for count in (2, 9):
@@ -197,7 +205,9 @@ def test_inductor_runs_what_eager_runs() -> None:
             (rows(count), torch.empty(count, WIDTH, dtype=torch.int8), torch.empty(count))
             for _ in range(2)
         )
-        assert torch.equal(compiled(*ours), step(*theirs))
+        with inductor.config.patch(fx_graph_cache=False):
+            found = compiled(*ours)
+        assert torch.equal(found, step(*theirs))
         assert_same(ours, theirs)
 
 
@@ -241,6 +251,64 @@ def test_extents_that_depend_on_one_another_become_numbers() -> None:
     for count in (WIDTH, WIDTH // 2):
         some = a[:, :count]
         assert torch.equal(compiled(some, b, count), OPS.matmul3(some, b[:, :count], [5, 7]))
+
+
+PRODUCTS: dict[str, Any] = {
+    "batches": lambda n: (OPS.matmul, (n, 8, WIDTH), (n, 48, WIDTH)),
+    "rows": lambda n: (OPS.matmul, (n, WIDTH), (48, WIDTH)),
+}
+
+
+@torch_warns
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_factors_that_share_extents_keep_them_free(name: str) -> None:
+    """Of two tensors, whose symbols torch cannot know to be the same."""
+
+    def factors(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        _, *shapes = PRODUCTS[name](count)
+        first, second = (torch.ones(shape, dtype=torch.float16) for shape in shapes)
+        return first, second
+
+    torch.compiler.reset()
+    call = PRODUCTS[name](2)[0]
+    compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")
+    with torch.fx.experimental._config.patch(use_duck_shape=False):
+        compiled(*factors(3))
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for count in (5, 7, 100):
+            assert torch.equal(compiled(*factors(count)), call(*factors(count)))
+
+
+def test_products_are_exported_with_batches_of_any_number() -> None:
+    """A dimension that both factors name."""
+
+    class Net(torch.nn.Module):
+        def forward(self, query: torch.Tensor, key: torch.Tensor) -> Any:
+            return OPS.matmul(query, key)
+
+    batch = torch.export.Dim("b", min=2, max=64)
+    some, more = ((torch.ones(n, 8, WIDTH).half(), torch.ones(n, 48, WIDTH).half()) for n in (4, 9))
+    program = torch.export.export(Net(), some, dynamic_shapes=({0: batch}, {0: batch}))
+    assert torch.equal(program.module()(*more), OPS.matmul(*more))
+
+
+@torch_warns
+def test_a_weights_columns_become_a_number_and_rows_do_not() -> None:
+    """Those of its shape, which is an argument."""
+    weight = torch.linspace(-1, 1, 48 * WIDTH).reshape(48, WIDTH)
+    codes, absmax = OPS.blockwise_quantize(weight, "uint4", codebook="nf4", block_size=64)[:2]
+
+    def layer(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = OPS.linear_4bit(x, codes, [48, WIDTH], absmax=absmax, block_size=64)
+        return result
+
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend="aot_eager")
+    compiled(rows(2).half())
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for count in (3, 5, 7, 100):
+            x = rows(count).half()
+            assert torch.equal(compiled(x), layer(x))
 
 
 def test_meta_tensors_and_inference_mode() -> None:
@@ -296,20 +364,68 @@ def test_wrong_fields_are_refused_when_compiled() -> None:
         compiled(rows(4))
 
 
-def test_a_kernel_that_promises_nothing_is_refused_where_that_was_asked_for() -> None:
-    """``uint8`` is left to one."""
+def test_a_kernel_that_promises_nothing_is_refused_where_nobody_asked_for_it() -> None:
+    """``uint8`` is left to one, which only a caller that asks for less gets."""
     x = rows(4)
-    assert len(OPS.noop(x, "uint8")) == 3
+    made = OPS.noop(x, "uint8", determinism="not_guaranteed")
+    less = {"determinism": "not_guaranteed"}
+    for call, given in ((OPS.noop, (x,)), (OPS.noop.out, (x, *made))):
+        with pytest.raises(planq.NoKernelError, match="not_guaranteed"):
+            call(*given, "uint8")
+    assert len(OPS.noop(x, "uint8", **less)) == 3
     torch.use_deterministic_algorithms(True)
     try:
-        OPS.noop(x, "int8")
+        OPS.noop(x, "int8", **less)
         with pytest.raises(planq.NoKernelError, match="not_guaranteed"):
-            OPS.noop(x, "uint8")
+            OPS.noop(x, "uint8", **less)
         torch.use_deterministic_algorithms(True, warn_only=True)
         with pytest.warns(UserWarning, match="not_guaranteed may give other bits"):
-            OPS.noop(x, "uint8")
+            OPS.noop(x, "uint8", **less)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+# --- Preferences
+
+
+PREFERENCES: list[dict[str, Any]] = [
+    {"determinism": "bit_exact"},
+    {"batch_invariant": True},
+    {"max_ulp": 0},
+    {"max_workspace_bytes": 0},
+]
+
+
+@torch_warns
+@pytest.mark.parametrize("asked", PREFERENCES, ids=str)
+def test_preferences_are_arguments(asked: dict[str, Any], selections: list[planq.Plan]) -> None:
+    """Eager, written, compiled and exported calls select by what the caller insists on."""
+
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return OPS.dynamic_range_quantize(x, "int8", **asked)
+
+    x = rows(4)
+    codes, scale = OPS.dynamic_range_quantize(x, "int8", **asked)
+    OPS.dynamic_range_quantize.out(x, codes, scale, "int8", **asked)
+    torch.compiler.reset()
+    torch.compile(Net(), fullgraph=True, backend="aot_eager")(x)
+    torch.export.export(Net(), (x,)).module()(x)
+    assert [plan.preference for plan in selections] == [planq.PlanPreference(**asked)]
+    OPS.dynamic_range_quantize(x, "int8")
+    assert selections[-1].preference == planq.PlanPreference()
+
+
+def test_what_no_kernel_promises_is_refused() -> None:
+    """By name: bits without a promise have rows that depend on others; sums need their memory."""
+    with pytest.raises(planq.NoKernelError, match="not_guaranteed"):
+        OPS.noop(rows(4), "uint8", determinism="not_guaranteed", batch_invariant=True)
+    with pytest.raises(planq.NoKernelError, match="workspace"):
+        OPS.estimate_quantiles(torch.linspace(-1, 1, 4096), max_workspace_bytes=0)
+    with pytest.raises(planq.DescriptorError, match=r"determinism: expected Determinism .*'same'"):
+        OPS.noop(rows(4), "int8", determinism="same")
+    with pytest.raises(planq.DescriptorError, match="max_ulp: expected an integer of at least 0"):
+        OPS.noop(rows(4), "int8", max_ulp=-1)
 
 
 # --- Gradients
@@ -345,6 +461,145 @@ def test_no_gradient_is_lost_in_silence(name: str) -> None:
         calls_with_a_gradient(torch.empty(4, WIDTH, requires_grad=True))[name]()
 
 
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    """A tensor by its norm, which is taken without a derivative."""
+    norm: torch.Tensor = OPS.norm(x.detach())
+    return x * norm
+
+
+def norm_written(x: torch.Tensor) -> torch.Tensor:
+    """The same by the overload that writes."""
+    norm = x.new_empty(1)
+    with torch.no_grad():
+        OPS.norm.out(x, norm)
+    return x * norm
+
+
+def norm_of(x: torch.Tensor) -> torch.Tensor:
+    """A call that would lose a derivative."""
+    norm: torch.Tensor = OPS.norm(x)
+    return norm
+
+
+def fake_of(x: torch.Tensor) -> torch.Tensor:
+    """Likewise, inside of a transform."""
+    result: torch.Tensor = OPS.fake_quantize(x, torch.ones(1))[0]
+    return result
+
+
+def norm_out_of(x: torch.Tensor) -> torch.Tensor:
+    """Likewise, written."""
+    norm = torch.empty(1)
+    OPS.norm.out(x, norm)
+    return norm
+
+
+def list_of(x: torch.Tensor) -> torch.Tensor:
+    """Likewise, with the operand in a list."""
+    sums = torch.empty(1, dtype=torch.float64)
+    OPS.list300([torch.ones(4, WIDTH)], [x], sums, 0.5)
+    return sums
+
+
+FUNC = torch.func
+TRANSFORMS: dict[str, Any] = {
+    "grad": lambda f, x: FUNC.grad(lambda y: f(y).sum())(x),
+    "vjp": lambda f, x: FUNC.vjp(f, x),
+    "jacrev": lambda f, x: FUNC.jacrev(f)(x),
+    "jvp": lambda f, x: FUNC.jvp(f, (x,), (x,)),
+    "jacfwd": lambda f, x: FUNC.jacfwd(f)(x),
+    "hessian": lambda f, x: FUNC.hessian(f)(x),
+    "of an outer level": lambda f, x: FUNC.grad(
+        lambda y: FUNC.grad(lambda z: (z * f(y)).sum())(y).sum()
+    )(x),
+}
+
+
+@pytest.mark.parametrize("function", [norm_of, norm_out_of, list_of, fake_of])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_no_derivative_is_lost_in_a_transform(name: str, function: Any) -> None:
+    """Of torch.func: by any operand at any level, whichever way."""
+    importlib.import_module("operators.list300")
+    with pytest.raises(planq.ArgumentError, match=r"gradient.*planq\.torch"):
+        TRANSFORMS[name](function, rows(4))
+
+
+@pytest.mark.parametrize("function", [norm_of, norm_out_of, list_of, fake_of])
+def test_no_tangent_is_lost(function: Any) -> None:
+    """Forward mode without a transform; what has no tangent is let through."""
+    importlib.import_module("operators.list300")
+    x = rows(4)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        assert torch.equal(function(x), function(rows(4)))
+        with pytest.raises(planq.ArgumentError, match=r"gradient.*planq\.torch"):
+            function(dual)
+
+
+@pytest.mark.parametrize("function", [doubled, norm_written])
+def test_transforms_pass_what_has_no_derivative(function: Any) -> None:
+    """Each result is that of the norm as a constant."""
+    x = rows(4)
+    norm = OPS.norm(x)
+    gradient = FUNC.grad(lambda y: function(y).sum())
+    assert torch.equal(gradient(x), norm.expand(4, WIDTH))
+    assert torch.equal(FUNC.jvp(lambda y: y * OPS.norm(x), (x,), (x,))[1], x * norm)
+    outer = FUNC.grad(lambda y: FUNC.grad(lambda z: (z * z * function(x)).sum())(y).sum())
+    assert torch.allclose(outer(x), 2 * x * norm)
+
+
+def test_transforms_over_batches() -> None:
+    """Vmap below a derivative, and above one."""
+    x = rows(4)
+    norms = torch.stack([OPS.norm(row) for row in x])
+    above = torch.vmap(FUNC.grad(lambda row: doubled(row).sum()))
+    assert torch.equal(above(x), norms.expand(4, WIDTH))
+    below = FUNC.grad(lambda y: (y * torch.vmap(OPS.norm)(y.detach())).sum())
+    assert torch.equal(below(x), norms.expand(4, WIDTH))
+
+
+def test_operands_without_memory_beside_others_are_refused() -> None:
+    """Where nothing could be written, or nothing read."""
+    x, norm = rows(4), torch.full((1,), -7.0)
+    calls: dict[str, Any] = {
+        "input": lambda: OPS.norm.out(x.to("meta"), norm),
+        "output": lambda: OPS.norm.out(x, norm.to("meta")),
+        "workspace": lambda: OPS.norm.out(x, norm, torch.empty(64, device="meta").byte()),
+        "scale": lambda: OPS.quantize(x, torch.ones(1, device="meta"), "int8"),
+        "value_tensor": lambda: OPS.fill(norm, value_tensor=torch.empty((), device="meta")),
+    }
+    for name, call in calls.items():
+        with pytest.raises(planq.ArgumentError, match=f"{name}: expected memory on cpu"):
+            call()
+    assert norm == -7
+
+
+@torch_warns
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64], ids=str)
+def test_whole_numbers_stay_whole(dtype: torch.dtype) -> None:
+    """By value and compiled, up to the largest; a fraction is refused, and nothing is written."""
+    most = torch.iinfo(dtype).max
+
+    def filled(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        some, steps = torch.zeros(4, dtype=dtype), torch.zeros(4, dtype=dtype)
+        OPS.fill(some, value=n)
+        OPS.arange(steps, start=n - 6, step=2)
+        return some, steps
+
+    torch.compiler.reset()
+    compiled = torch.compile(filled, fullgraph=True, backend="aot_eager")
+    for call in (filled, compiled):
+        some, steps = call(most)
+        assert some.tolist() == [most] * 4
+        assert steps.tolist() == [most - 6, most - 4, most - 2, most]
+    with pytest.raises(planq.ArgumentError, match="value: expected an integer"):
+        OPS.fill(some, value=2.5)
+    assert some.tolist() == [most] * 4
+    real = torch.zeros(2)
+    OPS.fill(real, value=3)
+    assert real.tolist() == [3, 3]
+
+
 def test_the_bare_plan_names_this_module() -> None:
     """Where a gradient would be lost."""
     sample = make_sample()
@@ -368,6 +623,27 @@ def test_what_is_written_is_known_to_autograd() -> None:
 
 
 # --- Registration
+
+
+COMPILED_LATER = """
+import sys
+import planq.torch, torch
+assert "torch._dynamo" not in sys.modules
+call = torch.compile(
+    lambda x: planq.torch.quantize_dequantize(x, "int8", q_min=-20),
+    fullgraph=True, backend="aot_eager",
+)
+x = torch.linspace(-1, 1, 64, requires_grad=True)
+call(x[None]).sum().backward()
+assert "torch._dynamo" in sys.modules and 30 < x.grad.sum() < 64
+"""
+
+
+def test_importing_planq_torch_imports_no_compiler() -> None:
+    """Which takes seconds; where it is wanted it comes, and works."""
+    command = [sys.executable, "-W", "ignore", "-c", COMPILED_LATER]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_importing_planq_imports_none_of_this() -> None:

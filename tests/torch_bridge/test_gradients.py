@@ -115,6 +115,21 @@ def test_quantize_and_back(dtype: str, x_dtype: torch.dtype) -> None:
     assert torch.allclose(leaf.grad, dy, rtol=near, atol=0)
 
 
+@pytest.mark.parametrize("mode", ["symmetric", "asymmetric"])
+def test_scales_that_are_measured_carry_no_gradient(mode: str) -> None:
+    """Asking for one raises, and that of the values is whole."""
+    leaf = sample().requires_grad_()
+    y, *measured = OPS.fake_quantize(leaf, mode_=mode, dynamic=True)
+    assert len(measured) == 1 + (mode == "asymmetric")
+    assert y.requires_grad
+    for each in measured:
+        assert not each.requires_grad
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        torch.autograd.grad(measured[0].sum(), leaf)
+    (gradient,) = torch.autograd.grad(y.sum() + measured[0].sum(), leaf)
+    assert torch.equal(gradient, torch.ones_like(leaf))
+
+
 def test_words_and_members_are_the_same() -> None:
     """Of dtypes, scopes and enumerations."""
     x = sample()

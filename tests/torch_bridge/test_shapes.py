@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,15 +18,17 @@ from support.torch_operators import OPERATORS
 
 def is_ordinary(desc: Any, shapes: list[str]) -> bool:
     """Whether the descriptor has a meaning at whole extents; torch has to specialise others."""
-    whole = {
-        name: tuple(min(extent, 1) * 64 if extent != 1 else 1 for extent in getattr(desc, name))
-        for name in shapes
-    }
-    try:
-        replace(desc, **whole)
-    except planq.DescriptorError:
-        return False
-    return True
+    for unit in (64, 64 * 3 * 5 * 7):
+        whole = {
+            name: tuple(
+                min(extent, 1) * unit if extent != 1 else 1 for extent in getattr(desc, name)
+            )
+            for name in shapes
+        }
+        with contextlib.suppress(planq.DescriptorError):
+            replace(desc, **whole)
+            return True
+    return False
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

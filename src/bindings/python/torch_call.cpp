@@ -46,6 +46,9 @@ struct Layout {
   py::object threads;      // () -> of the host
   py::object stream;       // (device) -> handle
   py::object mark;         // (tensors): they were written
+  py::dict forward;        // torch's module of forward-mode differentiation
+  py::object level;        // the name that it has its level by; below 0: there is none
+  py::object refuse;       // (arguments): where a level's derivative would be lost
 };
 
 // What a call is told apart by: extents, dtypes and devices of what tells fields, and fields.
@@ -89,7 +92,7 @@ class Caller {
   }
 
   PyObject* call() {
-    if (!read_key()) return nullptr;
+    if (!refuse_tangents() || !read_key()) return nullptr;
     std::shared_ptr<const Entry> entry = known();
     if (!entry) entry = found();
     if (!entry) return nullptr;
@@ -101,6 +104,22 @@ class Caller {
 
  private:
   PyObject* at(int place) const { return given_[static_cast<std::size_t>(place)]; }
+
+  PyObject* whole() const {
+    const auto count = static_cast<Py_ssize_t>(layout_.defaults.size());
+    PyObject* arguments = PyTuple_New(count);
+    for (Py_ssize_t i = 0; arguments && i < count; ++i)
+      PyTuple_SET_ITEM(arguments, i, Py_NewRef(at(static_cast<int>(i))));
+    return arguments;
+  }
+
+  // Forward mode has a level only inside of a `with` of its user.
+  bool refuse_tangents() const {
+    PyObject* level = PyDict_GetItemWithError(layout_.forward.ptr(), layout_.level.ptr());
+    if (!level || PyLong_AsLong(level) < 0) return !PyErr_Occurred();
+    const Ref arguments(whole());
+    return arguments && Ref(PyObject_CallOneArg(layout_.refuse.ptr(), arguments.get()));
+  }
 
   // --- The key
 
@@ -195,11 +214,8 @@ class Caller {
 
   // Of a call that was not seen before, or not lately.
   std::shared_ptr<const Entry> found() {
-    const auto count = static_cast<Py_ssize_t>(layout_.defaults.size());
-    const Ref arguments(PyTuple_New(count));
+    const Ref arguments(whole());
     if (!arguments) return nullptr;
-    for (Py_ssize_t i = 0; i < count; ++i)
-      PyTuple_SET_ITEM(arguments.get(), i, Py_NewRef(at(static_cast<int>(i))));
     const Ref answer(PyObject_CallOneArg(layout_.find.ptr(), arguments.get()));
     if (!answer) return nullptr;
     auto entry = std::make_shared<Entry>();
@@ -385,6 +401,9 @@ py::object make_call(const py::dict& given) {
   layout->threads = given["threads"];
   layout->stream = given["stream"];
   layout->mark = given["mark"];
+  layout->forward = given["forward"];
+  layout->level = given["level"];
+  layout->refuse = given["refuse"];
   if (layout->defaults.size() > kMostArguments || layout->operands.size() > kMaxOperands)
     throw py::type_error("an overload has too many arguments");
   auto* call_object = PyObject_New(TorchCall, call_type());
