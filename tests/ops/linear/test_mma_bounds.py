@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import planq
 from ops.linear import float_sums
 from ops.linear.float_sums import TensorCore
+from ops.linear.linear_fp8.reference import BLOCKS, Fp8Problem
 from ops.linear.matmul.reference import FloatMatmulProblem
 from reference.formats import Array, Arrays
 from support.operators import OPERATORS, Case, inputs_of
@@ -118,3 +120,21 @@ def test_what_is_not_finite_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None
     output[0, 0] = 1
     with pytest.raises(AssertionError, match="beyond the bound"):
         within(case, given, output)
+
+
+def test_nothing_is_promised_of_infinity_under_scales_whose_product_is_0() -> None:
+    """The contract's own sum is a NaN there, and the exact one infinite."""
+    problem = Fp8Problem(
+        (1, 2), (1, 2), input_dtype="float8_e5m2", input_scope=BLOCKS[0], weight_scope=BLOCKS[1]
+    )
+    given: Arrays = {
+        "input": np.array([[np.inf, 1]]).astype(ml_dtypes.float8_e5m2),
+        "weight": np.ones((1, 2)).astype(ml_dtypes.float8_e4m3fn),
+        "input_scale": np.full((1, 1), 1e-38, np.float32),
+        "weight_scale": np.full((1, 1), 1e-38, np.float32),
+    }
+    output = problem.expected(given)["output"]
+    assert np.isnan(output).all()
+    sums = problem.exact_sums(given, 2.0**-14)
+    assert np.isposinf(sums["output"].exact).all()
+    within_bound(bound_of(problem), sums)("output", output, output)

@@ -21,10 +21,11 @@ from ops.linear.float_layers import (
 )
 from ops.linear.float_sums import SLICE, slices, tensor_sm90
 from ops.linear.products import fused
-from reference.formats import Array, Arrays
+from reference.formats import FLOATS, Array, Arrays
 from reference.inputs import make
 from support.promises import LARGEST_SUM, Sums
 
+SMALLEST = FLOATS["float32"].smallest_normal
 BLOCKS = (("group", SLICE), ("block", SLICE, SLICE))
 
 
@@ -92,8 +93,11 @@ class Fp8Problem(FloatLayer):
             scale = given["input_scale"][..., None, s].astype(np.float64) * column[:, s]
             made = products(a[..., part], w[:, part], least)
             under = scaled(made, scale)
-            # The product of the scales, too, may lose what is below the floor, or be infinite.
-            lost = np.where(np.abs(scale) < LARGEST_SUM, made.magnitude * FLOOR, np.inf)
+            # The product of the scales, too, may lose what is below the floor, or be infinite; it may
+            # be 0, of which an infinite sum makes a NaN.
+            infinite = ~np.isfinite(made.exact) & (np.abs(scale) < SMALLEST)
+            beyond = infinite | ~(np.abs(scale) < LARGEST_SUM)
+            lost = np.where(beyond, np.inf, made.magnitude * FLOOR)
             yield Sums(under.exact, under.magnitude + lost)
 
     def exact_sums(self, given: Arrays, least: float) -> dict[str, Sums]:
