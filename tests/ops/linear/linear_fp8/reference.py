@@ -93,8 +93,8 @@ class Fp8Problem(FloatLayer):
             scale = given["input_scale"][..., None, s].astype(np.float64) * column[:, s]
             made = products(a[..., part], w[:, part], least)
             under = scaled(made, scale)
-            # The product of the scales, too, may lose what is below the floor, or be infinite; it may
-            # be 0, of which an infinite sum makes a NaN.
+            # The product of the scales, too, may lose what is below the floor, or be infinite;
+            # or it is 0, of which an infinite sum makes a NaN.
             infinite = ~np.isfinite(made.exact) & (np.abs(scale) < SMALLEST)
             beyond = infinite | ~(np.abs(scale) < LARGEST_SUM)
             lost = np.where(beyond, np.inf, made.magnitude * FLOOR)
