@@ -21,7 +21,7 @@ from planq.errors import (
 )
 from planq.guarantee import PrecisionGuarantee, guarantee_of_plan
 from planq.preference import PlanPreference
-from planq.selection import DeviceFacts, Selection, checked_preference, explain
+from planq.selection import DeviceFacts, Selection, architectures, checked_preference, explain
 
 
 @final
@@ -330,4 +330,10 @@ def _no_kernel(selection: Selection, desc: Descriptor, pref: PlanPreference) -> 
     known = {kernel.sku for kernel in selection.candidates}
     if pref.sku is not None and pref.sku not in known:
         return NoKernelError(selection, f"no row of {desc.operator} is called {shown(pref.sku)}")
+    kinds = {each.reason_kind for each in selection.candidates} - {"backend"}
+    if kinds == {"device"}:
+        told = (
+            f"no row of {desc.operator} runs on this architecture; {architectures(desc.operator)}"
+        )
+        return NoKernelError(selection, told)
     return NoKernelError(selection, f"no row of {desc.operator} takes this descriptor")
