@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from dataclasses import MISSING, dataclass, field, fields
@@ -65,7 +66,8 @@ class Descriptor:
     are equal and hash alike.
 
     Raises:
-        DescriptorError: A field asks for something that has no meaning.
+        DescriptorError: A field asks for something that has no meaning, or is none of the
+            operator's.
     """
 
     operator: ClassVar[str]
@@ -126,10 +128,7 @@ class Descriptor:
             raise DescriptorError("op", f"expected {cls.operator}, got {found.operator}")
         given = {key: value for key, value in values.items() if key != "op"}
         known = {item.name: item for item in fields(found) if item.init}
-        for name in given:
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise DescriptorError(as_field(name), f"{found.operator} has no such field{hint}")
+        _refuse_unknown(found, given)
         for name, item in known.items():
             if item.default is MISSING and name not in given:
                 raise DescriptorError(name, f"{found.operator} needs this field")
@@ -153,3 +152,33 @@ class Descriptor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_dict, (self.to_dict(),)
+
+
+def name_unknown_fields(made: type[Descriptor]) -> None:
+    """Lets a class answer a field that it does not have with the nearest that it has.
+
+    A dataclass makes its own ``__init__``, which raises TypeError and suggests nothing.
+    """
+    plain = made.__init__
+    if hasattr(plain, "__wrapped__"):  # registered before
+        return
+
+    @functools.wraps(plain)
+    def init(self: Descriptor, /, **given: Any) -> None:
+        try:
+            plain(self, **given)
+        except TypeError:
+            _refuse_unknown(made, given)
+            raise
+
+    type.__setattr__(made, "__init__", init)
+
+
+def _refuse_unknown(made: type[Descriptor], given: dict[str, Any]) -> None:
+    """Raises DescriptorError for the first name that is no field of a class."""
+    known = [item.name for item in fields(made) if item.init]
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            message = f"{made.operator} has no such field{hint}"
+            raise DescriptorError(as_field(name), message) from None

@@ -5,9 +5,11 @@ A message says which thing, what was expected, what came and what to do about it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planq.selection import Selection
 
 
@@ -95,9 +97,19 @@ class StreamError(PlanqError, ValueError):
 
 
 class PlanMismatchError(PlanqError, RuntimeError):
-    """A stored plan is not what this build selects now."""
+    """A stored plan is not what this build selects now.
+
+    ``differences`` has each part that differs, as ``(stored, now)``; it is empty where there is
+    nothing to compare: the text is no plan, or no kernel is selected.
+    """
 
     code = "plan_mismatch"
+
+    def __init__(
+        self, message: str, differences: Mapping[str, tuple[Any, Any]] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.differences = dict(differences or {})
 
 
 class CudaError(PlanqError, RuntimeError):

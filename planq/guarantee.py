@@ -120,18 +120,29 @@ _DECIDED: Final = ("batch_invariant", "math", "accumulator", "rounding")
 
 
 def guarantee_of(kernel: dict[str, Any]) -> PrecisionGuarantee:
-    """The promise of a kernel as the native registry describes it; equal ones are made once."""
+    """The promise of a kernel as the native half describes it; equal ones are made once.
+
+    The number of terms is there where the native half tells it, which it does of a descriptor's
+    kernels.
+    """
     values = kernel["guarantee"]
     key = (kernel["sku"], tuple(values[name] for name in _DECIDED))
+    bound = values["error_bound"]
     if key not in _MADE:
-        _MADE[key] = PrecisionGuarantee.from_dict(values)
-    return _MADE[key]
+        plain = None if bound is None else {**bound, "terms": None}
+        _MADE[key] = PrecisionGuarantee.from_dict({**values, "error_bound": plain})
+    return _with_terms(_MADE[key], None if bound is None else bound["terms"])
 
 
 def guarantee_of_plan(plan: PlanBase) -> PrecisionGuarantee:
     """What a plan's kernel promises of its descriptor, the number of terms included."""
     known = _MADE.get((plan.sku, plan._decided()))
     promise = guarantee_of(plan._kernel()) if known is None else known
-    if promise.error_bound is None:
+    return promise if promise.error_bound is None else _with_terms(promise, plan._terms)
+
+
+def _with_terms(promise: PrecisionGuarantee, terms: int | None) -> PrecisionGuarantee:
+    """The same promise with the number of terms of a descriptor, where it speaks of any."""
+    if promise.error_bound is None or terms is None:
         return promise
-    return replace(promise, error_bound=replace(promise.error_bound, terms=plan._terms))
+    return replace(promise, error_bound=replace(promise.error_bound, terms=terms))

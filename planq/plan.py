@@ -21,7 +21,7 @@ from planq.errors import (
 )
 from planq.guarantee import PrecisionGuarantee, guarantee_of_plan
 from planq.preference import PlanPreference
-from planq.selection import DeviceFacts, Selection, checked_preference, explain
+from planq.selection import DeviceFacts, Selection, architectures, checked_preference, explain
 
 
 @final
@@ -75,7 +75,7 @@ class Plan(_core.PlanBase):
         try:
             super().__init__(desc._native, pref._native(), stream, classes.args)
         except _core.NoKernel:
-            raise _no_kernel(stream, desc, pref) from None
+            raise _no_kernel(explain(desc, pref, stream), desc, pref) from None
         object.__setattr__(self, "_descriptor", desc)
         object.__setattr__(self, "_preference", pref)
         object.__setattr__(self, "_promise", guarantee_of_plan(self))
@@ -222,26 +222,78 @@ class Plan(_core.PlanBase):
                 something else; the message lists every difference.
             DescriptorError: The recorded descriptor has no meaning in this build.
         """
-        stored = _stored(text)
-        desc = Descriptor.from_dict(stored["descriptor"])
-        pref = PlanPreference.from_dict(stored["preference"])
+        stored, desc, pref = _stored(text)
         try:
             plan = cls.select(stream, desc, pref)
         except NoKernelError as error:
             raise PlanMismatchError(f"this build selects no row: {error}") from None
-        current = plan.to_dict()
-        changed = [
-            f"{key}: stored {shown(stored.get(key))}, now {shown(current.get(key))}"
-            for key in sorted(stored.keys() | current.keys())
-            if stored.get(key) != current.get(key)
-        ]
-        if changed:
-            raise PlanMismatchError("the plan differs from the stored one\n" + "\n".join(changed))
+        _compare(stored, plan.to_dict())
         return plan
 
 
-def _stored(text: str) -> dict[str, Any]:
-    """The parts of a stored plan, of which descriptor and preference are there."""
+def foresee(
+    desc: Descriptor, pref: PlanPreference | None, device: DeviceFacts | StreamLike | str
+) -> dict[str, Any]:
+    """What :meth:`Plan.to_dict` has of the plan that a device gets, present or not.
+
+    Args:
+        desc: What to compute.
+        pref: What to insist on.
+        device: As :func:`planq.explain` takes it.
+
+    Raises:
+        NoKernelError: No kernel qualifies.
+        DescriptorError: The device is unknown; or there is no descriptor, or no preference.
+    """
+    preference = checked_preference(desc, pref)
+    selection = explain(desc, preference, device)
+    chosen = selection.chosen
+    if chosen is None:
+        raise _no_kernel(selection, desc, preference)
+    return {
+        "descriptor": desc.to_dict(),
+        "preference": preference.to_dict(),
+        "sku": chosen.sku,
+        "revision": chosen.revision,
+        "guarantee": chosen.guarantee.to_dict(),
+        "build_id": _core.build_info()[1],
+    }
+
+
+def verify_foreseen(text: str, device: DeviceFacts | StreamLike | str) -> dict[str, Any]:
+    """Compares a stored plan with what a device would get, as :meth:`Plan.from_json` does on it.
+
+    Raises:
+        PlanMismatchError: As of :meth:`Plan.from_json`.
+        DescriptorError: As there; or the device is unknown.
+    """
+    stored, desc, pref = _stored(text)
+    try:
+        current = foresee(desc, pref, device)
+    except NoKernelError as error:
+        raise PlanMismatchError(f"this build selects no row: {error}") from None
+    _compare(stored, current)
+    return current
+
+
+def _compare(stored: dict[str, Any], current: dict[str, Any]) -> None:
+    """Raises PlanMismatchError with every part in which two plans differ, if any does."""
+    changed = {
+        key: (stored.get(key), current.get(key))
+        for key in sorted(stored.keys() | current.keys())
+        if stored.get(key) != current.get(key)
+    }
+    if changed:
+        lines = [
+            f"{key}: stored {shown(was)}, now {shown(now)}" for key, (was, now) in changed.items()
+        ]
+        raise PlanMismatchError(
+            "the plan differs from the stored one\n" + "\n".join(lines), changed
+        )
+
+
+def _stored(text: str) -> tuple[dict[str, Any], Descriptor, PlanPreference]:
+    """The parts of a stored plan, and what two of them say: the descriptor and the preference."""
     try:
         stored = _core.parse_json(text)
     except ValueError as error:
@@ -249,8 +301,8 @@ def _stored(text: str) -> dict[str, Any]:
     for key in ("descriptor", "preference"):
         if not isinstance(stored, dict) or key not in stored:
             raise PlanMismatchError(f"not a stored plan: it has no {key}")
-    parts: dict[str, Any] = stored
-    return parts
+    desc = Descriptor.from_dict(stored["descriptor"])
+    return stored, desc, PlanPreference.from_dict(stored["preference"])
 
 
 def _known_shape(name: str, spec: OperandSpec, extents: dict[str, int]) -> tuple[int, ...]:
@@ -274,9 +326,14 @@ def _dtype_of(library: Any, name: str, spec: OperandSpec) -> Any:
     raise TypeError(f"{name}: {library.__name__} has no dtype {spec.storage}")
 
 
-def _no_kernel(stream: StreamLike, desc: Descriptor, pref: PlanPreference) -> NoKernelError:
-    selection = explain(desc, pref, stream)
+def _no_kernel(selection: Selection, desc: Descriptor, pref: PlanPreference) -> NoKernelError:
     known = {kernel.sku for kernel in selection.candidates}
     if pref.sku is not None and pref.sku not in known:
         return NoKernelError(selection, f"no row of {desc.operator} is called {shown(pref.sku)}")
+    kinds = {each.reason_kind for each in selection.candidates} - {"backend"}
+    if kinds == {"device"}:
+        told = (
+            f"no row of {desc.operator} runs on this architecture; {architectures(desc.operator)}"
+        )
+        return NoKernelError(selection, told)
     return NoKernelError(selection, f"no row of {desc.operator} takes this descriptor")

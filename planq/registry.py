@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from planq import _core
 from planq._classes import CLASSES, Classes
+from planq.descriptor import Descriptor, name_unknown_fields
 from planq.dtypes import Backend, DType
 from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.selection import DeviceFacts
 
 if TYPE_CHECKING:
-    from planq.descriptor import Descriptor
     from planq.plan import Plan
 
 
@@ -84,6 +84,7 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
     _compare(
         f"the operands of {descriptor.operator}", operands, dict.fromkeys(native["operands"], "")
     )
+    name_unknown_fields(descriptor)
     CLASSES[descriptor.operator] = Classes(descriptor, args, plan)
     operators.cache_clear()
     for listener in _listeners:

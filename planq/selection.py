@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planq import _core
+from planq._classes import CLASSES
 from planq._nearest import did_you_mean
 from planq.arguments import StreamLike
 from planq.descriptor import Descriptor
@@ -160,10 +161,41 @@ def _device(device: DeviceFacts | StreamLike | str) -> _core.Device:
     for present in _core.devices():
         if device == f"cuda:{present.index}":
             return present
-    hint = did_you_mean(device, ("host", "cuda:0", "sm_80", "sm_90"))
+    if device.startswith("sm_"):
+        hint = f"; {architectures()}"
+    else:
+        names = sorted({f"sm_{first}" for first, _ in _ranges(None)})
+        hint = did_you_mean(device, ("host", "cuda:0", *names))
     raise DescriptorError(
-        "device", f"expected host, sm_80, sm_90 or a CUDA device, got {shown(device)}{hint}"
+        "device",
+        f"expected host, an architecture as sm_N or a CUDA device as cuda:N, "
+        f"got {shown(device)}{hint}",
     )
+
+
+def architectures(operator: str | None = None) -> str:
+    """What GPUs an operator, or any of this build's, has kernels for, and what code there is."""
+    who = operator or "this build"
+    ranges = _ranges(operator)
+    if not ranges:
+        return f"{who} has no kernels for CUDA"
+    words = [
+        f"sm_{first}" + {None: " or later", first: ""}.get(last, f" to sm_{last}")
+        for first, last in ranges
+    ]
+    return f"{who} has kernels for {', '.join(words)}; compiled for {_core.build_info()[3]}"
+
+
+def _ranges(operator: str | None) -> list[tuple[int, int | None]]:
+    """The first and the last architecture of CUDA kernels; None: there is no last one."""
+    found = {
+        (kernel["min_arch"], kernel["max_arch"])
+        for each in _core.operators()
+        if each["name"] in (CLASSES if operator is None else (operator,))
+        for kernel in each["kernels"]
+        if kernel["backend"] == Backend.CUDA
+    }
+    return sorted(found, key=lambda item: (item[0], item[1] is not None, item[1] or 0))
 
 
 def checked_preference(desc: object, pref: object) -> PlanPreference:
@@ -190,8 +222,8 @@ def explain(
     Args:
         desc: What to select for.
         pref: What to insist on.
-        device: ``"host"``, ``"sm_80"``, ``"sm_90"``, ``"cuda:0"``, a :class:`DeviceFacts` or a
-            stream.
+        device: ``"host"``, an architecture such as ``"sm_80"`` or ``"sm_90"``, ``"cuda:0"``, a
+            :class:`DeviceFacts` or a stream.
 
     Raises:
         DescriptorError: The device is unknown; or there is no descriptor, or no preference.

@@ -2,17 +2,24 @@
 
 # Typer reads the annotations of a command when the program runs, so none here is postponed.
 
-import dataclasses
 import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import planq
-from planq._nearest import did_you_mean
 from planq.cli.described import STDIN, example_of, read_descriptor
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
+from planq.cli.preferred import (
+    BACKEND,
+    BATCH_INVARIANT,
+    DETERMINISM,
+    MAX_ULP,
+    MAX_WORKSPACE,
+    SKU,
+    insisting,
+)
 
 
 def explain(
@@ -31,26 +38,12 @@ def explain(
         str,
         typer.Option(metavar="host|sm_80|sm_90|cuda:N", help="For which device; needs no GPU."),
     ] = "host",
-    determinism: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUNG",
-            help="The least determinism to accept: run_to_run, or the stored plan's, if left out.",
-        ),
-    ] = None,
-    batch_invariant: Annotated[
-        bool, typer.Option("--batch-invariant", help="Only batch-invariant kernels.")
-    ] = False,
-    max_ulp: Annotated[
-        int | None, typer.Option(min=0, help="The largest distance from the host backend.")
-    ] = None,
-    max_workspace_bytes: Annotated[
-        int | None, typer.Option(min=0, help="The largest workspace to accept.")
-    ] = None,
-    backend: Annotated[
-        planq.Backend | None, typer.Option(help="Only this backend's kernels.")
-    ] = None,
-    sku: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
+    determinism: Annotated[str | None, DETERMINISM] = None,
+    batch_invariant: Annotated[bool, BATCH_INVARIANT] = False,
+    max_ulp: Annotated[int | None, MAX_ULP] = None,
+    max_workspace_bytes: Annotated[int | None, MAX_WORKSPACE] = None,
+    backend: Annotated[planq.Backend | None, BACKEND] = None,
+    sku: Annotated[str | None, SKU] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Show which kernel a descriptor selects, and why each other one is not it.
@@ -58,16 +51,9 @@ def explain(
     The exit status is 1 if no kernel qualifies, and 2 if there is no answer.
     """
     desc, stored = _given(descriptor, example)
-    asked: dict[str, Any] = {
-        "determinism": None if determinism is None else _rung(determinism),
-        "batch_invariant": batch_invariant or None,
-        "max_ulp": max_ulp,
-        "max_workspace_bytes": max_workspace_bytes,
-        "backend": backend,
-        "sku": sku,
-    }
-    given = {key: value for key, value in asked.items() if value is not None}
-    preference = dataclasses.replace(stored or planq.PlanPreference(), **given)
+    preference = insisting(
+        stored, determinism, batch_invariant, max_ulp, max_workspace_bytes, backend, sku
+    )
     if example is not None and not as_json:
         print(f"{desc.to_json()}\n")
     selection = planq.explain(desc, preference, device=device)
@@ -89,12 +75,3 @@ def _given(
             "dynamic_range_quantize"
         )
     return read_descriptor(source or STDIN)
-
-
-def _rung(name: str) -> planq.Determinism:
-    try:
-        return planq.Determinism[name.upper().replace("-", "_")]
-    except KeyError as error:
-        names = [rung.name.lower() for rung in planq.Determinism]
-        rungs, hint = ", ".join(names), did_you_mean(name, names)
-        raise CommandError(f"--determinism: expected one of {rungs}, got {name!r}{hint}") from error

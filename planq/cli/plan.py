@@ -3,6 +3,7 @@
 # Typer reads the annotations of a command when the program runs, so none here is postponed.
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +12,24 @@ import typer
 import planq
 from planq.cli.described import read_descriptor, read_text
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
+from planq.cli.preferred import (
+    BACKEND,
+    BATCH_INVARIANT,
+    DETERMINISM,
+    MAX_ULP,
+    MAX_WORKSPACE,
+    SKU,
+    insisting,
+)
 from planq.executors import open_device
+from planq.plan import foresee, verify_foreseen
 
 plan = typer.Typer(help="Store a plan, check whether it still holds, compare two of them.")
 
-_DEVICE = typer.Option(metavar="host|cuda:N", help="The device that the plan is selected for.")
+_DEVICE = typer.Option(
+    metavar="host|sm_80|sm_90|cuda:N",
+    help="The device that the plan is selected for; sm_90 need not be here.",
+)
 
 
 @plan.command()
@@ -25,39 +39,81 @@ def save(
     ],
     target: Annotated[Path, typer.Argument(metavar="PLAN.json", help="The file to make.")],
     device: Annotated[str, _DEVICE] = "host",
+    determinism: Annotated[str | None, DETERMINISM] = None,
+    batch_invariant: Annotated[bool, BATCH_INVARIANT] = False,
+    max_ulp: Annotated[int | None, MAX_ULP] = None,
+    max_workspace_bytes: Annotated[int | None, MAX_WORKSPACE] = None,
+    backend: Annotated[planq.Backend | None, BACKEND] = None,
+    sku: Annotated[str | None, SKU] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace PLAN.json if it exists.")] = False,
 ) -> None:
     """Select a plan for a descriptor, and store what was selected and what it promises."""
     desc, stored = read_descriptor(descriptor)
-    made = planq.Plan.select(open_device(device).stream, desc, stored)
-    text = json.dumps(made.to_dict(), indent=2) + "\n"
+    preference = insisting(
+        stored, determinism, batch_invariant, max_ulp, max_workspace_bytes, backend, sku
+    )
+    if _is_absent(device):
+        made = foresee(desc, preference, device)
+    else:
+        made = planq.Plan.select(open_device(device).stream, desc, preference).to_dict()
+    text = json.dumps(made, indent=2) + "\n"
     try:
         with target.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
         raise CommandError(f"{target}: exists; --force replaces it") from error
-    print(f"{target}: {made.sku}, revision {made.revision}")
+    print(f"{target}: {made['sku']}, revision {made['revision']}")
 
 
 @plan.command()
 def verify(
     plans: Annotated[list[str], typer.Argument(metavar="PLAN.json...", help="Stored plans.")],
     device: Annotated[str, _DEVICE] = "host",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Select again what each file stores: this build, on this device, has to promise the same.
 
     The exit status is 1 if any differs, and 2 if there is no answer.
     """
+    select = _selector(device)
+    verdicts = [_verdict(source, select) for source in plans]
+    if as_json:
+        print(json.dumps({"device": device, "plans": verdicts}, indent=2))
+    else:
+        for each in verdicts:
+            said = f"holds: {each['now']}" if each["holds"] else each["reason"]
+            print(f"{each['file']}: {said}")
+    return EXIT_OK if all(each["holds"] for each in verdicts) else EXIT_MARKED
+
+
+def _is_absent(device: str) -> bool:
+    """Whether a name stands for an architecture: selection knows it, and nothing is opened."""
+    return device.startswith("sm_")
+
+
+def _selector(device: str) -> Callable[[str], str]:
+    """Returns what selects a stored plan's text again, and answers with the SKU."""
+    if _is_absent(device):
+        return lambda text: str(verify_foreseen(text, device)["sku"])
     stream = open_device(device).stream
-    status = EXIT_OK
-    for source in plans:
-        try:
-            found = planq.Plan.from_json(stream, json.dumps(_stored(source)))
-            print(f"{source}: holds: {found.sku}")
-        except planq.PlanMismatchError as error:
-            status = EXIT_MARKED
-            print(f"{source}: {error}")
-    return status
+    return lambda text: planq.Plan.from_json(stream, text).sku
+
+
+def _verdict(source: str, select: Callable[[str], str]) -> dict[str, Any]:
+    """What became of one file, as plain JSON values."""
+    stored = _stored(source)
+    found: dict[str, Any] = {"file": source, "holds": True, "stored": stored["sku"]}
+    try:
+        return {**found, "now": select(json.dumps(stored)), "reason": None, "differences": []}
+    except planq.PlanMismatchError as error:
+        changed = [
+            {"field": field, "stored": was, "now": now}
+            for field, (was, now) in error.differences.items()
+        ]
+        now = error.differences.get("sku", (None, None))[1]
+        if changed and now is None:  # the same kernel, and something else is not the same
+            now = stored["sku"]
+        return {**found, "holds": False, "now": now, "reason": str(error), "differences": changed}
 
 
 @plan.command()

@@ -18,6 +18,12 @@ struct PreparedKernel {
   State state;
 };
 
+// How many terms a kernel's error bound covers for a descriptor; 0 where it has none.
+inline std::int64_t terms_of(const Kernel& kernel, const Descriptor& descriptor) {
+  const ErrorBound& bound = kernel.guarantee.error_bound.value;
+  return bound.terms ? bound.terms(descriptor) : 0;
+}
+
 struct Plan {
   Descriptor descriptor;
   Preference preference;
@@ -31,11 +37,7 @@ struct Plan {
   // prefers at smaller extents, in order of preference.
   std::vector<PreparedKernel> prepared;
 
-  // The guarantee's error bound covers this many terms.
-  std::int64_t terms() const {
-    const ErrorBound& bound = kernel->guarantee.error_bound.value;
-    return bound.terms ? bound.terms(descriptor) : 0;
-  }
+  std::int64_t terms() const { return terms_of(*kernel, descriptor); }
 };
 
 // The kernels of a plan whose descriptor, preference and device are set, and the workspace that

@@ -288,7 +288,8 @@ Json selection_json(const Descriptor& descriptor, const Selection& selection) {
     values.set("chosen", Json::flag(candidate.chosen));
     values.set("reason", Json::text(candidate.reason.text()));
     values.set("reason_kind", Json::text(name_of(candidate.reason.kind)));
-    values.set("guarantee", guarantee_json(guarantee_of(kernel, descriptor), Json()));
+    values.set("guarantee", guarantee_json(guarantee_of(kernel, descriptor),
+                                           Json::integer(terms_of(kernel, descriptor))));
     values.set("workspace", Json::natural(candidate.workspace));
     values.set("constraints", constraints_json(*descriptor.op, kernel));
     values.set("dtypes", dtypes_json(kernel));

@@ -273,3 +273,25 @@ def test_scopes_are_values() -> None:
     assert len({planq.Scope.token(), planq.Scope.token(), planq.Scope.tensor()}) == 2
     with pytest.raises(dataclasses.FrozenInstanceError):
         assign(planq.Scope.group(32), "size", 4)
+
+
+@pytest.mark.parametrize("operator", planq.operators(), ids=lambda operator: operator.name)
+def test_a_constructor_names_the_field_that_was_meant(operator: planq.OperatorInfo) -> None:
+    """As from_dict does; every field is found one letter short."""
+    made: Any = operator.descriptor
+    for field in operator.fields:
+        if len(field) > 4:
+            with pytest.raises(planq.DescriptorError, match="no such field") as caught:
+                made(**{field[:-1]: None})
+            assert caught.value.field == field[:-1]
+            assert field in str(caught.value).partition("did you mean ")[2]
+
+
+def test_a_replaced_descriptor_names_it_too() -> None:
+    """And a field that is missing stays what Python says of it."""
+    changed: Any = {"input_dtyp": "float32"}
+    with pytest.raises(planq.DescriptorError, match="did you mean input_dtype"):
+        dataclasses.replace(make_descriptor(), **changed)
+    incomplete: Any = planq.MinMaxDescriptor
+    with pytest.raises(TypeError, match="missing 1 required"):
+        incomplete(shape=(4, 4))

@@ -11,6 +11,7 @@ import planq
 from ops.affine.dynamic_range_quantize.adapter import descriptor
 from ops.affine.dynamic_range_quantize.cases import sampled_cases
 from planq import _core
+from planq.plan import foresee
 from support import selections
 from support.samples import assign, make_descriptor
 
@@ -31,6 +32,56 @@ def facts(arch: int) -> planq.DeviceFacts:
 def has_rows(device: str) -> bool:
     """Whether this build has kernels for a device."""
     return device == "host" or planq.build_info().cuda
+
+
+def architectures_of(*operators: planq.OperatorInfo) -> set[str]:
+    """The words for every range of architectures that CUDA kernels are for."""
+    return {
+        f"sm_{row.min_arch} or later"
+        if row.max_arch is None
+        else f"sm_{row.min_arch}"
+        if row.max_arch == row.min_arch
+        else f"sm_{row.min_arch} to sm_{row.max_arch}"
+        for operator in operators
+        for row in operator.kernels
+        if row.backend is planq.Backend.CUDA
+    }
+
+
+@pytest.mark.parametrize("device", ["sm_75", "sm_9O", "sm_0", "sm_"])
+def test_an_unknown_architecture_is_told_which_there_are(device: str) -> None:
+    """Those of the registry and of the build, not some that somebody wrote down once."""
+    with pytest.raises(planq.DescriptorError) as caught:
+        planq.explain(make_descriptor(), device=device)
+    assert caught.value.field == "device"
+    said, _, code = str(caught.value).rpartition("; compiled for ")
+    if planq.build_info().cuda:
+        assert code == planq.build_info().architectures
+        listed = said.rpartition("this build has kernels for ")[2].split(", ")
+        assert set(listed) == architectures_of(*planq.operators())
+        assert len(set(listed)) == len(listed)
+    else:
+        assert str(caught.value).endswith("this build has no kernels for CUDA")
+
+
+def test_a_gpu_that_is_too_old_is_told_what_the_operator_has() -> None:
+    """In the first line of the error, which is all that a command prints."""
+    desc = planq.MatmulDescriptor(
+        input_shape=(64, 512), weight_shape=(8, 512), input_dtype="float16", output_dtype="float16"
+    )
+    with pytest.raises(planq.NoKernelError) as caught:
+        foresee(desc, None, facts(75))
+    line = str(caught.value).splitlines()[0]
+    if planq.build_info().cuda:
+        assert line.startswith(
+            "no row of matmul runs on this architecture; matmul has kernels for "
+        )
+        (matmul,) = (each for each in planq.operators() if each.name == "matmul")
+        listed = line.split("kernels for ")[1].split("; ")[0]
+        assert set(listed.split(", ")) == architectures_of(matmul)
+        assert line.endswith(f"compiled for {planq.build_info().architectures}")
+    else:
+        assert line == "no row of matmul takes this descriptor"
 
 
 @pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])

@@ -1,5 +1,7 @@
 #include "bindings/python/kernels.h"
 
+#include <pybind11/stl.h>
+
 #include <string>
 
 namespace planq::python {
@@ -10,17 +12,17 @@ namespace {
 
 std::string text(std::string_view view) { return std::string(view); }
 
-// The coefficients; how many terms there are depends on the descriptor.
-py::object bound_values(const ErrorBound& bound) {
+// The coefficients, and how many terms there are if a descriptor says so.
+py::object bound_values(const ErrorBound& bound, std::optional<std::int64_t> terms) {
   using namespace py::literals;
   if (!bound.terms) return py::none();
   return py::dict("constant"_a = bound.constant, "per_term"_a = bound.per_term,
-                  "terms"_a = py::none(), "epsilon"_a = bound.epsilon,
+                  "terms"_a = terms, "epsilon"_a = bound.epsilon,
                   "least_factor"_a = bound.least_factor,
                   "output_rounding"_a = bound.output_rounding);
 }
 
-py::dict guarantee_values(const Guarantee& guarantee) {
+py::dict guarantee_values(const Guarantee& guarantee, std::optional<std::int64_t> terms) {
   using namespace py::literals;
   const py::object ulp = guarantee.max_ulp == kUlpUnknown
                              ? py::object(py::none())
@@ -29,14 +31,15 @@ py::dict guarantee_values(const Guarantee& guarantee) {
                   "math"_a = text(name_of(guarantee.math.value)),
                   "accumulator"_a = text(name_of(guarantee.accumulator.value)),
                   "rounding"_a = text(name_of(guarantee.rounding.value)), "max_ulp"_a = ulp,
-                  "error_bound"_a = bound_values(guarantee.error_bound),
+                  "error_bound"_a = bound_values(guarantee.error_bound, terms),
                   "batch_invariant"_a = guarantee.batch_invariant.value,
                   "basis"_a = text(guarantee.basis.value));
 }
 
 }  // namespace
 
-py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee) {
+py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
+                       std::optional<std::int64_t> terms) {
   using namespace py::literals;
   py::list asked;
   for (const Constraint& constraint : kernel.constraints)
@@ -51,7 +54,7 @@ py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee
                   "revision"_a = kernel.revision, "backend"_a = text(name_of(kernel.backend)),
                   "min_arch"_a = kernel.arch.first, "max_arch"_a = max_arch,
                   "constraints"_a = constraints, "rank"_a = kernel.rank,
-                  "guarantee"_a = guarantee_values(guarantee));
+                  "guarantee"_a = guarantee_values(guarantee, terms));
 }
 
 py::tuple decided_values(const Guarantee& guarantee) {

@@ -3,13 +3,17 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "core/registry.h"
 
 namespace planq::python {
 
 // A kernel's entry: SKU, revision, backend, architectures, rank, the guarantee that is given, and
-// its constraints in words.
-pybind11::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee);
+// its constraints in words. `terms`: of the error bound; none where no descriptor says how many.
+pybind11::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
+                             std::optional<std::int64_t> terms = std::nullopt);
 // Of a guarantee what a descriptor may decide; with the SKU, a key of what all of it is.
 pybind11::tuple decided_values(const Guarantee& guarantee);
 
