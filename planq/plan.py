@@ -164,8 +164,8 @@ class Plan(_core.PlanBase):
     def empty_outputs(self, library: Any, *, device: Any = None, **extents: int) -> dict[str, Any]:
         """Outputs of the right shapes and types, allocated by an array library, not filled.
 
-        Optional outputs are among them, and the ``output`` of ``fill`` and ``arange``, whose role is
-        INOUT as they write over a tensor in place, but read nothing of it. Other operands that are
+        Optional outputs are among them, and the ``output`` of ``fill`` and ``arange``: its role is
+        INOUT, as they write over a tensor in place, but nothing of it is read. Other operands that are
         updated in place are not: what they hold before ``run`` counts, so bring your own.
 
         Args:

@@ -440,7 +440,7 @@ def test_validate_takes_planqs_tables_for_decoding(name: str) -> None:
 
 @pytest.mark.parametrize("values", [[0, np.nan], [[1, 0]], [1], range(257, 0, -1)])
 def test_only_the_order_is_free_for_decoding(values: Any) -> None:
-    with pytest.raises(planq.ArgumentError, match="^codebook: expected "):
+    with pytest.raises(planq.ArgumentError, match=r"^codebook: expected "):
         codebooks.validate(values, decode_only=True)
 
 
