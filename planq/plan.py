@@ -165,8 +165,8 @@ class Plan(_core.PlanBase):
         """Outputs of the right shapes and types, allocated by an array library, not filled.
 
         Optional outputs are among them, and the ``output`` of ``fill`` and ``arange``: its role is
-        INOUT, as they write over a tensor in place, but nothing of it is read. Other operands that are
-        updated in place are not: what they hold before ``run`` counts, so bring your own.
+        INOUT, as they write over a tensor in place, but nothing of it is read. Other operands that
+        are updated in place are not: what they hold before ``run`` counts, so bring your own.
 
         Args:
             library: ``torch`` or ``numpy``, or a module with their ``empty`` and dtype names.
