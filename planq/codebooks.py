@@ -40,6 +40,7 @@ Values: TypeAlias = npt.NDArray[np.float32]
 
 _FEWEST: Final = 2
 _MOST: Final = 256
+_ORDER: Final = "sort them, or validate with decode_only=True what only dequantizes"
 
 
 def dynamic(signed: bool = True, max_exponent_bits: int = 7, total_bits: int = 8) -> Values:
@@ -342,17 +343,26 @@ def af4() -> Values:
     return np.array([*upper, 0, *lower], np.float32)
 
 
-def validate(values: Any) -> Values:
+def validate(values: Any, *, decode_only: bool = False) -> Values:
     """A codebook of your own, checked for what the operators expect of ``codebook``.
 
-    The operators read it where it lies, and cannot check it without waiting for the device.
+    The operators read it where it lies, and cannot check it without waiting for the device. Checked
+    are, in this order: numbers on the host, one axis, 2 to 256 values, each finite in float32, and
+    unless ``decode_only`` that none is below the one before it. The sign of a zero, equal
+    neighbours and the largest magnitude are not checked; 4-bit codes take 16 values at most.
+
+    Quantizing searches the values, and would take wrong codes of a table that does not ascend.
+    Dequantizing takes any order. So :func:`fp4`, :func:`int4` and :func:`af4`, which are in the
+    order of their codes, pass with ``decode_only``, and sorted without it (as another codebook,
+    with other codes); what the other functions make passes either way. To quantize to these
+    three, name them: ``planq.Codebook.FP4``.
 
     Args:
-        values: 2 to 256 finite numbers in ascending order, equal neighbours allowed, in one axis;
-            read on the host.
+        values: 2 to 256 finite numbers in one axis; read on the host.
+        decode_only: Whether the codebook is for dequantizing alone, and may be in any order.
 
     Returns:
-        The values in float32, as an array of their own.
+        The values in float32, in the same order, as an array of their own.
 
     Raises:
         ArgumentError: Something else, with ``operand`` ``"codebook"``.
@@ -366,10 +376,10 @@ def validate(values: Any) -> Values:
         table = array.astype(np.float32)
     _refuse_nonfinite("codebook", table)
     falls = np.flatnonzero(table[1:] < table[:-1])
-    if len(falls):
+    if len(falls) and not decode_only:
         before, after = table[falls[0]], table[falls[0] + 1]
         came = f"{after} after {before} at index {falls[0] + 1}"
-        raise ArgumentError("codebook", "values in ascending order", came, "sort them")
+        raise ArgumentError("codebook", "values in ascending order", came, _ORDER)
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 from planq import _core, _verbose
 from planq._classes import classes_of
@@ -59,6 +59,9 @@ class Plan(_core.PlanBase):
     """
 
     __slots__ = ("_descriptor", "_preference", "_promise")
+
+    # In-place operands of which nothing is read, so that memory with any contents will do.
+    _written_over: ClassVar[frozenset[str]] = frozenset()
 
     _promise: PrecisionGuarantee
     _descriptor: Descriptor
@@ -161,7 +164,9 @@ class Plan(_core.PlanBase):
     def empty_outputs(self, library: Any, *, device: Any = None, **extents: int) -> dict[str, Any]:
         """Outputs of the right shapes and types, allocated by an array library, not filled.
 
-        Optional outputs are among them; operands that are updated in place are not.
+        Optional outputs are among them, and the ``output`` of ``fill`` and ``arange``: its role is
+        INOUT, as they write over a tensor in place, but nothing of it is read. Other operands that
+        are updated in place are not: what they hold before ``run`` counts, so bring your own.
 
         Args:
             library: ``torch`` or ``numpy``, or a module with their ``empty`` and dtype names.
@@ -181,7 +186,7 @@ class Plan(_core.PlanBase):
         places = {} if device is None else {"device": device}
         outputs = {}
         for name, spec in self._descriptor.operands().items():
-            if spec.role is Role.OUTPUT:
+            if spec.role is Role.OUTPUT or name in self._written_over:
                 shape = _known_shape(name, spec, extents)
                 outputs[name] = library.empty(shape, dtype=_dtype_of(library, name, spec), **places)
         return outputs

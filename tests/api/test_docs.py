@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import planq
 from support import docs
 
 
@@ -50,3 +51,16 @@ def test_no_block_is_marked_with_an_unknown_word() -> None:
         for line in document.read_text().splitlines():
             if line.startswith("```python"):
                 assert line in ("```python", "```python gpu"), f"{docs.name(document)}: {line}"
+
+
+@pytest.mark.parametrize(
+    ("document", "title"),
+    [("README.md", "Operators"), ("docs/concepts.md", "The operators")],
+    ids=["readme", "concepts"],
+)
+def test_the_tables_of_operators_have_each_of_the_registry_once(document: str, title: str) -> None:
+    """In the first column of the first table under the title."""
+    section = (docs.ROOT / document).read_text().split(f"\n## {title}\n")[1]
+    table = section.lstrip().split("\n\n")[0].splitlines()[2:]
+    listed = [name for row in table for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(listed) == sorted(operator.name for operator in planq.operators())

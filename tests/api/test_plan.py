@@ -258,3 +258,20 @@ def test_a_plan_loses_nothing() -> None:
         with pytest.raises(AttributeError, match="immutable"):
             delattr(plan, name)
     assert plan.descriptor == make_descriptor()
+
+
+@pytest.mark.parametrize(
+    ("make", "args", "expected"),
+    [
+        (planq.FillDescriptor, lambda o: planq.FillArgs(output=o, value=3.0), [3, 3, 3, 3]),
+        (planq.ArangeDescriptor, lambda o: planq.ArangeArgs(output=o), [0, 1, 2, 3]),
+    ],
+    ids=["fill", "arange"],
+)
+def test_what_is_only_written_over_is_allocated(make: Any, args: Any, expected: list[int]) -> None:
+    """Its role is INOUT, but nothing of it is read."""
+    plan = planq.Plan.select(planq.HOST, make(shape=(4,), output_dtype="float32"))
+    made = plan.empty_outputs(np)
+    assert list(made) == ["output"]
+    plan.run(planq.HOST, None, args(made["output"]))
+    assert made["output"].tolist() == expected

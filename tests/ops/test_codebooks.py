@@ -379,6 +379,7 @@ def test_golden_vectors(name: str) -> None:
     assert np.array_equal(table[nearest], table[codes])
 
 
+ORDER = "sort them, or validate with decode_only=True what only dequantizes"
 REFUSED: list[tuple[Any, str]] = [
     (5.0, "one axis, got shape ()"),
     ([[0, 1]], "one axis, got shape (1, 2)"),
@@ -388,9 +389,9 @@ REFUSED: list[tuple[Any, str]] = [
     ([0, np.nan, 1], "finite numbers, got nan at index 1"),
     ([0, 1, np.inf], "finite numbers, got inf at index 2"),
     ([0, 1e39], "finite numbers, got inf at index 1"),
-    ([0, 0.5, 0.25], "values in ascending order, got 0.25 after 0.5 at index 2; sort them"),
+    ([0, 0.5, 0.25], f"values in ascending order, got 0.25 after 0.5 at index 2; {ORDER}"),
     (codebooks.fp4(), "values in ascending order, got 0.3333333432674408 after 1.0 at index 4; "
-     "sort them"),
+     + ORDER),
     (["0", "1"], "an array of numbers on the host, got list of objects"),
     ([False, True], "an array of numbers on the host, got list of objects"),
     (np.array([0, 1j]), "an array of numbers on the host, got ndarray of complex128"),
@@ -421,6 +422,26 @@ def test_validate_takes_whatever_ascends(values: list[float]) -> None:
     """Sorted numbers are a codebook, up to 256 of them."""
     table = np.sort(np.array(values, F32))[:256]
     assert np.array_equal(codebooks.validate(table.tolist()), table)
+
+
+@pytest.mark.parametrize("name", ["nf4", "fp4", "int4", "af4"])
+def test_validate_takes_planqs_tables_for_decoding(name: str) -> None:
+    """In the order of their codes, which a GIVEN codebook then decodes to the same bits."""
+    table = codebooks.validate(getattr(codebooks, name)(), decode_only=True)
+    assert np.array_equal(bits(table), bits(getattr(codebooks, name)()))
+    desc = planq.CodebookDequantizeDescriptor(
+        shape=(16,), input_dtype="uint8", output_dtype="float32", entries=16, normalized=True
+    )
+    codes, decoded = np.arange(16, dtype=np.uint8), np.empty(16, F32)
+    args = planq.CodebookDequantizeArgs(input=codes, output=decoded, codebook=table)
+    planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, args)
+    assert np.array_equal(bits(decoded), bits(table))
+
+
+@pytest.mark.parametrize("values", [[0, np.nan], [[1, 0]], [1], range(257, 0, -1)])
+def test_only_the_order_is_free_for_decoding(values: Any) -> None:
+    with pytest.raises(planq.ArgumentError, match=r"^codebook: expected "):
+        codebooks.validate(values, decode_only=True)
 
 
 WRONG: list[tuple[Any, str]] = [

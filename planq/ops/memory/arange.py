@@ -58,7 +58,8 @@ class ArangeArgs:
     """Operands of :class:`ArangeDescriptor`.
 
     Attributes:
-        output: What is written over; any outer strides, innermost stride 1.
+        output: What is written over, and never read; any outer strides, innermost stride 1.
+            ``plan.empty_outputs`` allocates one.
         start: The first element, 0 where it is left out: float64, of integers int64.
         step: From an element to the next one, 1 where it is left out: likewise.
     """
@@ -72,6 +73,8 @@ class ArangePlan(Plan):
     """A plan for :class:`ArangeDescriptor`."""
 
     __slots__ = ()
+
+    _written_over: ClassVar[frozenset[str]] = frozenset({"output"})
 
 
 register(ArangeDescriptor, ArangeArgs, ArangePlan)

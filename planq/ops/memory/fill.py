@@ -60,7 +60,8 @@ class FillArgs:
     """Operands of :class:`FillDescriptor`.
 
     Attributes:
-        output: What is written over; any outer strides, innermost stride 1.
+        output: What is written over, and never read; any outer strides, innermost stride 1.
+            ``plan.empty_outputs`` allocates one.
         value: The number: float64, of integers int64.
     """
 
@@ -72,6 +73,8 @@ class FillPlan(Plan):
     """A plan for :class:`FillDescriptor`."""
 
     __slots__ = ()
+
+    _written_over: ClassVar[frozenset[str]] = frozenset({"output"})
 
 
 register(FillDescriptor, FillArgs, FillPlan)
