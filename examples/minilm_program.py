@@ -143,6 +143,7 @@ def alike(
         right, of = len(products) - len(other), len(products)
         print(f"{device}, {scheme.name}, {way}: {right} of {of} products are the host's")
         print(*(f"  another digest: {each}\n" for each in other), sep="", end="")
+        same = same and not other
         if products and found.every != told["schemes"][scheme.name][part]:
             print(f"  digest of all: {found.every}")
             same = False
