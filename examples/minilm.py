@@ -225,17 +225,35 @@ def cut(x: torch.Tensor, tokens: int, *, square: bool) -> torch.Tensor:
     return x[..., :tokens, :tokens] if square else x[..., :tokens, :]
 
 
-def digest(fed: Iterable[Fed], lengths: list[int], batches: list[list[int]], device: str) -> str:
+class Digests(NamedTuple):
+    """Of the results of all products, and of each alone."""
+
+    every: str
+    each: list[str]
+
+
+def digests(
+    fed: Iterable[Fed], lengths: list[int], batches: list[list[int]], device: str
+) -> Digests:
     """Of the products' results for all tokens, whatever sentences are computed together.
 
     Padding has no part in it, and none in the results: a sentence's probabilities of tokens beyond
     its end are exactly 0, and to a sum of tensor cores a product that is 0 adds nothing.
     """
-    found = hashlib.sha256()
+    every, found = hashlib.sha256(), []
     for each in fed:
+        alone = hashlib.sha256()
         for result in _results(each, lengths, batches, device):
-            found.update(result.cpu().numpy())
-    return found.hexdigest()
+            bits = result.cpu().numpy()
+            every.update(bits)
+            alone.update(bits)
+        found.append(alone.hexdigest())
+    return Digests(every.hexdigest(), found)
+
+
+def digest(fed: Iterable[Fed], lengths: list[int], batches: list[list[int]], device: str) -> str:
+    """That of all products."""
+    return digests(fed, lengths, batches, device).every
 
 
 def _results(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,38 @@ def test_what_one_machine_recorded_another_checks_without_the_model(
     capsys.readouterr()
     assert examples.encode(name, "--check", file) == 0
     assert capsys.readouterr().out.splitlines() == examples.checked(name, "cpu")
+
+
+def test_a_record_is_checked_with_activations_and_without(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, record = folder / "minilm.npz", folder / "minilm.json"
+    assert examples.encode(name, folder, "--record", file) == 0
+    lines = examples.checked(name, "cpu")
+    for times in (2, 1):
+        capsys.readouterr()
+        assert examples.encode(name, "--check", record) == 0
+        told = capsys.readouterr().out.splitlines()
+        assert [line for line in told if line.startswith("cpu, ")] == lines * times
+        file.unlink(missing_ok=True)
+    told = json.loads(record.read_text())
+    told["products"][-1]["hashed"] = told["products"][-1]["digest"]
+    record.write_text(json.dumps(told))
+    assert examples.encode(name, "--check", record) == 1
+    other = told["products"][-1]["name"]
+    assert capsys.readouterr().out.count(f"  another digest: {other}\n") == 3
+
+
+def test_of_other_activations_there_is_no_answer(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "minilm.npz"
+    assert examples.encode(name, folder, "--record", file) == 0
+    recording = Recording.read(file)
+    recording.arrays[recording.products[-1]["operands"][0]].flat[0] ^= 1
+    recording.write(file)
+    assert examples.encode(name, "--check", file.with_suffix(".json")) == 2
+    assert "no answer for the activations" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("part", ["made_of", "operands"])
