@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import planq
-from ops.affine.fake_quantize.deepspeed import FORMS, DeepSpeedProblem
+from ops.affine.fake_quantize.deepspeed import FORMS, Case, DeepSpeedProblem, tiny_cases
 from reference.formats import Array
 from support.from_reference import descriptor_of
-from support.gpu import cuda, new_stream, on_gpu
-from support.runner import arguments
+from support.gpu import Cuda, cuda, new_stream, on_gpu
+from support.runner import Bench, arguments
 
 DEVICE = "cuda:0"
 SIZES = pytest.mark.xdist_group("sizes")
@@ -116,3 +116,13 @@ def test_a_captured_graph_draws_anew_with_a_scalar_that_advances(size: int) -> N
         moved = {**given, "seed": np.array(5), "offset": np.array(12500 * replay)}
         wanted = problem.expected(moved)["output"]
         assert np.array_equal(as_bytes(output), wanted.view(np.uint8).ravel())
+
+
+@pytest.mark.parametrize("case", tiny_cases(), ids=lambda case: str(case.id))
+def test_steps_that_are_subnormal(case: Case) -> None:
+    """The documented bits, as on the host."""
+    given = case.inputs()
+    bench = Bench(Cuda(0), descriptor_of("fake_quantize", case.problem))
+    bench.load(given)
+    bench.run()
+    bench.check(given, case.expected(given), case.id)

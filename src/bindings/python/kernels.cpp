@@ -16,9 +16,8 @@ std::string text(std::string_view view) { return std::string(view); }
 py::object bound_values(const ErrorBound& bound, std::optional<std::int64_t> terms) {
   using namespace py::literals;
   if (!bound.terms) return py::none();
-  return py::dict("constant"_a = bound.constant, "per_term"_a = bound.per_term,
-                  "terms"_a = terms, "epsilon"_a = bound.epsilon,
-                  "least_factor"_a = bound.least_factor,
+  return py::dict("constant"_a = bound.constant, "per_term"_a = bound.per_term, "terms"_a = terms,
+                  "epsilon"_a = bound.epsilon, "least_factor"_a = bound.least_factor,
                   "output_rounding"_a = bound.output_rounding);
 }
 
@@ -57,10 +56,9 @@ py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee
                   "guarantee"_a = guarantee_values(guarantee, terms));
 }
 
-py::tuple decided_values(const Guarantee& guarantee) {
-  return py::make_tuple(guarantee.batch_invariant.value, text(name_of(guarantee.math.value)),
-                        text(name_of(guarantee.accumulator.value)),
-                        text(name_of(guarantee.rounding.value)));
+std::tuple<bool, std::string, std::string, std::string> decided_values(const Guarantee& guarantee) {
+  return {guarantee.batch_invariant.value, text(name_of(guarantee.math.value)),
+          text(name_of(guarantee.accumulator.value)), text(name_of(guarantee.rounding.value))};
 }
 
 }  // namespace planq::python

@@ -3,6 +3,9 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <tuple>
+
 #include <cstdint>
 #include <optional>
 
@@ -15,6 +18,6 @@ namespace planq::python {
 pybind11::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
                              std::optional<std::int64_t> terms = std::nullopt);
 // Of a guarantee what a descriptor may decide; with the SKU, a key of what all of it is.
-pybind11::tuple decided_values(const Guarantee& guarantee);
+std::tuple<bool, std::string, std::string, std::string> decided_values(const Guarantee& guarantee);
 
 }  // namespace planq::python

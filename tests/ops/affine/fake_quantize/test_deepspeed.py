@@ -9,12 +9,14 @@ import pytest
 
 import planq
 from ops.affine.fake_quantize.adapter import TESTS
-from ops.affine.fake_quantize.deepspeed import FORMS, DeepSpeedProblem
+from ops.affine.fake_quantize.deepspeed import FORMS, Case, DeepSpeedProblem, tiny_cases
 from ops.group.cases import ELEMENTS
 from reference import inputs
 from reference.formats import CANONICAL_NAN, STORAGE, Array, Arrays, bits
 from reference.philox import uniform
+from support.from_reference import descriptor_of
 from support.memory import Host
+from support.runner import Bench
 
 F32 = np.float32
 
@@ -292,3 +294,13 @@ def test_operands_that_there_are_not_are_refused() -> None:
     for extra in ({"scale": np.ones(1, F32)}, {"seed": 3}, {"offset": 3}):
         with pytest.raises(planq.ArgumentError, match=next(iter(extra))):
             plan.run(planq.HOST, None, planq.FakeQuantizeArgs(input=x, output=x, **extra))
+
+
+@pytest.mark.parametrize("case", tiny_cases(), ids=lambda case: str(case.id))
+def test_steps_that_are_subnormal(case: Case) -> None:
+    """A compiler that takes a subnormal step for 0 is found out."""
+    bench = Bench(Host(), descriptor_of("fake_quantize", case.problem))
+    given = case.inputs()
+    bench.load(given)
+    bench.run()
+    bench.check(given, case.expected(given), case.id)
