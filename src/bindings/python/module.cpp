@@ -138,11 +138,11 @@ py::list selection_values(const Descriptor& descriptor, const Preference& prefer
   py::list listed;
   for (const Candidate& candidate : select(descriptor, preference, device).candidates) {
     const Kernel& kernel = *candidate.kernel;
-    listed.append(py::make_tuple(
-        kernel_values(*descriptor.op, kernel, guarantee_of(kernel, descriptor),
-                      terms_of(kernel, descriptor)),
-        candidate.chosen, text(name_of(candidate.reason.kind)), candidate.reason.text(),
-        candidate.workspace));
+    listed.append(
+        py::make_tuple(kernel_values(*descriptor.op, kernel, guarantee_of(kernel, descriptor),
+                                     terms_of(kernel, descriptor)),
+                       candidate.chosen, text(name_of(candidate.reason.kind)),
+                       candidate.reason.text(), candidate.workspace));
   }
   return listed;
 }
