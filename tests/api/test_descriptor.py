@@ -280,7 +280,7 @@ def test_a_constructor_names_the_field_that_was_meant(operator: planq.OperatorIn
     """As from_dict does; every field is found one letter short."""
     made: Any = operator.descriptor
     for field in operator.fields:
-        if len(field) > 4:
+        if len(field) > 4 and field[:-1] not in operator.fields:
             with pytest.raises(planq.DescriptorError, match="no such field") as caught:
                 made(**{field[:-1]: None})
             assert caught.value.field == field[:-1]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import planq
-from support import docs
+from support import docs, kernels
 
 
 @pytest.mark.parametrize("document", docs.DOCUMENTS, ids=docs.name)
@@ -63,4 +62,4 @@ def test_the_tables_of_operators_have_each_of_the_registry_once(document: str, t
     section = (docs.ROOT / document).read_text().split(f"\n## {title}\n")[1]
     table = section.lstrip().split("\n\n")[0].splitlines()[2:]
     listed = [name for row in table for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-    assert sorted(listed) == sorted(operator.name for operator in planq.operators())
+    assert sorted(listed) == sorted(operator.name for operator in kernels.operators())
