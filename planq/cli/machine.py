@@ -1,0 +1,40 @@
+"""What `planq info` tells of the machine and of the library that is loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform
+from pathlib import Path
+
+import planq
+
+_CPUINFO = Path("/proc/cpuinfo")
+_LIBRARY = "libplanq.so"
+
+
+def processor() -> str:
+    """The processor's name by Linux; elsewhere, and where Linux knows none, what `platform` says."""
+    lines: list[str] = []
+    with contextlib.suppress(OSError):
+        lines = _CPUINFO.read_text(errors="replace").splitlines()
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def operating_system() -> str:
+    """The distribution where it names itself, and the kernel."""
+    kernel = f"{platform.system()} {platform.release()} {platform.machine()}"
+    try:
+        return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {kernel}"
+    except (OSError, KeyError):
+        return kernel
+
+
+def library_sha256() -> str:
+    """SHA-256 of the file of the native library, in hexadecimal."""
+    with (Path(planq.__file__).parent / _LIBRARY).open("rb") as library:
+        return hashlib.file_digest(library, "sha256").hexdigest()
