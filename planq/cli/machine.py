@@ -14,7 +14,7 @@ _LIBRARY = "libplanq.so"
 
 
 def processor() -> str:
-    """The processor's name by Linux; elsewhere, and where Linux knows none, what `platform` says."""
+    """The processor's name by Linux; what `platform` says where Linux knows none."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = _CPUINFO.read_text(errors="replace").splitlines()
