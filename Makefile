@@ -90,7 +90,7 @@ release-check: $(VENV)/planq-test
 	$(BIN)/python tests/release_check.py
 
 lint: $(VENV)/requirements-test
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES)
