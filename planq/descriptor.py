@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from dataclasses import MISSING, dataclass, field, fields
@@ -10,11 +9,11 @@ from typing import Any, ClassVar, TypeVar
 
 from planq import _core
 from planq._classes import classes_of
-from planq._nearest import did_you_mean
+from planq._constructors import refuse_unknown_fields
 from planq.arguments import Shape
 from planq.dim import Dim
 from planq.dtypes import DType, OperandKind, Role
-from planq.errors import DescriptorError, as_field
+from planq.errors import DescriptorError
 
 D = TypeVar("D", bound="Descriptor")
 
@@ -128,7 +127,7 @@ class Descriptor:
             raise DescriptorError("op", f"expected {cls.operator}, got {found.operator}")
         given = {key: value for key, value in values.items() if key != "op"}
         known = {item.name: item for item in fields(found) if item.init}
-        _refuse_unknown(found, given)
+        refuse_unknown_fields(found.operator, list(known), given)
         for name, item in known.items():
             if item.default is MISSING and name not in given:
                 raise DescriptorError(name, f"{found.operator} needs this field")
@@ -152,33 +151,3 @@ class Descriptor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_dict, (self.to_dict(),)
-
-
-def name_unknown_fields(made: type[Descriptor]) -> None:
-    """Lets a class answer a field that it does not have with the nearest that it has.
-
-    A dataclass makes its own ``__init__``, which raises TypeError and suggests nothing.
-    """
-    plain = made.__init__
-    if hasattr(plain, "__wrapped__"):  # registered before
-        return
-
-    @functools.wraps(plain)
-    def init(self: Descriptor, /, **given: Any) -> None:
-        try:
-            plain(self, **given)
-        except TypeError:
-            _refuse_unknown(made, given)
-            raise
-
-    type.__setattr__(made, "__init__", init)
-
-
-def _refuse_unknown(made: type[Descriptor], given: dict[str, Any]) -> None:
-    """Raises DescriptorError for the first name that is no field of a class."""
-    known = [item.name for item in fields(made) if item.init]
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            message = f"{made.operator} has no such field{hint}"
-            raise DescriptorError(as_field(name), message) from None

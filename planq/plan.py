@@ -261,7 +261,7 @@ def foresee(
         "sku": chosen.sku,
         "revision": chosen.revision,
         "guarantee": chosen.guarantee.to_dict(),
-        "build_id": _core.build_info()[1],
+        "build_id": _core.build_info()["build_id"],
     }
 
 

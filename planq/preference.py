@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from planq import _core
+from planq._constructors import name_unknown_fields, refuse_unknown_fields
 from planq.dtypes import Backend, Determinism, parse_member
-from planq.errors import DescriptorError, as_field, shown
+from planq.errors import DescriptorError, shown
 
 
 def _is_name(value: object) -> bool:
@@ -79,12 +80,12 @@ class PlanPreference:
         """
         if not isinstance(values, dict):
             raise DescriptorError("preference", f"expected an object, got {shown(values)}")
-        known = {item.name for item in fields(cls)}
-        for name in values:
-            if name not in known:
-                raise DescriptorError(as_field(name), "a preference has no such field")
+        refuse_unknown_fields("a preference", [item.name for item in fields(cls)], values)
         return cls(**values)
 
     def _native(self) -> _core.Preference:
         values = self.to_dict()
         return _core.Preference(*values.values())
+
+
+name_unknown_fields(PlanPreference, "a preference")

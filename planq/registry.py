@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from planq import _core
 from planq._classes import CLASSES, Classes
-from planq.descriptor import Descriptor, name_unknown_fields
+from planq._constructors import name_unknown_fields, name_unknown_operands
+from planq.descriptor import Descriptor
 from planq.dtypes import Backend, DType
 from planq.guarantee import PrecisionGuarantee, guarantee_of
 from planq.selection import DeviceFacts
@@ -58,17 +59,26 @@ class BuildInfo:
     """What this build was made from and for.
 
     Attributes:
-        build_id: Digest of the native sources; part of every stored plan.
+        build_id: Digest of the native sources, of both compilers and of what they were told; part
+            of every stored plan.
+        source_id: Digest of the native sources alone: builds of the same sources share it.
+        compiler: The C++ compiler.
+        flags: What it was told, without warnings and paths.
         cuda: Whether CUDA kernels are compiled in.
+        cuda_version: The version of nvcc; empty without CUDA, as are the next two.
         architectures: The CUDA architectures, as CMake spells them.
+        cuda_flags: What nvcc was told.
     """
 
     version: str
     build_id: str
+    source_id: str
+    compiler: str
+    flags: str
     cuda: bool
     cuda_version: str
     architectures: str
-    compiler: str
+    cuda_flags: str
 
 
 def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) -> None:
@@ -84,7 +94,8 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
     _compare(
         f"the operands of {descriptor.operator}", operands, dict.fromkeys(native["operands"], "")
     )
-    name_unknown_fields(descriptor)
+    name_unknown_fields(descriptor, descriptor.operator)
+    name_unknown_operands(args, descriptor.operator)
     CLASSES[descriptor.operator] = Classes(descriptor, args, plan)
     operators.cache_clear()
     for listener in _listeners:
@@ -164,8 +175,8 @@ def _operator_info(name: str, native: dict[str, Any], classes: Classes) -> Opera
 
 def build_info() -> BuildInfo:
     """What this build was made from and for."""
-    version, build_id, cuda_version, architectures, compiler = _core.build_info()
-    return BuildInfo(version, build_id, bool(cuda_version), cuda_version, architectures, compiler)
+    values = _core.build_info()
+    return BuildInfo(cuda=bool(values["cuda_version"]), **values)
 
 
 def devices() -> tuple[DeviceFacts, ...]:

@@ -183,7 +183,8 @@ def architectures(operator: str | None = None) -> str:
         f"sm_{first}" + {None: " or later", first: ""}.get(last, f" to sm_{last}")
         for first, last in ranges
     ]
-    return f"{who} has kernels for {', '.join(words)}; compiled for {_core.build_info()[3]}"
+    compiled = _core.build_info()["architectures"]
+    return f"{who} has kernels for {', '.join(words)}; compiled for {compiled}"
 
 
 def _ranges(operator: str | None) -> list[tuple[int, int | None]]:

@@ -233,6 +233,7 @@ def software() -> dict[str, str]:
     versions = {
         "python": platform.python_version(),
         "planq": f"{build.version} ({build.build_id})",
+        "planq_source": build.source_id,
         "planq_compiler": build.compiler,
         "planq_cuda": f"{build.cuda_version} for {build.architectures}" if build.cuda else "none",
         "torch": str(torch.__version__),

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import planq
-from planq.cli.machine import library_sha256, operating_system, processor
+from planq.cli.machine import instruction_sets, library_sha256, operating_system, processor
 from planq.cli.words import output_console, size_words
 
 
@@ -49,7 +49,11 @@ def _as_dict() -> dict[str, Any]:
 
 
 def _machine() -> dict[str, str]:
-    return {"processor": processor(), "os": operating_system()}
+    return {
+        "processor": processor(),
+        "instruction_sets": instruction_sets(),
+        "os": operating_system(),
+    }
 
 
 def _backends() -> dict[str, str]:

@@ -8,6 +8,7 @@ import platform
 from pathlib import Path
 
 import planq
+from planq import _core
 
 _CPUINFO = Path("/proc/cpuinfo")
 _LIBRARY = "libplanq.so"
@@ -23,6 +24,11 @@ def processor() -> str:
         if key.strip() == "model name" and value.strip():
             return value.strip()
     return platform.processor() or platform.machine()
+
+
+def instruction_sets() -> str:
+    """Those that host kernels use here, from narrow to wide; asks Linux for AMX, as products do."""
+    return " ".join(_core.instruction_sets())
 
 
 def operating_system() -> str:

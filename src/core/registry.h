@@ -185,8 +185,13 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) PLANQ_A
 std::span<const Operator* const> operators() PLANQ_API(operators);
 const Operator* find_operator(std::string_view name) PLANQ_API(find_operator);
 
+// What the build was made of. All of them end with a zero.
 struct BuildInfo {
-  std::string_view version, build_id, cuda_version, architectures, compiler;
+  std::string_view version;
+  std::string_view build_id;   // digest of all that follows
+  std::string_view source_id;  // digest of src
+  std::string_view compiler, flags;
+  std::string_view cuda_version, architectures, cuda_flags;  // empty without CUDA
 };
 const BuildInfo& build_info() PLANQ_API(build_info);
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pickle
 from typing import Any
 
@@ -285,6 +286,28 @@ def test_a_constructor_names_the_field_that_was_meant(operator: planq.OperatorIn
                 made(**{field[:-1]: None})
             assert caught.value.field == field[:-1]
             assert field in str(caught.value).partition("did you mean ")[2]
+
+
+def test_operands_are_named_likewise() -> None:
+    """Every operator's, each operand one letter short; what is missing stays what Python says."""
+    for info in planq.operators():
+        made: Any = info.args
+        given = dict.fromkeys(info.operands)
+        assert all(getattr(made(**given), name) is None for name in info.operands)
+        for operand in (name for name in info.operands if len(name) > 4):
+            short = operand[:-1]
+            with pytest.raises(planq.ArgumentError) as caught:
+                made(**given, **{short: None})
+            assert caught.value.operand == short
+            assert info.name in caught.value.expected
+            assert operand in str(caught.value).partition("did you mean ")[2]
+        for name, parameter in inspect.signature(made).parameters.items():
+            incomplete = {operand: None for operand in info.operands if operand != name}
+            if parameter.default is parameter.empty:
+                with pytest.raises(TypeError, match=f"missing 1 required.*'{name}'"):
+                    made(**incomplete)
+            else:
+                assert getattr(made(**incomplete), name) is None
 
 
 def test_a_replaced_descriptor_names_it_too() -> None:

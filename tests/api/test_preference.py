@@ -150,6 +150,16 @@ def test_a_preference_of_the_wrong_type_is_refused(field: str, value: Any) -> No
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("made", [planq.PlanPreference, planq.PlanPreference.from_dict])
+def test_an_unknown_field_is_answered_with_the_nearest(made: Any) -> None:
+    """Which a misspelt promise would else be lost by."""
+    given = {"determinsm": "bit_exact"}
+    with pytest.raises(planq.DescriptorError, match="determinism") as caught:
+        made(given) if made is not planq.PlanPreference else made(**given)
+    assert caught.value.field == "determinsm"
+    assert str(caught.value).endswith("did you mean determinism?")
+
+
 def test_preferences_are_values() -> None:
     """Frozen, equal, hashable, keyword-only."""
     assert planq.PlanPreference(max_ulp=0) == planq.PlanPreference(max_ulp=0)

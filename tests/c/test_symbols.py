@@ -54,6 +54,7 @@ def test_versions_are_pythons() -> None:
     info = planq.build_info()
     assert c.C.planq_version().decode() == info.version
     assert c.C.planq_build_id().decode() == info.build_id
+    assert c.C.planq_source_id().decode() == info.source_id
 
 
 def test_there_is_a_code_for_every_error_of_pythons() -> None:

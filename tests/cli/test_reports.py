@@ -63,6 +63,20 @@ def test_info_names_the_machine_and_the_bytes_of_the_library(capsys: Capture) ->
         assert "".join(fact.split()) in told
 
 
+def test_info_names_the_instruction_sets_that_linux_lists(capsys: Capture) -> None:
+    """Those of host kernels; AMX is asked for, and Linux may refuse it."""
+    needed = {
+        "avx2": ("avx2", "fma", "f16c"),
+        "avx512": ("avx512f", "avx512bw", "avx512vl", "avx512dq"),
+        "avx512_vnni": ("avx512_vnni",),
+        "amx": ("amx_tile", "amx_int8"),
+    }
+    listed = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+    expected = ["baseline", *(name for name, flags in needed.items() if {*flags} <= {*listed})]
+    told = json.loads(succeed(capsys, "info", "--json"))["machine"]["instruction_sets"].split()
+    assert told in (expected, [name for name in expected if name != "amx"])
+
+
 def test_info_names_the_processor_as_linux_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

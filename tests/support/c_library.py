@@ -133,6 +133,7 @@ FUNCTIONS = frozenset(_SIGNATURES) | {
     "planq_last_error",
     "planq_version",
     "planq_build_id",
+    "planq_source_id",
 }
 
 

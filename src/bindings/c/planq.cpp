@@ -98,6 +98,7 @@ const char* planq_code_name(planq_code code) {
 const char* planq_last_error(void) { return last_error(); }
 const char* planq_version(void) { return build_info().version.data(); }
 const char* planq_build_id(void) { return build_info().build_id.data(); }
+const char* planq_source_id(void) { return build_info().source_id.data(); }
 
 planq_code planq_operators(char* buffer, size_t capacity, size_t* size) {
   return guarded([&] { copy_text(dump(operators_json()), buffer, capacity, size); });

@@ -56,8 +56,12 @@ const char* planq_last_error(void);
 /* Such as "0.1.0". */
 const char* planq_version(void);
 
-/* The digest of the sources that the library was built from: part of every stored plan. */
+/* The digest of the sources that the library was built from, of both compilers and of what they were
+ * told: part of every stored plan. */
 const char* planq_build_id(void);
+
+/* The digest of the sources alone: builds of the same sources share it. */
+const char* planq_source_id(void);
 
 /* Every operator in JSON: a list of {"name", "fields": [{"name", "kind", "required", "default",
  * "source", "members"}], "operands": [{"name", "role", "kind", "presence"}], "kernels": [...]}. */

@@ -19,6 +19,7 @@
 #include "core/registry.h"
 #include "core/select.h"
 #include "core/serial.h"
+#include "host/amx.h"
 
 namespace py = pybind11;
 
@@ -26,6 +27,18 @@ namespace planq::python {
 namespace {
 
 std::string text(std::string_view view) { return std::string(view); }
+
+// Those that host kernels use here, from narrow to wide.
+py::list instruction_sets() {
+  const host::Level level = host::detect_level();
+  py::list names;
+  names.append("baseline");
+  if (level >= host::Level::Avx2) names.append("avx2");
+  if (level >= host::Level::Avx512) names.append("avx512");
+  if (host::has_vnni()) names.append("avx512_vnni");
+  if (host::has_amx()) names.append("amx");
+  return names;
+}
 
 // Extents; an axis that is a dim by its name.
 py::tuple shape_values(const Descriptor& descriptor, const OperandSpec& spec, const Shape& shape) {
@@ -295,8 +308,17 @@ PYBIND11_MODULE(_core, module) {
   module.def("select", selection_values);
   module.def("build_info", [] {
     const BuildInfo& info = build_info();
-    return py::make_tuple(text(info.version), text(info.build_id), text(info.cuda_version),
-                          text(info.architectures), text(info.compiler));
+    py::dict values;
+    values["version"] = text(info.version);
+    values["build_id"] = text(info.build_id);
+    values["source_id"] = text(info.source_id);
+    values["compiler"] = text(info.compiler);
+    values["flags"] = text(info.flags);
+    values["cuda_version"] = text(info.cuda_version);
+    values["architectures"] = text(info.architectures);
+    values["cuda_flags"] = text(info.cuda_flags);
+    return values;
   });
+  module.def("instruction_sets", instruction_sets);
   module.def("hardware_threads", [] { return std::max(1u, std::thread::hardware_concurrency()); });
 }

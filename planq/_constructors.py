@@ -1,0 +1,74 @@
+"""Constructors that answer a name which they do not know with the nearest that they do.
+
+A dataclass makes its own ``__init__``, which raises TypeError and suggests nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import MISSING, fields
+from typing import Any
+
+from planq._nearest import did_you_mean
+from planq.errors import ArgumentError, DescriptorError, as_field
+
+
+def refuse_unknown_fields(whose: str, known: list[str], given: dict[str, Any]) -> None:
+    """Raises DescriptorError for the first name that is no field of `whose`."""
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise DescriptorError(as_field(name), f"{whose} has no such field{hint}") from None
+
+
+def name_unknown_fields(made: type[Any], whose: str) -> None:
+    """Lets a class of fields say so where it is given another one."""
+    plain = made.__init__
+    if hasattr(plain, "__wrapped__"):  # registered before
+        return
+
+    @functools.wraps(plain)
+    def init(self: Any, /, **given: Any) -> None:
+        try:
+            plain(self, **given)
+        except TypeError:
+            refuse_unknown_fields(whose, [item.name for item in fields(made) if item.init], given)
+            raise
+
+    type.__setattr__(made, "__init__", init)
+
+
+_ARGS_INIT = """
+def __init__(self, *, {parameters}, **unknown):
+    if unknown:
+        refuse(unknown)
+    {body}
+"""
+
+
+def name_unknown_operands(args: type[Any], operator: str) -> None:
+    """Lets a class of operands say so where it is given another one.
+
+    Args are made for every call, so theirs is an ``__init__`` of its own: one that calls another
+    would take half as long again.
+    """
+    operands = [item.name for item in fields(args)]
+    if hasattr(args.__init__, "__wrapped__"):  # registered before
+        return
+
+    def refuse(unknown: dict[str, Any]) -> None:
+        name = next(iter(unknown))
+        expected = f"an operand of {operator}"
+        hint = did_you_mean(name, operands).removeprefix("; ")
+        raise ArgumentError(as_field(name), expected, "a name that is none", hint)
+
+    source = _ARGS_INIT.format(
+        parameters=", ".join(
+            item.name if item.default is MISSING else f"{item.name}={item.default!r}"
+            for item in fields(args)
+        ),
+        body="; ".join(f"self.{name} = {name}" for name in operands),
+    )
+    scope: dict[str, Any] = {"refuse": refuse}
+    exec(source, scope)
+    type.__setattr__(args, "__init__", functools.wraps(args.__init__)(scope["__init__"]))
