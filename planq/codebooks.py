@@ -4,7 +4,9 @@ A code is an index into one of these tables. The maps (:func:`dynamic`, :func:`l
 :func:`normal`, :func:`fp8`, :func:`quantile`) ascend and may be given to any operator of the
 family, as its ``codebook`` operand; ``planq.Codebook.GIVEN`` takes 2 to 256 values, 16 where two
 codes share a byte. The 4-bit tables (:func:`nf4`, :func:`fp4`, :func:`int4`, :func:`af4`) and
-``dynamic()`` are also compiled in under their names; the functions say what is in them.
+``dynamic()`` are also compiled in under their names; the functions say what is in them. Of these,
+:func:`fp4`, :func:`int4` and :func:`af4` do not ascend: quantizing takes them by name alone, and
+dequantizing also as a ``codebook``.
 
 They are the maps of bitsandbytes without its padding: a map of ``total_bits`` has at most
 ``2 ** total_bits`` entries, where bitsandbytes fills the rest of 256 with zeros. So indices of maps
@@ -40,7 +42,6 @@ Values: TypeAlias = npt.NDArray[np.float32]
 
 _FEWEST: Final = 2
 _MOST: Final = 256
-_ORDER: Final = "sort them, or validate with decode_only=True what only dequantizes"
 
 
 def dynamic(signed: bool = True, max_exponent_bits: int = 7, total_bits: int = 8) -> Values:
@@ -355,7 +356,8 @@ def validate(values: Any, *, decode_only: bool = False) -> Values:
     Dequantizing takes any order. So :func:`fp4`, :func:`int4` and :func:`af4`, which are in the
     order of their codes, pass with ``decode_only``, and sorted without it (as another codebook,
     with other codes); what the other functions make passes either way. To quantize to these
-    three, name them: ``planq.Codebook.FP4``.
+    three, name them: ``planq.Codebook.FP4``. What is refused for its order, and is one of them, is
+    told so.
 
     Args:
         values: 2 to 256 finite numbers in one axis; read on the host.
@@ -379,8 +381,19 @@ def validate(values: Any, *, decode_only: bool = False) -> Values:
     if len(falls) and not decode_only:
         before, after = table[falls[0]], table[falls[0] + 1]
         came = f"{after} after {before} at index {falls[0] + 1}"
-        raise ArgumentError("codebook", "values in ascending order", came, _ORDER)
+        raise ArgumentError("codebook", "values in ascending order", came, _order_hint(table))
     return table
+
+
+def _order_hint(table: Values) -> str:
+    """What to do about a table that does not ascend."""
+    unordered = {"FP4": fp4, "INT4": int4, "AF4": af4}
+    for name, make in unordered.items():
+        if np.array_equal(table, make()):
+            named = f"planq.Codebook.{name}"
+            alone = "to dequantize alone, validate it with decode_only=True"
+            return f"to quantize, name this one: {named}; {alone}"
+    return "sort them, or validate with decode_only=True what only dequantizes"
 
 
 def _steps(start: float, end: float, count: int) -> Values:

@@ -355,7 +355,7 @@ class MathPrecision(enum.StrEnum):
 class Determinism(enum.IntEnum):
     """How far equal inputs give equal bits; each rung includes the ones below it.
 
-    ``BIT_EXACT`` is the host backend's bits on every GPU, launch shape, thread count and batch.
+    ``BIT_EXACT`` is the host backend's bits on every GPU, for every launch shape and thread count.
     """
 
     NOT_GUARANTEED = 0

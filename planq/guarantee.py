@@ -54,9 +54,9 @@ class ErrorBound:
 class PrecisionGuarantee:
     """What a kernel of the registry promises; every kernel is tested against it.
 
-    A plan has the promise of its kernel for its descriptor. That of a kernel alone, as
-    the registry lists it, is for the descriptors that decide nothing further: rows may share
-    a measured range, and an optimizer may round stochastically.
+    A plan has the promise of its kernel for its descriptor. That of a kernel alone, as the registry
+    lists it, is what a descriptor takes from or changes: ``batch_invariant`` is False of a plan
+    where rows share something, as a measured range, and an optimizer may round stochastically.
 
     Attributes:
         determinism: How far equal inputs give equal bits.

@@ -15,7 +15,7 @@ from rich.text import Text
 import planq
 from planq._nearest import did_you_mean
 from planq.cli.failure import CommandError
-from planq.cli.words import guarantee_words, output_console
+from planq.cli.words import kernel_words, output_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,7 +135,7 @@ def _show_operator(
     for prefix, rows in groups.items():
         first = sorted({row.dtypes[0].value for row in rows if row.dtypes})
         later = sorted({dtype.value for row in rows for dtype in row.dtypes[1:]})
-        promises = sorted({guarantee_words(row.guarantee) for row in rows})
+        promises = sorted({kernel_words(row.guarantee) for row in rows})
         cells = (prefix, _from(rows[0]), *map(" ".join, (first, later)), "; ".join(promises))
         table.add_row(*map(Text, cells))
     console.print(table)
@@ -164,7 +164,7 @@ def _show_every(
         for header in ("from", "guarantee"):
             table.add_column(header)
         for kernel in kernels:
-            words = guarantee_words(kernel.guarantee)
+            words = kernel_words(kernel.guarantee)
             cells = (kernel.sku, str(kernel.revision), str(kernel.rank), _from(kernel), words)
             table.add_row(*map(Text, cells))
         console.print(table)

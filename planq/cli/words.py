@@ -62,11 +62,13 @@ def size_words(nbytes: int) -> str:
     return f"{nbytes} B" if unit == "B" else f"{size:.3g} {unit}"
 
 
+def kernel_words(guarantee: planq.PrecisionGuarantee) -> str:
+    """Returns the parts of a kernel's guarantee that say which bits may differ."""
+    name = guarantee.determinism.name
+    return f"{name}, {guarantee.max_ulp} ulp" if guarantee.max_ulp else name
+
+
 def guarantee_words(guarantee: planq.PrecisionGuarantee) -> str:
-    """Returns the parts of a guarantee that say which bits may differ."""
-    words = [guarantee.determinism.name]
-    if guarantee.max_ulp:
-        words.append(f"{guarantee.max_ulp} ulp")
-    if guarantee.batch_invariant:
-        words.append("batch-invariant")
-    return ", ".join(words)
+    """Returns the same of a plan's, whose descriptor decides about rows."""
+    words = kernel_words(guarantee)
+    return f"{words}, batch-invariant" if guarantee.batch_invariant else words

@@ -2,7 +2,7 @@
 //
 // A loop is cut into chunks that threads claim one by one, so which thread runs a chunk is not
 // fixed: bodies must give the same bits in any assignment. Kernels here qualify, because chunks
-// write disjoint memory and what they share is an exact maximum.
+// write disjoint memory and what they share are exact maxima and counts.
 #pragma once
 
 #include <cstdint>

@@ -113,6 +113,9 @@ def test_ops_fits_one_screen(capsys: Capture) -> None:
         assert len(shown) <= 50
         assert shown[0].startswith(operator.name)
         assert not any(":class:" in line for line in shown)
+    shown = told(capsys, "ops", "arange") + told(capsys, "ops", "arange", "--all")
+    assert "BIT_EXACT" in shown
+    assert "batch-invariant" not in shown  # a plan's promise: here, none's
 
 
 def test_ops_is_filtered(capsys: Capture) -> None:

@@ -391,7 +391,8 @@ REFUSED: list[tuple[Any, str]] = [
     ([0, 1e39], "finite numbers, got inf at index 1"),
     ([0, 0.5, 0.25], f"values in ascending order, got 0.25 after 0.5 at index 2; {ORDER}"),
     (codebooks.fp4(), "values in ascending order, got 0.3333333432674408 after 1.0 at index 4; "
-     + ORDER),
+     "to quantize, name this one: planq.Codebook.FP4; "
+     "to dequantize alone, validate it with decode_only=True"),
     (["0", "1"], "an array of numbers on the host, got list of objects"),
     ([False, True], "an array of numbers on the host, got list of objects"),
     (np.array([0, 1j]), "an array of numbers on the host, got ndarray of complex128"),
@@ -436,6 +437,36 @@ def test_validate_takes_planqs_tables_for_decoding(name: str) -> None:
     args = planq.CodebookDequantizeArgs(input=codes, output=decoded, codebook=table)
     planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, args)
     assert np.array_equal(bits(decoded), bits(table))
+
+
+@pytest.mark.parametrize("name", ["fp4", "int4", "af4"])
+def test_validate_says_how_to_quantize_to_planqs_tables(name: str) -> None:
+    """By name: as a GIVEN codebook, in the order of its codes, each would get wrong codes."""
+    table = getattr(codebooks, name)()
+    for values in (table, table + F32(0)):  # bitsandbytes has +0 where these have -0
+        with pytest.raises(planq.ArgumentError, match="values in ascending order") as caught:
+            codebooks.validate(values)
+        named = f"to quantize, name this one: planq.Codebook.{name.upper()}; "
+        assert str(caught.value).endswith(
+            f"{named}to dequantize alone, validate it with decode_only=True"
+        )
+
+
+@pytest.mark.parametrize("name", ["fp4", "int4", "af4"])
+def test_planqs_tables_quantize_by_name_alone(name: str) -> None:
+    """What validate refuses: a search of values that do not ascend finds wrong codes."""
+    codes = []
+    for fields in ({"codebook": name}, {"entries": 16}):
+        desc = planq.CodebookQuantizeDescriptor(
+            shape=(64,), input_dtype="float32", output_dtype="uint4", normalized=True, **fields
+        )
+        plan = planq.Plan.select(planq.HOST, desc)
+        made = plan.empty_outputs(np)
+        table = {"codebook": getattr(codebooks, name)()} if "entries" in fields else {}
+        x = np.linspace(-1, 1, 64, dtype=F32)
+        plan.run(planq.HOST, None, planq.CodebookQuantizeArgs(input=x, **made, **table))
+        codes.append(made["output"])
+    assert (codes[0] != codes[1]).any()
 
 
 @pytest.mark.parametrize("values", [[0, np.nan], [[1, 0]], [1], range(257, 0, -1)])

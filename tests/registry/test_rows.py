@@ -6,7 +6,9 @@ of an operand follows the number of rows, it is the row's share.
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -250,3 +252,26 @@ def test_kernels_know_of_no_descriptor() -> None:
     """The registry lists what a kernel promises where rows share nothing."""
     for operator, kernel in kernels.kernels(planq.Backend.HOST):
         assert kernel.guarantee.batch_invariant, (operator, kernel.sku)
+
+
+@pytest.mark.parametrize("operator", sorted(OPERATORS))
+def test_a_descriptors_docstring_promises_what_its_plans_promise(operator: str) -> None:
+    """Under "Guarantee": of rows, whether all plans of the cases are so, none, or some where."""
+    [info] = [info for info in planq.operators() if info.name == operator]
+    promise = re.split(r"\n(?=\w[\w ]*:\n)", inspect.cleandoc(info.descriptor.__doc__ or ""))
+    [words] = [" ".join(part.split()) for part in promise if part.startswith("Guarantee:")]
+    tests: Any = OPERATORS[operator]
+    problems = {case.problem for case in tests.cases()}
+    plans = [planq.Plan.select(planq.HOST, tests.descriptor(problem)) for problem in problems]
+    apart = {plan.precision_guarantee().batch_invariant for plan in plans}
+    assert ("None is batch-invariant: " in words) == (apart == {False}), words
+    assert ("batch-invariant where " in words) == (apart == {True, False}), words
+    assert "batch-invariant" in words
+
+    weaker = {
+        kernel.sku.rpartition("/")[0]
+        for kernel in info.kernels
+        if kernel.guarantee.determinism is not planq.Determinism.BIT_EXACT
+    }
+    assert set(re.findall(r"BIT_EXACT but for ``([\w/]+)``", words)) == weaker, words
+    assert "BIT_EXACT" in words

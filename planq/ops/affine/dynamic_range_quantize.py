@@ -65,7 +65,8 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         None for most kernels; ``plan.workspace_size()`` says, where a segment spans several blocks.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT, and batch-invariant where no two rows share a segment of
+        ``scope``.
 
     Attributes:
         shape: Logical shape of ``input``.

@@ -59,7 +59,8 @@ class FakeQuantizeDescriptor(Descriptor):
         DEEPSPEED.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT, and batch-invariant where no two rows share a range that is
+        measured, a group of DEEPSPEED's or draws (STOCHASTIC).
 
     Attributes:
         shape: Logical shape of ``input`` and ``output``.

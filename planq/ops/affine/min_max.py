@@ -43,7 +43,8 @@ class MinMaxDescriptor(Descriptor):
         ``plan.workspace_size()`` says; kernels that need none take every descriptor.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT, and batch-invariant where no two rows share a segment of
+        ``scope``.
 
     Attributes:
         shape: Shape of ``input``.

@@ -66,7 +66,8 @@ class BlockwiseQuantizeDescriptor(Descriptor):
         Only nested statistics need some; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT, and batch-invariant where no two rows share a block that is
+        measured, nested statistics, draws (STOCHASTIC) or a byte (uint4).
 
     Attributes:
         shape: Shape of ``input``.

@@ -41,7 +41,8 @@ class CodebookQuantizeDescriptor(Descriptor):
         ``plan.workspace_size()`` says; host kernels need none.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT, and batch-invariant where nothing is measured (``normalized``,
+        ``absmax_given``) and no two rows share draws (STOCHASTIC) or a byte (uint4).
 
     Attributes:
         shape: Shape of ``input``.

@@ -53,7 +53,8 @@ class DequantizeReduceDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT, and batch-invariant where elements come out, or codes of which no
+        two rows share a group or a byte (int4).
 
     Attributes:
         shape: Shape of the tensor that every rank has.

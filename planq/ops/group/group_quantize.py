@@ -56,7 +56,8 @@ class GroupQuantizeDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT, and batch-invariant where no two rows share a group that is
+        measured or a byte (int4).
 
     Attributes:
         shape: Shape of ``input``.

@@ -47,7 +47,8 @@ class SwizzledQuantizeDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT. None is batch-invariant: the place of a group depends on how many
+        there are.
 
     Attributes:
         shape: Shape of ``input``.

@@ -34,7 +34,8 @@ class CodeSumDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant: integer sums have no order.
+        Every kernel is BIT_EXACT: integer sums have no order. Each is batch-invariant where sums
+        are of rows.
 
     Attributes:
         shape: Logical shape of ``input``.

@@ -44,7 +44,8 @@ class LinearW8A8DynamicDescriptor(Descriptor):
         The codes, their scales, zero points and sums, and what the kernels of the parts need.
 
     Guarantee:
-        Every kernel is BIT_EXACT; batch-invariant under ``token()``.
+        Every kernel is BIT_EXACT, and batch-invariant where each row has its own scale: under
+        ``token()``.
 
     Attributes:
         input_shape: Shape of ``input``.

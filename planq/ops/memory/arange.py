@@ -34,7 +34,8 @@ class ArangeDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT. None is batch-invariant: a number goes by its place in the whole
+        tensor.
 
     Attributes:
         shape: Shape of ``output``.

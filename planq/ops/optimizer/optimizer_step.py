@@ -65,7 +65,8 @@ class OptimizerStepDescriptor(Descriptor):
 
     Guarantee:
         Every kernel is BIT_EXACT; a tensor's bits do not depend on the list that it is in (with
-        STOCHASTIC: by its ``tensor_ids``).
+        STOCHASTIC: by its ``tensor_ids``). Each is batch-invariant where states are FLOAT32,
+        without a trust ratio, SKIP_STEP and STOCHASTIC.
 
     Attributes:
         shapes: Shapes of the tensors.

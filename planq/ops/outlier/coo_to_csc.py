@@ -37,7 +37,8 @@ class CooToCscDescriptor(Descriptor):
         On CUDA two lists of places and the counters of a sort; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant; no arithmetic is done.
+        Every kernel is BIT_EXACT; no arithmetic is done. None is batch-invariant: results are of
+        all rows together.
 
     Attributes:
         shape: Shape of the matrix.

@@ -36,7 +36,8 @@ class CooToCsrDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant; no arithmetic is done.
+        Every kernel is BIT_EXACT; no arithmetic is done. None is batch-invariant: results are of
+        all rows together.
 
     Attributes:
         shape: Shape of the matrix.

@@ -48,7 +48,8 @@ class DoubleQuantizeDescriptor(Descriptor):
         Counts of outliers, where ``threshold`` is above 0; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT. None is batch-invariant: maxima of columns are of all rows
+        together.
 
     Attributes:
         shape: Shape of ``input``.

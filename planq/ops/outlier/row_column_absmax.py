@@ -40,7 +40,8 @@ class RowColumnAbsmaxDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT. None is batch-invariant: maxima of columns are of all rows
+        together.
 
     Attributes:
         shape: Shape of ``input``.

@@ -48,7 +48,8 @@ class TransformLayoutDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant; elements are moved.
+        Every kernel is BIT_EXACT; elements are moved. Each is batch-invariant where both layouts
+        are ROW and nothing is transposed.
 
     Attributes:
         shape: Of the matrix that comes in.

@@ -52,7 +52,8 @@ class VectorwiseQuantizeDescriptor(Descriptor):
         ranges, where blocks share a segment.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT, and batch-invariant where no two rows share a vector, nor the
+        tensor's scale.
 
     Attributes:
         shape: Of the input.

@@ -36,7 +36,8 @@ class PackInt4Descriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant; no arithmetic is done.
+        Every kernel is BIT_EXACT; no arithmetic is done. Each is batch-invariant where ``axis`` is
+        the last one: else a byte has codes of two rows.
 
     Attributes:
         shape: Shape of ``input``.

@@ -41,7 +41,8 @@ class PackWeight4BitDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant; bits are moved and sign bits flipped.
+        Every kernel is BIT_EXACT; bits are moved and sign bits flipped. None is batch-invariant:
+        places depend on all rows.
 
     Attributes:
         weight_shape: Logical shape of the weight.

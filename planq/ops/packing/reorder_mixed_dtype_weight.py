@@ -44,7 +44,8 @@ class ReorderMixedDtypeWeightDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant; bits are moved and sign bits flipped.
+        Every kernel is BIT_EXACT; bits are moved and sign bits flipped. None is batch-invariant:
+        places depend on all rows.
 
     Attributes:
         shape: (K, N), also with ``transpose`` and for int4.

@@ -40,7 +40,7 @@ class EstimateQuantilesDescriptor(Descriptor):
         The same for every tensor of a type, about 130 KiB; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT. None is batch-invariant: results are of all rows together.
 
     Attributes:
         shape: Shape of ``input``.

@@ -36,7 +36,7 @@ class HistogramScatterAddDescriptor(Descriptor):
         About 17 bytes a source on CUDA, 36 on the host; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT. None is batch-invariant: results are of all rows together.
 
     Attributes:
         shape: Shape of ``histogram``.

@@ -42,7 +42,7 @@ class PercentileClipDescriptor(Descriptor):
         At most about a number for every 1024 elements; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant.
+        Every kernel is BIT_EXACT. None is batch-invariant: results are of all rows together.
 
     Attributes:
         shape: Shape of ``input``.

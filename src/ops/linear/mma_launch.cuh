@@ -1,5 +1,6 @@
-// Launches of the kernels for every GPU from sm_80 on. They take any product, with the same bits as
-// each other and as the host: kernels that take fewer may leave the rest to them.
+// Launches of the kernels of integer products for every GPU from sm_80 on. They take any product,
+// with the same bits as each other and as the host: kernels that take fewer may leave the rest to
+// them.
 #pragma once
 
 #include "core/bound.h"
