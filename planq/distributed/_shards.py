@@ -34,7 +34,7 @@ class Shards:
         """Elements of a row."""
         return sum(map(self.codes.padded, self.lengths))
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """Whether one tensor is the rows, without a gap."""
         return len(self.counts) == 1 and self.counts[0] == self.ranks * self.width
