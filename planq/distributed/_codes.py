@@ -49,7 +49,7 @@ class Codes:
         for name in options:
             if name not in _NAMES:
                 raise TypeError(f"planq.distributed has no option {name!r}")
-        given = (
+        given: tuple[Any, ...] = (
             options.get("dtype", DType.INT8),
             options.get("group_size", 256),
             options.get("mode", Mode.SYMMETRIC),
@@ -88,19 +88,19 @@ class Codes:
         return self.groups_of(elements) * self.group_size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Message:
     """The codes of some whole groups, and their parameters behind them."""
 
     codes: Codes
     elements: int
 
-    @property
+    @functools.cached_property
     def offset(self) -> int:
         """Where the parameters begin."""
         return _aligned(self.codes.bytes_of(self.elements))
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Bytes."""
         groups = self.codes.groups_of(self.elements)

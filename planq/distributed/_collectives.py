@@ -78,12 +78,12 @@ def quantized_reduce_scatter(
     if not given:
         return []
     made = _exchange("reduce_scatter", given, levels, op, options)
-    counts = made.shards.own(levels.rank)
-    outs = outputs(out, tensors, given, [(count,) for count in counts])
+    outs = outputs(out, tensors, given, [(count,) for count in made.own])
     room = made.room(given[0], workspace)
     if out is not None or workspace is not None:
-        places = made.shards.places(levels.rank)
-        Operands(tensors, given, outs, places, gathers=False).check(workspace, made.workspace_size)
+        Operands(tensors, given, outs, made.places, gathers=False).check(
+            workspace, made.workspace_size
+        )
     if made.shards.width:
         made.reduce_scatter(room, levels, given, outs)
     return outs if is_list(tensors) else outs[0]
@@ -148,14 +148,15 @@ def quantized_all_gather(
         out, tensors, given, [(levels.ranks, *each.shape) for each in given], exact=False
     )
     made = _exchange("all_gather", outs, levels, SUM, options)
-    for place, (part, count) in enumerate(zip(given, made.shards.own(levels.rank), strict=True)):
+    for place, (part, count) in enumerate(zip(given, made.own, strict=True)):
         if part.numel() != count:
             expected = f"{count} elements, this rank's part of {tuple(outs[place].shape)}"
             raise ArgumentError(name_of("tensors", tensors, place), expected, str(part.numel()))
     room = made.room(given[0], workspace)
     if out is not None or workspace is not None:
-        places = made.shards.places(levels.rank)
-        Operands(tensors, given, outs, places, gathers=True).check(workspace, made.workspace_size)
+        Operands(tensors, given, outs, made.places, gathers=True).check(
+            workspace, made.workspace_size
+        )
     if made.shards.width:
         made.all_gather(room, levels, given, outs)
     return outs if is_list(tensors) else outs[0]
@@ -221,11 +222,12 @@ def quantized_all_reduce(
     if not given:
         return []
     made = _exchange("all_reduce", given, levels, op, options)
-    outs = outputs(out, tensors, given, [tuple(each.shape) for each in given])
+    outs = outputs(out, tensors, given, [each.shape for each in given])
     room = made.room(given[0], workspace)
     if out is not None or workspace is not None:
         places = [(0, each.numel()) for each in given]
-        Operands(tensors, given, outs, places, gathers=False).check(workspace, made.workspace_size)
+        operands = Operands(tensors, given, outs, places, gathers=False)
+        operands.check(workspace, made.workspace_size)
     if made.shards.width:
         made.to_all(room, levels, made.arranged(room, given), outs)
     return outs if is_list(tensors) else outs[0]

@@ -58,6 +58,7 @@ class Exchange:
             DescriptorError: A dtype or the number of ranks has no meaning.
         """
         self.shards, self.codes, width = shards, shards.codes, shards.width
+        self.own, self.places = shards.own(rank), shards.places(rank)
         self.given, self.wanted, self.device = given, wanted, device
         ranks = nodes, shards.ranks // nodes, rank
         few = shards.ranks <= FEW
@@ -110,22 +111,24 @@ class Exchange:
         if workspace is None:
             return self.sizes.allocated(like, self._messages)
         self.sizes.check(workspace, self.device)
-        return self.sizes.cut(workspace)
+        return self.sizes.cut(workspace, self._messages)
 
     # --- Launches
 
-    def _at(self, room: Room, source: int, target: int) -> Addresses:
+    def _addresses(self, room: Room, source: int, target: int) -> tuple[int, ...]:
         flat = 0 if room.flat is None else room.flat.data_ptr()
-        return Addresses(source, target, room.sent.data_ptr(), room.received.data_ptr(), flat)
+        return source, target, room.sent.data_ptr(), room.received.data_ptr(), flat
 
-    def _bind(self, at: Addresses) -> list[list[list[_core.Launch]]]:
+    def _bind(self, *addresses: int) -> list[list[list[_core.Launch]]]:
         """By stages and pieces."""
+        at = Addresses(*addresses)
         return [
             [getattr(self.coder, step)(piece, at) if step else [] for piece in self.pieces]
             for step, _ in self._stages
         ]
 
-    def _bind_decoders(self, at: Addresses) -> list[_core.Launch]:
+    def _bind_decoders(self, *addresses: int) -> list[_core.Launch]:
+        at = Addresses(*addresses)
         return [launch for piece in self.pieces for launch in self.coder.decode_sent(piece, at)]
 
     def _stream(self) -> Any:
@@ -220,19 +223,19 @@ class Exchange:
         A piece is on its way while others are coded: what it needs next waits for it, on the
         stream alone.
         """
-        bound, stream = self._bound(self._at(room, source, target)), self._stream()
+        bound, stream = self._bound(*self._addresses(room, source, target)), self._stream()
         several = len(self.pieces) > 1
         if seen is not None:
             for piece, launches in zip(self.pieces, bound[0], strict=True):
                 self._launch("encode", piece, room, launches, stream)
             seen()
         under_way: list[Any] = [None] * len(self.pieces)
-        for stage, (step, send) in enumerate(self._stages):
+        for (step, send), of_pieces in zip(self._stages, bound, strict=True):
             for place, piece in enumerate(self.pieces):
                 if under_way[place] is not None:
                     under_way[place].wait()
-                if stage or seen is None:
-                    self._launch(step, piece, room, bound[stage][place], stream)
+                if seen is None or step != "encode":
+                    self._launch(step, piece, room, of_pieces[place], stream)
                 if send is not None:
                     work = send(room, piece, levels, several)
                     under_way[place] = work if several else None
@@ -253,7 +256,7 @@ class Exchange:
         shape = (self.shards.ranks, self.shards.width)
         found = room.sent.new_empty(shape, dtype=torch.float32)
         stream = self._stream()
-        for launch in self._bound_decoders(self._at(room, 0, found.data_ptr())):
+        for launch in self._bound_decoders(*self._addresses(room, 0, found.data_ptr())):
             launch(stream)
         return self.coder.ordered(found)
 
@@ -263,19 +266,17 @@ class Exchange:
 
 def _to_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
     """A bundle to each device of the first level."""
-    sent, received = (
-        view_of(area, piece.offset, piece.devices, piece.bundle.size)
-        for area in (room.sent, room.received)
-    )
+    ranks, size = piece.devices, piece.bundle.size
+    sent = view_of(room.sent, piece.offset, ranks, size)
+    received = view_of(room.received, piece.offset, ranks, size)
     return dist.all_to_all_single(received, sent, group=levels.devices, async_op=under_way)
 
 
 def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
     """A message to each node of the second."""
-    sent, received = (
-        view_of(area, piece.offset, piece.nodes, piece.message.size)
-        for area in (room.sent, room.received)
-    )
+    ranks, size = piece.nodes, piece.message.size
+    sent = view_of(room.sent, piece.offset, ranks, size)
+    received = view_of(room.received, piece.offset, ranks, size)
     return dist.all_to_all_single(received, sent, group=levels.nodes, async_op=under_way)
 
 

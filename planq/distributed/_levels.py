@@ -63,9 +63,9 @@ class Levels:
             several = [each for each in groups if each.size() > 1] or groups[:1]
             return Levels(several[-1], several[0] if len(several) == 2 else None)
         if group is None:
-            if not dist.is_initialized():
-                raise _error("none, and torch.distributed is not initialized")
             group = dist.group.WORLD
+            if group is None:
+                raise _error("none, and torch.distributed is not initialized")
         if not isinstance(group, dist.ProcessGroup):
             raise _error(shown(group))
         return Levels(group, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import torch
 
 from planq import _core
+from planq.distributed._checks import has_memory
 from planq.errors import WorkspaceError
 
 _ALIGNMENT: Final = _core.WORKSPACE_ALIGNMENT
@@ -43,22 +45,31 @@ class Sizes(NamedTuple):
 
     def allocated(self, like: torch.Tensor, messages: tuple[int, ...]) -> Room:
         """Of torch's allocator, on the device of a tensor; ``messages`` is the shape to send."""
-        rows, flat = self.rows, self.flat
+        sent = like.new_empty(messages, dtype=torch.uint8)
+        received = torch.empty_like(sent)
+        if not self.rows and not self.flat:
+            return Room(sent, received, None, None)
+        rows, flat = (
+            like.new_empty((size,), dtype=torch.uint8) if size else None
+            for size in (self.rows, self.flat)
+        )
+        return Room(sent, received, rows, flat)
+
+    def cut(self, workspace: torch.Tensor, messages: tuple[int, ...]) -> Room:
+        """Of a workspace, one behind the other."""
+        strides = (messages[1], 1) if len(messages) == 2 else (1,)
+        first, second, third, fourth = self._firsts(workspace.storage_offset())
         return Room(
-            like.new_empty(messages, dtype=torch.uint8),
-            like.new_empty(messages, dtype=torch.uint8),
-            like.new_empty((rows,), dtype=torch.uint8) if rows else None,
-            like.new_empty((flat,), dtype=torch.uint8) if flat else None,
+            workspace.as_strided(messages, strides, first),
+            workspace.as_strided(messages, strides, second),
+            workspace.as_strided((self.rows,), (1,), third) if self.rows else None,
+            workspace.as_strided((self.flat,), (1,), fourth) if self.flat else None,
         )
 
-    def cut(self, workspace: torch.Tensor) -> Room:
-        """Of a workspace, one behind the other."""
-        first, areas = 0, []
+    def _firsts(self, first: int) -> Iterator[int]:
         for size in self:
-            areas.append(workspace[first : first + size])
+            yield first
             first += _aligned(size)
-        sent, received, rows, flat = areas
-        return Room(sent, received, rows if self.rows else None, flat if self.flat else None)
 
     def check(self, workspace: torch.Tensor, device: torch.device) -> None:
         """Whether a caller's workspace will do.
@@ -66,16 +77,18 @@ class Sizes(NamedTuple):
         Raises:
             WorkspaceError: It does not.
         """
-        faults = {
-            "it is no contiguous torch.uint8 tensor of one axis": workspace.dtype != torch.uint8
-            or workspace.dim() != 1
-            or not workspace.is_contiguous(),
-            f"the tensors are on {device}": workspace.device != device,
-            "it is too small": workspace.numel() < self.total,
-            "it is not aligned": workspace.data_ptr() % _ALIGNMENT != 0,
-        }
-        problem = next((fault for fault, is_so in faults.items() if is_so), None)
-        if problem is not None:
+        problem = ""
+        if workspace.dtype != torch.uint8 or workspace.dim() != 1 or not workspace.is_contiguous():
+            problem = "it is no contiguous torch.uint8 tensor of one axis"
+        elif workspace.device != device:
+            problem = f"the tensors are on {device}"
+        elif workspace.numel() < self.total:
+            problem = "it is too small"
+        elif not has_memory(workspace):
+            problem = f"a {type(workspace).__name__} has no memory of its own"
+        elif workspace.data_ptr() % _ALIGNMENT != 0:
+            problem = "it is not aligned"
+        if problem:
             got = workspace.numel() * workspace.itemsize
             raise WorkspaceError(self.total, got, _ALIGNMENT, problem)
 

@@ -65,6 +65,8 @@ class Operands:
             ArgumentError: It is that of an output.
             WorkspaceError: It is that of the workspace.
         """
+        if workspace is None and self._apart():
+            return
         spans = list(self._spans())
         if workspace is not None:
             spans.append(Span.of(_WORKSPACE, workspace[:needed], written=True))
@@ -78,6 +80,16 @@ class Operands:
                 raise _error(before, span, needed, workspace)
             anything = _later(anything, span)
             written = _later(written, span) if span.written else written
+
+    def _apart(self) -> bool:
+        """Whether there is one input, and its output lies elsewhere or on all of it."""
+        if len(self.given) != 1:
+            return False
+        [x], [y], [place] = self.given, self.outs, self.places
+        first, other = x.data_ptr(), y.data_ptr()
+        if first + x.nbytes <= other or other + y.nbytes <= first:
+            return True
+        return first == other and x.nbytes == y.nbytes and place == (0, x.numel())
 
     def _spans(self) -> Iterator[Span]:
         """All of them, without what an input may share with its output."""

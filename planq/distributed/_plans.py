@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from planq import _core
-from planq.arguments import RawTensor
+from planq.arguments import RawTensor, Tensor
 from planq.descriptor import Descriptor
 from planq.distributed._codes import Codes
 from planq.ops.group import (
@@ -106,6 +106,11 @@ class Plans:
         codes, groups = self.codes.bytes_of(count), self.codes.groups_of(count)
         columns, where = self.codes.columns, self._where
         first = source.first
+        parameters: Tensor | None = None
+        if isinstance(target, Place):
+            output, parameters = self._held(target, count)
+        else:
+            output = self._elements(target, count, desc.output_dtype)
         args = DequantizeReduceArgs(
             input=(first.codes, (ranks, codes), (stride, 1), self.codes.stored, where),
             parameters=(
@@ -115,12 +120,9 @@ class Plans:
                 _PARAMETERS,
                 where,
             ),
-            output=None,
+            output=output,
+            output_parameters=parameters,
         )
-        if isinstance(target, Place):
-            args.output, args.output_parameters = self._held(target, count)
-        else:
-            args.output = self._elements(target, count, desc.output_dtype)
         return plan.bind(None, args)
 
     def decode(self, plan: Plan, source: Place, target: int) -> _core.Launch:
