@@ -21,7 +21,7 @@ from planq.distributed._shards import Shards
 from planq.stream import host_stream
 from planq.torch._running import room
 
-FEW: Final = 8
+FEW = 8
 """Up to as many ranks each row is coded by a launch of its own."""
 _KEPT: Final = 256
 _ADDRESSES: Final = 8
@@ -335,6 +335,11 @@ def exchange_of(
 @functools.lru_cache(maxsize=_KEPT)
 def _kept(counts: tuple[int, ...], ranks: int, codes: Codes, *about: Any) -> Exchange:
     return Exchange(Shards(counts, ranks, codes), *about)
+
+
+def forget() -> None:
+    """Drops everything that is kept."""
+    _kept.cache_clear()
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from typing import Final
 from planq.distributed._codes import Codes, Message
 from planq.distributed._plans import Place
 
-PIECE_BYTES: Final = 16 << 20
+PIECE_BYTES = 16 << 20
 """What a rank sends at least in a piece: its transfer takes the time that its calls take."""
 MOST_PIECES: Final = 8
 

@@ -58,7 +58,7 @@ class Sizes(NamedTuple):
     def cut(self, workspace: torch.Tensor, messages: tuple[int, ...]) -> Room:
         """Of a workspace, one behind the other."""
         strides = (messages[1], 1) if len(messages) == 2 else (1,)
-        first, second, third, fourth = self._firsts(workspace.storage_offset())
+        first, second, third, fourth = self._firsts(int(workspace.storage_offset()))
         return Room(
             workspace.as_strided(messages, strides, first),
             workspace.as_strided(messages, strides, second),

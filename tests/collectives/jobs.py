@@ -76,6 +76,39 @@ def collective(
     return [bits(each) for each in found] if isinstance(found, list) else bits(found)
 
 
+def otherwise(limits: Sequence[dict[str, int]], job: str, *args: Any, **options: Any) -> Any:
+    """A job by other limits than the library's, which may be others on each rank.
+
+    ``FEW``: ranks that have launches of their own. ``PIECE_BYTES``: what a piece sends at least.
+    """
+    from planq.distributed import _exchange, _layout
+
+    mine = limits[dist.get_rank() % len(limits)]
+    before = _exchange.FEW, _layout.PIECE_BYTES
+    _exchange.FEW = mine.get("FEW", before[0])
+    _layout.PIECE_BYTES = mine.get("PIECE_BYTES", before[1])
+    _exchange.forget()
+    try:
+        return globals()[job](*args, **options)
+    finally:
+        _exchange.FEW, _layout.PIECE_BYTES = before
+        _exchange.forget()
+
+
+def again(name: str, given: Sequence[Sequence[Array]], options: dict[str, Any]) -> list[bytes]:
+    """A collective of other values at the same addresses, then of others at new ones."""
+    rank, found, kept = dist.get_rank(), [], []
+    x = tensor(given[0][rank])
+    for step, each in enumerate(given):
+        if step % 3 == 2:
+            kept.append(x)
+            x = tensor(each[rank])
+        else:
+            x.copy_(tensor(each[rank]))
+        found.append(bits(COLLECTIVES[name](x, **options)))
+    return found
+
+
 def in_place(given: Sequence[Array], options: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
     """An all-reduce into its input, one in the caller's workspace, and one like any other."""
     x = tensor(given[dist.get_rank()])

@@ -59,6 +59,51 @@ def test_gathered_bits_are_those_of_the_formulas(team: Team, problem: Problem) -
     assert found[: problem.ranks] == [problem.all_gather(whole).tobytes()] * problem.ranks
 
 
+# Launches for all rows and copies; a launch for each row; whole groups in several pieces, which
+# are sent while others are coded. The codes of ranks are the same, so that each may have its way.
+LIMITS: dict[str, list[dict[str, int]]] = {
+    "bulk": [{"FEW": 0}],
+    "some in bulk": [{"FEW": 0}, {"FEW": 8}],
+    "pieces": [{"PIECE_BYTES": 1}],
+    "larger pieces": [{"PIECE_BYTES": 700}],
+}
+
+
+@pytest.mark.parametrize("name", ["reduce_scatter", "all_gather", "all_reduce"])
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_bits_do_not_depend_on_how_messages_are_made(
+    team: Team, limits: list[dict[str, int]], name: str
+) -> None:
+    """By launches of each row or of all, whole or in pieces, in one level and in two."""
+    for problem in PROBLEMS:
+        given = problem.inputs(8)
+        outs = None
+        expected: Any = [problem.all_reduce(given).tobytes()] * problem.ranks
+        if name == "reduce_scatter":
+            expected = [each.tobytes() for each in problem.reduce_scatter(given)]
+        if name == "all_gather":
+            whole, length, outs = given[0], problem.length, problem.shape
+            flat = whole.reshape(-1)
+            given = [flat[rank * length : (rank + 1) * length] for rank in range(problem.ranks)]
+            expected = [problem.all_gather(whole).tobytes()] * problem.ranks
+        mean = problem.mean and name != "all_gather"
+        args = (name, problem.levels, given, problem.options, mean, outs)
+        found = team.run(jobs.otherwise, limits, "collective", *args)
+        assert found[: problem.ranks] == expected
+
+
+@pytest.mark.parametrize("name", ["reduce_scatter", "all_reduce"])
+def test_what_is_kept_of_a_call_is_not_its_values(team: Team, name: str) -> None:
+    """Calls of the same shape, at the addresses of the one before and at others."""
+    problem = Problem(shape=(SIZE * 512,), levels=(SIZE,), dtype="int4")
+    steps = [problem.inputs(seed) for seed in range(20)]
+    found = team.run(jobs.again, name, steps, problem.options)
+    for step, given in enumerate(steps):
+        whole = [problem.all_reduce(given)] * SIZE
+        expected = whole if name == "all_reduce" else problem.reduce_scatter(given)
+        assert [each[step] for each in found] == [each.tobytes() for each in expected]
+
+
 @pytest.mark.parametrize("mesh", [(1, SIZE), (SIZE, 1)])
 def test_a_mesh_of_one_node_or_of_one_device_each_has_one_level(
     team: Team, mesh: tuple[int, ...]
