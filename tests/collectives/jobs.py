@@ -25,17 +25,22 @@ COLLECTIVES: dict[str, Any] = {
 }
 
 
+DEVICE = torch.device("cpu")
+"""Where tensors of these jobs are; a team of GPUs gives each rank its own."""
+
+
 def tensor(array: Array) -> torch.Tensor:
     """The same bits, writable."""
     dtype = getattr(torch, array.dtype.name)
     if array.size == 0:
-        return torch.empty(array.shape, dtype=dtype)
-    return torch.frombuffer(bytearray(array.tobytes()), dtype=dtype).view(array.shape)
+        return torch.empty(array.shape, dtype=dtype, device=DEVICE)
+    held = torch.frombuffer(bytearray(array.tobytes()), dtype=dtype)
+    return held.view(array.shape).to(DEVICE)
 
 
 def bits(found: torch.Tensor) -> bytes:
     """Those of a tensor."""
-    return found.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return found.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 @functools.cache
@@ -43,7 +48,7 @@ def group_of(levels: tuple[int, ...]) -> Any:
     """The first ranks, or a mesh; all ranks have to ask."""
     if len(levels) == 1:
         return dist.new_group(list(range(levels[0])))
-    return init_device_mesh("cpu", levels)
+    return init_device_mesh(DEVICE.type, levels)
 
 
 def collective(
@@ -114,7 +119,7 @@ def in_place(given: Sequence[Array], options: dict[str, Any]) -> tuple[bytes, by
     x = tensor(given[dist.get_rank()])
     plain = pd.quantized_all_reduce(x, **options)
     size = pd.workspace_size("all_reduce", x, **options)
-    held = torch.full((size + 256,), 171, dtype=torch.uint8)
+    held = torch.full((size + 256,), 171, dtype=torch.uint8, device=DEVICE)
     held = held[-held.data_ptr() % 256 :][:size]
     lent = pd.quantized_all_reduce(x, workspace=held, **options)
     assert pd.quantized_all_reduce(x, out=x, **options) is x
@@ -128,7 +133,7 @@ def messages(given: Sequence[Array], options: dict[str, Any]) -> tuple[Array, Ar
 
     def watched(received: torch.Tensor, sent: torch.Tensor, **others: Any) -> Any:
         send(received, sent, **others)
-        seen.extend(each.clone().numpy() for each in (sent, received))
+        seen.extend(each.cpu().clone().numpy() for each in (sent, received))
 
     dist.all_to_all_single = watched
     try:
@@ -214,7 +219,7 @@ class Training:
         """No options: DDP's own all-reduce."""
         group = group_of((ranks,))
         self.model = DistributedDataParallel(
-            network(), process_group=group, bucket_cap_mb=bucket_mb
+            network().to(DEVICE), process_group=group, bucket_cap_mb=bucket_mb
         )
         self.state = None
         if options:
@@ -227,7 +232,7 @@ class Training:
         losses = []
         for step in steps:
             rng = torch.Generator().manual_seed(100 * step + dist.get_rank())
-            x = torch.randn(16, 8, generator=rng)
+            x = torch.randn(16, 8, generator=rng).to(DEVICE)
             self.optimizer.zero_grad()
             loss = (self.model(x) - torch.sin(x[:, :4] + x[:, 4:])).square().mean()
             loss.backward()
@@ -287,17 +292,18 @@ def resumed(ranks: int, **options: Any) -> tuple[bytes, bytes] | None:
 
 def sharded(levels: tuple[int, ...], **options: Any) -> tuple[list[Array], list[bytes]]:
     """This rank's gradients without FSDP, and its parts of them behind fully_shard."""
-    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(dist.get_rank()))
-    plain, model = network(), network()
+    rng = torch.Generator().manual_seed(dist.get_rank())
+    x = torch.randn(16, 8, generator=rng).to(DEVICE)
+    plain, model = network().to(DEVICE), network().to(DEVICE)
     plain(x).square().sum().backward()
-    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    fully_shard(model, mesh=init_device_mesh(DEVICE.type, (dist.get_world_size(),)))
     mesh = {"mesh": group_of(levels)} if len(levels) == 2 else {}
     module: Any = model
     module.set_custom_reduce_scatter(pd.QuantizedReduceScatter(**mesh, **options))
     model(x).square().sum().backward()
     whole: list[Any] = [each.grad for each in plain.parameters()]
     parts: list[Any] = [each.grad for each in model.parameters()]
-    return [each.numpy() for each in whole], [bits(each.to_local()) for each in parts]
+    return [each.cpu().numpy() for each in whole], [bits(each.to_local()) for each in parts]
 
 
 def refused(levels: tuple[int, ...]) -> str:

@@ -92,6 +92,38 @@ def test_bits_do_not_depend_on_how_messages_are_made(
         assert found[: problem.ranks] == expected
 
 
+def test_pieces_are_sent_while_others_are_coded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are on their way before the first is waited for; each is waited for once."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from planq.distributed import _layout
+
+    seen: list[str] = []
+
+    class Work:
+        """What is under way."""
+
+        def wait(self) -> None:
+            """Notes it."""
+            seen.append("wait")
+
+    def send(received: torch.Tensor, sent: torch.Tensor, **options: Any) -> Work:
+        assert options["async_op"]
+        seen.append(f"send {sent.numel()}")
+        return Work()
+
+    monkeypatch.setattr(dist, "all_to_all_single", send)
+    monkeypatch.setattr(_layout, "PIECE_BYTES", 1200)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        pd.quantized_reduce_scatter(torch.randn(2 * 2560), group_size=256)
+    finally:
+        dist.destroy_process_group()
+        pd._exchange.forget()
+    # 10 groups a rank, 2608 bytes: two pieces of 5, whose parameters end at a multiple of 16.
+    assert seen == [f"send {2 * (5 * 256 + 32)}"] * 2 + ["wait", "wait"]
+
+
 @pytest.mark.parametrize("name", ["reduce_scatter", "all_reduce"])
 def test_what_is_kept_of_a_call_is_not_its_values(team: Team, name: str) -> None:
     """Calls of the same shape, at the addresses of the one before and at others."""
@@ -184,6 +216,23 @@ def test_messages_have_the_documented_bytes(team: Team, dtype: str) -> None:
 # --- Refusals, in this process: a group of one rank
 
 
+class Wrapped(torch.Tensor):
+    """A tensor on a host that has no memory there, as those of torch's functional collectives."""
+
+    @staticmethod
+    def __new__(cls, like: torch.Tensor) -> Any:
+        """Of the same shape."""
+        return torch.Tensor._make_wrapper_subclass(cls, like.shape, dtype=like.dtype)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """No operation is meant to come here."""
+        raise AssertionError(func)
+
+    def __repr__(self) -> str:
+        return "Wrapped"
+
+
 X = torch.ones(8)
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ("x", {}, "tensors: expected a tensor, or a list of tensors, got 'x'"),
@@ -192,6 +241,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ([X, X.half()], {}, "tensors[1]: expected torch.float32 on cpu, as the first, got"),
     (X.to("meta"), {}, "tensors: expected a tensor on cpu or cuda, got one on meta"),
     (torch.ones(4, 4).T, {}, "tensors: expected a contiguous tensor, got strides (1, 4)"),
+    (torch._neg_view(X), {}, "tensors: expected a tensor without a negative bit, got one with it"),
+    (Wrapped(X), {}, "tensors: expected a tensor with memory of its own, got a Wrapped"),
     (torch.ones(8, requires_grad=True), {}, "tensors: expected a tensor without a gradient"),
     (X, {"op": dist.ReduceOp.MAX}, "op: expected ReduceOp.SUM or ReduceOp.AVG, got"),
     (X, {"group": 3}, "group: expected a ProcessGroup or a DeviceMesh of 1 or 2 dimensions"),
