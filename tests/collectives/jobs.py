@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -158,6 +159,77 @@ def left_out(levels: tuple[int, ...]) -> str | None:
     if dist.get_rank() < levels[0]:
         return None
     return refusal(lambda: pd.quantized_all_reduce(torch.ones(3), group=group))
+
+
+# --- On GPUs
+
+
+def late(given: Sequence[Array], options: dict[str, Any]) -> tuple[bool, list[bytes]]:
+    """Collectives right after work that is still going on, on a stream of its own.
+
+    Returns:
+        Whether all calls came back before that work had ended, with nothing waiting on the way;
+        and their bits.
+    """
+    x = tensor(given[dist.get_rank()])
+    for _ in range(2):  # NCCL connects in the first call
+        pd.quantized_all_reduce(x, **options)
+        pd.quantized_reduce_scatter(x, **options)
+    make: Any = torch.cuda.Stream
+    stream = make()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            torch.cuda._sleep(2_000_000_000)
+            y = x.clone()
+            found = [
+                pd.quantized_all_reduce(y, **options),
+                pd.quantized_reduce_scatter(y, **options),
+            ]
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        early = not stream.query()
+    torch.cuda.synchronize()
+    return early, [bits(each) for each in found]
+
+
+def captured(
+    name: str, given: Sequence[Sequence[Array]], options: dict[str, Any]
+) -> list[tuple[bytes, bytes]]:
+    """A collective from a CUDA graph, and by a call, for one input after another."""
+    rank, call = dist.get_rank(), COLLECTIVES[name]
+    x = tensor(given[0][rank])
+    call(x, **options)  # NCCL connects in the first call
+    torch.cuda.synchronize()
+    graph: Any = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        held = call(x, **options)
+    found = []
+    for each in given:
+        x.copy_(tensor(each[rank]))
+        held.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        found.append((bits(held), bits(call(x, **options))))
+    graph.reset()
+    return found
+
+
+def dies(rank: int, store: str) -> None:
+    """Two ranks of which one ends before a collective; a process of its own for each."""
+    from datetime import timedelta
+
+    from collectives.team import join
+
+    join(rank, 2, store, 2, timeout=timedelta(seconds=10))
+    x = torch.ones(1 << 20, device=DEVICE)
+    pd.quantized_all_reduce(x)
+    torch.cuda.synchronize()
+    if rank == 1:
+        os._exit(3)
+    pd.quantized_all_reduce(x)
+    torch.cuda.synchronize()
 
 
 # --- DistributedDataParallel
