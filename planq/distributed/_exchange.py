@@ -154,8 +154,7 @@ class Exchange:
             return
         row = self._rows(room, (self.shards.width,), self.wanted)
         self.run(room, levels, source, row.data_ptr())
-        for each, part in zip(outs, self.shards.parts(row, levels.rank), strict=True):
-            each.view(-1).copy_(part)
+        self.shards.read_part(row, levels.rank, outs)
 
     def all_gather(
         self,
@@ -168,9 +167,8 @@ class Exchange:
         if self.shards.exact:
             self.to_all(room, levels, given[0].data_ptr(), outs)
             return
-        row = self._rows(room, (self.shards.width,), self.given).zero_()
-        for place, each in zip(self.shards.parts(row, levels.rank), given, strict=True):
-            place.copy_(each.view(-1))
+        row = self._rows(room, (self.shards.width,), self.given)
+        self.shards.fill_part(row, levels.rank, given)
         self.to_all(room, levels, row.data_ptr(), outs)
 
     def arranged(self, room: Room, given: Sequence[torch.Tensor]) -> int:
