@@ -99,10 +99,8 @@ def outputs(
         ArgumentError: The caller's are not what they have to be.
     """
     if out is None:
-        return [
-            torch.empty_like(each) if shape == each.shape else each.new_empty(shape)
-            for each, shape in zip(given, shapes, strict=True)
-        ]
+        pairs = zip(given, shapes, strict=True)
+        return [x.new_empty(s) if s != x.shape else torch.empty_like(x) for x, s in pairs]
     found = checked("out", out)
     if is_list(out) != is_list(tensors) or len(found) != len(given):
         expected = f"a list of {len(given)} tensors" if is_list(tensors) else "a tensor"

@@ -50,15 +50,15 @@ class Codes:
             if name not in _NAMES:
                 raise TypeError(f"planq.distributed has no option {name!r}")
         given: tuple[Any, ...] = (
-            options.get("dtype", DType.INT8),
+            options.get("dtype", "int8"),
             options.get("group_size", 256),
-            options.get("mode", Mode.SYMMETRIC),
+            options.get("mode", "symmetric"),
         )
         try:
-            hash(given)
-        except TypeError:  # an option that is no option
-            return _read(*given)
-        return _known(*given)
+            return _known(*given)
+        except TypeError:  # unhashable, and so no option
+            pass
+        return _read(*given)
 
     @property
     def storage(self) -> torch.dtype:
