@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -11,46 +12,70 @@ from planq.distributed._codes import Message
 from planq.distributed._layout import Piece
 from planq.distributed._memory import Room, view_of
 from planq.distributed._plans import Place, Plans, Received
+from planq.distributed._segments import Run, whole_rows
 from planq.plan import Plan
 
 Launches = list[_core.Launch]
 
 
 class Addresses(NamedTuple):
-    """Of what a call reads and writes."""
+    """Of what a call reads and writes: elements, by the memory of a :class:`Run`; messages."""
 
-    source: int
-    target: int
+    source: tuple[int, ...]
+    target: tuple[int, ...]
     sent: int
     received: int
     flat: int
 
 
 class RowCoder:
-    """A launch for each row, from its elements to its message, and back.
+    """A launch for each run of elements, to its place in a message, and back.
 
-    Nothing is copied in between, and rows can be cut into pieces; as many launches as ranks.
-    Each step has a method that binds its launches to addresses.
+    Nothing is copied in between, and rows can be cut into pieces; as many launches as ranks, for a
+    tensor. Each step has a method that binds its launches to addresses.
     """
 
     copies: bool = False
 
     def __init__(
-        self, plans: Plans, ranks: tuple[int, int, int], width: int, wanted: torch.dtype
+        self,
+        plans: Plans,
+        ranks: tuple[int, int, int],
+        width: int,
+        wanted: torch.dtype,
+        sources: Callable[[Piece], list[Run]],
+        targets: Callable[[Piece], list[Run]],
     ) -> None:
-        """``ranks``: the nodes, the devices of each, and this rank."""
+        """``ranks``: the nodes, the devices of each, and this rank.
+
+        ``sources`` and ``targets``: where the elements of a piece lie that become codes, and those
+        that are made of them.
+        """
         self.plans, self.codes = plans, plans.codes
         self.nodes, self.devices, self.rank = ranks
         self.ranks, self.width, self.wanted = self.nodes * self.devices, width, wanted
         self.last = self.nodes if self.nodes > 1 else self.devices
+        self.sources, self.targets = sources, targets
         self._known: dict[tuple[str, int], Plan] = {}
 
-    def plan(self, step: str, elements: int) -> Plan:
-        """That of a step, for pieces of so many elements of a row.
+    def prepare(self, step: str, piece: Piece) -> None:
+        """Selects the plans of a step.
 
         Raises:
             DescriptorError: A dtype or the number of ranks has no meaning.
         """
+        runs = {
+            "encode": self.sources,
+            "encode_own": self.sources,
+            "reduce": self.targets,
+            "decode": self.targets,
+        }
+        found = runs[step](piece) if step in runs else []
+        for elements in {run.elements for run in found} or {piece.elements}:
+            self.plan(step, elements)
+
+    def plan(self, step: str, elements: int) -> Plan:
+        """That of a step, for so many elements."""
         found = self._known.get((step, elements))
         if found is None:
             found = self._known[step, elements] = self._select(step, elements)
@@ -74,17 +99,29 @@ class RowCoder:
 
     def encode(self, piece: Piece, at: Addresses) -> Launches:
         """Of the rows of all ranks, to bundles."""
-        plan, size = self.plan("encode", piece.elements), self.plans.given.itemsize
+        runs = self.sources(piece)
         return [
-            self.plans.encode(plan, self._in_row(at.source, rank, piece, size), place)
-            for rank, place in self._bundles(piece, at.sent)
+            launch
+            for rank in range(self.ranks)
+            for launch in self._coded("encode", runs, at, rank, piece.in_bundle(at.sent, rank))
         ]
 
     def encode_own(self, piece: Piece, at: Addresses) -> Launches:
         """Of this rank's row, to the message that others gather."""
-        source = self._in_row(at.source, 0, piece, self.plans.given.itemsize)
-        plan = self.plan("encode_own", piece.elements)
-        return [self.plans.encode(plan, source, self._own(piece, at))]
+        return self._coded("encode_own", self.sources(piece), at, 0, self._own(piece, at))
+
+    def _coded(
+        self, step: str, runs: list[Run], at: Addresses, rank: int, place: Place
+    ) -> Launches:
+        size = self.plans.given.itemsize
+        return [
+            self.plans.encode(
+                self.plan(step, run.elements),
+                run.address(at.source, rank, size),
+                place.behind(run.offset, self.codes),
+            )
+            for run in runs
+        ]
 
     def between(self, piece: Piece, at: Addresses) -> Launches:
         """Adds what devices sent, to messages for the nodes."""
@@ -101,8 +138,15 @@ class RowCoder:
 
     def reduce(self, piece: Piece, at: Addresses) -> Launches:
         """Adds what came last, to this rank's row of elements."""
-        target = self._in_row(at.target, 0, piece, self.wanted.itemsize)
-        return [self.plans.add(self.plan("reduce", piece.elements), self._came(piece, at), target)]
+        came, size = self._came(piece, at), self.wanted.itemsize
+        return [
+            self.plans.add(
+                self.plan("reduce", run.elements),
+                came._replace(first=came.first.behind(run.offset, self.codes)),
+                run.address(at.target, 0, size),
+            )
+            for run in self.targets(piece)
+        ]
 
     def reduce_own(self, piece: Piece, at: Addresses) -> Launches:
         """The same, to the message that others gather."""
@@ -111,22 +155,25 @@ class RowCoder:
 
     def decode(self, piece: Piece, at: Addresses) -> Launches:
         """Of the messages of all ranks, to their rows."""
-        plan, size = self.plan("decode", piece.elements), self.wanted.itemsize
+        runs, size = self.targets(piece), self.wanted.itemsize
         return [
             self.plans.decode(
-                plan,
-                piece.in_message(at.sent, piece.slot(rank)),
-                self._in_row(at.target, rank, piece, size),
+                self.plan("decode", run.elements),
+                piece.in_message(at.sent, piece.slot(rank)).behind(run.offset, self.codes),
+                run.address(at.target, rank, size),
             )
             for rank in range(self.ranks)
+            for run in runs
         ]
 
     def decode_sent(self, piece: Piece, at: Addresses) -> Launches:
         """What :meth:`encode` made, as others see it: float32 rows."""
-        plan = self.plan("decode_sent", piece.elements)
+        plan, [rows] = self.plan("decode_sent", piece.elements), whole_rows(piece, self.width)
         return [
-            self.plans.decode(plan, place, self._in_row(at.target, rank, piece, 4))
-            for rank, place in self._bundles(piece, at.sent)
+            self.plans.decode(
+                plan, piece.in_bundle(at.sent, rank), rows.address(at.target, rank, 4)
+            )
+            for rank in range(self.ranks)
         ]
 
     def ordered(self, rows: torch.Tensor) -> torch.Tensor:
@@ -139,12 +186,6 @@ class RowCoder:
     def after(self, step: str, piece: Piece, room: Room) -> None:
         """Copies what a step's launches wrote, if they wrote none of the messages."""
 
-    def _in_row(self, first: int, row: int, piece: Piece, size: int) -> int:
-        return first + (row * self.width + piece.first) * size
-
-    def _bundles(self, piece: Piece, area: int) -> list[tuple[int, Place]]:
-        return [(rank, piece.in_bundle(area, rank)) for rank in range(self.ranks)]
-
     def _own(self, piece: Piece, at: Addresses) -> Place:
         return piece.in_message(at.sent, piece.slot(self.rank))
 
@@ -153,7 +194,10 @@ class RowCoder:
 
 
 class BulkCoder(RowCoder):
-    """One launch for all rows, and two copies from codes to messages, or back: for many ranks."""
+    """One launch for all rows, and two copies from codes to messages, or back: for many ranks.
+
+    Rows lie one after another, in one memory.
+    """
 
     copies = True
 
@@ -178,8 +222,9 @@ class BulkCoder(RowCoder):
 
     def encode(self, piece: Piece, at: Addresses) -> Launches:
         """Of all rows; of two levels in the order of the devices."""
-        plan = self.plan("encode", piece.elements)
-        return [self.plans.encode(plan, at.source, self._flat(at))]
+        [run] = self.sources(piece)
+        source = run.address(at.source, 0, self.plans.given.itemsize)
+        return [self.plans.encode(self.plan("encode", piece.elements), source, self._flat(at))]
 
     def between(self, piece: Piece, at: Addresses) -> Launches:
         """Adds what devices sent, for all nodes."""
@@ -188,13 +233,14 @@ class BulkCoder(RowCoder):
 
     def decode(self, piece: Piece, at: Addresses) -> Launches:
         """Of all rows."""
-        plan = self.plan("decode", piece.elements)
-        return [self.plans.decode(plan, self._flat(at), at.target)]
+        [run] = self.targets(piece)
+        target = run.address(at.target, 0, self.wanted.itemsize)
+        return [self.plans.decode(self.plan("decode", piece.elements), self._flat(at), target)]
 
     def decode_sent(self, piece: Piece, at: Addresses) -> Launches:
         """What :meth:`encode` made, in its order."""
         plan = self.plan("decode_sent", piece.elements)
-        return [self.plans.decode(plan, self._flat(at), at.target)]
+        return [self.plans.decode(plan, self._flat(at), at.target[0])]
 
     def ordered(self, rows: torch.Tensor) -> torch.Tensor:
         """By nodes and their devices."""

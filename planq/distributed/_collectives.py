@@ -229,7 +229,7 @@ def quantized_all_reduce(
         operands = Operands(tensors, given, outs, places, gathers=False)
         operands.check(workspace, made.workspace_size)
     if made.shards.width:
-        made.to_all(room, levels, made.arranged(room, given), outs)
+        made.to_all(room, levels, made.filled(room, given), outs)
     return outs if is_list(tensors) else outs[0]
 
 

@@ -92,13 +92,13 @@ class QuantizedAllReduceState:
             mean=True,
             reduces=True,
             gathers=True,
-            given=torch.float32 if self.error_feedback else None,
+            rows=torch.float32 if self.error_feedback else None,
         )
         if made.shards.width == 0:
             return
         room = made.room(bucket.buffer(), self._memory(made))
         if not self.error_feedback:
-            made.to_all(room, self._levels, made.arranged(room, grads), grads)
+            made.to_all(room, self._levels, made.filled(room, grads), grads)
             return
         parameters = bucket.parameters()
         errors = [self._error(parameter).view(-1) for parameter in parameters]
@@ -106,14 +106,14 @@ class QuantizedAllReduceState:
             (made.shards.ranks, made.shards.width), dtype=torch.float32, device=made.device
         )
         made.shards.fill(before, errors)
-        wanted = made.rows(room, grads) + before
+        wanted = made.all_rows(room, grads) + before
 
         def keep() -> None:
             """What codes lose of gradients and errors together."""
             lost = feedback(wanted, before, made.decoded(room), self.beta)
             made.shards.read(lost, errors)
 
-        made.to_all(room, self._levels, wanted.data_ptr(), grads, keep)
+        made.to_all(room, self._levels, (wanted.data_ptr(),), grads, keep)
 
     def _memory(self, made: Exchange) -> torch.Tensor:
         """One for all buckets, which follow each other on one stream: fresh pages cost much."""

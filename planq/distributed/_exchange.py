@@ -17,6 +17,7 @@ from planq.distributed._layout import MOST_PIECES, Piece, pieces
 from planq.distributed._levels import Levels
 from planq.distributed._memory import Room, Sizes, view_of
 from planq.distributed._plans import Plans
+from planq.distributed._segments import Segments, directly, whole_rows
 from planq.distributed._shards import Shards
 from planq.stream import host_stream
 from planq.torch._running import room
@@ -24,7 +25,11 @@ from planq.torch._running import room
 FEW = 8
 """Up to as many ranks each row is coded by a launch of its own."""
 _KEPT: Final = 256
+"""Kinds of calls that stay prepared,"""
 _ADDRESSES: Final = 8
+"""sets of addresses that launches of each stay bound to,"""
+_LAUNCHES: Final = 4096
+"""and launches of a stage in all of them, more or less."""
 
 # torch 2.13 has a new name for it, and warns of the old one.
 _all_gather: Final[Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -45,44 +50,57 @@ class Exchange:
         shards: Shards,
         nodes: int,
         rank: int,
-        given: torch.dtype,
+        rows: torch.dtype | None,
         wanted: torch.dtype,
         device: torch.device,
         mean: bool,
         reduces: bool,
         gathers: bool,
     ) -> None:
-        """``given`` elements are reduced or gathered, or both, to ``wanted``.
+        """Tensors of ``wanted`` are reduced or gathered, or both.
+
+        ``rows``: what becomes codes are no tensors, but rows of this dtype, one after another.
 
         Raises:
             DescriptorError: A dtype or the number of ranks has no meaning.
         """
         self.shards, self.codes, width = shards, shards.codes, shards.width
         self.own, self.places = shards.own(rank), shards.places(rank)
-        self.given, self.wanted, self.device = given, wanted, device
+        self.given, self.wanted, self.device = rows or wanted, wanted, device
+        self.in_rows = rows is not None
         ranks = nodes, shards.ranks // nodes, rank
         few = shards.ranks <= FEW
         self.pieces = pieces(self.codes, *ranks[:2], width, MOST_PIECES if few else 1)
+        self.segments = Segments(shards, directly(shards) if few or shards.exact else [])
+        self._copied_width = self.segments.rows.width
+        in_tensors = self.segments.runs
         self.coder = (RowCoder if few else BulkCoder)(
-            Plans(self.codes, given, device, mean), ranks, width, wanted
+            Plans(self.codes, self.given, device, mean),
+            ranks,
+            width,
+            wanted,
+            functools.partial(whole_rows, width=width) if self.in_rows else in_tensors,
+            in_tensors,
         )
         self._stages = _stages(nodes > 1, reduces, gathers)
         for step, _ in self._stages:
             for piece in self.pieces if step else ():
-                self.coder.plan(step, piece.elements)
+                self.coder.prepare(step, piece)
         self.sizes = self._sizes()
         self._messages = self._shape()
         # Of this object, and dropped with it.
-        self._bound = functools.lru_cache(maxsize=_ADDRESSES)(self._bind)
-        self._bound_decoders = functools.lru_cache(maxsize=_ADDRESSES)(self._bind_decoders)
+        launches = shards.ranks * max(len(self.segments.all), len(self.pieces))
+        kept = max(1, min(_ADDRESSES, _LAUNCHES // launches))
+        self._bound = functools.lru_cache(maxsize=kept)(self._bind)
+        self._bound_decoders = functools.lru_cache(maxsize=kept)(self._bind_decoders)
 
     # --- Memory
 
     def _sizes(self) -> Sizes:
         area = sum(piece.size for piece in self.pieces)
-        shards, elements = self.shards, self.shards.ranks * self.shards.width
-        unmoved = shards.exact and self.given == self.wanted
-        rows = 0 if unmoved else elements * max(self.given.itemsize, self.wanted.itemsize)
+        held = self.shards if self.in_rows else self.segments.rows
+        size = max(self.given.itemsize, self.wanted.itemsize)
+        rows = held.ranks * held.width * size
         flat = self.coder.whole.size if isinstance(self.coder, BulkCoder) else 0
         return Sizes(area, area, rows, flat)
 
@@ -115,11 +133,13 @@ class Exchange:
 
     # --- Launches
 
-    def _addresses(self, room: Room, source: int, target: int) -> tuple[int, ...]:
+    def _addresses(
+        self, room: Room, source: tuple[int, ...], target: tuple[int, ...]
+    ) -> tuple[Any, ...]:
         flat = 0 if room.flat is None else room.flat.data_ptr()
         return source, target, room.sent.data_ptr(), room.received.data_ptr(), flat
 
-    def _bind(self, *addresses: int) -> list[list[list[_core.Launch]]]:
+    def _bind(self, *addresses: Any) -> list[list[list[_core.Launch]]]:
         """By stages and pieces."""
         at = Addresses(*addresses)
         return [
@@ -127,7 +147,7 @@ class Exchange:
             for step, _ in self._stages
         ]
 
-    def _bind_decoders(self, *addresses: int) -> list[_core.Launch]:
+    def _bind_decoders(self, *addresses: Any) -> list[_core.Launch]:
         at = Addresses(*addresses)
         return [launch for piece in self.pieces for launch in self.coder.decode_sent(piece, at)]
 
@@ -148,13 +168,10 @@ class Exchange:
         outs: Sequence[torch.Tensor],
     ) -> None:
         """Adds what ranks give, into this rank's part of each tensor."""
-        source = self.arranged(room, given)
-        if self.shards.exact:
-            self.run(room, levels, source, outs[0].data_ptr())
-            return
-        row = self._rows(room, (self.shards.width,), self.wanted)
-        self.run(room, levels, source, row.data_ptr())
-        self.shards.read_part(row, levels.rank, outs)
+        rows = self._rows(room, 1, self.wanted)
+        self.run(room, levels, self.filled(room, given), self._memories(rows, outs))
+        if rows is not None:
+            self.segments.rows.read_part(rows[0], levels.rank, self._copied(outs))
 
     def all_gather(
         self,
@@ -164,25 +181,24 @@ class Exchange:
         outs: Sequence[torch.Tensor],
     ) -> None:
         """Gathers the parts of ranks."""
-        if self.shards.exact:
-            self.to_all(room, levels, given[0].data_ptr(), outs)
-            return
-        row = self._rows(room, (self.shards.width,), self.given)
-        self.shards.fill_part(row, levels.rank, given)
-        self.to_all(room, levels, row.data_ptr(), outs)
+        row = self._rows(room, 1, self.given)
+        if row is not None:
+            self.segments.rows.fill_part(row[0], levels.rank, self._copied(given))
+        self.to_all(room, levels, self._memories(row, given), outs)
 
-    def arranged(self, room: Room, given: Sequence[torch.Tensor]) -> int:
-        """Where a row for every rank lies: the tensor itself where it is that."""
-        if self.shards.exact and given[0].dtype == self.given:
-            return given[0].data_ptr()
-        return self.rows(room, given).data_ptr()
+    def filled(self, room: Room, given: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """Where the elements of all rows lie, after copies of what has to be copied."""
+        rows = self._rows(room, self.shards.ranks, self.given)
+        if rows is not None:
+            self.segments.rows.fill(rows, self._copied(given))
+        return self._memories(rows, given)
 
-    def rows(self, room: Room, given: Sequence[torch.Tensor]) -> torch.Tensor:
-        """A row for every rank; the tensor itself where it is that."""
+    def all_rows(self, room: Room, given: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A row for every rank, of copies, in the dtype of what becomes codes."""
+        assert room.rows is not None
         shape = (self.shards.ranks, self.shards.width)
-        if self.shards.exact and given[0].dtype == self.given:
-            return given[0].view(shape)
-        rows = self._rows(room, shape, self.given)
+        size = math.prod(shape) * self.given.itemsize
+        rows = room.rows[:size].view(self.given).view(shape)
         self.shards.fill(rows, given)
         return rows
 
@@ -190,21 +206,33 @@ class Exchange:
         self,
         room: Room,
         levels: Levels,
-        source: int,
+        source: tuple[int, ...],
         outs: Sequence[torch.Tensor],
         seen: Callable[[], None] | None = None,
     ) -> None:
-        """What every rank gets whole, of rows at an address."""
-        if self.shards.exact:
-            self.run(room, levels, source, outs[0].data_ptr(), seen)
-            return
-        rows = self._rows(room, (self.shards.ranks, self.shards.width), self.wanted)
-        self.run(room, levels, source, rows.data_ptr(), seen)
-        self.shards.read(rows, outs)
+        """What every rank gets whole, of rows of elements."""
+        rows = self._rows(room, self.shards.ranks, self.wanted)
+        self.run(room, levels, source, self._memories(rows, outs), seen)
+        if rows is not None:
+            self.segments.rows.read(rows, self._copied(outs))
 
-    def _rows(self, room: Room, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def _rows(self, room: Room, ranks: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """Those of what is copied; None: nothing is."""
+        width = self._copied_width
+        if width == 0:
+            return None
         assert room.rows is not None
-        return room.rows[: math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
+        return room.rows[: ranks * width * dtype.itemsize].view(dtype).view(ranks, width)
+
+    def _memories(
+        self, rows: torch.Tensor | None, tensors: Sequence[torch.Tensor]
+    ) -> tuple[int, ...]:
+        """The addresses that segments count from."""
+        first = 0 if rows is None else rows.data_ptr()
+        return (first, *[tensors[i].data_ptr() for i in self.segments.direct])
+
+    def _copied(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [tensors[i] for i in self.segments.copied]
 
     # --- Steps
 
@@ -212,11 +240,11 @@ class Exchange:
         self,
         room: Room,
         levels: Levels,
-        source: int,
-        target: int,
+        source: tuple[int, ...],
+        target: tuple[int, ...],
         seen: Callable[[], None] | None = None,
     ) -> None:
-        """Everything between rows at two addresses; ``seen``: called when all have become codes.
+        """Everything between elements at two places; ``seen``: called when all have become codes.
 
         A piece is on its way while others are coded: what it needs next waits for it, on the
         stream alone.
@@ -254,7 +282,7 @@ class Exchange:
         shape = (self.shards.ranks, self.shards.width)
         found = room.sent.new_empty(shape, dtype=torch.float32)
         stream = self._stream()
-        for launch in self._bound_decoders(*self._addresses(room, 0, found.data_ptr())):
+        for launch in self._bound_decoders(*self._addresses(room, (), (found.data_ptr(),))):
             launch(stream)
         return self.coder.ordered(found)
 
@@ -320,13 +348,13 @@ def exchange_of(
     mean: bool,
     reduces: bool,
     gathers: bool,
-    given: torch.dtype | None = None,
+    rows: torch.dtype | None = None,
 ) -> Exchange:
-    """The exchange for tensors; ``given`` is the type of what is encoded, if another."""
+    """The exchange for tensors; ``rows``: what becomes codes are rows of this dtype instead."""
     first = tensors[0]
     counts = tuple([each.numel() for each in tensors])
     dtype, device, nodes = first.dtype, first.device, levels.node_count
-    about = (nodes, levels.rank, given or dtype, dtype, device, mean, reduces, gathers)
+    about = (nodes, levels.rank, rows, dtype, device, mean, reduces, gathers)
     return _kept(counts, levels.ranks, codes, *about)
 
 

@@ -32,6 +32,11 @@ class Place(NamedTuple):
     codes: int
     parameters: int
 
+    def behind(self, elements: int, codes: Codes) -> Place:
+        """That of the groups behind so many elements."""
+        parameters = 4 * codes.columns * codes.groups_of(elements)
+        return Place(self.codes + codes.bytes_of(elements), self.parameters + parameters)
+
 
 class Received(NamedTuple):
     """Codes of several ranks: the place of the first, and the bytes from one to the next."""

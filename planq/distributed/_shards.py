@@ -76,7 +76,7 @@ class Shards:
         return _taken(row, self._cuts[rank])
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def starts(self) -> list[int]:
         """Where the part of each tensor begins in a row."""
         return list(accumulate(map(self.codes.padded, self.lengths), initial=0))[:-1]
 
@@ -98,7 +98,7 @@ class Shards:
         Views take most of the time that many small tensors take: one for each part would be more.
         """
         width, base = self.width, rows.storage_offset()
-        spans = zip(self._starts, self.lengths, self.counts, tensors, strict=True)
+        spans = zip(self.starts, self.lengths, self.counts, tensors, strict=True)
         held, flat = [], []
         for first, length, count, tensor in spans:
             whole, rest = divmod(count, length) if length else (0, 0)

@@ -77,7 +77,9 @@ def collective(
     if mean:
         options = options | {"op": dist.ReduceOp.AVG}
     if outs is not None:
-        options = options | {"out": tensors.new_empty(outs)}
+        pairs = zip(tensors, outs, strict=True) if isinstance(tensors, list) else ()
+        many = [each.new_empty(shape) for each, shape in pairs]
+        options = options | {"out": many or tensors.new_empty(outs)}
     found = COLLECTIVES[name](tensors, group=group, **options)
     return [bits(each) for each in found] if isinstance(found, list) else bits(found)
 
@@ -86,18 +88,23 @@ def otherwise(limits: Sequence[dict[str, int]], job: str, *args: Any, **options:
     """A job by other limits than the library's, which may be others on each rank.
 
     ``FEW``: ranks that have launches of their own. ``PIECE_BYTES``: what a piece sends at least.
+    ``DIRECT_ELEMENTS``: of parts in a list that are not copied.
     """
-    from planq.distributed import _exchange, _layout
+    from planq.distributed import _exchange, _layout, _segments
 
+    homes: list[Any] = [_exchange, _layout, _segments]
     mine = limits[dist.get_rank() % len(limits)]
-    before = _exchange.FEW, _layout.PIECE_BYTES
-    _exchange.FEW = mine.get("FEW", before[0])
-    _layout.PIECE_BYTES = mine.get("PIECE_BYTES", before[1])
+    before = [
+        (home, name, getattr(home, name)) for home in homes for name in mine if name in vars(home)
+    ]
+    for home, name, _ in before:
+        setattr(home, name, mine[name])
     _exchange.forget()
     try:
         return globals()[job](*args, **options)
     finally:
-        _exchange.FEW, _layout.PIECE_BYTES = before
+        for home, name, value in before:
+            setattr(home, name, value)
         _exchange.forget()
 
 

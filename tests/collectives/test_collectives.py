@@ -155,19 +155,49 @@ def test_what_is_gathered_without_out_has_the_ranks_before_its_shape(team: Team)
     assert found == [problem.all_gather(whole).tobytes()] * SIZE
 
 
+LISTS: dict[str, list[dict[str, int]]] = {
+    "copied": [{}],
+    "direct": [{"DIRECT_ELEMENTS": 1}],
+    "some direct": [{"DIRECT_ELEMENTS": 120}, {"DIRECT_ELEMENTS": 1}, {}],
+    "direct pieces": [{"DIRECT_ELEMENTS": 1, "PIECE_BYTES": 300}],
+    "bulk": [{"FEW": 0}],
+}
+
+
 @pytest.mark.parametrize("name", ["reduce_scatter", "all_gather", "all_reduce"])
-def test_tensors_of_a_list_have_the_bits_that_they_have_alone(team: Team, name: str) -> None:
-    """Among others, an empty one and one of a single element."""
-    shapes = [(30, 40), (0,), (1,), (64,), (999,)]
-    options: dict[str, Any] = {"dtype": "int8", "group_size": 64, "mode": "asymmetric"}
+@pytest.mark.parametrize("limits", LISTS.values(), ids=LISTS)
+def test_tensors_of_a_list_have_the_bits_that_they_have_alone(
+    team: Team, limits: list[dict[str, int]], name: str
+) -> None:
+    """Whole groups and others, an empty one and one of a single element, whoever copies them."""
+    shapes = [(30, 40), (0,), (180,), (360, 3), (1,), (64,), (999,), (180,)]
+    options: dict[str, Any] = {"dtype": "int4", "group_size": 30, "mode": "asymmetric"}
     problems = [Problem(shape=shape, levels=(3,), **options) for shape in shapes]
     given = [problem.inputs(seed) for seed, problem in enumerate(problems)]
-    together = team.run(
-        jobs.collective, name, (3,), [list(each) for each in zip(*given, strict=True)], options
-    )
-    alone = [team.run(jobs.collective, name, (3,), each, options) for each in given]
+    lists = [list(each) for each in zip(*given, strict=True)]
+    outs = None
+    if name == "all_gather":
+        lists = [[part(x, rank) for x in lists[0]] for rank in range(3)]
+        outs = shapes
+    args = (name, (3,), lists, options, False, outs)
+    found = team.run(jobs.otherwise, limits, "collective", *args)
+    expected = [whole_of(name, *each) for each in zip(problems, given, strict=True)]
     for rank in range(3):
-        assert together[rank] == [each[rank] for each in alone]
+        assert found[rank] == [each[rank] for each in expected]
+
+
+def whole_of(name: str, problem: Problem, given: list[Any]) -> list[bytes]:
+    """What each of three ranks gets; all-gather: of what the first has."""
+    if name == "reduce_scatter":
+        return [each.tobytes() for each in problem.reduce_scatter(given)]
+    whole = problem.all_reduce(given) if name == "all_reduce" else problem.all_gather(given[0])
+    return [whole.tobytes()] * 3
+
+
+def part(x: Any, rank: int) -> Any:
+    """That of one of three ranks."""
+    length = -(-x.size // 3)
+    return x.reshape(-1)[rank * length : (rank + 1) * length]
 
 
 def test_nan_stays_in_its_group(team: Team) -> None:
