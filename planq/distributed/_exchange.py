@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import torch
-import torch.distributed as dist
 
 from planq import _core
+from planq.distributed import _transport
 from planq.distributed._coders import Addresses, BulkCoder, RowCoder
 from planq.distributed._codes import Codes
 from planq.distributed._layout import MOST_PIECES, Piece, pieces
@@ -30,9 +30,6 @@ _ADDRESSES: Final = 8
 """sets of addresses that launches of each stay bound to,"""
 _LAUNCHES: Final = 4096
 """and launches of a stage in all of them, more or less."""
-
-# torch 2.13 has a new name for it, and warns of the old one.
-_all_gather: Final[Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 Send: TypeAlias = "Callable[[Room, Piece, Levels, bool], Any]"
 
@@ -295,7 +292,7 @@ def _to_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> An
     ranks, size = piece.devices, piece.bundle.size
     sent = view_of(room.sent, piece.offset, ranks, size)
     received = view_of(room.received, piece.offset, ranks, size)
-    return dist.all_to_all_single(received, sent, group=levels.devices, async_op=under_way)
+    return _transport.scatter(received, sent, levels.devices, under_way)
 
 
 def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
@@ -303,7 +300,8 @@ def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
     ranks, size = piece.nodes, piece.message.size
     sent = view_of(room.sent, piece.offset, ranks, size)
     received = view_of(room.received, piece.offset, ranks, size)
-    return dist.all_to_all_single(received, sent, group=levels.nodes, async_op=under_way)
+    assert levels.nodes is not None
+    return _transport.scatter(received, sent, levels.nodes, under_way)
 
 
 def _from_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
@@ -311,7 +309,8 @@ def _from_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> An
     size, first = piece.message.size, levels.device * piece.nodes
     whole = view_of(room.sent, piece.offset + first * size, piece.nodes, size)
     own = view_of(room.sent, piece.offset + (first + levels.node) * size, 1, size)
-    return _all_gather(whole, own, group=levels.nodes, async_op=under_way)
+    assert levels.nodes is not None
+    return _transport.gather(whole, own, levels.nodes, under_way)
 
 
 def _from_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
@@ -319,7 +318,7 @@ def _from_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> 
     size, nodes = piece.message.size, piece.nodes
     whole = view_of(room.sent, piece.offset, piece.devices * nodes, size)
     own = view_of(room.sent, piece.offset + levels.device * piece.nodes * size, nodes, size)
-    return _all_gather(whole, own, group=levels.devices, async_op=under_way)
+    return _transport.gather(whole, own, levels.devices, under_way)
 
 
 def _stages(two_levels: bool, reduces: bool, gathers: bool) -> list[tuple[str, Send | None]]:

@@ -136,18 +136,20 @@ def in_place(given: Sequence[Array], options: dict[str, Any]) -> tuple[bytes, by
 
 def messages(given: Sequence[Array], options: dict[str, Any]) -> tuple[Array, Array]:
     """The bytes that a reduce-scatter sends and receives."""
-    seen: list[Array] = []
-    send = dist.all_to_all_single
+    from planq.distributed import _transport
 
-    def watched(received: torch.Tensor, sent: torch.Tensor, **others: Any) -> Any:
-        send(received, sent, **others)
+    seen: list[Array] = []
+    send = _transport.scatter
+
+    def watched(received: torch.Tensor, sent: torch.Tensor, *others: Any) -> Any:
+        send(received, sent, *others)
         seen.extend(each.cpu().clone().numpy() for each in (sent, received))
 
-    dist.all_to_all_single = watched
+    _transport.scatter = watched
     try:
         pd.quantized_reduce_scatter(tensor(given[dist.get_rank()]), **options)
     finally:
-        dist.all_to_all_single = send
+        _transport.scatter = send
     return seen[0], seen[1]
 
 
@@ -273,7 +275,7 @@ def hooked(
         return None
     model = torch.nn.Module()
     dtype = getattr(torch, given[0][0].dtype.name)
-    model.weight = torch.nn.Parameter(torch.zeros(given[0][0].shape, dtype=dtype))
+    model.weight = torch.nn.Parameter(torch.zeros(given[0][0].shape, dtype=dtype, device=DEVICE))
     state = pd.QuantizedAllReduceState(model, group=group, **options)
     made = []
     for step in given:

@@ -19,7 +19,8 @@ class Team:
 
     def __init__(self, store: str, gpus: int = 0) -> None:
         """Starts them; they import torch once."""
-        context: Any = multiprocessing.get_context("forkserver")
+        # A process that knows the driver of a GPU cannot be forked.
+        context: Any = multiprocessing.get_context("spawn" if gpus else "forkserver")
         context.set_forkserver_preload(["planq.distributed"])
         self._members = []
         for rank in range(gpus or SIZE):

@@ -96,7 +96,7 @@ def test_pieces_are_sent_while_others_are_coded(monkeypatch: pytest.MonkeyPatch)
     """All are on their way before the first is waited for; each is waited for once."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    from planq.distributed import _layout
+    from planq.distributed import _layout, _transport
 
     seen: list[str] = []
 
@@ -107,12 +107,12 @@ def test_pieces_are_sent_while_others_are_coded(monkeypatch: pytest.MonkeyPatch)
             """Notes it."""
             seen.append("wait")
 
-    def send(received: torch.Tensor, sent: torch.Tensor, **options: Any) -> Work:
-        assert options["async_op"]
+    def send(received: torch.Tensor, sent: torch.Tensor, group: Any, under_way: bool) -> Work:
+        assert under_way
         seen.append(f"send {sent.numel()}")
         return Work()
 
-    monkeypatch.setattr(dist, "all_to_all_single", send)
+    monkeypatch.setattr(_transport, "scatter", send)
     monkeypatch.setattr(_layout, "PIECE_BYTES", 1200)
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:

@@ -286,7 +286,7 @@ def test_fsdp2_on_two_gpus(pair: Team, levels: tuple[int, ...]) -> None:
 def test_a_rank_that_dies_ends_the_other(tmp_path: Path) -> None:
     """By the watchdog of torch, after the time-out of the group: nobody waits for ever."""
     need_two()
-    context: Any = multiprocessing.get_context("forkserver")
+    context: Any = multiprocessing.get_context("spawn")
     store = str(tmp_path / "store")
     ranks = [context.Process(target=jobs.dies, args=(rank, store)) for rank in range(2)]
     for each in ranks:
