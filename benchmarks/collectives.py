@@ -1,7 +1,7 @@
 """Measures quantized collectives beside torch's own of bfloat16, host and device time apart.
 
     torchrun --nproc-per-node 2 benchmarks/collectives.py [--json PATH] [--backend nccl|gloo]
-        [--sizes 16,20,28] [--quick]
+        [--sizes 16,20,28] [--lists llama-8b/4,bucket] [--quick]
 
 README.md in this folder says what is measured and how to read it.
 """
@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ import torch.distributed as dist
 
 import planq.distributed as pd
 from harness.cuda import device_facts
+from harness.models import shapes_of
 from harness.native import processor_name
 from harness.report import command, folder_of, software
 
@@ -41,6 +43,7 @@ RATIO_TARGETS: Final = {
     ("all_reduce", "int8"): "<= 1.1",
     ("all_reduce", "int4"): "<= 0.75",
 }
+BUCKET: Final = ((1024, 4096),) * 3 + ((4096,),) * 2
 CYCLES_PER_SECOND: Final = 2e9
 """At most, of a GPU that sleeps."""
 
@@ -164,15 +167,27 @@ class Ranks:
 
 
 class Problem:
-    """A collective of one bfloat16 tensor, by planq and by torch alone."""
+    """A collective of one bfloat16 tensor or of a list, by planq and by torch alone.
 
-    def __init__(self, collective: str, elements: int, ranks: Ranks) -> None:
-        self.collective, self.elements, self.ranks = collective, elements, ranks
+    What torch sums of a list lies in one memory, as a program would have to copy it.
+    """
+
+    def __init__(self, collective: str, shapes: Sequence[tuple[int, ...]], ranks: Ranks) -> None:
+        self.collective, self.ranks = collective, ranks
+        counts = [math.prod(shape) for shape in shapes]
+        self.elements = sum(counts)
         seed = torch.Generator().manual_seed(ranks.rank)
-        some = torch.randn(min(elements, 1 << 20), generator=seed).bfloat16().to(ranks.device)
-        self.x = some.repeat(-(-elements // some.numel()))[:elements].contiguous()
+        some = torch.randn(min(self.elements, 1 << 20), generator=seed).bfloat16()
+        self.x = torch.empty(self.elements, dtype=torch.bfloat16, device=ranks.device)
+        for part in self.x.split(some.numel()):
+            part.copy_(some[: part.numel()])
         scatters = collective == "reduce_scatter"
-        self.out = self.x.new_empty(elements // ranks.count if scatters else elements)
+        # Of a list, results take the place of what is given.
+        self.given: Any = list(self.x.split(counts)) if len(counts) > 1 else self.x
+        self.out: Any = self.given
+        if len(counts) == 1:
+            self.out = self.x.new_empty(self.elements // ranks.count if scatters else self.elements)
+        self.whole = self.x if len(counts) > 1 else self.out
         # The mean stays where it is, however often it is taken; gloo has none.
         self.op = dist.ReduceOp.AVG if ranks.on_gpu else dist.ReduceOp.SUM
 
@@ -181,19 +196,19 @@ class Problem:
         call: Any = pd.quantized_reduce_scatter
         if self.collective == "all_reduce":
             call = pd.quantized_all_reduce
-        call(self.x, out=self.out, op=self.op, dtype=dtype)
+        call(self.given, out=self.out, op=self.op, dtype=dtype)
 
     def theirs(self) -> None:
         """The same by torch, in bfloat16."""
         if self.collective == "all_reduce":
-            dist.all_reduce(self.out, op=self.op)
+            dist.all_reduce(self.whole, op=self.op)
         else:
             _reduce_scatter(self.out, self.x, op=self.op)
 
     def targets(self, dtype: str, ours: Times, theirs: Times) -> list[dict[str, Any]]:
         """What has to hold on GPUs of one host, and whether it does."""
         found = []
-        if self.ranks.on_gpu:
+        if self.ranks.on_gpu and not isinstance(self.given, list):
             found.append(_target("host_us", ours.host_us, HOST_TARGETS[self.collective]))
             if self.elements == LARGE:
                 bound = RATIO_TARGETS[self.collective, dtype]
@@ -206,29 +221,29 @@ def _target(measure: str, value: float, bound: str) -> dict[str, Any]:
     return {"measure": measure, "bound": bound, "value": round(value, 4), "met": met}
 
 
-def measure(ranks: Ranks, sizes: list[int], blocks: int) -> list[dict[str, Any]]:
+def measure(ranks: Ranks, problem: Problem, name: str, blocks: int) -> list[dict[str, Any]]:
     """Entries of the record, whose lines are printed by the first rank."""
-    found = []
-    for collective in HOST_TARGETS:
-        for size in sizes:
-            problem = Problem(collective, 1 << size, ranks)
-            peer = ranks.times(problem.theirs, blocks)
-            for dtype in DTYPES:
-                ours = ranks.times(partial(problem.ours, dtype), blocks)
-                entry = {
-                    "name": f"{collective}/bf16_{dtype}/2^{size}",
-                    "ranks": ranks.count,
-                    "elements": 1 << size,
-                    **asdict(ours),
-                    "peers": {"torch_bf16": asdict(peer)},
-                    "measures": {"ratio": round(ours.us / peer.us, 4)},
-                    "targets": problem.targets(dtype, ours, peer),
-                }
-                found.append(entry)
-                if ranks.rank == 0:
-                    print(_line(entry), flush=True)
-            del problem
+    peer, found = ranks.times(problem.theirs, blocks), []
+    for dtype in DTYPES:
+        ours = ranks.times(partial(problem.ours, dtype), blocks)
+        entry = {
+            "name": f"{problem.collective}/bf16_{dtype}/{name}",
+            "ranks": ranks.count,
+            "elements": problem.elements,
+            **asdict(ours),
+            "peers": {"torch_bf16": asdict(peer)},
+            "measures": {"ratio": round(ours.us / peer.us, 4)},
+            "targets": problem.targets(dtype, ours, peer),
+        }
+        found.append(entry)
+        if ranks.rank == 0:
+            print(_line(entry), flush=True)
     return found
+
+
+def shapes_of_list(name: str) -> tuple[tuple[int, ...], ...]:
+    """Those of a model's parameters, or of about a bucket of 25 MiB of DDP."""
+    return BUCKET if name == "bucket" else shapes_of(name)
 
 
 def _line(entry: dict[str, Any]) -> str:
@@ -242,7 +257,7 @@ def _line(entry: dict[str, Any]) -> str:
         f"[{each['measure']} {each['value']:.3g} {each['bound']} {_word(each['met'])}]"
         for each in entry["targets"]
     )
-    return f"{entry['name']:<34} {cells} {entry['measures']['ratio']:>7.2f}  {verdicts}".rstrip()
+    return f"{entry['name']:<44} {cells} {entry['measures']['ratio']:>7.2f}  {verdicts}".rstrip()
 
 
 def _word(met: bool) -> str:
@@ -269,7 +284,12 @@ def write(path: Path, facts: dict[str, Any], backend: str, entries: list[dict[st
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure quantized collectives beside torch's.")
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
-    parser.add_argument("--sizes", help="exponents of two, such as 16,20; all even ones to 28")
+    parser.add_argument(
+        "--sizes",
+        default=",".join(map(str, SIZES)),
+        help="exponents of two, such as 16,20; by default all even ones from 16 to 28",
+    )
+    parser.add_argument("--lists", help="llama-8b, llama-8b/4 and bucket: lists to reduce as well")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
         "--json", type=Path, metavar="PATH", help="a .json file, or a folder for <gpu>/<file>"
@@ -281,14 +301,24 @@ def main() -> int:
     arguments = parse_arguments()
     if "RANK" not in os.environ:
         raise SystemExit("run it by torchrun --nproc-per-node 2")
-    sizes = [int(each) for each in arguments.sizes.split(",")] if arguments.sizes else list(SIZES)
+    sizes = [int(each) for each in arguments.sizes.split(",") if each]
     ranks = Ranks(arguments.backend)
     facts = ranks.facts()
     if ranks.rank == 0:
         print(f"{facts['name']}, {ranks.count} ranks, {arguments.backend}")
         heads = " ".join(f"{head:>10}" for head in ("host us", "device us", "us") * 2)
-        print(f"{'planq, then torch in bfloat16':<34} {heads}   ratio  targets")
-    entries = measure(ranks, sizes, 5 if arguments.quick else BLOCKS)
+        print(f"{'planq, then torch in bfloat16':<44} {heads}   ratio  targets")
+    blocks = 5 if arguments.quick else BLOCKS
+    entries = []
+    for collective in HOST_TARGETS:
+        for size in sizes:
+            problem = Problem(collective, [(1 << size,)], ranks)
+            entries += measure(ranks, problem, f"2^{size}", blocks)
+            del problem
+    for name in arguments.lists.split(",") if arguments.lists else ():
+        problem = Problem("all_reduce", shapes_of_list(name), ranks)
+        entries += measure(ranks, problem, f"{name} {len(problem.given)} tensors", blocks)
+        del problem
     if ranks.rank == 0 and arguments.json:
         write(arguments.json, facts, arguments.backend, entries)
     dist.destroy_process_group()
