@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final
 
 import torch
 
-from planq import _core
 from planq.distributed._codes import Message
 from planq.distributed._layout import Piece
 from planq.distributed._memory import Room, view_of
-from planq.distributed._plans import Place, Plans, Received
+from planq.distributed._plans import Place, Plans, Received, Recipe, Spot
 from planq.distributed._segments import Run, whole_rows
 from planq.plan import Plan
 
-Launches = list[_core.Launch]
-
-
-class Addresses(NamedTuple):
-    """Of what a call reads and writes: elements, by the memory of a :class:`Run`; messages."""
-
-    source: tuple[int, ...]
-    target: tuple[int, ...]
-    sent: int
-    received: int
-    flat: int
+SENT: Final = 0
+RECEIVED: Final = 1
+FLAT: Final = 2
+ELEMENTS: Final = 3
+"""The memories of a call: areas of messages, then those of the elements that are read, of those
+that are written."""
 
 
 class RowCoder:
     """A launch for each run of elements, to its place in a message, and back.
 
     Nothing is copied in between, and rows can be cut into pieces; as many launches as ranks, for a
-    tensor. Each step has a method that binds its launches to addresses.
+    tensor. Each step has a method, for its launches of a piece.
     """
 
     copies: bool = False
@@ -45,17 +39,18 @@ class RowCoder:
         wanted: torch.dtype,
         sources: Callable[[Piece], list[Run]],
         targets: Callable[[Piece], list[Run]],
+        read: int,
     ) -> None:
         """``ranks``: the nodes, the devices of each, and this rank.
 
         ``sources`` and ``targets``: where the elements of a piece lie that become codes, and those
-        that are made of them.
+        that are made of them. ``read``: in how many memories the former lie.
         """
         self.plans, self.codes = plans, plans.codes
         self.nodes, self.devices, self.rank = ranks
         self.ranks, self.width, self.wanted = self.nodes * self.devices, width, wanted
         self.last = self.nodes if self.nodes > 1 else self.devices
-        self.sources, self.targets = sources, targets
+        self.sources, self.targets, self.written = sources, targets, ELEMENTS + read
         self._known: dict[tuple[str, int], Plan] = {}
 
     def prepare(self, step: str, piece: Piece) -> None:
@@ -97,82 +92,78 @@ class RowCoder:
             case _:
                 return plans.decoder(elements, torch.float32)
 
-    def encode(self, piece: Piece, at: Addresses) -> Launches:
+    def encode(self, piece: Piece) -> list[Recipe]:
         """Of the rows of all ranks, to bundles."""
         runs = self.sources(piece)
         return [
             launch
             for rank in range(self.ranks)
-            for launch in self._coded("encode", runs, at, rank, piece.in_bundle(at.sent, rank))
+            for launch in self._coded("encode", runs, rank, piece.in_bundle(SENT, rank))
         ]
 
-    def encode_own(self, piece: Piece, at: Addresses) -> Launches:
+    def encode_own(self, piece: Piece) -> list[Recipe]:
         """Of this rank's row, to the message that others gather."""
-        return self._coded("encode_own", self.sources(piece), at, 0, self._own(piece, at))
+        return self._coded("encode_own", self.sources(piece), 0, self._own(piece))
 
-    def _coded(
-        self, step: str, runs: list[Run], at: Addresses, rank: int, place: Place
-    ) -> Launches:
+    def _coded(self, step: str, runs: list[Run], rank: int, place: Place) -> list[Recipe]:
         size = self.plans.given.itemsize
         return [
             self.plans.encode(
                 self.plan(step, run.elements),
-                run.address(at.source, rank, size),
+                run.spot(ELEMENTS, rank, size),
                 place.behind(run.offset, self.codes),
             )
             for run in runs
         ]
 
-    def between(self, piece: Piece, at: Addresses) -> Launches:
+    def between(self, piece: Piece) -> list[Recipe]:
         """Adds what devices sent, to messages for the nodes."""
         plan = self.plan("between", piece.elements)
-        found = [piece.in_bundle(at.received, node * self.devices) for node in range(self.nodes)]
+        found = [piece.in_bundle(RECEIVED, node * self.devices) for node in range(self.nodes)]
         return [
             self.plans.add(
                 plan,
                 Received(place, self.devices, piece.bundle.size),
-                piece.in_message(at.sent, node),
+                piece.in_message(SENT, node),
             )
             for node, place in enumerate(found)
         ]
 
-    def reduce(self, piece: Piece, at: Addresses) -> Launches:
+    def reduce(self, piece: Piece) -> list[Recipe]:
         """Adds what came last, to this rank's row of elements."""
-        came, size = self._came(piece, at), self.wanted.itemsize
+        came, size = self._came(piece), self.wanted.itemsize
         return [
             self.plans.add(
                 self.plan("reduce", run.elements),
                 came._replace(first=came.first.behind(run.offset, self.codes)),
-                run.address(at.target, 0, size),
+                run.spot(self.written, 0, size),
             )
             for run in self.targets(piece)
         ]
 
-    def reduce_own(self, piece: Piece, at: Addresses) -> Launches:
+    def reduce_own(self, piece: Piece) -> list[Recipe]:
         """The same, to the message that others gather."""
         plan = self.plan("reduce_own", piece.elements)
-        return [self.plans.add(plan, self._came(piece, at), self._own(piece, at))]
+        return [self.plans.add(plan, self._came(piece), self._own(piece))]
 
-    def decode(self, piece: Piece, at: Addresses) -> Launches:
+    def decode(self, piece: Piece) -> list[Recipe]:
         """Of the messages of all ranks, to their rows."""
         runs, size = self.targets(piece), self.wanted.itemsize
         return [
             self.plans.decode(
                 self.plan("decode", run.elements),
-                piece.in_message(at.sent, piece.slot(rank)).behind(run.offset, self.codes),
-                run.address(at.target, rank, size),
+                piece.in_message(SENT, piece.slot(rank)).behind(run.offset, self.codes),
+                run.spot(self.written, rank, size),
             )
             for rank in range(self.ranks)
             for run in runs
         ]
 
-    def decode_sent(self, piece: Piece, at: Addresses) -> Launches:
+    def decode_sent(self, piece: Piece) -> list[Recipe]:
         """What :meth:`encode` made, as others see it: float32 rows."""
         plan, [rows] = self.plan("decode_sent", piece.elements), whole_rows(piece, self.width)
         return [
-            self.plans.decode(
-                plan, piece.in_bundle(at.sent, rank), rows.address(at.target, rank, 4)
-            )
+            self.plans.decode(plan, piece.in_bundle(SENT, rank), rows.spot(ELEMENTS, rank, 4))
             for rank in range(self.ranks)
         ]
 
@@ -186,11 +177,11 @@ class RowCoder:
     def after(self, step: str, piece: Piece, room: Room) -> None:
         """Copies what a step's launches wrote, if they wrote none of the messages."""
 
-    def _own(self, piece: Piece, at: Addresses) -> Place:
-        return piece.in_message(at.sent, piece.slot(self.rank))
+    def _own(self, piece: Piece) -> Place:
+        return piece.in_message(SENT, piece.slot(self.rank))
 
-    def _came(self, piece: Piece, at: Addresses) -> Received:
-        return Received(piece.in_message(at.received, 0), self.last, piece.message.size)
+    def _came(self, piece: Piece) -> Received:
+        return Received(piece.in_message(RECEIVED, 0), self.last, piece.message.size)
 
 
 class BulkCoder(RowCoder):
@@ -220,27 +211,27 @@ class BulkCoder(RowCoder):
             case _:
                 return super()._select(step, elements)
 
-    def encode(self, piece: Piece, at: Addresses) -> Launches:
+    def encode(self, piece: Piece) -> list[Recipe]:
         """Of all rows; of two levels in the order of the devices."""
         [run] = self.sources(piece)
-        source = run.address(at.source, 0, self.plans.given.itemsize)
-        return [self.plans.encode(self.plan("encode", piece.elements), source, self._flat(at))]
+        source = run.spot(ELEMENTS, 0, self.plans.given.itemsize)
+        return [self.plans.encode(self.plan("encode", piece.elements), source, self._flat())]
 
-    def between(self, piece: Piece, at: Addresses) -> Launches:
+    def between(self, piece: Piece) -> list[Recipe]:
         """Adds what devices sent, for all nodes."""
-        found = Received(piece.in_bundle(at.received, 0), self.devices, piece.bundle.size)
-        return [self.plans.add(self.plan("between", piece.elements), found, self._flat(at))]
+        found = Received(piece.in_bundle(RECEIVED, 0), self.devices, piece.bundle.size)
+        return [self.plans.add(self.plan("between", piece.elements), found, self._flat())]
 
-    def decode(self, piece: Piece, at: Addresses) -> Launches:
+    def decode(self, piece: Piece) -> list[Recipe]:
         """Of all rows."""
         [run] = self.targets(piece)
-        target = run.address(at.target, 0, self.wanted.itemsize)
-        return [self.plans.decode(self.plan("decode", piece.elements), self._flat(at), target)]
+        target = run.spot(self.written, 0, self.wanted.itemsize)
+        return [self.plans.decode(self.plan("decode", piece.elements), self._flat(), target)]
 
-    def decode_sent(self, piece: Piece, at: Addresses) -> Launches:
+    def decode_sent(self, piece: Piece) -> list[Recipe]:
         """What :meth:`encode` made, in its order."""
         plan = self.plan("decode_sent", piece.elements)
-        return [self.plans.decode(plan, self._flat(at), at.target[0])]
+        return [self.plans.decode(plan, self._flat(), Spot(ELEMENTS, 0))]
 
     def ordered(self, rows: torch.Tensor) -> torch.Tensor:
         """By nodes and their devices."""
@@ -282,5 +273,5 @@ class BulkCoder(RowCoder):
             else:
                 held.copy_(plain)
 
-    def _flat(self, at: Addresses) -> Place:
-        return Place(at.flat, at.flat + self.whole.offset)
+    def _flat(self) -> Place:
+        return Place(FLAT, 0, self.whole.offset)

@@ -11,7 +11,7 @@ import torch
 
 from planq import _core
 from planq.distributed import _transport
-from planq.distributed._coders import Addresses, BulkCoder, RowCoder
+from planq.distributed._coders import BulkCoder, RowCoder
 from planq.distributed._codes import Codes
 from planq.distributed._layout import MOST_PIECES, Piece, pieces
 from planq.distributed._levels import Levels
@@ -26,10 +26,10 @@ FEW = 8
 """Up to as many ranks each row is coded by a launch of its own."""
 _KEPT: Final = 256
 """Kinds of calls that stay prepared,"""
-_ADDRESSES: Final = 8
+_ADDRESSES: Final = 64
 """sets of addresses that launches of each stay bound to,"""
-_LAUNCHES: Final = 4096
-"""and launches of a stage in all of them, more or less."""
+_LAUNCHES: Final = 1024
+"""unless these are more launches."""
 
 Send: TypeAlias = "Callable[[Room, Piece, Levels, bool], Any]"
 
@@ -78,16 +78,26 @@ class Exchange:
             wanted,
             functools.partial(whole_rows, width=width) if self.in_rows else in_tensors,
             in_tensors,
+            1 if self.in_rows else 1 + len(self.segments.direct),
         )
         self._stages = _stages(nodes > 1, reduces, gathers)
         for step, _ in self._stages:
             for piece in self.pieces if step else ():
                 self.coder.prepare(step, piece)
+        self._recipes = [
+            [getattr(self.coder, step)(piece) if step and width else [] for piece in self.pieces]
+            for step, _ in self._stages
+        ]
+        self._decoders = [
+            recipe
+            for piece in self.pieces
+            for recipe in (self.coder.decode_sent(piece) if self.in_rows else ())
+        ]
         self.sizes = self._sizes()
         self._messages = self._shape()
         # Of this object, and dropped with it.
-        launches = shards.ranks * max(len(self.segments.all), len(self.pieces))
-        kept = max(1, min(_ADDRESSES, _LAUNCHES // launches))
+        launches = sum(len(piece) for stage in self._recipes for piece in stage)
+        kept = max(1, min(_ADDRESSES, _LAUNCHES // max(1, launches)))
         self._bound = functools.lru_cache(maxsize=kept)(self._bind)
         self._bound_decoders = functools.lru_cache(maxsize=kept)(self._bind_decoders)
 
@@ -130,23 +140,20 @@ class Exchange:
 
     # --- Launches
 
-    def _addresses(
-        self, room: Room, source: tuple[int, ...], target: tuple[int, ...]
-    ) -> tuple[Any, ...]:
+    def _areas(self, room: Room) -> tuple[int, int, int]:
+        """The addresses of the memories that come first."""
         flat = 0 if room.flat is None else room.flat.data_ptr()
-        return source, target, room.sent.data_ptr(), room.received.data_ptr(), flat
+        return room.sent.data_ptr(), room.received.data_ptr(), flat
 
-    def _bind(self, *addresses: Any) -> list[list[list[_core.Launch]]]:
+    def _bind(self, *memories: int) -> list[list[list[_core.Launch]]]:
         """By stages and pieces."""
-        at = Addresses(*addresses)
         return [
-            [getattr(self.coder, step)(piece, at) if step else [] for piece in self.pieces]
-            for step, _ in self._stages
+            [[recipe.bind(memories) for recipe in piece] for piece in stage]
+            for stage in self._recipes
         ]
 
-    def _bind_decoders(self, *addresses: Any) -> list[_core.Launch]:
-        at = Addresses(*addresses)
-        return [launch for piece in self.pieces for launch in self.coder.decode_sent(piece, at)]
+    def _bind_decoders(self, *memories: int) -> list[_core.Launch]:
+        return [recipe.bind(memories) for recipe in self._decoders]
 
     def _stream(self) -> Any:
         """Torch's current one, as launches read it fastest."""
@@ -246,7 +253,7 @@ class Exchange:
         A piece is on its way while others are coded: what it needs next waits for it, on the
         stream alone.
         """
-        bound, stream = self._bound(*self._addresses(room, source, target)), self._stream()
+        bound, stream = self._bound(*self._areas(room), *source, *target), self._stream()
         several = len(self.pieces) > 1
         if seen is not None:
             for piece, launches in zip(self.pieces, bound[0], strict=True):
@@ -279,7 +286,7 @@ class Exchange:
         shape = (self.shards.ranks, self.shards.width)
         found = room.sent.new_empty(shape, dtype=torch.float32)
         stream = self._stream()
-        for launch in self._bound_decoders(*self._addresses(room, (), (found.data_ptr(),))):
+        for launch in self._bound_decoders(*self._areas(room), found.data_ptr()):
             launch(stream)
         return self.coder.ordered(found)
 

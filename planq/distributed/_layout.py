@@ -52,20 +52,17 @@ class Piece:
         ranks = self.nodes * self.devices
         return max(self.devices * self.bundle.size, ranks * self.message.size)
 
-    def in_bundle(self, area: int, rank: int) -> Place:
+    def in_bundle(self, memory: int, rank: int) -> Place:
         """The part of a rank, where bundles lie by devices."""
         node, device = divmod(rank, self.devices)
-        first = area + self.offset + device * self.bundle.size
-        codes, groups = self.codes, self.codes.groups_of(self.elements)
-        return Place(
-            first + node * codes.bytes_of(self.elements),
-            first + self.bundle.offset + node * 4 * codes.columns * groups,
-        )
+        first = self.offset + device * self.bundle.size
+        place = Place(memory, first, first + self.bundle.offset)
+        return place.behind(node * self.elements, self.codes)
 
-    def in_message(self, area: int, slot: int) -> Place:
+    def in_message(self, memory: int, slot: int) -> Place:
         """Those of one message among some that lie one after another."""
-        first = area + self.offset + slot * self.message.size
-        return Place(first, first + self.message.offset)
+        first = self.offset + slot * self.message.size
+        return Place(memory, first, first + self.message.offset)
 
     def slot(self, rank: int) -> int:
         """The message of a rank among those that are gathered: between nodes first."""

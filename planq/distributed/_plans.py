@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 
 from planq import _core
-from planq.arguments import RawTensor, Tensor
 from planq.descriptor import Descriptor
 from planq.distributed._codes import Codes
 from planq.ops.group import (
@@ -26,16 +27,26 @@ from planq.torch._running import current_stream
 _PARAMETERS: Final = "float32"
 
 
-class Place(NamedTuple):
-    """Where codes of whole groups lie, and their parameters: addresses."""
+class Spot(NamedTuple):
+    """Bytes of one of the memories of a call, which come with it: its number, and how far in."""
 
+    memory: int
+    offset: int
+
+
+class Place(NamedTuple):
+    """Where codes of whole groups lie in a memory, and their parameters."""
+
+    memory: int
     codes: int
     parameters: int
 
     def behind(self, elements: int, codes: Codes) -> Place:
         """That of the groups behind so many elements."""
         parameters = 4 * codes.columns * codes.groups_of(elements)
-        return Place(self.codes + codes.bytes_of(elements), self.parameters + parameters)
+        return Place(
+            self.memory, self.codes + codes.bytes_of(elements), self.parameters + parameters
+        )
 
 
 class Received(NamedTuple):
@@ -46,12 +57,34 @@ class Received(NamedTuple):
     stride: int
 
 
-class Plans:
-    """Selects plans, and binds them to addresses of one device.
+Rest: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None, Any, str]
+"""What names an operand beside its address: shape, strides, dtype and device."""
 
-    Nothing here holds memory: who launches knows that the addresses are still those of its
-    operands.
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A launch but for the memories of a call.
+
+    Attributes:
+        plan: What is launched.
+        make: The class of its args.
+        operands: By their names: where each lies, and what it is.
     """
+
+    plan: Plan
+    make: Any
+    operands: tuple[tuple[str, int, int, Rest], ...]
+
+    def bind(self, memories: Sequence[int]) -> _core.Launch:
+        """The launch in memories at these addresses."""
+        operands = {
+            name: (memories[memory] + offset, *rest) for name, memory, offset, rest in self.operands
+        }
+        return self.plan.bind(None, self.make(**operands))
+
+
+class Plans:
+    """Selects plans of one device, and says what their operands are."""
 
     def __init__(self, codes: Codes, given: torch.dtype, device: torch.device, mean: bool) -> None:
         """``given`` elements become codes; ``mean``: sums are divided by the number of ranks."""
@@ -93,59 +126,59 @@ class Plans:
 
     # --- Launches
 
-    def encode(self, plan: Plan, source: int, target: Place) -> _core.Launch:
+    def encode(self, plan: Plan, source: Spot, target: Place) -> Recipe:
         """Makes codes of elements."""
         desc: Any = plan.descriptor
         swizzled = isinstance(desc, SwizzledQuantizeDescriptor)
-        make = SwizzledQuantizeArgs if swizzled else GroupQuantizeArgs
-        [count] = desc.shape
-        codes, parameters = self._held(target, count)
-        elements = self._elements(source, count, desc.input_dtype)
-        return plan.bind(None, make(input=elements, output=codes, parameters=parameters))
-
-    def add(self, plan: Plan, source: Received, target: int | Place) -> _core.Launch:
-        """Adds to elements at an address, or to codes at a place."""
-        desc: Any = plan.descriptor
-        [count] = desc.shape
-        ranks, stride = source.ranks, source.stride
-        codes, groups = self.codes.bytes_of(count), self.codes.groups_of(count)
-        columns, where = self.codes.columns, self._where
-        first = source.first
-        parameters: Tensor | None = None
-        if isinstance(target, Place):
-            output, parameters = self._held(target, count)
-        else:
-            output = self._elements(target, count, desc.output_dtype)
-        args = DequantizeReduceArgs(
-            input=(first.codes, (ranks, codes), (stride, 1), self.codes.stored, where),
-            parameters=(
-                first.parameters,
-                (ranks, groups, columns),
-                (stride // 4, columns, 1),
-                _PARAMETERS,
-                where,
-            ),
-            output=output,
-            output_parameters=parameters,
+        operands = (
+            ("input", *source, self._elements(desc.shape, desc.input_dtype)),
+            *self._coded(("output", "parameters"), target, desc.shape),
         )
-        return plan.bind(None, args)
+        return Recipe(plan, SwizzledQuantizeArgs if swizzled else GroupQuantizeArgs, operands)
 
-    def decode(self, plan: Plan, source: Place, target: int) -> _core.Launch:
+    def add(self, plan: Plan, source: Received, target: Spot | Place) -> Recipe:
+        """Adds to elements, or to codes."""
+        desc: Any = plan.descriptor
+        first, ranks, stride = source
+        outputs: tuple[tuple[str, int, int, Rest], ...]
+        if isinstance(target, Place):
+            outputs = self._coded(("output", "output_parameters"), target, desc.shape)
+        else:
+            outputs = (("output", *target, self._elements(desc.shape, desc.output_dtype)),)
+        inputs = self._coded(("input", "parameters"), first, desc.shape, ranks, stride)
+        return Recipe(plan, DequantizeReduceArgs, (*inputs, *outputs))
+
+    def decode(self, plan: Plan, source: Place, target: Spot) -> Recipe:
         """Makes elements of codes."""
         desc: Any = plan.descriptor
-        [count] = desc.shape
-        codes, parameters = self._held(source, count)
-        elements = self._elements(target, count, desc.output_dtype)
-        args = GroupDequantizeArgs(input=codes, parameters=parameters, output=elements)
-        return plan.bind(None, args)
+        operands = (
+            *self._coded(("input", "parameters"), source, desc.shape),
+            ("output", *target, self._elements(desc.shape, desc.output_dtype)),
+        )
+        return Recipe(plan, GroupDequantizeArgs, operands)
 
-    def _elements(self, address: int, count: int, dtype: Any) -> RawTensor:
-        return (address, (count,), None, dtype, self._where)
+    def _elements(self, shape: tuple[int, ...], dtype: Any) -> Rest:
+        return (shape, None, dtype, self._where)
 
-    def _held(self, place: Place, count: int) -> tuple[RawTensor, RawTensor]:
-        """Codes and parameters of so many elements."""
+    def _coded(
+        self,
+        names: tuple[str, str],
+        place: Place,
+        shape: tuple[int, ...],
+        ranks: int = 0,
+        stride: int = 0,
+    ) -> tuple[tuple[str, int, int, Rest], ...]:
+        """Codes and parameters of elements; of several ranks, a stride of bytes apart."""
+        [count] = shape
         codes, groups = self.codes, self.codes.groups_of(count)
+        held, rows = (codes.bytes_of(count),), (groups, codes.columns)
+        first: Rest = (held, None, codes.stored, self._where)
+        second: Rest = (rows, None, _PARAMETERS, self._where)
+        if ranks:
+            apart = stride // 4, codes.columns, 1
+            first = ((ranks, *held), (stride, 1), codes.stored, self._where)
+            second = ((ranks, *rows), apart, _PARAMETERS, self._where)
         return (
-            (place.codes, (codes.bytes_of(count),), None, codes.stored, self._where),
-            (place.parameters, (groups, codes.columns), None, _PARAMETERS, self._where),
+            (names[0], place.memory, place.codes, first),
+            (names[1], place.memory, place.parameters, second),
         )

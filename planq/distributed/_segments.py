@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from planq.distributed._layout import Piece
+from planq.distributed._plans import Spot
 from planq.distributed._shards import Shards
 
 DIRECT_ELEMENTS = 8192
@@ -51,9 +52,12 @@ class Run(NamedTuple):
     at: int
     step: int
 
-    def address(self, memories: Sequence[int], rank: int, size: int) -> int:
-        """Of the first element of a rank."""
-        return memories[self.memory] + (self.at + rank * self.step) * size
+    def spot(self, memories: int, rank: int, size: int) -> Spot:
+        """The first element of a rank, where elements have ``size`` bytes.
+
+        ``memories``: the number of the first of those that are counted here.
+        """
+        return Spot(memories + self.memory, (self.at + rank * self.step) * size)
 
 
 class Segments:
