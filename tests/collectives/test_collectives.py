@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -241,6 +243,21 @@ def test_messages_have_the_documented_bytes(team: Team, dtype: str) -> None:
         assert sent[:, :codes].tobytes() == expected["output"].tobytes()
         assert sent[:, offset : offset + 24].tobytes() == expected["parameters"].tobytes()
         assert all((received[i] == found[i][0][rank]).all() for i in range(SIZE))
+
+
+def test_what_is_kept_holds_neither_memory_nor_a_group() -> None:
+    """Tensors, results and the group go when nobody else has them."""
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    group: Any = dist.group.WORLD
+    x, odd = torch.randn(512), [torch.randn(9), torch.randn(512)]
+    found = [pd.quantized_all_reduce(x), *pd.quantized_all_reduce(odd)]
+    found += [pd.quantized_reduce_scatter(x), pd.quantized_all_gather(x)]
+    held = [weakref.ref(each) for each in (group, x, *odd, *found)]
+    dist.destroy_process_group()
+    del group, x, odd, found
+    gc.collect()
+    assert [each() for each in held] == [None] * len(held)
 
 
 # --- Refusals, in this process: a group of one rank
