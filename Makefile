@@ -56,7 +56,7 @@ define HALVES
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo test release-check fuzz lint format sanitize gpu-test bench overhead wheel gpu-install clean FORCE
+.PHONY: help demo test release-check fuzz lint format sanitize gpu-test gpu-test-2 bench overhead wheel gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
@@ -67,6 +67,7 @@ help:
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make sanitize  the tests of every host kernel under address, undefined and thread sanitizers"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
+	@echo "make gpu-test-2  those of collectives, on two GPUs with NCCL"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
 	@echo "make wheel     the wheel of a release, for every architecture that planq supports, in dist"
 	@echo "make clean     removes what the other targets made"
@@ -112,6 +113,11 @@ sanitize-%: build/sanitize-%/ready
 
 gpu-test: gpu-install
 	PYTHONSAFEPATH=1 $(PYTHON) -m pytest tests/gpu -p no:benchmark $(ARGS)
+
+# Tests of ranks on two GPUs; they fail where there is one.
+gpu-test-2: gpu-install
+	PLANQ_GPUS=2 PYTHONSAFEPATH=1 $(PYTHON) -m pytest tests/gpu/test_distributed.py -p no:benchmark \
+	  $(ARGS)
 
 bench: gpu-install
 	$(PYTHON) benchmarks/bench.py $(ARGS)

@@ -243,22 +243,28 @@ class CudaMachine:
 
     def facts(self) -> dict[str, Any]:
         """The device, its driver and its clocks as they are now."""
-        fields = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu"
-        command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", "-i"]
-        try:
-            answer = subprocess.run(
-                [*command, str(self.device.index)], capture_output=True, text=True, check=True
-            ).stdout.strip()
-        except (OSError, subprocess.CalledProcessError):
-            answer = ""
-        values = [value.strip() for value in answer.split(",")]
-        return {
-            "name": self.device.name,
-            "multiprocessors": self.device.multiprocessors,
-            "l2_mb": self.device.l2_bytes / MEGABYTE,
-            "torch_cuda": torch.version.cuda,
-            **dict(zip(fields.split(","), values, strict=False)),
-        }
+        return device_facts(self.device.index)
+
+
+def device_facts(index: int) -> dict[str, Any]:
+    """A device, its driver and its clocks as they are now."""
+    fields = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu"
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", "-i"]
+    try:
+        answer = subprocess.run(
+            [*command, str(index)], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        answer = ""
+    device = planq.devices()[index]
+    values = [value.strip() for value in answer.split(",")]
+    return {
+        "name": device.name,
+        "multiprocessors": device.multiprocessors,
+        "l2_mb": device.l2_bytes / MEGABYTE,
+        "torch_cuda": torch.version.cuda,
+        **dict(zip(fields.split(","), values, strict=False)),
+    }
 
 
 def _repeat(launches: Sequence[Launch], count: int) -> None:

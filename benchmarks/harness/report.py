@@ -29,7 +29,7 @@ HEADING = (
 RATIOS = ("ceiling", "floor", "peak")
 
 
-def _command(arguments: list[str]) -> list[str]:
+def command(arguments: list[str]) -> list[str]:
     """The arguments without the folder that results went to, which says nothing elsewhere."""
     hidden = {i + 1 for i, argument in enumerate(arguments) if argument == "--json"}
     return [argument for i, argument in enumerate(arguments) if i not in hidden]
@@ -170,7 +170,7 @@ class Report:
         content = {
             "format": 1,
             "date": self.began.isoformat(timespec="seconds"),
-            "command": _command(sys.argv[1:]),
+            "command": command(sys.argv[1:]),
             "machine": self.machine,
             "software": software(),
             "noise": noise,

@@ -33,7 +33,9 @@ FSDP2:
         module.set_custom_reduce_scatter(planq.distributed.QuantizedReduceScatter())
 
 Streams and memory:
-    torch's current stream, and its allocator, or ``workspace=``. Nothing waits for a device.
+    torch's current stream, and its allocator, or ``workspace=``. Nothing waits for a device, so
+    that a CUDA graph can hold a call after one like it. A call is prepared once for its sizes,
+    options and ranks.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -21,9 +21,10 @@ def is_mean(op: Op) -> bool:
     Raises:
         ArgumentError: The operation is another than SUM and AVG.
     """
-    for known, mean in ((dist.ReduceOp.SUM, False), (dist.ReduceOp.AVG, True)):
-        if op == known:
-            return mean
+    if op is dist.ReduceOp.SUM or op == dist.ReduceOp.SUM:
+        return False
+    if op == dist.ReduceOp.AVG:
+        return True
     raise ArgumentError("op", "ReduceOp.SUM or ReduceOp.AVG", shown(op))
 
 
@@ -41,27 +42,47 @@ def checked(name: str, tensors: Any) -> list[torch.Tensor]:
     """A list of tensors that belong together.
 
     Raises:
-        ArgumentError: One is no tensor, requires a gradient, is not contiguous or differs from the
-            first in dtype or device.
+        ArgumentError: One is no tensor, has no memory, requires a gradient, is not contiguous or
+            differs from the first in dtype or device.
     """
-    one = isinstance(tensors, torch.Tensor)
-    if not one and not isinstance(tensors, (list, tuple)):
+    if isinstance(tensors, torch.Tensor):
+        _check(name, tensors)
+        return [tensors]
+    if not isinstance(tensors, (list, tuple)):
         raise ArgumentError(name, "a tensor, or a list of tensors", shown(tensors))
-    found = [tensors] if one else list(tensors)
-    for place, each in enumerate(found):
-        where = name if one else f"{name}[{place}]"
+    for place, each in enumerate(tensors):
         if not isinstance(each, torch.Tensor):
-            raise ArgumentError(where, "a tensor", shown(each))
-        if each.device.type not in ("cpu", "cuda"):
-            raise ArgumentError(where, "a tensor on cpu or cuda", f"one on {each.device}")
-        if (each.dtype, each.device) != (found[0].dtype, found[0].device):
-            expected = f"{found[0].dtype} on {found[0].device}, as the first"
-            raise ArgumentError(where, expected, f"{each.dtype} on {each.device}")
-        if not each.is_contiguous():
-            raise ArgumentError(where, "a contiguous tensor", f"strides {each.stride()}")
-        if each.requires_grad and torch.is_grad_enabled():
-            raise gradient_error(where)
-    return found
+            raise ArgumentError(f"{name}[{place}]", "a tensor", shown(each))
+        first: torch.Tensor = tensors[0]
+        if each.dtype != first.dtype or each.device != first.device:
+            expected = f"{first.dtype} on {first.device}, as the first"
+            raise ArgumentError(f"{name}[{place}]", expected, f"{each.dtype} on {each.device}")
+        _check(f"{name}[{place}]", each)
+    return list(tensors)
+
+
+def _check(name: str, tensor: torch.Tensor) -> None:
+    """What is asked of each by itself: launches take its address."""
+    if not (tensor.is_cpu or tensor.is_cuda):
+        raise ArgumentError(name, "a tensor on cpu or cuda", f"one on {tensor.device}")
+    if not has_memory(tensor):
+        raise ArgumentError(name, "a tensor with memory of its own", f"a {type(tensor).__name__}")
+    if not tensor.is_contiguous():
+        raise ArgumentError(name, "a contiguous tensor", f"strides {tensor.stride()}")
+    if tensor.is_neg():
+        advice = "its memory holds the values with the other sign; pass t.resolve_neg()"
+        raise ArgumentError(name, "a tensor without a negative bit", "one with it", advice)
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise gradient_error(name)
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether elements lie at its address: not of a subclass with a dispatch of its own."""
+    kind: Any = type(tensor)
+    return kind is torch.Tensor or kind.__torch_dispatch__ is _PLAIN.__torch_dispatch__
+
+
+_PLAIN: Final[Any] = torch.Tensor
 
 
 def outputs(
@@ -78,7 +99,8 @@ def outputs(
         ArgumentError: The caller's are not what they have to be.
     """
     if out is None:
-        return [each.new_empty(shape) for each, shape in zip(given, shapes, strict=True)]
+        pairs = zip(given, shapes, strict=True)
+        return [x.new_empty(s) if s != x.shape else torch.empty_like(x) for x, s in pairs]
     found = checked("out", out)
     if is_list(out) != is_list(tensors) or len(found) != len(given):
         expected = f"a list of {len(given)} tensors" if is_list(tensors) else "a tensor"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
@@ -29,9 +30,9 @@ class Options(TypedDict, total=False):
     mode: Mode | str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """How elements become codes."""
+    """How elements become codes. Of the same options the same object, which is its own key."""
 
     dtype: DType
     group_size: int
@@ -46,27 +47,28 @@ class Codes:
             TypeError: One has a name that no option has.
         """
         for name in options:
-            if name not in Options.__annotations__:
+            if name not in _NAMES:
                 raise TypeError(f"planq.distributed has no option {name!r}")
-        fields: dict[str, Any] = {
-            "group_size": options.get("group_size", 256),
-            "mode": options.get("mode", Mode.SYMMETRIC),
-        }
-        # The most particular of the operators: what it takes, all take.
-        desc: Any = SwizzledQuantizeDescriptor(
-            shape=(0,),
-            input_dtype="float32",
-            output_dtype=options.get("dtype", DType.INT8),
-            nodes=1,
-            devices_per_node=1,
-            **fields,
+        given: tuple[Any, ...] = (
+            options.get("dtype", "int8"),
+            options.get("group_size", 256),
+            options.get("mode", "symmetric"),
         )
-        return Codes(desc.output_dtype, desc.group_size, desc.mode)
+        try:
+            return _known(*given)
+        except TypeError:  # unhashable, and so no option
+            pass
+        return _read(*given)
 
     @property
     def storage(self) -> torch.dtype:
         """Of the tensor that holds them."""
         return torch.uint8 if self.dtype is DType.INT4 else torch.int8
+
+    @property
+    def stored(self) -> str:
+        """The name of its dtype."""
+        return "uint8" if self.dtype is DType.INT4 else "int8"
 
     @property
     def columns(self) -> int:
@@ -86,19 +88,19 @@ class Codes:
         return self.groups_of(elements) * self.group_size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Message:
     """The codes of some whole groups, and their parameters behind them."""
 
     codes: Codes
     elements: int
 
-    @property
+    @functools.cached_property
     def offset(self) -> int:
         """Where the parameters begin."""
         return _aligned(self.codes.bytes_of(self.elements))
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Bytes."""
         groups = self.codes.groups_of(self.elements)
@@ -115,6 +117,32 @@ class Message:
         size = 4 * self.codes.columns * groups
         held = messages[..., self.offset : self.offset + size].view(torch.float32)
         return held.view(*held.shape[:-1], groups, self.codes.columns)
+
+
+def _read(dtype: Any, group_size: Any, mode: Any) -> Codes:
+    """What options say, by the most particular of the operators: what it takes, all take."""
+    desc = SwizzledQuantizeDescriptor(
+        shape=(0,),
+        input_dtype="float32",
+        output_dtype=dtype,
+        nodes=1,
+        devices_per_node=1,
+        group_size=group_size,
+        mode=mode,
+    )
+    return _one(desc.output_dtype, desc.group_size, desc.mode)
+
+
+# Typed: 256.0 equals 256, and is no group size.
+_known: Final = functools.lru_cache(maxsize=256, typed=True)(_read)
+
+
+@functools.lru_cache(maxsize=256)
+def _one(dtype: DType, group_size: int, mode: Mode) -> Codes:
+    return Codes(dtype, group_size, mode)
+
+
+_NAMES: Final = frozenset(Options.__annotations__)
 
 
 def _aligned(size: int) -> int:

@@ -78,16 +78,14 @@ def quantized_reduce_scatter(
     if not given:
         return []
     made = _exchange("reduce_scatter", given, levels, op, options)
-    counts = made.shards.own(levels.rank)
-    outs = outputs(out, tensors, given, [(count,) for count in counts])
-    memory = made.memory(workspace)
-    places = made.shards.places(levels.rank)
-    Operands(tensors, given, outs, places, gathers=False).check(workspace, made.workspace_size)
-    with torch.no_grad():
-        if made.shards.width:
-            made.encode(memory, made.arranged(memory, given))
-            made.scatter(memory, levels)
-            made.reduce_to(memory, outs, levels.rank)
+    outs = outputs(out, tensors, given, [(count,) for count in made.own])
+    room = made.room(given[0], workspace)
+    if out is not None or workspace is not None:
+        Operands(tensors, given, outs, made.places, gathers=False).check(
+            workspace, made.workspace_size
+        )
+    if made.shards.width:
+        made.reduce_scatter(room, levels, given, outs)
     return outs if is_list(tensors) else outs[0]
 
 
@@ -150,17 +148,17 @@ def quantized_all_gather(
         out, tensors, given, [(levels.ranks, *each.shape) for each in given], exact=False
     )
     made = _exchange("all_gather", outs, levels, SUM, options)
-    for place, (part, count) in enumerate(zip(given, made.shards.own(levels.rank), strict=True)):
+    for place, (part, count) in enumerate(zip(given, made.own, strict=True)):
         if part.numel() != count:
             expected = f"{count} elements, this rank's part of {tuple(outs[place].shape)}"
             raise ArgumentError(name_of("tensors", tensors, place), expected, str(part.numel()))
-    memory = made.memory(workspace)
-    places = made.shards.places(levels.rank)
-    Operands(tensors, given, outs, places, gathers=True).check(workspace, made.workspace_size)
-    with torch.no_grad():
-        if made.shards.width:
-            made.encode(memory, made.part(memory, given, levels.rank))
-            made.gather_to(memory, outs, levels)
+    room = made.room(given[0], workspace)
+    if out is not None or workspace is not None:
+        Operands(tensors, given, outs, made.places, gathers=True).check(
+            workspace, made.workspace_size
+        )
+    if made.shards.width:
+        made.all_gather(room, levels, given, outs)
     return outs if is_list(tensors) else outs[0]
 
 
@@ -224,16 +222,14 @@ def quantized_all_reduce(
     if not given:
         return []
     made = _exchange("all_reduce", given, levels, op, options)
-    outs = outputs(out, tensors, given, [tuple(each.shape) for each in given])
-    memory = made.memory(workspace)
-    places = [(0, each.numel()) for each in given]
-    Operands(tensors, given, outs, places, gathers=False).check(workspace, made.workspace_size)
-    with torch.no_grad():
-        if made.shards.width:
-            made.encode(memory, made.arranged(memory, given))
-            made.scatter(memory, levels)
-            made.reduce(memory, None)
-            made.gather_to(memory, outs, levels)
+    outs = outputs(out, tensors, given, [each.shape for each in given])
+    room = made.room(given[0], workspace)
+    if out is not None or workspace is not None:
+        places = [(0, each.numel()) for each in given]
+        operands = Operands(tensors, given, outs, places, gathers=False)
+        operands.check(workspace, made.workspace_size)
+    if made.shards.width:
+        made.to_all(room, levels, made.filled(room, given), outs)
     return outs if is_list(tensors) else outs[0]
 
 

@@ -3,7 +3,7 @@
 # Annotations are no text here: torch compares those of a hook with its classes.
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import torch
@@ -92,41 +92,35 @@ class QuantizedAllReduceState:
             mean=True,
             reduces=True,
             gathers=True,
-            given=torch.float32 if self.error_feedback else None,
+            rows=torch.float32 if self.error_feedback else None,
         )
         if made.shards.width == 0:
             return
-        memory = self._memory(made)
-        rows = made.arranged(memory, grads)
-        if self.error_feedback:
-            self._encode(made, memory, rows, bucket.parameters())
-        else:
-            made.encode(memory, rows)
-        made.scatter(memory, self._levels)
-        made.reduce(memory, None)
-        made.gather_to(memory, grads, self._levels)
+        room = made.room(bucket.buffer(), self._memory(made))
+        if not self.error_feedback:
+            made.to_all(room, self._levels, made.filled(room, grads), grads)
+            return
+        parameters = bucket.parameters()
+        errors = [self._error(parameter).view(-1) for parameter in parameters]
+        before = torch.empty(
+            (made.shards.ranks, made.shards.width), dtype=torch.float32, device=made.device
+        )
+        made.shards.fill(before, errors)
+        wanted = made.all_rows(room, grads) + before
+
+        def keep() -> None:
+            """What codes lose of gradients and errors together."""
+            lost = feedback(wanted, before, made.decoded(room), self.beta)
+            made.shards.read(lost, errors)
+
+        made.to_all(room, self._levels, (wanted.data_ptr(),), grads, keep)
 
     def _memory(self, made: Exchange) -> torch.Tensor:
         """One for all buckets, which follow each other on one stream: fresh pages cost much."""
         held = self._held.get(made.device)
         if held is None or held.numel() < made.workspace_size:
-            held = self._held[made.device] = made.memory(None)
-        return made.memory(held)
-
-    def _encode(
-        self,
-        made: Exchange,
-        memory: torch.Tensor,
-        rows: torch.Tensor,
-        parameters: Sequence[torch.Tensor],
-    ) -> None:
-        """Makes codes of gradients and errors together, and keeps what those lose."""
-        errors = [self._error(parameter).view(-1) for parameter in parameters]
-        before = torch.empty_like(rows)
-        made.shards.fill(before, errors)
-        wanted = rows + before
-        made.encode(memory, wanted)
-        made.shards.read(feedback(wanted, before, made.decoded(memory), self.beta), errors)
+            held = self._held[made.device] = made.memory()
+        return held
 
     def _error(self, parameter: torch.Tensor) -> torch.Tensor:
         """A parameter's, +0 at first; DDP moves parameters to other buckets between steps."""

@@ -1,322 +1,349 @@
-"""Plans between what torch.distributed sends: the steps of every collective."""
+"""Collectives that are prepared once: what each call enqueues, and what torch sends between."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import torch
-import torch.distributed as dist
 
 from planq import _core
-from planq.descriptor import Descriptor
-from planq.distributed._codes import Codes, Message
+from planq.distributed import _transport
+from planq.distributed._coders import BulkCoder, RowCoder
+from planq.distributed._codes import Codes
+from planq.distributed._layout import MOST_PIECES, Piece, pieces
 from planq.distributed._levels import Levels
+from planq.distributed._memory import Room, Sizes, view_of
+from planq.distributed._plans import Plans
+from planq.distributed._segments import Segments, directly, whole_rows
 from planq.distributed._shards import Shards
-from planq.errors import WorkspaceError
-from planq.ops.group import (
-    DequantizeReduceArgs,
-    DequantizeReduceDescriptor,
-    GroupDequantizeArgs,
-    GroupDequantizeDescriptor,
-    GroupQuantizeArgs,
-    GroupQuantizeDescriptor,
-    SwizzledQuantizeArgs,
-    SwizzledQuantizeDescriptor,
-)
-from planq.plan import Plan
-from planq.torch._running import current_stream, room
+from planq.stream import host_stream
+from planq.torch._running import room
 
-_KEPT: Final = 1024
-# torch 2.13 has a new name for it, and warns of the old one.
-_all_gather: Final[Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+FEW = 8
+"""Up to as many ranks each row is coded by a launch of its own."""
+_KEPT: Final = 256
+"""Kinds of calls that stay prepared,"""
+_ADDRESSES: Final = 64
+"""sets of addresses that launches of each stay bound to,"""
+_LAUNCHES: Final = 1024
+"""unless these are more launches."""
+
+Send: TypeAlias = "Callable[[Room, Piece, Levels, bool], Any]"
 
 
 class Exchange:
-    """The plans and the memory of one collective over tensors of given sizes.
+    """A collective of tensors of given sizes on one device, for one rank of some.
 
-    Memory is one tensor of bytes, whose pieces several steps use. What can be refused, is refused
-    here: before anything is sent.
+    Plans are selected, and messages have their places. What can be refused without tensors is
+    refused here. A call brings addresses: launches are bound to them, and kept for the next calls
+    with the same ones. Nothing here holds memory or a process group.
     """
 
     def __init__(
         self,
         shards: Shards,
         nodes: int,
-        given: torch.dtype,
+        rank: int,
+        rows: torch.dtype | None,
         wanted: torch.dtype,
         device: torch.device,
         mean: bool,
         reduces: bool,
         gathers: bool,
     ) -> None:
-        """Selects plans: ``given`` elements are reduced or gathered, or both, to ``wanted``."""
+        """Tensors of ``wanted`` are reduced or gathered, or both.
+
+        ``rows``: what becomes codes are no tensors, but rows of this dtype, one after another.
+
+        Raises:
+            DescriptorError: A dtype or the number of ranks has no meaning.
+        """
         self.shards, self.codes, width = shards, shards.codes, shards.width
-        self.given, self.wanted, self.device = given, wanted, device
-        self.mean, self.reduces = mean, reduces
-        self.nodes, self.devices = nodes, shards.ranks // nodes
-        codes, devices = self.codes, self.devices
-        self.message = Message(codes, width)
-        self._first = Message(codes, nodes * width)  # to a device: a part for every node
-        self._encode = self._encoder(width)
-        self._between = self._reducer(nodes * width, devices, codes.dtype) if nodes > 1 else None
-        last = nodes if nodes > 1 else devices
-        self._last = self._reducer(width, last, codes.dtype if gathers else wanted)
-        self._decode = self._decoder(wanted)
-        self._own = self._decoder(torch.float32)
-        self._pieces = self._book()
-
-    # --- Plans
-
-    def _select(self, desc: Descriptor) -> Plan:
-        return Plan.select(current_stream(self.device), desc)
-
-    def _fields(self) -> dict[str, Any]:
-        return {"group_size": self.codes.group_size, "mode": self.codes.mode}
-
-    def _encoder(self, width: int) -> Plan:
-        """Of what this rank gives: a row for each rank, or its own part."""
-        fields = self._fields() | {"input_dtype": self.given, "output_dtype": self.codes.dtype}
-        if not self.reduces:
-            return self._select(GroupQuantizeDescriptor(shape=(width,), **fields))
-        shape = (self.shards.ranks * width,)
-        if self.nodes == 1:
-            return self._select(GroupQuantizeDescriptor(shape=shape, **fields))
-        fields |= {"nodes": self.nodes, "devices_per_node": self.devices}
-        return self._select(SwizzledQuantizeDescriptor(shape=shape, **fields))
-
-    def _reducer(self, elements: int, ranks: int, wanted: Any) -> Plan | None:
-        if not self.reduces:
-            return None
-        desc = DequantizeReduceDescriptor(
-            shape=(elements,),
-            ranks=ranks,
-            input_dtype=self.codes.dtype,
-            output_dtype=wanted,
-            mean=self.mean,
-            **self._fields(),
+        self.own, self.places = shards.own(rank), shards.places(rank)
+        self.given, self.wanted, self.device = rows or wanted, wanted, device
+        self.in_rows = rows is not None
+        ranks = nodes, shards.ranks // nodes, rank
+        few = shards.ranks <= FEW
+        self.pieces = pieces(self.codes, *ranks[:2], width, MOST_PIECES if few else 1)
+        self.segments = Segments(shards, directly(shards) if few or shards.exact else [])
+        self._copied_width = self.segments.rows.width
+        in_tensors = self.segments.runs
+        self.coder = (RowCoder if few else BulkCoder)(
+            Plans(self.codes, self.given, device, mean),
+            ranks,
+            width,
+            wanted,
+            functools.partial(whole_rows, width=width) if self.in_rows else in_tensors,
+            in_tensors,
+            1 if self.in_rows else 1 + len(self.segments.direct),
         )
-        return self._select(desc)
-
-    def _decoder(self, wanted: torch.dtype) -> Plan:
-        """Of the rows of all ranks."""
-        desc = GroupDequantizeDescriptor(
-            shape=(self.shards.ranks * self.shards.width,),
-            input_dtype=self.codes.dtype,
-            output_dtype=wanted,
-            **self._fields(),
-        )
-        return self._select(desc)
-
-    def _run(self, plan: Plan | None, memory: torch.Tensor, args: Any) -> None:
-        assert plan is not None
-        scratch = self._piece(memory, "scratch") if plan.workspace_size() else None
-        plan.run(current_stream(self.device), scratch, args)
+        self._stages = _stages(nodes > 1, reduces, gathers)
+        for step, _ in self._stages:
+            for piece in self.pieces if step else ():
+                self.coder.prepare(step, piece)
+        self._recipes = [
+            [getattr(self.coder, step)(piece) if step and width else [] for piece in self.pieces]
+            for step, _ in self._stages
+        ]
+        self._decoders = [
+            recipe
+            for piece in self.pieces
+            for recipe in (self.coder.decode_sent(piece) if self.in_rows else ())
+        ]
+        self.sizes = self._sizes()
+        self._messages = self._shape()
+        # Of this object, and dropped with it.
+        launches = sum(len(piece) for stage in self._recipes for piece in stage)
+        kept = max(1, min(_ADDRESSES, _LAUNCHES // max(1, launches)))
+        self._bound = functools.lru_cache(maxsize=kept)(self._bind)
+        self._bound_decoders = functools.lru_cache(maxsize=kept)(self._bind_decoders)
 
     # --- Memory
 
-    def _book(self) -> dict[str, tuple[int, int]]:
-        """Where each piece begins, and its bytes."""
-        elements = self.shards.ranks * self.shards.width
-        rows = self.shards.ranks * self.message.size
-        unmoved = self.shards.exact and self.given == self.wanted
-        plans = (self._encode, self._between, self._last, self._decode, self._own)
-        sizes = {
-            "rows": 0 if unmoved else elements * max(self.given.itemsize, self.wanted.itemsize),
-            "codes": self.codes.bytes_of(elements),
-            "parameters": 4 * self.codes.columns * self.codes.groups_of(elements),
-            "sent": max(rows, self.devices * self._first.size),
-            "received": max(rows, self.devices * self._first.size),
-            "scratch": max(plan.workspace_size() for plan in plans if plan is not None),
-        }
-        places, first = {}, 0
-        for name, size in sizes.items():
-            places[name] = (first, size)
-            first += -(-size // _core.WORKSPACE_ALIGNMENT) * _core.WORKSPACE_ALIGNMENT
-        return places
+    def _sizes(self) -> Sizes:
+        area = sum(piece.size for piece in self.pieces)
+        held = self.shards if self.in_rows else self.segments.rows
+        size = max(self.given.itemsize, self.wanted.itemsize)
+        rows = held.ranks * held.width * size
+        flat = self.coder.whole.size if isinstance(self.coder, BulkCoder) else 0
+        return Sizes(area, area, rows, flat)
+
+    def _shape(self) -> tuple[int, ...]:
+        """Of an area that is nothing but the messages of one transfer, so that it is sent as is."""
+        [first, *others] = self.pieces
+        messages = (self.coder.devices, first.bundle.size)
+        return (self.sizes.sent,) if others or self.coder.nodes > 1 else messages
 
     @property
     def workspace_size(self) -> int:
-        """Bytes of all pieces."""
-        first, size = self._pieces["scratch"]
-        return first + size
+        """Bytes of all areas."""
+        return self.sizes.total
 
-    def memory(self, workspace: torch.Tensor | None) -> torch.Tensor:
-        """The caller's, or torch's.
+    def memory(self) -> torch.Tensor:
+        """Bytes of torch's allocator, for several calls."""
+        found = room(self.workspace_size, self.device)
+        return torch.empty(0, dtype=torch.uint8, device=self.device) if found is None else found
+
+    def room(self, like: torch.Tensor, workspace: torch.Tensor | None) -> Room:
+        """The areas of a call.
 
         Raises:
-            WorkspaceError: The caller's does not do.
+            WorkspaceError: The caller's memory does not do.
         """
-        needed, alignment = self.workspace_size, _core.WORKSPACE_ALIGNMENT
         if workspace is None:
-            found = room(needed, self.device)
-            return torch.empty(0, dtype=torch.uint8) if found is None else found
-        faults = {
-            "it is no contiguous torch.uint8 tensor of one axis": workspace.dtype != torch.uint8
-            or workspace.dim() != 1
-            or not workspace.is_contiguous(),
-            f"the tensors are on {self.device}": workspace.device != self.device,
-            "it is too small": workspace.numel() < needed,
-            "it is not aligned": workspace.data_ptr() % alignment != 0,
-        }
-        problem = next((fault for fault, is_so in faults.items() if is_so), None)
-        if problem is not None:
-            got = workspace.numel() * workspace.itemsize
-            raise WorkspaceError(needed, got, alignment, problem)
-        return workspace
+            return self.sizes.allocated(like, self._messages)
+        self.sizes.check(workspace, self.device)
+        return self.sizes.cut(workspace, self._messages)
 
-    def _piece(
-        self,
-        memory: torch.Tensor,
-        name: str,
-        shape: tuple[int, ...] | None = None,
-        dtype: torch.dtype = torch.uint8,
-    ) -> torch.Tensor:
-        first, size = self._pieces[name]
-        if shape is None:
-            return memory[first : first + size]
-        size = math.prod(shape) * dtype.itemsize
-        return memory[first : first + size].view(dtype).view(shape)
+    # --- Launches
 
-    def _quantized(self, memory: torch.Tensor, elements: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Codes and parameters of whole groups, without a message around them."""
-        codes = (self.codes.bytes_of(elements),)
-        parameters = (self.codes.groups_of(elements), self.codes.columns)
-        return (
-            self._piece(memory, "codes", codes, self.codes.storage),
-            self._piece(memory, "parameters", parameters, torch.float32),
-        )
+    def _areas(self, room: Room) -> tuple[int, int, int]:
+        """The addresses of the memories that come first."""
+        flat = 0 if room.flat is None else room.flat.data_ptr()
+        return room.sent.data_ptr(), room.received.data_ptr(), flat
 
-    # --- Steps
+    def _bind(self, *memories: int) -> list[list[list[_core.Launch]]]:
+        """By stages and pieces."""
+        return [
+            [[recipe.bind(memories) for recipe in piece] for piece in stage]
+            for stage in self._recipes
+        ]
 
-    def encode(self, memory: torch.Tensor, elements: torch.Tensor) -> None:
-        """Makes codes of what this rank gives; of two levels in the order of the first."""
-        codes, parameters = self._quantized(memory, elements.numel())
-        make = SwizzledQuantizeArgs if self.nodes > 1 and self.reduces else GroupQuantizeArgs
-        args = make(input=elements.view(-1), output=codes, parameters=parameters)
-        self._run(self._encode, memory, args)
+    def _bind_decoders(self, *memories: int) -> list[_core.Launch]:
+        return [recipe.bind(memories) for recipe in self._decoders]
 
-    def decoded(self, memory: torch.Tensor) -> torch.Tensor:
-        """What :meth:`encode` made, as others see it: float32 rows of the ranks."""
-        width, ranks = self.shards.width, self.shards.ranks
-        codes, parameters = self._quantized(memory, ranks * width)
-        found = torch.empty(ranks * width, dtype=torch.float32, device=self.device)
-        args = GroupDequantizeArgs(input=codes, parameters=parameters, output=found)
-        self._run(self._own, memory, args)
-        ordered = found.view(self.devices, self.nodes, width).transpose(0, 1)
-        return ordered.reshape(ranks, width)
-
-    def scatter(self, memory: torch.Tensor, levels: Levels) -> None:
-        """Sends every rank its part, through the devices of a node first if there are several."""
-        self._scatter_to(memory, levels.devices, self._first)
-        if self._between is None or levels.nodes is None:
-            return
-        self._add(memory, self._between, self.devices, self._first, None)
-        self._scatter_to(memory, levels.nodes, self.message)
-
-    def _scatter_to(self, memory: torch.Tensor, group: dist.ProcessGroup, message: Message) -> None:
-        """Sends equal parts of codes and parameters to the ranks of a group."""
-        ranks = group.size()
-        sent = self._piece(memory, "sent", (ranks, message.size))
-        codes, parameters = self._quantized(memory, ranks * message.elements)
-        message.codes_in(sent).copy_(codes.view(ranks, -1))
-        places = message.parameters_in(sent)
-        places.copy_(parameters.view(places.shape))
-        received = self._piece(memory, "received", (ranks, message.size))
-        dist.all_to_all_single(received, sent, group=group)
-
-    def reduce(self, memory: torch.Tensor, output: torch.Tensor | None) -> None:
-        """Adds what was scattered: to elements, or to the codes that :meth:`gather` sends."""
-        ranks = self.devices if self._between is None else self.nodes
-        self._add(memory, self._last, ranks, self.message, output)
-
-    def _add(
-        self,
-        memory: torch.Tensor,
-        plan: Plan | None,
-        ranks: int,
-        message: Message,
-        output: torch.Tensor | None,
-    ) -> None:
-        received = self._piece(memory, "received", (ranks, message.size))
-        codes, parameters = self._quantized(memory, message.elements)
-        args = DequantizeReduceArgs(
-            input=message.codes_in(received),
-            parameters=message.parameters_in(received),
-            output=codes if output is None else output,
-            output_parameters=parameters if output is None else None,
-        )
-        self._run(plan, memory, args)
-
-    def gather(self, memory: torch.Tensor, levels: Levels) -> None:
-        """Sends the codes of one row to every rank, between nodes first."""
-        message, width = self.message, self.message.elements
-        codes, parameters = self._quantized(memory, width)
-        held = self._piece(memory, "sent", (1, message.size))
-        message.codes_in(held)[0].copy_(codes)
-        message.parameters_in(held)[0].copy_(parameters)
-        target = "received"
-        for group in (levels.nodes, levels.devices):
-            if group is not None:
-                found = self._piece(memory, target, (group.size() * len(held), message.size))
-                _all_gather(found, held, group=group)
-                held, target = found, "sent"
-        ordered = held.view(self.devices, self.nodes, message.size).transpose(0, 1)
-        codes, parameters = self._quantized(memory, self.shards.ranks * width)
-        for whole, each in (
-            (codes, message.codes_in(ordered)),
-            (parameters, message.parameters_in(ordered)),
-        ):
-            whole.view(each.shape).copy_(each)
-
-    def decode(self, memory: torch.Tensor, rows: torch.Tensor) -> None:
-        """Makes elements of what was gathered."""
-        codes, parameters = self._quantized(memory, rows.numel())
-        args = GroupDequantizeArgs(input=codes, parameters=parameters, output=rows.view(-1))
-        self._run(self._decode, memory, args)
+    def _stream(self) -> Any:
+        """Torch's current one, as launches read it fastest."""
+        if self.device.type == "cuda":
+            index = self.device.index
+            return (torch._C._cuda_getCurrentRawStream(index), index)
+        return _host(torch.get_num_threads())
 
     # --- From tensors, and to tensors
 
-    def arranged(self, memory: torch.Tensor, given: Sequence[torch.Tensor]) -> torch.Tensor:
-        """A row for every rank; the tensor itself where it is that."""
+    def reduce_scatter(
+        self,
+        room: Room,
+        levels: Levels,
+        given: Sequence[torch.Tensor],
+        outs: Sequence[torch.Tensor],
+    ) -> None:
+        """Adds what ranks give, into this rank's part of each tensor."""
+        rows = self._rows(room, 1, self.wanted)
+        self.run(room, levels, self.filled(room, given), self._memories(rows, outs))
+        if rows is not None:
+            self.segments.rows.read_part(rows[0], levels.rank, self._copied(outs))
+
+    def all_gather(
+        self,
+        room: Room,
+        levels: Levels,
+        given: Sequence[torch.Tensor],
+        outs: Sequence[torch.Tensor],
+    ) -> None:
+        """Gathers the parts of ranks."""
+        row = self._rows(room, 1, self.given)
+        if row is not None:
+            self.segments.rows.fill_part(row[0], levels.rank, self._copied(given))
+        self.to_all(room, levels, self._memories(row, given), outs)
+
+    def filled(self, room: Room, given: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """Where the elements of all rows lie, after copies of what has to be copied."""
+        rows = self._rows(room, self.shards.ranks, self.given)
+        if rows is not None:
+            self.segments.rows.fill(rows, self._copied(given))
+        return self._memories(rows, given)
+
+    def all_rows(self, room: Room, given: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A row for every rank, of copies, in the dtype of what becomes codes."""
+        assert room.rows is not None
         shape = (self.shards.ranks, self.shards.width)
-        if self.shards.exact and given[0].dtype == self.given:
-            return given[0].view(shape)
-        rows = self._piece(memory, "rows", shape, self.given)
+        size = math.prod(shape) * self.given.itemsize
+        rows = room.rows[:size].view(self.given).view(shape)
         self.shards.fill(rows, given)
         return rows
 
-    def part(self, memory: torch.Tensor, given: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
-        """The row of a rank, of the parts that it has; the tensor itself where it is that."""
-        if self.shards.exact:
-            return given[0]
-        row = self._piece(memory, "rows", (self.shards.width,), self.given).zero_()
-        for place, each in zip(self.shards.parts(row, rank), given, strict=True):
-            place.copy_(each.view(-1))
-        return row
+    def to_all(
+        self,
+        room: Room,
+        levels: Levels,
+        source: tuple[int, ...],
+        outs: Sequence[torch.Tensor],
+        seen: Callable[[], None] | None = None,
+    ) -> None:
+        """What every rank gets whole, of rows of elements."""
+        rows = self._rows(room, self.shards.ranks, self.wanted)
+        self.run(room, levels, source, self._memories(rows, outs), seen)
+        if rows is not None:
+            self.segments.rows.read(rows, self._copied(outs))
 
-    def reduce_to(self, memory: torch.Tensor, outs: Sequence[torch.Tensor], rank: int) -> None:
-        """Adds what was scattered, into the parts of tensors that are a rank's."""
-        if self.shards.exact:
-            self.reduce(memory, outs[0].view(-1))
-            return
-        row = self._piece(memory, "rows", (self.shards.width,), self.wanted)
-        self.reduce(memory, row)
-        for each, part in zip(outs, self.shards.parts(row, rank), strict=True):
-            each.view(-1).copy_(part)
+    def _rows(self, room: Room, ranks: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """Those of what is copied; None: nothing is."""
+        width = self._copied_width
+        if width == 0:
+            return None
+        assert room.rows is not None
+        return room.rows[: ranks * width * dtype.itemsize].view(dtype).view(ranks, width)
 
-    def gather_to(self, memory: torch.Tensor, outs: Sequence[torch.Tensor], levels: Levels) -> None:
-        """Gathers one row of codes of every rank, and makes tensors of them."""
-        self.gather(memory, levels)
-        if self.shards.exact:
-            self.decode(memory, outs[0].view(-1))
-            return
+    def _memories(
+        self, rows: torch.Tensor | None, tensors: Sequence[torch.Tensor]
+    ) -> tuple[int, ...]:
+        """The addresses that segments count from."""
+        first = 0 if rows is None else rows.data_ptr()
+        return (first, *[tensors[i].data_ptr() for i in self.segments.direct])
+
+    def _copied(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [tensors[i] for i in self.segments.copied]
+
+    # --- Steps
+
+    def run(
+        self,
+        room: Room,
+        levels: Levels,
+        source: tuple[int, ...],
+        target: tuple[int, ...],
+        seen: Callable[[], None] | None = None,
+    ) -> None:
+        """Everything between elements at two places; ``seen``: called when all have become codes.
+
+        A piece is on its way while others are coded: what it needs next waits for it, on the
+        stream alone.
+        """
+        bound, stream = self._bound(*self._areas(room), *source, *target), self._stream()
+        several = len(self.pieces) > 1
+        if seen is not None:
+            for piece, launches in zip(self.pieces, bound[0], strict=True):
+                self._launch("encode", piece, room, launches, stream)
+            seen()
+        under_way: list[Any] = [None] * len(self.pieces)
+        for (step, send), of_pieces in zip(self._stages, bound, strict=True):
+            for place, piece in enumerate(self.pieces):
+                if under_way[place] is not None:
+                    under_way[place].wait()
+                if seen is None or step != "encode":
+                    self._launch(step, piece, room, of_pieces[place], stream)
+                if send is not None:
+                    work = send(room, piece, levels, several)
+                    under_way[place] = work if several else None
+
+    def _launch(
+        self, step: str, piece: Piece, room: Room, launches: Sequence[_core.Launch], stream: Any
+    ) -> None:
+        copies = self.coder.copies
+        if copies:
+            self.coder.before(step, piece, room)
+        for launch in launches:
+            launch(stream)
+        if copies:
+            self.coder.after(step, piece, room)
+
+    def decoded(self, room: Room) -> torch.Tensor:
+        """What rows became, as others see it: float32 rows of the ranks."""
         shape = (self.shards.ranks, self.shards.width)
-        rows = self._piece(memory, "rows", shape, self.wanted)
-        self.decode(memory, rows)
-        self.shards.read(rows, outs)
+        found = room.sent.new_empty(shape, dtype=torch.float32)
+        stream = self._stream()
+        for launch in self._bound_decoders(*self._areas(room), found.data_ptr()):
+            launch(stream)
+        return self.coder.ordered(found)
+
+
+# --- What torch sends
+
+
+def _to_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
+    """A bundle to each device of the first level."""
+    ranks, size = piece.devices, piece.bundle.size
+    sent = view_of(room.sent, piece.offset, ranks, size)
+    received = view_of(room.received, piece.offset, ranks, size)
+    return _transport.scatter(received, sent, levels.devices, under_way)
+
+
+def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
+    """A message to each node of the second."""
+    ranks, size = piece.nodes, piece.message.size
+    sent = view_of(room.sent, piece.offset, ranks, size)
+    received = view_of(room.received, piece.offset, ranks, size)
+    assert levels.nodes is not None
+    return _transport.scatter(received, sent, levels.nodes, under_way)
+
+
+def _from_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
+    """The message of each node, in place."""
+    size, first = piece.message.size, levels.device * piece.nodes
+    whole = view_of(room.sent, piece.offset + first * size, piece.nodes, size)
+    own = view_of(room.sent, piece.offset + (first + levels.node) * size, 1, size)
+    assert levels.nodes is not None
+    return _transport.gather(whole, own, levels.nodes, under_way)
+
+
+def _from_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
+    """The messages that each device has, in place."""
+    size, nodes = piece.message.size, piece.nodes
+    whole = view_of(room.sent, piece.offset, piece.devices * nodes, size)
+    own = view_of(room.sent, piece.offset + levels.device * piece.nodes * size, nodes, size)
+    return _transport.gather(whole, own, levels.devices, under_way)
+
+
+def _stages(two_levels: bool, reduces: bool, gathers: bool) -> list[tuple[str, Send | None]]:
+    """The steps of a collective, by their names in a coder, and what is sent behind each."""
+    found: list[tuple[str, Send | None]] = []
+    if reduces:
+        found.append(("encode", _to_devices))
+        if two_levels:
+            found.append(("between", _to_nodes))
+    if not gathers:
+        return [*found, ("reduce", None)]
+    own = "reduce_own" if reduces else "encode_own"
+    if two_levels:
+        return [*found, (own, _from_nodes), ("", _from_devices), ("decode", None)]
+    return [*found, (own, _from_devices), ("decode", None)]
+
+
+# --- What is kept
 
 
 def exchange_of(
@@ -327,14 +354,26 @@ def exchange_of(
     mean: bool,
     reduces: bool,
     gathers: bool,
-    given: torch.dtype | None = None,
+    rows: torch.dtype | None = None,
 ) -> Exchange:
-    """The exchange for tensors; ``given`` is the type of what is encoded, if another."""
-    shards = Shards(tuple(each.numel() for each in tensors), levels.ranks, codes)
-    dtype, device = tensors[0].dtype, tensors[0].device
-    return _kept(shards, levels.node_count, given or dtype, dtype, device, mean, reduces, gathers)
+    """The exchange for tensors; ``rows``: what becomes codes are rows of this dtype instead."""
+    first = tensors[0]
+    counts = tuple([each.numel() for each in tensors])
+    dtype, device, nodes = first.dtype, first.device, levels.node_count
+    about = (nodes, levels.rank, rows, dtype, device, mean, reduces, gathers)
+    return _kept(counts, levels.ranks, codes, *about)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _kept(*args: Any) -> Exchange:
-    return Exchange(*args)
+def _kept(counts: tuple[int, ...], ranks: int, codes: Codes, *about: Any) -> Exchange:
+    return Exchange(Shards(counts, ranks, codes), *about)
+
+
+def forget() -> None:
+    """Drops everything that is kept."""
+    _kept.cache_clear()
+
+
+@functools.lru_cache(maxsize=64)
+def _host(threads: int) -> _core.HostStream:
+    return host_stream(threads)

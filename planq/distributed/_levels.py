@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch.distributed as dist
@@ -13,17 +12,40 @@ from planq.errors import ArgumentError, shown
 Group: TypeAlias = "dist.ProcessGroup | DeviceMesh | None"
 
 
-@dataclass(frozen=True, slots=True)
 class Levels:
     """Ranks in one level, or in two.
 
     Attributes:
         devices: This rank's group of the first level.
         nodes: Of the second; None: there is none.
+        device_count: Ranks of the first level.
+        node_count: Of the second.
+        device: This rank's number in the first.
+        node: In the second.
+        ranks: All of them.
+        rank: This one: nodes count first.
     """
 
-    devices: dist.ProcessGroup
-    nodes: dist.ProcessGroup | None
+    __slots__ = (
+        "device",
+        "device_count",
+        "devices",
+        "node",
+        "node_count",
+        "nodes",
+        "rank",
+        "ranks",
+    )
+
+    def __init__(self, devices: dist.ProcessGroup, nodes: dist.ProcessGroup | None) -> None:
+        self.devices, self.nodes = devices, nodes
+        self.device_count = self.ranks = devices.size()
+        self.device = self.rank = devices.rank()
+        self.node_count, self.node = 1, 0
+        if nodes is not None:
+            self.node_count, self.node = nodes.size(), nodes.rank()
+            self.ranks *= self.node_count
+            self.rank += self.node * self.device_count
 
     @staticmethod
     def of(group: Group) -> Levels:
@@ -41,33 +63,12 @@ class Levels:
             several = [each for each in groups if each.size() > 1] or groups[:1]
             return Levels(several[-1], several[0] if len(several) == 2 else None)
         if group is None:
-            if not dist.is_initialized():
-                raise _error("none, and torch.distributed is not initialized")
             group = dist.group.WORLD
+            if group is None:
+                raise _error("none, and torch.distributed is not initialized")
         if not isinstance(group, dist.ProcessGroup):
             raise _error(shown(group))
         return Levels(group, None)
-
-    @property
-    def device_count(self) -> int:
-        """Ranks of the first level."""
-        return self.devices.size()
-
-    @property
-    def node_count(self) -> int:
-        """Of the second."""
-        return 1 if self.nodes is None else self.nodes.size()
-
-    @property
-    def ranks(self) -> int:
-        """All of them."""
-        return self.node_count * self.device_count
-
-    @property
-    def rank(self) -> int:
-        """This one: nodes count first."""
-        node = 0 if self.nodes is None else self.nodes.rank()
-        return node * self.device_count + self.devices.rank()
 
 
 def _error(actual: str) -> ArgumentError:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 
@@ -12,31 +12,13 @@ from planq import _core
 from planq.distributed._checks import Tensors, name_of
 from planq.errors import ArgumentError, WorkspaceError
 
-_WORKSPACE: Final = "workspace"
+_WORKSPACE: Final = -1
+_INPUT: Final = 0
+_OUTPUT: Final = 1
 
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The bytes ``[first, end)`` of a contiguous operand, or of a part of it."""
-
-    name: str
-    first: int
-    end: int
-    written: bool = False
-
-    @staticmethod
-    def of(name: str, tensor: torch.Tensor, *, written: bool = False) -> Span:
-        """Of all of a tensor."""
-        first = tensor.data_ptr()
-        return Span(name, first, first + tensor.nbytes, written)
-
-    def part(self, begin: int, end: int) -> Span:
-        """Those of some bytes of it."""
-        return Span(self.name, self.first + begin, self.first + end, self.written)
-
-    def lies_on(self, other: Span) -> bool:
-        """Whether the bytes are the same."""
-        return (self.first, self.end) == (other.first, other.end)
+# The bytes [first, end) of an operand, or of a part of it; whether they are written; which of the
+# kinds above it is, and its place in a list. Plain tuples: a list may have hundreds of tensors.
+Span: TypeAlias = tuple[int, int, bool, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,46 +47,64 @@ class Operands:
             ArgumentError: It is that of an output.
             WorkspaceError: It is that of the workspace.
         """
-        spans = list(self._spans())
+        if workspace is None and self._apart():
+            return
+        spans = self._spans()
         if workspace is not None:
-            spans.append(Span.of(_WORKSPACE, workspace[:needed], written=True))
-        spans = sorted((each for each in spans if each.first < each.end), key=lambda x: x.first)
+            first = workspace.data_ptr()
+            spans.append((first, first + needed, True, _WORKSPACE, 0))
         # Of all spans that begin before another, the one that ends last meets it, if one does.
         anything: Span | None = None
         written: Span | None = None
-        for span in spans:
-            before = anything if span.written else written  # reading what is read is no fault
-            if before is not None and before.end > span.first:
-                raise _error(before, span, needed, workspace)
-            anything = _later(anything, span)
-            written = _later(written, span) if span.written else written
+        for span in sorted(each for each in spans if each[0] < each[1]):
+            first, end, is_written, _, _ = span
+            before = anything if is_written else written  # reading what is read is no fault
+            if before is not None and before[1] > first:
+                raise self._error(before, span, needed, workspace)
+            if anything is None or anything[1] < end:
+                anything = span
+            if is_written and (written is None or written[1] < end):
+                written = span
 
-    def _spans(self) -> Iterator[Span]:
+    def _apart(self) -> bool:
+        """Whether there is one input, and its output lies elsewhere or on all of it."""
+        if len(self.given) != 1:
+            return False
+        [x], [y], [place] = self.given, self.outs, self.places
+        first, other = x.data_ptr(), y.data_ptr()
+        if first + x.nbytes <= other or other + y.nbytes <= first:
+            return True
+        return first == other and x.nbytes == y.nbytes and place == (0, x.numel())
+
+    def _spans(self) -> list[Span]:
         """All of them, without what an input may share with its output."""
+        found: list[Span] = []
+        gathers = self.gathers
         for i, (x, y, place) in enumerate(zip(self.given, self.outs, self.places, strict=True)):
-            read = Span.of(name_of("tensors", self.tensors, i), x)
-            out = Span.of(name_of("out", self.tensors, i), y, written=True)
-            yield out
-            begin, end = (each * x.itemsize for each in place)
-            if self.gathers and read.lies_on(out.part(begin, end)):
+            read, written = x.data_ptr(), y.data_ptr()
+            read_end, written_end = read + x.nbytes, written + y.nbytes
+            found.append((written, written_end, True, _OUTPUT, i))
+            whole = written if gathers else read
+            part = whole + place[0] * x.itemsize, whole + place[1] * x.itemsize
+            if gathers and (read, read_end) == part:
                 continue
-            if not self.gathers and out.lies_on(read.part(begin, end)):
-                yield read.part(0, begin)
-                yield read.part(end, x.nbytes)
+            if not gathers and (written, written_end) == part:
+                found.append((read, part[0], False, _INPUT, i))
+                found.append((part[1], read_end, False, _INPUT, i))
                 continue
-            yield read
+            found.append((read, read_end, False, _INPUT, i))
+        return found
 
+    def _name(self, span: Span) -> str:
+        """What an error calls an operand."""
+        return name_of("out" if span[3] == _OUTPUT else "tensors", self.tensors, span[4])
 
-def _later(held: Span | None, span: Span) -> Span:
-    """The one that ends last."""
-    return span if held is None or held.end < span.end else held
-
-
-def _error(a: Span, b: Span, needed: int, workspace: torch.Tensor | None) -> Exception:
-    """Of two operands, one of which at least is written."""
-    for span, other in ((a, b), (b, a)):
-        if span.name == _WORKSPACE and workspace is not None:
-            problem = f"it overlaps {other.name}"
-            return WorkspaceError(needed, workspace.nbytes, _core.WORKSPACE_ALIGNMENT, problem)
-    span, other = (b, a) if b.written else (a, b)
-    return ArgumentError(span.name, "memory of its own", f"memory that overlaps {other.name}")
+    def _error(self, a: Span, b: Span, needed: int, workspace: torch.Tensor | None) -> Exception:
+        """Of two operands, one of which at least is written."""
+        for span, other in ((a, b), (b, a)):
+            if span[3] == _WORKSPACE and workspace is not None:
+                problem = f"it overlaps {self._name(other)}"
+                return WorkspaceError(needed, workspace.nbytes, _core.WORKSPACE_ALIGNMENT, problem)
+        span, other = (b, a) if b[2] else (a, b)
+        expected, actual = "memory of its own", f"memory that overlaps {self._name(other)}"
+        return ArgumentError(self._name(span), expected, actual)

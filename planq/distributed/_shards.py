@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -34,7 +34,7 @@ class Shards:
         """Elements of a row."""
         return sum(map(self.codes.padded, self.lengths))
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """Whether one tensor is the rows, without a gap."""
         return len(self.counts) == 1 and self.counts[0] == self.ranks * self.width
@@ -55,39 +55,72 @@ class Shards:
         """Copies tensors to the rows."""
         if sum(self.counts) != rows.numel():
             rows.zero_()
-        for row, flat in self._pairs(rows, tensors):
-            row.copy_(flat)
+        _copy(*self._pairs(rows, tensors))
 
     def read(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
         """Copies the rows to tensors."""
-        for row, flat in self._pairs(rows, tensors):
-            flat.copy_(row)
+        held, flat = self._pairs(rows, tensors)
+        _copy(flat, held)
 
-    def parts(self, row: torch.Tensor, rank: int) -> list[torch.Tensor]:
-        """Those of each tensor in a rank's row."""
-        spans = zip(self._starts, self.own(rank), strict=True)
-        return [row[first : first + count] for first, count in spans]
+    def fill_part(self, row: torch.Tensor, rank: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Copies a rank's parts of tensors to its row."""
+        row.zero_()
+        _copy(self._parts(row, rank), [each.view(-1) for each in tensors if each.numel()])
+
+    def read_part(self, row: torch.Tensor, rank: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Copies a rank's row to its parts of tensors."""
+        _copy([each.view(-1) for each in tensors if each.numel()], self._parts(row, rank))
+
+    def _parts(self, row: torch.Tensor, rank: int) -> list[torch.Tensor]:
+        """Those of each tensor in a rank's row, which are not empty."""
+        return _taken(row, self._cuts[rank])
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def starts(self) -> list[int]:
         """Where the part of each tensor begins in a row."""
         return list(accumulate(map(self.codes.padded, self.lengths), initial=0))[:-1]
 
+    @cached_property
+    def _cuts(self) -> list[list[tuple[int, bool]]]:
+        """How each row is cut: elements, and whether they are a tensor's or filling."""
+        found = []
+        for rank in range(self.ranks):
+            spans = zip(self.own(rank), map(self.codes.padded, self.lengths), strict=True)
+            cuts = [cut for own, held in spans for cut in ((own, True), (held - own, False))]
+            found.append([cut for cut in cuts if cut[0]])
+        return found
+
     def _pairs(
         self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """What lies in the rows beside what it is of the tensors: whole parts, then a rest.
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """What lies in the rows, beside what it is of the tensors: whole parts, then a rest.
 
-        Slices would take most of the time that many small tensors take.
+        Views take most of the time that many small tensors take: one for each part would be more.
         """
         width, base = self.width, rows.storage_offset()
-        spans = zip(self._starts, self.lengths, self.counts, tensors, strict=True)
+        spans = zip(self.starts, self.lengths, self.counts, tensors, strict=True)
+        held, flat = [], []
         for first, length, count, tensor in spans:
             whole, rest = divmod(count, length) if length else (0, 0)
             if whole:
-                held = rows.as_strided((whole, length), (width, 1), base + first)
-                yield held, tensor.as_strided((whole, length), (length, 1))
+                held.append(rows.as_strided((whole, length), (width, 1), base + first))
+                flat.append(tensor.as_strided((whole, length), (length, 1)))
             if rest:
-                held = rows.as_strided((rest,), (1,), base + whole * width + first)
+                held.append(rows.as_strided((rest,), (1,), base + whole * width + first))
                 given = tensor.storage_offset() + whole * length
-                yield held, tensor.as_strided((rest,), (1,), given)
+                flat.append(tensor.as_strided((rest,), (1,), given))
+        return held, flat
+
+
+def _taken(row: torch.Tensor, cuts: Sequence[tuple[int, bool]]) -> list[torch.Tensor]:
+    """Those parts of a row that are a tensor's."""
+    views = row.split_with_sizes([size for size, _ in cuts])
+    return [view for view, (_, taken) in zip(views, cuts, strict=True) if taken]
+
+
+def _copy(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Each to its place."""
+    if len(targets) > 1:
+        torch._foreach_copy_(targets, sources)
+    elif targets:
+        targets[0].copy_(sources[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -25,17 +26,22 @@ COLLECTIVES: dict[str, Any] = {
 }
 
 
+DEVICE = torch.device("cpu")
+"""Where tensors of these jobs are; a team of GPUs gives each rank its own."""
+
+
 def tensor(array: Array) -> torch.Tensor:
     """The same bits, writable."""
     dtype = getattr(torch, array.dtype.name)
     if array.size == 0:
-        return torch.empty(array.shape, dtype=dtype)
-    return torch.frombuffer(bytearray(array.tobytes()), dtype=dtype).view(array.shape)
+        return torch.empty(array.shape, dtype=dtype, device=DEVICE)
+    held = torch.frombuffer(bytearray(array.tobytes()), dtype=dtype)
+    return held.view(array.shape).to(DEVICE)
 
 
 def bits(found: torch.Tensor) -> bytes:
     """Those of a tensor."""
-    return found.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return found.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 @functools.cache
@@ -43,7 +49,7 @@ def group_of(levels: tuple[int, ...]) -> Any:
     """The first ranks, or a mesh; all ranks have to ask."""
     if len(levels) == 1:
         return dist.new_group(list(range(levels[0])))
-    return init_device_mesh("cpu", levels)
+    return init_device_mesh(DEVICE.type, levels)
 
 
 def collective(
@@ -71,9 +77,49 @@ def collective(
     if mean:
         options = options | {"op": dist.ReduceOp.AVG}
     if outs is not None:
-        options = options | {"out": tensors.new_empty(outs)}
+        pairs = zip(tensors, outs, strict=True) if isinstance(tensors, list) else ()
+        many = [each.new_empty(shape) for each, shape in pairs]
+        options = options | {"out": many or tensors.new_empty(outs)}
     found = COLLECTIVES[name](tensors, group=group, **options)
     return [bits(each) for each in found] if isinstance(found, list) else bits(found)
+
+
+def otherwise(limits: Sequence[dict[str, int]], job: str, *args: Any, **options: Any) -> Any:
+    """A job by other limits than the library's, which may be others on each rank.
+
+    ``FEW``: ranks that have launches of their own. ``PIECE_BYTES``: what a piece sends at least.
+    ``DIRECT_ELEMENTS``: of parts in a list that are not copied.
+    """
+    from planq.distributed import _exchange, _layout, _segments
+
+    homes: list[Any] = [_exchange, _layout, _segments]
+    mine = limits[dist.get_rank() % len(limits)]
+    before = [
+        (home, name, getattr(home, name)) for home in homes for name in mine if name in vars(home)
+    ]
+    for home, name, _ in before:
+        setattr(home, name, mine[name])
+    _exchange.forget()
+    try:
+        return globals()[job](*args, **options)
+    finally:
+        for home, name, value in before:
+            setattr(home, name, value)
+        _exchange.forget()
+
+
+def again(name: str, given: Sequence[Sequence[Array]], options: dict[str, Any]) -> list[bytes]:
+    """A collective of other values at the same addresses, then of others at new ones."""
+    rank, found, kept = dist.get_rank(), [], []
+    x = tensor(given[0][rank])
+    for step, each in enumerate(given):
+        if step % 3 == 2:
+            kept.append(x)
+            x = tensor(each[rank])
+        else:
+            x.copy_(tensor(each[rank]))
+        found.append(bits(COLLECTIVES[name](x, **options)))
+    return found
 
 
 def in_place(given: Sequence[Array], options: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
@@ -81,7 +127,7 @@ def in_place(given: Sequence[Array], options: dict[str, Any]) -> tuple[bytes, by
     x = tensor(given[dist.get_rank()])
     plain = pd.quantized_all_reduce(x, **options)
     size = pd.workspace_size("all_reduce", x, **options)
-    held = torch.full((size + 256,), 171, dtype=torch.uint8)
+    held = torch.full((size + 256,), 171, dtype=torch.uint8, device=DEVICE)
     held = held[-held.data_ptr() % 256 :][:size]
     lent = pd.quantized_all_reduce(x, workspace=held, **options)
     assert pd.quantized_all_reduce(x, out=x, **options) is x
@@ -90,18 +136,20 @@ def in_place(given: Sequence[Array], options: dict[str, Any]) -> tuple[bytes, by
 
 def messages(given: Sequence[Array], options: dict[str, Any]) -> tuple[Array, Array]:
     """The bytes that a reduce-scatter sends and receives."""
+    from planq.distributed import _transport
+
     seen: list[Array] = []
-    send = dist.all_to_all_single
+    send = _transport.scatter
 
-    def watched(received: torch.Tensor, sent: torch.Tensor, **others: Any) -> Any:
-        send(received, sent, **others)
-        seen.extend(each.clone().numpy() for each in (sent, received))
+    def watched(received: torch.Tensor, sent: torch.Tensor, *others: Any) -> Any:
+        send(received, sent, *others)
+        seen.extend(each.cpu().clone().numpy() for each in (sent, received))
 
-    dist.all_to_all_single = watched
+    _transport.scatter = watched
     try:
         pd.quantized_reduce_scatter(tensor(given[dist.get_rank()]), **options)
     finally:
-        dist.all_to_all_single = send
+        _transport.scatter = send
     return seen[0], seen[1]
 
 
@@ -120,6 +168,77 @@ def left_out(levels: tuple[int, ...]) -> str | None:
     if dist.get_rank() < levels[0]:
         return None
     return refusal(lambda: pd.quantized_all_reduce(torch.ones(3), group=group))
+
+
+# --- On GPUs
+
+
+def late(given: Sequence[Array], options: dict[str, Any]) -> tuple[bool, list[bytes]]:
+    """Collectives right after work that is still going on, on a stream of its own.
+
+    Returns:
+        Whether all calls came back before that work had ended, with nothing waiting on the way;
+        and their bits.
+    """
+    x = tensor(given[dist.get_rank()])
+    for _ in range(2):  # NCCL connects in the first call
+        pd.quantized_all_reduce(x, **options)
+        pd.quantized_reduce_scatter(x, **options)
+    make: Any = torch.cuda.Stream
+    stream = make()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            torch.cuda._sleep(2_000_000_000)
+            y = x.clone()
+            found = [
+                pd.quantized_all_reduce(y, **options),
+                pd.quantized_reduce_scatter(y, **options),
+            ]
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        early = not stream.query()
+    torch.cuda.synchronize()
+    return early, [bits(each) for each in found]
+
+
+def captured(
+    name: str, given: Sequence[Sequence[Array]], options: dict[str, Any]
+) -> list[tuple[bytes, bytes]]:
+    """A collective from a CUDA graph, and by a call, for one input after another."""
+    rank, call = dist.get_rank(), COLLECTIVES[name]
+    x = tensor(given[0][rank])
+    call(x, **options)  # NCCL connects in the first call
+    torch.cuda.synchronize()
+    graph: Any = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        held = call(x, **options)
+    found = []
+    for each in given:
+        x.copy_(tensor(each[rank]))
+        held.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        found.append((bits(held), bits(call(x, **options))))
+    graph.reset()
+    return found
+
+
+def dies(rank: int, store: str) -> None:
+    """Two ranks of which one ends before a collective; a process of its own for each."""
+    from datetime import timedelta
+
+    from collectives.team import join
+
+    join(rank, 2, store, 2, timeout=timedelta(seconds=10))
+    x = torch.ones(1 << 20, device=DEVICE)
+    pd.quantized_all_reduce(x)
+    torch.cuda.synchronize()
+    if rank == 1:
+        os._exit(3)
+    pd.quantized_all_reduce(x)
+    torch.cuda.synchronize()
 
 
 # --- DistributedDataParallel
@@ -156,7 +275,7 @@ def hooked(
         return None
     model = torch.nn.Module()
     dtype = getattr(torch, given[0][0].dtype.name)
-    model.weight = torch.nn.Parameter(torch.zeros(given[0][0].shape, dtype=dtype))
+    model.weight = torch.nn.Parameter(torch.zeros(given[0][0].shape, dtype=dtype, device=DEVICE))
     state = pd.QuantizedAllReduceState(model, group=group, **options)
     made = []
     for step in given:
@@ -181,7 +300,7 @@ class Training:
         """No options: DDP's own all-reduce."""
         group = group_of((ranks,))
         self.model = DistributedDataParallel(
-            network(), process_group=group, bucket_cap_mb=bucket_mb
+            network().to(DEVICE), process_group=group, bucket_cap_mb=bucket_mb
         )
         self.state = None
         if options:
@@ -194,7 +313,7 @@ class Training:
         losses = []
         for step in steps:
             rng = torch.Generator().manual_seed(100 * step + dist.get_rank())
-            x = torch.randn(16, 8, generator=rng)
+            x = torch.randn(16, 8, generator=rng).to(DEVICE)
             self.optimizer.zero_grad()
             loss = (self.model(x) - torch.sin(x[:, :4] + x[:, 4:])).square().mean()
             loss.backward()
@@ -254,17 +373,18 @@ def resumed(ranks: int, **options: Any) -> tuple[bytes, bytes] | None:
 
 def sharded(levels: tuple[int, ...], **options: Any) -> tuple[list[Array], list[bytes]]:
     """This rank's gradients without FSDP, and its parts of them behind fully_shard."""
-    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(dist.get_rank()))
-    plain, model = network(), network()
+    rng = torch.Generator().manual_seed(dist.get_rank())
+    x = torch.randn(16, 8, generator=rng).to(DEVICE)
+    plain, model = network().to(DEVICE), network().to(DEVICE)
     plain(x).square().sum().backward()
-    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    fully_shard(model, mesh=init_device_mesh(DEVICE.type, (dist.get_world_size(),)))
     mesh = {"mesh": group_of(levels)} if len(levels) == 2 else {}
     module: Any = model
     module.set_custom_reduce_scatter(pd.QuantizedReduceScatter(**mesh, **options))
     model(x).square().sum().backward()
     whole: list[Any] = [each.grad for each in plain.parameters()]
     parts: list[Any] = [each.grad for each in model.parameters()]
-    return [each.numpy() for each in whole], [bits(each.to_local()) for each in parts]
+    return [each.cpu().numpy() for each in whole], [bits(each.to_local()) for each in parts]
 
 
 def refused(levels: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Processes with a gloo group, which run the functions of jobs.py together."""
+"""Processes with a group of gloo or NCCL, which run the functions of jobs.py together."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _SECONDS = 120
 
 
 class Team:
-    """As many ranks as SIZE."""
+    """As many ranks as SIZE, or as there are GPUs asked for, one for each."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, gpus: int = 0) -> None:
         """Starts them; they import torch once."""
-        context: Any = multiprocessing.get_context("forkserver")
+        # A process that knows the driver of a GPU cannot be forked.
+        context: Any = multiprocessing.get_context("spawn" if gpus else "forkserver")
         context.set_forkserver_preload(["planq.distributed"])
         self._members = []
-        for rank in range(SIZE):
+        for rank in range(gpus or SIZE):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(rank, store, theirs), daemon=True)
+            process = context.Process(target=_work, args=(rank, store, theirs, gpus), daemon=True)
             process.start()
             self._members.append((process, ours))
 
@@ -48,14 +49,32 @@ class Team:
             process.terminate()
 
 
-def _work(rank: int, store: str, pipe: Connection) -> None:
+def join(rank: int, size: int, store: str, gpus: int, **options: Any) -> Any:
+    """Enters the group of all ranks.
+
+    Returns:
+        jobs.py, whose tensors are where this rank's have to be.
+    """
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=SIZE)
-    jobs = importlib.import_module("collectives.jobs")
+    options |= {"init_method": f"file://{store}", "rank": rank, "world_size": size}
+    jobs: Any = importlib.import_module("collectives.jobs")
+    if gpus:
+        jobs.DEVICE = torch.device("cuda", rank)
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", device_id=jobs.DEVICE, **options)
+    else:
+        dist.init_process_group("gloo", **options)
+    return jobs
+
+
+def _work(rank: int, store: str, pipe: Connection, gpus: int) -> None:
+    jobs = join(rank, gpus or SIZE, store, gpus)
+    import torch.distributed as dist
+
     while (order := pipe.recv()) is not None:
         name, args, options = order
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,83 @@ def test_gathered_bits_are_those_of_the_formulas(team: Team, problem: Problem) -
     assert found[: problem.ranks] == [problem.all_gather(whole).tobytes()] * problem.ranks
 
 
+# Launches for all rows and copies; a launch for each row; whole groups in several pieces, which
+# are sent while others are coded. The codes of ranks are the same, so that each may have its way.
+LIMITS: dict[str, list[dict[str, int]]] = {
+    "bulk": [{"FEW": 0}],
+    "some in bulk": [{"FEW": 0}, {"FEW": 8}],
+    "pieces": [{"PIECE_BYTES": 1}],
+    "larger pieces": [{"PIECE_BYTES": 700}],
+}
+
+
+@pytest.mark.parametrize("name", ["reduce_scatter", "all_gather", "all_reduce"])
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_bits_do_not_depend_on_how_messages_are_made(
+    team: Team, limits: list[dict[str, int]], name: str
+) -> None:
+    """By launches of each row or of all, whole or in pieces, in one level and in two."""
+    for problem in PROBLEMS:
+        given = problem.inputs(8)
+        outs = None
+        expected: Any = [problem.all_reduce(given).tobytes()] * problem.ranks
+        if name == "reduce_scatter":
+            expected = [each.tobytes() for each in problem.reduce_scatter(given)]
+        if name == "all_gather":
+            whole, length, outs = given[0], problem.length, problem.shape
+            flat = whole.reshape(-1)
+            given = [flat[rank * length : (rank + 1) * length] for rank in range(problem.ranks)]
+            expected = [problem.all_gather(whole).tobytes()] * problem.ranks
+        mean = problem.mean and name != "all_gather"
+        args = (name, problem.levels, given, problem.options, mean, outs)
+        found = team.run(jobs.otherwise, limits, "collective", *args)
+        assert found[: problem.ranks] == expected
+
+
+def test_pieces_are_sent_while_others_are_coded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are on their way before the first is waited for; each is waited for once."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from planq.distributed import _layout, _transport
+
+    seen: list[str] = []
+
+    class Work:
+        """What is under way."""
+
+        def wait(self) -> None:
+            """Notes it."""
+            seen.append("wait")
+
+    def send(received: torch.Tensor, sent: torch.Tensor, group: Any, under_way: bool) -> Work:
+        assert under_way
+        seen.append(f"send {sent.numel()}")
+        return Work()
+
+    monkeypatch.setattr(_transport, "scatter", send)
+    monkeypatch.setattr(_layout, "PIECE_BYTES", 1200)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        pd.quantized_reduce_scatter(torch.randn(2 * 2560), group_size=256)
+    finally:
+        dist.destroy_process_group()
+        pd._exchange.forget()
+    # 10 groups a rank, 2608 bytes: two pieces of 5, whose parameters end at a multiple of 16.
+    assert seen == [f"send {2 * (5 * 256 + 32)}"] * 2 + ["wait", "wait"]
+
+
+@pytest.mark.parametrize("name", ["reduce_scatter", "all_reduce"])
+def test_what_is_kept_of_a_call_is_not_its_values(team: Team, name: str) -> None:
+    """Calls of the same shape, at the addresses of the one before and at others."""
+    problem = Problem(shape=(SIZE * 512,), levels=(SIZE,), dtype="int4")
+    steps = [problem.inputs(seed) for seed in range(20)]
+    found = team.run(jobs.again, name, steps, problem.options)
+    for step, given in enumerate(steps):
+        whole = [problem.all_reduce(given)] * SIZE
+        expected = whole if name == "all_reduce" else problem.reduce_scatter(given)
+        assert [each[step] for each in found] == [each.tobytes() for each in expected]
+
+
 @pytest.mark.parametrize("mesh", [(1, SIZE), (SIZE, 1)])
 def test_a_mesh_of_one_node_or_of_one_device_each_has_one_level(
     team: Team, mesh: tuple[int, ...]
@@ -78,19 +157,49 @@ def test_what_is_gathered_without_out_has_the_ranks_before_its_shape(team: Team)
     assert found == [problem.all_gather(whole).tobytes()] * SIZE
 
 
+LISTS: dict[str, list[dict[str, int]]] = {
+    "copied": [{}],
+    "direct": [{"DIRECT_ELEMENTS": 1}],
+    "some direct": [{"DIRECT_ELEMENTS": 120}, {"DIRECT_ELEMENTS": 1}, {}],
+    "direct pieces": [{"DIRECT_ELEMENTS": 1, "PIECE_BYTES": 300}],
+    "bulk": [{"FEW": 0}],
+}
+
+
 @pytest.mark.parametrize("name", ["reduce_scatter", "all_gather", "all_reduce"])
-def test_tensors_of_a_list_have_the_bits_that_they_have_alone(team: Team, name: str) -> None:
-    """Among others, an empty one and one of a single element."""
-    shapes = [(30, 40), (0,), (1,), (64,), (999,)]
-    options: dict[str, Any] = {"dtype": "int8", "group_size": 64, "mode": "asymmetric"}
+@pytest.mark.parametrize("limits", LISTS.values(), ids=LISTS)
+def test_tensors_of_a_list_have_the_bits_that_they_have_alone(
+    team: Team, limits: list[dict[str, int]], name: str
+) -> None:
+    """Whole groups and others, an empty one and one of a single element, whoever copies them."""
+    shapes = [(30, 40), (0,), (180,), (360, 3), (1,), (64,), (999,), (180,)]
+    options: dict[str, Any] = {"dtype": "int4", "group_size": 30, "mode": "asymmetric"}
     problems = [Problem(shape=shape, levels=(3,), **options) for shape in shapes]
     given = [problem.inputs(seed) for seed, problem in enumerate(problems)]
-    together = team.run(
-        jobs.collective, name, (3,), [list(each) for each in zip(*given, strict=True)], options
-    )
-    alone = [team.run(jobs.collective, name, (3,), each, options) for each in given]
+    lists = [list(each) for each in zip(*given, strict=True)]
+    outs = None
+    if name == "all_gather":
+        lists = [[part(x, rank) for x in lists[0]] for rank in range(3)]
+        outs = shapes
+    args = (name, (3,), lists, options, False, outs)
+    found = team.run(jobs.otherwise, limits, "collective", *args)
+    expected = [whole_of(name, *each) for each in zip(problems, given, strict=True)]
     for rank in range(3):
-        assert together[rank] == [each[rank] for each in alone]
+        assert found[rank] == [each[rank] for each in expected]
+
+
+def whole_of(name: str, problem: Problem, given: list[Any]) -> list[bytes]:
+    """What each of three ranks gets; all-gather: of what the first has."""
+    if name == "reduce_scatter":
+        return [each.tobytes() for each in problem.reduce_scatter(given)]
+    whole = problem.all_reduce(given) if name == "all_reduce" else problem.all_gather(given[0])
+    return [whole.tobytes()] * 3
+
+
+def part(x: Any, rank: int) -> Any:
+    """That of one of three ranks."""
+    length = -(-x.size // 3)
+    return x.reshape(-1)[rank * length : (rank + 1) * length]
 
 
 def test_nan_stays_in_its_group(team: Team) -> None:
@@ -136,7 +245,39 @@ def test_messages_have_the_documented_bytes(team: Team, dtype: str) -> None:
         assert all((received[i] == found[i][0][rank]).all() for i in range(SIZE))
 
 
+def test_what_is_kept_holds_neither_memory_nor_a_group() -> None:
+    """Tensors, results and the group go when nobody else has them."""
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    group: Any = dist.group.WORLD
+    x, odd = torch.randn(512), [torch.randn(9), torch.randn(512)]
+    found = [pd.quantized_all_reduce(x), *pd.quantized_all_reduce(odd)]
+    found += [pd.quantized_reduce_scatter(x), pd.quantized_all_gather(x)]
+    held = [weakref.ref(each) for each in (group, x, *odd, *found)]
+    dist.destroy_process_group()
+    del group, x, odd, found
+    gc.collect()
+    assert [each() for each in held] == [None] * len(held)
+
+
 # --- Refusals, in this process: a group of one rank
+
+
+class Wrapped(torch.Tensor):
+    """A tensor on a host that has no memory there, as those of torch's functional collectives."""
+
+    @staticmethod
+    def __new__(cls, like: torch.Tensor) -> Any:
+        """Of the same shape."""
+        return torch.Tensor._make_wrapper_subclass(cls, like.shape, dtype=like.dtype)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """No operation is meant to come here."""
+        raise AssertionError(func)
+
+    def __repr__(self) -> str:
+        return "Wrapped"
 
 
 X = torch.ones(8)
@@ -147,6 +288,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ([X, X.half()], {}, "tensors[1]: expected torch.float32 on cpu, as the first, got"),
     (X.to("meta"), {}, "tensors: expected a tensor on cpu or cuda, got one on meta"),
     (torch.ones(4, 4).T, {}, "tensors: expected a contiguous tensor, got strides (1, 4)"),
+    (torch._neg_view(X), {}, "tensors: expected a tensor without a negative bit, got one with it"),
+    (Wrapped(X), {}, "tensors: expected a tensor with memory of its own, got a Wrapped"),
     (torch.ones(8, requires_grad=True), {}, "tensors: expected a tensor without a gradient"),
     (X, {"op": dist.ReduceOp.MAX}, "op: expected ReduceOp.SUM or ReduceOp.AVG, got"),
     (X, {"group": 3}, "group: expected a ProcessGroup or a DeviceMesh of 1 or 2 dimensions"),

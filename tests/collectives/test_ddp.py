@@ -31,10 +31,20 @@ RANKS = 3
 @pytest.mark.parametrize("beta", [0.0, 0.3])
 def test_errors_are_those_of_the_formula(team: Team, problem: Problem, beta: float) -> None:
     """``err' = fl(fl(beta * err) + fl(fl(1 - beta) * fl(h - d)))`` of every rank, for two steps."""
+    check_errors(team, [{}], problem, beta)
+
+
+@pytest.mark.parametrize("limits", [{"FEW": 0}, {"PIECE_BYTES": 1}], ids=str)
+def test_errors_do_not_depend_on_how_messages_are_made(team: Team, limits: dict[str, int]) -> None:
+    """In bulk, in pieces; in two levels, where codes lie in the order of the devices."""
+    check_errors(team, [limits], Problem(shape=(3000,), levels=(2, 3), mean=True), 0.25)
+
+
+def check_errors(team: Team, limits: list[dict[str, int]], problem: Problem, beta: float) -> None:
+    """Compares gradients and errors of all ranks."""
     steps = [problem.inputs(seed) for seed in (1, 2)]
-    found = team.run(
-        jobs.hooked, problem.levels, steps, error_feedback=True, beta=beta, **problem.options
-    )
+    options: dict[str, Any] = {"error_feedback": True, "beta": beta, **problem.options}
+    found = team.run(jobs.otherwise, limits, "hooked", problem.levels, steps, **options)
     wide = Problem(shape=problem.shape, levels=problem.levels, mean=True, **problem.options)
     alone = Problem(shape=problem.shape, levels=problem.levels, **problem.options)
     errors = [np.zeros(problem.shape, F32) for _ in range(problem.ranks)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -12,18 +11,8 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import planq
 import planq.distributed as pd
-from collectives import jobs
-from collectives.formulas import Problem
+from collectives import jobs, shards
 from collectives.team import SIZE, Team
-from reference.formats import Array
-
-
-def padded(gradient: Array) -> Array:
-    """As many rows as every rank gets as many of, zeros behind the others: a part for each rank."""
-    rows = -(-len(gradient) // SIZE) * SIZE
-    made = np.zeros((rows, *gradient.shape[1:]), gradient.dtype)
-    made[: len(gradient)] = gradient
-    return made.reshape(SIZE, -1)
 
 
 @pytest.mark.parametrize("levels", [(SIZE,), (2, 3)])
@@ -33,16 +22,8 @@ def test_gradients_behind_fully_shard_are_those_of_the_formulas(
     """Means of the rows that a rank has, which are fewer on the last, or none."""
     options: dict[str, Any] = {"group_size": 32, "mode": "asymmetric"}
     found = team.run(jobs.sharded, levels, **options)
-    given = [np.concatenate([padded(g) for g in whole], axis=1) for whole, _ in found]
-    problem = Problem(shape=given[0].shape, levels=levels, mean=True, **options)
-    for rank, part in enumerate(problem.reduce_scatter(given)):
-        whole, parts = found[rank]
-        first = 0
-        for gradient, held in zip(whole, parts, strict=True):
-            length = padded(gradient).shape[1]
-            count = gradient.reshape(-1)[rank * length : (rank + 1) * length].size
-            assert held == part[first : first + count].tobytes()
-            first += length
+    gradients = [whole for whole, _ in found]
+    assert [parts for _, parts in found] == shards.expected(gradients, levels, options)
 
 
 def test_a_mesh_of_other_ranks_is_refused(team: Team) -> None:

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 import planq
 import planq.distributed as pd
+from planq.distributed import _transport
 
 RANK, RANKS = 1, 4
 OPTIONS: dict[str, Any] = {"group_size": 2}
@@ -28,9 +29,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     seen: list[str] = []
-    gather = "planq.distributed._exchange._all_gather"
-    monkeypatch.setattr(dist, "all_to_all_single", lambda *_, **__: seen.append("scatter"))
-    monkeypatch.setattr(gather, lambda *_, **__: seen.append("gather"))
+    monkeypatch.setattr(_transport, "scatter", lambda *_: seen.append("scatter"))
+    monkeypatch.setattr(_transport, "gather", lambda *_: seen.append("gather"))
     dist.init_process_group("fake", store=FakeStore(), rank=RANK, world_size=RANKS)
     yield seen
     dist.destroy_process_group()

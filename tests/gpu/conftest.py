@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
 import planq
 
 LONGEST = ("test_sizes.py", "test_golden.py")
+SEVERAL = int(os.environ.get("PLANQ_GPUS", "1")) >= 2
+"""Whether tests of several GPUs were asked for; they fail where there is one."""
 
 
 @pytest.fixture(autouse=True)
@@ -21,11 +25,19 @@ def gpu() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Marks of these tests; `xdist_group` is unknown where pytest-xdist is not installed."""
     config.addinivalue_line("markers", "sanitize: small enough to run under compute-sanitizer")
+    config.addinivalue_line("markers", "two_gpus: runs where PLANQ_GPUS is 2 or more")
     config.addinivalue_line("markers", "xdist_group(name): tests that go to the same worker")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here is marked `gpu`; with several workers the longest tests begin first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Everything here is marked `gpu`; with several workers the longest tests begin first.
+
+    Tests of two GPUs are those of a run that asks for them.
+    """
+    if not SEVERAL:
+        left_out = [item for item in items if item.get_closest_marker("two_gpus")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if "/gpu/" in item.path.as_posix():
             item.add_marker(pytest.mark.gpu)

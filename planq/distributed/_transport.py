@@ -1,0 +1,56 @@
+"""The two transfers of torch.distributed, without its checks of what is right by construction.
+
+The functions of torch.distributed check their tensors, log and look groups up: that takes half as
+long as everything that planq does in a call. These are the methods of a group that they call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import AllgatherOptions, AllToAllOptions
+
+# torch 2.13 has new names for them.
+_NEW: Final = hasattr(dist.ProcessGroup, "all_to_all_single")
+_TO_ALL: Final = "all_to_all_single" if _NEW else "alltoall_base"
+_GATHER: Final = "all_gather_single" if _NEW else "_allgather_base"
+
+
+def _options(make: Any, under_way: bool) -> Any:
+    made = make()
+    made.asyncOp = under_way
+    return made
+
+
+_TO_ALL_OPTIONS: Final = [_options(AllToAllOptions, each) for each in (False, True)]
+_GATHER_OPTIONS: Final = [_options(AllgatherOptions, each) for each in (False, True)]
+
+
+def scatter(
+    received: torch.Tensor, sent: torch.Tensor, group: dist.ProcessGroup, under_way: bool
+) -> Any:
+    """``all_to_all_single`` of equal parts.
+
+    Returns:
+        What to wait for, if the transfer is to be ``under_way``.
+    """
+    call: Any = getattr(group, _TO_ALL)
+    return _done(call(received, sent, [], [], _TO_ALL_OPTIONS[under_way]), under_way)
+
+
+def gather(
+    whole: torch.Tensor, own: torch.Tensor, group: dist.ProcessGroup, under_way: bool
+) -> Any:
+    """``all_gather_into_tensor``, likewise."""
+    call: Any = getattr(group, _GATHER)
+    return _done(call(whole, own, _GATHER_OPTIONS[under_way]), under_way)
+
+
+def _done(work: Any, under_way: bool) -> Any:
+    if under_way:
+        return work
+    if work is not None:  # of a backend that leaves it to the caller
+        work.wait()
+    return None

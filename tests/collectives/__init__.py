@@ -1,0 +1,1 @@
+"""Collectives among processes; a package, as benchmarks have a module of the same name."""
