@@ -193,9 +193,9 @@ const Operator* find_operator(std::string_view name) {
 }
 
 const BuildInfo& build_info() {
-  static constexpr BuildInfo info{
-      PLANQ_VERSION, PLANQ_BUILD_ID,     PLANQ_SOURCE_ID,     PLANQ_COMPILER,
-      PLANQ_FLAGS,   PLANQ_CUDA_VERSION, PLANQ_ARCHITECTURES, PLANQ_CUDA_FLAGS};
+  static constexpr BuildInfo info{PLANQ_VERSION,       PLANQ_BUILD_ID,  PLANQ_SOURCE_ID,
+                                  PLANQ_COMPILER,      PLANQ_FLAGS,     PLANQ_CUDA_VERSION,
+                                  PLANQ_ARCHITECTURES, PLANQ_CUDA_FLAGS};
   return info;
 }
 

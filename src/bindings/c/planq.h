@@ -56,8 +56,8 @@ const char* planq_last_error(void);
 /* Such as "0.1.0". */
 const char* planq_version(void);
 
-/* The digest of the sources that the library was built from, of both compilers and of what they were
- * told: part of every stored plan. */
+/* The digest of the sources that the library was built from, of both compilers and of what they
+ * were told: part of every stored plan. */
 const char* planq_build_id(void);
 
 /* The digest of the sources alone: builds of the same sources share it. */
