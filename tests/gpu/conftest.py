@@ -26,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Marks of these tests; `xdist_group` is unknown where pytest-xdist is not installed."""
     config.addinivalue_line("markers", "sanitize: small enough to run under compute-sanitizer")
     config.addinivalue_line("markers", "two_gpus: runs where PLANQ_GPUS is 2 or more")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))  # they share the processors
     config.addinivalue_line("markers", "xdist_group(name): tests that go to the same worker")
 
 

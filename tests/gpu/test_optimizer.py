@@ -209,6 +209,7 @@ def test_an_optimizer_in_a_graph_has_the_bits_of_one_outside(make: Any) -> None:
             state = optimizer.state_dict()
             optimizer = make([inside], lr=rate, weight_decay=0.01)
             optimizer.load_state_dict(state)
+            rate = optimizer.param_groups[0]["lr"]  # loaded values are copies
         if step % 150 < 2:
             optimizer.step()  # makes the plan and the states
             continue

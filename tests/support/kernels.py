@@ -98,8 +98,9 @@ def takes(operator: str, sku: str, case: Case, device: str) -> bool:
 
     To explain all cases of an operator takes a minute; test_selections.py compares the record.
     """
-    if operator in OPERATORS and sku in selections.skus_on(operator, device):
-        table = selections.recorded(operator, device).get(selections.key(case))
+    name = selections.recorded_name(device)
+    if operator in OPERATORS and sku in selections.skus_on(operator, name):
+        table = selections.recorded(operator, name).get(selections.key(case))
         if table:
             return sku in table.takers
     return accepts(operator, sku, case.problem, device)

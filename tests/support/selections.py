@@ -208,6 +208,13 @@ def recorded_skus(operator: str) -> tuple[str, ...]:
 
 
 @cache
+def recorded_name(device: str) -> str:
+    """What the record calls a device: GPUs go by their architecture."""
+    archs = {f"cuda:{each.index}": f"sm_{each.arch}" for each in planq.devices()}
+    return archs.get(device, device)
+
+
+@cache
 def skus_on(operator: str, device: str) -> frozenset[str]:
     """The SKUs whose answers on a device are recorded; none of a device or operator that is new."""
     if device not in DEVICES or operator not in read()["operators"]:
