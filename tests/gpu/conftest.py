@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 import torch
@@ -26,9 +27,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Marks of these tests; `xdist_group` is unknown where pytest-xdist is not installed."""
     config.addinivalue_line("markers", "sanitize: small enough to run under compute-sanitizer")
     config.addinivalue_line("markers", "two_gpus: runs where PLANQ_GPUS is 2 or more")
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))  # they share the processors
+    share_the_machine()
     config.addinivalue_line("markers", "xdist_group(name): tests that go to the same worker")
+
+
+def share_the_machine() -> None:
+    """Gives a worker of pytest-xdist its part of the processors, and one of the GPUs."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if not worker:
+        return
+    workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    if "CUDA_VISIBLE_DEVICES" not in os.environ:  # nobody has asked CUDA for anything yet
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
+        gpus = sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(int(worker) % gpus)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
