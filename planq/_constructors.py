@@ -6,6 +6,7 @@ A dataclass makes its own ``__init__``, which raises TypeError and suggests noth
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -50,25 +51,39 @@ def name_unknown_operands(args: type[Any], operator: str) -> None:
     """Lets a class of operands say so where it is given another one.
 
     Args are made for every call, so theirs is an ``__init__`` of its own: one that calls another
-    would take half as long again.
+    would take half as long again. It is compiled when the first of them are made.
     """
-    operands = [item.name for item in fields(args)]
-    if hasattr(args.__init__, "__wrapped__"):  # registered before
+    plain = args.__init__
+    if hasattr(plain, "__wrapped__"):  # registered before
         return
+
+    @functools.wraps(plain)
+    def first(self: Any, /, **given: Any) -> None:
+        type.__setattr__(args, "__init__", functools.wraps(plain)(_args_init(args, operator)))
+        args.__init__(self, **given)
+
+    type.__setattr__(args, "__init__", first)
+
+
+def _args_init(args: type[Any], operator: str) -> Callable[..., None]:
+    """An ``__init__`` that takes the operands and refuses other names."""
+    operands = {item.name: item.default for item in fields(args)}
 
     def refuse(unknown: dict[str, Any]) -> None:
         name = next(iter(unknown))
-        expected = f"an operand of {operator}"
         hint = did_you_mean(name, operands).removeprefix("; ")
-        raise ArgumentError(as_field(name), expected, "a name that is none", hint)
+        raise ArgumentError(
+            as_field(name), f"an operand of {operator}", "a name that is none", hint
+        )
 
     source = _ARGS_INIT.format(
         parameters=", ".join(
-            item.name if item.default is MISSING else f"{item.name}={item.default!r}"
-            for item in fields(args)
+            name if default is MISSING else f"{name}={default!r}"
+            for name, default in operands.items()
         ),
         body="; ".join(f"self.{name} = {name}" for name in operands),
     )
     scope: dict[str, Any] = {"refuse": refuse}
     exec(source, scope)
-    type.__setattr__(args, "__init__", functools.wraps(args.__init__)(scope["__init__"]))
+    made: Callable[..., None] = scope["__init__"]
+    return made
