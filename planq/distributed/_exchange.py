@@ -25,11 +25,11 @@ from planq.torch._running import room
 FEW = 8
 """Up to as many ranks each row is coded by a launch of its own."""
 _KEPT: Final = 256
-"""Kinds of calls that stay prepared,"""
+"""Kinds of calls that stay prepared."""
 _ADDRESSES: Final = 64
-"""sets of addresses that launches of each stay bound to,"""
+"""Sets of addresses that the launches of each kind stay bound to, where those are few."""
 _LAUNCHES: Final = 1024
-"""unless these are more launches."""
+"""Launches of each kind that stay bound, at most."""
 
 Send: TypeAlias = "Callable[[Room, Piece, Levels, bool], Any]"
 

@@ -269,7 +269,7 @@ def test_ddp_on_two_gpus(pair: Team, error_feedback: bool) -> None:
     assert len({weights for run in runs for _, weights in run}) == 1
     plain = pair.run(jobs.trained, 2, 30)
     loss, expected = (sum(loss for loss, _ in each) / 2 for each in (runs[0], plain))
-    assert loss == pytest.approx(expected, rel=0.1)
+    assert loss == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.two_gpus
