@@ -1,7 +1,7 @@
 """Measures quantized collectives beside torch's own of bfloat16, host and device time apart.
 
     torchrun --nproc-per-node 2 benchmarks/collectives.py [--json PATH] [--backend nccl|gloo]
-        [--sizes 16,20,28] [--lists llama-8b/4,bucket] [--quick]
+        [--sizes 16,20,28] [--lists llama-8b/4,bucket] [--hooks] [--training STEPS] [--quick]
 
 README.md in this folder says what is measured and how to read it.
 """
@@ -13,11 +13,9 @@ import datetime
 import json
 import math
 import os
-import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,15 +24,14 @@ import torch
 import torch.distributed as dist
 
 import planq.distributed as pd
-from harness.cuda import device_facts
+from harness import hooks
 from harness.models import shapes_of
-from harness.native import processor_name
+from harness.ranks import Ranks, Times
 from harness.report import command, folder_of, software
 
 DTYPES: Final = ("int8", "int4")
 SIZES: Final = tuple(range(16, 29, 2))
-# Fewer calls than the driver queues, so that none waits for the GPU.
-CALLS, BLOCKS = 20, 15
+BLOCKS: Final = 15
 LARGE: Final = 1 << 28
 HOST_TARGETS: Final = {"reduce_scatter": "<= 60", "all_reduce": "<= 100"}
 RATIO_TARGETS: Final = {
@@ -44,126 +41,13 @@ RATIO_TARGETS: Final = {
     ("all_reduce", "int4"): "<= 0.75",
 }
 BUCKET: Final = ((1024, 4096),) * 3 + ((4096,),) * 2
-CYCLES_PER_SECOND: Final = 2e9
-"""At most, of a GPU that sleeps."""
+"""Gradients of 24 MiB in bfloat16."""
+ROOT: Final = Path(__file__).resolve().parent.parent
 
 # torch 2.13 has a new name for it, and warns of the old one.
 _reduce_scatter: Final[Any] = (
     getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 )
-
-Call = Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Microseconds of a call, on the slowest rank: medians of the blocks.
-
-    Attributes:
-        host_us: Until the call returns, with nothing before it that it could wait for.
-        device_us: Between events, with all calls enqueued before the first begins; None: there is
-            no device.
-        us: Of one call behind the other, until the last has ended.
-        samples: How many blocks.
-        calls: In each block.
-    """
-
-    host_us: float
-    device_us: float | None
-    us: float
-    samples: int
-    calls: int
-
-
-class Ranks:
-    """The processes of this run, and their devices."""
-
-    def __init__(self, backend: str) -> None:
-        self.rank, self.on_gpu = int(os.environ["RANK"]), backend == "nccl"
-        self.device = torch.device("cpu")
-        options: dict[str, Any] = {}
-        if self.on_gpu:
-            self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-            torch.cuda.set_device(self.device)
-            options["device_id"] = self.device
-        else:
-            torch.set_num_threads(1)
-        dist.init_process_group(backend, **options)
-        self.count = dist.get_world_size()
-        if self.on_gpu:
-            make: Any = torch.cuda.Stream
-            torch.cuda.set_stream(make())
-
-    def facts(self) -> dict[str, Any]:
-        """The machine, as records of other benchmarks name it."""
-        if self.on_gpu:
-            return {**device_facts(self.device.index), "ranks": self.count}
-        return {"name": "host", "processor": processor_name(), "ranks": self.count}
-
-    def slowest(self, value: float) -> float:
-        """The largest of all ranks."""
-        held = torch.tensor([value], dtype=torch.float64, device=self.device)
-        dist.all_reduce(held, op=dist.ReduceOp.MAX)
-        return float(held.item())
-
-    def wait(self) -> None:
-        """Until every rank has come here, and its device is idle."""
-        self.slowest(0.0)
-        self.synchronize()
-
-    def synchronize(self) -> None:
-        """Until the device is idle."""
-        if self.on_gpu:
-            torch.cuda.synchronize()
-
-    # --- time, in seconds a call
-
-    def host(self, call: Call, calls: int) -> float:
-        """Until calls return."""
-        self.wait()
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        return (time.perf_counter() - begin) / calls
-
-    def whole(self, call: Call, calls: int) -> float:
-        """Until the last has ended."""
-        self.wait()
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        self.synchronize()
-        return (time.perf_counter() - begin) / calls
-
-    def on_device(self, call: Call, calls: int, host: float) -> float:
-        """Between events, behind a sleep as long as the host needs to enqueue everything."""
-        self.wait()
-        event: Any = torch.cuda.Event
-        begin, end = event(enable_timing=True), event(enable_timing=True)
-        torch.cuda._sleep(int(1.5 * host * (calls + 2) * CYCLES_PER_SECOND))
-        call()  # devices that sleep for different times meet in it
-        begin.record()
-        for _ in range(calls):
-            call()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end)) * 1e-3 / calls
-
-    def times(self, call: Call, blocks: int) -> Times:
-        """All three, of the slowest rank."""
-        for _ in range(3):  # connections, plans and addresses
-            self.slowest(self.whole(call, 1))
-        each = self.slowest(self.whole(call, 3))
-        calls = max(2, min(CALLS, int(0.05 / max(each, 1e-9))))
-        hosts = [self.slowest(self.host(call, calls)) for _ in range(blocks)]
-        wholes = [self.slowest(self.whole(call, calls)) for _ in range(blocks)]
-        device = None
-        if self.on_gpu:
-            longest = max(hosts)
-            found = [self.slowest(self.on_device(call, calls, longest)) for _ in range(blocks)]
-            device = round(statistics.median(found) * 1e6, 2)
-        host, whole = (round(statistics.median(found) * 1e6, 2) for found in (hosts, wholes))
-        return Times(host, device, whole, blocks, calls)
 
 
 class Problem:
@@ -264,7 +148,26 @@ def _word(met: bool) -> str:
     return "ok" if met else "MISSED"
 
 
-def write(path: Path, facts: dict[str, Any], backend: str, entries: list[dict[str, Any]]) -> None:
+def trained(ranks: Ranks, steps: int) -> list[dict[str, Any]]:
+    """Loss curves of examples/ddp_training.py, one for each way that gradients travel."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    import ddp_training as example
+
+    size = example.Options(steps=steps)
+    if not ranks.on_gpu:
+        size = example.Options(steps=steps, width=64, layers=2, batch=4, length=64)
+    found = []
+    for hook in example.HOOKS:
+        result = example.train(hook, size, ranks.device)
+        losses = [round(loss, 4) for loss in result.losses]
+        found.append({"hook": hook, **asdict(size), **asdict(result), "losses": losses})
+        if ranks.rank == 0:
+            last = f"{losses[-1]:.4f}, held out {result.held_out:.4f} nats a byte"
+            print(f"{hook:<44} {last}, {result.ms:.1f} ms a step", flush=True)
+    return found
+
+
+def write(path: Path, facts: dict[str, Any], backend: str, found: dict[str, Any]) -> None:
     """One JSON file, or into a folder ``<gpu>/collectives-<ranks>.json``."""
     if path.suffix != ".json":
         path = path / folder_of(facts["name"]) / f"collectives-{facts['ranks']}.json"
@@ -277,8 +180,11 @@ def write(path: Path, facts: dict[str, Any], backend: str, entries: list[dict[st
         "software": software(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
-    path.write_text(f'{json.dumps(content, indent=1)[:-2]},\n "collectives": [\n{lines}\n ]\n}}\n')
+    text = json.dumps(content, indent=1)[:-2]
+    for key, entries in found.items():
+        lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
+        text += f',\n "{key}": [\n{lines}\n ]'
+    path.write_text(f"{text}\n}}\n")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -290,6 +196,10 @@ def parse_arguments() -> argparse.Namespace:
         help="exponents of two, such as 16,20; by default all even ones from 16 to 28",
     )
     parser.add_argument("--lists", help="llama-8b, llama-8b/4 and bucket: lists to reduce as well")
+    parser.add_argument("--hooks", action="store_true", help="those of DDP, of a bucket")
+    parser.add_argument(
+        "--training", type=int, metavar="STEPS", help="the loss of so many steps, for each hook"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument(
         "--json", type=Path, metavar="PATH", help="a .json file, or a folder for <gpu>/<file>"
@@ -309,18 +219,23 @@ def main() -> int:
         heads = " ".join(f"{head:>10}" for head in ("host us", "device us", "us") * 2)
         print(f"{'planq, then torch in bfloat16':<44} {heads}   ratio  targets")
     blocks = 5 if arguments.quick else BLOCKS
-    entries = []
+    found: dict[str, Any] = {"collectives": []}
     for collective in HOST_TARGETS:
         for size in sizes:
             problem = Problem(collective, [(1 << size,)], ranks)
-            entries += measure(ranks, problem, f"2^{size}", blocks)
+            found["collectives"] += measure(ranks, problem, f"2^{size}", blocks)
             del problem
     for name in arguments.lists.split(",") if arguments.lists else ():
         problem = Problem("all_reduce", shapes_of_list(name), ranks)
-        entries += measure(ranks, problem, f"{name} {len(problem.given)} tensors", blocks)
+        name = f"{name} {len(problem.given)} tensors"
+        found["collectives"] += measure(ranks, problem, name, blocks)
         del problem
+    if arguments.hooks:
+        found["hooks"] = hooks.measure(ranks, blocks)
+    if arguments.training:
+        found["training"] = trained(ranks, arguments.training)
     if ranks.rank == 0 and arguments.json:
-        write(arguments.json, facts, arguments.backend, entries)
+        write(arguments.json, facts, arguments.backend, found)
     dist.destroy_process_group()
     return 0
 

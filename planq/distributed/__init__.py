@@ -42,6 +42,8 @@ from __future__ import annotations
 
 from planq.distributed._codes import Options
 from planq.distributed._collectives import (
+    BoundCollective,
+    bind,
     quantized_all_gather,
     quantized_all_reduce,
     quantized_reduce_scatter,
@@ -51,9 +53,11 @@ from planq.distributed._ddp import QuantizedAllReduceState, quantized_all_reduce
 from planq.distributed._fsdp import QuantizedReduceScatter
 
 __all__ = [
+    "BoundCollective",
     "Options",
     "QuantizedAllReduceState",
     "QuantizedReduceScatter",
+    "bind",
     "quantized_all_gather",
     "quantized_all_reduce",
     "quantized_all_reduce_hook",

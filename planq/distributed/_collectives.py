@@ -10,8 +10,9 @@ import torch.distributed as dist
 
 from planq.distributed._checks import Op, Tensors, checked, is_list, is_mean, name_of, outputs
 from planq.distributed._codes import Codes, Options
-from planq.distributed._exchange import Exchange, exchange_of
+from planq.distributed._exchange import Calls, Exchange, exchange_of
 from planq.distributed._levels import Group, Levels
+from planq.distributed._memory import Room
 from planq.distributed._overlaps import Operands
 from planq.errors import ArgumentError, shown
 
@@ -74,19 +75,7 @@ def quantized_reduce_scatter(
         DescriptorError: An option, a dtype or a number of ranks has no meaning; likewise.
         WorkspaceError: The workspace does not do, or shares memory; likewise.
     """
-    given, levels = checked("tensors", tensors), Levels.of(group)
-    if not given:
-        return []
-    made = _exchange("reduce_scatter", given, levels, op, options)
-    outs = outputs(out, tensors, given, [(count,) for count in made.own])
-    room = made.room(given[0], workspace)
-    if out is not None or workspace is not None:
-        Operands(tensors, given, outs, made.places, gathers=False).check(
-            workspace, made.workspace_size
-        )
-    if made.shards.width:
-        made.reduce_scatter(room, levels, given, outs)
-    return outs if is_list(tensors) else outs[0]
+    return _call("reduce_scatter", tensors, group, op, out, workspace, options)
 
 
 @overload
@@ -141,25 +130,7 @@ def quantized_all_gather(
         DescriptorError: An option or a dtype has no meaning; likewise.
         WorkspaceError: The workspace does not do, or shares memory; likewise.
     """
-    given, levels = checked("tensors", tensors), Levels.of(group)
-    if not given:
-        return []
-    outs = outputs(
-        out, tensors, given, [(levels.ranks, *each.shape) for each in given], exact=False
-    )
-    made = _exchange("all_gather", outs, levels, SUM, options)
-    for place, (part, count) in enumerate(zip(given, made.own, strict=True)):
-        if part.numel() != count:
-            expected = f"{count} elements, this rank's part of {tuple(outs[place].shape)}"
-            raise ArgumentError(name_of("tensors", tensors, place), expected, str(part.numel()))
-    room = made.room(given[0], workspace)
-    if out is not None or workspace is not None:
-        Operands(tensors, given, outs, made.places, gathers=True).check(
-            workspace, made.workspace_size
-        )
-    if made.shards.width:
-        made.all_gather(room, levels, given, outs)
-    return outs if is_list(tensors) else outs[0]
+    return _call("all_gather", tensors, group, SUM, out, workspace, options)
 
 
 @overload
@@ -218,19 +189,65 @@ def quantized_all_reduce(
         DescriptorError: An option, a dtype or a number of ranks has no meaning; likewise.
         WorkspaceError: The workspace does not do, or shares memory; likewise.
     """
-    given, levels = checked("tensors", tensors), Levels.of(group)
-    if not given:
-        return []
-    made = _exchange("all_reduce", given, levels, op, options)
-    outs = outputs(out, tensors, given, [each.shape for each in given])
-    room = made.room(given[0], workspace)
-    if out is not None or workspace is not None:
-        places = [(0, each.numel()) for each in given]
-        operands = Operands(tensors, given, outs, places, gathers=False)
-        operands.check(workspace, made.workspace_size)
-    if made.shards.width:
-        made.to_all(room, levels, made.filled(room, given), outs)
-    return outs if is_list(tensors) else outs[0]
+    return _call("all_reduce", tensors, group, op, out, workspace, options)
+
+
+class BoundCollective:
+    """A collective whose tensors stay where they are: :func:`bind` makes it.
+
+    ``bound()`` enqueues it on torch's current stream, without a check, and allocates nothing.
+
+    Attributes:
+        out: The results: a tensor, or a list as the input is one.
+    """
+
+    __slots__ = ("_calls", "_held", "out")
+
+    def __init__(self, calls: Calls | None, out: Any, *held: Any) -> None:
+        self.out, self._calls, self._held = out, calls, held
+
+    def __call__(self) -> None:
+        """Takes what the inputs hold now, and writes :attr:`out`."""
+        if self._calls is not None:
+            self._calls.run()
+
+
+def bind(
+    collective: str,
+    tensors: Tensors,
+    *,
+    group: Group = None,
+    op: Op = SUM,
+    out: Tensors | None = None,
+    workspace: torch.Tensor | None = None,
+    **options: Unpack[Options],
+) -> BoundCollective:
+    """Checks a collective once, for tensors that stay where they are.
+
+    Every call of what comes back is the collective of what the tensors hold by then. It keeps them,
+    the outputs and the workspace alive, and keeps to their memory.
+
+    Args:
+        collective: ``"reduce_scatter"``, ``"all_gather"`` or ``"all_reduce"``.
+        tensors: As the collective takes them, and so is all that follows.
+        group: Likewise.
+        op: Likewise; of ``all_gather`` SUM alone.
+        out: Likewise.
+        workspace: Likewise.
+        **options: Likewise.
+
+    Raises:
+        ArgumentError: What the collective would raise it for, or there is none of that name.
+        DescriptorError: Likewise.
+        WorkspaceError: Likewise.
+    """
+    _known(collective)
+    if collective == "all_gather" and is_mean(op):
+        raise ArgumentError("op", "ReduceOp.SUM, as an all_gather adds nothing", shown(op))
+    calls, outs, room = _ready(collective, tensors, group, op, out, workspace, options)
+    found = outs if is_list(tensors) else outs[0]
+    given = tuple(tensors) if is_list(tensors) else tensors
+    return BoundCollective(calls, found, given, tuple(outs), workspace, room)
 
 
 def workspace_size(
@@ -252,8 +269,7 @@ def workspace_size(
         ArgumentError: An argument is not what it has to be.
         DescriptorError: An option, a dtype or a number of ranks has no meaning.
     """
-    if collective not in _COLLECTIVES:
-        raise ArgumentError("collective", f"one of {', '.join(_COLLECTIVES)}", shown(collective))
+    _known(collective)
     given = checked("tensors", tensors)
     if not given:
         return 0
@@ -265,6 +281,75 @@ _COLLECTIVES: Final = {
     "all_gather": (False, True),
     "all_reduce": (True, True),
 }
+
+
+def _known(collective: str) -> None:
+    if collective not in _COLLECTIVES:
+        raise ArgumentError("collective", f"one of {', '.join(_COLLECTIVES)}", shown(collective))
+
+
+def _call(
+    collective: str,
+    tensors: Tensors,
+    group: Group,
+    op: Op,
+    out: Tensors | None,
+    workspace: torch.Tensor | None,
+    options: Options,
+) -> Any:
+    """Results, as a list or not."""
+    calls, outs, _ = _ready(collective, tensors, group, op, out, workspace, options)
+    if calls is not None:
+        calls.run()
+    return outs if is_list(tensors) else outs[0]
+
+
+def _ready(
+    collective: str,
+    tensors: Tensors,
+    group: Group,
+    op: Op,
+    out: Tensors | None,
+    workspace: torch.Tensor | None,
+    options: Options,
+) -> tuple[Calls | None, list[torch.Tensor], Room | None]:
+    """What to run, after all checks, where results go, and the memory between."""
+    given, levels = checked("tensors", tensors), Levels.of(group)
+    if not given:
+        return None, [], None
+    gathered = collective == "all_gather"
+    if gathered:
+        shapes = [(levels.ranks, *each.shape) for each in given]
+        outs = outputs(out, tensors, given, shapes, exact=False)
+        made = _exchange(collective, outs, levels, op, options)
+        _check_parts(tensors, given, outs, made)
+    else:
+        made = _exchange(collective, given, levels, op, options)
+        reduced = collective == "all_reduce"
+        shapes = [each.shape for each in given] if reduced else [(count,) for count in made.own]
+        outs = outputs(out, tensors, given, shapes)
+    room = made.room(given[0], workspace)
+    if out is not None or workspace is not None:
+        places = made.places
+        if collective == "all_reduce":
+            places = [(0, each.numel()) for each in given]
+        operands = Operands(tensors, given, outs, places, gathers=gathered)
+        operands.check(workspace, made.workspace_size)
+    calls = made.calls(room, levels, given, outs) if made.shards.width else None
+    return calls, outs, room
+
+
+def _check_parts(
+    tensors: Tensors,
+    given: Sequence[torch.Tensor],
+    outs: Sequence[torch.Tensor],
+    made: Exchange,
+) -> None:
+    """Each has as many elements as its output has room for, of this rank."""
+    for place, (part, count) in enumerate(zip(given, made.own, strict=True)):
+        if part.numel() != count:
+            expected = f"{count} elements, this rank's part of {tuple(outs[place].shape)}"
+            raise ArgumentError(name_of("tensors", tensors, place), expected, str(part.numel()))
 
 
 def _exchange(

@@ -10,7 +10,7 @@ import torch
 from torch._C._distributed_c10d import GradBucket
 
 from planq.distributed._codes import Codes, Options
-from planq.distributed._exchange import Exchange, exchange_of
+from planq.distributed._exchange import Calls, Exchange, exchange_of
 from planq.distributed._levels import Group, Levels
 from planq.errors import ArgumentError, shown
 
@@ -59,6 +59,8 @@ class QuantizedAllReduceState:
         }
         self._streams: dict[torch.device, Any] = {}
         self._held: dict[torch.device, torch.Tensor] = {}
+        # By the number of a bucket: its memory, and what is enqueued for it.
+        self._buckets: dict[int, tuple[torch.Tensor, Calls]] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """The errors, which are this rank's own: save those of every rank."""
@@ -84,6 +86,11 @@ class QuantizedAllReduceState:
     @torch.no_grad()
     def reduce(self, bucket: GradBucket) -> None:
         """Makes the mean over all ranks of the gradients of a bucket, in place."""
+        buffer, calls = self._buckets.get(bucket.index(), (None, None))
+        # Held, a buffer shares its address with no other: this bucket has not been built anew.
+        if calls is not None and buffer is not None and _same(buffer, bucket.buffer()):
+            calls.run()
+            return
         grads = _flat(bucket)
         made = exchange_of(
             grads,
@@ -98,22 +105,24 @@ class QuantizedAllReduceState:
             return
         room = made.room(bucket.buffer(), self._memory(made))
         if not self.error_feedback:
-            made.to_all(room, self._levels, made.filled(room, grads), grads)
+            calls = made.calls(room, self._levels, grads, grads)
+            self._buckets[bucket.index()] = bucket.buffer(), calls
+            calls.run()
             return
         parameters = bucket.parameters()
         errors = [self._error(parameter).view(-1) for parameter in parameters]
         before = torch.empty(
             (made.shards.ranks, made.shards.width), dtype=torch.float32, device=made.device
         )
-        made.shards.fill(before, errors)
+        made.shards.filling(before, errors).run()
         wanted = made.all_rows(room, grads) + before
 
         def keep() -> None:
             """What codes lose of gradients and errors together."""
             lost = feedback(wanted, before, made.decoded(room), self.beta)
-            made.shards.read(lost, errors)
+            made.shards.reading(lost, errors).run()
 
-        made.to_all(room, self._levels, (wanted.data_ptr(),), grads, keep)
+        made.from_rows(room, self._levels, wanted, grads).run(keep)
 
     def _memory(self, made: Exchange) -> torch.Tensor:
         """One for all buckets, which follow each other on one stream: fresh pages cost much."""
@@ -172,6 +181,11 @@ def feedback(
     share = torch.tensor(beta, dtype=torch.float32)
     kept, lost = error * share, (wanted - decoded) * (1 - share)
     return torch.nan_to_num_(kept + lost, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two buffers are one memory of one dtype."""
+    return a.data_ptr() == b.data_ptr() and a.dtype == b.dtype and a.numel() == b.numel()
 
 
 def _flat(bucket: GradBucket) -> list[torch.Tensor]:

@@ -18,7 +18,8 @@ from planq.distributed._levels import Levels
 from planq.distributed._memory import Room, Sizes, view_of
 from planq.distributed._plans import Plans
 from planq.distributed._segments import Segments, directly, whole_rows
-from planq.distributed._shards import Shards
+from planq.distributed._shards import Copy, Shards
+from planq.distributed._transport import Transfer, finish
 from planq.stream import host_stream
 from planq.torch._running import room
 
@@ -31,7 +32,7 @@ _ADDRESSES: Final = 64
 _LAUNCHES: Final = 1024
 """Launches of each kind that stay bound, at most."""
 
-Send: TypeAlias = "Callable[[Room, Piece, Levels, bool], Any]"
+Send: TypeAlias = "Callable[[Room, Piece, Levels, bool], Transfer]"
 
 
 class Exchange:
@@ -69,7 +70,6 @@ class Exchange:
         few = shards.ranks <= FEW
         self.pieces = pieces(self.codes, *ranks[:2], width, MOST_PIECES if few else 1)
         self.segments = Segments(shards, directly(shards) if few or shards.exact else [])
-        self._copied_width = self.segments.rows.width
         in_tensors = self.segments.runs
         self.coder = (RowCoder if few else BulkCoder)(
             Plans(self.codes, self.given, device, mean),
@@ -80,6 +80,7 @@ class Exchange:
             in_tensors,
             1 if self.in_rows else 1 + len(self.segments.direct),
         )
+        self._reduces, self._gathers = reduces, gathers
         self._stages = _stages(nodes > 1, reduces, gathers)
         for step, _ in self._stages:
             for piece in self.pieces if step else ():
@@ -155,7 +156,7 @@ class Exchange:
     def _bind_decoders(self, *memories: int) -> list[_core.Launch]:
         return [recipe.bind(memories) for recipe in self._decoders]
 
-    def _stream(self) -> Any:
+    def stream(self) -> Any:
         """Torch's current one, as launches read it fastest."""
         if self.device.type == "cuda":
             index = self.device.index
@@ -164,38 +165,49 @@ class Exchange:
 
     # --- From tensors, and to tensors
 
-    def reduce_scatter(
+    def calls(
         self,
         room: Room,
         levels: Levels,
         given: Sequence[torch.Tensor],
         outs: Sequence[torch.Tensor],
-    ) -> None:
-        """Adds what ranks give, into this rank's part of each tensor."""
-        rows = self._rows(room, 1, self.wanted)
-        self.run(room, levels, self.filled(room, given), self._memories(rows, outs))
-        if rows is not None:
-            self.segments.rows.read_part(rows[0], levels.rank, self._copied(outs))
+    ) -> Calls:
+        """What a call with these tensors enqueues."""
+        rows, copied = self.segments.rows, self.segments.copied
+        if not copied:
+            source, target = self._memories(None, given), self._memories(None, outs)
+            return self.steps(room, levels, source, target)
+        ins, to = [given[i] for i in copied], [outs[i] for i in copied]
+        own = levels.rank
+        if self._reduces:
+            from_ = self._rows(room, self.shards.ranks, self.given)
+            before = rows.filling(from_, ins)
+        else:
+            from_ = self._rows(room, 1, self.given)
+            before = rows.filling_part(from_[0], own, ins)
+        if self._gathers:
+            into = self._rows(room, self.shards.ranks, self.wanted)
+            after = rows.reading(into, to)
+        else:
+            into = self._rows(room, 1, self.wanted)
+            after = rows.reading_part(into[0], own, to)
+        source, target = self._memories(from_, given), self._memories(into, outs)
+        return self.steps(room, levels, source, target, before, after)
 
-    def all_gather(
+    def from_rows(
         self,
         room: Room,
         levels: Levels,
-        given: Sequence[torch.Tensor],
+        rows: torch.Tensor,
         outs: Sequence[torch.Tensor],
-    ) -> None:
-        """Gathers the parts of ranks."""
-        row = self._rows(room, 1, self.given)
-        if row is not None:
-            self.segments.rows.fill_part(row[0], levels.rank, self._copied(given))
-        self.to_all(room, levels, self._memories(row, given), outs)
-
-    def filled(self, room: Room, given: Sequence[torch.Tensor]) -> tuple[int, ...]:
-        """Where the elements of all rows lie, after copies of what has to be copied."""
-        rows = self._rows(room, self.shards.ranks, self.given)
-        if rows is not None:
-            self.segments.rows.fill(rows, self._copied(given))
-        return self._memories(rows, given)
+    ) -> Calls:
+        """The same of rows for all ranks, one after another, which every rank gets whole."""
+        after, into = None, None
+        if self.segments.copied:
+            into = self._rows(room, self.shards.ranks, self.wanted)
+            after = self.segments.rows.reading(into, [outs[i] for i in self.segments.copied])
+        target = self._memories(into, outs)
+        return self.steps(room, levels, (rows.data_ptr(),), target, None, after)
 
     def all_rows(self, room: Room, given: Sequence[torch.Tensor]) -> torch.Tensor:
         """A row for every rank, of copies, in the dtype of what becomes codes."""
@@ -203,29 +215,13 @@ class Exchange:
         shape = (self.shards.ranks, self.shards.width)
         size = math.prod(shape) * self.given.itemsize
         rows = room.rows[:size].view(self.given).view(shape)
-        self.shards.fill(rows, given)
+        self.shards.filling(rows, given).run()
         return rows
 
-    def to_all(
-        self,
-        room: Room,
-        levels: Levels,
-        source: tuple[int, ...],
-        outs: Sequence[torch.Tensor],
-        seen: Callable[[], None] | None = None,
-    ) -> None:
-        """What every rank gets whole, of rows of elements."""
-        rows = self._rows(room, self.shards.ranks, self.wanted)
-        self.run(room, levels, source, self._memories(rows, outs), seen)
-        if rows is not None:
-            self.segments.rows.read(rows, self._copied(outs))
-
-    def _rows(self, room: Room, ranks: int, dtype: torch.dtype) -> torch.Tensor | None:
-        """Those of what is copied; None: nothing is."""
-        width = self._copied_width
-        if width == 0:
-            return None
+    def _rows(self, room: Room, ranks: int, dtype: torch.dtype) -> torch.Tensor:
+        """Those of what is copied."""
         assert room.rows is not None
+        width = self.segments.rows.width
         return room.rows[: ranks * width * dtype.itemsize].view(dtype).view(ranks, width)
 
     def _memories(
@@ -235,66 +231,115 @@ class Exchange:
         first = 0 if rows is None else rows.data_ptr()
         return (first, *[tensors[i].data_ptr() for i in self.segments.direct])
 
-    def _copied(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return [tensors[i] for i in self.segments.copied]
-
     # --- Steps
 
-    def run(
+    def steps(
         self,
         room: Room,
         levels: Levels,
         source: tuple[int, ...],
         target: tuple[int, ...],
-        seen: Callable[[], None] | None = None,
-    ) -> None:
-        """Everything between elements at two places; ``seen``: called when all have become codes.
-
-        A piece is on its way while others are coded: what it needs next waits for it, on the
-        stream alone.
-        """
-        bound, stream = self._bound(*self._areas(room), *source, *target), self._stream()
-        several = len(self.pieces) > 1
-        if seen is not None:
-            for piece, launches in zip(self.pieces, bound[0], strict=True):
-                self._launch("encode", piece, room, launches, stream)
-            seen()
-        under_way: list[Any] = [None] * len(self.pieces)
-        for (step, send), of_pieces in zip(self._stages, bound, strict=True):
-            for place, piece in enumerate(self.pieces):
-                if under_way[place] is not None:
-                    under_way[place].wait()
-                if seen is None or step != "encode":
-                    self._launch(step, piece, room, of_pieces[place], stream)
-                if send is not None:
-                    work = send(room, piece, levels, several)
-                    under_way[place] = work if several else None
-
-    def _launch(
-        self, step: str, piece: Piece, room: Room, launches: Sequence[_core.Launch], stream: Any
-    ) -> None:
-        copies = self.coder.copies
-        if copies:
-            self.coder.before(step, piece, room)
-        for launch in launches:
-            launch(stream)
-        if copies:
-            self.coder.after(step, piece, room)
+        before: Copy | None = None,
+        after: Copy | None = None,
+    ) -> Calls:
+        """Everything between elements at two places, and the copies around it."""
+        bound, several = self._bound(*self._areas(room), *source, *target), len(self.pieces) > 1
+        stages: list[list[Step]] = []
+        for (name, send), launches in zip(self._stages, bound, strict=True):
+            stages.append(
+                [
+                    (
+                        name,
+                        piece,
+                        launches[place],
+                        None if send is None else send(room, piece, levels, several),
+                    )
+                    for place, piece in enumerate(self.pieces)
+                ]
+            )
+        return Calls(self, room, stages, before, after)
 
     def decoded(self, room: Room) -> torch.Tensor:
         """What rows became, as others see it: float32 rows of the ranks."""
         shape = (self.shards.ranks, self.shards.width)
         found = room.sent.new_empty(shape, dtype=torch.float32)
-        stream = self._stream()
+        stream = self.stream()
         for launch in self._bound_decoders(*self._areas(room), found.data_ptr()):
             launch(stream)
         return self.coder.ordered(found)
 
 
+Step: TypeAlias = "tuple[str, Piece, Sequence[_core.Launch], Transfer | None]"
+"""Of a piece: its name in a coder, the launches, and what is sent behind them."""
+
+
+class Calls:
+    """What one collective enqueues, at the addresses of its tensors and messages."""
+
+    __slots__ = ("_after", "_before", "_exchange", "_room", "_stages")
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        room: Room,
+        stages: list[list[Step]],
+        before: Copy | None,
+        after: Copy | None,
+    ) -> None:
+        self._exchange, self._room, self._stages = exchange, room, stages
+        self._before, self._after = before, after
+
+    def run(self, seen: Callable[[], None] | None = None) -> None:
+        """Enqueues it on torch's current stream; ``seen``: called when all have become codes."""
+        if self._before is not None:
+            self._before.run()
+        stream, stages = self._exchange.stream(), self._stages
+        if seen is not None:
+            for name, piece, launches, _ in stages[0]:
+                self._launch(name, piece, launches, stream)
+            seen()
+            stages = [[("", *step[1:2], (), step[3]) for step in stages[0]], *stages[1:]]
+        if len(stages[0]) == 1:
+            for [(name, piece, launches, send)] in stages:
+                self._launch(name, piece, launches, stream)
+                if send is not None:
+                    finish(send())
+        else:
+            self._run_pieces(stages, stream)
+        if self._after is not None:
+            self._after.run()
+
+    def _run_pieces(self, stages: list[list[Step]], stream: Any) -> None:
+        """A piece is on its way while others are coded.
+
+        What it needs next waits for it, on the stream alone.
+        """
+        under_way: list[Any] = [None] * len(stages[0])
+        for stage in stages:
+            for place, (name, piece, launches, send) in enumerate(stage):
+                if under_way[place] is not None:
+                    under_way[place].wait()
+                self._launch(name, piece, launches, stream)
+                under_way[place] = None if send is None else send()
+
+    def _launch(
+        self, name: str, piece: Piece, launches: Sequence[_core.Launch], stream: Any
+    ) -> None:
+        coder = self._exchange.coder
+        if not coder.copies:
+            for launch in launches:
+                launch(stream)
+        elif name:
+            coder.before(name, piece, self._room)
+            for launch in launches:
+                launch(stream)
+            coder.after(name, piece, self._room)
+
+
 # --- What torch sends
 
 
-def _to_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
+def _to_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Transfer:
     """A bundle to each device of the first level."""
     ranks, size = piece.devices, piece.bundle.size
     sent = view_of(room.sent, piece.offset, ranks, size)
@@ -302,7 +347,7 @@ def _to_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> An
     return _transport.scatter(received, sent, levels.devices, under_way)
 
 
-def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
+def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Transfer:
     """A message to each node of the second."""
     ranks, size = piece.nodes, piece.message.size
     sent = view_of(room.sent, piece.offset, ranks, size)
@@ -311,7 +356,7 @@ def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
     return _transport.scatter(received, sent, levels.nodes, under_way)
 
 
-def _from_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
+def _from_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Transfer:
     """The message of each node, in place."""
     size, first = piece.message.size, levels.device * piece.nodes
     whole = view_of(room.sent, piece.offset + first * size, piece.nodes, size)
@@ -320,7 +365,7 @@ def _from_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> An
     return _transport.gather(whole, own, levels.nodes, under_way)
 
 
-def _from_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Any:
+def _from_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Transfer:
     """The messages that each device has, in place."""
     size, nodes = piece.message.size, piece.nodes
     whole = view_of(room.sent, piece.offset, piece.devices * nodes, size)

@@ -11,9 +11,9 @@ from typing import Final
 from planq.distributed._codes import Codes, Message
 from planq.distributed._plans import Place
 
-PIECE_BYTES = 16 << 20
-"""What a rank sends at least in a piece: its transfer takes the time that its calls take."""
-MOST_PIECES: Final = 8
+PIECE_BYTES = 32 << 20
+"""What a rank sends at least in a piece: smaller ones took longer than they hid, on two H100s."""
+MOST_PIECES: Final = 2
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 
 from planq.distributed._codes import Codes
+
+
+class Copy(NamedTuple):
+    """Elements on their way between tensors and rows.
+
+    Attributes:
+        targets: Where they go.
+        sources: Where they are, one for each of those.
+        zeroed: What becomes +0 before, if not all of it is a target.
+    """
+
+    targets: list[torch.Tensor]
+    sources: list[torch.Tensor]
+    zeroed: torch.Tensor | None = None
+
+    @torch.no_grad()
+    def run(self) -> None:
+        """Copies each to its place."""
+        if self.zeroed is not None:
+            self.zeroed.zero_()
+        if len(self.targets) > 1:
+            torch._foreach_copy_(self.targets, self.sources)
+        elif self.targets:
+            self.targets[0].copy_(self.sources[0])
 
 
 @dataclass(frozen=True)
@@ -51,25 +76,25 @@ class Shards:
         begins = (min(rank * n, count) for n, count in zip(self.lengths, self.counts, strict=True))
         return [(begin, begin + own) for begin, own in zip(begins, self.own(rank), strict=True)]
 
-    def fill(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-        """Copies tensors to the rows."""
-        if sum(self.counts) != rows.numel():
-            rows.zero_()
-        _copy(*self._pairs(rows, tensors))
-
-    def read(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-        """Copies the rows to tensors."""
+    def filling(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Copy:
+        """Of tensors to the rows."""
         held, flat = self._pairs(rows, tensors)
-        _copy(flat, held)
+        return Copy(held, flat, rows if sum(self.counts) != rows.numel() else None)
 
-    def fill_part(self, row: torch.Tensor, rank: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Copies a rank's parts of tensors to its row."""
-        row.zero_()
-        _copy(self._parts(row, rank), [each.view(-1) for each in tensors if each.numel()])
+    def reading(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Copy:
+        """Of the rows to tensors."""
+        held, flat = self._pairs(rows, tensors)
+        return Copy(flat, held)
 
-    def read_part(self, row: torch.Tensor, rank: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Copies a rank's row to its parts of tensors."""
-        _copy([each.view(-1) for each in tensors if each.numel()], self._parts(row, rank))
+    def filling_part(self, row: torch.Tensor, rank: int, tensors: Sequence[torch.Tensor]) -> Copy:
+        """Of a rank's parts of tensors to its row."""
+        return Copy(
+            self._parts(row, rank), [each.view(-1) for each in tensors if each.numel()], row
+        )
+
+    def reading_part(self, row: torch.Tensor, rank: int, tensors: Sequence[torch.Tensor]) -> Copy:
+        """Of a rank's row to its parts of tensors."""
+        return Copy([each.view(-1) for each in tensors if each.numel()], self._parts(row, rank))
 
     def _parts(self, row: torch.Tensor, rank: int) -> list[torch.Tensor]:
         """Those of each tensor in a rank's row, which are not empty."""
@@ -116,11 +141,3 @@ def _taken(row: torch.Tensor, cuts: Sequence[tuple[int, bool]]) -> list[torch.Te
     """Those parts of a row that are a tensor's."""
     views = row.split_with_sizes([size for size, _ in cuts])
     return [view for view, (_, taken) in zip(views, cuts, strict=True) if taken]
-
-
-def _copy(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
-    """Each to its place."""
-    if len(targets) > 1:
-        torch._foreach_copy_(targets, sources)
-    elif targets:
-        targets[0].copy_(sources[0])

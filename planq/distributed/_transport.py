@@ -6,7 +6,9 @@ long as everything that planq does in a call. These are the methods of a group t
 
 from __future__ import annotations
 
-from typing import Any, Final
+import functools
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -28,29 +30,27 @@ _TO_ALL_OPTIONS: Final = [_options(AllToAllOptions, each) for each in (False, Tr
 _GATHER_OPTIONS: Final = [_options(AllgatherOptions, each) for each in (False, True)]
 
 
+Transfer: TypeAlias = "Callable[[], Any]"
+"""Begins a transfer, and gives what to wait for."""
+
+
 def scatter(
     received: torch.Tensor, sent: torch.Tensor, group: dist.ProcessGroup, under_way: bool
-) -> Any:
-    """``all_to_all_single`` of equal parts.
-
-    Returns:
-        What to wait for, if the transfer is to be ``under_way``.
-    """
+) -> Transfer:
+    """``all_to_all_single`` of equal parts; ``under_way``: whether it is to go on by itself."""
     call: Any = getattr(group, _TO_ALL)
-    return _done(call(received, sent, [], [], _TO_ALL_OPTIONS[under_way]), under_way)
+    return functools.partial(call, received, sent, [], [], _TO_ALL_OPTIONS[under_way])
 
 
 def gather(
     whole: torch.Tensor, own: torch.Tensor, group: dist.ProcessGroup, under_way: bool
-) -> Any:
+) -> Transfer:
     """``all_gather_into_tensor``, likewise."""
     call: Any = getattr(group, _GATHER)
-    return _done(call(whole, own, _GATHER_OPTIONS[under_way]), under_way)
+    return functools.partial(call, whole, own, _GATHER_OPTIONS[under_way])
 
 
-def _done(work: Any, under_way: bool) -> Any:
-    if under_way:
-        return work
+def finish(work: Any) -> None:
+    """Waits for a transfer that was not to go on by itself."""
     if work is not None:  # of a backend that leaves it to the caller
         work.wait()
-    return None

@@ -134,6 +134,42 @@ def in_place(given: Sequence[Array], options: dict[str, Any]) -> tuple[bytes, by
     return bits(plain), bits(lent), bits(x)
 
 
+def bound(
+    levels: tuple[int, ...],
+    steps: Sequence[Sequence[Array]],
+    options: dict[str, Any],
+    mean: bool,
+    unbound: bool = False,
+) -> list[tuple[bytes, bytes, bytes]] | None:
+    """A reduce-scatter, an all-reduce and an all-gather of one tensor, in every step.
+
+    ``unbound``: by calls that are prepared anew.
+    """
+    ranks, rank = functools.reduce(int.__mul__, levels), dist.get_rank()
+    group = group_of(levels)
+    if rank >= ranks:
+        return None
+    op: dict[str, Any] = {"op": dist.ReduceOp.AVG if mean else dist.ReduceOp.SUM}
+    x = tensor(steps[0][rank])
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("reduce_scatter", op),
+        ("all_reduce", op),
+        ("all_gather", {}),
+    ]
+    made = [pd.bind(name, x, group=group, **more, **options) for name, more in calls]
+    found = []
+    for step in steps:
+        x.copy_(tensor(step[rank]))
+        if unbound:
+            results = [COLLECTIVES[name](x, group=group, **more, **options) for name, more in calls]
+        else:
+            for each in made:
+                each()
+            results = [each.out for each in made]
+        found.append(tuple(map(bits, results)))
+    return found
+
+
 def messages(given: Sequence[Array], options: dict[str, Any]) -> tuple[Array, Array]:
     """The bytes that a reduce-scatter sends and receives."""
     from planq.distributed import _transport
@@ -142,8 +178,13 @@ def messages(given: Sequence[Array], options: dict[str, Any]) -> tuple[Array, Ar
     send = _transport.scatter
 
     def watched(received: torch.Tensor, sent: torch.Tensor, *others: Any) -> Any:
-        send(received, sent, *others)
-        seen.extend(each.cpu().clone().numpy() for each in (sent, received))
+        def carried() -> None:
+            work = send(received, sent, *others)()
+            if work is not None:
+                work.wait()
+            seen.extend(each.cpu().clone().numpy() for each in (sent, received))
+
+        return carried
 
     _transport.scatter = watched
     try:
@@ -251,6 +292,10 @@ class Bucket:
         """Gradients one after another."""
         flat = [tensor(each).view(-1) for each in gradients]
         self._buffer, self._parameters = torch.cat(flat), list(parameters)
+
+    def index(self) -> int:
+        """It is the first."""
+        return 0
 
     def buffer(self) -> torch.Tensor:
         """All of it."""

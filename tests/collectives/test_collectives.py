@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from typing import Any
@@ -109,12 +110,16 @@ def test_pieces_are_sent_while_others_are_coded(monkeypatch: pytest.MonkeyPatch)
             """Notes it."""
             seen.append("wait")
 
-    def send(received: torch.Tensor, sent: torch.Tensor, group: Any, under_way: bool) -> Work:
+    def scatter(received: torch.Tensor, sent: torch.Tensor, group: Any, under_way: bool) -> Any:
         assert under_way
-        seen.append(f"send {sent.numel()}")
-        return Work()
 
-    monkeypatch.setattr(_transport, "scatter", send)
+        def send() -> Work:
+            seen.append(f"send {sent.numel()}")
+            return Work()
+
+        return send
+
+    monkeypatch.setattr(_transport, "scatter", scatter)
     monkeypatch.setattr(_layout, "PIECE_BYTES", 1200)
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
@@ -222,6 +227,45 @@ def test_memory_may_be_the_callers(team: Team, shape: tuple[int, ...]) -> None:
         assert len(set(found)) == 1
 
 
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_what_is_bound_takes_what_tensors_hold_by_then(team: Team, problem: Problem) -> None:
+    """Bits of all three collectives, of values that came after ``bind``, in the first outputs."""
+    steps = [problem.inputs(seed) for seed in range(3)]
+    args = (problem.levels, steps, problem.options, problem.mean)
+    found = team.run(jobs.bound, *args)
+    for step, given in enumerate(steps):
+        expected = {
+            "reduce_scatter": [each.tobytes() for each in problem.reduce_scatter(given)],
+            "all_reduce": [problem.all_reduce(given).tobytes()] * problem.ranks,
+        }
+        for rank in range(problem.ranks):
+            parts, whole, gathered = found[rank][step]
+            assert parts == expected["reduce_scatter"][rank]
+            assert whole == expected["all_reduce"][rank]
+            assert gathered == found[0][step][2]
+    assert found[0] == team.run(jobs.bound, *args, unbound=True)[0]
+
+
+def test_what_is_bound_keeps_its_memory(alone: Any) -> None:
+    """Of tensors, outputs and workspace that nobody else has, a list that is emptied among them."""
+    tensors = [torch.randn(300, 40), torch.randn(7)]
+    size = pd.workspace_size("all_reduce", tensors)
+    lent = torch.empty(size + planq.WORKSPACE_ALIGNMENT, dtype=torch.uint8)
+    lent = lent[-lent.data_ptr() % planq.WORKSPACE_ALIGNMENT :][:size]
+    expected = pd.quantized_all_reduce(tensors)
+    bound = pd.bind("all_reduce", tensors, workspace=lent)
+    held = [weakref.ref(each) for each in (*tensors, lent)]
+    tensors.clear()
+    del lent
+    gc.collect()
+    assert all(each() is not None for each in held)
+    bound()
+    assert all(torch.equal(a, b) for a, b in zip(bound.out, expected, strict=True))
+    del bound
+    gc.collect()
+    assert [each() for each in held] == [None] * 3
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int4"])
 def test_messages_have_the_documented_bytes(team: Team, dtype: str) -> None:
     """Codes, zeros or anything up to 16 bytes, parameters; those of rank i in row i."""
@@ -311,9 +355,11 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
     alone: Any, tensors: Any, options: dict[str, Any], message: str
 ) -> None:
     """With planq's errors."""
-    with pytest.raises(planq.PlanqError) as refused:
-        pd.quantized_all_reduce(tensors, **options)
-    assert str(refused.value).startswith(message)
+    calls: list[Any] = [pd.quantized_all_reduce, functools.partial(pd.bind, "all_reduce")]
+    for call in calls:
+        with pytest.raises(planq.PlanqError) as refused:
+            call(tensors, **options)
+        assert str(refused.value).startswith(message)
 
 
 def test_no_group_at_all_is_refused() -> None:
@@ -331,6 +377,11 @@ def test_other_refusals(alone: Any) -> None:
         pd.quantized_all_gather(X[:7], out=X)
     with pytest.raises(planq.ArgumentError, match="reduce_scatter, all_gather, all_reduce"):
         pd.workspace_size("broadcast", X)
+    with pytest.raises(planq.ArgumentError, match="reduce_scatter, all_gather, all_reduce"):
+        pd.bind("broadcast", X)
+    with pytest.raises(planq.ArgumentError, match=r"op: expected ReduceOp\.SUM, as an all_gather"):
+        pd.bind("all_gather", X, op=dist.ReduceOp.AVG)
+    assert pd.bind("all_reduce", []).out == []
     line = init_device_mesh("cpu", (1,))
     x = torch.randn(700)
     assert torch.equal(pd.quantized_all_reduce(x, group=line), pd.quantized_all_reduce(x))

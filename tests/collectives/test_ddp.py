@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,29 @@ def test_without_error_feedback_it_is_an_all_reduce(team: Team) -> None:
     given = problem.inputs(3)
     found = team.run(jobs.hooked, problem.levels, [given], **problem.options)
     assert found[:RANKS] == [[(problem.all_reduce(given).tobytes(), b"")]] * RANKS
+
+
+def test_a_bucket_that_was_built_anew_is_not_taken_for_the_one_before(alone: Any) -> None:
+    """Its memory is other memory, and that of the one before is let go."""
+    model = torch.nn.Linear(30, 20)
+    state = pd.QuantizedAllReduceState(model)
+    parameters = [model.weight, model.bias]
+    buckets: list[Any] = []
+    for order in (parameters, parameters, parameters[::-1]):
+        bucket: Any = jobs.Bucket(order, [np.zeros(each.shape, np.float32) for each in order])
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            values = [torch.randn(each.shape) for each in order]
+            for place, value in zip(bucket.gradients(), values, strict=True):
+                place.copy_(value)
+            pd.quantized_all_reduce_hook(state, bucket).wait()
+            expected = pd.quantized_all_reduce(values, op=torch.distributed.ReduceOp.AVG)
+            pairs = zip(bucket.gradients(), expected, strict=True)
+            assert all(torch.equal(a, b) for a, b in pairs)
+        buckets.append(weakref.ref(bucket.buffer()))
+    del bucket
+    gc.collect()
+    assert [each() is None for each in buckets] == [True, True, False]
 
 
 def test_an_error_that_is_not_finite_is_forgotten(team: Team) -> None:

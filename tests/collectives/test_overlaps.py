@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,8 +30,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     seen: list[str] = []
-    monkeypatch.setattr(_transport, "scatter", lambda *_: seen.append("scatter"))
-    monkeypatch.setattr(_transport, "gather", lambda *_: seen.append("gather"))
+    for name in ("scatter", "gather"):
+        send = functools.partial(seen.append, name)
+        monkeypatch.setattr(_transport, name, lambda *_, send=send: send)
     dist.init_process_group("fake", store=FakeStore(), rank=RANK, world_size=RANKS)
     yield seen
     dist.destroy_process_group()
