@@ -9,12 +9,13 @@ README.md in this folder says what is measured and how to read it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from harness import hooks
 from harness.models import shapes_of
 from harness.ranks import Ranks, Times
 from harness.report import command, folder_of, software
+from planq.distributed import _transport
 
 DTYPES: Final = ("int8", "int4")
 SIZES: Final = tuple(range(16, 29, 2))
@@ -82,6 +84,10 @@ class Problem:
             call = pd.quantized_all_reduce
         call(self.given, out=self.out, op=self.op, dtype=dtype)
 
+    def bound(self, dtype: str) -> pd.BoundCollective:
+        """The same, checked once."""
+        return pd.bind(self.collective, self.given, out=self.out, op=self.op, dtype=dtype)
+
     def theirs(self) -> None:
         """The same by torch, in bfloat16."""
         if self.collective == "all_reduce":
@@ -89,15 +95,20 @@ class Problem:
         else:
             _reduce_scatter(self.out, self.x, op=self.op)
 
-    def targets(self, dtype: str, ours: Times, theirs: Times) -> list[dict[str, Any]]:
+    def targets(self, dtype: str, found: dict[str, Times]) -> list[dict[str, Any]]:
         """What has to hold on GPUs of one host, and whether it does."""
-        found = []
+        targets = []
         if self.ranks.on_gpu and not isinstance(self.given, list):
-            found.append(_target("host_us", ours.host_us, HOST_TARGETS[self.collective]))
+            bound = HOST_TARGETS[self.collective]
+            targets += [
+                _target("host_us", found["plain"].host_us, bound),
+                _target("bound host_us", found["bound"].host_us, bound),
+            ]
             if self.elements == LARGE:
                 bound = RATIO_TARGETS[self.collective, dtype]
-                found.append(_target("us over torch's", ours.us / theirs.us, bound))
-        return found
+                ratio = found["plain"].us / found["torch"].us
+                targets.append(_target("us over torch's", ratio, bound))
+        return targets
 
 
 def _target(measure: str, value: float, bound: str) -> dict[str, Any]:
@@ -107,22 +118,49 @@ def _target(measure: str, value: float, bound: str) -> dict[str, Any]:
 
 def measure(ranks: Ranks, problem: Problem, name: str, blocks: int) -> list[dict[str, Any]]:
     """Entries of the record, whose lines are printed by the first rank."""
-    peer, found = ranks.times(problem.theirs, blocks), []
+    peer, entries = ranks.times(problem.theirs, blocks), []
     for dtype in DTYPES:
-        ours = ranks.times(partial(problem.ours, dtype), blocks)
+        found = {"torch": peer, "plain": ranks.times(partial(problem.ours, dtype), blocks)}
+        found["bound"] = ranks.times(problem.bound(dtype), blocks)
+        with no_transfers():
+            kernels = ranks.times(problem.bound(dtype), blocks)
         entry = {
             "name": f"{problem.collective}/bf16_{dtype}/{name}",
             "ranks": ranks.count,
             "elements": problem.elements,
-            **asdict(ours),
+            **asdict(found["plain"]),
+            "bound": asdict(found["bound"]),
+            "kernels": asdict(kernels),
             "peers": {"torch_bf16": asdict(peer)},
-            "measures": {"ratio": round(ours.us / peer.us, 4)},
-            "targets": problem.targets(dtype, ours, peer),
+            "measures": {"ratio": round(found["plain"].us / peer.us, 4)},
+            "targets": problem.targets(dtype, found),
         }
-        found.append(entry)
+        entries.append(entry)
         if ranks.rank == 0:
             print(_line(entry), flush=True)
-    return found
+    return entries
+
+
+@contextlib.contextmanager
+def no_transfers() -> Iterator[None]:
+    """What is bound meanwhile sends nothing: launches alone."""
+    names = ("scatter", "gather")
+    kept = [getattr(_transport, name) for name in names]
+    for name in names:
+        setattr(_transport, name, lambda *_: lambda: _Nothing)
+    try:
+        yield
+    finally:
+        for name, function in zip(names, kept, strict=True):
+            setattr(_transport, name, function)
+
+
+class _Nothing:
+    """A transfer that has ended."""
+
+    @staticmethod
+    def wait() -> None:
+        """There is nothing to wait for."""
 
 
 def shapes_of_list(name: str) -> tuple[tuple[int, ...], ...]:
@@ -132,16 +170,17 @@ def shapes_of_list(name: str) -> tuple[tuple[int, ...], ...]:
 
 def _line(entry: dict[str, Any]) -> str:
     peer = entry["peers"]["torch_bf16"]
-    cells = " ".join(
-        f"{'' if value is None else format(value, '.1f'):>10}"
-        for times in (entry, peer)
-        for value in (times["host_us"], times["device_us"], times["us"])
-    )
+    values = [
+        entry["bound"]["host_us"],
+        entry["kernels"]["device_us"],
+        *[times[key] for times in (entry, peer) for key in ("host_us", "device_us", "us")],
+    ]
+    cells = " ".join(f"{'' if value is None else format(value, '.1f'):>9}" for value in values)
     verdicts = " ".join(
         f"[{each['measure']} {each['value']:.3g} {each['bound']} {_word(each['met'])}]"
         for each in entry["targets"]
     )
-    return f"{entry['name']:<44} {cells} {entry['measures']['ratio']:>7.2f}  {verdicts}".rstrip()
+    return f"{entry['name']:<44} {cells} {entry['measures']['ratio']:>6.2f}  {verdicts}".rstrip()
 
 
 def _word(met: bool) -> str:
@@ -216,8 +255,8 @@ def main() -> int:
     facts = ranks.facts()
     if ranks.rank == 0:
         print(f"{facts['name']}, {ranks.count} ranks, {arguments.backend}")
-        heads = " ".join(f"{head:>10}" for head in ("host us", "device us", "us") * 2)
-        print(f"{'planq, then torch in bfloat16':<44} {heads}   ratio  targets")
+        heads = ("bound", "kernels", *("host us", "device us", "us") * 2)
+        print(f"{'planq, then torch in bfloat16':<44}", *[f"{head:>9}" for head in heads], " ratio")
     blocks = 5 if arguments.quick else BLOCKS
     found: dict[str, Any] = {"collectives": []}
     for collective in HOST_TARGETS:

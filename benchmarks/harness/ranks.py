@@ -65,7 +65,8 @@ class Ranks:
     def facts(self) -> dict[str, Any]:
         """The machine, as records of other benchmarks name it."""
         if self.on_gpu:
-            return {**device_facts(self.device.index), "ranks": self.count}
+            nccl = ".".join(map(str, torch.cuda.nccl.version()))
+            return {**device_facts(self.device.index), "ranks": self.count, "nccl": nccl}
         return {"name": "host", "processor": processor_name(), "ranks": self.count}
 
     def slowest(self, value: float) -> float:

@@ -245,16 +245,24 @@ def late(given: Sequence[Array], options: dict[str, Any]) -> tuple[bool, list[by
 
 
 def captured(
-    name: str, given: Sequence[Sequence[Array]], options: dict[str, Any]
+    name: str, given: Sequence[Sequence[Array]], options: dict[str, Any], by_bind: bool
 ) -> list[tuple[bytes, bytes]]:
-    """A collective from a CUDA graph, and by a call, for one input after another."""
+    """A collective from a CUDA graph, and by a call, for one input after another.
+
+    ``by_bind``: what is captured was bound before, outside of the graph's memory.
+    """
     rank, call = dist.get_rank(), COLLECTIVES[name]
     x = tensor(given[0][rank])
     call(x, **options)  # NCCL connects in the first call
     torch.cuda.synchronize()
     graph: Any = torch.cuda.CUDAGraph()
+    bound = pd.bind(name, x, **options) if by_bind else None
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        held = call(x, **options)
+        if bound is None:
+            held = call(x, **options)
+        else:
+            bound()
+            held = bound.out
     found = []
     for each in given:
         x.copy_(tensor(each[rank]))

@@ -203,6 +203,21 @@ def test_bits_of_two_gpus_are_those_of_the_formulas(
 
 
 @pytest.mark.two_gpus
+@pytest.mark.parametrize("problem", PAIRS, ids=str)
+def test_what_is_bound_on_two_gpus_takes_what_tensors_hold_by_then(
+    pair: Team, problem: Problem
+) -> None:
+    """Reduce-scatter and all-reduce of values that came after ``bind``."""
+    steps = [problem.inputs(seed) for seed in range(3)]
+    found = pair.run(jobs.bound, problem.levels, steps, problem.options, problem.mean)
+    for step, given in enumerate(steps):
+        parts, whole = problem.reduce_scatter(given), problem.all_reduce(given)
+        for rank in range(2):
+            assert found[rank][step][:2] == (parts[rank].tobytes(), whole.tobytes())
+        assert found[0][step][2] == found[1][step][2]
+
+
+@pytest.mark.two_gpus
 @pytest.mark.parametrize("mesh", [(1, 2), (2, 1)])
 def test_a_mesh_of_two_gpus_has_one_level(pair: Team, mesh: tuple[int, ...]) -> None:
     """Of one node, or of one device in each."""
@@ -242,13 +257,14 @@ def test_nothing_waits_for_a_device(pair: Team, limits: list[dict[str, int]]) ->
 @pytest.mark.parametrize("limits", [[{}], [{"PIECE_BYTES": 4096}]], ids=["whole", "pieces"])
 @pytest.mark.parametrize("name", ["reduce_scatter", "all_reduce"])
 @pytest.mark.parametrize("shape", [(1 << 16,), (999, 70)], ids=str)
+@pytest.mark.parametrize("by_bind", [False, True], ids=["called", "bound"])
 def test_a_graph_replays_a_collective(
-    pair: Team, shape: tuple[int, ...], name: str, limits: list[dict[str, int]]
+    pair: Team, shape: tuple[int, ...], name: str, limits: list[dict[str, int]], by_bind: bool
 ) -> None:
     """Of other values than those of the capture; calls by hand between its replays."""
     problem = Problem(shape=shape, levels=(2,), input_dtype="bfloat16")
     steps = [problem.inputs(seed) for seed in range(3)]
-    found = pair.run(jobs.otherwise, limits, "captured", name, steps, problem.options)
+    found = pair.run(jobs.otherwise, limits, "captured", name, steps, problem.options, by_bind)
     for step, given in enumerate(steps):
         whole = [problem.all_reduce(given)] * 2
         expected = whole if name == "all_reduce" else problem.reduce_scatter(given)
