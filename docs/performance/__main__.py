@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import collectives
 import plots
 import tables
 from drawing import Picture
@@ -168,6 +169,7 @@ def page(records: Records, pictures: dict[str, Picture]) -> str:
     host = Part(records.host, HOST, " on the host")
     lines += ["## On the host", "", "The ceiling is a loop in C++ on as many threads.", ""]
     lines += [*tables.runs(host.found), *machine_sections(host, pictures), *miss_section(host)]
+    lines += collectives.section(records.collectives, pictures)
     lines += ["## The host's share of a call", ""]
     lines += [
         "Medians in microseconds, of blocks of calls on one processor; × is a multiple of a bare "

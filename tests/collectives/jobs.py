@@ -421,6 +421,15 @@ def resumed(ranks: int, **options: Any) -> tuple[bytes, bytes] | None:
     return whole.weights(), second.weights()
 
 
+def example(hook: str, steps: int) -> tuple[list[float], str]:
+    """Losses of examples/ddp_training.py, by all ranks, and the digest of the weights."""
+    import ddp_training
+
+    options = ddp_training.Options(steps, width=32, layers=1, batch=4, length=32, rate=3e-2)
+    result = ddp_training.train(hook, options, DEVICE)
+    return result.losses, result.digest
+
+
 # --- FSDP2
 
 

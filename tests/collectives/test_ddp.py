@@ -150,3 +150,16 @@ def test_refusals(alone: Any) -> None:
     other: Any = jobs.Bucket([torch.zeros(2)], [np.zeros(2, np.float32)])
     with pytest.raises(planq.ArgumentError, match="the model whose gradients are reduced"):
         pd.quantized_all_reduce_hook(state(model, error_feedback=True), other)
+
+
+def test_the_example_learns_as_much_from_codes(team: Team) -> None:
+    """Every rank has the same weights, other ones for each hook, and about the loss of float32."""
+    found = {hook: team.run(jobs.example, hook, 12) for hook in ("none", "int8", "int4")}
+    plain, _ = found["none"][0]
+    assert plain[-1] < 0.8 * plain[0]
+    for results in found.values():
+        losses, _ = results[0]
+        assert results == [results[0]] * len(results)
+        assert losses[0] == plain[0]
+        assert losses[-1] == pytest.approx(plain[-1], rel=0.02)
+    assert len({results[0][1] for results in found.values()}) == len(found)
