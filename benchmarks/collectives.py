@@ -187,23 +187,27 @@ def _word(met: bool) -> str:
     return "ok" if met else "MISSED"
 
 
-def trained(ranks: Ranks, steps: int) -> list[dict[str, Any]]:
+def trained(ranks: Ranks, steps: int) -> Iterator[dict[str, Any]]:
     """Loss curves of examples/ddp_training.py, one for each way that gradients travel."""
     sys.path.insert(0, str(ROOT / "examples"))
     import ddp_training as example
 
     size = example.Options(steps=steps)
     if not ranks.on_gpu:
-        size = example.Options(steps=steps, width=64, layers=2, batch=4, length=64)
-    found = []
+        size = example.Options(steps=steps, width=64, layers=2, batch=8, length=64)
     for hook in example.HOOKS:
         result = example.train(hook, size, ranks.device)
         losses = [round(loss, 4) for loss in result.losses]
-        found.append({"hook": hook, **asdict(size), **asdict(result), "losses": losses})
         if ranks.rank == 0:
             last = f"{losses[-1]:.4f}, held out {result.held_out:.4f} nats a byte"
             print(f"{hook:<44} {last}, {result.ms:.1f} ms a step", flush=True)
-    return found
+        yield {
+            "hook": hook,
+            **asdict(size),
+            "parameters": result.parameters,
+            **asdict(result),
+            "losses": losses,
+        }
 
 
 def write(path: Path, facts: dict[str, Any], backend: str, found: dict[str, Any]) -> None:
@@ -259,22 +263,28 @@ def main() -> int:
         print(f"{'planq, then torch in bfloat16':<44}", *[f"{head:>9}" for head in heads], " ratio")
     blocks = 5 if arguments.quick else BLOCKS
     found: dict[str, Any] = {"collectives": []}
+
+    def keep(key: str, entries: list[dict[str, Any]]) -> None:
+        """Writes what there is, so that a run that is ended has a record."""
+        found[key] = [*found.get(key, ()), *entries]
+        if ranks.rank == 0 and arguments.json:
+            write(arguments.json, facts, arguments.backend, found)
+
     for collective in HOST_TARGETS:
         for size in sizes:
             problem = Problem(collective, [(1 << size,)], ranks)
-            found["collectives"] += measure(ranks, problem, f"2^{size}", blocks)
+            keep("collectives", measure(ranks, problem, f"2^{size}", blocks))
             del problem
     for name in arguments.lists.split(",") if arguments.lists else ():
         problem = Problem("all_reduce", shapes_of_list(name), ranks)
         name = f"{name} {len(problem.given)} tensors"
-        found["collectives"] += measure(ranks, problem, name, blocks)
+        keep("collectives", measure(ranks, problem, name, blocks))
         del problem
     if arguments.hooks:
-        found["hooks"] = hooks.measure(ranks, blocks)
+        keep("hooks", hooks.measure(ranks, blocks))
     if arguments.training:
-        found["training"] = trained(ranks, arguments.training)
-    if ranks.rank == 0 and arguments.json:
-        write(arguments.json, facts, arguments.backend, found)
+        for each in trained(ranks, arguments.training):
+            keep("training", [each])
     dist.destroy_process_group()
     return 0
 

@@ -54,12 +54,14 @@ class Result:
         held_out: Of text that no step has seen, at the end.
         ms: Of a step, the median.
         digest: Of the weights, the same on every rank.
+        parameters: How many numbers the model has.
     """
 
     losses: list[float]
     held_out: float
     ms: float
     digest: str
+    parameters: int
 
 
 class LanguageModel(torch.nn.Module):
@@ -181,7 +183,8 @@ def train(hook: str, options: Options, device: torch.device, every: int = 0) -> 
     with torch.no_grad():
         held_out = mean(loss_of(model, text.held_out()))
     spent = sorted(after - before for before, after in itertools.pairwise(ends))
-    return Result(losses, held_out, spent[len(spent) // 2] * 1e3, digest(model))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return Result(losses, held_out, spent[len(spent) // 2] * 1e3, digest(model), count)
 
 
 def loss_of(model: torch.nn.Module, text: torch.Tensor) -> torch.Tensor:

@@ -67,7 +67,7 @@ class Ranks:
         if self.on_gpu:
             nccl = ".".join(map(str, torch.cuda.nccl.version()))
             return {**device_facts(self.device.index), "ranks": self.count, "nccl": nccl}
-        return {"name": "host", "processor": processor_name(), "ranks": self.count}
+        return {"name": "host", "processor": processor_name(), "threads": 1, "ranks": self.count}
 
     def slowest(self, value: float) -> float:
         """The largest of all ranks."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from drawing import Axis, Picture, frame, legend
 from plots import microseconds
-from records import Run
-from tables import NOTHING, table
+from records import HOST, Run
+from tables import table
 
 GROUP = 256
 """Elements that share a float32 parameter: the default of the collectives."""
@@ -47,24 +48,15 @@ does not."""
 
 def section(runs: Sequence[Run], pictures: dict[str, Picture]) -> list[str]:
     """Everything about them; adds the picture."""
-    if not runs:
+    timed = [run for run in runs if run.facts["collectives"]]
+    if not timed:
         return []
     lines = ["## Collectives", "", *INTRODUCTION.splitlines(), ""]
     lines += table(
-        ["machine", "ranks", "NCCL", "torch", "build of planq", "began (UTC)"],
-        [
-            [
-                run.machine,
-                str(run.facts["machine"]["ranks"]),
-                run.facts["machine"].get("nccl", NOTHING),
-                run.facts["software"]["torch"],
-                f"`{run.build}`",
-                run.date,
-            ]
-            for run in runs
-        ],
+        ["machine", "ranks", "transport", "torch", "build of planq", "began (UTC)"],
+        [_told(run) for run in runs],
     )
-    for run in runs:
+    for run in timed:
         lines += times(run.facts["collectives"])
         if "hooks" in run.facts:
             lines += [
@@ -72,19 +64,35 @@ def section(runs: Sequence[Run], pictures: dict[str, Picture]) -> list[str]:
                 "",
             ]
             lines += hooks(run.facts["hooks"])
+    for run in runs:
         if "training" in run.facts:
             name = f"{run.folder}-training"
-            pictures[name] = losses(run.facts["training"])
-            lines += [*TRAINING.splitlines(), "", f"![loss curves](images/{name}.svg)", ""]
-            lines += trainings(run.facts["training"])
-    lines += [*MODEL.splitlines(), "", *networks(runs[0].facts["collectives"])]
+            entries, machine = run.facts["training"], run.facts["machine"]
+            where = f"one {run.machine}" if machine["name"] == HOST else f"a {run.machine} each"
+            words = TRAINING.format(
+                millions=entries[0]["parameters"] / 1e6, ranks=machine["ranks"], machine=where
+            )
+            pictures[name] = losses(entries)
+            lines += [*textwrap.fill(words, 100).splitlines(), ""]
+            lines += [f"![loss curves](images/{name}.svg)", "", *trainings(entries)]
+    lines += [*MODEL.splitlines(), "", *networks(timed[0].facts["collectives"])]
     return lines
 
 
+def _told(run: Run) -> list[str]:
+    machine = run.facts["machine"]
+    transport = run.facts["backend"]
+    if "nccl" in machine:
+        transport = f"NCCL {machine['nccl']}"
+    torch = run.facts["software"]["torch"]
+    return [run.machine, str(machine["ranks"]), transport, torch, f"`{run.build}`", run.date]
+
+
 TRAINING = """\
-*A small training*, `examples/ddp_training.py`: a transformer of 19 million parameters learns to
-guess the next byte of what Python's `help()` says, from the same first weights on the same text,
-whatever the hook. Hooks of planq and PowerSGD feed their errors back."""
+*A small training*, `examples/ddp_training.py`: a transformer of {millions:.1f} million parameters
+learns to guess the next byte of what Python's `help()` says, by {ranks} ranks on {machine}, from
+the same first weights on the same text, whatever the hook. Hooks of planq and PowerSGD feed their
+errors back."""
 
 
 def times(entries: Sequence[dict[str, Any]]) -> list[str]:
