@@ -191,6 +191,30 @@ class Plan(_core.PlanBase):
                 outputs[name] = library.empty(shape, dtype=_dtype_of(library, name, spec), **places)
         return outputs
 
+    def empty_workspace(self, library: Any, *, device: Any = None, **extents: int) -> Any:
+        """Workspace for ``run``, allocated by an array library, not filled.
+
+        Args:
+            library: As :meth:`empty_outputs` takes it.
+            device: Likewise.
+            **extents: Likewise; without them as many bytes as the largest ask for.
+
+        Returns:
+            ``workspace_size(**extents)`` bytes at an address that is a multiple of
+            ``planq.WORKSPACE_ALIGNMENT``; None: the plan needs none.
+
+        Raises:
+            DescriptorError: An extent is negative or above the maximum of its :class:`planq.Dim`.
+            TypeError: Some dims of the plan are missing, or a name is none of theirs.
+        """
+        size = self.workspace_size(**extents)
+        if size == 0:
+            return None
+        places = {} if device is None else {"device": device}
+        bytes_ = library.empty((size + _core.WORKSPACE_ALIGNMENT,), dtype=library.uint8, **places)
+        first = -_address_of(bytes_) % _core.WORKSPACE_ALIGNMENT
+        return bytes_[first : first + size]
+
     def precision_guarantee(self) -> PrecisionGuarantee:
         """What the chosen kernel promises about its bits."""
         return self._promise
@@ -295,6 +319,14 @@ def _compare(stored: dict[str, Any], current: dict[str, Any]) -> None:
         raise PlanMismatchError(
             "the plan differs from the stored one\n" + "\n".join(lines), changed
         )
+
+
+def _address_of(array: Any) -> int:
+    """Of the first byte of what torch, NumPy or CuPy made."""
+    if hasattr(array, "data_ptr"):
+        return int(array.data_ptr())
+    kind = "__cuda_array_interface__" if hasattr(array, "__cuda_array_interface__") else ""
+    return int(getattr(array, kind or "__array_interface__")["data"][0])
 
 
 def _stored(text: str) -> tuple[dict[str, Any], Descriptor, PlanPreference]:

@@ -195,16 +195,17 @@ def readme_block(cases: list[Case]) -> str:
     runs = {case.beside_run.letter: case.beside_run for case in cases if case.beside_run}
     machines = ", ".join(sorted({run.machine for run in runs.values()}))
     newest = [runs[letter] for letter in tables.ordered(runs)]
-    builds = ", ".join(f"`{run.build}` ({run.date[:10]})" for run in newest)
+    builds = ", ".join(dict.fromkeys(f"`{run.build}` ({run.date[:10]})" for run in newest))
     peers = ", ".join(sorted({name for run in runs.values() for name in run.peers.split(", ")}))
     words = (
         f"Measured on one {machines}, with {peers}, by builds {builds} of planq. 100 % is what the "
-        "fastest plain kernel that reads and writes as much reached in the same run. "
+        "fastest plain kernel that reads and writes as much reached in the same run; of products "
+        "that operations bound, it is the peak of the data sheet. "
         "[docs/performance.md](docs/performance.md) has the method, every operator and size, and "
         "the targets that were missed."
     )
     told = textwrap.fill(words, 118, break_long_words=False, break_on_hyphens=False)
-    picture = "![planq beside torch.compile, torch and bitsandbytes](docs/images/overview.svg)"
+    picture = "![planq beside torch, cuBLAS, CUTLASS and bitsandbytes](docs/images/overview.svg)"
     return f"{picture}\n\n{told}\n"
 
 

@@ -68,7 +68,7 @@ def section(runs: Sequence[Run], pictures: dict[str, Picture]) -> list[str]:
         if "training" in run.facts:
             name = f"{run.folder}-training"
             entries, machine = run.facts["training"], run.facts["machine"]
-            where = f"one {run.machine}" if machine["name"] == HOST else f"a {run.machine} each"
+            where = f"an {machine['processor']}" if machine["name"] == HOST else run.machine
             words = TRAINING.format(
                 millions=entries[0]["parameters"] / 1e6, ranks=machine["ranks"], machine=where
             )
@@ -89,8 +89,8 @@ def _told(run: Run) -> list[str]:
 
 
 TRAINING = """\
-*A small training*, `examples/ddp_training.py`: a transformer of {millions:.1f} million parameters
-learns to guess the next byte of what Python's `help()` says, by {ranks} ranks on {machine}, from
+*A small training*, `examples/ddp_training.py`: a transformer of {millions:.2g} million parameters
+learns to guess the next byte of what Python's `help()` says, by {ranks} ranks ({machine}), from
 the same first weights on the same text, whatever the hook. Hooks of planq and PowerSGD feed their
 errors back."""
 

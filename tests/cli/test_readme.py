@@ -1,4 +1,6 @@
-"""README's console blocks work as they are printed, one after another, in the folder it names.
+"""The console blocks of README, and the walk through the commands, work as they are printed.
+
+They run one after another, in the folder that README names.
 
 Lines that compile or install for minutes are left out: what they set up is here already.
 """
@@ -33,6 +35,7 @@ MARK = "@ line "
 def printed() -> list[str]:
     """The lines of all blocks, from top to bottom."""
     blocks = docs.fenced(docs.ROOT / "README.md", "console")
+    blocks.append(docs.fenced(docs.ROOT / "docs" / "command-line.md", "console")[0])
     lines = [line for block in blocks for line in block.splitlines()]
     return [line for line in lines if not line.startswith(MINUTES)]
 
