@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import planq
 from support.samples import assign, make_descriptor, make_sample
@@ -275,3 +276,39 @@ def test_what_is_only_written_over_is_allocated(make: Any, args: Any, expected: 
     assert list(made) == ["output"]
     plan.run(planq.HOST, None, args(made["output"]))
     assert made["output"].tolist() == expected
+
+
+@pytest.mark.parametrize("library", [np, torch], ids=["numpy", "torch"])
+def test_a_workspace_is_allocated_as_run_takes_it(library: Any) -> None:
+    """Of the size asked for, aligned, for some rows or for the most; None where none is needed."""
+    rows = planq.Dim("m", max=300)
+    layer = planq.LinearW8A8DynamicDescriptor(
+        input_shape=(rows, 64), weight_shape=(16, 64), weight_dtype="int8", **FLOATS
+    )
+    plan = planq.Plan.select(planq.HOST, layer)
+    for extents in ({}, {"m": 1}, {"m": 7}):
+        made = plan.empty_workspace(library, **extents)
+        size = plan.workspace_size(**extents)
+        assert size > 0
+        assert made.shape == (size,)
+        assert made.dtype == library.uint8
+        address = made.ctypes.data if library is np else made.data_ptr()
+        assert address % planq.WORKSPACE_ALIGNMENT == 0
+    operands = {
+        "input": library.ones((7, 64), dtype=library.float32),
+        "weight": library.ones((16, 64), dtype=library.int8),
+        "weight_scale": library.ones((16,), dtype=library.float32),
+    }
+    outputs = plan.empty_outputs(library, m=7)
+    args = planq.LinearW8A8DynamicArgs(**operands, **outputs)
+    plan.run(planq.HOST, plan.empty_workspace(library, m=7), args)
+    assert (outputs["output"] == 64).all()
+    with pytest.raises(planq.DescriptorError, match="m"):
+        plan.empty_workspace(library, m=301)
+    with pytest.raises(TypeError, match="k"):
+        plan.empty_workspace(library, k=3)
+    fill = planq.Plan.select(planq.HOST, planq.FillDescriptor(shape=(4,), output_dtype="float32"))
+    assert fill.empty_workspace(library) is None
+
+
+FLOATS: dict[str, Any] = {"input_dtype": "float32", "output_dtype": "float32"}
