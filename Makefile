@@ -51,7 +51,7 @@ CHOSEN_thread := -k threads
 
 PYTEST = PYTHONSAFEPATH=1 $(BIN)/pytest -m "not gpu" --ignore=tests/gpu
 # Two processes for two cores, each with about half of the time; the second's output comes last.
-FIRST_HALF := tests/registry tests/cli tests/checkpoint
+FIRST_HALF := tests/registry tests/cli tests/checkpoint tests/torch_bridge
 SECOND_HALF = $(PYTEST) $(FIRST_HALF:%=--ignore=%) > build/second-half.txt 2>&1
 define HALVES
 { $(SECOND_HALF) & } && second=$$! && { $(PYTEST) $(FIRST_HALF); first=$$?; }; \
