@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,7 @@ from minilm_program import Recording
 from support import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [
@@ -38,11 +41,38 @@ def folder(tmp_path: Path) -> Path:
     return demo_model.write(tmp_path).parent
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of what a program records of that model, which takes longer than its check."""
+
+    @cache
+    def record(name: str) -> Path:
+        folder = demo_model.write(tmp_path_factory.mktemp(name)).parent
+        assert examples.encode(name, folder, "--record", folder / "minilm.npz") == 0
+        return folder
+
+    return record
+
+
+@pytest.fixture
+def recording(tmp_path: Path, recorded: Callable[[str], Path]) -> Callable[[str], Path]:
+    """A copy of a program's recording, for one test."""
+
+    def copy(name: str) -> Path:
+        for suffix in ("npz", "json"):
+            shutil.copy(recorded(name) / f"minilm.{suffix}", tmp_path)
+        return tmp_path / "minilm.npz"
+
+    return copy
+
+
 def test_what_one_machine_recorded_another_checks_without_the_model(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    recording: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file = folder / "minilm.npz"
-    assert examples.encode(name, folder, "--record", file) == 0
+    file = recording(name)
     for package in ("safetensors", "safetensors.torch", "tokenizers"):
         monkeypatch.setitem(sys.modules, package, None)
     capsys.readouterr()
@@ -51,10 +81,10 @@ def test_what_one_machine_recorded_another_checks_without_the_model(
 
 
 def test_a_record_is_checked_with_activations_and_without(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    name: str, recording: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, record = folder / "minilm.npz", folder / "minilm.json"
-    assert examples.encode(name, folder, "--record", file) == 0
+    file = recording(name)
+    record = file.with_suffix(".json")
     lines = examples.checked(name, "cpu")
     for times in (2, 1):
         capsys.readouterr()
@@ -71,29 +101,27 @@ def test_a_record_is_checked_with_activations_and_without(
 
 
 def test_of_other_activations_there_is_no_answer(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    name: str, recording: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = folder / "minilm.npz"
-    assert examples.encode(name, folder, "--record", file) == 0
-    recording = Recording.read(file)
-    recording.arrays[recording.products[-1]["operands"][0]].flat[0] ^= 1
-    recording.write(file)
+    file = recording(name)
+    read = Recording.read(file)
+    read.arrays[read.products[-1]["operands"][0]].flat[0] ^= 1
+    read.write(file)
     assert examples.encode(name, "--check", file.with_suffix(".json")) == 2
     assert "no answer for the activations" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("part", ["made_of", "operands"])
 def test_a_sign_that_a_recording_lost_is_another_digest(
-    name: str, part: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    name: str, part: str, recording: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, count = folder / "minilm.npz", list(examples.ENCODERS[name].values())[-1]
-    assert examples.encode(name, folder, "--record", file) == 0
-    recording = Recording.read(file)
-    entry = recording.products[-1]
-    upper = recording.arrays[entry[part][0]][0]
+    file, count = recording(name), list(examples.ENCODERS[name].values())[-1]
+    read = Recording.read(file)
+    entry = read.products[-1]
+    upper = read.arrays[entry[part][0]][0]
     # Of the greatest: where quantizing leaves 0 of a number, its sign has no part in the digest.
     upper.flat[(upper & 0x7F).argmax()] ^= 0x80
-    recording.write(file)
+    read.write(file)
     capsys.readouterr()
     assert examples.encode(name, "--check", file) == 1
     told = capsys.readouterr().out
@@ -102,11 +130,10 @@ def test_a_sign_that_a_recording_lost_is_another_digest(
 
 
 def test_the_other_programs_recording_has_none_of_its_products(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    name: str, recording: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (other,) = set(examples.ENCODERS) - {name}
-    file = folder / "minilm.npz"
-    assert examples.encode(other, folder, "--record", file) == 0
+    file = recording(other)
     capsys.readouterr()
     assert examples.encode(name, "--check", file) == 1
     lines = capsys.readouterr().out.splitlines()

@@ -88,7 +88,8 @@ def subnormal(words: Array, fmt: Float) -> Array:
 def zeros(words: Array, fmt: Float) -> Array:
     """Zeros of both signs, with a stretch of a few values in between."""
     sparse = (np.arange(words.size) // 512 % 2 == 1) & (field(words, 0, 4) == 0)
-    return rounded(np.where(sparse, bell(words), np.copysign(0.0, bell(words))), fmt)
+    values = bell(words)
+    return rounded(np.where(sparse, values, np.copysign(0.0, values)), fmt)
 
 
 def constant(words: Array, fmt: Float) -> Array:
@@ -113,7 +114,8 @@ def finite(words: Array, fmt: Float) -> Array:
     """Runs of every finite kind, one after another."""
     kinds = [normal, patterns, ties, subnormal, zeros, offset, huge, normal]
     pick = np.arange(words.size) // MIXED_RUN * 5 % len(kinds)
-    stacked = np.stack([bits(kind(words, fmt)) for kind in kinds])
+    made = {kind: bits(kind(words, fmt)) for kind in dict.fromkeys(kinds)}
+    stacked = np.stack([made[kind] for kind in kinds])
     return np.asarray(np.take_along_axis(stacked, pick[None], axis=0)[0].view(fmt.dtype))
 
 

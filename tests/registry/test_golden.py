@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from support.operators import OPERATORS, all_cases
 SHARES = 8
 
 
+@cache
 def recorded() -> dict[str, Any]:
     """The recorded operators by name."""
     content: dict[str, Any] = json.loads(golden.RECORDED.read_text())

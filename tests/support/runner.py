@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import planq
@@ -19,10 +20,21 @@ from support.memory import (
 from support.promises import Judge
 
 
+@cache
+def args_of(descriptor: type[planq.Descriptor]) -> Any:
+    """The class of the args that belong to a class of descriptors."""
+    return {operator.descriptor: operator.args for operator in planq.operators()}[descriptor]
+
+
 def arguments(desc: planq.Descriptor, operands: dict[str, Any]) -> Any:
     """The args object of the descriptor's operator; what the descriptor does not have is None."""
-    known = {operator.descriptor: operator for operator in planq.operators()}
-    return known[type(desc)].args(**operands)
+    return args_of(type(desc))(**operands)
+
+
+@cache
+def specs_of(desc: planq.Descriptor) -> dict[str, planq.OperandSpec]:
+    """The descriptor's operands, kept for its other benches."""
+    return desc.operands()
 
 
 def places(spec: planq.OperandSpec) -> list[tuple[str, tuple[int, ...]]]:
@@ -35,7 +47,7 @@ def places(spec: planq.OperandSpec) -> list[tuple[str, tuple[int, ...]]]:
 def gathered(desc: planq.Descriptor, tensors: dict[str, Any]) -> dict[str, Any]:
     """Operands by name out of tensors by place; those that no tensor is there for are left out."""
     found: dict[str, Any] = {}
-    for name, spec in desc.operands().items():
+    for name, spec in specs_of(desc).items():
         listed = [tensors[place] for place, _ in places(spec) if place in tensors]
         if spec.kind is planq.OperandKind.LIST:
             if len(listed) == len(spec.shapes):
@@ -73,7 +85,7 @@ class Bench:
         self.operands: dict[str, Operand] = {}
         self.roles: dict[str, str] = {}
         guard = 0 if unguarded else GUARD
-        for name, spec in desc.operands().items():
+        for name, spec in specs_of(desc).items():
             poison = INPUT_POISON if spec.role == "input" else OUTPUT_POISON
             for place, shape in places(spec):
                 layout = (layouts or {}).get(place, CONTIGUOUS)

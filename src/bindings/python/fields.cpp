@@ -35,7 +35,7 @@ PyObject* interned(std::string_view text) {
   return name;
 }
 
-struct Names {
+struct FieldNames {
   PyObject* op = interned("operator");
   PyObject* native = interned("_native");
   PyObject* kind = interned("kind");
@@ -45,8 +45,8 @@ struct Names {
   PyObject* name = interned("name");
   PyObject* max = interned("max");
 };
-const Names& names() {
-  static const Names* all = new Names;
+const FieldNames& field_names() {
+  static const FieldNames* all = new FieldNames;
   return *all;
 }
 
@@ -152,9 +152,9 @@ Ref read_sequence(std::string_view field, PyObject* value, const char* of) {
 }
 
 // Fills a descriptor's storage field by field, and gathers its extras.
-class Reader {
+class FieldReader {
  public:
-  explicit Reader(Descriptor& descriptor) : descriptor_(descriptor) {}
+  explicit FieldReader(Descriptor& descriptor) : descriptor_(descriptor) {}
 
   // Whether the attribute already holds what the field's value is read back as.
   bool read(const Attribute& attribute, PyObject* value);
@@ -186,10 +186,11 @@ class Reader {
   bool plain_ = false;  // of the field that is being read
 };
 
-Scope Reader::read_scope(std::string_view field, PyObject* value) {
+Scope FieldReader::read_scope(std::string_view field, PyObject* value) {
   py::object scope = py::reinterpret_borrow<py::object>(value);
   const auto kind_of = [&] {
-    return enumerator_named(kVocabulary<ScopeKind>, attribute(scope.ptr(), names().kind).get());
+    return enumerator_named(kVocabulary<ScopeKind>,
+                            attribute(scope.ptr(), field_names().kind).get());
   };
   int kind = py::type::handle_of(scope).is(classes().scope) ? kind_of() : -1;
   if (kind < 0) {
@@ -202,13 +203,14 @@ Scope Reader::read_scope(std::string_view field, PyObject* value) {
     plain_ = plain_ && PyLong_CheckExact(number.get());
     return read_integer(field, number.get());
   };
-  const std::int64_t axis = integer(names().axis);
+  const std::int64_t axis = integer(field_names().axis);
   // An axis beyond 32 bits is outside of every shape; keep it so without wrapping.
   const auto near = static_cast<std::int32_t>(axis < -1000 ? -1000 : axis > 1000 ? 1000 : axis);
-  return {static_cast<ScopeKind>(kind), near, integer(names().size), integer(names().rows)};
+  return {static_cast<ScopeKind>(kind), near, integer(field_names().size),
+          integer(field_names().rows)};
 }
 
-std::uint8_t Reader::dim_named(std::string_view field, const DimInfo& dim) {
+std::uint8_t FieldReader::dim_named(std::string_view field, const DimInfo& dim) {
   std::vector<DimInfo>& dims = extras().dims;
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (dims[i].name != dim.name) continue;
@@ -224,16 +226,17 @@ std::uint8_t Reader::dim_named(std::string_view field, const DimInfo& dim) {
 }
 
 // The maximum of a Dim, whose place is noted.
-std::int64_t Reader::read_dim(const Field& field, PyObject* value, int axis, int rank) {
+std::int64_t FieldReader::read_dim(const Field& field, PyObject* value, int axis, int rank) {
   if (field.kind != FieldKind::Shape)
     refuse(field.name, "expected integers in a list of shapes, got " + shown(value));
   if (axis == rank - 1)
     refuse(field.name, "expected an integer for the last axis, got " + shown(value));
-  const Ref name = attribute(value, names().name);
+  const Ref name = attribute(value, field_names().name);
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(name.get(), &size);
   if (!text) throw py::error_already_set();
-  DimInfo dim{.name = {}, .max = read_integer(field.name, attribute(value, names().max).get())};
+  DimInfo dim{.name = {},
+              .max = read_integer(field.name, attribute(value, field_names().max).get())};
   std::string_view(text, static_cast<std::size_t>(size)).copy(dim.name.data(), dim.name.size() - 1);
   const std::size_t offset = field.offset + offsetof(Shape, dims) + axis * sizeof(std::int64_t);
   const std::uint8_t index = dim_named(field.name, dim);
@@ -242,8 +245,8 @@ std::int64_t Reader::read_dim(const Field& field, PyObject* value, int axis, int
 }
 
 // An extent that is neither an integer of Python's own nor a Dim.
-std::int64_t Reader::read_extent(const Field& field, PyObject* shape, PyObject* key_range, int axis,
-                                 int rank) {
+std::int64_t FieldReader::read_extent(const Field& field, PyObject* shape, PyObject* key_range,
+                                      int axis, int rank) {
   if (PyDict_Check(key_range)) {
     const py::str name(field.name.data(), field.name.size());
     const py::object dim = classes().dim.attr("parse")(py::handle(key_range), name);
@@ -255,7 +258,7 @@ std::int64_t Reader::read_extent(const Field& field, PyObject* shape, PyObject* 
   return narrow(field.name, integer.get());
 }
 
-Shape Reader::read_shape(const Field& field, PyObject* value) {
+Shape FieldReader::read_shape(const Field& field, PyObject* value) {
   const Ref tuple = read_sequence(field.name, value, "integers");
   plain_ = plain_ && tuple.get() == value;
   const Py_ssize_t rank = PyTuple_GET_SIZE(tuple.get());
@@ -278,7 +281,7 @@ Shape Reader::read_shape(const Field& field, PyObject* value) {
   return shape;
 }
 
-ShapeList Reader::read_shapes(const Field& field, PyObject* value) {
+ShapeList FieldReader::read_shapes(const Field& field, PyObject* value) {
   const Ref tuple = read_sequence(field.name, value, "shapes");
   plain_ = plain_ && tuple.get() == value;
   std::vector<Shape> shapes;
@@ -288,7 +291,7 @@ ShapeList Reader::read_shapes(const Field& field, PyObject* value) {
   return {kept.data(), static_cast<std::int64_t>(kept.size())};
 }
 
-IntegerList Reader::read_integers(const Field& field, PyObject* value) {
+IntegerList FieldReader::read_integers(const Field& field, PyObject* value) {
   const Ref tuple = read_sequence(field.name, value, "integers");
   plain_ = plain_ && tuple.get() == value;
   std::vector<std::int64_t> integers;
@@ -304,7 +307,7 @@ IntegerList Reader::read_integers(const Field& field, PyObject* value) {
   return {kept.data(), static_cast<std::int64_t>(kept.size())};
 }
 
-bool Reader::read(const Attribute& attribute, PyObject* value) {
+bool FieldReader::read(const Attribute& attribute, PyObject* value) {
   const FieldKind kind = attribute.field->kind;
   plain_ = kind == FieldKind::Shape || kind == FieldKind::ShapeList ||
            kind == FieldKind::IntegerList || kind == FieldKind::Scope;
@@ -312,7 +315,7 @@ bool Reader::read(const Attribute& attribute, PyObject* value) {
   return plain_;
 }
 
-void Reader::store(const Attribute& attribute, PyObject* value) {
+void FieldReader::store(const Attribute& attribute, PyObject* value) {
   const Field& field = *attribute.field;
   switch (field.kind) {
     case FieldKind::Shape:
@@ -430,7 +433,7 @@ void set_attribute(py::handle instance, PyObject* name, const py::object& value)
 }
 
 const Operator& operator_of(py::handle instance) {
-  const Ref name = attribute(instance.ptr(), names().op);
+  const Ref name = attribute(instance.ptr(), field_names().op);
   const char* text = PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
   const Operator* op = text ? find_operator(text) : nullptr;
   if (!op) refuse("op", "no operator is called " + shown(name.get()));
@@ -444,7 +447,7 @@ void resolve_instance(py::handle instance) {
   const Attributes& attributes = attributes_of(op);
   auto descriptor = std::make_unique<Descriptor>();
   descriptor->op = &op;
-  Reader reader(*descriptor);
+  FieldReader reader(*descriptor);
   // Tuples and objects that stay as they are need not be made again.
   std::array<bool, kMostFields> plain{};
   for (std::size_t i = 0; i < attributes.size(); ++i)
@@ -459,7 +462,7 @@ void resolve_instance(py::handle instance) {
     if (plain[i] && same) continue;
     set_attribute(instance, attributes[i].name, value_object(attributes[i], *descriptor));
   }
-  set_attribute(instance, names().native, py::cast(std::move(descriptor)));
+  set_attribute(instance, field_names().native, py::cast(std::move(descriptor)));
 }
 
 py::dict field_values(const Descriptor& descriptor) {

@@ -10,8 +10,6 @@ namespace py = pybind11;
 
 namespace {
 
-std::string text(std::string_view view) { return std::string(view); }
-
 // The coefficients, and how many terms there are if a descriptor says so.
 py::object bound_values(const ErrorBound& bound, std::optional<std::int64_t> terms) {
   using namespace py::literals;

@@ -3,15 +3,18 @@
 
 #include <pybind11/pybind11.h>
 
-#include <string>
-#include <tuple>
-
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
 
 #include "core/registry.h"
 
 namespace planq::python {
+
+// What pybind11 makes a str of.
+inline std::string text(std::string_view view) { return std::string(view); }
 
 // A kernel's entry: SKU, revision, backend, architectures, rank, the guarantee that is given, and
 // its constraints in words. `terms`: of the error bound; none where no descriptor says how many.

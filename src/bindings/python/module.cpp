@@ -26,8 +26,6 @@ namespace py = pybind11;
 namespace planq::python {
 namespace {
 
-std::string text(std::string_view view) { return std::string(view); }
-
 // Those that host kernels use here, from narrow to wide.
 py::list instruction_sets() {
   const host::Level level = host::detect_level();

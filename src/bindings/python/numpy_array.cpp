@@ -27,7 +27,7 @@ constexpr auto kByNumber = [] {
   return table;
 }();
 
-DType dtype_of(const py::dtype& type) {
+DType dtype_of_array(const py::dtype& type) {
   const auto number = static_cast<std::size_t>(type.num());
   const bool native = type.byteorder() == '=' || type.byteorder() == '|';
   return native && number < kByNumber.size() ? kByNumber[number] : DType::Unset;
@@ -37,7 +37,7 @@ DType dtype_of(const py::dtype& type) {
 
 bool read_numpy_array(PyObject* object, TensorView& view) {
   const auto array = py::reinterpret_borrow<py::array>(object);
-  const DType dtype = dtype_of(array.dtype());
+  const DType dtype = dtype_of_array(array.dtype());
   if (dtype == DType::Unset || array.ndim() > kMaxRank) return false;
   const py::ssize_t bytes = storage_bytes(dtype);
   for (int axis = 0; axis < array.ndim(); ++axis) {

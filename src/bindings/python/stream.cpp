@@ -13,33 +13,35 @@ PyTypeObject* host_type = nullptr;
 PyTypeObject* cuda_type = nullptr;
 
 // How a stream type tells its handle and its device; found once per type.
-enum class Route { None, Host, Cuda, Attributes, Protocol };
+enum class StreamRoute { None, Host, Cuda, Attributes, Protocol };
 
-struct Names {
+struct StreamNames {
   PyObject* protocol = PyUnicode_InternFromString("__cuda_stream__");
   PyObject* handle = PyUnicode_InternFromString("cuda_stream");
   PyObject* device_index = PyUnicode_InternFromString("device_index");
 };
-const Names& names() {
-  static const Names* interned = new Names;
+const StreamNames& stream_names() {
+  static const StreamNames* interned = new StreamNames;
   return *interned;
 }
 
-Route classify(PyTypeObject* type) {
-  if (type == host_type) return Route::Host;
-  if (type == cuda_type) return Route::Cuda;
+StreamRoute classify(PyTypeObject* type) {
+  if (type == host_type) return StreamRoute::Host;
+  if (type == cuda_type) return StreamRoute::Cuda;
   auto* object = reinterpret_cast<PyObject*>(type);
   // torch.cuda.Stream names both directly, which also tells the device of the default stream.
-  if (PyObject_HasAttr(object, names().handle) && PyObject_HasAttr(object, names().device_index))
-    return Route::Attributes;
-  return PyObject_HasAttr(object, names().protocol) ? Route::Protocol : Route::None;
+  if (PyObject_HasAttr(object, stream_names().handle) &&
+      PyObject_HasAttr(object, stream_names().device_index))
+    return StreamRoute::Attributes;
+  return PyObject_HasAttr(object, stream_names().protocol) ? StreamRoute::Protocol
+                                                           : StreamRoute::None;
 }
 
-Route route_of(PyTypeObject* type) {
+StreamRoute route_of(PyTypeObject* type) {
   static PyTypeObject* last_type = nullptr;
-  static Route last_route;
+  static StreamRoute last_route;
   if (type == last_type) return last_route;
-  static auto* cache = new std::unordered_map<PyTypeObject*, Route>;
+  static auto* cache = new std::unordered_map<PyTypeObject*, StreamRoute>;
   auto found = cache->find(type);
   if (found == cache->end()) {
     Py_INCREF(type);
@@ -64,7 +66,7 @@ bool read_attribute(PyObject* object, PyObject* name, std::uintptr_t& value) {
 }
 
 bool read_protocol(PyObject* object, Stream& stream) {
-  PyObject* answer = PyObject_CallMethodNoArgs(object, names().protocol);
+  PyObject* answer = PyObject_CallMethodNoArgs(object, stream_names().protocol);
   if (!answer) return false;
   const bool pair = PyTuple_Check(answer) && PyTuple_GET_SIZE(answer) == 2;
   stream.handle = pair ? PyLong_AsVoidPtr(PyTuple_GET_ITEM(answer, 1)) : nullptr;
@@ -105,26 +107,26 @@ void set_stream_types(PyTypeObject* host, PyTypeObject* cuda) {
 bool read_stream(PyObject* object, Stream& stream) {
   stream.backend = Backend::Cuda;
   switch (route_of(Py_TYPE(object))) {
-    case Route::Host:
+    case StreamRoute::Host:
       stream.backend = Backend::Host;
       stream.threads = native<HostStream>(object)->threads;
       return true;
-    case Route::Cuda: {
+    case StreamRoute::Cuda: {
       const CudaStream* named = native<CudaStream>(object);
       stream.handle = reinterpret_cast<void*>(named->handle);
       stream.device = named->device;
       return true;
     }
-    case Route::Attributes: {
+    case StreamRoute::Attributes: {
       std::uintptr_t handle = 0, device = 0;
-      if (!read_attribute(object, names().handle, handle) ||
-          !read_attribute(object, names().device_index, device))
+      if (!read_attribute(object, stream_names().handle, handle) ||
+          !read_attribute(object, stream_names().device_index, device))
         return false;
       stream.handle = reinterpret_cast<void*>(handle);
       stream.device = static_cast<std::int32_t>(device);
       return true;
     }
-    case Route::Protocol:
+    case StreamRoute::Protocol:
       return read_protocol(object, stream);
     default:
       break;

@@ -6,7 +6,7 @@ import importlib
 import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class Case:
     problem: Problem
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The extents and the seed."""
         return f"{self.problem.m}x{self.problem.n}x{self.problem.k},seed={self.seed}"

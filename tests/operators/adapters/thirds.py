@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class Case:
     problem: Shape
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The shape and the seed."""
         return f"{self.problem[0]}x{self.problem[1]},seed={self.seed}"

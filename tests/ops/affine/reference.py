@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import MISSING, asdict, dataclass, fields
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,7 @@ class Problem:
         """The scales in C, one a segment."""
         return given[name].astype(self.compute)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name: every field that differs from its default."""
         parts = ["x".join(map(str, self.shape))]

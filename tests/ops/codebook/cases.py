@@ -140,7 +140,7 @@ class Case:
     parameters: str = "ordinary"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the operands, as one word."""
         return f"{self.problem.id},data={self.data},parameters={self.parameters},seed={self.seed}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import MISSING, asdict, dataclass, fields
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -358,7 +358,7 @@ class Problem:
             return flat
         return unpack_nibbles(flat, self.count, self.nibble_order)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name: types, and every field that differs from its default."""
         default = {item.name: item.default for item in fields(self)}

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ class Case:
     kind: str = "finite"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the operands, as one word."""
         return f"{self.problem.id},{self.kind},seed={self.seed}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class GroupProblem:
         """That of the codes."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return ",".join(str(value).replace(" ", "") for value in asdict(self).values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -99,7 +100,7 @@ class FloatLayer:
     weight_shape: tuple[int, int]
     output_dtype: str
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return named(self)

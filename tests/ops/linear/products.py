@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -82,7 +83,7 @@ def fused(x: Array, y: Any, z: Array) -> Array:
 class Problem(Protocol):
     """A problem whose operands have rows of m."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
 
@@ -186,7 +187,7 @@ class Case:
     kind: str = "any"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the operands, as one word."""
         return f"{self.problem.id},kind={self.kind},seed={self.seed}"

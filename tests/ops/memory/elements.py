@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Problem:
         """Whether elements are integers."""
         return self.dtype in INTEGERS
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name."""
         return f"{'x'.join(map(str, self.shape))},{self.dtype}"
@@ -107,7 +108,7 @@ class Case:
     seed: int = 0
     by_rows: bool = True
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the seed."""
         return f"{self.problem.id},seed={self.seed}"

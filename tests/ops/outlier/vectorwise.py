@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Problem:
         shape[self.along] = min(shape[self.along], 1)
         return tuple(shape)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         shape = "x".join(map(str, self.shape))

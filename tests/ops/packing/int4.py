@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -38,7 +39,7 @@ class Problem:
         """What a code of its own is stored in."""
         return "int8" if self.dtype == "int4" else "uint8"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         shape = "x".join(map(str, self.shape))
@@ -75,7 +76,7 @@ class Case:
     problem: Problem
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the input, as one word."""
         return f"{self.problem.id},seed={self.seed}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Problem:
         """The compute type, which the result has too."""
         return np.float64 if self.input_dtype == "float64" else np.float32
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name: every field that is given."""
         order = [f"p={self.p}"] if self.p else []
@@ -97,7 +98,7 @@ class Case:
     data: str = "mixed"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the input, as one word."""
         return f"{self.problem.id},data={self.data},seed={self.seed}"

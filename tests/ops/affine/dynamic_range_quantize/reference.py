@@ -7,6 +7,7 @@ line or two on arrays of the compute type, whose operations are single IEEE roun
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class Problem:
             return {self.scope[2] % rank: self.scope[1]}
         return {rank - 2: self.scope[1], rank - 1: self.scope[2]} if kind == "block" else {}
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name: every field that differs from its default."""
         default = asdict(Problem(shape=()))

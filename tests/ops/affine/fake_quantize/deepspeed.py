@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class DeepSpeedProblem:
         """The type of the elements."""
         return self.input_dtype
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return ",".join(str(value).replace(" ", "") for value in asdict(self).values())
@@ -172,7 +173,7 @@ class Case:
     kind: str = "finite"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the operands, as one word."""
         return f"{self.problem.id},{self.kind},seed={self.seed}"

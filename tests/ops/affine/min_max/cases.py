@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class Case:
     data: str = "mixed"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the input, as one word."""
         return f"{self.problem.id},data={self.data},seed={self.seed}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ class Problem:
         kept = [n for n, size in zip(self.counts, self.sizes, strict=True) if size is not None]
         return tuple(kept)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name: every field that differs from its default."""
         default = asdict(Problem(shape=()))

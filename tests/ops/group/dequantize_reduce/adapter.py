@@ -88,7 +88,7 @@ class Case:
     kind: str = "ordinary"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the operands, as one word."""
         return f"{self.problem.id},{self.kind},seed={self.seed}"

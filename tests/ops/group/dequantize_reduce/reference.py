@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class DequantizeReduceProblem:
     error_feedback: float | None = None
     error_dtype: str = "float32"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return id_of(self, "error_feedback", "error_dtype")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class SwizzledQuantizeProblem:
     error_dtype: str = "float32"
     sum_dtype: str = "float32"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return id_of(self, "error_feedback", "error_dtype", "sum_dtype")

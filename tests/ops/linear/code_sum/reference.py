@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class SumProblem:
     input_dtype: str = "int8"
     axis: int = -1
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return named(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class Problem:
         """A row for each of the input, a column for each row of the weight."""
         return (*self.input_shape[:-1], self.weight_shape[0])
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name: every field that differs from its default."""
         shapes = (self.input_shape, self.weight_shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class LinearProblem:
     residual_dtype: str | None = None
     convention: str = "planq"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return named(self)

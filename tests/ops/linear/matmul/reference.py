@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class FloatMatmulProblem(MatmulShapes):
     bias_dtype: str | None = None
     residual_dtype: str | None = None
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return named(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -22,7 +23,7 @@ class MatmulProblem(MatmulShapes):
     transpose_input: bool = False
     transpose_weight: bool = False
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         return named(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Case:
     seed: int = 0
     map_factor: float = 1.0  # of the compiled-in maps; by 1 they are given all the same
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the input, as one word."""
         return f"{self.problem.id},data={self.data},seed={self.seed}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Problem:
         """What a descriptor is given."""
         return asdict(self)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Every field that is not the default, as one word."""
         default = asdict(Problem(shapes=()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from ops.outlier import entries
@@ -34,7 +34,7 @@ class Case:
     kind: str = "spread"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the list, as one word."""
         return f"{self.problem.id},{self.kind},seed={self.seed}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class Problem:
         """Of the matrix."""
         return math.prod(self.shape[:-1])
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name."""
         return f"{'x'.join(map(str, self.shape))},capacity={self.capacity}"

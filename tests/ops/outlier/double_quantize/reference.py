@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class Problem:
     capacity: int = 0
     quotient: str = "divide"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name."""
         shape = "x".join(map(str, self.shape))

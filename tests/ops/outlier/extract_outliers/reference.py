@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Problem:
         """Of the matrix in memory."""
         return self.shape if self.layout == "row" else buffer_shape(self.layout, *self.matrix)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         shape = "x".join(map(str, self.shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Problem:
         """What the scales are computed in."""
         return "float32"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name: every field that differs from its default."""
         parts = ["x".join(map(str, self.shape))]

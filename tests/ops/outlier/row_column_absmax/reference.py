@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class Problem:
     input_dtype: str = "float32"
     threshold: float = 0.0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name."""
         shape = "x".join(map(str, self.shape))

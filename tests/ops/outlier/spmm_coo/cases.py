@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Case:
     data: str = "finite"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the operands, as one word."""
         return f"{self.problem.id},{self.kind},data={self.data},seed={self.seed}"

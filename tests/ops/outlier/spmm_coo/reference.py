@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Problem:
         """Of the output."""
         return self.weight_shape[1 if self.transpose_weight else 0]
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name."""
         flags = ",accumulate" * self.accumulate + ",transposed" * self.transpose_weight

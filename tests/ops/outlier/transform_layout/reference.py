@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ops.outlier.layouts import buffer_shape, flat_shape, matrix_of, memory_of
 from reference.formats import Array
@@ -45,7 +46,7 @@ class Problem:
             return self.shape
         return buffer_shape(self.to_layout, *self.result)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         shape = "x".join(map(str, self.shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class PackProblem:
     inverse: bool = False
     nibble_order: str = "low_first"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         n, k = self.weight_shape

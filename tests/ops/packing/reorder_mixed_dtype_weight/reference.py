@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Problem:
         """The reordered weight as it is stored."""
         return self.shape[0], self.shape[1] * self.bits // 8
 
-    @property
+    @cached_property
     def id(self) -> str:
         """All fields, as one word."""
         rows, columns = self.shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from ops.statistics.estimate_quantiles.reference import Problem, estimate_quantiles
@@ -28,7 +28,7 @@ class Case:
     data: str = "mixed"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the input, as one word."""
         return f"{self.problem.id},data={self.data},seed={self.seed}"

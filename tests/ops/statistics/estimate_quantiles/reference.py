@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class Problem:
         """The tail in use."""
         return 1 / (2 * self.quantiles) if self.tail is None else self.tail
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name: every field that differs from its default."""
         default = asdict(Problem(shape=()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class Problem:
     shape: tuple[int, int]
     count: int
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name."""
         return f"{self.shape[0]}x{self.shape[1]},count={self.count}"
@@ -68,7 +68,7 @@ class Case:
     data: str = "finite"
     seed: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem and the input, as one word."""
         return f"{self.problem.id},data={self.data},seed={self.seed}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class Problem(sums.Problem):
 
     percentile: int = 5
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name."""
         return f"{super().id},percentile={self.percentile}"
@@ -52,7 +52,7 @@ class Case(sums.Case):
     problem: Problem
     step: int = 1
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The problem, the input and the step, as one word."""
         return f"{super().id},step={self.step}"
