@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import planq
-from harness.cases import Case, item_bytes, load_cases
-from harness.check import check, host_reference, torch_reference
-from harness.cuda import CudaMachine
-from harness.host import HostMachine
-from harness.peers import make_peer
-from harness.product import share_of_peak
-from harness.report import HEADING, Record, Report
-from harness.timing import QUICK, Effort
-from harness.workload import Machine, Timing, Workload
+from harness.core.cases import Case, item_bytes, load_cases
+from harness.core.check import check, host_reference, torch_reference
+from harness.core.cuda import CudaMachine
+from harness.core.host import HostMachine
+from harness.core.product import share_of_peak
+from harness.core.report import HEADING, Record, Report
+from harness.core.timing import QUICK, Effort
+from harness.core.workload import Machine, Timing, Workload
+from harness.peers.peers import make_peer
 
 CASES = Path(__file__).with_name("cases")
 FAILURES_IN_A_ROW = 3

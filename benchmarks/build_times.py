@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from harness.native import processor_name
+from harness.native.native import processor_name
 
 LIMIT_S: Final = 60.0
 

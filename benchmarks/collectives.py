@@ -25,10 +25,10 @@ import torch
 import torch.distributed as dist
 
 import planq.distributed as pd
-from harness import hooks
-from harness.models import shapes_of
-from harness.ranks import Ranks, Times
-from harness.report import command, folder_of, software
+from harness.core.models import shapes_of
+from harness.core.ranks import Ranks, Times
+from harness.core.report import command, folder_of, software
+from harness.peers import hooks
 from planq.distributed import _transport
 
 DTYPES: Final = ("int8", "int4")

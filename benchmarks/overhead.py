@@ -31,9 +31,9 @@ import torch
 
 import planq
 import planq.torch  # defines torch.ops.planq
-from harness import dims
-from harness.native import CCalls, Native, processor_name
-from harness.report import software
+from harness.core import dims
+from harness.core.report import software
+from harness.native.native import CCalls, Native, processor_name
 
 SHAPE: Final = (64, 64)
 HOST_CALLS, HOST_BLOCKS = 20_000, 41

@@ -19,8 +19,8 @@ import torch
 
 import bench
 import planq
-from harness.cases import Case, Target, load_cases
-from harness.check import (
+from harness.core.cases import Case, Target, load_cases
+from harness.core.check import (
     HOST_COLUMNS,
     MOST_ELEMENTS,
     check,
@@ -28,12 +28,12 @@ from harness.check import (
     part_of,
     torch_reference,
 )
-from harness.data import fill_elements
-from harness.models import shapes_of
-from harness.native import cutlass_command
-from harness.peers import make_peer
-from harness.report import Record, Report
-from harness.workload import Arena, Launch, Rate, Timing, Workload, tensors_of
+from harness.core.data import fill_elements
+from harness.core.models import shapes_of
+from harness.core.report import Record, Report
+from harness.core.workload import Arena, Launch, Rate, Timing, Workload, tensors_of
+from harness.native.native import cutlass_command
+from harness.peers.peers import make_peer
 from planq.torch import optim
 from support.bitsandbytes_host import bnb
 

@@ -1,0 +1,140 @@
+"""What the operands of a case hold: normal values, codes of such values, fitting parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import torch
+
+import planq
+from harness.formulas.codebook import codes_of_normal, given_values
+
+# What a plan reads beside its elements.
+PARAMETERS: Final = (
+    "scale",
+    "zero_point",
+    "column_scale",
+    "bias",
+    "previous_absmax",
+    "previous_minimum",
+    "previous_maximum",
+    "absmax",
+    "codebook",
+    "nested_absmax",
+    "nested_offset",
+    "nested_codebook",
+    "input_scale",
+    "weight_scale",
+    "input_zero_point",
+    "weight_zero_point",
+    "input_sum",
+    "weight_sum",
+    "index",
+    "count",
+    "outlier",
+    "row_index",
+    "column_index",
+    "value",
+    "stats",
+    "parameters",
+    "minimum",
+)
+# The scalars of an optimizer's step.
+SCALARS: Final = {
+    "lr": 1e-3,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "beta3": 0.9999,
+    "alpha": 5.0,
+    "eps": 1e-8,
+    "weight_decay": 0.01,
+    "gradient_scale": 1.0,
+    "max_unorm": 0.02,
+    "step": 100,
+}
+_NUMBERS: Final = {"seed": 20240229, "offset": 4096, **SCALARS}
+
+_CODES: Final = {  # mean and deviation of codes, and the range that holds them
+    "int8": (0.0, 40.0, -127.0, 127.0),
+    "uint8": (128.0, 40.0, 0.0, 255.0),
+    "int32": (0.0, 20000.0, -(2.0**20), 2.0**20),
+    "float8_e4m3fn": (0.0, 100.0, -448.0, 448.0),
+    "float8_e5m2": (0.0, 100.0, -448.0, 448.0),
+}
+_RANGE: Final = 6.0  # standard deviations that the codes of a segment span: a few are clamped
+
+
+def number(spec: planq.OperandSpec) -> float:
+    """What an operand that is one number is given."""
+    return _NUMBERS.get(spec.name, 0.75 if spec.dtype is planq.DType.FLOAT64 else 1)
+
+
+def fill_elements(values: torch.Tensor, dtype: str, source: Any = None) -> None:
+    """Fills storage of a logical type with normal values, or with codes of such values.
+
+    Args:
+        values: The storage.
+        dtype: The logical type.
+        source: The descriptor of a codebook operator, whose codes they are.
+    """
+    if source is not None:
+        values.copy_(codes_of_normal(source, values.device))
+    elif values.is_floating_point():
+        values.normal_()
+    elif dtype in ("int4", "uint4"):
+        values.random_(0, 256)
+    else:
+        mean, deviation, low, high = _CODES[dtype]
+        drawn = torch.empty(values.shape, device=values.device).normal_(mean, deviation)
+        drawn.clamp_(low, high)
+        codes = drawn.to(getattr(torch, dtype)) if dtype.startswith("float8") else drawn.round_()
+        values.copy_(codes.view(torch.uint8) if dtype.startswith("float8") else codes)
+
+
+def _of_list(name: str, desc: Any, device: torch.device) -> torch.Tensor:
+    """A full list with equally many entries in every row, at columns far from each other."""
+    if name == "count":
+        return torch.tensor([desc.capacity], device=device)
+    each = -(-desc.capacity // math.prod(desc.shape[:-1]))
+    places = torch.arange(desc.capacity, device=device)
+    if name == "row_index":
+        return places // each
+    return places % each * (desc.shape[-1] // each)
+
+
+def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
+    """Fills a parameter so that normal elements take all the codes there are, and some too few."""
+    bounds: Any = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
+    drawn = torch.empty(values.shape, device=values.device).uniform_(0.9, 1.1)
+    if name in ("scale", "column_scale", "input_scale", "weight_scale"):
+        values.copy_(drawn * (1 / 32 if None in bounds else _RANGE / (bounds[1] - bounds[0])))
+    elif name in ("input_zero_point", "weight_zero_point"):
+        kind = getattr(desc, name.replace("zero_point", "dtype")).value
+        values.copy_((drawn * 200 - 200).round_() + _CODES[kind][0])
+    elif name == "zero_point":
+        middle = _CODES[desc.input_dtype.value][0] if None in bounds else (sum(bounds) + 1) // 2
+        values.copy_((drawn * 10 - 10).round_() + middle)
+    elif name in ("codebook", "nested_codebook"):
+        values.copy_(given_values(len(values)))
+    elif name in ("row_index", "column_index", "count"):
+        values.copy_(_of_list(name, desc, values.device))
+    elif name == "index":  # columns spread over the matrix
+        last = getattr(desc, "input_shape", getattr(desc, "shape", ()))[-1] - 1
+        values.copy_(torch.linspace(0, last, len(values)).round_())
+    elif name == "absmax" and values.dtype is torch.uint8:
+        fill_elements(values, "uint8")
+    else:
+        values.copy_(drawn)
+
+
+def fill_state(values: torch.Tensor, name: str) -> None:
+    """Fills what is updated in place: parameters as normal, states without a sign."""
+    if values.dtype is torch.uint8:
+        values.random_(0, 256)
+    elif name.startswith("absmax") or name == "history":
+        values.uniform_(0.9, 1.1)
+    else:
+        values.normal_()
+        if name.startswith("state"):
+            values.square_()

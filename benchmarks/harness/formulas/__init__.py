@@ -1,0 +1,1 @@
+"""What operators compute, as torch operations."""

@@ -1,0 +1,1 @@
+"""What else computes the same, and what each is called with."""
