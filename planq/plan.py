@@ -322,11 +322,11 @@ def _compare(stored: dict[str, Any], current: dict[str, Any]) -> None:
 
 
 def _address_of(array: Any) -> int:
-    """Of the first byte of what torch, NumPy or CuPy made."""
+    """Of the first byte of what torch or NumPy made, or a library with one of their interfaces."""
     if hasattr(array, "data_ptr"):
         return int(array.data_ptr())
-    kind = "__cuda_array_interface__" if hasattr(array, "__cuda_array_interface__") else ""
-    return int(getattr(array, kind or "__array_interface__")["data"][0])
+    on_gpu = getattr(array, "__cuda_array_interface__", None)
+    return int((on_gpu or array.__array_interface__)["data"][0])
 
 
 def _stored(text: str) -> tuple[dict[str, Any], Descriptor, PlanPreference]:

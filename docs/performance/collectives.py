@@ -56,6 +56,9 @@ def section(runs: Sequence[Run], pictures: dict[str, Picture]) -> list[str]:
         ["machine", "ranks", "transport", "torch", "build of planq", "began (UTC)"],
         [_told(run) for run in runs],
     )
+    for run in runs:
+        if "note" in run.facts:
+            lines += [*textwrap.fill(f"{run.machine}: {run.facts['note']}", 100).splitlines(), ""]
     for run in timed:
         lines += times(run.facts["collectives"])
         if "hooks" in run.facts:

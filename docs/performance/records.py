@@ -49,7 +49,8 @@ class Run:
             return f"{self.facts['processor']}, {gpu}" if gpu else str(self.facts["processor"])
         if machine["name"] != HOST:
             return f"{machine['name']}, driver {machine['driver_version']}"
-        return f"{machine['processor']}, {machine['threads']} threads"
+        threads = machine["threads"]
+        return f"{machine['processor']}, {threads} thread{'s' if threads != 1 else ''}"
 
     @property
     def device(self) -> str:

@@ -35,7 +35,7 @@ FSDP2:
 Streams and memory:
     torch's current stream, and its allocator, or ``workspace=``. Nothing waits for a device, so
     that a CUDA graph can hold a call after one like it. A call is prepared once for its sizes,
-    options and ranks.
+    options and ranks; :func:`bind` checks one once, for tensors that stay where they are.
 """
 
 from __future__ import annotations

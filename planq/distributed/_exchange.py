@@ -298,7 +298,8 @@ class Calls:
             for name, piece, launches, _ in stages[0]:
                 self._launch(name, piece, launches, stream)
             seen()
-            stages = [[("", *step[1:2], (), step[3]) for step in stages[0]], *stages[1:]]
+            sent: list[Step] = [("", piece, (), send) for _, piece, _, send in stages[0]]
+            stages = [sent, *stages[1:]]
         if len(stages[0]) == 1:
             for [(name, piece, launches, send)] in stages:
                 self._launch(name, piece, launches, stream)
