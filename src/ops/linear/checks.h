@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/checks.h"
-#include "ops/linear/product.h"
+#include "ops/linear/gemm.h"
 
 namespace planq::checks {
 

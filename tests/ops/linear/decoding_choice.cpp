@@ -2,7 +2,7 @@
 // rows and those that decode take them, and statistics are nested (1 or 0) a line, and prints how
 // 4-bit weights are multiplied on sm_90: the kernel's kind, and of one that decodes its tokens, and
 // columns in units of 64.
-#include "ops/linear/wgmma_decoding_choice.h"
+#include "ops/linear/sm90/weight_only_heuristics.h"
 
 #include <cstdio>
 

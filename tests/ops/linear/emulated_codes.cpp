@@ -1,11 +1,11 @@
 // The CUDA kernels of layers whose weights are codes, on a processor: see tests/support/emulated.
 #include "cuda/launch.cuh"
-#include "ops/linear/coded_slices.cuh"
-#include "ops/linear/float_codes.cu"
-#include "ops/linear/float_mma.cu"
-#include "ops/linear/float_product.cu"
-#include "ops/linear/product.cpp"
-#include "ops/linear/slices.cuh"
+#include "ops/linear/gemm.cpp"
+#include "ops/linear/simt/float.cu"
+#include "ops/linear/simt/weight_only.cu"
+#include "ops/linear/sm80/float.cu"
+#include "ops/linear/sm80/float_few_rows.cuh"
+#include "ops/linear/sm80/weight_only_few_rows.cuh"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // The CUDA kernels of float_mma.cuh, on a processor: see tests/support/emulated.
 #include "cuda/launch.cuh"
-#include "ops/linear/float_mma.cu"
+#include "ops/linear/sm80/float.cu"
 
 // As test_emulated_mma.py fills it: strides in elements, and null for what is not there.
 struct Given {

@@ -3,7 +3,7 @@
 // does. Of each product: six int32 numbers (m, n, k, the types of both sides, what is asked for),
 // the factors of the input (m, k) and of the weights (n, k), and for a chain the accumulators
 // (m, n). Written: how many ways there are, and what each gives, (m, n) in float32.
-#include "ops/linear/float_product_host.cpp"
+#include "ops/linear/host/float.cpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Compares the sums that every instruction set of this processor gives with a plain loop, on
 // products of all kinds and sizes, in memory that ends where the last code does. Prints how many
 // products were compared and how many were wrong.
-#include "ops/linear/product_host.cpp"
+#include "ops/linear/host/int8.cpp"
 
 #include <algorithm>
 #include <cstdio>

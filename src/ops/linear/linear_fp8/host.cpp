@@ -1,6 +1,6 @@
 // linear_fp8 on the host.
-#include "ops/linear/float_kernels_host.h"
 #include "ops/linear/linear_fp8/desc.h"
+#include "ops/linear/tables/float_kernels_host.h"
 
 namespace planq::linear_fp8 {
 namespace {

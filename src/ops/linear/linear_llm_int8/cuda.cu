@@ -1,7 +1,7 @@
 // linear_llm_int8 on CUDA: the kernels of products for every GPU from sm_80 on, behind one that
 // lists what they read beside the codes.
 #include "ops/linear/linear_llm_int8/launch.h"
-#include "ops/linear/mma_launch.cuh"
+#include "ops/linear/sm80/launch.h"
 
 namespace planq::linear_llm_int8 {
 namespace {

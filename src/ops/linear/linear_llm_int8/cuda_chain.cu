@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "math/tensor_core.h"
-#include "ops/linear/float_output.cuh"
 #include "ops/linear/linear_llm_int8/launch.h"
-#include "ops/linear/mma_launch.cuh"
+#include "ops/linear/simt/epilogue.cuh"
+#include "ops/linear/sm80/launch.h"
 
 namespace planq::linear_llm_int8 {
 namespace {

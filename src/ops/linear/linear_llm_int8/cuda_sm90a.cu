@@ -1,7 +1,7 @@
 // linear_llm_int8 on CUDA, sm_90a: the tensor cores by warpgroup.
 #include "ops/linear/linear_llm_int8/launch.h"
-#include "ops/linear/mma_launch.cuh"
-#include "ops/linear/wgmma_launch.cuh"
+#include "ops/linear/sm80/launch.h"
+#include "ops/linear/sm90/launch.h"
 
 namespace planq::linear_llm_int8 {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "host/thread_pool.h"
+#include "ops/linear/host/int8.h"
 #include "ops/linear/linear_llm_int8/desc.h"
-#include "ops/linear/product_host.h"
 
 namespace planq::linear_llm_int8 {
 

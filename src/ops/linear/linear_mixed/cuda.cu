@@ -1,7 +1,7 @@
 // linear_mixed on CUDA: any product on any GPU, by the functions that the host has too, and on its
 // tensor cores.
-#include "ops/linear/float_kernels_cuda.h"
 #include "ops/linear/linear_mixed/desc.h"
+#include "ops/linear/tables/float_kernels_cuda.h"
 
 namespace planq::linear_mixed {
 namespace {

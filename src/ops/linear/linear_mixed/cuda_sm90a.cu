@@ -1,6 +1,6 @@
 // linear_mixed on CUDA, sm_90a: the tensor cores whose order of sums TENSOR_SM90 is, by warpgroup.
-#include "ops/linear/float_kernels_cuda.h"
 #include "ops/linear/linear_mixed/desc.h"
+#include "ops/linear/tables/float_kernels_cuda.h"
 
 namespace planq::linear_mixed {
 namespace {

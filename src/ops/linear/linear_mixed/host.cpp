@@ -1,6 +1,6 @@
 // linear_mixed on the host. Weights are given back slice by slice on the way.
-#include "ops/linear/float_kernels_host.h"
 #include "ops/linear/linear_mixed/desc.h"
+#include "ops/linear/tables/float_kernels_host.h"
 
 namespace planq::linear_mixed {
 namespace {

@@ -1,7 +1,7 @@
 // linear_w8a8 on CUDA: the kernels for every GPU from sm_80 on.
 #include "cuda/launch.cuh"
 #include "ops/linear/linear_w8a8/desc.h"
-#include "ops/linear/mma_launch.cuh"
+#include "ops/linear/sm80/launch.h"
 
 namespace planq::linear_w8a8 {
 namespace {

@@ -1,6 +1,6 @@
 // linear_w8a8 on CUDA, sm_90a: the tensor cores by warpgroup.
 #include "ops/linear/linear_w8a8/desc.h"
-#include "ops/linear/wgmma_launch.cuh"
+#include "ops/linear/sm90/launch.h"
 
 namespace planq::linear_w8a8 {
 namespace {

@@ -1,9 +1,9 @@
 // linear_w8a8: a linear layer of codes: their integer product under row and column scales, with
-// zero points, a bias and a residual. The arithmetic is that of ops/linear/product.h and
+// zero points, a bias and a residual. The arithmetic is that of ops/linear/gemm.h and
 // epilogue.h.
 #pragma once
 
-#include "ops/linear/layer.h"
+#include "ops/linear/int8_layer.h"
 
 namespace planq::linear_w8a8 {
 

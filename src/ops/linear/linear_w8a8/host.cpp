@@ -1,7 +1,7 @@
 // linear_w8a8 on the host.
 #include "host/bind.h"
+#include "ops/linear/host/int8.h"
 #include "ops/linear/linear_w8a8/desc.h"
-#include "ops/linear/product_host.h"
 
 namespace planq::linear_w8a8 {
 namespace {

@@ -1,7 +1,7 @@
 // matmul on CUDA: any product on any GPU, by the functions that the host has too, and on its tensor
 // cores.
-#include "ops/linear/float_kernels_cuda.h"
 #include "ops/linear/matmul/desc.h"
+#include "ops/linear/tables/float_kernels_cuda.h"
 
 namespace planq::matmul {
 namespace {

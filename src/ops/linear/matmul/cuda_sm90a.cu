@@ -1,6 +1,6 @@
 // matmul on CUDA, sm_90a: the tensor cores whose order of sums TENSOR_SM90 is, by warpgroup.
-#include "ops/linear/float_kernels_cuda.h"
 #include "ops/linear/matmul/desc.h"
+#include "ops/linear/tables/float_kernels_cuda.h"
 
 namespace planq::matmul {
 namespace {

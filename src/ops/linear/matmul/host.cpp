@@ -1,6 +1,6 @@
 // matmul on the host.
-#include "ops/linear/float_kernels_host.h"
 #include "ops/linear/matmul/desc.h"
+#include "ops/linear/tables/float_kernels_host.h"
 
 namespace planq::matmul {
 namespace {

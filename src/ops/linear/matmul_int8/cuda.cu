@@ -1,7 +1,7 @@
 // matmul_int8 on CUDA: the kernels for every GPU from sm_80 on.
 #include "cuda/launch.cuh"
 #include "ops/linear/matmul_int8/desc.h"
-#include "ops/linear/mma_launch.cuh"
+#include "ops/linear/sm80/launch.h"
 
 namespace planq::matmul_int8 {
 namespace {

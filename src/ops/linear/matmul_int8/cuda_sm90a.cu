@@ -1,6 +1,6 @@
 // matmul_int8 on CUDA, sm_90a: the tensor cores by warpgroup.
 #include "ops/linear/matmul_int8/desc.h"
-#include "ops/linear/wgmma_launch.cuh"
+#include "ops/linear/sm90/launch.h"
 
 namespace planq::matmul_int8 {
 namespace {

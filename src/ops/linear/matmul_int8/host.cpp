@@ -1,7 +1,7 @@
 // matmul_int8 on the host.
 #include "host/bind.h"
+#include "ops/linear/host/int8.h"
 #include "ops/linear/matmul_int8/desc.h"
-#include "ops/linear/product_host.h"
 
 namespace planq::matmul_int8 {
 namespace {

@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "host/simd.h"
+#include "host/thread_pool.h"
+#include "math/tensor_core.h"
+#include "ops/linear/host/int8.h"
+#include "ops/linear/weight_only/codes.h"
+#include "ops/packing/fragment_order.h"
+#include "ops/packing/mixed_dtype_layout.h"
+
+namespace planq::host {
+namespace {
+
+// The rows of a block; its sums have to fit in a stack of 64 KB, beside a panel.
+constexpr std::int64_t kBlockRows = 96;
+
+// Some rows and columns of a product, which one thread computes.
+struct Block {
+  std::int64_t row, rows, column, columns;
+};
+
+}  // namespace
+}  // namespace planq::host
+
+#define PLANQ_LOOPS "ops/linear/host/float_loops.h"
+#include "host/instruction_sets.h"
+
+namespace planq::host {
+namespace {
+
+struct FloatProductLoops {
+  std::int64_t columns;  // of a block
+  void (*compute)(const linear::Product& product, Accumulation accumulation, Block block);
+};
+
+const FloatProductLoops& float_product_loops() {
+#if PLANQ_SIMD_X86
+  static const Level level = detect_level();
+  static constexpr FloatProductLoops kAvx512 = {avx512::floating::kPanelColumns,
+                                                avx512::floating::compute_block};
+  static constexpr FloatProductLoops kAvx2 = {avx2::floating::kPanelColumns,
+                                              avx2::floating::compute_block};
+  if (level == Level::Avx512) return kAvx512;
+  if (level == Level::Avx2) return kAvx2;
+#endif
+  static constexpr FloatProductLoops kBaseline = {baseline::floating::kPanelColumns,
+                                                  baseline::floating::compute_block};
+  return kBaseline;
+}
+
+// Multiplications that are worth waking a thread for.
+constexpr std::int64_t kGrain = 1 << 16;
+
+}  // namespace
+
+void multiply_floats(const linear::Product& product, Accumulation accumulation, int threads) {
+  if (product.empty()) return;
+  const FloatProductLoops& loops = float_product_loops();
+  // Rows first: blocks beside one another read the same weights.
+  const std::int64_t down = (product.m + kBlockRows - 1) / kBlockRows;
+  const std::int64_t across = (product.n + loops.columns - 1) / loops.columns;
+  const std::int64_t work =
+      std::min(product.m, kBlockRows) * loops.columns * std::max<std::int64_t>(1, product.k);
+  parallel_for(threads, down * across * product.batch.size(),
+               std::max<std::int64_t>(1, kGrain / work),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t i = first; i < last; ++i) {
+                   const std::int64_t place = i % (down * across);
+                   const std::int64_t row = place % down * kBlockRows;
+                   const std::int64_t column = place / down * loops.columns;
+                   loops.compute(product.at(i / (down * across)), accumulation,
+                                 {row, std::min(kBlockRows, product.m - row), column,
+                                  std::min(loops.columns, product.n - column)});
+                 }
+               });
+}
+
+}  // namespace planq::host

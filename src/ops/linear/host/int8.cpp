@@ -1,0 +1,134 @@
+#include "ops/linear/host/int8.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "host/amx.h"
+#include "host/simd.h"
+#include "host/thread_pool.h"
+#include "math/nibbles.h"
+
+namespace planq::host {
+namespace {
+
+// The rows of a block; its sums have to fit in a stack of 64 KB, beside a panel and packed rows, or
+// beside a panel. Those that are added in the output need no room.
+constexpr std::int64_t kBlockRows = 96, kDirectRows = 128, kMostRows = 1024;
+// Bytes of the input's rows that stay in a cache while one column after another meets them.
+constexpr std::int64_t kNearRows = 1 << 20;
+// Blocks for each thread, at least: few enough to be large.
+constexpr std::int64_t kShares = 4;
+
+// Some rows and columns of a product, which one thread computes.
+struct Block {
+  std::int64_t row, rows, column, columns;
+  bool amx = false;        // whether AMX takes part; for loops of VNNI
+  std::int64_t pitch = 0;  // of its sums, from a row to the next
+};
+
+// Where the sums of rows begin, by the sums of the input's rows, which blocks beside one another
+// share.
+struct RowSums {
+  std::int64_t row = 0, rows = 0;  // of which they are known
+  std::int32_t start[kMostRows + 64];
+};
+
+}  // namespace
+}  // namespace planq::host
+
+#define PLANQ_LOOPS_OF_BYTES
+#define PLANQ_LOOPS "ops/linear/host/int8_loops.h"
+#include "host/instruction_sets.h"
+
+namespace planq::host {
+namespace {
+
+struct ProductLoops {
+  // Of a block.
+  std::int64_t (*rows)(const linear::Product& product, int threads, bool amx);
+  std::int64_t (*columns)(const linear::Product& product, int threads);
+  void (*compute)(const linear::Product& product, Block block, RowSums& known);
+};
+
+const ProductLoops& product_loops() {
+#if PLANQ_SIMD_X86
+  static const Level level = detect_level();
+  static const bool vnni = has_vnni();
+  static constexpr ProductLoops kVnni = {avx512_vnni::rows_of, avx512_vnni::columns_of,
+                                         avx512_vnni::compute_block};
+  static constexpr ProductLoops kAvx512 = {avx512::rows_of, avx512::columns_of,
+                                           avx512::compute_block};
+  static constexpr ProductLoops kAvx2 = {avx2::rows_of, avx2::columns_of, avx2::compute_block};
+  if (vnni) return kVnni;
+  if (level == Level::Avx512) return kAvx512;
+  if (level == Level::Avx2) return kAvx2;
+#endif
+  static constexpr ProductLoops kBaseline = {baseline::rows_of, baseline::columns_of,
+                                             baseline::compute_block};
+  return kBaseline;
+}
+
+// Multiplications that are worth waking a thread for.
+constexpr std::int64_t kGrain = 1 << 18;
+// Bytes of weights that rows of blocks have in common: they are packed for each row, from a cache.
+constexpr std::int64_t kShared = 1 << 18;
+
+// The blocks of a product: groups of columns one after another, and in a group row by row. All
+// columns are one group where that reads less: weights once for each row of blocks, instead of the
+// input once for each group.
+class Blocks {
+ public:
+  Blocks(const linear::Product& product, std::int64_t rows, std::int64_t columns, bool amx)
+      : amx_(amx),
+        m_(product.m),
+        n_(product.n),
+        rows_(rows),
+        columns_(columns),
+        down_((product.m + rows - 1) / rows),
+        across_((product.n + columns - 1) / columns),
+        group_(std::clamp<std::int64_t>(kShared / (columns * std::max<std::int64_t>(1, product.k)),
+                                        1, across_)) {
+    if (rows * product.k <= kNearRows && down_ * n_ <= m_ * (across_ / group_)) group_ = across_;
+  }
+
+  std::int64_t count() const { return down_ * across_; }
+  Block operator[](std::int64_t index) const {
+    const std::int64_t first = index / (down_ * group_) * group_;
+    const std::int64_t place = index - first * down_, group = std::min(group_, across_ - first);
+    const std::int64_t row = place / group * rows_;
+    const std::int64_t column = (first + place % group) * columns_;
+    return {row, std::min(rows_, m_ - row), column, std::min(columns_, n_ - column), amx_};
+  }
+
+ private:
+  bool amx_;
+  std::int64_t m_, n_, rows_, columns_, down_, across_, group_;
+};
+
+}  // namespace
+
+void multiply(const linear::Product& product, int threads) {
+  if (product.empty()) return;
+  const ProductLoops& loops = product_loops();
+  const bool amx = product.m >= kAmxRows && has_amx();
+  const std::int64_t rows = loops.rows(product, threads, amx);
+  const std::int64_t columns = loops.columns(product, threads);
+  const Blocks blocks(product, rows, columns, amx);
+  const std::int64_t work = columns * std::max<std::int64_t>(1, product.k) *
+                            std::clamp<std::int64_t>(std::min(rows, product.m) / 8, 1, rows);
+  parallel_for(threads, blocks.count() * product.batch.size(),
+               std::max<std::int64_t>(1, kGrain / work),
+               [&](std::int64_t first, std::int64_t last) {
+                 while (first < last) {
+                   const std::int64_t index = first / blocks.count();
+                   const std::int64_t begin = index * blocks.count();
+                   const std::int64_t end = std::min(last, begin + blocks.count());
+                   const linear::Product one = product.at(index);
+                   RowSums known;
+                   for (; first < end; ++first) loops.compute(one, blocks[first - begin], known);
+                 }
+               });
+}
+
+}  // namespace planq::host

@@ -1,0 +1,168 @@
+// Weights out of their codes, in float32, for one instruction set: see weight_only/codes.h. The
+// loops that compute include host/convert.h before. No include guard: see host/instruction_sets.h.
+
+#include "ops/codebook/pair_loops.h"
+
+namespace planq::host::PLANQ_LEVEL {
+
+using linear::WeightCodes;
+
+// At most a slice of numbers, rounded to a type, and back in float32.
+template <class T>
+void round_numbers(float* numbers, std::int64_t count) {
+  T rounded[math::kTensorCoreSlice];
+  narrow<T>(numbers, count, rounded);
+  widen<T>(rounded, count, numbers);
+}
+inline void round_numbers(DType dtype, float* numbers, std::int64_t count) {
+  switch (dtype) {
+    case DType::Float16:
+      return round_numbers<math::Half>(numbers, count);
+    case DType::BFloat16:
+      return round_numbers<math::Bfloat16>(numbers, count);
+    default:
+      return round_numbers<float>(numbers, count);
+  }
+}
+
+// Integers of a group as numbers.
+template <class Integer>
+void scale_integers(const WeightCodes& codes, std::int64_t row, std::int64_t group,
+                    const Integer* integers, std::int64_t count, float* to) {
+  if (!codes.scale) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(integers[i]);
+    return;
+  }
+  const float scale = codes.scale[row * codes.scale_row + group];
+  const std::int32_t zero_point =
+      codes.zero_point ? codes.zero_point[row * codes.zero_point_row + group] : 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    to[i] = math::dequantized<float>(integers[i], scale, zero_point);
+}
+
+// What each 4-bit code of a segment stands for.
+inline void load_values(const WeightCodes& codes, std::int64_t row, std::int64_t segment,
+                        float (&values)[16]) {
+  if (codes.has_blocks()) {
+    const float absmax = codes.statistics.at<float>(segment);
+    for (int i = 0; i < 16; ++i) values[i] = codes.codebook[i] * absmax;
+  } else {
+    std::int32_t integers[16];
+    for (int i = 0; i < 16; ++i)
+      integers[i] = linear::integer_of(codes.dtype, static_cast<std::uint8_t>(i));
+    scale_integers(codes, row, segment, integers, 16, values);
+  }
+  round_numbers(codes.values, values, 16);
+}
+
+// Values of 4-bit codes from any of them on. Rows may lie backwards, and codes in front of `data`.
+inline void look_up_nibbles(const WeightCodes& codes, std::int64_t first, std::int64_t count,
+                            const float (&values)[16], float* to) {
+  const std::int64_t head = count > 0 ? first & 1 : 0, pairs = (count - head) / 2;
+  const std::uint8_t* const bytes = codes.data + (first >> 1);
+  const auto one = [&](std::int64_t i) {
+    to[i] = values[math::load_integer(bytes, (first & 1) + i, DType::UInt4, codes.nibble_order)];
+  };
+  if (head == 1) one(0);
+  look_up_pairs(bytes + head, pairs, values, codes.nibble_order, to + head);
+  if (head + 2 * pairs < count) one(count - 1);
+}
+
+// Layouts in tiles have 64 terms of a row together. What follows makes of them what a row has:
+// bytes, of 4-bit codes pairs whose first is the low nibble.
+constexpr int kTileTerms = FragmentOrder::kTile;
+static_assert(kTileTerms == mixed_dtype::kChunk);
+// Tiles that a slice may touch.
+constexpr int kLineTiles = math::kTensorCoreSlice / kTileTerms + 1;
+
+inline std::uint32_t load_word(const std::uint8_t* from) {
+  std::uint32_t word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+// Of a packed weight: a row's nibbles are the low ones, or the high ones, of four threads.
+inline void lay_out_fragments(const WeightCodes& codes, std::int64_t row, std::int64_t tile,
+                              std::uint8_t* to) {
+  const int first = FragmentOrder::nibble(static_cast<int>(row % kTileTerms), 0);
+  const std::uint8_t* const threads = codes.data + row / kTileTerms * codes.row_stride +
+                                      tile * FragmentOrder::kTileBytes + first / 2;
+  const std::uint32_t flips =
+      static_cast<std::uint32_t>(FragmentOrder::flipped(codes.dtype)) * 0x01010101u;
+  for (int thread = 0; thread < 4; ++thread)
+    for (int step = 0; step < 4; ++step) {
+      const std::uint32_t word = load_word(threads + 16 * thread + 4 * step);
+      const std::uint32_t four = (word >> first % 2 * 4 & 0x0F0F0F0Fu) ^ flips;
+      const std::uint32_t pairs = four | four >> 12;
+      to[8 * step + thread] = static_cast<std::uint8_t>(pairs);
+      to[8 * step + 4 + thread] = static_cast<std::uint8_t>(pairs >> 8);
+    }
+}
+
+// Of a reordered weight, whose columns are the rows.
+template <class Layout>
+void lay_out_span(const WeightCodes& codes, std::int64_t row, std::int64_t tile, std::uint8_t* to) {
+  const std::uint8_t* const span = linear::reordered_span<Layout>(codes, row, tile);
+  for (int term = 0; term < kTileTerms; term += Layout::kPerByte) {
+    const std::uint32_t word = load_word(span + 4 * Layout::word(term)) ^ Layout::kSigns;
+    const auto code = [&](int i) { return word >> Layout::kBits * Layout::lane(term + i); };
+    to[term / Layout::kPerByte] =
+        static_cast<std::uint8_t>(Layout::kPerByte == 1 ? code(0) : (code(0) & 15) | code(1) << 4);
+  }
+}
+
+inline void lay_out(const WeightCodes& codes, std::int64_t row, std::int64_t tile,
+                    std::uint8_t* to) {
+  if (codes.layout == WeightLayout::Packed) return lay_out_fragments(codes, row, tile, to);
+  if (codes.dtype == DType::Int8)
+    return lay_out_span<mixed_dtype::Layout<DType::Int8>>(codes, row, tile, to);
+  lay_out_span<mixed_dtype::Layout<DType::Int4>>(codes, row, tile, to);
+}
+
+// The tiles of some terms, at most a slice of them, as a row of codes.
+inline WeightCodes line_of(const WeightCodes& codes, std::int64_t row, std::int64_t term,
+                           std::int64_t terms, std::uint8_t (&line)[kLineTiles * kTileTerms]) {
+  const std::int64_t first = term / kTileTerms, last = (term + terms - 1) / kTileTerms;
+  const int bytes = kTileTerms / (is_four_bit(codes.dtype) ? 2 : 1);
+  for (std::int64_t tile = first; tile <= last; ++tile)
+    lay_out(codes, row, tile, line + (tile - first) * bytes);
+  WeightCodes made = codes;
+  made.data = line;
+  made.nibble_order = NibbleOrder::LowFirst;
+  return made;
+}
+
+// The numbers of some terms of a row, of codes that begin with one of `line`.
+inline void decode_codes(const WeightCodes& line, std::int64_t code, std::int64_t row,
+                         std::int64_t term, std::int64_t terms, float* to) {
+  // Where the terms begin among those that segments divide.
+  const std::int64_t begin = line.has_blocks() ? row * line.terms + term : term;
+  for (std::int64_t done = 0; done < terms;) {
+    const std::int64_t segment = line.segment_size ? (begin + done) / line.segment_size : 0;
+    std::int64_t count = terms - done;
+    if (line.segment_size)
+      count = std::min(count, (segment + 1) * line.segment_size - begin - done);
+    if (is_four_bit(line.dtype)) {
+      alignas(64) float values[16];
+      load_values(line, row, segment, values);
+      look_up_nibbles(line, code + done, count, values, to + done);
+    } else {
+      scale_integers(line, row, segment,
+                     reinterpret_cast<const std::int8_t*>(line.data) + code + done, count,
+                     to + done);
+      round_numbers(line.values, to + done, count);
+    }
+    done += count;
+  }
+}
+
+// The same out of memory, whatever the layout.
+inline void decode_line(const WeightCodes& codes, std::int64_t row, std::int64_t term,
+                        std::int64_t terms, float* to) {
+  if (codes.layout == WeightLayout::RowMajor)
+    return decode_codes(codes, row * codes.row_stride + term, row, term, terms, to);
+  std::uint8_t line[kLineTiles * kTileTerms];
+  decode_codes(line_of(codes, row, term, terms, line), term % kTileTerms, row, term, terms, to);
+}
+
+}  // namespace planq::host::PLANQ_LEVEL

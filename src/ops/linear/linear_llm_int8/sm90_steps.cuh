@@ -1,0 +1,314 @@
+// Outliers in the kernels of sm90/int8.cuh by the tensor cores: the listed columns are steps of
+// math/tensor_core.h, sixteen at a time, onto sums that have their rows' scales. Codes and values
+// are both numbers of the outliers' type.
+#pragma once
+
+#include "cuda/mma.cuh"
+#include "cuda/wgmma.cuh"
+#include "ops/linear/linear_llm_int8/sm90_outliers.cuh"
+
+namespace planq::linear::wgmma {
+
+inline constexpr int kStepPlaces = 16, kSteps = kPlaces / kStepPlaces;
+
+// Places of the list's first kPlaces, in whole steps.
+__device__ __forceinline__ int whole_steps(int count) {
+  return (min(count, kPlaces) + kStepPlaces - 1) / kStepPlaces * kStepPlaces;
+}
+
+// Orders of codes, which are +0 behind the last place: up to number `places`.
+//
+// Columns of 64 places, as a factor of a warpgroup's tensor cores lies, with its swizzle: of one
+// step or of all.
+struct FactorOrder {
+  static constexpr bool kOutliersType = true;
+  static __device__ __forceinline__ int slot(int place, int column) {
+    return column * kPlaces + (place ^ column % 8 * 8);
+  }
+  static __device__ __forceinline__ int places(int count) {
+    return count > kStepPlaces ? kPlaces : whole_steps(count);
+  }
+};
+// Places of 128 columns, of which eight matrices' rows of eight columns are in no bank twice.
+struct MatrixOrder {
+  static constexpr bool kOutliersType = true;
+  static __device__ __forceinline__ int slot(int place, int column) {
+    return place * kListedColumns + (column ^ place % 8 * 8);
+  }
+  static __device__ __forceinline__ int places(int count) { return whole_steps(count); }
+};
+
+// --- Tiles of the tensor cores ------------------------------------------------------------------
+
+// kCount times two neighbouring values of 16 bits, at place(i) of row(i), which is even; those
+// beyond the capacity are others. All are asked for before the first is waited for.
+template <int kCount, class Row, class Place>
+__device__ __forceinline__ void read_twos(std::uint32_t (&words)[kCount], const Listed& listed,
+                                          const Row& row, const Place& place) {
+  const int last = listed.capacity - 1;
+  if (listed.vectors) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      words[i] = *reinterpret_cast<const std::uint32_t*>(row(i) + min(place(i), last - 1));
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      words[i] = row(i)[min(place(i), last)] | std::uint32_t{row(i)[min(place(i) + 1, last)]} << 16;
+  }
+}
+// Two values from an even place on, as far as there are `count`; else 0.
+__device__ __forceinline__ std::uint32_t up_to(int count, int place, std::uint32_t values) {
+  if (place >= count) return 0;
+  return place + 1 == count ? values & 0xFFFF : values;
+}
+
+// The rows of which a thread has sums, as a factor of steps: of kSteps of them and kTiles times 64
+// rows.
+template <int kTiles>
+struct StepValues {
+  static constexpr int kCount = kSteps * kTiles * 4;
+
+  std::uint32_t words[kCount];
+
+  // Of the rows that fragment_row() numbers from m on. What is beyond the list's last place is
+  // something else until up_to_last().
+  __device__ __forceinline__ void read(const Listed& listed, const Outputs& outputs, int batch,
+                                       std::int64_t m, int first) {
+    const std::uint16_t* rows[2 * kTiles];
+#pragma unroll
+    for (int r = 0; r < 2 * kTiles; ++r)
+      rows[r] = static_cast<const std::uint16_t*>(listed.values) + batch * listed.batch +
+                fragment_row(m, r, outputs.rows) * listed.row;
+    read_twos(
+        words, listed, [&](int i) { return rows[i / 4 % kTiles * 2 + i % 2]; },
+        [&](int i) { return place(first, i); });
+  }
+  __device__ __forceinline__ void up_to_last(int first, int count) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) words[i] = up_to(count, place(first, i), words[i]);
+  }
+
+ private:
+  static __device__ __forceinline__ int place(int first, int i) {
+    return first + static_cast<int>(threadIdx.x) % 4 * 2 + i / 4 / kTiles * kStepPlaces +
+           i % 4 / 2 * 8;
+  }
+};
+
+// The first kUsed steps onto sums that are float32 by now. A step of zeros leaves what another step
+// has made as it is.
+template <class T, int kUsed, int kTiles>
+__device__ __forceinline__ void add_steps(int (&sums)[kTiles][kListedColumns / 2],
+                                          const StepValues<kTiles>& values,
+                                          const std::uint16_t* codes) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
+  const std::uint64_t factor =
+      cuda::factor_of(static_cast<std::uint32_t>(cuda::uniform(cuda::shared_address(codes))));
+  cuda::begin_products();
+#pragma unroll
+  for (int step = 0; step < kUsed; ++step)
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const std::uint32_t* held = values.words + 4 * (step * kTiles + tile);
+      const std::uint32_t words[4] = {held[0], held[1], held[2], held[3]};
+      cuda::add_held_step<T>(sums[tile], words, cuda::advanced(factor, step * cuda::kProductDepth));
+    }
+  cuda::commit_products();
+  cuda::wait_for_products<0>();
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
+}
+
+// The outliers of the tiles that four warps have after each other, of kTiles times 64 rows.
+// `codes`: shared memory of these warps, free while they multiply, aligned to 1024 bytes.
+template <int kTiles>
+class TileSteps {
+ public:
+  using Order = FactorOrder;
+
+  float scales[2 * kTiles];
+
+  __device__ __forceinline__ TileSteps(const Listed& listed, std::uint16_t* codes,
+                                       const TileBarriers& barriers)
+      : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
+
+  __device__ __forceinline__ bool has_steps() const { return count_ > 0; }
+  // Before a tile, once the one before it is stored: what its rows have is on the way while it is
+  // multiplied. m: the warp's first row.
+  __device__ __forceinline__ void begin(const Outputs& outputs, int batch, std::int64_t m) {
+    cuda::named_barrier_arrive(barriers_.free, kPickThreads);
+    if (has_steps()) values_.read(listed_, outputs, batch, m, 0);
+    read_scales<kTiles>(scales, outputs, batch, m);
+  }
+
+  // All listed columns onto sums with their rows' scales, of its rows and columns n on.
+  // Afterwards the shared memory is free.
+  __device__ __forceinline__ void add(int (&sums)[kTiles][kListedColumns / 2],
+                                      const Outputs& outputs, int batch, std::int64_t m,
+                                      std::int64_t n) {
+    cuda::named_barrier_wait(barriers_.full, kPickThreads);
+#pragma unroll 1
+    for (int first = 0; first < count_;) {
+      values_.up_to_last(first, count_);
+      with_values(listed_.dtype, [&]<class T>(T) {
+        if (cuda::uniform(count_ - first) <= kStepPlaces)
+          add_steps<T, 1>(sums, values_, codes_);
+        else
+          add_steps<T, kSteps>(sums, values_, codes_);
+      });
+      first += kPlaces;
+      if (first >= count_) break;
+      values_.read(listed_, outputs, batch, m, first);
+      gather(first, n, outputs.columns);
+    }
+    wait();
+  }
+
+ private:
+  static constexpr int kThreads = 128;
+
+  __device__ __forceinline__ void wait() const {
+    cuda::named_barrier_wait(barriers_.own, kThreads);
+  }
+
+  __device__ __forceinline__ void gather(int first, std::int64_t n, std::int64_t columns) const {
+    wait();
+    gather_codes<FactorOrder>(listed_, first, min(count_ - first, kPlaces),
+                              FactorOrder::places(count_ - first), n, columns,
+                              static_cast<int>(threadIdx.x) % kThreads, codes_);
+    cuda::show_to_products();
+    wait();
+  }
+
+  const Listed& listed_;
+  std::uint16_t* codes_;
+  TileBarriers barriers_;
+  int count_;
+  StepValues<kTiles> values_;
+};
+
+// --- Few tokens ---------------------------------------------------------------------------------
+
+// Eight rows and sixteen columns of the sums of ListedRows, as a warp's tensor cores have them,
+// from number `from` and column `column` on. Those beyond the last row are the last one again. Lane
+// l has rows 2 (l % 4) and the next at columns l / 4 and eight further.
+class RowFragment {
+ public:
+  float t[4];
+
+  __device__ __forceinline__ RowFragment(const ListedRows& rows, int from, int column)
+      : left_(rows.count - from - lane() % 4 * 2) {
+    // The lane's own columns are four for each lane before it.
+    at_ = rows.sums - 4 * lane() + (rows.count - max(left_, 1)) * rows.pitch + column + lane() / 4;
+    pitch_ = left_ > 1 ? rows.pitch : 0;
+  }
+  // Sums that are int32 become float32, with their rows' scales.
+  __device__ __forceinline__ void load(bool integers, const float (&scales)[2]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int held = *place(i);
+      t[i] = integers ? static_cast<float>(held) * scales[i % 2] : __int_as_float(held);
+    }
+  }
+  __device__ __forceinline__ void store() const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i % 2 < left_) *place(i) = __float_as_int(t[i]);
+  }
+
+ private:
+  static __device__ __forceinline__ int lane() {
+    return static_cast<int>(threadIdx.x) % cuda::kWarp;
+  }
+  __device__ __forceinline__ int* place(int i) const { return at_ + i % 2 * pitch_ + i / 2 * 8; }
+
+  int left_, pitch_;  // rows from the lane's first on
+  int* at_;
+};
+
+// The same as ShareOutliers, in steps.
+class ShareSteps {
+ public:
+  using Order = MatrixOrder;
+
+  __device__ __forceinline__ ShareSteps(const Listed& listed, std::uint16_t* codes,
+                                        const SharePlace& place, float*)
+      : listed_(listed), codes_(codes), place_(place), held_(*listed.count) {}
+
+  __device__ __forceinline__ void ask(const ListedRows& rows) {
+    if (rows.count > 0 && listed_.capacity > 0) read(rows, 0, 0);
+  }
+  __device__ __forceinline__ void add(const ListedRows& rows, float scales, std::int64_t columns) {
+    const int count = listed_of(held_, listed_.capacity);
+    int first = 0;
+    do {
+      const int held = min(count - first, kPlaces);
+      if (first > 0) gather_share<MatrixOrder>(listed_, first, held, place_.n, columns, codes_);
+      with_values(listed_.dtype, [&]<class T>(T) { add_steps<T>(rows, scales, first, held); });
+      first += kPlaces;
+    } while (first < count);
+    __syncwarp();
+  }
+
+ private:
+  static constexpr int kRows = 8;  // of a step
+
+  static __device__ __forceinline__ int lane() {
+    return static_cast<int>(threadIdx.x) % cuda::kWarp;
+  }
+  // The values of eight rows from number `from` on, at places from number `first` on.
+  __device__ __forceinline__ void read(const ListedRows& rows, int from, int first) {
+    const std::int64_t row = rows.m + min(from + lane() / 4, rows.count - 1) * rows.step;
+    const std::uint16_t* values = static_cast<const std::uint16_t*>(listed_.values) +
+                                  place_.batch * listed_.batch + row * listed_.row;
+    read_twos(
+        words_, listed_, [&](int) { return values; }, [&](int i) { return first + own_place(i); });
+  }
+  static __device__ __forceinline__ int own_place(int i) { return 8 * i + lane() % 4 * 2; }
+
+  // Steps over `held` places from number `first` of the list on, eight rows at a time.
+  template <class T>
+  __device__ __forceinline__ void add_steps(const ListedRows& rows, float scales, int first,
+                                            int held) {
+#pragma unroll 1
+    for (int from = 0; from < rows.count; from += kRows) {
+      if (first + from > 0) read(rows, from, first);
+      std::uint32_t words[kSteps][2];
+#pragma unroll
+      for (int i = 0; i < 2 * kSteps; ++i)
+        words[i / 2][i % 2] = up_to(held, own_place(i), words_[i]);
+      const float own[2] = {__shfl_sync(cuda::kAllLanes, scales, from + lane() % 4 * 2),
+                            __shfl_sync(cuda::kAllLanes, scales, from + lane() % 4 * 2 + 1)};
+#pragma unroll 2
+      for (int column = 0; column < kListedColumns; column += 16) {
+        RowFragment sums(rows, from, column);
+        sums.load(first == 0, own);
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step)
+          if (step * kStepPlaces < held) add_step<T>(sums, words[step], step, column);
+        __syncwarp();  // a row beyond the last was read in place of the last one
+        sums.store();
+      }
+    }
+  }
+  // Codes are the first factor: their rows are columns of the output.
+  template <class T>
+  __device__ __forceinline__ void add_step(RowFragment& sums, const std::uint32_t (&values)[2],
+                                           int step, int column) const {
+    const int place = step * kStepPlaces + lane() % 8 + lane() / 16 * 8;
+    std::uint32_t codes[4];
+    cuda::load_matrices_transposed(
+        codes,
+        cuda::shared_address(codes_ + MatrixOrder::slot(place, column + lane() / 8 % 2 * 8)));
+    cuda::multiply_add_floats<T>(sums.t, codes, values[0], values[1]);
+  }
+
+  const Listed& listed_;
+  std::uint16_t* codes_;
+  SharePlace place_;
+  std::int64_t held_;
+  std::uint32_t words_[2 * kSteps];
+};
+
+}  // namespace planq::linear::wgmma

@@ -1,0 +1,198 @@
+// Kernels of products of floating numbers on any GPU, an output at a time: for what the tensor
+// cores of sm_90 do not take, and for other GPUs, where it is these cores that are computed. A file
+// for each kind of sides calls launch_sides(): see simt/launch.h.
+#pragma once
+
+#include "cuda/launch.cuh"
+#include "cuda/memory_access.cuh"
+#include "math/tensor_core.h"
+#include "ops/linear/simt/epilogue.cuh"
+#include "ops/linear/simt/launch.h"
+
+namespace planq::linear {
+
+inline constexpr int kFloatThreads = 128;
+inline constexpr std::int64_t kMostFloatBlocks = 1 << 20;
+
+// --- Rows of numbers, as math/tensor_core.h takes them -------------------------------------------
+
+inline constexpr int kSmallestOfHalf = -14, kSmallestOfBfloat16 = -126;
+
+template <class T>
+struct NumberRow {
+  static constexpr int smallest =
+      std::is_same_v<T, math::Half> ? kSmallestOfHalf : kSmallestOfBfloat16;
+  const T* values;
+  std::int64_t step;
+
+  __device__ NumberRow(const Factor& factor, std::int64_t row)
+      : NumberRow(reinterpret_cast<const T*>(factor.data) + row * factor.row_stride,
+                  factor.term_stride) {}
+  __device__ NumberRow(const T* values, std::int64_t step) : values(values), step(step) {}
+
+  __device__ float operator[](std::int64_t index) const {
+    return math::widen(values[index * step]);
+  }
+  __device__ NumberRow from(std::int64_t index) const { return {values + index * step, step}; }
+};
+
+// 8-bit floating codes of either type, which may differ from the other side's.
+struct Float8Row {
+  const std::uint8_t* codes;
+  DType dtype;
+  int smallest;
+
+  __device__ Float8Row(const Factor& factor, std::int64_t row)
+      : codes(factor.data + row * factor.row_stride),
+        dtype(factor.dtype),
+        smallest(factor.dtype == DType::Float8E4M3FN ? -6 : -14) {}
+
+  __device__ float operator[](std::int64_t index) const {
+    return math::float8_value<float>(codes[index], dtype);
+  }
+  __device__ Float8Row from(std::int64_t index) const {
+    Float8Row row = *this;
+    row.codes += index;
+    return row;
+  }
+};
+
+// --- Sides of a product, and what is launched with them ------------------------------------------
+
+struct FloatArgs {
+  Product product;
+  std::int64_t outputs;  // of the whole batch
+};
+
+template <class Row, class TensorCore>
+struct SidesOf {
+  using Args = FloatArgs;
+  using Core = TensorCore;
+  static __device__ Row input(const Args&, const Product& product, std::int64_t row) {
+    return {product.input, row};
+  }
+  static __device__ Row weight(const Args&, const Product& product, std::int64_t row) {
+    return {product.weight, row};
+  }
+};
+template <class T>
+using NumberSides = SidesOf<NumberRow<T>, math::TensorCore16>;
+using Float8Sides = SidesOf<Float8Row, math::TensorCore8>;
+
+// --- Outputs -------------------------------------------------------------------------------------
+
+__device__ inline void finish_output(const OutputPlace& place, float sum) {
+  const Product& product = place.product;
+  const float y = finished(product, place.row, place.column, sum, row_scale(product, place.row),
+                           FloatColumn(product, place.column));
+  store_output(product, place.row, place.column, y);
+}
+
+// --- Accumulation::TensorSm90, an output a thread ------------------------------------------------
+
+// Slices that meet the scales of their blocks.
+struct ScaledSlices {
+  const float *of_input, *of_weight;
+
+  __device__ ScaledSlices(const OutputPlace& place)
+      : of_input(static_cast<const float*>(place.product.epilogue.input_scale) +
+                 place.row * place.product.epilogue.input_scale_row),
+        of_weight(static_cast<const float*>(place.product.epilogue.weight_scale) +
+                  place.column / kBlockColumns * place.product.weight_scale_row) {}
+
+  __device__ float operator()(float sum, float slice, std::int64_t index) const {
+    return math::fused(slice, of_input[index] * of_weight[index], sum);
+  }
+};
+
+template <class Sides>
+__device__ float tensor_sum(const typename Sides::Args& args, const OutputPlace& place) {
+  using Core = typename Sides::Core;
+  const Product& product = place.product;
+  const auto input = Sides::input(args, product, place.row);
+  const auto weight = Sides::weight(args, product, place.column);
+  if constexpr (std::is_same_v<Sides, Float8Sides>)
+    if (product.joins_by_scales)
+      return math::tensor_core_sum<Core>(input, weight, product.k, ScaledSlices(place));
+  return math::tensor_core_sum<Core>(input, weight, product.k);
+}
+
+template <class Sides>
+__global__ void __launch_bounds__(kFloatThreads)
+    compute_tensor_sums(const __grid_constant__ typename Sides::Args args) {
+  const std::int64_t step = std::int64_t{gridDim.x} * kFloatThreads;
+#pragma unroll 1
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kFloatThreads + threadIdx.x; i < args.outputs;
+       i += step) {
+    const OutputPlace place(args.product, i);
+    finish_output(place, tensor_sum<Sides>(args, place));
+  }
+}
+
+// --- Accumulation::Lanes, an output a warp -------------------------------------------------------
+
+// math::lane_sum with a lane for each of its sums.
+template <class A, class B>
+__device__ float lane_sum(A a, B b, std::int64_t terms) {
+  static_assert(math::kSumLanes == cuda::kWarp);
+  const int lane = threadIdx.x % cuda::kWarp;
+  float sum = 0;
+  for (std::int64_t first = std::int64_t{lane} * math::kLaneTerms; first < terms;
+       first += math::kSumLanes * math::kLaneTerms) {
+    const std::int64_t end = min(first + math::kLaneTerms, terms);
+    for (std::int64_t k = first; k < end; ++k) sum = math::fused(a[k], b[k], sum);
+  }
+  for (int half = math::kSumLanes / 2; half > 0; half /= 2)
+    sum = sum + __shfl_down_sync(cuda::kAllLanes, sum, half);
+  return sum;
+}
+
+template <class Sides>
+__global__ void __launch_bounds__(kFloatThreads)
+    compute_lane_sums(const __grid_constant__ typename Sides::Args args) {
+  constexpr int kWarps = kFloatThreads / cuda::kWarp;
+  const std::int64_t step = std::int64_t{gridDim.x} * kWarps;
+#pragma unroll 1
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / cuda::kWarp;
+       i < args.outputs; i += step) {
+    const OutputPlace place(args.product, i);
+    const Product& product = place.product;
+    const float sum = lane_sum(Sides::input(args, product, place.row),
+                               Sides::weight(args, product, place.column), product.k);
+    if (threadIdx.x % cuda::kWarp == 0) finish_output(place, sum);
+  }
+}
+
+// --- Launches ------------------------------------------------------------------------------------
+
+// Whether lanes read whole fours of terms: of the input, or of both factors.
+inline bool has_fours(const Product& product, const Factor& factor, Moved operand) {
+  bool batches = true;
+  for (int axis = 0; axis < product.batch.rank; ++axis)
+    batches &= product.batch.axes[axis].stride[operand] % 4 == 0;
+  return factor.term_stride == 1 && factor.row_stride % 4 == 0 && batches &&
+         cuda::aligned_to(factor.data, 8);
+}
+
+// `threads`: for each output.
+template <class Args>
+Status launch_outputs(void (*kernel)(Args), const Args& args, int threads, Bound& bound) {
+  const cuda::Grid grid{
+      .blocks = std::min(cuda::ceil_div(args.outputs * threads, kFloatThreads), kMostFloatBlocks),
+      .threads = dim3(kFloatThreads)};
+  return cuda::launch(kernel, grid, args, bound);
+}
+template <class Sides>
+Status launch_tensor_sums(const typename Sides::Args& args, Bound& bound) {
+  return launch_outputs(compute_tensor_sums<Sides>, args, 1, bound);
+}
+template <class Sides>
+Status launch_lane_sums(const typename Sides::Args& args, Bound& bound) {
+  return launch_outputs(compute_lane_sums<Sides>, args, cuda::kWarp, bound);
+}
+
+inline FloatArgs float_args(const Product& product) {
+  return {product, product.m * product.n * product.batch.size()};
+}
+
+}  // namespace planq::linear

@@ -1,0 +1,215 @@
+// Products of floating numbers with weights that are codes, on any GPU; those weights' numbers in
+// memory, for kernels that read nothing else; and products of these on tensor cores.
+#include "ops/linear/simt/gemm.cuh"
+#include "ops/linear/simt/weight_only_few_rows.cuh"
+#include "ops/linear/weight_only/panels.cuh"
+
+namespace planq::linear {
+namespace {
+
+// --- Products, an output at a time ---------------------------------------------------------------
+
+struct CodedArgs : FloatArgs, CodesArgs {};
+
+class CodedRow {
+ public:
+  int smallest;
+
+  __device__ CodedRow(const CodesArgs& args, std::int64_t row)
+      : smallest(args.codes.values == DType::Float16 ? kSmallestOfHalf : kSmallestOfBfloat16),
+        args_(&args),
+        row_(row) {}
+
+  __device__ float operator[](std::int64_t index) const {
+    return number_at(args_->codes, args_->codebook(), row_, first_ + index);
+  }
+  __device__ CodedRow from(std::int64_t index) const {
+    CodedRow row = *this;
+    row.first_ += index;
+    return row;
+  }
+
+ private:
+  const CodesArgs* args_;
+  std::int64_t row_, first_ = 0;
+};
+
+template <class T>
+struct CodedSides {
+  using Args = CodedArgs;
+  using Core = math::TensorCore16;
+  static __device__ NumberRow<T> input(const Args&, const Product& product, std::int64_t row) {
+    return {product.input, row};
+  }
+  static __device__ CodedRow weight(const Args& args, const Product&, std::int64_t row) {
+    return {args, row};
+  }
+};
+
+// --- Numbers in memory ---------------------------------------------------------------------------
+
+constexpr int kVector = 8;  // numbers that a thread writes at a time
+
+struct NumbersArgs : CodesArgs {
+  std::int64_t first;    // row
+  void* to;              // rows of whole vectors, aligned to them
+  std::int64_t stride;   // numbers from a row to the next
+  bool codes_by_vector;  // a vector's codes are an aligned word, and of one segment
+  bool by_row;           // rows are whole segments, of `segments` vectors each
+  cuda::Divider segments;
+  std::int64_t row_segments;
+};
+
+// The segment that a vector belongs to: of all rows' for blocks, else of its row's.
+__device__ __forceinline__ std::int64_t segment_of(const NumbersArgs& args, std::int64_t row,
+                                                   std::int64_t term) {
+  const std::int64_t before = args.codes.has_blocks() ? row : 0;
+  if (args.by_row)
+    return before * args.row_segments +
+           args.segments.quotient(static_cast<std::uint32_t>(term / kVector));
+  return (before * args.codes.terms + term) / args.codes.segment_size;
+}
+
+// A vector of 4-bit codes of one segment; `values`: of each code of a codebook.
+__device__ void load_vector(const NumbersArgs& args, const float* values, std::int64_t row,
+                            std::int64_t term, float (&numbers)[kVector]) {
+  const WeightCodes& codes = args.codes;
+  const auto word =
+      *reinterpret_cast<const std::uint32_t*>(codes.data + (row * codes.row_stride + term) / 2);
+  const int swapped = codes.nibble_order == NibbleOrder::HighFirst ? 1 : 0;
+  float scale = 1;
+  std::int32_t zero_point = 0;
+  if (codes.has_blocks()) {
+    scale = codes.statistics.at<float>(segment_of(args, row, term));
+  } else if (codes.scale) {
+    const std::int64_t group = segment_of(args, row, term);
+    scale = codes.scale[row * codes.scale_row + group];
+    if (codes.zero_point) zero_point = codes.zero_point[row * codes.zero_point_row + group];
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const auto code = static_cast<std::uint8_t>(word >> (i ^ swapped) * 4 & 15);
+    numbers[i] = codes.has_blocks()
+                     ? values[code] * scale
+                     : math::dequantized<float>(integer_of(codes.dtype, code), scale, zero_point);
+  }
+}
+
+// A row a block.
+template <class T>
+__global__ void __launch_bounds__(kFloatThreads)
+    write_numbers(const __grid_constant__ NumbersArgs args) {
+  // Lanes look up values of codes that differ, which constant memory serves one after another.
+  __shared__ float values[16];
+  if (args.codes.has_blocks()) {
+    if (threadIdx.x < 16) values[threadIdx.x] = args.codebook()[threadIdx.x];
+    __syncthreads();
+  }
+  const std::int64_t row = args.first + blockIdx.x;
+  T* to = static_cast<T*>(args.to) + blockIdx.x * args.stride;
+  const auto first = static_cast<std::int64_t>(threadIdx.x) * kVector;
+  constexpr std::int64_t kStep = kFloatThreads * kVector;
+  if (!args.codes_by_vector) {
+#pragma unroll 1
+    for (std::int64_t term = first; term < args.codes.terms; term += kStep)
+#pragma unroll 1
+      for (int i = 0; i < kVector; ++i)
+        to[term + i] = math::narrow<T>(number_at(args.codes, args.codebook(), row, term + i));
+    return;
+  }
+#pragma unroll 4
+  for (std::int64_t term = first; term < args.codes.terms; term += kStep) {
+    float numbers[kVector];
+    load_vector(args, values, row, term, numbers);
+    T rounded[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) rounded[i] = math::narrow<T>(numbers[i]);
+    uint4 vector;
+    memcpy(&vector, rounded, sizeof vector);
+    cuda::store_kept(to + term, vector);
+  }
+}
+
+bool are_words(const WeightCodes& codes) {
+  return codes.layout == WeightLayout::RowMajor && is_four_bit(codes.dtype) &&
+         cuda::aligned_to(codes.data, 4) && codes.row_stride % kVector == 0 &&
+         codes.segment_size % kVector == 0;
+}
+
+template <class T>
+Status launch_numbers(const NumbersArgs& args, std::int64_t rows, Bound& bound) {
+  const cuda::Grid grid{.blocks = rows, .threads = dim3(kFloatThreads)};
+  return cuda::launch(write_numbers<T>, grid, args, bound);
+}
+
+template <class T>
+Status launch_type(const CodedArgs& args, Accumulation accumulation, Bound& bound) {
+  if constexpr (!std::is_same_v<T, float>)
+    if (accumulation == Accumulation::TensorSm90)
+      return launch_tensor_sums<CodedSides<T>>(args, bound);
+  return launch_lane_sums<CodedSides<T>>(args, bound);
+}
+
+}  // namespace
+
+Status preload_coded(DType values) {
+  PLANQ_TRY(lanes::preload(values));
+  PLANQ_TRY(cuda::preload(compute_tensor_sums<CodedSides<math::Half>>));
+  PLANQ_TRY(cuda::preload(compute_tensor_sums<CodedSides<math::Bfloat16>>));
+  PLANQ_TRY(cuda::preload(compute_lane_sums<CodedSides<math::Half>>));
+  PLANQ_TRY(cuda::preload(compute_lane_sums<CodedSides<math::Bfloat16>>));
+  return cuda::preload(compute_lane_sums<CodedSides<float>>);
+}
+
+Status launch_coded(const Product& product, Accumulation accumulation, Bound& bound) {
+  if (product.empty()) return Status::success();
+  if (accumulation == Accumulation::Lanes && lanes::takes(product))
+    return lanes::launch(product, bound);
+  const CodedArgs args{float_args(product), CodesArgs(*product.weight.codes)};
+  switch (product.input.dtype) {
+    case DType::Float16:
+      return launch_type<math::Half>(args, accumulation, bound);
+    case DType::BFloat16:
+      return launch_type<math::Bfloat16>(args, accumulation, bound);
+    default:
+      return launch_type<float>(args, accumulation, bound);
+  }
+}
+
+Status preload_numbers(DType values) {
+  return values == DType::Float16 ? cuda::preload(write_numbers<math::Half>)
+                                  : cuda::preload(write_numbers<math::Bfloat16>);
+}
+
+Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
+                      std::int64_t stride, Bound& bound) {
+  NumbersArgs args{CodesArgs(codes), first, to, stride, are_words(codes), false, {}, 0};
+  if (args.codes_by_vector && codes.segment_size > 0 && codes.terms % codes.segment_size == 0 &&
+      codes.terms / kVector <= cuda::kMaxIndex) {
+    args.by_row = true;
+    args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kVector));
+    args.row_segments = codes.terms / codes.segment_size;
+  }
+  return codes.values == DType::Float16 ? launch_numbers<math::Half>(args, rows, bound)
+                                        : launch_numbers<math::Bfloat16>(args, rows, bound);
+}
+
+std::size_t panel_workspace(std::int64_t columns, std::int64_t terms, const Device& device) {
+  Scratch scratch;
+  panels::book(columns, terms, device, scratch);
+  return scratch.bytes();
+}
+
+Status preload_coded_mma(DType values) {
+  PLANQ_TRY(preload_numbers(values));
+  return preload_float_mma(values);
+}
+
+Status launch_coded_mma(const Product& product, const Call& call, Bound& bound) {
+  if (product.empty()) return Status::success();
+  return panels::launch(product, call, bound, [&](const Product& panel) {
+    return launch_float_mma(panel, call.device, bound);
+  });
+}
+
+}  // namespace planq::linear

@@ -1,0 +1,296 @@
+// Accumulation::Lanes where rows of input are few and weights are 4-bit codes: the time is that of
+// reading these. A warp computes some columns for all rows; a lane reads the codes of its next
+// terms, 16 bytes, while it multiplies those before, and the block shares the input as float32 and
+// the table of what two codes stand for.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/divider.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/pairs.cuh"
+#include "math/tensor_core.h"
+#include "ops/linear/simt/gemm.cuh"
+#include "ops/linear/weight_only/pair_table.cuh"
+
+namespace planq::linear {
+
+namespace lanes {
+
+inline constexpr int kWarps = 8, kThreads = kWarps * math::kSumLanes;
+inline constexpr int kColumns = 4;  // that a warp computes
+inline constexpr int kThreadColumns = kWarps * kColumns;
+inline constexpr int kMostRows = 4;
+inline constexpr int kTerms = math::kLaneTerms;          // of a lane, at a time
+inline constexpr int kChunk = math::kSumLanes * kTerms;  // of all lanes
+inline constexpr int kPitch = math::kSumLanes + 1;       // so that no two lanes meet in a bank
+inline constexpr int kWords = kTerms / 8;                // of codes
+
+struct Args : CodesArgs {
+  Product product;
+  cuda::Divider runs;   // of kTerms, in a segment
+  std::int32_t across;  // blocks of threads along the columns
+};
+
+// Some columns of a weight, for one lane.
+class Columns {
+ public:
+  __device__ __forceinline__ Columns(const Args& args, std::int64_t first)
+      : args_(args), first_(first) {}
+
+  // Those beyond the weight are its last.
+  __device__ __forceinline__ std::int64_t column(int i) const {
+    return min(first_ + i, args_.codes.rows - 1);
+  }
+  __device__ __forceinline__ uint4 load(int i, std::int64_t term) const {
+    return cuda::load_once(args_.codes.data + (column(i) * args_.codes.row_stride + term) / 2);
+  }
+  template <bool kShifted>
+  __device__ __forceinline__ CodeScale scale(int i, std::int64_t term) const {
+    const WeightCodes& codes = args_.codes;
+    CodeScale own;
+    if (codes.has_blocks()) {
+      const auto run = static_cast<std::uint32_t>((column(i) * codes.terms + term) / kTerms);
+      own.scale = codes.statistics.at<float>(args_.runs.quotient(run));
+    } else if (codes.scale) {
+      const std::int64_t group = args_.runs.quotient(static_cast<std::uint32_t>(term / kTerms));
+      own.scale = codes.scale[column(i) * codes.scale_row + group];
+      if constexpr (kShifted)
+        own.shift_by(codes.zero_point[column(i) * codes.zero_point_row + group]);
+    }
+    return own;
+  }
+
+ private:
+  const Args& args_;
+  std::int64_t first_;
+};
+
+// The sums of a warp: columns by rows.
+template <int kRows>
+using Sums = float[kColumns][kRows];
+
+// Two numbers rounded to T, in float32.
+template <class T>
+__device__ __forceinline__ float2 rounded_pair(float2 pair) {
+  if constexpr (std::is_same_v<T, float>) {
+    return pair;
+  } else {
+    const std::uint32_t both = cuda::pair_of(pair.x, pair.y, T{});
+    return {cuda::of_pair<T>(both, 0), cuda::of_pair<T>(both, 1)};
+  }
+}
+
+// What a lane has of a chunk: the codes of its terms of each column, and what gives them back.
+struct Held {
+  uint4 codes[kColumns];
+  CodeScale scales[kColumns];
+
+  __device__ __forceinline__ std::uint32_t word(int column, int i) const {
+    const uint4& own = codes[column];
+    return i == 0 ? own.x : i == 1 ? own.y : i == 2 ? own.z : own.w;
+  }
+};
+
+// A lane's terms of a chunk onto its sums; `inputs` has the first of the lane's.
+template <class T, int kRows, bool kShifted>
+__device__ __forceinline__ void add_terms(const CodePairs& pairs, const Held& held,
+                                          const float* inputs, Sums<kRows>& sums) {
+  const auto add_pair = [&]<int kByte>(int word) {
+    float first[kRows], second[kRows];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const float* own = inputs + (row * kTerms + word * 8 + kByte * 2) * kPitch;
+      first[row] = own[0];
+      second[row] = own[kPitch];
+    }
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const float2 pair = pairs.at<kByte>(held.word(c, word));
+      const float2 numbers = rounded_pair<T>(held.scales[c].template numbers<kShifted>(pair));
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        sums[c][row] = math::fused(first[row], numbers.x, sums[c][row]);
+        sums[c][row] = math::fused(second[row], numbers.y, sums[c][row]);
+      }
+    }
+  };
+#pragma unroll
+  for (int word = 0; word < kWords; ++word) {
+    add_pair.template operator()<0>(word);
+    add_pair.template operator()<1>(word);
+    add_pair.template operator()<2>(word);
+    add_pair.template operator()<3>(word);
+  }
+}
+
+// A chunk of the input's rows as float32: what lane l needs i-th is at i * kPitch + l. Rows and
+// terms beyond the input are 0; no lane adds the latter.
+template <int kRows>
+__device__ __forceinline__ void share_inputs(const Product& product, std::int64_t first,
+                                             float* inputs) {
+  const Factor& factor = product.input;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunk; i += kThreads) {
+    const int row = i / kChunk, term = i % kChunk;
+    float value = 0;
+    if (row < product.m && first + term < product.k)
+      value = math::load_scale<float>(
+          factor.data, row * factor.row_stride + (first + term) * factor.term_stride, factor.dtype);
+    inputs[(row * kTerms + term % kTerms) * kPitch + term / kTerms] = value;
+  }
+}
+
+// Two chunks of inputs take turns in `inputs`.
+template <class T, int kRows, bool kShifted>
+__device__ __forceinline__ void sum_lanes(const Product& product, const Columns& columns,
+                                          const CodePairs& pairs, float* inputs,
+                                          Sums<kRows>& sums) {
+  constexpr int kShared = kRows * kTerms * kPitch;
+  const int lane = static_cast<int>(threadIdx.x) % math::kSumLanes;
+  const std::int64_t mine = std::int64_t{lane} * kTerms;
+  Held next = {};
+  const auto load = [&](std::int64_t chunk) {
+    if (chunk + mine >= product.k) return;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      next.codes[c] = columns.load(c, chunk + mine);
+      next.scales[c] = columns.scale<kShifted>(c, chunk + mine);
+    }
+  };
+  load(0);
+  share_inputs<kRows>(product, 0, inputs);
+  int held = 0;
+#pragma unroll 1
+  for (std::int64_t chunk = 0; chunk < product.k; chunk += kChunk, held ^= 1) {
+    // Where the next chunk of inputs goes, every warp has read the one before this. The first time
+    // they wait for the table, too.
+    __syncthreads();
+    const Held now = next;
+    load(chunk + kChunk);
+    if (chunk + kChunk < product.k)
+      share_inputs<kRows>(product, chunk + kChunk, inputs + (held ^ 1) * kShared);
+    if (chunk + mine < product.k)
+      add_terms<T, kRows, kShifted>(pairs, now, inputs + held * kShared + lane, sums);
+  }
+}
+
+// The lanes' sums as a tree; every lane gets the result of lane 0.
+__device__ __forceinline__ float added_up(float sum) {
+#pragma unroll
+  for (int half = math::kSumLanes / 2; half > 0; half /= 2)
+    sum = sum + __shfl_down_sync(cuda::kAllLanes, sum, half);
+  return __shfl_sync(cuda::kAllLanes, sum, 0);
+}
+
+// `finish(row, column, sum)` by one lane for each output.
+template <int kRows, class Finish>
+__device__ __forceinline__ void finish_sums(const Sums<kRows>& sums, std::int64_t rows,
+                                            std::int64_t first, std::int64_t columns,
+                                            const Finish& finish) {
+  const int lane = static_cast<int>(threadIdx.x) % math::kSumLanes;
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c)
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const float sum = added_up(sums[c][row]);
+      if (lane == c * kRows + row && row < rows && first + c < columns) finish(row, first + c, sum);
+    }
+}
+
+// The inputs of a block, below the table where they fit there, else above. The first kilobyte of
+// shared memory is the system's.
+template <int kRows>
+struct SharedParts {
+  static constexpr int kInputBytes = 2 * kRows * kTerms * kPitch * static_cast<int>(sizeof(float));
+  static constexpr int kBelowBytes = CodePairs::kTableBytes - 1024;
+  static constexpr bool kBelow = kInputBytes <= kBelowBytes;
+  static constexpr int kBytes = kBelowBytes + CodePairs::kTableBytes + (kBelow ? 0 : kInputBytes);
+};
+
+// A block computes kThreadColumns columns of a product of the batch.
+template <class T, int kRows, bool kShifted>
+__global__ void __launch_bounds__(kThreads, kRows == 1 && !kShifted ? 3 : 2)
+    stream_codes(const __grid_constant__ Args args) {
+  using Parts = SharedParts<kRows>;
+  std::uint8_t* const shared = reinterpret_cast<std::uint8_t*>(cuda::dynamic_shared());
+  const cuda::SharedAddress begin = cuda::shared_address_of(shared);
+  const cuda::SharedAddress table =
+      (begin + CodePairs::kTableBytes - 1) & ~cuda::SharedAddress{CodePairs::kTableBytes - 1};
+  std::uint8_t* const at_table = shared + (table - begin);
+  auto* const inputs =
+      reinterpret_cast<float*>(Parts::kBelow ? shared : at_table + CodePairs::kTableBytes);
+  const Product product = args.product.at(blockIdx.x / args.across);
+  CodePairs::fill(reinterpret_cast<float2*>(at_table), args, kThreads);
+  const std::int64_t first = std::int64_t{blockIdx.x % args.across} * kThreadColumns +
+                             threadIdx.x / math::kSumLanes * kColumns;
+  Sums<kRows> sums = {};
+  sum_lanes<T, kRows, kShifted>(product, Columns(args, first), CodePairs(table), inputs, sums);
+  finish_sums<kRows>(sums, product.m, first, product.n,
+                     [&](std::int64_t row, std::int64_t column, float sum) {
+                       finish_output(OutputPlace(product, row * product.n + column), sum);
+                     });
+}
+
+// And of one segment each, for a row or a few.
+inline bool takes(const Product& product) {
+  const WeightCodes& codes = *product.weight.codes;
+  return product.m <= kMostRows && product.k % kTerms == 0 && codes.segment_size % kTerms == 0 &&
+         has_code_vectors(codes);
+}
+
+// `columns`: of a block of threads. Weights may be numbers, which have no codes.
+inline Args args_of(const Product& product, int columns) {
+  const WeightCodes* codes = product.weight.codes;
+  Args args{codes ? CodesArgs(*codes) : CodesArgs(), product, {}, 0};
+  const std::int64_t segment = std::max<std::int64_t>(args.codes.segment_size, kTerms);
+  args.runs = cuda::Divider(
+      static_cast<std::uint32_t>(std::min<std::int64_t>(segment / kTerms, cuda::kMaxIndex)));
+  args.across = static_cast<std::int32_t>(cuda::ceil_div(product.n, columns));
+  return args;
+}
+
+// Calls visit(kernel, its shared memory) with that of these numbers and as many rows.
+template <class T, bool kShifted, class Visit>
+Status visit_rows(std::int64_t rows, const Visit& visit) {
+  const auto one = [&]<int kRows>() {
+    return visit(stream_codes<T, kRows, kShifted>, SharedParts<kRows>::kBytes);
+  };
+  if (rows <= 1) return one.template operator()<1>();
+  return rows == 2 ? one.template operator()<2>() : one.template operator()<kMostRows>();
+}
+template <bool kShifted, class Visit>
+Status visit_numbers(DType values, std::int64_t rows, const Visit& visit) {
+  switch (values) {
+    case DType::Float16:
+      return visit_rows<math::Half, kShifted>(rows, visit);
+    case DType::BFloat16:
+      return visit_rows<math::Bfloat16, kShifted>(rows, visit);
+    default:
+      return visit_rows<float, kShifted>(rows, visit);
+  }
+}
+template <class Visit>
+Status visit_kernel(DType values, std::int64_t rows, bool shifted, const Visit& visit) {
+  return shifted ? visit_numbers<true>(values, rows, visit)
+                 : visit_numbers<false>(values, rows, visit);
+}
+
+inline Status preload(DType values) {
+  const auto load = [](auto kernel, int bytes) { return cuda::preload(kernel, bytes); };
+  for (const bool shifted : {false, true})
+    for (const int rows : {1, 2, kMostRows}) PLANQ_TRY(visit_kernel(values, rows, shifted, load));
+  return Status::success();
+}
+inline Status launch(const Product& product, Bound& bound) {
+  const Args args = args_of(product, kThreadColumns);
+  cuda::Grid grid{.blocks = args.across * product.batch.size(), .threads = dim3(kThreads)};
+  return visit_kernel(args.codes.values, product.m, args.codes.zero_point != nullptr,
+                      [&](auto kernel, int bytes) {
+                        grid.shared_bytes = bytes;
+                        return cuda::launch(kernel, grid, args, bound);
+                      });
+}
+
+}  // namespace lanes
+}  // namespace planq::linear

@@ -1,0 +1,234 @@
+// From sums of a tile in shared memory to outputs in global memory, for kernels of any tile: every
+// type of output, through the epilogue where the product has one. Rows of a tile are those of the
+// input, columns those of the weight.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/memory_access.cuh"
+#include "math/formats.h"
+#include "ops/affine/affine.cuh"
+#include "ops/linear/linear_llm_int8/outliers.cuh"
+#include "ops/linear/sm80/args.h"
+
+namespace planq::linear {
+
+// The sums of a tile in shared memory, in planes that are added here. Fours of columns change
+// places so that lanes which store neighbouring rows do not meet in a bank.
+struct SumShape {
+  std::int32_t columns;  // a power of two, at least 16
+  std::int32_t plane;    // from a plane to the next
+  std::int32_t planes, threads;
+
+  PLANQ_HD constexpr int place(int row, int column) const {
+    return row * columns + (column ^ (row & (columns >= 32 ? 3 : 1)) * 8);
+  }
+};
+// The outputs of a block.
+struct OutputTile {
+  std::int64_t row, column;    // the first
+  std::int32_t rows, columns;  // as many as the product still has
+};
+
+__device__ __forceinline__ void four_sums(const SumShape& shape, const std::int32_t* sums, int row,
+                                          int column, std::int32_t (&total)[4]) {
+  const auto* from = sums + shape.place(row, column);
+  std::uint32_t each[4] = {};  // unsigned, because sums wrap
+#pragma unroll 1
+  for (int i = 0; i < shape.planes; ++i) {
+    const auto four = *reinterpret_cast<const uint4*>(from + i * shape.plane);
+    each[0] += four.x;
+    each[1] += four.y;
+    each[2] += four.z;
+    each[3] += four.w;
+  }
+  memcpy(total, each, sizeof total);
+}
+
+// Four neighbouring outputs as they are moved: in one part, or in two of 8-byte ones. Vectors are
+// moved as such: the compiler would move the words of a structure one by one.
+template <class T>
+struct Four {
+  static constexpr int kParts = sizeof(T) == 8 ? 2 : 1;
+  using Part = cuda::VectorOf<T, 4 / kParts>;
+  Part parts[kParts];
+
+  __device__ __forceinline__ void store(T* to) const {
+    if constexpr (sizeof(Part) == cuda::kVectorBytes) {
+#pragma unroll
+      for (int i = 0; i < kParts; ++i) cuda::store_kept(reinterpret_cast<Part*>(to) + i, parts[i]);
+    } else {
+      *reinterpret_cast<Part*>(to) = parts[0];
+    }
+  }
+};
+
+// Of which `count` exist. `vector`: they may be stored at once.
+template <class T>
+__device__ __forceinline__ void store_four(T* to, const Four<T>& four, int count, bool vector) {
+  if (vector && count >= 4) return four.store(to);
+  T each[4];
+  memcpy(each, &four, sizeof each);
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (i < count) to[i] = each[i];
+}
+
+// Rounded as by narrow(), but for NaN, which become another.
+template <class T>
+__device__ __forceinline__ Four<T> narrow_numbers(const math::Compute<T> (&values)[4]) {
+  static_assert(sizeof(Four<T>) == 4 * sizeof(T));
+  Four<T> four;
+  if constexpr (sizeof(T) == 2)
+    four.parts[0] = cuda::narrow_vector<T>(values);
+  else
+    memcpy(&four, values, sizeof four);
+  return four;
+}
+template <class T>
+__device__ __forceinline__ Four<T> narrow_four(const math::Compute<T> (&values)[4]) {
+  Four<T> four = narrow_numbers<T>(values);
+  if (!cuda::any_nan(values)) return four;
+  T each[4];
+  memcpy(each, &four, sizeof each);
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (math::is_nan(values[i])) each[i] = math::narrow<T>(math::canonical_nan<math::Compute<T>>());
+  memcpy(&four, each, sizeof each);
+  return four;
+}
+template <class T>
+__device__ __forceinline__ void store_narrowed(void* output, std::int64_t at,
+                                               const math::Compute<T> (&values)[4], int count,
+                                               bool vector) {
+  store_four(static_cast<T*>(output) + at, narrow_four<T>(values), count, vector);
+}
+
+// Rows of a tile, by threads that have the same four columns in each: `visit(row, sums)`.
+template <class Visit>
+__device__ __forceinline__ void each_row(const SumShape& shape, const OutputTile& tile,
+                                         const std::int32_t* sums, const Visit& visit) {
+  const int across = shape.columns / 4, column = static_cast<int>(threadIdx.x) % across * 4;
+#pragma unroll 1
+  for (int row = static_cast<int>(threadIdx.x) / across; row < tile.rows;
+       row += shape.threads / across) {
+    std::int32_t four[4];
+    four_sums(shape, sums, row, column, four);
+    visit(tile.row + row, four);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void store_integers(const Product& product, const SumShape& shape,
+                                               const OutputTile& tile, const std::int32_t* sums,
+                                               std::int64_t column, int count, bool vectors) {
+  each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
+    T each[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) each[i] = integer_output<T>(four[i]);
+    Four<T> out;
+    memcpy(&out, each, sizeof out);
+    auto* to = reinterpret_cast<T*>(product.output) + row * product.output_row + column;
+    store_four(to, out, count, vectors);
+  });
+}
+
+// Four outputs of a row, rounded to the output's type, whose compute type is C.
+template <class C>
+__device__ __forceinline__ void store_values(const Product& product, std::int64_t at,
+                                             const C (&values)[4], int count, bool vectors) {
+  if constexpr (sizeof(C) == 8)
+    return store_narrowed<double>(product.output, at, values, count, vectors);
+  else if (product.output_dtype == DType::Float16)
+    return store_narrowed<math::Half>(product.output, at, values, count, vectors);
+  else if (product.output_dtype == DType::BFloat16)
+    return store_narrowed<math::Bfloat16>(product.output, at, values, count, vectors);
+  else
+    return store_narrowed<float>(product.output, at, values, count, vectors);
+}
+
+// The same with outliers: a thread has up to kMostRows rows at a time, so that a code of the weight
+// is read for all of them.
+template <class C, int kMostRows>
+__device__ __forceinline__ void store_listed(const Product& product, const SumShape& shape,
+                                             const OutputTile& tile, const std::int32_t* sums,
+                                             std::int64_t column, int count, bool vectors) {
+  constexpr int kRows = sizeof(C) == 4 || kMostRows == 1 ? kMostRows : kMostRows / 2;
+  const Epilogue& e = product.epilogue;
+  const int across = shape.columns / 4, first = static_cast<int>(threadIdx.x) % across * 4;
+  const int step = shape.threads / across;
+  cuda::wait_for_previous();
+  ColumnTerm<C> columns[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
+#pragma unroll 1
+  for (int row = static_cast<int>(threadIdx.x) / across; row < tile.rows; row += kRows * step) {
+    C t[kRows][4];
+    std::int64_t rows[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      // Rows that are none of the tile's are its last one again.
+      const int own = min(row + r * step, tile.rows - 1);
+      std::int32_t four[4];
+      four_sums(shape, sums, own, first, four);
+      rows[r] = tile.row + own;
+      const C scale = row_term<C>(e, rows[r]).scale;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(four[i]) * scale;
+    }
+    add_listed<C>(e.outliers, rows, column, t);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (row + r * step >= tile.rows) break;
+      C values[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        values[i] = finish_listed<C>(t[r][i], columns[i], e,
+                                     residual_at<C>(e, rows[r], column + (i < count ? i : 0)));
+      store_values<C>(product, rows[r] * product.output_row + column, values, count, vectors);
+    }
+  }
+}
+
+// In C, which is the output's compute type.
+template <class C, int kListedRows>
+__device__ __forceinline__ void store_scaled(const Product& product, const SumShape& shape,
+                                             const OutputTile& tile, const std::int32_t* sums,
+                                             std::int64_t column, int count, bool vectors) {
+  const Epilogue& e = product.epilogue;
+  if (e.outliers.values)
+    return store_listed<C, kListedRows>(product, shape, tile, sums, column, count, vectors);
+  ColumnTerm<C> columns[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
+  each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
+    const RowTerm<C> of_row = row_term<C>(e, row);
+    C values[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      values[i] = finish<C>(four[i], of_row, columns[i], e,
+                            residual_at<C>(e, row, column + (i < count ? i : 0)));
+    store_values<C>(product, row * product.output_row + column, values, count, vectors);
+  });
+}
+
+// `product` is one of a batch: see Product::at. `vectors`: four outputs are an aligned vector.
+// kListedRows: of a thread at a time, where there are outliers.
+template <int kListedRows = 4>
+__device__ __forceinline__ void store_tile(const Product& product, const OutputTile& tile,
+                                           const SumShape& shape, const std::int32_t* sums,
+                                           bool vectors) {
+  const int first = static_cast<int>(threadIdx.x) % (shape.columns / 4) * 4;
+  const int count = tile.columns - first;
+  if (count <= 0) return;
+  const std::int64_t column = tile.column + first;
+  if (product.output_dtype == DType::Int32)
+    return store_integers<std::int32_t>(product, shape, tile, sums, column, count, vectors);
+  if (product.output_dtype == DType::Int8)
+    return store_integers<std::int8_t>(product, shape, tile, sums, column, count, vectors);
+  if (product.output_dtype == DType::Float64)
+    return store_scaled<double, kListedRows>(product, shape, tile, sums, column, count, vectors);
+  return store_scaled<float, kListedRows>(product, shape, tile, sums, column, count, vectors);
+}
+
+}  // namespace planq::linear

@@ -1,0 +1,103 @@
+// Launches of the kernels of sm80/float_tiles.cuh: four tiles of numbers in either type, each with
+// sides that are copied, transposed or not, and with any, and of 8-bit floating codes.
+
+#include "ops/linear/sm80/float_tiles.cuh"
+
+#include <algorithm>
+
+#include "ops/linear/simt/launch.h"
+#include "ops/linear/sm80/operands.h"
+
+namespace planq::linear {
+namespace {
+
+// For many outputs; for few; for few rows; for the fewest. Two blocks of the first fit into the
+// shared memory of every GPU, and its warps have as many sums as registers hold twice.
+using Large = MmaTile<128, 64, 64, 32, 1, 4, 2>;
+using Medium = MmaTile<64, 64, 32, 32, 1, 4, 3>;
+using Low = MmaTile<32, 64, 16, 32, 1, 6, 4>;
+using Small = MmaTile<16, 32, 16, 16, 1, 5, 4, 2>;
+
+template <class Tile>
+constexpr int kAsyncBytes = std::max(Tile::kAsyncStages * Tile::kStageBytes, Tile::kSumsBytes);
+template <class Tile>
+constexpr int kAnyBytes = std::max(2 * Tile::kStageBytes, Tile::kSumsBytes);
+
+// Which sides are transposed.
+template <class T, class Tile>
+constexpr auto async_kernel(bool input, bool weight) {
+  if (input)
+    return weight ? float_mma_async<T, Tile, true, true> : float_mma_async<T, Tile, true, false>;
+  return weight ? float_mma_async<T, Tile, false, true> : float_mma_async<T, Tile, false, false>;
+}
+
+template <class T, class Tile>
+Status preload_tile() {
+  for (const bool input : {false, true})
+    for (const bool weight : {false, true})
+      PLANQ_TRY(cuda::preload(async_kernel<T, Tile>(input, weight), kAsyncBytes<Tile>));
+  return cuda::preload(float_mma_any<T, Tile, NumberPieces>, kAnyBytes<Tile>);
+}
+template <class T>
+Status preload_tiles() {
+  PLANQ_TRY((preload_tile<T, Large>()));
+  PLANQ_TRY((preload_tile<T, Medium>()));
+  PLANQ_TRY((preload_tile<T, Low>()));
+  return preload_tile<T, Small>();
+}
+template <class Tile>
+Status preload_codes() {
+  return cuda::preload(float_mma_any<math::Half, Tile, CodePieces>, kAnyBytes<Tile>);
+}
+
+template <class Tile>
+Status launch_kernel(void (*kernel)(MmaArgs), int shared_bytes, const MmaArgs& args, Bound& bound) {
+  return launch_tiles(kernel, Tile::kM, Tile::kN, Tile::kThreads, shared_bytes, args, bound);
+}
+template <class T, class Tile>
+Status launch_numbers_of(const MmaArgs& args, Bound& bound) {
+  if (args.input.aligned && args.weight.aligned)
+    return launch_kernel<Tile>(async_kernel<T, Tile>(args.input.transposed, args.weight.transposed),
+                               kAsyncBytes<Tile>, args, bound);
+  return launch_kernel<Tile>(float_mma_any<T, Tile, NumberPieces>, kAnyBytes<Tile>, args, bound);
+}
+template <class Tile>
+Status launch_tile(const MmaArgs& args, Bound& bound) {
+  switch (args.product.input.dtype) {
+    case DType::Float16:
+      return launch_numbers_of<math::Half, Tile>(args, bound);
+    case DType::BFloat16:
+      return launch_numbers_of<math::Bfloat16, Tile>(args, bound);
+    default:
+      return launch_kernel<Tile>(float_mma_any<math::Half, Tile, CodePieces>, kAnyBytes<Tile>, args,
+                                 bound);
+  }
+}
+
+}  // namespace
+
+Status preload_float_mma(DType input) {
+  if (input == DType::Float16) return preload_tiles<math::Half>();
+  if (input == DType::BFloat16) return preload_tiles<math::Bfloat16>();
+  PLANQ_TRY(preload_codes<Large>());
+  PLANQ_TRY(preload_codes<Medium>());
+  PLANQ_TRY(preload_codes<Low>());
+  return preload_codes<Small>();
+}
+
+Status launch_float_mma(const Product& product, const Device& device, Bound& bound) {
+  if (product.empty()) return Status::success();
+  const MmaArgs args = mma_args(product);
+  if (product.m <= Small::kM) return launch_tile<Small>(args, bound);
+  const std::int64_t blocks = product.batch.size() * cuda::ceil_div(product.n, Medium::kN);
+  const bool idle = blocks < device.multiprocessors;
+  if (product.m <= Low::kM || (product.m <= Medium::kM && idle))
+    return launch_tile<Low>(args, bound);
+  if (product.m <= Medium::kM) return launch_tile<Medium>(args, bound);
+  const std::int64_t tiles =
+      cuda::ceil_div(product.m, Large::kM) * cuda::ceil_div(product.n, Large::kN);
+  const bool few = tiles * product.batch.size() < device.multiprocessors;
+  return few ? launch_tile<Medium>(args, bound) : launch_tile<Large>(args, bound);
+}
+
+}  // namespace planq::linear

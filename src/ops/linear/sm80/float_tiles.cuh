@@ -1,0 +1,487 @@
+// Floating products on the tensor cores of every GPU from sm_80 on (mma.sync), for any operands. A
+// block computes a tile of outputs, a slice of 128 terms after another: a chain of mma.sync from
+// +0, which is then added to the sum so far. That is the order of Accumulation::TensorSm90, and on
+// sm_90 these are its bits. Tensor cores of other GPUs add the products of a step in ways of their
+// own; but every tile has the same steps, so that a row has the same bits in each.
+//
+// Sides whose lines are 16-byte vectors are copied asynchronously, to rows of shared memory or,
+// transposed ones, to lines of terms, which warps turn as they load them. All others come through
+// registers in pieces of eight numbers, as do 8-bit floating codes, which become float16: that is
+// exact. Numbers that do not exist, beyond K or beyond the last row, are 0 in shared memory.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/pairs.cuh"
+#include "math/tensor_core.h"
+#include "ops/linear/simt/epilogue.cuh"
+#include "ops/linear/sm80/tile.cuh"
+
+namespace planq::linear {
+
+// --- Loading -----------------------------------------------------------------------------------
+
+inline constexpr int kPieceTerms = 8;  // 16 bytes of numbers
+template <class Tile>
+inline constexpr int kStageTerms = Tile::kDepth / 2;
+
+// Pieces come in two steps, so that all loads of a thread are under way before one is waited for:
+// load() gives what memory has of terms `at` ... `at` + 7, of which `count` exist, and finish() the
+// numbers.
+
+// A row of numbers of 16 bits, wherever they are.
+class NumberPieces {
+ public:
+  // Of eight neighbours the aligned words, and the halves of words at both ends.
+  struct Loaded {
+    std::uint32_t words[5];
+  };
+
+  static __device__ __forceinline__ Loaded load(const Factor& factor, const MmaSide& side,
+                                                std::int64_t row, int at, int count) {
+    const auto* from = first(factor, row) + std::int64_t{at} * factor.term_stride;
+    if (side.transposed || count < kPieceTerms) return load_each(factor, from, row, count);
+    Loaded loaded = {};
+    if (side.aligned) {
+      const uint4 vector = __ldg(reinterpret_cast<const uint4*>(from));
+      memcpy(loaded.words, &vector, sizeof vector);
+      return loaded;
+    }
+    const int odd = is_odd(factor, row) ? 1 : 0;
+    const auto* inner = reinterpret_cast<const std::uint32_t*>(from + odd);
+    loaded.words[0] = odd ? std::uint32_t{__ldg(from)} << 16 : __ldg(inner);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) loaded.words[1 + i] = __ldg(inner + i + 1 - odd);
+    if (odd) loaded.words[4] = __ldg(from + kPieceTerms - 1);
+    return loaded;
+  }
+  static __device__ __forceinline__ uint4 finish(const Factor& factor, std::int64_t row,
+                                                 const Loaded& loaded) {
+    const auto& words = loaded.words;
+    if (!is_odd(factor, row)) return make_uint4(words[0], words[1], words[2], words[3]);
+    return make_uint4(
+        __funnelshift_r(words[0], words[1], 16), __funnelshift_r(words[1], words[2], 16),
+        __funnelshift_r(words[2], words[3], 16), __funnelshift_r(words[3], words[4], 16));
+  }
+
+ private:
+  static __device__ __forceinline__ const std::uint16_t* first(const Factor& factor,
+                                                               std::int64_t row) {
+    return reinterpret_cast<const std::uint16_t*>(factor.data) + row * factor.row_stride;
+  }
+  // Whether the row begins in the middle of a word; pieces do where rows do.
+  static __device__ __forceinline__ bool is_odd(const Factor& factor, std::int64_t row) {
+    return cuda::misalignment<4>(first(factor, row)) != 0;
+  }
+  static __device__ __forceinline__ Loaded load_each(const Factor& factor,
+                                                     const std::uint16_t* from, std::int64_t row,
+                                                     int count) {
+    std::uint32_t words[4] = {};
+#pragma unroll
+    for (int i = 0; i < kPieceTerms; ++i)
+      if (i < count)
+        words[i / 2] |= static_cast<std::uint32_t>(__ldg(from + i * factor.term_stride))
+                        << i % 2 * 16;
+    if (!is_odd(factor, row)) return {{words[0], words[1], words[2], words[3], 0}};
+    return {{words[0] << 16, __funnelshift_r(words[0], words[1], 16),
+             __funnelshift_r(words[1], words[2], 16), __funnelshift_r(words[2], words[3], 16),
+             words[3] >> 16}};
+  }
+};
+
+// A row of 8-bit floating codes, which lie side by side, as numbers in float16.
+struct CodePieces {
+  using Loaded = uint2;
+
+  static __device__ __forceinline__ uint2 load(const Factor& factor, const MmaSide& side,
+                                               std::int64_t row, int at, int count) {
+    const std::uint8_t* from = factor.data + row * factor.row_stride + at;
+    if (side.aligned && count >= kPieceTerms) return __ldg(reinterpret_cast<const uint2*>(from));
+    return load_bytes(from, count);
+  }
+  static __device__ __forceinline__ uint4 finish(const Factor& factor, std::int64_t, uint2 codes) {
+    const auto pair = [&](std::uint32_t word, std::uint32_t selectors) {
+      return cuda::half_pair_of_codes(__byte_perm(word, 0, selectors), factor.dtype);
+    };
+    return make_uint4(pair(codes.x, 0x1404), pair(codes.x, 0x3424), pair(codes.y, 0x1404),
+                      pair(codes.y, 0x3424));
+  }
+};
+
+// Pieces of a thread. Neighbouring threads have neighbouring pieces of a row or, of a transposed
+// side, the same piece of neighbouring rows.
+template <class Tile, int kRows, class Pieces>
+class PieceSide {
+  static constexpr int kPiecesAcross = Tile::kDepth / 16;
+  static constexpr int kPieces = kRows * kPiecesAcross / Tile::kThreads;
+  static_assert(Tile::kSlices == 1 && kPieces * Tile::kThreads == kRows * kPiecesAcross);
+
+ public:
+  // From this row of the side on.
+  __device__ __forceinline__ PieceSide(const Factor& factor, const MmaSide& side,
+                                       std::int64_t first, int rows, int terms,
+                                       cuda::SharedAddress shared)
+      : factor_(factor), side_(side), first_(first), rows_(rows), terms_(terms), shared_(shared) {}
+
+  // Begins to load the stage that begins at this term.
+  __device__ __forceinline__ void fetch(int first) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int at = first + across(i) * kPieceTerms, count = min(terms_ - at, kPieceTerms);
+      pieces_[i] = {};
+      if (row(i) < rows_ && count > 0)
+        pieces_[i] = Pieces::load(factor_, side_, first_ + row(i), at, count);
+    }
+  }
+  // Stores what was loaded in the slot at this offset.
+  __device__ __forceinline__ void store(std::uint32_t slot) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i)
+      cuda::store_shared(shared_ + slot + place_of_chunk<kRows>(row(i), across(i)),
+                         Pieces::finish(factor_, first_ + row(i), pieces_[i]));
+  }
+
+ private:
+  __device__ __forceinline__ int row(int piece) const {
+    const int index = static_cast<int>(threadIdx.x) + piece * Tile::kThreads;
+    return side_.transposed ? index % kRows : index / kPiecesAcross;
+  }
+  __device__ __forceinline__ int across(int piece) const {
+    const int index = static_cast<int>(threadIdx.x) + piece * Tile::kThreads;
+    return side_.transposed ? index / kRows : index % kPiecesAcross;
+  }
+
+  const Factor& factor_;
+  const MmaSide& side_;
+  std::int64_t first_;
+  std::int32_t rows_, terms_;
+  cuda::SharedAddress shared_;
+  typename Pieces::Loaded pieces_[kPieces];
+};
+
+// --- Transposed sides --------------------------------------------------------------------------
+
+// Where eight rows of a term are in a transposed side. They change places so that those of eight
+// terms do not meet in a bank.
+template <int kRows>
+__device__ __forceinline__ int turn_of_line(int term) {
+  constexpr int kChunks = kRows / 8;
+  return kChunks >= 8 ? term % 8 : term / (8 / kChunks) % kChunks;
+}
+template <int kRows>
+__device__ __forceinline__ std::uint32_t place_in_line(int term, int chunk) {
+  return term * (kRows * 2) + (chunk ^ turn_of_line<kRows>(term)) * 16;
+}
+
+// Copies of a thread, 16 bytes each: the same eight rows of several terms.
+template <class Tile, int kRows>
+class TurnedSide {
+  static constexpr int kAcross = kRows / 8, kStep = Tile::kThreads / kAcross;
+  static constexpr int kCopies = kStageTerms<Tile> / kStep;
+  static_assert(kCopies * kStep == kStageTerms<Tile> && kStep * kAcross == Tile::kThreads);
+
+ public:
+  // `rows`: those of the tile that exist.
+  __device__ __forceinline__ TurnedSide(const std::uint8_t* data, const MmaSide& side, int rows,
+                                        int terms, cuda::SharedAddress shared)
+      : stride_(side.stride), shared_(shared) {
+    term_ = static_cast<int>(threadIdx.x) / kAcross;
+    chunk_ = static_cast<int>(threadIdx.x) % kAcross;
+    from_ = data + term_ * stride_ + chunk_ * 16;
+    bytes_ = min(max(rows - chunk_ * 8, 0), 8) * 2;
+    terms_ = terms - term_;
+  }
+  // Copies the next stage to the slot at this offset.
+  __device__ __forceinline__ void copy(std::uint32_t slot) {
+    if (bytes_ > 0 && bytes_ < 16) {
+#pragma unroll 1
+      for (int i = 0; i < kCopies; ++i)
+        store_bytes(place(i, slot), from(i), exists(i) ? bytes_ : 0);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        if (exists(i))
+          cuda::copy_async(place(i, slot), from(i));
+        else
+          cuda::store_shared(place(i, slot), make_uint4(0, 0, 0, 0));
+      }
+    }
+    from_ += kStageTerms<Tile> * stride_;
+    terms_ -= kStageTerms<Tile>;
+  }
+
+ private:
+  __device__ __forceinline__ bool exists(int i) const { return bytes_ > 0 && i * kStep < terms_; }
+  __device__ __forceinline__ const std::uint8_t* from(int i) const {
+    return from_ + i * kStep * stride_;
+  }
+  __device__ __forceinline__ cuda::SharedAddress place(int i, std::uint32_t slot) const {
+    return shared_ + slot + place_in_line<kRows>(term_ + i * kStep, chunk_);
+  }
+
+  const std::uint8_t* from_;
+  std::int64_t stride_;
+  std::int32_t term_, chunk_, bytes_, terms_;
+  cuda::SharedAddress shared_;
+};
+
+// The outputs of a warp whose sides may be transposed.
+template <class Tile, bool kInput, bool kWeight>
+class FloatTile : public WarpTile<Tile> {
+  using Base = WarpTile<Tile>;
+
+ public:
+  using Factors = typename Base::Factors;
+
+  __device__ __forceinline__ explicit FloatTile(cuda::SharedAddress shared)
+      : Base(shared), shared_(shared) {
+    // Of a, matrices are rows 0 to 7 and 8 to 15 of eight terms, then of the next eight; of b,
+    // eight terms and the next eight of rows 0 to 7, then of rows 8 to 15.
+    const int first = this->lane_ / 8 % 2, second = this->lane_ / 16, term = this->lane_ % 8;
+    input_ = term + second * 8;
+    weight_ = term + first * 8;
+    of_input_ = ((this->row_ / 8 + first) ^ turn_of_line<Tile::kM>(input_)) * 16;
+    of_weight_ = ((this->column_ / 8 + second) ^ turn_of_line<Tile::kN>(weight_)) * 16;
+  }
+  __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
+                                       Factors& factors) const {
+    if constexpr (kInput)
+      load_turned<Tile::kM>(slot, step * 16 + input_, of_input_, factors.a);
+    else
+      this->load_input(slot, step, factors);
+    if constexpr (kWeight)
+      load_turned<Tile::kN>(slot + Tile::kWeightOffset, step * 16 + weight_, of_weight_, factors.b);
+    else
+      this->load_weight(slot, step, factors);
+  }
+
+ private:
+  // Blocks of 16 rows: what two chunks are further, differs in these bits of a place alone.
+  template <int kRows, int kBlocks>
+  __device__ __forceinline__ void load_turned(std::uint32_t slot, int term, std::uint32_t in_line,
+                                              std::uint32_t (&words)[kBlocks][4]) const {
+    const cuda::SharedAddress line = shared_ + slot + term * (kRows * 2);
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+      cuda::load_turned_matrices(words[i], line + (in_line ^ static_cast<std::uint32_t>(i) * 32));
+  }
+
+  cuda::SharedAddress shared_;
+  std::int32_t input_, weight_;         // terms of the lane's rows of matrices
+  std::uint32_t of_input_, of_weight_;  // where these are in their lines
+};
+
+// --- Multiplying -------------------------------------------------------------------------------
+
+// The sums of a warp: of the slice at hand, and of those before it. Place: a WarpTile. kScales:
+// slices may meet scales of blocks.
+template <class T, class Tile, class Place, bool kScales>
+class FloatSums {
+  static constexpr int kStagesOfSlice = math::kTensorCoreSlice / kStageTerms<Tile>;
+
+ public:
+  static constexpr int kSteps = kSliceSteps * Tile::kParts;  // of a stage
+  using Factors = typename Place::Factors;
+
+  __device__ __forceinline__ explicit FloatSums(cuda::SharedAddress shared) : place_(shared) {}
+
+  // Of a step of the stage in a slot.
+  __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
+                                       Factors& factors) const {
+    place_.load(slot, step, factors);
+  }
+  __device__ __forceinline__ void add(const Factors& factors) {
+    Place::each_block(slice_, factors, [](auto& sums, const auto& a, auto b0, auto b1) {
+      cuda::multiply_add_floats<T>(sums, a, b0, b1);
+    });
+  }
+  // After a stage: a slice ends with its last stage, or K's.
+  __device__ __forceinline__ void end_stage(const Product& product, const OutputTile& tile,
+                                            int stage, bool last) {
+    if (!last && stage % kStagesOfSlice != kStagesOfSlice - 1) return;
+    if (kScales && product.joins_by_scales)
+      join(product, tile, stage / kStagesOfSlice);
+    else
+      join();
+  }
+  __device__ __forceinline__ void store(std::int32_t* sums) const {
+    place_.each_pair(totals_, [&](int row, int column, float first, float second) {
+      *reinterpret_cast<float2*>(sums + Tile::sums().place(row, column)) =
+          make_float2(first, second);
+    });
+  }
+
+ private:
+  __device__ __forceinline__ void join() {
+    each_sum([&](int i, int j, int k) { totals_[i][j][k] = totals_[i][j][k] + slice_[i][j][k]; });
+  }
+  // Of slices that meet the scales of their blocks: a tile's columns are of one block.
+  __device__ __forceinline__ void join(const Product& product, const OutputTile& tile, int index) {
+    static_assert(kBlockColumns % Tile::kN == 0);
+    const Epilogue& e = product.epilogue;
+    const float of_weight = static_cast<const float*>(
+        e.weight_scale)[tile.column / kBlockColumns * product.weight_scale_row + index];
+    const auto* of_input = static_cast<const float*>(e.input_scale) + index;
+    float scales[Place::kBlocksM][2];
+#pragma unroll
+    for (int i = 0; i < Place::kBlocksM * 2; ++i) {
+      const int row = min(place_.row_of(i / 2) + i % 2 * 8, tile.rows - 1);
+      scales[i / 2][i % 2] = of_input[(tile.row + row) * e.input_scale_row] * of_weight;
+    }
+    each_sum([&](int i, int j, int k) {
+      totals_[i][j][k] = math::fused(slice_[i][j][k], scales[i][k / 2], totals_[i][j][k]);
+    });
+  }
+  // The slice begins anew.
+  template <class Visit>
+  __device__ __forceinline__ void each_sum(const Visit& visit) {
+#pragma unroll
+    for (int i = 0; i < Place::kBlocksM; ++i)
+#pragma unroll
+      for (int j = 0; j < Place::kBlocksN; ++j)
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          visit(i, j, k);
+          slice_[i][j][k] = 0;
+        }
+  }
+
+  Place place_;
+  typename Place::template Sums<float> slice_ = {}, totals_ = {};
+};
+
+// --- Outputs -----------------------------------------------------------------------------------
+
+// The sums are in one plane, whose words each_row() hands over as they are.
+__device__ __forceinline__ void store_float_tile(const Product& product, const OutputTile& tile,
+                                                 const SumShape& shape, const std::int32_t* sums,
+                                                 bool vectors) {
+  const int first = static_cast<int>(threadIdx.x) % (shape.columns / 4) * 4;
+  const int count = tile.columns - first;
+  if (count <= 0) return;
+  const std::int64_t column = tile.column + first;
+  FloatColumn columns[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) columns[i] = FloatColumn(product, column + (i < count ? i : 0));
+  each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
+    const float of_row = row_scale(product, row);
+    float values[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      values[i] = finished(product, row, column + (i < count ? i : 0), __int_as_float(four[i]),
+                           of_row, columns[i]);
+    store_values<float>(product, row * product.output_row + column, values, count, vectors);
+  });
+}
+
+// --- Kernels -----------------------------------------------------------------------------------
+
+// After the last stage: through shared memory to the outputs.
+template <class Tile, class Sums>
+__device__ __forceinline__ void finish_float_tile(const MmaArgs& args, const MmaBlock<Tile>& block,
+                                                  const Sums& warp) {
+  auto* sums = static_cast<std::int32_t*>(cuda::dynamic_shared());
+  __syncthreads();
+  warp.store(sums);
+  __syncthreads();
+  store_float_tile(block.product, block.tile, Tile::sums(), sums, args.stores_vectors);
+}
+
+// Stages are copied some ahead, and what a step multiplies is loaded before the step before it is.
+template <class Tile, class Input, class Weight, class Sums>
+__device__ __forceinline__ void copy_and_add(Input& input, Weight& weight, int stages,
+                                             const MmaBlock<Tile>& block, Sums& warp) {
+  constexpr int kStages = Tile::kAsyncStages;
+  const auto slot_of = [](int stage) -> std::uint32_t {
+    return stage % kStages * Tile::kStageBytes;
+  };
+  const auto copy = [&](int stage) {
+    if (stage < stages) {
+      input.copy(slot_of(stage));
+      weight.copy(slot_of(stage));
+    }
+    cuda::end_copy_group();
+  };
+  typename Sums::Factors factors[2];
+#pragma unroll 1
+  for (int stage = 0; stage < kStages - 1; ++stage) copy(stage);
+  cuda::wait_for_copy_groups<kStages - 2>();
+  __syncthreads();
+  if (stages > 0) warp.load(slot_of(0), 0, factors[0]);
+#pragma unroll 1
+  for (int stage = 0; stage < stages; ++stage) {
+    copy(stage + kStages - 1);
+#pragma unroll
+    for (int step = 0; step < Sums::kSteps; ++step) {
+      if (step + 1 < Sums::kSteps) {
+        warp.load(slot_of(stage), step + 1, factors[(step + 1) % 2]);
+      } else {
+        // Every warp has loaded what it needs of this stage; its slot is free after the barrier.
+        cuda::wait_for_copy_groups<kStages - 2>();
+        __syncthreads();
+        if (stage + 1 < stages) warp.load(slot_of(stage + 1), 0, factors[0]);
+      }
+      warp.add(factors[step % 2]);
+    }
+    warp.end_stage(block.product, block.tile, stage, stage + 1 == stages);
+  }
+  cuda::wait_for_copy_groups<0>();
+}
+
+// A side that is copied, from a row of it on.
+template <class Tile, int kRows, bool kTurned>
+using CopiedSide = std::conditional_t<kTurned, TurnedSide<Tile, kRows>, AsyncSide<Tile, kRows>>;
+template <bool kTurned>
+__device__ __forceinline__ const std::uint8_t* numbers_from(const Factor& factor,
+                                                            const MmaSide& side, std::int64_t row) {
+  return factor.data + row * (kTurned ? 2 : side.stride);
+}
+
+// kInput, kWeight: which sides are transposed.
+template <class T, class Tile, bool kInput, bool kWeight>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
+    float_mma_async(const __grid_constant__ MmaArgs args) {
+  const MmaBlock<Tile> block(args);
+  const Product& product = block.product;
+  const auto terms = static_cast<std::int32_t>(product.k);
+  const cuda::SharedAddress shared = cuda::shared_address_of(cuda::dynamic_shared());
+  CopiedSide<Tile, Tile::kM, kInput> input(
+      numbers_from<kInput>(product.input, args.input, block.tile.row), args.input, block.tile.rows,
+      kInput ? terms : terms * 2, shared);
+  CopiedSide<Tile, Tile::kN, kWeight> weight(
+      numbers_from<kWeight>(product.weight, args.weight, block.tile.column), args.weight,
+      block.tile.columns, kWeight ? terms : terms * 2, shared + Tile::kWeightOffset);
+  FloatSums<T, Tile, FloatTile<Tile, kInput, kWeight>, false> warp(shared);
+  copy_and_add<Tile>(input, weight, stages_of<kStageTerms<Tile>>(terms), block, warp);
+  finish_float_tile(args, block, warp);
+}
+
+template <class T, class Tile, class Pieces>
+__global__ void __launch_bounds__(Tile::kThreads, 1)
+    float_mma_any(const __grid_constant__ MmaArgs args) {
+  const MmaBlock<Tile> block(args);
+  const Product& product = block.product;
+  const auto terms = static_cast<std::int32_t>(product.k);
+  const cuda::SharedAddress shared = cuda::shared_address_of(cuda::dynamic_shared());
+  PieceSide<Tile, Tile::kM, Pieces> input(product.input, args.input, block.tile.row,
+                                          block.tile.rows, terms, shared);
+  PieceSide<Tile, Tile::kN, Pieces> weight(product.weight, args.weight, block.tile.column,
+                                           block.tile.columns, terms, shared + Tile::kWeightOffset);
+  using Sums = FloatSums<T, Tile, WarpTile<Tile>, std::is_same_v<Pieces, CodePieces>>;
+  Sums warp(shared);
+  const int stages = stages_of<kStageTerms<Tile>>(terms);
+  fetch_and_multiply<Tile>(input, weight, stages, kStageTerms<Tile>,
+                           [&](int stage, std::uint32_t slot) {
+#pragma unroll
+                             for (int step = 0; step < Sums::kSteps; ++step) {
+                               typename Sums::Factors factors;
+                               warp.load(slot, step, factors);
+                               warp.add(factors);
+                             }
+                             warp.end_stage(product, block.tile, stage, stage + 1 == stages);
+                           });
+  finish_float_tile(args, block, warp);
+}
+
+}  // namespace planq::linear

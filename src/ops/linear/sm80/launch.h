@@ -1,0 +1,42 @@
+// Launches of the kernels of integer products for every GPU from sm_80 on. They take any product,
+// with the same bits as each other and as the host: kernels that take fewer may leave the rest to
+// them.
+#pragma once
+
+#include "core/bound.h"
+#include "core/registry.h"
+#include "ops/linear/gemm.h"
+
+namespace planq::linear {
+
+// What the launches need beforehand, for any product.
+Status preload_mma();
+Status preload_stream();
+
+// Any product (sm80/int8_tiles.cuh).
+Status launch_mma(const Product& product, const Device& device, Bound& bound);
+
+// For products with at most this many rows of input (sm80/int8_few_rows.cuh); operands whose rows
+// are not aligned vectors go to launch_mma.
+inline constexpr std::int64_t kMostStreamedRows = 16;
+Status launch_stream(const Product& product, const Device& device, Bound& bound);
+
+// Whether the products of a descriptor are for launch_stream.
+inline Reason streams(const FactorField& input, const FactorField& weight) {
+  for (const FactorField* side : {&input, &weight}) {
+    if (is_four_bit(side->dtype))
+      return Reason::refuse(ReasonKind::DType, "reads codes of 8 bits, not ", name_of(side->dtype));
+    if (side->transposed)
+      return Reason::refuse(ReasonKind::Feature, "reads rows along k, not transposed ones");
+  }
+  // Leading axes that the weight does not have may become rows.
+  const Shape shape = product_shape(input, weight);
+  const std::int64_t weights = weight.shape.product(0, weight.shape.rank - 2);
+  const std::int64_t rows = shape.product(0, shape.rank - 1);
+  const std::int64_t most = weights > 0 ? rows / weights : 0;
+  if (most <= kMostStreamedRows) return Reason::accept();
+  return Reason::refuse(ReasonKind::Shape, "has up to ", kMostStreamedRows,
+                        " rows of input for a weight, not ", most);
+}
+
+}  // namespace planq::linear

@@ -1,0 +1,295 @@
+// Integer and floating products on mma.sync: tiles of outputs, how sides whose rows are vectors
+// come to shared memory, where warps read them from there, and what runs beside what.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/memory_access.cuh"
+#include "cuda/mma.cuh"
+#include "ops/linear/sm80/args.h"
+#include "ops/linear/sm80/epilogue.cuh"
+
+namespace planq::linear {
+
+// --- Tiles -------------------------------------------------------------------------------------
+
+inline constexpr int kSliceBytes = 64;  // of K: two steps of mma.sync
+inline constexpr int kSliceSteps = 2;
+
+// kM x kN outputs of a block, kWarpM x kWarpN of a warp; kSlices warps share the same outputs, each
+// with kParts slices of K of its own in every stage. kAsyncStages and kAsyncBlocks, of a
+// multiprocessor, are for sides that are copied.
+template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kSlices_, int kAsyncStages_,
+          int kAsyncBlocks_ = 2, int kParts_ = 1>
+struct MmaTile {
+  static constexpr int kM = kM_, kN = kN_, kWarpM = kWarpM_, kWarpN = kWarpN_;
+  static constexpr int kSlices = kSlices_, kAsyncStages = kAsyncStages_;
+  static constexpr int kAsyncBlocks = kAsyncBlocks_, kParts = kParts_;
+  static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * kSlices * cuda::kWarp;
+  static constexpr int kDepth = kSliceBytes * kSlices * kParts;  // bytes of K in a stage
+  static constexpr int kWeightOffset = kM * kDepth;
+  static constexpr int kStageBytes = (kM + kN) * kDepth;
+  static constexpr SumShape sums() { return {kN, kM * kN, kSlices, kThreads}; }
+  static constexpr int kSumsBytes = kM * kN * kSlices * 4;
+};
+
+// Where chunk `chunk` of 16 bytes of a row is in a side with kRows rows. The chunks of a slice
+// change places so that neither eight rows of one chunk nor eight chunks of two rows meet in a
+// bank.
+template <int kRows>
+__device__ __forceinline__ std::uint32_t place_of_chunk(int row, int chunk) {
+  return chunk / 4 * (kRows * kSliceBytes) + row * kSliceBytes + (chunk % 4 ^ row / 2 % 4) * 16;
+}
+
+// --- Copying -----------------------------------------------------------------------------------
+
+// Eight bytes from any address, 0 from number `count` on.
+__device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count) {
+  std::uint32_t words[2] = {0, 0};
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    if (i < count) words[i / 4] |= static_cast<std::uint32_t>(__ldg(from + i)) << i % 4 * 8;
+  return make_uint2(words[0], words[1]);
+}
+
+// The first `count` of 16 bytes, then zeros, to shared memory.
+__device__ __forceinline__ void store_bytes(cuda::SharedAddress to, const std::uint8_t* from,
+                                            int count) {
+  const uint2 first = load_bytes(from, count), second = load_bytes(from + 8, count - 8);
+  cuda::store_shared(to, make_uint4(first.x, first.y, second.x, second.y));
+}
+
+// Copies of a thread, 16 bytes each: the same chunk of several rows. Only bytes that exist are
+// asked for: an asynchronous copy that is told to fill up with zeros is still given an address
+// of 16.
+template <class Tile, int kRows>
+class AsyncSide {
+  static constexpr int kAcross = Tile::kDepth / 16, kStep = Tile::kThreads / kAcross;
+  static constexpr int kCopies = kRows / kStep;
+  static_assert(kCopies * kStep == kRows && kStep % 8 == 0);
+
+ public:
+  // `rows`: those of the tile that exist. `terms`: bytes of a row.
+  __device__ __forceinline__ AsyncSide(const std::uint8_t* data, const MmaSide& side, int rows,
+                                       int terms, cuda::SharedAddress shared)
+      : step_(side.stride * kStep) {
+    const int row = static_cast<int>(threadIdx.x) / kAcross;
+    const int chunk = static_cast<int>(threadIdx.x) % kAcross;
+    from_ = data + row * side.stride + chunk * 16;
+    rows_ = rows - row;
+    terms_ = terms - chunk * 16;
+    to_ = shared + place_of_chunk<kRows>(row, chunk);
+  }
+  // Copies the next stage to the slot at this offset.
+  __device__ __forceinline__ void copy(std::uint32_t slot) {
+    if (terms_ > 0 && terms_ < 16) {
+      copy_end(slot);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        if (exists(i))
+          cuda::copy_async(place(i, slot), from_ + i * step_);
+        else
+          cuda::store_shared(place(i, slot), make_uint4(0, 0, 0, 0));
+      }
+    }
+    from_ += Tile::kDepth;
+    terms_ -= Tile::kDepth;
+  }
+
+ private:
+  __device__ __forceinline__ bool exists(int i) const { return terms_ > 0 && i * kStep < rows_; }
+  __device__ __forceinline__ cuda::SharedAddress place(int i, std::uint32_t slot) const {
+    return to_ + slot + i * (kStep * kSliceBytes);
+  }
+  // Where rows end within the 16 bytes, which may be where the memory ends.
+  __device__ __forceinline__ void copy_end(std::uint32_t slot) const {
+#pragma unroll 1
+    for (int i = 0; i < kCopies; ++i) {
+      store_bytes(place(i, slot), from_ + i * step_, exists(i) ? terms_ : 0);
+    }
+  }
+
+  const std::uint8_t* from_;
+  std::int64_t step_;
+  std::int32_t rows_, terms_;
+  cuda::SharedAddress to_;
+};
+
+// --- Multiplying -------------------------------------------------------------------------------
+
+// The outputs of a warp, and where what it multiplies for them is in a slot.
+template <class Tile>
+class WarpTile {
+ public:
+  static constexpr int kBlocksM = Tile::kWarpM / 16, kBlocksN = Tile::kWarpN / 8;
+
+  template <class T>
+  using Sums = T[kBlocksM][kBlocksN][4];
+  // Of a step: the first factors of mma.sync, and pairs of its second.
+  struct Factors {
+    std::uint32_t a[kBlocksM][4], b[kBlocksN / 2][4];
+  };
+
+  __device__ __forceinline__ explicit WarpTile(cuda::SharedAddress shared)
+      : lane_(static_cast<int>(threadIdx.x) % cuda::kWarp) {
+    int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
+    row_ = warp % kWarpsM * Tile::kWarpM;
+    warp /= kWarpsM;
+    column_ = warp % kWarpsN * Tile::kWarpN;
+    slice_ = warp / kWarpsN;
+    static_assert(Tile::kSlices == 1 || Tile::kParts == 1);
+    // Of a, matrices are rows 0 to 7 and 8 to 15 of 16 bytes, then of the next 16; of b, 16 bytes
+    // and the next 16 of rows 0 to 7, then of rows 8 to 15.
+    const int row = row_ + lane_ % 16, column = column_ + lane_ % 8 + lane_ / 16 * 8;
+    input_ = shared + place_of_chunk<Tile::kM>(row, slice_ * 4 + lane_ / 16);
+    weight_ =
+        shared + Tile::kWeightOffset + place_of_chunk<Tile::kN>(column, slice_ * 4 + lane_ / 8 % 2);
+  }
+
+  // Of a step of the stage in a slot.
+  __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
+                                       Factors& factors) const {
+    load_input(slot, step, factors);
+    load_weight(slot, step, factors);
+  }
+  __device__ __forceinline__ void load_input(std::uint32_t slot, std::uint32_t step,
+                                             Factors& factors) const {
+    const auto from = in_step<Tile::kM>(input_ + slot, step);
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i)
+      cuda::load_matrices(factors.a[i], from + i * (16 * kSliceBytes));
+  }
+  __device__ __forceinline__ void load_weight(std::uint32_t slot, std::uint32_t step,
+                                              Factors& factors) const {
+    const auto from = in_step<Tile::kN>(weight_ + slot, step);
+#pragma unroll
+    for (int j = 0; j < kBlocksN / 2; ++j)
+      cuda::load_matrices(factors.b[j], from + j * (16 * kSliceBytes));
+  }
+
+  // What mma.sync multiplies at a time: visit(its sums, a, b0, b1).
+  template <class T, class Visit>
+  static __device__ __forceinline__ void each_block(Sums<T>& sums, const Factors& factors,
+                                                    const Visit& visit) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i)
+#pragma unroll
+      for (int j = 0; j < kBlocksN; ++j)
+        visit(sums[i][j], factors.a[i], factors.b[j / 2][j % 2 * 2],
+              factors.b[j / 2][j % 2 * 2 + 1]);
+  }
+
+  // Every sum of the warp is in a pair of neighbours: visit(row, column, the pair).
+  template <class T, class Visit>
+  __device__ __forceinline__ void each_pair(const Sums<T>& sums, const Visit& visit) const {
+#pragma unroll
+    for (int i = 0; i < kBlocksM; ++i)
+#pragma unroll
+      for (int j = 0; j < kBlocksN; ++j) {
+        const int row = row_of(i), column = column_ + j * 8 + lane_ % 4 * 2;
+        visit(row, column, sums[i][j][0], sums[i][j][1]);
+        visit(row + 8, column, sums[i][j][2], sums[i][j][3]);
+      }
+  }
+  // The first of the lane's two rows of a block; the other is eight further.
+  __device__ __forceinline__ int row_of(int block) const { return row_ + block * 16 + lane_ / 4; }
+  __device__ __forceinline__ int slice() const { return slice_; }
+
+ protected:
+  std::int32_t lane_, row_, column_, slice_;  // the first row and column
+
+ private:
+  // Two chunks further, places differ in that bit alone; then comes the next part.
+  template <int kRows>
+  static __device__ __forceinline__ cuda::SharedAddress in_step(cuda::SharedAddress place,
+                                                                std::uint32_t step) {
+    return (place ^ step % kSliceSteps * 32) + step / kSliceSteps * (kRows * kSliceBytes);
+  }
+  static constexpr int kWarpsM = Tile::kM / Tile::kWarpM;
+  static constexpr int kWarpsN = Tile::kN / Tile::kWarpN;
+
+  cuda::SharedAddress input_, weight_;
+};
+
+// A tile of one of the products of a batch.
+template <class Tile>
+struct MmaBlock {
+  Product product;
+  OutputTile tile;
+
+  __device__ __forceinline__ explicit MmaBlock(const MmaArgs& args)
+      : product(args.product.at(args.first_product + blockIdx.x / args.tiles)) {
+    // Blocks that run at the same time share rows of the input or of the weight: eight rows of
+    // tiles together, one column after another.
+    constexpr std::uint32_t kTogether = 8;
+    const std::uint32_t index = blockIdx.x % args.tiles;
+    const std::uint32_t across = args.tiles_across, down = args.tiles / across;
+    const std::uint32_t first = index / (kTogether * across) * kTogether;
+    const std::uint32_t inside = index - first * across, high = min(down - first, kTogether);
+    tile.row = std::int64_t{first + inside % high} * Tile::kM;
+    tile.column = std::int64_t{inside / high} * Tile::kN;
+    tile.rows = static_cast<std::int32_t>(min(product.m - tile.row, std::int64_t{Tile::kM}));
+    tile.columns = static_cast<std::int32_t>(min(product.n - tile.column, std::int64_t{Tile::kN}));
+  }
+};
+
+// --- Stages ------------------------------------------------------------------------------------
+
+// Stages of kDepth that a number of terms makes.
+template <int kDepth>
+__device__ __forceinline__ int stages_of(std::int32_t terms) {
+  return terms / kDepth + (terms % kDepth != 0);
+}
+
+// Both sides are copied some stages ahead: multiply(stage, its slot).
+template <class Tile, class Multiply>
+__device__ __forceinline__ void copy_and_multiply(AsyncSide<Tile, Tile::kM>& input,
+                                                  AsyncSide<Tile, Tile::kN>& weight, int stages,
+                                                  const Multiply& multiply) {
+  constexpr int kStages = Tile::kAsyncStages;
+  const auto copy = [&](int stage) {
+    if (stage < stages) {
+      const std::uint32_t slot = stage % kStages * Tile::kStageBytes;
+      input.copy(slot);
+      weight.copy(slot);
+    }
+    cuda::end_copy_group();
+  };
+#pragma unroll 1
+  for (int stage = 0; stage < kStages - 1; ++stage) copy(stage);
+#pragma unroll 1
+  for (int stage = 0; stage < stages; ++stage) {
+    cuda::wait_for_copy_groups<kStages - 2>();
+    __syncthreads();
+    copy(stage + kStages - 1);
+    multiply(stage, stage % kStages * Tile::kStageBytes);
+  }
+  cuda::wait_for_copy_groups<0>();
+}
+
+// A stage is loaded while the one before it is multiplied, and then stored in the other slot.
+// `terms`: of a stage.
+template <class Tile, class Input, class Weight, class Multiply>
+__device__ __forceinline__ void fetch_and_multiply(Input& input, Weight& weight, int stages,
+                                                   int terms, const Multiply& multiply) {
+#pragma unroll 1
+  for (int stage = -1; stage < stages; ++stage) {
+    const bool more = stage + 1 < stages;
+    const std::uint32_t slot = (stage + 1) % 2 * Tile::kStageBytes;
+    if (more) {
+      input.fetch((stage + 1) * terms);
+      weight.fetch((stage + 1) * terms);
+    }
+    if (stage >= 0) {
+      __syncthreads();
+      multiply(stage, Tile::kStageBytes - slot);
+    }
+    if (more) {
+      input.store(slot);
+      weight.store(slot);
+    }
+  }
+}
+
+}  // namespace planq::linear

@@ -1,0 +1,520 @@
+// Accumulation::TensorSm90 where rows of input are few and weights are 4-bit codes: the time is
+// that of reading these and of what gives them back as numbers. A block computes tiles of 16
+// columns, some of them at a time, for all rows; its warps take slices of 128 terms in turn, each a
+// chain of mma.sync from +0, and threads add up what the warps found, in the order of the slices.
+#pragma once
+
+#include "cuda/divider.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/mma.cuh"
+#include "ops/linear/simt/gemm.cuh"
+#include "ops/linear/weight_only/pair_table.cuh"
+
+namespace planq::linear::coded {
+
+inline constexpr int kWarps = 8, kThreads = kWarps * cuda::kWarp;
+inline constexpr int kBlocks = 2;    // of a multiprocessor
+inline constexpr int kColumns = 16;  // of a tile: rows of mma.sync's first factor
+inline constexpr int kRows = 8;      // of its second
+inline constexpr int kMostRows = 2 * kRows;
+inline constexpr int kGroup = 16;  // terms of a step
+inline constexpr int kSlice = math::kTensorCoreSlice, kGroups = kSlice / kGroup;
+inline constexpr int kRun = 64;  // terms that share a statistic
+inline constexpr int kRuns = kSlice / kRun;
+inline constexpr int kQuad = 4;  // lanes that have a column
+inline constexpr int kLaneCodes = kSlice / kQuad;
+// Tiles of slices that a warp waits for at a time.
+template <int kEights>
+inline constexpr int kLoads = kEights == 1 ? 4 : 2;
+
+struct Args : CodesArgs {
+  Product product;
+  cuda::Divider segments;  // of runs
+  cuda::Divider nested;
+  std::int32_t column_segments;  // from a column to the next
+  std::int32_t blocks;           // of a product of the batch
+  std::int32_t tiles;            // of 16 columns
+};
+
+// --- What a warp reads -------------------------------------------------------------------------
+
+// A slice of a tile: 16 bytes of codes of the columns lane / 4 and lane / 4 + 8 each, and one
+// statistic: lane % 4 says of which column and run.
+struct Held {
+  uint4 codes[2];
+  float scale;  // or of nested statistics: the absmax of theirs
+  int other;    // zero point, or the code of nested statistics
+};
+
+// Where a lane reads, from the first tile and slice of all on.
+class Reader {
+ public:
+  __device__ __forceinline__ explicit Reader(const Args& args) : args_(args) {
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+    const std::int64_t row_bytes = args.codes.row_stride / 2;
+    codes_ = args.codes.data + lane / kQuad * row_bytes + lane % kQuad * (kLaneCodes / 2);
+    half_ = 8 * row_bytes;
+    own_term_ = lane % kQuad * kLaneCodes;
+    own_run_ = lane % kRuns;
+    own_column_ = lane / kQuad + lane % kQuad / kRuns * 8;
+  }
+
+  // Terms beyond the weight are codes of 0, which nothing multiplies.
+  __device__ __forceinline__ void load(int tile, int slice, Held& held) const {
+    const std::uint8_t* from = codes_ + 2 * half_ * tile + slice * (kSlice / 2);
+    const auto terms = static_cast<int>(args_.codes.terms);
+    if (slice * kSlice + own_term_ < terms) {
+      const bool whole = tile * kColumns + kColumns <= static_cast<int>(args_.codes.rows);
+      held.codes[0] = held.codes[1] = make_uint4(0, 0, 0, 0);
+      if (whole || has(tile, 0)) held.codes[0] = cuda::load_past_l1(from);
+      if (whole || has(tile, 8)) held.codes[1] = cuda::load_past_l1(from + half_);
+    }
+    const int run = slice * kRuns + own_run_;
+    const int column = min(tile * kColumns + own_column_, static_cast<int>(args_.codes.rows) - 1);
+    held.other = 0;  // looked up in a table even where there is no such run
+    if (run * kRun < terms) load_statistic(column, run, held);
+  }
+
+ private:
+  // Whether the lane's column of these eight is one of the weight's.
+  __device__ __forceinline__ bool has(int tile, int half) const {
+    return tile * kColumns + half + static_cast<int>(threadIdx.x) % cuda::kWarp / kQuad <
+           static_cast<int>(args_.codes.rows);
+  }
+  __device__ __forceinline__ void load_statistic(int column, int run, Held& held) const {
+    const WeightCodes& codes = args_.codes;
+    const BlockStatistics& s = codes.statistics;
+    const auto in_column =
+        static_cast<int>(args_.segments.quotient(static_cast<std::uint32_t>(run)));
+    const int at = column * args_.column_segments + in_column;
+    if (s.nested_block_size != 0) {
+      held.other = __ldg(static_cast<const std::uint8_t*>(s.absmax) + at);
+      held.scale = __ldg(static_cast<const float*>(s.nested_absmax) +
+                         args_.nested.quotient(static_cast<std::uint32_t>(at)));
+      return;
+    }
+    held.scale =
+        __ldg((codes.has_blocks() ? static_cast<const float*>(s.absmax) : codes.scale) + at);
+    if (codes.zero_point)
+      held.other = __ldg(codes.zero_point + column * codes.zero_point_row + in_column);
+  }
+
+  const Args& args_;
+  const std::uint8_t* codes_;
+  std::int64_t half_;
+  int own_term_, own_run_, own_column_;
+};
+
+// The lane's statistic, complete.
+struct Statistic {
+  float scale;
+  int zero_point;
+};
+__device__ __forceinline__ Statistic statistic_of(const Args& args, const Held& held) {
+  const BlockStatistics& s = args.codes.statistics;
+  if (s.nested_block_size == 0) return {held.scale, held.other};
+  return {math::restored_absmax(s.nested_codebook[held.other], held.scale,
+                                *static_cast<const float*>(s.nested_offset)),
+          0};
+}
+
+// Four lanes hold eight bytes of a column each: a group of terms. Each gets two bytes of all four
+// groups: those that it multiplies.
+struct Exchange {
+  bool upper;
+  std::uint32_t own, sent;      // selectors of what a lane keeps and sends in the second step
+  std::uint32_t first, second;  // of what it got, in the order of the groups
+
+  __device__ __forceinline__ Exchange() {
+    const int t = static_cast<int>(threadIdx.x) % kQuad;
+    upper = t & 2;
+    own = t & 1 ? 0x7632 : 0x5410;
+    sent = t & 1 ? 0x5410 : 0x7632;
+    // Halves: own low t, own high t ^ 2, got low t ^ 1, got high t ^ 3.
+    const auto half = [&](int group) -> std::uint32_t {
+      const int away = group ^ t;
+      const std::uint32_t at = (away & 1 ? 4 : 0) + (away & 2 ? 2 : 0);
+      return at | (at + 1) << 4;
+    };
+    first = half(0) | half(1) << 8;
+    second = half(2) | half(3) << 8;
+    for (std::uint32_t* each : {&own, &sent, &first, &second}) cuda::keep(*each);
+  }
+
+  // `to[0]`: of groups 0 and 1, `to[1]`: of 2 and 3.
+  __device__ __forceinline__ void operator()(std::uint32_t low, std::uint32_t high,
+                                             std::uint32_t (&to)[2]) const {
+    const std::uint32_t kept = upper ? high : low;
+    const std::uint32_t got = __shfl_xor_sync(cuda::kAllLanes, upper ? low : high, 2);
+    const std::uint32_t mine = __byte_perm(kept, got, own);
+    const std::uint32_t theirs = __shfl_xor_sync(cuda::kAllLanes, __byte_perm(kept, got, sent), 1);
+    to[0] = __byte_perm(mine, theirs, first);
+    to[1] = __byte_perm(mine, theirs, second);
+  }
+};
+
+// --- What it multiplies --------------------------------------------------------------------------
+
+// The sums of a slice: 16 columns by kEights times eight rows.
+template <int kEights>
+using Sums = float[kEights][4];
+
+// The input's part of a slice: of each group four neighbouring terms, of rows lane / 4 of eight.
+template <int kEights>
+using Inputs = uint2[kEights][kGroups];
+
+// Of one product of the batch.
+struct InputRows {
+  const std::uint16_t* numbers;  // the lane's first
+  std::int64_t row_stride;
+  int rows, terms;
+
+  __device__ __forceinline__ InputRows(const Product& whole, int batch)
+      : row_stride(whole.input.row_stride),
+        rows(static_cast<int>(whole.m)),
+        terms(static_cast<int>(whole.k)) {
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+    numbers = reinterpret_cast<const std::uint16_t*>(whole.input.data) +
+              whole.batch.offsets(batch).at[kMovedInput] + lane / kQuad * row_stride +
+              lane % kQuad * 4;
+  }
+
+  template <int kEights>
+  __device__ __forceinline__ void load(int slice, Inputs<kEights>& inputs) const {
+    const int own = static_cast<int>(threadIdx.x) % cuda::kWarp / kQuad;
+#pragma unroll
+    for (int eight = 0; eight < kEights; ++eight) {
+      const auto* from = numbers + eight * kRows * row_stride + slice * kSlice;
+      const int left = eight * kRows + own < rows ? terms - slice * kSlice : 0;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        inputs[eight][group] = make_uint2(0, 0);
+        if (group * kGroup < left)
+          inputs[eight][group] = __ldg(reinterpret_cast<const uint2*>(from + group * kGroup));
+      }
+    }
+  }
+};
+
+// A code less its zero point, in one rounding; float32 has both where the latter is near.
+__device__ __forceinline__ bool is_near(int zero_point) {
+  constexpr int kExact = 1 << 23;
+  return zero_point <= kExact && zero_point >= -kExact;
+}
+__device__ __noinline__ inline float far_difference(float code, int zero_point) {
+  return static_cast<float>(static_cast<std::int64_t>(code) - zero_point);
+}
+
+// Two groups of a column, two bytes each, as first factors.
+template <class T, bool kShifted>
+__device__ __forceinline__ void decode(const CodePairs& pairs, std::uint32_t word,
+                                       const Statistic& own, std::uint32_t (&factors)[2][2]) {
+  float2 values[4] = {pairs.at<0>(word), pairs.at<1>(word), pairs.at<2>(word), pairs.at<3>(word)};
+  if constexpr (kShifted) {
+    const auto shift = static_cast<float>(own.zero_point);
+    const bool near = is_near(own.zero_point);
+#pragma unroll
+    for (float2& pair : values) {
+      if (near)
+        pair = {pair.x - shift, pair.y - shift};
+      else
+        pair = {far_difference(pair.x, own.zero_point), far_difference(pair.y, own.zero_point)};
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    factors[i / 2][i % 2] = cuda::pair_of(values[i].x * own.scale, values[i].y * own.scale, T{});
+}
+
+// What a lane multiplies of a slice of a tile: of a column's eight groups even ones and odd ones,
+// two groups a word.
+struct Taken {
+  std::uint32_t words[2][2][2];
+  Statistic own;
+
+  __device__ __forceinline__ Taken(const Args& args, const Exchange& exchange, const Held& held)
+      : own(statistic_of(args, held)) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      exchange(held.codes[i].x, held.codes[i].y, words[i][0]);
+      exchange(held.codes[i].z, held.codes[i].w, words[i][1]);
+    }
+  }
+};
+
+template <class T, int kEights, bool kShifted>
+__device__ __forceinline__ void multiply_tile(const CodePairs& pairs, const Taken& taken, int runs,
+                                              const Inputs<kEights>& inputs, Sums<kEights>& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+#pragma unroll
+  for (int run = 0; run < kRuns; ++run) {
+    if (run >= runs) break;
+    std::uint32_t factors[2][2][2][2];  // column, parity of the group, which of two, half
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int from = lane / kQuad * kQuad + i * kRuns + run;
+      Statistic own{__shfl_sync(cuda::kAllLanes, taken.own.scale, from), 0};
+      if constexpr (kShifted)
+        own.zero_point = __shfl_sync(cuda::kAllLanes, taken.own.zero_point, from);
+#pragma unroll
+      for (int parity = 0; parity < 2; ++parity)
+        decode<T, kShifted>(pairs, taken.words[i][parity][run], own, factors[i][parity]);
+    }
+#pragma unroll
+    for (int group = 0; group < kGroups / kRuns; ++group) {
+      const auto& first = factors[0][group % 2][group / 2];
+      const auto& second = factors[1][group % 2][group / 2];
+      const std::uint32_t factor[4] = {first[0], second[0], first[1], second[1]};
+#pragma unroll
+      for (int eight = 0; eight < kEights; ++eight) {
+        const uint2 in = inputs[eight][run * (kGroups / kRuns) + group];
+        cuda::multiply_add_floats<T>(sums[eight], factor, in.x, in.y);
+      }
+    }
+  }
+}
+
+// A slice's sums to shared memory, by row and column.
+template <int kEights>
+__device__ __forceinline__ void keep_sums(const Sums<kEights>& sums, int rows, float* to) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+#pragma unroll
+  for (int eight = 0; eight < kEights; ++eight)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = eight * kRows + lane % kQuad * 2 + i % 2;
+      if (row < rows) to[row * kColumns + lane / kQuad + i / 2 * 8] = sums[eight][i];
+    }
+}
+
+// --- The kernel ----------------------------------------------------------------------------------
+
+// Steps of a block: rounds of slices, one for each warp, of some tiles after others.
+template <int kTiles>
+struct Step {
+  int tile, slice;  // the first of kTiles, and the warp's
+  __device__ __forceinline__ void advance(int slices) {
+    slice += kWarps;
+    if (slice - static_cast<int>(threadIdx.x) / cuda::kWarp < slices) return;
+    slice = static_cast<int>(threadIdx.x) / cuda::kWarp;
+    tile += kTiles;
+  }
+};
+
+template <class T, int kEights, int kTiles, bool kShifted>
+class Block {
+ public:
+  static constexpr int kSums = kEights * kRows * kColumns;
+  static constexpr int kKept = kTiles * kSums;  // of a warp
+  static constexpr int kEach = (kKept + kThreads - 1) / kThreads;
+  static constexpr int kAhead = kLoads<kEights> / kTiles;  // steps
+  static constexpr std::uint32_t kKeptBytes = 2 * kWarps * kKept * sizeof(float);
+  // What is kept lies below the table where it fits there, else above. The first kilobyte of
+  // shared memory is the system's.
+  static constexpr bool kBelow = kKeptBytes <= CodePairs::kTableBytes - 1024;
+  static constexpr std::uint32_t kSharedBytes =
+      2 * CodePairs::kTableBytes - 1024 + (kBelow ? 0 : kKeptBytes);
+
+  __device__ __forceinline__ Block(const Args& args, int batch, cuda::SharedAddress table,
+                                   float* kept, int first, int last)
+      : args_(args),
+        pairs_(table),
+        reader_(args),
+        input_(args.product, batch),
+        kept_(kept),
+        batch_(batch),
+        first_(first),
+        last_(last),
+        warp_(static_cast<int>(threadIdx.x) / cuda::kWarp),
+        slices_((input_.terms + kSlice - 1) / kSlice) {}
+
+  __device__ __forceinline__ void run() {
+    Held ring[kAhead][kTiles];
+    Step<kTiles> now{first_, warp_}, ahead = now;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+#pragma unroll
+      for (int c = 0; c < kTiles; ++c) load_tile(ahead, c, ring[i][c]);
+      ahead.advance(slices_);
+    }
+    Inputs<kEights> inputs;
+    if (now.slice < slices_) input_.load<kEights>(now.slice, inputs);
+    int buffer = 0;
+#pragma unroll 1
+    while (now.tile < last_) {
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (now.tile >= last_) break;
+        step(now, ahead, ring[i], inputs, buffer);
+        ahead.advance(slices_);
+        now.advance(slices_);
+        buffer ^= 1;
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void load_tile(const Step<kTiles>& step, int c, Held& held) const {
+    if (step.tile + c < last_ && step.slice < slices_)
+      reader_.load(step.tile + c, step.slice, held);
+  }
+
+  __device__ __forceinline__ void step(const Step<kTiles>& now, const Step<kTiles>& ahead,
+                                       Held (&held)[kTiles], Inputs<kEights>& inputs, int buffer) {
+    float* kept = kept_ + buffer * kWarps * kKept;
+    const int runs = min(input_.terms / kRun - now.slice * kRuns, kRuns);
+#pragma unroll
+    for (int c = 0; c < kTiles; ++c) {
+      if (now.tile + c >= last_ || now.slice >= slices_) {
+        load_tile(ahead, c, held[c]);  // where nothing was loaded, nothing may be looked up
+        continue;
+      }
+      const Taken taken(args_, exchange_, held[c]);
+      load_tile(ahead, c, held[c]);
+      Sums<kEights> sums = {};
+      multiply_tile<T, kEights, kShifted>(pairs_, taken, runs, inputs, sums);
+      keep_sums<kEights>(sums, input_.rows, kept + warp_ * kKept + c * kSums);
+    }
+    Step<kTiles> next = now;
+    next.advance(slices_);
+    if (next.tile < last_ && next.slice < slices_) input_.load<kEights>(next.slice, inputs);
+    // The sums of the step before last, which these replace, were read before the last barrier.
+    __syncthreads();
+    add_slices(now, kept);
+  }
+
+  // Slices of all warps, in their order; after the last, outputs.
+  __device__ __forceinline__ void add_slices(const Step<kTiles>& now, const float* kept) {
+    const int round = now.slice - warp_, count = min(slices_ - round, kWarps);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = static_cast<int>(threadIdx.x) + i * kThreads;
+      const int c = at / kSums, row = at % kSums / kColumns;
+      if (at >= kKept || row >= input_.rows) continue;
+      float total = round == 0 ? 0.0f : totals_[i];
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w)
+        if (w < count) total = total + kept[w * kKept + at];
+      totals_[i] = total;
+      const std::int64_t column = std::int64_t{now.tile + c} * kColumns + at % kColumns;
+      if (round + kWarps >= slices_ && now.tile + c < last_ && column < args_.product.n)
+        finish_output(
+            OutputPlace(args_.product,
+                        (std::int64_t{batch_} * input_.rows + row) * args_.product.n + column),
+            total);
+    }
+  }
+
+  const Args& args_;
+  const CodePairs pairs_;
+  const Reader reader_;
+  const InputRows input_;
+  const Exchange exchange_;
+  float* kept_;
+  int batch_, first_, last_, warp_, slices_;
+  float totals_[kEach];
+};
+
+template <class T, int kEights, int kTiles, bool kShifted>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    stream_coded_slices(const __grid_constant__ Args args) {
+  using Work = Block<T, kEights, kTiles, kShifted>;
+  std::uint8_t* const shared = reinterpret_cast<std::uint8_t*>(cuda::dynamic_shared());
+  const cuda::SharedAddress begin = cuda::shared_address_of(shared);
+  const cuda::SharedAddress table =
+      (begin + CodePairs::kTableBytes - 1) & ~cuda::SharedAddress{CodePairs::kTableBytes - 1};
+  std::uint8_t* const at_table = shared + (table - begin);
+  auto* const kept =
+      reinterpret_cast<float*>(Work::kBelow ? shared : at_table + CodePairs::kTableBytes);
+  const int batch = static_cast<int>(blockIdx.x) / args.blocks;
+  const int block = static_cast<int>(blockIdx.x) - batch * args.blocks;
+  CodePairs::fill(reinterpret_cast<float2*>(at_table), args, kThreads);
+  __syncthreads();
+  const auto share = [&](int i) {
+    return static_cast<int>(std::int64_t{i} * args.tiles / args.blocks);
+  };
+  Work(args, batch, table, kept, share(block), share(block + 1)).run();
+}
+
+// --- Launches ------------------------------------------------------------------------------------
+
+// A few rows; vectors of codes, under statistics in float32 that runs of terms share and that begin
+// anew with each column.
+inline bool takes(const Product& product) {
+  const WeightCodes& codes = *product.weight.codes;
+  const BlockStatistics& s = codes.statistics;
+  const std::int64_t segment = std::max<std::int64_t>(codes.segment_size, 1);
+  const double segments =
+      static_cast<double>(codes.rows) * static_cast<double>(codes.terms / segment);
+  return product.m <= kMostRows && has_fours(product, product.input, kMovedInput) &&
+         (codes.has_blocks() || codes.scale) && product.k % kRun == 0 && segment % kRun == 0 &&
+         product.k % segment == 0 && has_code_vectors(codes) &&
+         (!codes.has_blocks() || s.dtype == DType::Float32) &&
+         (codes.has_blocks() || codes.scale_row <= cuda::kMaxIndex) &&
+         s.nested_block_size <= cuda::kMaxIndex && segments <= cuda::kMaxIndex &&
+         static_cast<double>(codes.rows) * static_cast<double>(codes.scale_row) <= cuda::kMaxIndex;
+}
+
+inline Args args_of(const Product& product) {
+  const WeightCodes& codes = *product.weight.codes;
+  Args args{CodesArgs(codes), product, {}, {}, 0, 0, 0};
+  const std::int64_t nested = std::max<std::int64_t>(codes.statistics.nested_block_size, 1);
+  args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kRun));
+  args.nested = cuda::Divider(static_cast<std::uint32_t>(nested));
+  args.column_segments = static_cast<std::int32_t>(
+      codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row);
+  args.tiles = static_cast<std::int32_t>(cuda::ceil_div(product.n, kColumns));
+  return args;
+}
+
+// Tiles at a time: as many as a block has, as far as they are fast.
+inline int tiles_at_a_time(const Product& product, std::int64_t slots) {
+  const std::int64_t each =
+      cuda::ceil_div(cuda::ceil_div(product.n, kColumns) * product.batch.size(), slots);
+  if (product.m > kRows || product.weight.codes->zero_point) return 2;
+  return each == 1 ? 1 : each == 2 ? 2 : 4;
+}
+
+// Calls visit(kernel, bytes of shared memory).
+template <class T, int kEights, int kTiles, bool kShifted, class Visit>
+Status visit_block(const Visit& visit) {
+  return visit(stream_coded_slices<T, kEights, kTiles, kShifted>,
+               static_cast<int>(Block<T, kEights, kTiles, kShifted>::kSharedBytes));
+}
+template <class T, class Visit>
+Status visit_tiles(std::int64_t rows, int tiles, bool shifted, const Visit& visit) {
+  if (rows > kRows)
+    return shifted ? visit_block<T, 2, 2, true>(visit) : visit_block<T, 2, 2, false>(visit);
+  if (shifted) return visit_block<T, 1, 2, true>(visit);
+  if (tiles == 1) return visit_block<T, 1, 1, false>(visit);
+  return tiles == 2 ? visit_block<T, 1, 2, false>(visit) : visit_block<T, 1, 4, false>(visit);
+}
+template <class Visit>
+Status visit_kernel(DType values, std::int64_t rows, int tiles, bool shifted, const Visit& visit) {
+  return values == DType::Float16 ? visit_tiles<math::Half>(rows, tiles, shifted, visit)
+                                  : visit_tiles<math::Bfloat16>(rows, tiles, shifted, visit);
+}
+
+inline Status preload(DType values) {
+  const auto load = [](auto kernel, int bytes) { return cuda::preload(kernel, bytes); };
+  for (const bool shifted : {false, true}) {
+    PLANQ_TRY(visit_kernel(values, kMostRows, 2, shifted, load));
+    for (const int tiles : {1, 2, 4}) PLANQ_TRY(visit_kernel(values, kRows, tiles, shifted, load));
+  }
+  return Status::success();
+}
+inline Status launch(const Product& product, const Device& device, Bound& bound) {
+  Args args = args_of(product);
+  const std::int64_t slots = std::int64_t{device.multiprocessors} * kBlocks;
+  const std::int64_t batches = product.batch.size();
+  args.blocks =
+      static_cast<std::int32_t>(std::min<std::int64_t>(args.tiles, cuda::ceil_div(slots, batches)));
+  cuda::Grid grid{.blocks = args.blocks * batches, .threads = dim3(kThreads)};
+  return visit_kernel(product.weight.dtype, product.m, tiles_at_a_time(product, slots),
+                      product.weight.codes->zero_point != nullptr, [&](auto kernel, int bytes) {
+                        grid.shared_bytes = bytes;
+                        return cuda::launch(kernel, grid, args, bound);
+                      });
+}
+
+}  // namespace planq::linear::coded

@@ -1,0 +1,252 @@
+// Products of few tokens with weights of floating numbers on the tensor cores of sm_90a, where the
+// weights' bytes are the time, and of more tokens where tiles would be too few. Weights are the
+// first factor, of 64 rows a group of warps, and tokens the second: which factor comes first
+// changes no bit, so these are those of sm90/float_tiles.cuh. A block goes through all of k, since
+// slices are added in order; every multiprocessor has a ring, or the rings of several small blocks,
+// that keeps the memory busy. Clusters that bring tokens once for all of their blocks were no
+// faster.
+#pragma once
+
+#include "ops/linear/sm90/float_heuristics.h"
+#include "ops/linear/sm90/slices.cuh"
+
+namespace planq::linear::wgmma {
+
+struct FloatStreamArgs : StreamArgs {
+  std::int64_t weight_scale_row;  // where scales are those of blocks: see Product
+  int stages;                     // at least those of three slices
+};
+
+template <int kTokens_>
+struct FloatStreamShape {
+  static constexpr int kTokens = kTokens_;
+  static constexpr int kColumns = cuda::kProductRows;  // of the output, which are weights' rows
+  static constexpr int kFirstBytes = kColumns * cuda::kBoxBytes;
+  static constexpr int kStageBytes = kFirstBytes + kTokens * cuda::kBoxBytes;
+  static constexpr int kThreads = kGroupThreads + cuda::kWarp;
+  static constexpr int kResident = most_resident(kTokens);
+  // The sums of a block, token by token, lie where the stages were; padded against bank conflicts.
+  static constexpr int kPitch = kColumns + 4;
+  static constexpr int kSumBytes = kTokens * kPitch * static_cast<int>(sizeof(float));
+  // Tokens' scales of a slice, for each warp.
+  static constexpr int kScaleBytes = kGroupWarps * kTokens * static_cast<int>(sizeof(float));
+  static constexpr int shared_bytes(int stages) {
+    return std::max(stages * kStageBytes, kSumBytes) + kScaleBytes +
+           2 * stages * static_cast<int>(sizeof(cuda::Barrier));
+  }
+  // As many as fit where so many blocks share a multiprocessor.
+  static constexpr int stages(int resident) {
+    int count = 1;
+    while (resident * (shared_bytes(count + 1) + 1024) <= 228 * 1024) ++count;
+    return count;
+  }
+  // Two slices of numbers of 16 bits: one that is added, and one that is multiplied.
+  static_assert(stages(kResident) >= 4);
+};
+
+// A ring of as many stages as the launch says.
+template <class Shape>
+struct FloatStreamRing {
+  using Cursor = cuda::CountedCursor;
+  static constexpr int kStageBytes = Shape::kStageBytes;
+
+  std::uint8_t* stages;  // aligned to 1024 bytes, as the swizzle wants it
+  cuda::Barrier* full;
+  cuda::Barrier* empty;
+  int count;
+
+  __device__ __forceinline__ std::uint8_t* first(int stage) const {
+    return stages + stage * kStageBytes;
+  }
+  __device__ __forceinline__ std::uint8_t* second(int stage) const {
+    return first(stage) + Shape::kFirstBytes;
+  }
+  // By one thread.
+  __device__ __forceinline__ void open() const {
+    for (int i = 0; i < count; ++i) {
+      full[i].init(1);
+      empty[i].init(kGroupWarps);
+    }
+    cuda::publish_barriers();
+  }
+  __device__ __forceinline__ Cursor cursor() const { return Cursor(count); }
+  // By every warp that reads a stage.
+  __device__ __forceinline__ void release(int stage) const {
+    if (threadIdx.x % cuda::kWarp == 0) empty[stage].arrive();
+  }
+};
+
+// The token, from the block's first on, that sum `i` of a lane belongs to, and of which it has the
+// sums i, i + 2.
+__device__ __forceinline__ int token_of(int i) {
+  const int lane = threadIdx.x % cuda::kWarp;
+  return i / 4 * 8 + lane % 4 * 2 + i % 2;
+}
+
+// How slices of columns in one block and kTokens meet the sum. A warp's lanes read the scale of a
+// token each when a slice begins, and pass it on when it ends.
+template <int kTokens>
+class TokenSlices {
+ public:
+  static_assert(kTokens <= cuda::kWarp);
+  struct Own {
+    float of_token;
+  };
+
+  // `m`, `n`: the block's first token and column. `passed`: the warp's, for one slice.
+  __device__ __forceinline__ TokenSlices(const FloatStreamArgs& args, int batch, std::int64_t m,
+                                         std::int64_t n, float* passed)
+      : passed_(passed) {
+    const Outputs& outputs = args.outputs;
+    const Epilogue& e = outputs.epilogue;
+    const float* first = static_cast<const float*>(e.input_scale) + batch * outputs.scale_batch;
+    const int lane = threadIdx.x % cuda::kWarp;
+    input_ = first + min(m + lane, outputs.rows - 1) * e.input_scale_row;
+    weight_ = static_cast<const float*>(e.weight_scale) +
+              min(n, outputs.columns - 1) / kBlockColumns * args.weight_scale_row;
+  }
+
+  __device__ __forceinline__ Own of(int slice) const { return {input_[slice] * weight_[slice]}; }
+  __device__ __forceinline__ void add(Slice<kTokens>& total, const Slice<kTokens>& slice,
+                                      const Own& own) const {
+    const int lane = threadIdx.x % cuda::kWarp;
+    __syncwarp();  // every lane has read the slice before
+    if (lane < kTokens) passed_[lane] = own.of_token;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kTokens / 2; i += 4) {
+      const float2 scales = *reinterpret_cast<const float2*>(passed_ + token_of(i));
+      total[i] = math::fused(slice[i], scales.x, total[i]);
+      total[i + 1] = math::fused(slice[i + 1], scales.y, total[i + 1]);
+      total[i + 2] = math::fused(slice[i + 2], scales.x, total[i + 2]);
+      total[i + 3] = math::fused(slice[i + 3], scales.y, total[i + 3]);
+    }
+  }
+
+ private:
+  float* passed_;
+  const float* input_;
+  const float* weight_;
+};
+
+// Sums under the scales of their tokens, where there are any, in the registers where they are.
+template <int kTokens>
+__device__ __forceinline__ void scale_tokens(Slice<kTokens>& total, const Outputs& outputs,
+                                             int batch, std::int64_t m) {
+  const Epilogue& e = outputs.epilogue;
+  if (!e.input_scale) return;
+  const float* from = static_cast<const float*>(e.input_scale) + batch * outputs.scale_batch;
+#pragma unroll
+  for (int i = 0; i < kTokens / 2; i += i % 2 ? 3 : 1) {
+    const float scale = from[min(m + token_of(i), outputs.rows - 1) * e.input_scale_row];
+    total[i] = total[i] * scale;
+    total[i + 2] = total[i + 2] * scale;
+  }
+}
+
+// A block's sums to shared memory.
+template <class Shape>
+__device__ __forceinline__ void keep_tokens(float* to, const Slice<Shape::kTokens>& total) {
+  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
+  to += warp * kWarpRows + lane / 4;
+#pragma unroll
+  for (int i = 0; i < Shape::kTokens / 2; ++i)
+    to[token_of(i) * Shape::kPitch + i % 4 / 2 * 8] = total[i];
+}
+
+// Finishes a block's sums, a token for as many lanes as it has fours of columns.
+template <class Shape, class Out>
+__device__ __forceinline__ void finish_tokens(const Out& out, const float* sums, int tokens,
+                                              std::int64_t m, std::int64_t n) {
+  constexpr int kLanes = Shape::kColumns / 4, kAtOnce = cuda::kWarp / kLanes;
+  static_assert(kAtOnce * kLanes == cuda::kWarp);
+  const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
+  const int first = warp * kAtOnce + lane / kLanes, column = lane % kLanes * 4;
+  constexpr int kStep = kGroupWarps * kAtOnce;
+  const int count = max(tokens - first + kStep - 1, 0) / kStep;
+  const int* own = reinterpret_cast<const int*>(sums) + first * Shape::kPitch + column;
+  // What rows add is in the sums.
+  out.finish({own, kStep * Shape::kPitch, count, 0, m + first, kStep, n + column}, {},
+             out.columns(n + column));
+}
+
+// The thread that fills the ring: weights from row n on, and tokens from row m on.
+template <class W, class X, class Shape>
+__device__ __forceinline__ void copy_stages(const Factors& factors,
+                                            const FloatStreamRing<Shape>& ring, int batch, int n,
+                                            int m) {
+  const int first_batch = batch * factors.first_step, second_batch = batch * factors.second_step;
+  cuda::CountedCursor cursor = ring.cursor();
+#pragma unroll 1
+  for (int box = 0; box < factors.k_boxes; ++box) {
+    ring.empty[cursor.stage].wait(cursor.parity ^ 1);
+    cuda::Barrier& full = ring.full[cursor.stage];
+    full.arrive_and_expect(Shape::kStageBytes);
+    copy_rows<Shape::kColumns, W>(ring.first(cursor.stage), factors.first, box, n, first_batch,
+                                  full);
+    copy_rows<Shape::kTokens, X>(ring.second(cursor.stage), factors.second, box, m, second_batch,
+                                 full);
+    cursor.advance();
+  }
+}
+
+// What the warps that multiply do, for the output from row m and column n on.
+template <class W, class X, Scales kScales, class Shape>
+__device__ __forceinline__ void multiply_tokens(const FloatStreamArgs& args,
+                                                const FloatStreamRing<Shape>& ring, float* scales,
+                                                int batch, std::int64_t m, std::int64_t n) {
+  constexpr int kTokens = Shape::kTokens;
+  using Sums = SliceSums<W, X, FloatStreamRing<Shape>, kTokens>;
+  const Outputs& outputs = args.outputs;
+  const int warp = threadIdx.x / cuda::kWarp;
+  touch_columns<kScales>(outputs.epilogue,
+                         min(n + threadIdx.x % Shape::kColumns, outputs.columns - 1));
+  const int slices = cuda::uniform(args.factors.k_boxes / Sums::Slices::kBoxes);
+  Sums sums(ring, 0);
+  Slice<kTokens> total;
+  if constexpr (kScales == Scales::OfBlocks)
+    sums.sum(total, slices, TokenSlices<kTokens>(args, batch, m, n, scales + warp * kTokens));
+  else
+    sums.sum(total, slices, PlainSlices{});
+  if constexpr (kScales == Scales::OfRowsAndColumns)
+    scale_tokens<kTokens>(total, outputs, batch, m);
+  // The stages are written over once every warp's products are done with them.
+  cuda::named_barrier_wait(1, kGroupThreads);
+  float* kept = reinterpret_cast<float*>(ring.stages);
+  keep_tokens<Shape>(kept, total);
+  cuda::named_barrier_wait(1, kGroupThreads);
+  const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, outputs.rows - m));
+  finish_tokens<Shape>(ScaledOutputs<float, kSumsAre<kScales>>(outputs, batch), kept, tokens, m, n);
+}
+
+// W, X: the numbers of weights and tokens.
+template <class W, class X, Scales kScales, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
+    multiply_float_streamed(const __grid_constant__ FloatStreamArgs args) {
+  extern __shared__ __align__(1024) std::uint8_t shared[];
+  std::uint8_t* behind = shared + max(args.stages * Shape::kStageBytes, Shape::kSumBytes);
+  cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(behind + Shape::kScaleBytes);
+  const FloatStreamRing<Shape> ring{shared, barriers, barriers + args.stages, args.stages};
+  const Factors& factors = args.factors;
+  // Tiles of the same weights one after another, so that these come from memory once.
+  const std::uint32_t tile = blockIdx.x;
+  const int down = static_cast<int>(tile % args.down);
+  const int across = static_cast<int>(tile / args.down % args.across);
+  const int batch = static_cast<int>(tile / args.down / args.across);
+  const std::int64_t m = std::int64_t{down} * Shape::kTokens;
+  const std::int64_t n = std::int64_t{across} * Shape::kColumns;
+  if (threadIdx.x == 0) {
+    if (cuda::shared_address(shared) % 1024 != 0) __trap();
+    ring.open();
+    cuda::prefetch_map(factors.first);
+    cuda::prefetch_map(factors.second);
+  }
+  wait_for_input(factors);
+  __syncthreads();
+  if (threadIdx.x < kGroupThreads)
+    multiply_tokens<W, X, kScales>(args, ring, reinterpret_cast<float*>(behind), batch, m, n);
+  else if (threadIdx.x == kGroupThreads)
+    copy_stages<W, X>(factors, ring, batch, static_cast<int>(n), static_cast<int>(m));
+}
+
+}  // namespace planq::linear::wgmma

@@ -1,0 +1,102 @@
+// From a product of floating numbers to the kernels for sm_90a and what all of them are told.
+#pragma once
+
+#include "ops/linear/simt/launch.h"
+#include "ops/linear/sm90/float_heuristics.h"
+#include "ops/linear/sm90/operands.cuh"
+#include "ops/linear/sm90/slices.cuh"
+
+namespace planq::linear::wgmma {
+
+inline Scales scales_of(const Product& product) {
+  if (!product.epilogue.weight_scale) return Scales::None;
+  return product.joins_by_scales ? Scales::OfBlocks : Scales::OfRowsAndColumns;
+}
+
+namespace detail {
+
+template <class A, class B, Scales kFirst, Scales kSecond, class Visit>
+Status visit_scales(Scales scales, const Visit& visit) {
+  return scales == kFirst ? visit.template operator()<A, B, kFirst>()
+                          : visit.template operator()<A, B, kSecond>();
+}
+template <class A, class Visit>
+Status visit_numbers(Scales scales, const Visit& visit) {
+  return visit_scales<A, A, Scales::None, Scales::OfRowsAndColumns>(scales, visit);
+}
+template <class A, class Visit>
+Status visit_weights(DType weight, Scales scales, const Visit& visit) {
+  constexpr Scales kRows = Scales::OfRowsAndColumns, kBlocks = Scales::OfBlocks;
+  return weight == DType::Float8E4M3FN ? visit_scales<A, cuda::E4M3, kRows, kBlocks>(scales, visit)
+                                       : visit_scales<A, cuda::E5M2, kRows, kBlocks>(scales, visit);
+}
+
+}  // namespace detail
+
+// Calls visit<of the input, of the weight, scales>().
+template <class Visit>
+Status visit_types(DType input, DType weight, Scales scales, const Visit& visit) {
+  switch (input) {
+    case DType::Float16:
+      return detail::visit_numbers<math::Half>(scales, visit);
+    case DType::BFloat16:
+      return detail::visit_numbers<math::Bfloat16>(scales, visit);
+    case DType::Float8E4M3FN:
+      return detail::visit_weights<cuda::E4M3>(weight, scales, visit);
+    default:
+      return detail::visit_weights<cuda::E5M2>(weight, scales, visit);
+  }
+}
+// The same for each kind of scales that products of these types have.
+template <class Visit>
+Status visit_every_scale(DType input, DType weight, const Visit& visit) {
+  PLANQ_TRY(visit_types(input, weight, is_fp8(input) ? Scales::OfBlocks : Scales::None, visit));
+  return visit_types(input, weight, Scales::OfRowsAndColumns, visit);
+}
+
+// Calls visit<of the input, of the weight>() for numbers of 16 bits of which one side or both lie
+// transposed.
+template <class Visit>
+Status visit_transposed(DType values, bool input, bool weight, const Visit& visit) {
+  const auto sides = [&]<class T>() {
+    using Transposed = cuda::Transposed<T>;
+    if (!input) return visit.template operator()<T, Transposed>();
+    return weight ? visit.template operator()<Transposed, Transposed>()
+                  : visit.template operator()<Transposed, T>();
+  };
+  return values == DType::Float16 ? sides.template operator()<math::Half>()
+                                  : sides.template operator()<math::Bfloat16>();
+}
+
+// Calls visit<of the input, of the weight, scales>() for the sides of a product as they lie.
+template <class Visit>
+Status visit_sides(const Product& product, const Visit& visit) {
+  const DType input = product.input.dtype;
+  const bool transposed[] = {product.input.transposed(), product.weight.transposed()};
+  if (!transposed[0] && !transposed[1])
+    return visit_types(input, product.weight.dtype, scales_of(product), visit);
+  return visit_transposed(input, transposed[0], transposed[1], [&]<class A, class B>() {
+    return visit.template operator()<A, B, Scales::None>();
+  });
+}
+
+// The last slice is whole, too: boxes beyond k are 0, which takes no part.
+inline int slice_boxes(const Product& product) {
+  const int each =
+      static_cast<int>(math::kTensorCoreSlice * linear::detail::element_bytes(product.input.dtype) /
+                       cuda::kBoxBytes);
+  return (boxes_of(product) + each - 1) / each * each;
+}
+
+}  // namespace planq::linear::wgmma
+
+namespace planq::linear {
+
+// Products of few tokens (sm90/float_few_rows_sm90a.cu), of a choice that is streamed. Answers in
+// `launched` whether the copy engine reads the factors; nothing is launched where not.
+Status preload_float_streamed(DType input, DType weight);
+Status preload_float_streamed_transposed(DType values, bool input, bool weight);
+Status launch_float_streamed(const Product& product, const wgmma::FloatChoice& choice, Bound& bound,
+                             bool& launched);
+
+}  // namespace planq::linear

@@ -1,0 +1,151 @@
+// Products of floating numbers of 8 or 16 bits on the tensor cores of sm_90a, in the order that
+// Accumulation::TensorSm90 names: terms in slices of 128, each a chain of steps from +0, added up
+// in float32 one after another. The kernel is that of tiles in sm90/int8.cuh but for two things:
+// both groups of warps share a tile, half of its rows each; and a slice has registers of its own.
+#pragma once
+
+#include "ops/linear/sm90/slices.cuh"
+
+namespace planq::linear::wgmma {
+
+struct FloatTileArgs : TileArgs {
+  std::int64_t weight_scale_row;  // where scales are those of blocks: see Product
+};
+
+using TileSlice = Slice<kTileColumns>;
+
+// kTiles x 64 rows for each group. Of two, weights in shared memory serve twice the products, but
+// their sums leave registers for one slice alone: 8-bit numbers were slower so at 8192^3.
+template <int kTiles_>
+struct FloatTileShape : TileShapeOf<2 * kTiles_ * cuda::kProductRows, kTiles_ == 1 ? 6 : 4> {
+  static constexpr int kTiles = kTiles_;
+  // Registers of a thread that copies, and of one that multiplies.
+  static constexpr int kCopyRegisters = kTiles == 1 ? 40 : 24;
+  static constexpr int kGroupRegisters = kTiles == 1 ? 232 : 240;
+
+  template <class A, class B, class Ring>
+  using Sums = std::conditional_t<kTiles == 1, SliceSums<A, B, Ring, kTileColumns>,
+                                  TallSliceSums<A, B, Ring, kTileColumns, kTiles>>;
+};
+using SmallTiles = FloatTileShape<1>;
+using TallTiles = FloatTileShape<2>;
+
+// How slices of 64 rows and the columns of a block meet the sum: a thread's belong to two rows.
+class BlockSlices {
+ public:
+  struct Own {
+    float of_row[2];
+  };
+
+  // `m`: the first row of the warp's.
+  __device__ __forceinline__ BlockSlices(const FloatTileArgs& args, const TilePlace& place,
+                                         std::int64_t m) {
+    static_assert(kTileColumns == kBlockColumns);
+    const Outputs& outputs = args.outputs;
+    const Epilogue& e = outputs.epilogue;
+    const float* first =
+        static_cast<const float*>(e.input_scale) + place.batch * outputs.scale_batch;
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      input_[r] = first + fragment_row(m, r, outputs.rows) * e.input_scale_row;
+    weight_ = static_cast<const float*>(e.weight_scale) + place.across * args.weight_scale_row;
+  }
+
+  __device__ __forceinline__ Own of(int slice) const {
+    const float of_weight = weight_[slice];
+    return {{input_[0][slice] * of_weight, input_[1][slice] * of_weight}};
+  }
+  __device__ __forceinline__ void add(TileSlice& total, const TileSlice& slice,
+                                      const Own& own) const {
+#pragma unroll
+    for (int i = 0; i < kTileColumns / 2; ++i)
+      total[i] = math::fused(slice[i], own.of_row[i / 2 % 2], total[i]);
+  }
+
+ private:
+  const float* input_[2];
+  const float* weight_;
+};
+
+// A tile's sums under the scales of their rows, where there are any, in the registers where they
+// are.
+__device__ __forceinline__ void scale_rows(TileSlice& total, const Outputs& outputs, int batch,
+                                           std::int64_t m) {
+  const Epilogue& e = outputs.epilogue;
+  if (!e.input_scale) return;
+  const float* from = static_cast<const float*>(e.input_scale) + batch * outputs.scale_batch;
+  float scales[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+    scales[r] = from[fragment_row(m, r, outputs.rows) * e.input_scale_row];
+#pragma unroll
+  for (int i = 0; i < kTileColumns / 2; ++i) total[i] = total[i] * scales[i / 2 % 2];
+}
+
+template <class A, class B, Scales kScales, class Shape>
+__device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
+                                                const typename Shape::Stages& ring,
+                                                std::uint8_t* passes) {
+  using Sums = typename Shape::template Sums<A, B, typename Shape::Stages>;
+  constexpr int kTiles = Shape::kTiles, kGroupRows = kTiles * cuda::kProductRows;
+  const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
+  const int warp = threadIdx.x / cuda::kWarp % kGroupWarps, lane = threadIdx.x % cuda::kWarp;
+  int* pass = reinterpret_cast<int*>(passes + group * Shape::kPassBytes) + warp * kPassSums;
+  const int slices = args.factors.k_boxes / Sums::Slices::kBoxes;
+  Sums sums(ring, group * kGroupRows);
+#pragma unroll 1
+  for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance()) {
+    const TilePlace place = turns.place();
+    const std::int64_t m =
+        std::int64_t{place.down} * Shape::kRows + group * kGroupRows + warp * kWarpRows;
+    const std::int64_t n = std::int64_t{place.across} * kTileColumns;
+    touch_columns<kScales>(args.outputs.epilogue, min(n + 4 * lane, args.outputs.columns - 1));
+    TileSlice total[kTiles];
+    const auto sum = [&](const auto& join) {
+      if constexpr (kTiles == 1)
+        sums.sum(total[0], slices, join);
+      else
+        sums.sum(total, slices, join);
+    };
+    if constexpr (kScales == Scales::OfBlocks)
+      sum(BlockSlices(args, place, m));
+    else
+      sum(PlainSlices{});
+    int finished[kTiles][kTileColumns / 2];
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      if constexpr (kScales == Scales::OfRowsAndColumns)
+        scale_rows(total[tile], args.outputs, place.batch, m + tile * cuda::kProductRows);
+#pragma unroll
+      for (int i = 0; i < kTileColumns / 2; ++i) finished[tile][i] = __float_as_int(total[tile][i]);
+    }
+    finish_sums(ScaledOutputs<float, kSumsAre<kScales>>(args.outputs, place.batch), pass, finished,
+                args.outputs.rows, m, n);
+  }
+}
+
+// A grid of any number of blocks; block i computes tiles i, i + blocks, ...
+template <class A, class B, Scales kScales, class Shape>
+__global__ void __launch_bounds__(kTileThreads, 1)
+    multiply_float_tiles(const __grid_constant__ FloatTileArgs args) {
+  extern __shared__ __align__(1024) std::uint8_t shared[];
+  cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
+  const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};
+  if (threadIdx.x == 0) {
+    if (cuda::shared_address(shared) % 1024 != 0) __trap();
+    ring.open(2 * kGroupWarps);
+    cuda::prefetch_map(args.factors.first);
+    cuda::prefetch_map(args.factors.second);
+  }
+  wait_for_input(args.factors);
+  __syncthreads();
+  if (threadIdx.x < kGroupThreads) {
+    cuda::lower_registers<Shape::kCopyRegisters>();
+    if (threadIdx.x == 0) copy_tiles<Shape, A, B>(args, ring);
+  } else {
+    cuda::raise_registers<Shape::kGroupRegisters>();
+    multiply_slices<A, B, kScales, Shape>(args, ring, shared + Shape::kPassesAt);
+  }
+}
+
+}  // namespace planq::linear::wgmma

@@ -1,0 +1,40 @@
+// Launches of the kernels for sm_90a. They take products of 8-bit codes with k innermost on both
+// sides; what the copy engine cannot read goes to launch_mma, which has the same bits.
+#pragma once
+
+#include "core/bound.h"
+#include "core/device.h"
+#include "core/rejects.h"
+#include "ops/linear/gemm.h"
+
+namespace planq::linear {
+
+Status preload_wgmma();
+Status launch_wgmma(const Product& product, const Device& device, Bound& bound);
+
+// Products with outliers: with the list itself and the operand's values, in the order of
+// `accumulation`. `list` launches what lists the weight's codes for the kernel behind it, and says
+// in the product where they are. Answers in `launched` whether the kernels take these operands;
+// nothing is launched where not.
+using ListCodes = Status (*)(const Call& call, Product& product, Bound& bound);
+Status preload_listed_wgmma(Accumulation accumulation);
+Status launch_listed_wgmma(const Call& call, const Product& product, Accumulation accumulation,
+                           ListCodes list, Bound& bound, bool& launched);
+
+// What the kernels are for. Operands that only a call shows are left to launch_wgmma.
+inline Reason rejects_wgmma(const FactorField& input, const FactorField& weight,
+                            DType output_dtype) {
+  const auto eight_bit = [](DType dtype) { return dtype == DType::Int8 || dtype == DType::UInt8; };
+  if (!eight_bit(input.dtype) || !eight_bit(weight.dtype))
+    return Reason::refuse(ReasonKind::DType, "computes codes of 8 bits, not ", name_of(input.dtype),
+                          " and ", name_of(weight.dtype));
+  if (output_dtype == DType::Int8)
+    return Reason::refuse(ReasonKind::DType, "has no output_dtype int8");
+  if (input.transposed || weight.transposed)
+    return Reason::refuse(ReasonKind::Feature, "reads both sides along k");
+  if (input.terms() % 16 != 0)
+    return Reason::refuse(ReasonKind::Shape, "reads rows of whole vectors of 16 codes");
+  return Reason::accept();
+}
+
+}  // namespace planq::linear

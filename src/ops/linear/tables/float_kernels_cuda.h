@@ -1,0 +1,226 @@
+// The CUDA kernels of operators whose sums are floating: for any GPU one for each order of sums and
+// type of the input, one on its tensor cores, and on sm_90a those whose order TENSOR_SM90 is.
+// `Layer` is the operator's: tables/float_kernels.h.
+#pragma once
+
+#include <cstddef>
+
+#include "core/sku.h"
+#include "ops/linear/simt/launch.h"
+#include "ops/linear/tables/float_kernels.h"
+
+namespace planq::cuda {
+
+// ---- any GPU ---------------------------------------------------------------------------------
+
+template <class Layer, Accumulation kAccumulation, DType kIn>
+Reason rejects_floats(const Descriptor& descriptor, const Device&) {
+  const Reason reason = linear::rejects_input<Layer, kIn>(descriptor);
+  return reason.accepted() ? linear::rejects_accumulation<Layer, kAccumulation>(descriptor)
+                           : reason;
+}
+
+template <class Layer, DType kIn>
+Status prepare_floats(const Descriptor& descriptor, const Device&, State&) {
+  if constexpr (linear::kHasCodes<Layer>)
+    return linear::preload_coded(descriptor.as<typename Layer::Fields>().weight_dtype);
+  else
+    return bits_of(kIn) == 8 ? linear::preload_float8s() : linear::preload_floats();
+}
+
+template <class Layer>
+Status bind_floats(const Call& call, Bound& bound) {
+  const Accumulation accumulation = call.fields<typename Layer::Fields>().accumulation;
+  if constexpr (linear::kHasCodes<Layer>) {
+    const auto codes = Layer::codes_of(call);
+    return linear::launch_coded(Layer::product_of(call, codes), accumulation, bound);
+  } else {
+    return linear::launch_floats(Layer::product_of(call), accumulation, bound);
+  }
+}
+
+template <class Layer, Accumulation kAccumulation, DType kIn>
+constexpr Kernel float_kernel() {
+  return {.op = Layer::kName,
+          .method = name_of(kAccumulation),
+          .dtypes = kDTypes<kIn>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {80},
+          .rank = 100,
+          .guarantee = linear::kFloatGuarantee<kAccumulation, kIn>,
+          .rejects = rejects_floats<Layer, kAccumulation, kIn>,
+          .workspace = no_workspace,
+          .prepare = prepare_floats<Layer, kIn>,
+          .bind = bind_floats<Layer>};
+}
+
+// The kernels of an order of sums, for some types of the input.
+template <class Layer, Accumulation kAccumulation, DType... kIn>
+constexpr std::array<Kernel, sizeof...(kIn)> float_kernels() {
+  return {float_kernel<Layer, kAccumulation, kIn>()...};
+}
+
+// ---- tensor cores of any GPU -----------------------------------------------------------------
+
+template <class Layer, DType kIn>
+Reason rejects_mma(const Descriptor& descriptor, const Device& device) {
+  const Reason reason = rejects_floats<Layer, Accumulation::TensorSm90, kIn>(descriptor, device);
+  if (!reason.accepted()) return reason;
+  const std::int64_t terms = linear::terms_of<Layer>(descriptor);
+  if (terms > linear::kMostFloatMmaTerms)
+    return Reason::refuse(ReasonKind::Shape, "has up to ", linear::kMostFloatMmaTerms,
+                          " terms, not ", terms);
+  if (linear::kHasCodes<Layer> && terms % 8 != 0)
+    return Reason::refuse(ReasonKind::Shape, "reads rows of whole vectors of 8 numbers");
+  return Reason::accept();
+}
+
+template <class Layer>
+std::size_t mma_workspace(const Descriptor& descriptor, const Device& device) {
+  if constexpr (linear::kHasCodes<Layer>) {
+    const Shape& weight = descriptor.as<typename Layer::Fields>().weight_shape;
+    return linear::panel_workspace(weight[0], weight[1], device);
+  } else {
+    return 0;
+  }
+}
+
+template <class Layer, DType kIn>
+Status prepare_mma(const Descriptor&, const Device&, State&) {
+  if constexpr (linear::kHasCodes<Layer>)
+    return linear::preload_coded_mma(kIn);
+  else
+    return linear::preload_float_mma(kIn);
+}
+
+template <class Layer>
+Status bind_mma(const Call& call, Bound& bound) {
+  if constexpr (linear::kHasCodes<Layer>) {
+    const auto codes = Layer::codes_of(call);
+    return linear::launch_coded_mma(Layer::product_of(call, codes), call, bound);
+  } else {
+    return linear::launch_float_mma(Layer::product_of(call), call.device, bound);
+  }
+}
+
+// For callers who do not ask for the same bits on other GPUs: in order of preference it comes
+// before the kernel that has them, which computes an output at a time.
+template <class Layer, DType kIn>
+constexpr Kernel mma_kernel() {
+  return {.op = Layer::kName,
+          .method = "mma",
+          .dtypes = kDTypes<kIn>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {80},
+          .rank = 95,
+          .guarantee = linear::kMmaGuarantee<Layer, kIn>,
+          .rejects = rejects_mma<Layer, kIn>,
+          .workspace = mma_workspace<Layer>,
+          .prepare = prepare_mma<Layer, kIn>,
+          .bind = bind_mma<Layer>};
+}
+template <class Layer, DType... kIn>
+constexpr std::array<Kernel, sizeof...(kIn)> mma_kernels() {
+  return {mma_kernel<Layer, kIn>()...};
+}
+
+// The same where its bits are those of the model.
+template <class Layer, DType kIn>
+constexpr Kernel mma_sm90_kernel() {
+  Kernel kernel = mma_kernel<Layer, kIn>();
+  kernel.method = "mma_sm90";
+  kernel.arch = {90, 90};
+  kernel.rank = 60;
+  kernel.guarantee = linear::mma_sm90_guarantee<kIn>();
+  return kernel;
+}
+template <class Layer, DType... kIn>
+constexpr std::array<Kernel, sizeof...(kIn)> mma_sm90_kernels() {
+  return {mma_sm90_kernel<Layer, kIn>()...};
+}
+
+// The kernels of an operator whose weights are codes.
+template <class Layer>
+constexpr auto coded_kernels() {
+  return joined(
+      float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
+      float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>(),
+      mma_kernels<Layer, DType::Float16, DType::BFloat16>());
+}
+
+// ---- sm_90a ----------------------------------------------------------------------------------
+
+template <class Layer, DType kIn>
+Reason rejects_wgmma(const Descriptor& descriptor, const Device&) {
+  const auto& f = descriptor.as<typename Layer::Fields>();
+  Reason reason = linear::rejects_input<Layer, kIn>(descriptor);
+  if (reason.accepted())
+    reason = linear::rejects_accumulation<Layer, Accumulation::TensorSm90>(descriptor);
+  if (!reason.accepted()) return reason;
+  // As they are stored: of a transposed side, along m or n.
+  const auto vectors = [](const linear::FactorField& side) {
+    return side.shape.last() % (128 / bits_of(kIn)) == 0;
+  };
+  if (!vectors(f.input()) || !vectors(f.weight()))
+    return Reason::refuse(ReasonKind::Shape, bits_of(kIn) == 8
+                                                 ? "reads rows of whole vectors of 16 codes"
+                                                 : "reads rows of whole vectors of 8 numbers");
+  return Reason::accept();
+}
+
+template <class Layer>
+std::size_t wgmma_workspace(const Descriptor& descriptor, const Device& device) {
+  if constexpr (linear::kHasCodes<Layer>) {
+    const Shape& weight = descriptor.as<typename Layer::Fields>().weight_shape;
+    return linear::panel_workspace(weight[0], weight[1], device);
+  } else {
+    return 0;
+  }
+}
+
+template <class Layer, DType kIn>
+Status prepare_wgmma(const Descriptor& descriptor, const Device&, State&) {
+  const auto& f = descriptor.as<typename Layer::Fields>();
+  if constexpr (linear::kHasCodes<Layer>)
+    return linear::preload_coded_wgmma(kIn);
+  else if (f.input().transposed || f.weight().transposed)
+    return linear::preload_float_transposed(kIn, f.input().transposed, f.weight().transposed);
+  else
+    return linear::preload_float_wgmma(kIn, f.weight_dtype);
+}
+
+// Operands that it cannot read go to the kernel for every GPU, which has the same bits.
+template <class Layer>
+Status bind_wgmma(const Call& call, Bound& bound) {
+  if constexpr (linear::kHasCodes<Layer>) {
+    const auto codes = Layer::codes_of(call);
+    return linear::launch_coded_wgmma(Layer::product_of(call, codes), call, bound);
+  } else {
+    return linear::launch_float_wgmma(Layer::product_of(call), call.device, bound);
+  }
+}
+
+template <class Layer, DType kIn>
+constexpr Kernel wgmma_kernel() {
+  return {.op = Layer::kName,
+          .method = "wgmma",
+          .dtypes = kDTypes<kIn>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {90, 90},
+          .rank = 50,
+          .guarantee = linear::kFloatGuarantee<Accumulation::TensorSm90, kIn>,
+          .rejects = rejects_wgmma<Layer, kIn>,
+          .workspace = wgmma_workspace<Layer>,
+          .prepare = prepare_wgmma<Layer, kIn>,
+          .bind = bind_wgmma<Layer>};
+}
+
+template <class Layer, DType... kIn>
+constexpr std::array<Kernel, sizeof...(kIn)> wgmma_kernels() {
+  return {wgmma_kernel<Layer, kIn>()...};
+}
+
+}  // namespace planq::cuda

@@ -1,0 +1,54 @@
+// Products with weights that are codes, by kernels that read numbers alone: panels of the weights'
+// numbers in the workspace, one after another.
+#pragma once
+
+#include <algorithm>
+
+#include "core/scratch.h"
+#include "cuda/launch.cuh"
+#include "ops/linear/simt/launch.h"
+#include "ops/linear/weight_only/codes.h"
+
+namespace planq::linear {
+namespace panels {
+
+// Columns that a multiprocessor has of a panel: what a block of the kernel for few rows computes.
+// A panel of fewer leaves multiprocessors idle, which costs more than one that leaves the L2 cache.
+inline constexpr std::int64_t kPanelColumns = 64;
+// Of a tile, so that no tile is cut.
+inline constexpr std::int64_t kTileColumns = 128;
+
+// Columns of a panel, all of them about equally many.
+inline std::int64_t panel_columns(std::int64_t columns, const Device& device) {
+  const std::int64_t most = std::max(kPanelColumns * device.multiprocessors, kTileColumns);
+  const std::int64_t count = cuda::ceil_div(columns, most);
+  if (count <= 1) return columns;
+  return cuda::ceil_div(cuda::ceil_div(columns, count), kTileColumns) * kTileColumns;
+}
+
+inline std::byte* book(std::int64_t columns, std::int64_t terms, const Device& device,
+                       Scratch& scratch) {
+  const auto row_bytes = static_cast<std::size_t>(terms) * 2;
+  return scratch.take<std::byte>(static_cast<std::size_t>(panel_columns(columns, device)) *
+                                 row_bytes);
+}
+
+// `launch(panel)` multiplies the numbers of some columns.
+template <class Launch>
+Status launch(const Product& product, const Call& call, Bound& bound, const Launch& launch) {
+  const WeightCodes& codes = *product.weight.codes;
+  Scratch scratch(call.workspace);
+  std::byte* const numbers = book(product.n, product.k, call.device, scratch);
+  const std::int64_t rows = panel_columns(product.n, call.device);
+  for (std::int64_t first = 0; first < product.n; first += rows) {
+    Product panel = columns_of(product, first, std::min(rows, product.n - first));
+    panel.weight = {reinterpret_cast<const std::uint8_t*>(numbers), panel.n == 1 ? 0 : product.k, 1,
+                    codes.values};
+    if (product.k > 0) PLANQ_TRY(launch_numbers(codes, first, panel.n, numbers, product.k, bound));
+    PLANQ_TRY(launch(panel));
+  }
+  return Status::success();
+}
+
+}  // namespace panels
+}  // namespace planq::linear
