@@ -10,7 +10,7 @@ namespace {
 
 std::string text(const Shape& shape) { return shape_text(shape.dims.data(), shape.rank); }
 
-Fault equal_terms(const linear::FactorField& input, const linear::FactorField& weight) {
+Fault equal_terms(const linear::OperandField& input, const linear::OperandField& weight) {
   if (input.terms() == weight.terms()) return {};
   return {"weight_shape", "expected k = " + std::to_string(input.terms()) + " in the " +
                               (weight.transposed ? "last axis but one" : "last axis") +
@@ -44,12 +44,12 @@ Fault sum_in_range(std::string_view field, std::int64_t terms, std::int64_t magn
                                   " terms may leave int32, got k = " + std::to_string(terms)};
 }
 
-Fault product_shapes(const linear::FactorField& input, const linear::FactorField& weight) {
+Fault product_shapes(const linear::OperandField& input, const linear::OperandField& weight) {
   if (Fault fault = shape("input_shape", input.shape, 2); !fault.ok()) return fault;
   if (Fault fault = shape("weight_shape", weight.shape, 2); !fault.ok()) return fault;
   if (Fault fault = equal_terms(input, weight); !fault.ok()) return fault;
   if (Fault fault = equal_batches(input.shape, weight.shape); !fault.ok()) return fault;
-  Fault fault = shape("weight_shape", linear::product_shape(input, weight), 2);
+  Fault fault = shape("weight_shape", linear::gemm_shape(input, weight), 2);
   if (!fault.ok()) fault.text = "the product has " + fault.text;
   return fault;
 }

@@ -19,7 +19,7 @@ std::int64_t largest_code(DType dtype, Mode mode);
 Fault sum_in_range(std::string_view field, std::int64_t terms, std::int64_t magnitude);
 // input_shape and weight_shape of a product: at least two axes each, one k, leading axes that are
 // equal, 1 or missing.
-Fault product_shapes(const linear::FactorField& input, const linear::FactorField& weight);
+Fault product_shapes(const linear::OperandField& input, const linear::OperandField& weight);
 // weight_shape of a layer: (n, k).
 Fault layer_weight(const Shape& weight);
 // Where they are not Unset, bias_dtype and residual_dtype are those of floating numbers.

@@ -9,7 +9,7 @@ namespace planq::linear {
 // 1/127^2 as bitsandbytes rounds it: the bits 0x38820610.
 inline constexpr float kBitsandbytesFactor = 0x1.040c2p-14f;
 
-// Listed columns of the input whose values stand beside the codes: what `listed` products of a
+// OutlierList columns of the input whose values stand beside the codes: what `listed` products of a
 // value and a code add to a sum that has its row's scale, one after another. Kernels have either
 // the codes at the listed columns and values in C, or the list itself and the operand's values.
 struct Outliers {

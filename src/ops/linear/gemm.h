@@ -19,7 +19,7 @@ struct WeightCodes;  // see weight_only/codes.h
 // is the low nibble. Strides count codes: those of 4-bit codes along whatever is not packed are
 // even. An axis of one has a stride of 0. Where term_stride is not 1, the rows lie side by side:
 // row_stride is 1, or 0 where there is one row.
-struct Factor {
+struct GemmOperand {
   const std::uint8_t* data = nullptr;
   std::int64_t row_stride = 0;   // from a row (of m or n) to the next
   std::int64_t term_stride = 1;  // from a term (of k) to the next; 1 where nothing is transposed
@@ -51,9 +51,9 @@ enum Moved : int {
   kMovedOperands
 };
 
-struct Product {
+struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
-  Factor input, weight;
+  GemmOperand input, weight;
   std::uint8_t* output = nullptr;  // row-major, columns next to one another
   std::int64_t output_row = 0;     // elements from a row to the next
   DType output_dtype = DType::Int32;
@@ -74,7 +74,7 @@ struct Product {
   // Writes nothing at all.
   bool empty() const { return m == 0 || n == 0 || batch.size() == 0; }
   // The product with this index among the batch's, as one of its own.
-  PLANQ_HD Product at(std::int64_t index) const;
+  PLANQ_HD Gemm at(std::int64_t index) const;
 };
 
 namespace detail {
@@ -97,18 +97,18 @@ PLANQ_HD std::int64_t element_bytes(DType dtype) {
       return 1;
   }
 }
-PLANQ_HD void move_factor(Factor& factor, std::int64_t codes) {
-  factor.data += is_four_bit(factor.dtype) ? codes / 2 : codes * element_bytes(factor.dtype);
+PLANQ_HD void move_operand(GemmOperand& operand, std::int64_t codes) {
+  operand.data += is_four_bit(operand.dtype) ? codes / 2 : codes * element_bytes(operand.dtype);
 }
 
 }  // namespace detail
 
-PLANQ_HD Product Product::at(std::int64_t index) const {
-  Product one = *this;
+PLANQ_HD Gemm Gemm::at(std::int64_t index) const {
+  Gemm one = *this;
   one.batch.rank = 0;
   const auto by = batch.offsets(index);
-  detail::move_factor(one.input, by.at[kMovedInput]);
-  detail::move_factor(one.weight, by.at[kMovedWeight]);
+  detail::move_operand(one.input, by.at[kMovedInput]);
+  detail::move_operand(one.weight, by.at[kMovedWeight]);
   one.output += by.at[kMovedOutput] * detail::element_bytes(output_dtype);
   Epilogue& e = one.epilogue;
   e.residual =
@@ -125,7 +125,7 @@ PLANQ_HD Product Product::at(std::int64_t index) const {
 // --- From a descriptor and its operands ----------------------------------------------------------
 
 // A side as a descriptor has it.
-struct FactorField {
+struct OperandField {
   const Shape& shape;  // (..., rows, terms), or (..., terms, rows)
   DType dtype;
   bool transposed = false;
@@ -135,11 +135,11 @@ struct FactorField {
 };
 
 // (..., m, n), with leading axes of 1 in either shape repeated for the other's.
-Shape product_shape(const FactorField& input, const FactorField& weight);
+Shape gemm_shape(const OperandField& input, const OperandField& weight);
 
 // The operands of a call; null: there is none. Those by row have the input's shape without its last
 // axis, or one element; scales of blocks have slices of k for it.
-struct ProductViews {
+struct GemmViews {
   const OperandView *input = nullptr, *weight = nullptr, *output = nullptr;
   const OperandView *input_scale = nullptr, *weight_scale = nullptr;
   const OperandView *input_zero_point = nullptr, *weight_zero_point = nullptr;
@@ -148,13 +148,13 @@ struct ProductViews {
   const OperandView* outlier = nullptr;  // values in C: (..., m, places)
 };
 
-Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& views,
-                     Convention convention = Convention::Planq);
+Gemm make_gemm(const OperandField& input, const OperandField& weight, const GemmViews& views,
+               Convention convention = Convention::Planq);
 // Of weights that are given back from codes, which have to outlive the product.
-Product make_product(const FactorField& input, const FactorField& weight, const ProductViews& views,
-                     const WeightCodes* codes);
+Gemm make_gemm(const OperandField& input, const OperandField& weight, const GemmViews& views,
+               const WeightCodes* codes);
 
 // Of some columns of a product whose weights no batch moves; the caller gives it these weights.
-Product columns_of(const Product& product, std::int64_t first, std::int64_t count);
+Gemm columns_of(const Gemm& gemm, std::int64_t first, std::int64_t count);
 
 }  // namespace planq::linear

@@ -58,7 +58,7 @@ template <class Fields>
 void specify_layer(const Fields& f, std::span<OperandSpec> specs) {
   const Shape rows = parameter_shape(f.input_shape, {ScopeKind::Token});
   const Shape columns = {1, {f.weight_shape[0]}};
-  const Shape output = product_shape(f.input(), f.weight());
+  const Shape output = gemm_shape(f.input(), f.weight());
   const Shape by_row = parameter_shape(f.input_shape, f.input_scope);
   const Shape by_column = parameter_shape(f.weight_shape, f.weight_scope);
   const bool input_shifts = f.input_mode == Mode::Asymmetric;
@@ -78,27 +78,26 @@ void specify_layer(const Fields& f, std::span<OperandSpec> specs) {
 
 // What every kernel's bind begins with. `outlier`: values beside the codes, if there are any.
 template <class Fields>
-Product layer_product(const Fields& f, const Operands& operands,
-                      const OperandView* outlier = nullptr) {
+Gemm layer_gemm(const Fields& f, const Operands& operands, const OperandView* outlier = nullptr) {
   const auto where = [&](bool present, LayerOperand operand) {
     return present ? &operands[operand] : nullptr;
   };
   const bool input_shifts = f.input_mode == Mode::Asymmetric;
   const bool weight_shifts = f.weight_mode == Mode::Asymmetric;
-  return make_product(f.input(), f.weight(),
-                      {.input = &operands[kLayerInput],
-                       .weight = &operands[kLayerWeight],
-                       .output = &operands[kLayerOutput],
-                       .input_scale = &operands[kLayerInputScale],
-                       .weight_scale = &operands[kLayerWeightScale],
-                       .input_zero_point = where(input_shifts, kLayerInputZeroPoint),
-                       .weight_zero_point = where(weight_shifts, kLayerWeightZeroPoint),
-                       .input_sum = where(weight_shifts, kLayerInputSum),
-                       .weight_sum = where(input_shifts, kLayerWeightSum),
-                       .bias = where(f.bias_dtype != DType::Unset, kLayerBias),
-                       .residual = where(f.residual_dtype != DType::Unset, kLayerResidual),
-                       .outlier = outlier},
-                      f.convention);
+  return make_gemm(f.input(), f.weight(),
+                   {.input = &operands[kLayerInput],
+                    .weight = &operands[kLayerWeight],
+                    .output = &operands[kLayerOutput],
+                    .input_scale = &operands[kLayerInputScale],
+                    .weight_scale = &operands[kLayerWeightScale],
+                    .input_zero_point = where(input_shifts, kLayerInputZeroPoint),
+                    .weight_zero_point = where(weight_shifts, kLayerWeightZeroPoint),
+                    .input_sum = where(weight_shifts, kLayerInputSum),
+                    .weight_sum = where(input_shifts, kLayerWeightSum),
+                    .bias = where(f.bias_dtype != DType::Unset, kLayerBias),
+                    .residual = where(f.residual_dtype != DType::Unset, kLayerResidual),
+                    .outlier = outlier},
+                   f.convention);
 }
 
 }  // namespace planq::linear

@@ -110,7 +110,7 @@ void specify_scales(const Fields& f, bool integers, OperandSpec& scale, OperandS
 template <class Fields>
 void specify_addends(const Fields& f, OperandSpec& bias, OperandSpec& residual) {
   bias.expect(f.bias_dtype, {1, {f.weight_shape[0]}}, f.bias_dtype != DType::Unset);
-  residual.expect(f.residual_dtype, product_shape(f.input(), f.weight()),
+  residual.expect(f.residual_dtype, gemm_shape(f.input(), f.weight()),
                   f.residual_dtype != DType::Unset);
 }
 

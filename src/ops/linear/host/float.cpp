@@ -30,23 +30,23 @@ struct Block {
 namespace planq::host {
 namespace {
 
-struct FloatProductLoops {
+struct FloatLoops {
   std::int64_t columns;  // of a block
-  void (*compute)(const linear::Product& product, Accumulation accumulation, Block block);
+  void (*compute)(const linear::Gemm& gemm, Accumulation accumulation, Block block);
 };
 
-const FloatProductLoops& float_product_loops() {
+const FloatLoops& float_loops() {
 #if PLANQ_SIMD_X86
   static const Level level = detect_level();
-  static constexpr FloatProductLoops kAvx512 = {avx512::floating::kPanelColumns,
-                                                avx512::floating::compute_block};
-  static constexpr FloatProductLoops kAvx2 = {avx2::floating::kPanelColumns,
-                                              avx2::floating::compute_block};
+  static constexpr FloatLoops kAvx512 = {avx512::floating::kPanelColumns,
+                                         avx512::floating::compute_block};
+  static constexpr FloatLoops kAvx2 = {avx2::floating::kPanelColumns,
+                                       avx2::floating::compute_block};
   if (level == Level::Avx512) return kAvx512;
   if (level == Level::Avx2) return kAvx2;
 #endif
-  static constexpr FloatProductLoops kBaseline = {baseline::floating::kPanelColumns,
-                                                  baseline::floating::compute_block};
+  static constexpr FloatLoops kBaseline = {baseline::floating::kPanelColumns,
+                                           baseline::floating::compute_block};
   return kBaseline;
 }
 
@@ -55,24 +55,23 @@ constexpr std::int64_t kGrain = 1 << 16;
 
 }  // namespace
 
-void multiply_floats(const linear::Product& product, Accumulation accumulation, int threads) {
-  if (product.empty()) return;
-  const FloatProductLoops& loops = float_product_loops();
+void multiply_floats(const linear::Gemm& gemm, Accumulation accumulation, int threads) {
+  if (gemm.empty()) return;
+  const FloatLoops& loops = float_loops();
   // Rows first: blocks beside one another read the same weights.
-  const std::int64_t down = (product.m + kBlockRows - 1) / kBlockRows;
-  const std::int64_t across = (product.n + loops.columns - 1) / loops.columns;
+  const std::int64_t down = (gemm.m + kBlockRows - 1) / kBlockRows;
+  const std::int64_t across = (gemm.n + loops.columns - 1) / loops.columns;
   const std::int64_t work =
-      std::min(product.m, kBlockRows) * loops.columns * std::max<std::int64_t>(1, product.k);
-  parallel_for(threads, down * across * product.batch.size(),
-               std::max<std::int64_t>(1, kGrain / work),
+      std::min(gemm.m, kBlockRows) * loops.columns * std::max<std::int64_t>(1, gemm.k);
+  parallel_for(threads, down * across * gemm.batch.size(), std::max<std::int64_t>(1, kGrain / work),
                [&](std::int64_t first, std::int64_t last) {
                  for (std::int64_t i = first; i < last; ++i) {
                    const std::int64_t place = i % (down * across);
                    const std::int64_t row = place % down * kBlockRows;
                    const std::int64_t column = place / down * loops.columns;
-                   loops.compute(product.at(i / (down * across)), accumulation,
-                                 {row, std::min(kBlockRows, product.m - row), column,
-                                  std::min(loops.columns, product.n - column)});
+                   loops.compute(gemm.at(i / (down * across)), accumulation,
+                                 {row, std::min(kBlockRows, gemm.m - row), column,
+                                  std::min(loops.columns, gemm.n - column)});
                  }
                });
 }

@@ -16,8 +16,8 @@
 namespace planq::host::PLANQ_LEVEL::floating {
 
 using linear::Epilogue;
-using linear::Factor;
-using linear::Product;
+using linear::Gemm;
+using linear::GemmOperand;
 
 // Numbers that the instruction set computes at once. Vectors of other types are read and written as
 // what they are made of.
@@ -106,9 +106,10 @@ void widen_float8(const std::uint8_t* __restrict from, std::int64_t count, float
 }
 
 // `count` elements of a floating type that lie side by side.
-inline void widen_line(const Factor& factor, std::int64_t first, std::int64_t count, float* to) {
-  const std::uint8_t* from = factor.data + first * linear::detail::element_bytes(factor.dtype);
-  switch (factor.dtype) {
+inline void widen_line(const GemmOperand& operand, std::int64_t first, std::int64_t count,
+                       float* to) {
+  const std::uint8_t* from = operand.data + first * linear::detail::element_bytes(operand.dtype);
+  switch (operand.dtype) {
     case DType::Float16:
       return widen<math::Half>(from, count, to);
     case DType::BFloat16:
@@ -123,27 +124,27 @@ inline void widen_line(const Factor& factor, std::int64_t first, std::int64_t co
 }
 
 // Terms of a few rows, and zeros behind them.
-inline void widen_terms(const Factor& factor, std::int64_t row, std::int64_t rows,
+inline void widen_terms(const GemmOperand& operand, std::int64_t row, std::int64_t rows,
                         std::int64_t term, std::int64_t terms, float (*to)[kPanelTerms]) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    if (factor.codes)
-      decode_line(*factor.codes, row + r, term, terms, to[r]);
-    else if (!factor.transposed())
-      widen_line(factor, (row + r) * factor.row_stride + term, terms, to[r]);
+    if (operand.codes)
+      decode_line(*operand.codes, row + r, term, terms, to[r]);
+    else if (!operand.transposed())
+      widen_line(operand, (row + r) * operand.row_stride + term, terms, to[r]);
     std::memset(to[r] + terms, 0, sizeof(float) * static_cast<std::size_t>(kPanelTerms - terms));
   }
-  if (!factor.transposed()) return;
+  if (!operand.transposed()) return;
   float few[kFloatLanes];
   for (std::int64_t i = 0; i < terms; ++i) {
-    widen_line(factor, row * factor.row_stride + (term + i) * factor.term_stride, rows, few);
+    widen_line(operand, row * operand.row_stride + (term + i) * operand.term_stride, rows, few);
     for (std::int64_t r = 0; r < rows; ++r) to[r][i] = few[r];
   }
 }
 
-inline void widen_rows(const Factor& factor, std::int64_t row, int rows, std::int64_t term,
+inline void widen_rows(const GemmOperand& operand, std::int64_t row, int rows, std::int64_t term,
                        std::int64_t terms, WideRows& wide) {
-  const int smallest = format_of(factor.dtype).smallest_exponent();
-  widen_terms(factor, row, rows, term, terms, wide.values);
+  const int smallest = format_of(operand.dtype).smallest_exponent();
+  widen_terms(operand, row, rows, term, terms, wide.values);
   for (int r = 0; r < rows; ++r)
     for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
       const Ints exponents = exponents_of(load(&wide.values[r][i]), smallest);
@@ -171,11 +172,11 @@ inline void transpose(Floats (&rows)[kFloatLanes]) {
 }
 
 // Some columns of the weights, which lie one after another.
-inline void widen_columns(const Factor& factor, std::int64_t column, std::int64_t columns,
+inline void widen_columns(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
                           std::int64_t term, std::int64_t terms, float* to) {
   alignas(64) float lines[kFloatLanes][kPanelTerms];
   if (columns < kFloatLanes) std::memset(lines, 0, sizeof lines);
-  widen_terms(factor, column, columns, term, terms, lines);
+  widen_terms(operand, column, columns, term, terms, lines);
   for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
     Floats block[kFloatLanes];
 #pragma GCC unroll 16
@@ -188,25 +189,25 @@ inline void widen_columns(const Factor& factor, std::int64_t column, std::int64_
 }
 
 // Terms of the weights, column by column, and zeros beside and below them.
-inline void widen_values(const Factor& factor, std::int64_t column, std::int64_t columns,
+inline void widen_values(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
                          std::int64_t term, std::int64_t terms,
                          float (&values)[kPanelTerms][kPanelColumns]) {
-  if (!factor.transposed()) {
+  if (!operand.transposed()) {
     for (int c = 0; c < kPanelColumns; c += kFloatLanes)
-      widen_columns(factor, column + c, std::clamp<std::int64_t>(columns - c, 0, kFloatLanes), term,
-                    terms, values[0] + c);
+      widen_columns(operand, column + c, std::clamp<std::int64_t>(columns - c, 0, kFloatLanes),
+                    term, terms, values[0] + c);
     return;
   }
   if (columns < kPanelColumns || terms < kPanelTerms) std::memset(values, 0, sizeof values);
   for (std::int64_t i = 0; i < terms; ++i)
-    widen_line(factor, column * factor.row_stride + (term + i) * factor.term_stride, columns,
+    widen_line(operand, column * operand.row_stride + (term + i) * operand.term_stride, columns,
                values[i]);
 }
 
-inline void widen_panel(const Factor& factor, std::int64_t column, std::int64_t columns,
+inline void widen_panel(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
                         std::int64_t term, std::int64_t terms, WidePanel& panel) {
-  widen_values(factor, column, columns, term, terms, panel.values);
-  const int smallest = format_of(factor.dtype).smallest_exponent();
+  widen_values(operand, column, columns, term, terms, panel.values);
+  const int smallest = format_of(operand.dtype).smallest_exponent();
   for (int i = 0; i < kPanelTerms; ++i)
     *reinterpret_cast<Ints*>(panel.exponents[i]) =
         paired(exponents_of(load(panel.values[i]), smallest),
@@ -230,10 +231,10 @@ struct Alignment {
 };
 
 template <class Core>
-inline Alignment aligned_to(Ints products, Floats accumulator) {
+inline Alignment aligned_to(Ints gemms, Floats accumulator) {
   const Ints bits = reinterpret_cast<Ints>(accumulator) & 0x7FFFFFFF;
   const Ints own = bits == 0 ? repeated(2 * kZeroExponent) : (bits >> 23) - 127;
-  const Ints largest = products > own ? products : own;
+  const Ints largest = gemms > own ? gemms : own;
   Alignment made;
   made.beyond = (largest > kMost) | ((largest < kLeast) & (largest > kNothing));
   // Where there is nothing but zeros, any exponent does.
@@ -282,8 +283,8 @@ bool add_small_group(const float* row, const std::int32_t* exponents, const Wide
   Ints largest = bits == 0 ? repeated(math::kTensorCoreFloor) : own, beyond = {};
   for (int i = 0; i < Core::kGroup; ++i) {
     const Ints pairs = reinterpret_cast<Ints>(load(panel.exponents[term + i]));
-    const Ints product = (vector == 0 ? (pairs << 16) >> 16 : pairs >> 16) + (exponents[i] >> 16);
-    largest = product > largest ? product : largest;
+    const Ints gemm = (vector == 0 ? (pairs << 16) >> 16 : pairs >> 16) + (exponents[i] >> 16);
+    largest = gemm > largest ? gemm : largest;
   }
   if (any(largest > 0)) return false;
   constexpr float kStep = 0x1p60f, kRoom = 0x1p67f;
@@ -431,7 +432,7 @@ void add_slices(int count, const SliceArgs& args, const WideRows& rows, int row,
 
 // By what a slice of some rows is multiplied where blocks have scales: a panel's columns are all of
 // one block.
-inline void scales_of_slice(const Product& p, std::int64_t row, int rows, std::int64_t column,
+inline void scales_of_slice(const Gemm& p, std::int64_t row, int rows, std::int64_t column,
                             std::int64_t slice, float* scales) {
   const Epilogue& e = p.epilogue;
   const float of_weight = static_cast<const float*>(
@@ -442,7 +443,7 @@ inline void scales_of_slice(const Product& p, std::int64_t row, int rows, std::i
 
 // Accumulation::TensorSm90. Bodies are not inlined: their panels would take stack at the same time.
 template <class Core>
-[[gnu::noinline]] void sums_by_tensor_core(const Product& p, const Block& b, float* sums) {
+[[gnu::noinline]] void sums_by_tensor_core(const Gemm& p, const Block& b, float* sums) {
   static_assert(linear::kBlockColumns % kPanelColumns == 0);
   WidePanel panel;
   WideRows rows;
@@ -494,7 +495,7 @@ inline void add_up_lanes(Lanes& lanes, int row, float* sums) {
   std::memcpy(sums, lanes.sums[0][row], sizeof lanes.sums[0][row]);
 }
 
-[[gnu::noinline]] inline void sums_by_lanes(const Product& p, const Block& b, float* sums) {
+[[gnu::noinline]] inline void sums_by_lanes(const Gemm& p, const Block& b, float* sums) {
   Lanes lanes;
   alignas(64) float panel[kPanelTerms][kPanelColumns];
   alignas(64) float lines[kLaneRows][kPanelTerms];
@@ -518,7 +519,7 @@ inline void add_up_lanes(Lanes& lanes, int row, float* sums) {
 // --- Outputs -------------------------------------------------------------------------------------
 
 // The scales that sums meet: 1, which changes nothing, where there are none or slices met them.
-inline void load_column_scales(const Product& p, const Block& b, float (&scales)[kPanelColumns]) {
+inline void load_column_scales(const Gemm& p, const Block& b, float (&scales)[kPanelColumns]) {
   const Epilogue& e = p.epilogue;
   const bool each = e.weight_scale && !p.joins_by_scales;
   if (each && e.weight_step == 1)
@@ -526,14 +527,14 @@ inline void load_column_scales(const Product& p, const Block& b, float (&scales)
   const float scale = each ? math::load_scale<float>(e.weight_scale, 0, e.scale_dtype) : 1.0f;
   for (float& of_column : scales) of_column = scale;
 }
-inline float row_scale(const Product& p, std::int64_t row) {
+inline float row_scale(const Gemm& p, std::int64_t row) {
   const Epilogue& e = p.epilogue;
   if (!e.input_scale || p.joins_by_scales) return 1.0f;
   return math::load_scale<float>(e.input_scale, row * e.input_scale_row, e.scale_dtype);
 }
 
 template <class T>
-void finish_block(const Product& p, const Block& b, const float* sums) {
+void finish_block(const Gemm& p, const Block& b, const float* sums) {
   float values[kPanelColumns], scales[kPanelColumns], bias[kPanelColumns] = {};
   float residual[kPanelColumns] = {};
   const Epilogue& e = p.epilogue;
@@ -551,7 +552,7 @@ void finish_block(const Product& p, const Block& b, const float* sums) {
   }
 }
 
-inline void store_block(const Product& p, const Block& b, const float* sums) {
+inline void store_block(const Gemm& p, const Block& b, const float* sums) {
   switch (p.output_dtype) {
     case DType::Float16:
       return finish_block<math::Half>(p, b, sums);
@@ -563,19 +564,19 @@ inline void store_block(const Product& p, const Block& b, const float* sums) {
 }
 
 // A row of what the output holds, where a chain goes on from it.
-inline float* held_sums(const Product& p, const Block& b, std::int64_t row) {
+inline float* held_sums(const Gemm& p, const Block& b, std::int64_t row) {
   return reinterpret_cast<float*>(p.output) + (b.row + row) * p.output_row + b.column;
 }
-inline void load_sums(const Product& p, const Block& b, float* sums) {
+inline void load_sums(const Gemm& p, const Block& b, float* sums) {
   for (std::int64_t i = 0; i < b.rows; ++i)
     std::copy_n(held_sums(p, b, i), b.columns, sums + i * kPanelColumns);
 }
-inline void hold_sums(const Product& p, const Block& b, const float* sums) {
+inline void hold_sums(const Gemm& p, const Block& b, const float* sums) {
   for (std::int64_t i = 0; i < b.rows; ++i)
     std::copy_n(sums + i * kPanelColumns, b.columns, held_sums(p, b, i));
 }
 
-inline void compute_block(const Product& p, Accumulation accumulation, Block b) {
+inline void compute_block(const Gemm& p, Accumulation accumulation, Block b) {
   alignas(64) float sums[kBlockRows * kPanelColumns] = {};
   if (p.continues) load_sums(p, b, sums);
   if (accumulation == Accumulation::Lanes)

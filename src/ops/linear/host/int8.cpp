@@ -44,28 +44,27 @@ struct RowSums {
 namespace planq::host {
 namespace {
 
-struct ProductLoops {
+struct Int8Loops {
   // Of a block.
-  std::int64_t (*rows)(const linear::Product& product, int threads, bool amx);
-  std::int64_t (*columns)(const linear::Product& product, int threads);
-  void (*compute)(const linear::Product& product, Block block, RowSums& known);
+  std::int64_t (*rows)(const linear::Gemm& gemm, int threads, bool amx);
+  std::int64_t (*columns)(const linear::Gemm& gemm, int threads);
+  void (*compute)(const linear::Gemm& gemm, Block block, RowSums& known);
 };
 
-const ProductLoops& product_loops() {
+const Int8Loops& int8_loops() {
 #if PLANQ_SIMD_X86
   static const Level level = detect_level();
   static const bool vnni = has_vnni();
-  static constexpr ProductLoops kVnni = {avx512_vnni::rows_of, avx512_vnni::columns_of,
-                                         avx512_vnni::compute_block};
-  static constexpr ProductLoops kAvx512 = {avx512::rows_of, avx512::columns_of,
-                                           avx512::compute_block};
-  static constexpr ProductLoops kAvx2 = {avx2::rows_of, avx2::columns_of, avx2::compute_block};
+  static constexpr Int8Loops kVnni = {avx512_vnni::rows_of, avx512_vnni::columns_of,
+                                      avx512_vnni::compute_block};
+  static constexpr Int8Loops kAvx512 = {avx512::rows_of, avx512::columns_of, avx512::compute_block};
+  static constexpr Int8Loops kAvx2 = {avx2::rows_of, avx2::columns_of, avx2::compute_block};
   if (vnni) return kVnni;
   if (level == Level::Avx512) return kAvx512;
   if (level == Level::Avx2) return kAvx2;
 #endif
-  static constexpr ProductLoops kBaseline = {baseline::rows_of, baseline::columns_of,
-                                             baseline::compute_block};
+  static constexpr Int8Loops kBaseline = {baseline::rows_of, baseline::columns_of,
+                                          baseline::compute_block};
   return kBaseline;
 }
 
@@ -79,17 +78,17 @@ constexpr std::int64_t kShared = 1 << 18;
 // input once for each group.
 class Blocks {
  public:
-  Blocks(const linear::Product& product, std::int64_t rows, std::int64_t columns, bool amx)
+  Blocks(const linear::Gemm& gemm, std::int64_t rows, std::int64_t columns, bool amx)
       : amx_(amx),
-        m_(product.m),
-        n_(product.n),
+        m_(gemm.m),
+        n_(gemm.n),
         rows_(rows),
         columns_(columns),
-        down_((product.m + rows - 1) / rows),
-        across_((product.n + columns - 1) / columns),
-        group_(std::clamp<std::int64_t>(kShared / (columns * std::max<std::int64_t>(1, product.k)),
-                                        1, across_)) {
-    if (rows * product.k <= kNearRows && down_ * n_ <= m_ * (across_ / group_)) group_ = across_;
+        down_((gemm.m + rows - 1) / rows),
+        across_((gemm.n + columns - 1) / columns),
+        group_(std::clamp<std::int64_t>(kShared / (columns * std::max<std::int64_t>(1, gemm.k)), 1,
+                                        across_)) {
+    if (rows * gemm.k <= kNearRows && down_ * n_ <= m_ * (across_ / group_)) group_ = across_;
   }
 
   std::int64_t count() const { return down_ * across_; }
@@ -108,23 +107,23 @@ class Blocks {
 
 }  // namespace
 
-void multiply(const linear::Product& product, int threads) {
-  if (product.empty()) return;
-  const ProductLoops& loops = product_loops();
-  const bool amx = product.m >= kAmxRows && has_amx();
-  const std::int64_t rows = loops.rows(product, threads, amx);
-  const std::int64_t columns = loops.columns(product, threads);
-  const Blocks blocks(product, rows, columns, amx);
-  const std::int64_t work = columns * std::max<std::int64_t>(1, product.k) *
-                            std::clamp<std::int64_t>(std::min(rows, product.m) / 8, 1, rows);
-  parallel_for(threads, blocks.count() * product.batch.size(),
+void multiply(const linear::Gemm& gemm, int threads) {
+  if (gemm.empty()) return;
+  const Int8Loops& loops = int8_loops();
+  const bool amx = gemm.m >= kAmxRows && has_amx();
+  const std::int64_t rows = loops.rows(gemm, threads, amx);
+  const std::int64_t columns = loops.columns(gemm, threads);
+  const Blocks blocks(gemm, rows, columns, amx);
+  const std::int64_t work = columns * std::max<std::int64_t>(1, gemm.k) *
+                            std::clamp<std::int64_t>(std::min(rows, gemm.m) / 8, 1, rows);
+  parallel_for(threads, blocks.count() * gemm.batch.size(),
                std::max<std::int64_t>(1, kGrain / work),
                [&](std::int64_t first, std::int64_t last) {
                  while (first < last) {
                    const std::int64_t index = first / blocks.count();
                    const std::int64_t begin = index * blocks.count();
                    const std::int64_t end = std::min(last, begin + blocks.count());
-                   const linear::Product one = product.at(index);
+                   const linear::Gemm one = gemm.at(index);
                    RowSums known;
                    for (; first < end; ++first) loops.compute(one, blocks[first - begin], known);
                  }

@@ -6,10 +6,10 @@
 namespace planq::host {
 
 // Computes a product of codes, its epilogue included.
-void multiply(const linear::Product& product, int threads);
+void multiply(const linear::Gemm& gemm, int threads);
 
 // The same of floating factors, with sums in float32 of an order that has a name: LANES or
 // TENSOR_SM90.
-void multiply_floats(const linear::Product& product, Accumulation accumulation, int threads);
+void multiply_floats(const linear::Gemm& gemm, Accumulation accumulation, int threads);
 
 }  // namespace planq::host

@@ -23,18 +23,18 @@
 namespace planq::host::PLANQ_LEVEL {
 
 using linear::Epilogue;
-using linear::Factor;
-using linear::Product;
+using linear::Gemm;
+using linear::GemmOperand;
 
 // --- Codes as bytes ------------------------------------------------------------------------------
 
 // Codes from number `first` on that lie side by side, one a byte: where they are, or unpacked.
 // `bare` leaves int4 without its sign, as numbers from 0 to 15.
-inline const std::uint8_t* line_of(const Factor& factor, std::int64_t first, std::int64_t count,
-                                   std::uint8_t* room, bool bare = false) {
-  if (!is_four_bit(factor.dtype)) return factor.data + first;
-  const std::uint8_t* packed = factor.data + first / 2;
-  const bool is_signed = factor.dtype == DType::Int4 && !bare;
+inline const std::uint8_t* line_of(const GemmOperand& operand, std::int64_t first,
+                                   std::int64_t count, std::uint8_t* room, bool bare = false) {
+  if (!is_four_bit(operand.dtype)) return operand.data + first;
+  const std::uint8_t* packed = operand.data + first / 2;
+  const bool is_signed = operand.dtype == DType::Int4 && !bare;
   for (std::int64_t i = 0; i < count / 2; ++i) {
     const auto codes = math::neighbours_split<std::uint16_t>(packed[i], NibbleOrder::LowFirst);
     const std::uint16_t both = is_signed ? math::nibbles_extended(codes) : codes;
@@ -48,18 +48,18 @@ inline const std::uint8_t* line_of(const Factor& factor, std::int64_t first, std
 }
 
 // Terms of a row, likewise; those of a transposed matrix are gathered.
-inline const std::uint8_t* terms_of(const Factor& factor, std::int64_t row, std::int64_t first,
-                                    std::int64_t count, std::uint8_t* room) {
-  if (!factor.transposed()) return line_of(factor, row * factor.row_stride + first, count, room);
+inline const std::uint8_t* terms_of(const GemmOperand& operand, std::int64_t row,
+                                    std::int64_t first, std::int64_t count, std::uint8_t* room) {
+  if (!operand.transposed()) return line_of(operand, row * operand.row_stride + first, count, room);
   for (std::int64_t i = 0; i < count; ++i)
-    room[i] = static_cast<std::uint8_t>(factor.code(row, first + i));
+    room[i] = static_cast<std::uint8_t>(operand.code(row, first + i));
   return room;
 }
 
 // Where a row's terms lie, be they packed.
-inline const std::uint8_t* row_at(const Factor& factor, std::int64_t row, std::int64_t term) {
-  const std::int64_t code = row * factor.row_stride + term;
-  return factor.data + (is_four_bit(factor.dtype) ? code / 2 : code);
+inline const std::uint8_t* row_at(const GemmOperand& operand, std::int64_t row, std::int64_t term) {
+  const std::int64_t code = row * operand.row_stride + term;
+  return operand.data + (is_four_bit(operand.dtype) ? code / 2 : code);
 }
 
 // What a panel holds, and how much of it a block fills.
@@ -109,7 +109,7 @@ struct Signs {
   std::uint8_t flip = 0;
   std::int32_t correction = 0;  // of a sum, times the row's sum of the input
 
-  explicit Signs(const Product& p) : input_unsigned(p.input.dtype == DType::UInt8) {
+  explicit Signs(const Gemm& p) : input_unsigned(p.input.dtype == DType::UInt8) {
     if (p.weight.dtype == DType::Int4) {
       flip = 8;
       correction = -8;
@@ -204,7 +204,7 @@ inline void interleave(const __m512i (&lines)[4], __m512i (&words)[4]) {
 
 // Words of four terms of at most 64 rows, from a transposed matrix. What is missing is 0, turned
 // over like the rest.
-inline void words_of_lines(const Factor& factor, std::int64_t row, std::int64_t rows,
+inline void words_of_lines(const GemmOperand& operand, std::int64_t row, std::int64_t rows,
                            std::int64_t term, std::int64_t terms, std::uint8_t flipped,
                            __m512i (&words)[4]) {
   const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
@@ -215,7 +215,7 @@ inline void words_of_lines(const Factor& factor, std::int64_t row, std::int64_t 
     lines[i] = flip;
     if (i >= terms) continue;
     const std::uint8_t* line =
-        line_of(factor, row + (term + i) * factor.term_stride, rows, room, flipped != 0);
+        line_of(operand, row + (term + i) * operand.term_stride, rows, room, flipped != 0);
     lines[i] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, line), flip);
   }
   interleave(lines, words);
@@ -224,7 +224,7 @@ inline void words_of_lines(const Factor& factor, std::int64_t row, std::int64_t 
 // 16 columns of a panel of `width`, from rows of the weights, while those of the next 16 are asked
 // for. A row's bytes are copied at once: rows that lie a power of two apart push one another out of
 // the cache.
-inline void pack_rows_of_weight(const Factor& weight, const Slice& s, int from, int width,
+inline void pack_rows_of_weight(const GemmOperand& weight, const Slice& s, int from, int width,
                                 std::uint8_t flipped, Cell* panel) {
   alignas(64) std::uint8_t lines[16][64], room[64];
   const __m512i flip = _mm512_set1_epi8(static_cast<char>(flipped));
@@ -244,7 +244,7 @@ inline void pack_rows_of_weight(const Factor& weight, const Slice& s, int from, 
   }
 }
 
-inline void pack_panel(const Factor& weight, const Slice& s, const Signs& signs, Cell* panel) {
+inline void pack_panel(const GemmOperand& weight, const Slice& s, const Signs& signs, Cell* panel) {
   if (!weight.transposed()) {
     for (int from = 0; from < kColumns; from += 16)
       pack_rows_of_weight(weight, s, from, kColumns, signs.flip, panel);
@@ -265,7 +265,7 @@ struct Rows {
 };
 
 // At most kPackedRows or kLineRows rows, with zeros behind the last term.
-inline Rows pack_rows(const Factor& input, std::int64_t row, std::int64_t rows, const Slice& s,
+inline Rows pack_rows(const GemmOperand& input, std::int64_t row, std::int64_t rows, const Slice& s,
                       Cell* packed) {
   alignas(64) std::uint8_t room[64];
   if (!input.transposed()) {
@@ -467,7 +467,7 @@ void add_dots(const Dots& given, std::uint8_t flipped, std::int32_t* sums) {
 
 // Adds the products of up to four rows with columns.
 template <bool kInputUnsigned, int kRows = 4>
-void add_few_dots(const Product& p, const Dots& dots, std::int64_t rows, std::int32_t* sums) {
+void add_few_dots(const Gemm& p, const Dots& dots, std::int64_t rows, std::int32_t* sums) {
   if constexpr (kRows > 1)
     if (rows < kRows) return add_few_dots<kInputUnsigned, kRows - 1>(p, dots, rows, sums);
   is_four_bit(p.weight.dtype) ? add_dots<kInputUnsigned, true, kRows>(dots, Signs(p).flip, sums)
@@ -479,7 +479,7 @@ constexpr std::int64_t kStripSums = 4096, kStripRows = 4, kStripTerms = 2 * kGro
 
 // Adds eight lines of transposed weights times their terms of the input's rows.
 template <bool kInputUnsigned, int kRows>
-void add_lines(const Factor& weight, const Block& b, std::int64_t term, std::int64_t terms,
+void add_lines(const GemmOperand& weight, const Block& b, std::int64_t term, std::int64_t terms,
                std::uint8_t flip, const std::uint8_t (*inputs)[1024], std::int64_t at,
                std::int32_t* sums) {
   for (std::int64_t column = 0; column < b.columns; column += 64) {
@@ -510,7 +510,7 @@ void add_lines(const Factor& weight, const Block& b, std::int64_t term, std::int
 }
 
 template <bool kInputUnsigned, int kRows = kStripRows>
-void sums_by_strips(const Product& p, const Block& b, std::int32_t* sums) {
+void sums_by_strips(const Gemm& p, const Block& b, std::int32_t* sums) {
   if constexpr (kRows > 1)
     if (b.rows < kRows) return sums_by_strips<kInputUnsigned, kRows - 1>(p, b, sums);
   std::uint8_t inputs[kRows][1024];
@@ -626,7 +626,7 @@ struct Signs {
   std::uint8_t flip = 0;
   std::int32_t correction = 0;
 
-  explicit Signs(const Product& p) : input_unsigned(p.input.dtype == DType::UInt8) {}
+  explicit Signs(const Gemm& p) : input_unsigned(p.input.dtype == DType::UInt8) {}
 };
 // Bytes as numbers, `step` cells apart.
 inline void widen_codes(const std::uint8_t* codes, std::int64_t count, bool is_unsigned,
@@ -651,7 +651,7 @@ inline void pack_column(const std::uint8_t* row, std::int64_t terms, Cell* to) {
 }
 
 // The terms of a column lie in pairs, and pairs of one place side by side.
-inline void pack_panel(const Factor& weight, const Slice& s, const Signs&, Cell* panel) {
+inline void pack_panel(const GemmOperand& weight, const Slice& s, const Signs&, Cell* panel) {
   std::uint8_t room[kTerms];
   const bool is_unsigned = weight.dtype == DType::UInt8;
   std::memset(panel, 0, sizeof(Cell) * kTerms * kColumns);
@@ -677,7 +677,7 @@ struct Rows {
 };
 
 // At most six rows, with zeros behind the last term.
-inline Rows pack_rows(const Factor& input, std::int64_t row, std::int64_t rows, const Slice& s,
+inline Rows pack_rows(const GemmOperand& input, std::int64_t row, std::int64_t rows, const Slice& s,
                       Cell* packed) {
   std::uint8_t room[kTerms];
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -776,7 +776,7 @@ void add_dots(const Dots& given, std::int32_t* sums) {
 
 // Adds the products of up to four rows with columns.
 template <bool kInputUnsigned>
-void add_few_dots(const Product& p, Dots dots, std::int64_t rows, std::int32_t* sums) {
+void add_few_dots(const Gemm& p, Dots dots, std::int64_t rows, std::int32_t* sums) {
   const bool is_unsigned = p.weight.dtype == DType::UInt8;
   for (; rows > 1; rows -= 2, dots.inputs += 2, sums += 2 * dots.pitch)
     is_unsigned ? add_dots<kInputUnsigned, true, 2>(dots, sums)
@@ -801,7 +801,7 @@ void add_rows(std::int64_t count, const Rows& rows, const Cell* panel, std::int6
 }
 
 // Whether tiles read the input where it lies: bytes, in whole groups.
-inline bool is_direct(const Product& p) {
+inline bool is_direct(const Gemm& p) {
   return sizeof(Cell) == 1 && !is_four_bit(p.input.dtype) && !p.input.transposed() &&
          p.k % kGroup == 0;
 }
@@ -855,7 +855,7 @@ void add_slice([[maybe_unused]] const Block& b, const Rows& rows, std::int64_t c
 
 // For tiles that read the input where it lies, in slices of so many terms.
 template <bool kInputUnsigned, std::int64_t kSliceTerms>
-[[gnu::noinline]] void sums_by_panels(const Product& p, const Block& b, const std::int32_t* start,
+[[gnu::noinline]] void sums_by_panels(const Gemm& p, const Block& b, const std::int32_t* start,
                                       const Sums& sums) {
   alignas(64) Cell panel[kSliceTerms * kColumns];
   const Signs signs(p);
@@ -870,14 +870,14 @@ template <bool kInputUnsigned, std::int64_t kSliceTerms>
 
 #if PLANQ_VNNI && PLANQ_SIMD_AMX
 // Whether rows and terms fill registers of AMX, and weights lie in rows.
-inline bool fills_amx(const Product& p, const Block& b) {
+inline bool fills_amx(const Gemm& p, const Block& b) {
   return b.amx && !p.weight.transposed() && p.k % kAmxTerms == 0 && b.rows % kAmxRows == 0;
 }
 
 // For sums in the output, which is far away for AMX: panels of half the columns have twice the
 // terms, and come back to sums half as often.
 template <bool kInputUnsigned>
-[[gnu::noinline]] void sums_by_narrow_panels(const Product& p, const Block& b,
+[[gnu::noinline]] void sums_by_narrow_panels(const Gemm& p, const Block& b,
                                              const std::int32_t* start, const Sums& sums) {
   constexpr int kWidth = kColumns / 2;
   constexpr std::int64_t kSliceTerms = 2 * kLongTerms;
@@ -897,7 +897,7 @@ template <bool kInputUnsigned>
 
 // For tiles whose input has to be packed as well.
 template <bool kInputUnsigned>
-[[gnu::noinline]] void sums_by_packed_panels(const Product& p, const Block& b,
+[[gnu::noinline]] void sums_by_packed_panels(const Gemm& p, const Block& b,
                                              const std::int32_t* start, const Sums& sums) {
   alignas(64) Cell panel[kTerms * kColumns];
   alignas(64) Cell packed[kPackedCells];
@@ -919,14 +919,16 @@ template <bool kInputUnsigned>
 // Terms of rows where they lie or, of those that have to be unpacked or gathered, as many as there
 // is room for.
 constexpr std::int64_t kDotTerms = 1024, kDots = 4;
-inline bool lies_in_bytes(const Factor& factor) {
-  return !is_four_bit(factor.dtype) && !factor.transposed();
+inline bool lies_in_bytes(const GemmOperand& operand) {
+  return !is_four_bit(operand.dtype) && !operand.transposed();
 }
 // Dots with nibbles unpack them on the way.
-inline bool lies_for_dots(const Factor& weight) { return PLANQ_VNNI == 1 || lies_in_bytes(weight); }
+inline bool lies_for_dots(const GemmOperand& weight) {
+  return PLANQ_VNNI == 1 || lies_in_bytes(weight);
+}
 
 // Rows of a block's weights where they lie or, unpacked, four at a time.
-inline Dots dots_of(const Product& p, std::int64_t column, std::int64_t columns, std::int64_t term,
+inline Dots dots_of(const Gemm& p, std::int64_t column, std::int64_t columns, std::int64_t term,
                     std::int64_t count, std::uint8_t (&room)[kDots][kDotTerms]) {
   Dots dots = {.columns = columns, .count = count};
   if (lies_for_dots(p.weight)) {
@@ -942,7 +944,7 @@ inline Dots dots_of(const Product& p, std::int64_t column, std::int64_t columns,
 }
 
 template <bool kInputUnsigned>
-void sums_by_dots(const Product& p, const Block& b, std::int32_t* sums) {
+void sums_by_dots(const Gemm& p, const Block& b, std::int32_t* sums) {
   std::uint8_t input_room[kDots][kDotTerms], weight_room[kDots][kDotTerms];
   const std::uint8_t* inputs[kDots];
   std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * b.pitch));
@@ -969,7 +971,7 @@ void sums_by_dots(const Product& p, const Block& b, std::int32_t* sums) {
 #if PLANQ_VNNI
 // The sums of rows that lie in lines, at most 64.
 template <bool kInputUnsigned>
-void sum_lines(const Factor& input, std::int64_t row, std::int64_t rows, std::int64_t terms,
+void sum_lines(const GemmOperand& input, std::int64_t row, std::int64_t rows, std::int64_t terms,
                std::int32_t* sums) {
   const __m512i ones = _mm512_set1_epi8(1);
   __m512i sum[4];
@@ -984,7 +986,8 @@ void sum_lines(const Factor& input, std::int64_t row, std::int64_t rows, std::in
 
 // The same of at most four rows that lie one after another.
 template <bool kInputUnsigned>
-__m128i sum_rows(const Factor& input, std::int64_t row, std::int64_t rows, std::int64_t terms) {
+__m128i sum_rows(const GemmOperand& input, std::int64_t row, std::int64_t rows,
+                 std::int64_t terms) {
   std::uint8_t room[4][kDotTerms];
   const std::int64_t most = lies_in_bytes(input) ? terms : kDotTerms;
   __m128i sum = _mm_setzero_si128();
@@ -999,7 +1002,7 @@ __m128i sum_rows(const Factor& input, std::int64_t row, std::int64_t rows, std::
 }
 
 template <bool kInputUnsigned>
-void sum_input(const Product& p, const Block& b, std::int32_t* sums) {
+void sum_input(const Gemm& p, const Block& b, std::int32_t* sums) {
   if (p.input.transposed())
     for (std::int64_t row = 0; row < b.rows; row += 64)
       sum_lines<kInputUnsigned>(p.input, b.row + row, std::min<std::int64_t>(64, b.rows - row), p.k,
@@ -1013,12 +1016,12 @@ void sum_input(const Product& p, const Block& b, std::int32_t* sums) {
 
 #else
 template <bool>
-void sum_input(const Product&, const Block&, std::int32_t*) {}
+void sum_input(const Gemm&, const Block&, std::int32_t*) {}
 #endif
 
 // Where the sums of a block's rows begin: at what takes back the turning over of the weights' bits.
 template <bool kInputUnsigned>
-const std::int32_t* start_of(const Product& p, const Block& b, RowSums& known) {
+const std::int32_t* start_of(const Gemm& p, const Block& b, RowSums& known) {
   std::int64_t place = b.row - known.row;
   if (place >= 0 && place + b.rows <= known.rows) return known.start + place;
   if (place != known.rows || place + b.rows > kMostRows) {
@@ -1048,10 +1051,10 @@ inline void add_starts(const Block& b, const std::int32_t* start, const Sums& su
   }
 }
 
-inline bool takes_strips(const Product& p) { return p.m <= kStripRows && p.weight.transposed(); }
+inline bool takes_strips(const Gemm& p) { return p.m <= kStripRows && p.weight.transposed(); }
 
 template <bool kInputUnsigned>
-void compute_sums(const Product& p, const Block& b, RowSums& known, std::int32_t* sums) {
+void compute_sums(const Gemm& p, const Block& b, RowSums& known, std::int32_t* sums) {
   if (p.k == 0) {
     std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(b.rows * b.pitch));
     return;
@@ -1116,7 +1119,7 @@ void finish_row(const Epilogue& e, const linear::RowTerm<C>& row, const Columns<
 constexpr std::int64_t kAhead = 8;
 
 template <class T, Convention kConvention>
-void finish_block(const Product& p, const Block& b, std::int32_t* sums) {
+void finish_block(const Gemm& p, const Block& b, std::int32_t* sums) {
   using C = math::Compute<T>;
   C values[kColumns], residual[kColumns];
   const Epilogue& e = p.epilogue;
@@ -1136,7 +1139,7 @@ void finish_block(const Product& p, const Block& b, std::int32_t* sums) {
 }
 
 template <class T>
-void finish_by_convention(const Product& p, const Block& b, std::int32_t* sums) {
+void finish_by_convention(const Gemm& p, const Block& b, std::int32_t* sums) {
   switch (p.epilogue.convention) {
     case Convention::BitsAndBytes:
       return finish_block<T, Convention::BitsAndBytes>(p, b, sums);
@@ -1148,7 +1151,7 @@ void finish_by_convention(const Product& p, const Block& b, std::int32_t* sums) 
 }
 
 template <class T>
-void store_integers(const Product& p, const Block& b, const std::int32_t* sums) {
+void store_integers(const Gemm& p, const Block& b, const std::int32_t* sums) {
   for (std::int64_t row = 0; row < b.rows; ++row) {
     T* to = reinterpret_cast<T*>(p.output) + (b.row + row) * p.output_row + b.column;
     for (std::int64_t i = 0; i < b.columns; ++i)
@@ -1156,7 +1159,7 @@ void store_integers(const Product& p, const Block& b, const std::int32_t* sums) 
   }
 }
 
-inline void store_block(const Product& p, const Block& b, std::int32_t* sums) {
+inline void store_block(const Gemm& p, const Block& b, std::int32_t* sums) {
   switch (p.output_dtype) {
     case DType::Int32:
       return store_integers<std::int32_t>(p, b, sums);
@@ -1177,19 +1180,19 @@ inline void store_block(const Product& p, const Block& b, std::int32_t* sums) {
 
 // Whether sums of int32 are added where they end up. Then a block may have any number of rows, and
 // a panel is packed once for all of them.
-inline bool adds_in_place(const Product& p) {
+inline bool adds_in_place(const Gemm& p) {
   return p.output_dtype == DType::Int32 && is_direct(p) && p.k > 0 && p.m > kFew;
 }
 
 // Columns of a block, for threads to share.
-inline std::int64_t columns_of(const Product& p, int threads) {
+inline std::int64_t columns_of(const Gemm& p, int threads) {
   if (!takes_strips(p)) return kColumns;
   const std::int64_t share = (p.n + threads - 1) / threads, most = kStripSums / p.m;
   return std::max<std::int64_t>(kColumns, std::min(share, most) / kColumns * kColumns);
 }
 
 // Rows of a block: as many as it can have, where threads have blocks enough to share.
-inline std::int64_t rows_of(const Product& p, int threads, bool amx) {
+inline std::int64_t rows_of(const Gemm& p, int threads, bool amx) {
   std::int64_t most = is_direct(p) ? kDirectRows : kBlockRows;
   if (adds_in_place(p)) {
     const std::int64_t across = (p.n + kColumns - 1) / kColumns * p.batch.size();
@@ -1205,7 +1208,7 @@ inline std::int64_t rows_of(const Product& p, int threads, bool amx) {
 
 // Rows whose sums have room on the stack.
 template <bool kInputUnsigned, std::int64_t kRoomRows>
-[[gnu::noinline]] void compute_in_room(const Product& p, Block b, RowSums& known) {
+[[gnu::noinline]] void compute_in_room(const Gemm& p, Block b, RowSums& known) {
   alignas(64) std::int32_t sums[kRoomRows * kColumns];
   b.pitch = (b.columns + kColumns - 1) / kColumns * kColumns;
   compute_sums<kInputUnsigned>(p, b, known, sums);
@@ -1217,7 +1220,7 @@ template <bool kInputUnsigned, std::int64_t kRoomRows>
 }
 
 template <bool kInputUnsigned>
-void compute_rows(const Product& p, const Block& b, RowSums& known) {
+void compute_rows(const Gemm& p, const Block& b, RowSums& known) {
   if (adds_in_place(p) && b.columns == kColumns && b.rows > kFew) {
     const std::int32_t* start = start_of<kInputUnsigned>(p, b, known);
     const Sums sums = {reinterpret_cast<std::int32_t*>(p.output) + b.row * p.output_row + b.column,
@@ -1238,7 +1241,7 @@ void compute_rows(const Product& p, const Block& b, RowSums& known) {
   }
 }
 
-inline void compute_block(const Product& p, Block b, RowSums& known) {
+inline void compute_block(const Gemm& p, Block b, RowSums& known) {
   p.input.dtype == DType::UInt8 ? compute_rows<true>(p, b, known)
                                 : compute_rows<false>(p, b, known);
 }

@@ -6,7 +6,7 @@
 namespace planq::linear_4bit {
 namespace {
 
-constexpr auto kKernels = cuda::coded_kernels<Layer>();
+constexpr auto kKernels = cuda::weight_only_kernels<Layer>();
 
 }  // namespace
 }  // namespace planq::linear_4bit

@@ -59,7 +59,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
                          f.has_blocks() ? codes_shape(f.weight_shape, f.code_dtype)
                                         : packed_shape(f.weight_shape, f.code_dtype),
                          specs[kWeight]);
-  specs[kOutput].expect(f.output_dtype, linear::product_shape(f.input(), f.weight()));
+  specs[kOutput].expect(f.output_dtype, linear::gemm_shape(f.input(), f.weight()));
   specify_blocks(f, specs);
   linear::specify_scales(f, !f.has_blocks(), specs[kWeightScale], specs[kWeightZeroPoint]);
   linear::specify_addends(f, specs[kBias], specs[kResidual]);

@@ -26,8 +26,8 @@ struct Fields {
   DType bias_dtype = DType::Unset;
   DType residual_dtype = DType::Unset;
 
-  linear::FactorField input() const { return {input_shape, input_dtype}; }
-  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+  linear::OperandField input() const { return {input_shape, input_dtype}; }
+  linear::OperandField weight() const { return {weight_shape, weight_dtype}; }
   // Codes of a codebook in flat blocks; else integers in groups.
   bool has_blocks() const { return block_size > 0; }
 };
@@ -105,10 +105,10 @@ struct Layer {
         operands[kNestedOffset].data, static_cast<const float*>(operands[kNestedCodebook].data)};
     return codes;
   }
-  static linear::Product product_of(const Call& call, const linear::WeightCodes& codes) {
+  static linear::Gemm gemm_of(const Call& call, const linear::WeightCodes& codes) {
     const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;
-    return linear::make_product(
+    return linear::make_gemm(
         f.input(), f.weight(),
         {.input = &operands[kInput],
          .weight = &operands[kWeight],

@@ -5,7 +5,7 @@
 namespace planq::linear_4bit {
 namespace {
 
-constexpr auto kKernels = host::coded_kernels<Layer>();
+constexpr auto kKernels = host::weight_only_kernels<Layer>();
 
 }  // namespace
 }  // namespace planq::linear_4bit

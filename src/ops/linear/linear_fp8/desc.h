@@ -19,8 +19,8 @@ struct Fields {
   DType bias_dtype = DType::Unset;
   DType residual_dtype = DType::Unset;
 
-  linear::FactorField input() const { return {input_shape, input_dtype}; }
-  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+  linear::OperandField input() const { return {input_shape, input_dtype}; }
+  linear::OperandField weight() const { return {weight_shape, weight_dtype}; }
 };
 
 inline constexpr Field kFields[] = {
@@ -53,10 +53,10 @@ struct Layer {
   using Fields = linear_fp8::Fields;
   static constexpr std::string_view kName = "linear_fp8";
 
-  static linear::Product product_of(const Call& call) {
+  static linear::Gemm gemm_of(const Call& call) {
     const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;
-    return linear::make_product(
+    return linear::make_gemm(
         f.input(), f.weight(),
         {.input = &operands[kInput],
          .weight = &operands[kWeight],

@@ -10,18 +10,18 @@ constexpr auto kRejects = rejects<Accumulation::Sequential>;
 
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_list());
-  return linear::preload_mma();
+  return linear::preload_sm80();
 }
 
-Reason rejects_stream(const Descriptor& descriptor, const Device& device) {
+Reason rejects_few_rows(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
   const Reason reason = kRejects(descriptor, device);
   return reason.accepted() ? linear::streams(f.input(), f.weight()) : reason;
 }
 // Operands that it cannot read go to the other kernel.
-Status prepare_stream(const Descriptor& descriptor, const Device& device, State& state) {
+Status prepare_few_rows(const Descriptor& descriptor, const Device& device, State& state) {
   PLANQ_TRY(prepare(descriptor, device, state));
-  return linear::preload_stream();
+  return linear::preload_few_rows();
 }
 
 constexpr Kernel kKernels[] = {
@@ -35,7 +35,7 @@ constexpr Kernel kKernels[] = {
      .rejects = kRejects,
      .workspace = workspace,
      .prepare = prepare,
-     .bind = bind<linear::launch_mma>},
+     .bind = bind<linear::launch_sm80>},
     {.op = "linear_llm_int8",
      .method = "stream",
      .revision = 1,
@@ -43,10 +43,10 @@ constexpr Kernel kKernels[] = {
      .arch = {80},
      .rank = 60,
      .guarantee = kGuarantee<Accumulation::Sequential>,
-     .rejects = rejects_stream,
+     .rejects = rejects_few_rows,
      .workspace = workspace,
-     .prepare = prepare_stream,
-     .bind = bind<linear::launch_stream>},
+     .prepare = prepare_few_rows,
+     .bind = bind<linear::launch_few_rows>},
 };
 
 }  // namespace

@@ -25,20 +25,20 @@ struct SumRoom {
 };
 
 struct ChainArgs {
-  linear::Product product;
+  linear::Gemm gemm;
   const std::int32_t* sums;
   int64_t outputs;
   int smallest;  // exponent of the outliers' normal numbers
 };
 
 // The codes of a column at the places of the list.
-struct ListedCodes {
+struct OutlierCodes {
   const std::int8_t* codes;
   int64_t pitch;
   int smallest;
 
   __device__ float operator[](int64_t place) const { return codes[place * pitch]; }
-  __device__ ListedCodes from(int64_t place) const {
+  __device__ OutlierCodes from(int64_t place) const {
     return {codes + place * pitch, pitch, smallest};
   }
 };
@@ -47,12 +47,12 @@ __global__ void __launch_bounds__(kThreads) compute_chains(const __grid_constant
   const int64_t step = int64_t{gridDim.x} * kThreads;
 #pragma unroll 1
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < args.outputs; i += step) {
-    const linear::OutputPlace place(args.product, i);
-    const linear::Epilogue& e = place.product.epilogue;
+    const linear::OutputPlace place(args.gemm, i);
+    const linear::Epilogue& e = place.gemm.epilogue;
     const linear::Outliers& list = e.outliers;
     const math::FactorRow values{static_cast<const float*>(list.values) + place.row * list.row,
                                  args.smallest};
-    const ListedCodes codes{list.codes + place.column, list.pitch, args.smallest};
+    const OutlierCodes codes{list.codes + place.column, list.pitch, args.smallest};
     const float scaled =
         static_cast<float>(args.sums[i]) * linear::row_term<float>(e, place.row).scale;
     const float sum =
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) compute_chains(const __grid_constant
     const float y =
         linear::finish_listed<float>(sum, linear::column_term<float>(e, place.column), e,
                                      linear::residual_at<float>(e, place.row, place.column));
-    linear::store_output(place.product, place.row, place.column, y);
+    linear::store_output(place.gemm, place.row, place.column, y);
   }
 }
 
@@ -70,17 +70,16 @@ __global__ void __launch_bounds__(kThreads) compute_chains(const __grid_constant
 Status bind_chain(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const SumRoom room(f, Scratch(call.workspace));
-  const linear::Product product = product_of(call, room.room);
-  if (product.empty()) return Status::success();
+  const linear::Gemm gemm = gemm_of(call, room.room);
+  if (gemm.empty()) return Status::success();
   const OperandView sums = rows_view(f, room.sums, DType::Int32, f.columns());
-  const linear::Product integers =
-      linear::make_product(f.input(), f.weight(),
-                           {.input = &call.operands[linear::kLayerInput],
-                            .weight = &call.operands[linear::kLayerWeight],
-                            .output = &sums});
-  PLANQ_TRY(linear::launch_mma(integers, call.device, bound));
-  PLANQ_TRY(launch_list(call, room.room, product, bound));
-  const ChainArgs args{product, room.sums, product.m * product.n * product.batch.size(),
+  const linear::Gemm integers = linear::make_gemm(f.input(), f.weight(),
+                                                  {.input = &call.operands[linear::kLayerInput],
+                                                   .weight = &call.operands[linear::kLayerWeight],
+                                                   .output = &sums});
+  PLANQ_TRY(linear::launch_sm80(integers, call.device, bound));
+  PLANQ_TRY(launch_list(call, room.room, gemm, bound));
+  const ChainArgs args{gemm, room.sums, gemm.m * gemm.n * gemm.batch.size(),
                        f.outlier_dtype == DType::Float16 ? -14 : -126};
   const cuda::Grid grid{.blocks = std::min(cuda::ceil_div(args.outputs, kThreads), kMostBlocks),
                         .threads = dim3(kThreads)};
@@ -93,7 +92,7 @@ std::size_t chain_workspace(const Descriptor& descriptor, const Device&) {
 
 Status preload_chain() {
   PLANQ_TRY(preload_list());
-  PLANQ_TRY(linear::preload_mma());
+  PLANQ_TRY(linear::preload_sm80());
   return cuda::preload(compute_chains);
 }
 

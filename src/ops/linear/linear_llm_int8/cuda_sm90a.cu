@@ -15,21 +15,20 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device& device) {
 
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_list());
-  PLANQ_TRY(linear::preload_mma());
-  return linear::preload_listed_wgmma(Accumulation::Sequential);
+  PLANQ_TRY(linear::preload_sm80());
+  return linear::preload_outliers_sm90(Accumulation::Sequential);
 }
 Status prepare_chain(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_chain());
-  return linear::preload_listed_wgmma(Accumulation::TensorSm90);
+  return linear::preload_outliers_sm90(Accumulation::TensorSm90);
 }
 
 // What it cannot read goes to the kernel for every GPU, which has the same bits.
 template <Accumulation kAccumulation, Status (*kOtherwise)(const Call&, Bound&)>
 Status bind_wgmma(const Call& call, Bound& bound) {
-  const linear::Product product = product_with(call, call.operands[kOutlier]);
+  const linear::Gemm gemm = gemm_with(call, call.operands[kOutlier]);
   bool launched = false;
-  PLANQ_TRY(
-      linear::launch_listed_wgmma(call, product, kAccumulation, launch_codes, bound, launched));
+  PLANQ_TRY(linear::launch_outliers_sm90(call, gemm, kAccumulation, launch_codes, bound, launched));
   return launched ? Status::success() : kOtherwise(call, bound);
 }
 
@@ -44,7 +43,7 @@ constexpr Kernel kKernels[] = {
      .rejects = rejects_wgmma<Accumulation::Sequential>,
      .workspace = workspace,
      .prepare = prepare,
-     .bind = bind_wgmma<Accumulation::Sequential, bind<linear::launch_mma>>},
+     .bind = bind_wgmma<Accumulation::Sequential, bind<linear::launch_sm80>>},
     {.op = "linear_llm_int8",
      .method = "wgmma_chain",
      .revision = 1,

@@ -30,8 +30,8 @@ struct Fields {
   DType outlier_dtype = DType::Unset;
   Accumulation accumulation = Accumulation::Sequential;
 
-  linear::FactorField input() const { return {input_shape, input_dtype}; }
-  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+  linear::OperandField input() const { return {input_shape, input_dtype}; }
+  linear::OperandField weight() const { return {weight_shape, weight_dtype}; }
   int64_t rows() const { return input_shape.product(0, input_shape.rank - 1); }
   int64_t columns() const { return weight_shape[0]; }
   DType compute() const { return compute_dtype(output_dtype); }
@@ -77,8 +77,8 @@ inline constexpr OperandInfo kOperands[] = {
 
 // Numbers of a matrix; where they are more than can be counted, as many as can.
 inline std::size_t held_in(int64_t rows, int64_t columns) {
-  std::size_t product = 0;
-  return __builtin_mul_overflow(rows, columns, &product) ? ~std::size_t{0} : product;
+  std::size_t gemm = 0;
+  return __builtin_mul_overflow(rows, columns, &gemm) ? ~std::size_t{0} : gemm;
 }
 
 // What is written before the product: the weight's codes at the listed columns, a row for each, and
@@ -124,24 +124,24 @@ inline OperandView values_view(const Fields& f, const Room& room) {
 
 // What every kernel's bind begins with: the product with these values, as the operand or the room
 // has them.
-inline linear::Product product_with(const Call& call, const OperandView& values) {
+inline linear::Gemm gemm_with(const Call& call, const OperandView& values) {
   const Fields& f = call.fields<Fields>();
-  linear::Product product = linear::layer_product(f, call.operands, &values);
-  linear::Outliers& outliers = product.epilogue.outliers;
+  linear::Gemm gemm = linear::layer_gemm(f, call.operands, &values);
+  linear::Outliers& outliers = gemm.epilogue.outliers;
   outliers.index = static_cast<const std::int32_t*>(call.operands[kIndex].data);
   outliers.count = static_cast<const int64_t*>(call.operands[kCount].data);
   outliers.capacity = f.capacity;
-  return product;
+  return gemm;
 }
-inline void set_codes(linear::Product& product, const Room& room) {
-  product.epilogue.outliers.codes = room.codes;
-  product.epilogue.outliers.pitch = room.code_pitch;
+inline void set_codes(linear::Gemm& gemm, const Room& room) {
+  gemm.epilogue.outliers.codes = room.codes;
+  gemm.epilogue.outliers.pitch = room.code_pitch;
 }
 // Of kernels that read the room.
-inline linear::Product product_of(const Call& call, const Room& room) {
-  linear::Product product = product_with(call, values_view(call.fields<Fields>(), room));
-  set_codes(product, room);
-  return product;
+inline linear::Gemm gemm_of(const Call& call, const Room& room) {
+  linear::Gemm gemm = gemm_with(call, values_view(call.fields<Fields>(), room));
+  set_codes(gemm, room);
+  return gemm;
 }
 
 // Rows of the outliers, as the operand has them and as the room does.
@@ -160,8 +160,8 @@ inline IndexSpace value_rows(const Fields& f, const Operands& operands, const Ro
 }
 
 // The code of a weight at a place of the list; 0 where the list names no column.
-PLANQ_HD std::int8_t listed_code(const linear::Factor& weight, int64_t row, std::int32_t column,
-                                 int64_t columns) {
+PLANQ_HD std::int8_t listed_code(const linear::GemmOperand& weight, int64_t row,
+                                 std::int32_t column, int64_t columns) {
   if (column < 0 || column >= columns) return 0;
   return static_cast<std::int8_t>(weight.code(row, column));
 }

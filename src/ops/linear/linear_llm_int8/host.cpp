@@ -24,7 +24,7 @@ struct ListedLoops {
 namespace planq::linear_llm_int8 {
 namespace {
 
-using linear::Product;
+using linear::Gemm;
 using math::Compute;
 
 template <class C>
@@ -49,18 +49,17 @@ struct HostRoom {
   }
 };
 
-void gather(const Call& call, const Product& product, const Room& room, int threads) {
+void gather(const Call& call, const Gemm& gemm, const Room& room, int threads) {
   const Fields& f = call.fields<Fields>();
-  const int64_t listed = product.epilogue.outliers.listed();
+  const int64_t listed = gemm.epilogue.outliers.listed();
   const auto* index = static_cast<const std::int32_t*>(call.operands[kIndex].data);
   // A row of the weight at a time, as it lies in memory.
-  host::parallel_for(threads, product.n,
-                     std::max<int64_t>(kGrain / std::max<int64_t>(listed, 1), 1),
+  host::parallel_for(threads, gemm.n, std::max<int64_t>(kGrain / std::max<int64_t>(listed, 1), 1),
                      [&](int64_t first, int64_t last) {
                        for (int64_t n = first; n < last; ++n)
                          for (int64_t j = 0; j < listed; ++j)
                            room.codes[j * room.code_pitch + n] =
-                               listed_code(product.weight, n, index[j], product.k);
+                               listed_code(gemm.weight, n, index[j], gemm.k);
                      });
   const IndexSpace rows = value_rows(f, call.operands, room);
   const void* given = call.operands[kOutlier].data;
@@ -79,8 +78,7 @@ void gather(const Call& call, const Product& product, const Room& room, int thre
 
 // The outputs of some columns of a row, from their sums.
 template <class T>
-void finish(const Product& p, int64_t row, int64_t column, int64_t count,
-            const std::int32_t* sums) {
+void finish(const Gemm& p, int64_t row, int64_t column, int64_t count, const std::int32_t* sums) {
   using C = Compute<T>;
   const linear::Epilogue& e = p.epilogue;
   const auto& loops = listed_loops<C>();
@@ -96,8 +94,7 @@ void finish(const Product& p, int64_t row, int64_t column, int64_t count,
                                                  e, linear::residual_at<C>(e, row, column + i)));
 }
 
-void finish(const Product& p, int64_t row, int64_t column, int64_t count,
-            const std::int32_t* sums) {
+void finish(const Gemm& p, int64_t row, int64_t column, int64_t count, const std::int32_t* sums) {
   switch (p.output_dtype) {
     case DType::Float16:
       return finish<math::Half>(p, row, column, count, sums);
@@ -111,8 +108,7 @@ void finish(const Product& p, int64_t row, int64_t column, int64_t count,
 }
 
 // Some rows: the integers first.
-void multiply_rows(const Product& p, int64_t first, int64_t count, std::int32_t* sums,
-                   int threads) {
+void multiply_rows(const Gemm& p, int64_t first, int64_t count, std::int32_t* sums, int threads) {
   sum_rows(p, first, count, sums, threads);
   for_pieces(count, p.n, threads, [&](int64_t row, int64_t column, int64_t columns) {
     finish(p, first + row, column, columns, sums + row * p.n + column);
@@ -121,11 +117,11 @@ void multiply_rows(const Product& p, int64_t first, int64_t count, std::int32_t*
 
 Status compute(const Call& call, const Stream& stream) {
   const HostRoom room(call.fields<Fields>(), Scratch(call.workspace));
-  const Product product = product_of(call, room.room);
-  if (product.empty()) return Status::success();
-  gather(call, product, room.room, stream.threads);
-  for (int64_t batch = 0; batch < product.batch.size(); ++batch) {
-    const Product one = product.at(batch);
+  const Gemm gemm = gemm_of(call, room.room);
+  if (gemm.empty()) return Status::success();
+  gather(call, gemm, room.room, stream.threads);
+  for (int64_t batch = 0; batch < gemm.batch.size(); ++batch) {
+    const Gemm one = gemm.at(batch);
     for (int64_t row = 0; row < one.m; row += kRows)
       multiply_rows(one, row, std::min(kRows, one.m - row), room.sums, stream.threads);
   }

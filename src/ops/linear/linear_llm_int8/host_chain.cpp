@@ -10,7 +10,7 @@
 namespace planq::linear_llm_int8 {
 namespace {
 
-using linear::Product;
+using linear::Gemm;
 using std::uint16_t;
 
 struct ChainRoom {
@@ -30,7 +30,7 @@ struct ChainRoom {
 
 // Types of 16 bits hold every code.
 template <class T>
-void gather(const Product& p, const ChainRoom& room, int threads) {
+void gather(const Gemm& p, const ChainRoom& room, int threads) {
   const linear::Outliers& list = p.epilogue.outliers;
   const int64_t listed = list.listed();
   host::parallel_for(
@@ -45,15 +45,15 @@ void gather(const Product& p, const ChainRoom& room, int threads) {
 }
 
 // The outliers of some rows and the codes at their columns, onto the rows' scaled sums.
-void add_chain(const Product& p, int64_t first, int64_t count, const ChainRoom& room, int threads) {
+void add_chain(const Gemm& p, int64_t first, int64_t count, const ChainRoom& room, int threads) {
   const linear::Outliers& list = p.epilogue.outliers;
-  Product chain;
+  Gemm chain;
   chain.m = count;
   chain.n = p.n;
   chain.k = list.listed();
   if (chain.k == 0) return;
   chain.input = {static_cast<const std::uint8_t*>(list.values), list.row, 1, list.dtype};
-  linear::detail::move_factor(chain.input, first * list.row);
+  linear::detail::move_operand(chain.input, first * list.row);
   chain.weight = {reinterpret_cast<const std::uint8_t*>(room.codes), list.capacity, 1, list.dtype};
   chain.output = reinterpret_cast<std::uint8_t*>(room.scaled);
   chain.output_row = p.n;
@@ -64,7 +64,7 @@ void add_chain(const Product& p, int64_t first, int64_t count, const ChainRoom& 
 
 // The outputs of some columns of a row, from their sums.
 template <class T>
-void finish(const Product& p, int64_t row, int64_t column, int64_t count, const float* sums) {
+void finish(const Gemm& p, int64_t row, int64_t column, int64_t count, const float* sums) {
   const linear::Epilogue& e = p.epilogue;
   T* const to = reinterpret_cast<T*>(p.output) + row * p.output_row + column;
   for (int64_t i = 0; i < count; ++i)
@@ -73,7 +73,7 @@ void finish(const Product& p, int64_t row, int64_t column, int64_t count, const 
                                      linear::residual_at<float>(e, row, column + i)));
 }
 
-void finish(const Product& p, int64_t row, int64_t column, int64_t count, const float* sums) {
+void finish(const Gemm& p, int64_t row, int64_t column, int64_t count, const float* sums) {
   switch (p.output_dtype) {
     case DType::Float16:
       return finish<math::Half>(p, row, column, count, sums);
@@ -84,7 +84,7 @@ void finish(const Product& p, int64_t row, int64_t column, int64_t count, const 
   }
 }
 
-void multiply_rows(const Product& p, int64_t first, int64_t count, const ChainRoom& room,
+void multiply_rows(const Gemm& p, int64_t first, int64_t count, const ChainRoom& room,
                    int threads) {
   sum_rows(p, first, count, room.sums, threads);
   for_pieces(count, p.n, threads, [&](int64_t row, int64_t column, int64_t columns) {
@@ -102,14 +102,14 @@ void multiply_rows(const Product& p, int64_t first, int64_t count, const ChainRo
 Status compute(const Call& call, const Stream& stream) {
   const Fields& f = call.fields<Fields>();
   const ChainRoom room(f, Scratch(call.workspace));
-  const Product product = product_with(call, call.operands[kOutlier]);
-  if (product.empty()) return Status::success();
+  const Gemm gemm = gemm_with(call, call.operands[kOutlier]);
+  if (gemm.empty()) return Status::success();
   if (f.outlier_dtype == DType::Float16)
-    gather<math::Half>(product, room, stream.threads);
+    gather<math::Half>(gemm, room, stream.threads);
   else
-    gather<math::Bfloat16>(product, room, stream.threads);
-  for (int64_t batch = 0; batch < product.batch.size(); ++batch) {
-    const Product one = product.at(batch);
+    gather<math::Bfloat16>(gemm, room, stream.threads);
+  for (int64_t batch = 0; batch < gemm.batch.size(); ++batch) {
+    const Gemm one = gemm.at(batch);
     for (int64_t row = 0; row < one.m; row += kRows)
       multiply_rows(one, row, std::min(kRows, one.m - row), room, stream.threads);
   }

@@ -14,11 +14,11 @@ inline constexpr int64_t kRows = 256, kColumns = 512, kGrain = 1 << 13;
 inline int64_t held_rows(const Fields& f) { return std::min(f.rows(), kRows); }
 
 // As rows of n.
-inline void sum_rows(const linear::Product& p, int64_t first, int64_t count, std::int32_t* sums,
+inline void sum_rows(const linear::Gemm& p, int64_t first, int64_t count, std::int32_t* sums,
                      int threads) {
-  linear::Product integers = p;
+  linear::Gemm integers = p;
   integers.m = count;
-  linear::detail::move_factor(integers.input, first * p.input.row_stride);
+  linear::detail::move_operand(integers.input, first * p.input.row_stride);
   integers.output = reinterpret_cast<std::uint8_t*>(sums);
   integers.output_row = p.n;
   integers.output_dtype = DType::Int32;

@@ -10,10 +10,9 @@ namespace planq::linear_llm_int8 {
 // What the launch needs beforehand.
 Status preload_list();
 // Adds the kernel that fills the room, where there is anything to list and to multiply.
-Status launch_list(const Call& call, const Room& room, const linear::Product& product,
-                   Bound& bound);
+Status launch_list(const Call& call, const Room& room, const linear::Gemm& gemm, Bound& bound);
 // The same of the codes alone, for a product that has the operand's values, which is told of them.
-Status launch_codes(const Call& call, linear::Product& product, Bound& bound);
+Status launch_codes(const Call& call, linear::Gemm& gemm, Bound& bound);
 
 inline std::size_t workspace(const Descriptor& descriptor, const Device&) {
   Scratch scratch;
@@ -25,13 +24,13 @@ std::size_t chain_workspace(const Descriptor& descriptor, const Device& device);
 Status preload_chain();
 Status bind_chain(const Call& call, Bound& bound);
 
-template <Status (*kLaunch)(const linear::Product&, const Device&, Bound&)>
+template <Status (*kLaunch)(const linear::Gemm&, const Device&, Bound&)>
 Status bind(const Call& call, Bound& bound) {
   Scratch scratch(call.workspace);
   const Room room(call.fields<Fields>(), scratch);
-  const linear::Product product = product_of(call, room);
-  PLANQ_TRY(launch_list(call, room, product, bound));
-  return kLaunch(product, call.device, bound);
+  const linear::Gemm gemm = gemm_of(call, room);
+  PLANQ_TRY(launch_list(call, room, gemm, bound));
+  return kLaunch(gemm, call.device, bound);
 }
 
 }  // namespace planq::linear_llm_int8

@@ -17,7 +17,7 @@ constexpr int kPlaces = 8;
 constexpr int64_t kMostAcross = 16, kMostRows = 1 << 16;
 
 struct ListArgs {
-  linear::Factor weight;
+  linear::GemmOperand weight;
   linear::Outliers outliers;
   const std::int32_t* index;
   const void* given;  // outliers as the operand has them
@@ -81,19 +81,19 @@ Status preload_list() {
 namespace {
 
 // `rows`: of the outliers, so many of which are listed, too.
-Status launch(const Call& call, const Room& room, const linear::Product& product, int64_t rows,
+Status launch(const Call& call, const Room& room, const linear::Gemm& gemm, int64_t rows,
               Bound& bound) {
   const Fields& f = call.fields<Fields>();
-  if (product.empty() || f.capacity == 0) return Status::success();
+  if (gemm.empty() || f.capacity == 0) return Status::success();
   ListArgs args;
-  args.weight = product.weight;
-  args.outliers = product.epilogue.outliers;
+  args.weight = gemm.weight;
+  args.outliers = gemm.epilogue.outliers;
   args.index = args.outliers.index;
   args.given = call.operands[kOutlier].data;
   args.given_dtype = f.outlier_dtype;
   args.rows = value_rows(f, call.operands, room);
-  args.columns = product.n;
-  args.terms = product.k;
+  args.columns = gemm.n;
+  args.terms = gemm.k;
   args.row_count = rows;
   args.down = static_cast<std::uint32_t>(cuda::ceil_div(room.code_pitch, kListThreads));
   args.across =
@@ -107,16 +107,15 @@ Status launch(const Call& call, const Room& room, const linear::Product& product
 
 }  // namespace
 
-Status launch_list(const Call& call, const Room& room, const linear::Product& product,
-                   Bound& bound) {
-  return launch(call, room, product, call.fields<Fields>().rows(), bound);
+Status launch_list(const Call& call, const Room& room, const linear::Gemm& gemm, Bound& bound) {
+  return launch(call, room, gemm, call.fields<Fields>().rows(), bound);
 }
 
-Status launch_codes(const Call& call, linear::Product& product, Bound& bound) {
+Status launch_codes(const Call& call, linear::Gemm& gemm, Bound& bound) {
   Scratch scratch(call.workspace);
   const Room room(call.fields<Fields>(), scratch);
-  set_codes(product, room);
-  return launch(call, room, product, 0, bound);
+  set_codes(gemm, room);
+  return launch(call, room, gemm, 0, bound);
 }
 
 }  // namespace planq::linear_llm_int8

@@ -13,11 +13,11 @@
 #include "cuda/tensor_map.cuh"
 #include "ops/linear/sm90/epilogue.cuh"
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
 // What a kernel does about outliers: a listed column is added by an fma of its own, or sixteen by a
 // step of the tensor cores (linear_llm_int8/sm90_steps.cuh), one after another.
-enum class Lists { None, Sequential, Tensor };
+enum class OutlierSums { None, Sequential, Tensor };
 
 // How many columns a list of this capacity has, which says that it has `count`.
 __device__ __forceinline__ int listed_of(std::int64_t count, std::int32_t capacity) {
@@ -26,7 +26,7 @@ __device__ __forceinline__ int listed_of(std::int64_t count, std::int32_t capaci
 }
 
 // What a product with outliers has beside its factors. Strides count elements.
-struct Listed {
+struct OutlierList {
   const std::int32_t* index;
   const std::int64_t* count;
   const void* values;  // by row and place in the list
@@ -89,9 +89,9 @@ __device__ __forceinline__ void widen_pair(std::uint32_t pair, float (&values)[2
 
 // The list's first places, which all lanes of a warp have between them. Nothing waits for the
 // memory before it is asked.
-class ListedColumns {
+class OutlierColumns {
  public:
-  __device__ __forceinline__ explicit ListedColumns(const Listed& listed)
+  __device__ __forceinline__ explicit OutlierColumns(const OutlierList& listed)
       : held_(*listed.count), capacity_(listed.capacity), terms_(listed.terms) {
     const int lane = threadIdx.x % cuda::kWarp;
 #pragma unroll
@@ -131,7 +131,7 @@ __device__ __forceinline__ void put_codes(std::uint16_t* codes, int place,
 
 // Brings the codes of columns n and on that a kernel before has listed. For warp number `warp`.
 template <class Order>
-__device__ __forceinline__ void bring_codes(const Listed& listed, int count, std::int64_t n,
+__device__ __forceinline__ void bring_codes(const OutlierList& listed, int count, std::int64_t n,
                                             int warp, std::uint16_t* codes) {
   constexpr int kAtOnce = 2;  // places
   const std::int64_t first = n + static_cast<int>(threadIdx.x) % cuda::kWarp;
@@ -158,7 +158,7 @@ __device__ __forceinline__ void bring_codes(const Listed& listed, int count, std
 template <class Order>
 class Picker {
  public:
-  __device__ __forceinline__ Picker(const Listed& listed, const ListedColumns& columns)
+  __device__ __forceinline__ Picker(const OutlierList& listed, const OutlierColumns& columns)
       : dtype_(listed.dtype) {
     const int places = Order::places(columns.count());
 #pragma unroll
@@ -232,9 +232,9 @@ class Picker {
 // Places `first` and on, up to kPlaces, from memory, and codes of 0 behind them up to number
 // `places`, a multiple of four. 128 threads, with the 128 columns from `n` on.
 template <class Order>
-__device__ __forceinline__ void gather_codes(const Listed& listed, int first, int count, int places,
-                                             std::int64_t n, std::int64_t columns, int thread,
-                                             std::uint16_t* codes) {
+__device__ __forceinline__ void gather_codes(const OutlierList& listed, int first, int count,
+                                             int places, std::int64_t n, std::int64_t columns,
+                                             int thread, std::uint16_t* codes) {
   constexpr int kAtOnce = 4;
   const bool inside = n + thread < columns;
   const std::int8_t* row = listed.weight + (inside ? n + thread : 0) * listed.weight_row;
@@ -429,7 +429,7 @@ __device__ __forceinline__ void add_places(int (&sums)[kTiles][kListedColumns / 
 }
 
 // Asks for the values of a row of the batch at the list's first places, up to number `count`.
-__device__ __forceinline__ void touch_values(const Listed& listed, int count,
+__device__ __forceinline__ void touch_values(const OutlierList& listed, int count,
                                              const Outputs& outputs, int batch, std::int64_t m) {
   constexpr int kSectorBytes = 32;
   const auto step = static_cast<int>(kSectorBytes / detail::element_bytes(listed.dtype));
@@ -455,7 +455,7 @@ class TileOutliers {
 
   float scales[2 * kTiles];
 
-  __device__ __forceinline__ TileOutliers(const Listed& listed, std::uint16_t* codes,
+  __device__ __forceinline__ TileOutliers(const OutlierList& listed, std::uint16_t* codes,
                                           const TileBarriers& barriers)
       : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
 
@@ -524,7 +524,7 @@ class TileOutliers {
                                 static_cast<int>(threadIdx.x) % kThreads, codes_);
   }
 
-  const Listed& listed_;
+  const OutlierList& listed_;
   std::uint16_t* codes_;
   TileBarriers barriers_;
   int count_;
@@ -534,7 +534,7 @@ class TileOutliers {
 
 // Rows of sums in shared memory that a lane adds outliers to, four columns of each: number i is
 // `pitch` sums behind number i - 1, and row m + i * step of the output. Its scale is in lane i.
-struct ListedRows {
+struct OutlierRows {
   int* sums;
   int pitch, count;
   std::int64_t m, step;
@@ -549,7 +549,7 @@ struct SharePlace {
 // Places `first` and on of the list for the block's 128 columns, in place of those before. By its
 // 128 threads that multiply.
 template <class Order>
-__device__ __forceinline__ void gather_share(const Listed& listed, int first, int held,
+__device__ __forceinline__ void gather_share(const OutlierList& listed, int first, int held,
                                              std::int64_t n, std::int64_t columns,
                                              std::uint16_t* codes) {
   constexpr int kThreads = 128, kBarrier = 1;
@@ -565,7 +565,7 @@ struct RowSums {
   float t[kRows][4];
 
   // Sums that are int32 become float32, with their rows' scales.
-  __device__ __forceinline__ void load(const ListedRows& rows, int from, bool integers,
+  __device__ __forceinline__ void load(const OutlierRows& rows, int from, bool integers,
                                        float scales) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -578,7 +578,7 @@ struct RowSums {
         t[r][i] = integers ? static_cast<float>(each[i]) * scale : __int_as_float(each[i]);
     }
   }
-  __device__ __forceinline__ void store(const ListedRows& rows, int from) const {
+  __device__ __forceinline__ void store(const OutlierRows& rows, int from) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
       if (from + r < rows.count)
@@ -626,7 +626,7 @@ __device__ __forceinline__ int owner_of(int column, const Share& share, int boxe
 // The codes, place by place, that other blocks of the cluster have picked: all at once, for it
 // takes long. By 128 threads, of which this one is number `thread`, after a barrier of the cluster.
 template <class Share>
-__device__ __forceinline__ void collect_codes(const ListedColumns& columns, const Share& share,
+__device__ __forceinline__ void collect_codes(const OutlierColumns& columns, const Share& share,
                                               int boxes, int thread, std::uint16_t* codes) {
   if (share.parts == 1) return;
   constexpr int kAcross = kListedColumns * 2 / 16, kDown = kListedColumns / kAcross;
@@ -654,8 +654,8 @@ __device__ __forceinline__ void collect_codes(const ListedColumns& columns, cons
 // Copies values of rows `from` to from + kStagedRows - 1, from place `first` of the list on, to the
 // warp's shared memory, as they are; beyond the capacity there are none. For wait_for_copies().
 template <class T>
-__device__ __forceinline__ void copy_values(const Listed& listed, const ListedRows& rows, int from,
-                                            int batch, int first, T* staged) {
+__device__ __forceinline__ void copy_values(const OutlierList& listed, const OutlierRows& rows,
+                                            int from, int batch, int first, T* staged) {
   constexpr int kAcross = kPlaces / 4, kDown = cuda::kWarp / kAcross;
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp, place = lane % kAcross * 4;
   const int count = min(rows.count - from, kStagedRows), left = listed.capacity - first - place;
@@ -697,17 +697,17 @@ class ShareOutliers {
   using Order = ColumnOrder;
 
   // `staged`: shared memory of the warp, aligned to 16 bytes.
-  __device__ __forceinline__ ShareOutliers(const Listed& listed, std::uint16_t* codes,
+  __device__ __forceinline__ ShareOutliers(const OutlierList& listed, std::uint16_t* codes,
                                            const SharePlace& place, float* staged)
       : listed_(listed), codes_(codes), place_(place), staged_(staged), held_(*listed.count) {}
 
   // What is read from memory, before it is needed.
-  __device__ __forceinline__ void ask(const ListedRows& rows) const {
+  __device__ __forceinline__ void ask(const OutlierRows& rows) const {
     with_any_values(listed_.dtype, [&]<class T>(T) { copy<T>(rows, 0, 0); });
   }
   // Onto the rows' 128 columns. The 128 threads call it, once the codes of the first places are
   // complete.
-  __device__ __forceinline__ void add(const ListedRows& rows, float scales,
+  __device__ __forceinline__ void add(const OutlierRows& rows, float scales,
                                       std::int64_t columns) const {
     with_any_values(listed_.dtype, [&]<class T>(T) { add_all<T>(rows, scales, columns); });
   }
@@ -718,12 +718,12 @@ class ShareOutliers {
     return reinterpret_cast<T*>(staged_);
   }
   template <class T>
-  __device__ __forceinline__ void copy(const ListedRows& rows, int from, int first) const {
+  __device__ __forceinline__ void copy(const OutlierRows& rows, int from, int first) const {
     copy_values(listed_, rows, from, place_.batch, first, staged<T>());
   }
 
   template <class T>
-  __device__ __forceinline__ void add_all(const ListedRows& rows, float scales,
+  __device__ __forceinline__ void add_all(const OutlierRows& rows, float scales,
                                           std::int64_t columns) const {
     const int count = listed_of(held_, listed_.capacity);
     int first = 0;
@@ -741,7 +741,7 @@ class ShareOutliers {
   }
 
   template <class T, int kRows>
-  __device__ __forceinline__ void add_held(const ListedRows& rows, float scales, int first,
+  __device__ __forceinline__ void add_held(const OutlierRows& rows, float scales, int first,
                                            int held) const {
     const std::uint16_t* codes = codes_ + 4 * (threadIdx.x % cuda::kWarp);
 #pragma unroll 1
@@ -767,7 +767,7 @@ class ShareOutliers {
     }
   }
 
-  const Listed& listed_;
+  const OutlierList& listed_;
   std::uint16_t* codes_;
   SharePlace place_;
   float* staged_;
@@ -780,4 +780,4 @@ struct NoOutliers {
   __device__ __forceinline__ void begin(const Outputs&, int, std::int64_t) const {}
 };
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90

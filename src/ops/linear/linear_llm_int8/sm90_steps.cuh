@@ -7,7 +7,7 @@
 #include "cuda/wgmma.cuh"
 #include "ops/linear/linear_llm_int8/sm90_outliers.cuh"
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
 inline constexpr int kStepPlaces = 16, kSteps = kPlaces / kStepPlaces;
 
@@ -43,7 +43,7 @@ struct MatrixOrder {
 // kCount times two neighbouring values of 16 bits, at place(i) of row(i), which is even; those
 // beyond the capacity are others. All are asked for before the first is waited for.
 template <int kCount, class Row, class Place>
-__device__ __forceinline__ void read_twos(std::uint32_t (&words)[kCount], const Listed& listed,
+__device__ __forceinline__ void read_twos(std::uint32_t (&words)[kCount], const OutlierList& listed,
                                           const Row& row, const Place& place) {
   const int last = listed.capacity - 1;
   if (listed.vectors) {
@@ -72,7 +72,7 @@ struct StepValues {
 
   // Of the rows that fragment_row() numbers from m on. What is beyond the list's last place is
   // something else until up_to_last().
-  __device__ __forceinline__ void read(const Listed& listed, const Outputs& outputs, int batch,
+  __device__ __forceinline__ void read(const OutlierList& listed, const Outputs& outputs, int batch,
                                        std::int64_t m, int first) {
     const std::uint16_t* rows[2 * kTiles];
 #pragma unroll
@@ -103,7 +103,7 @@ __device__ __forceinline__ void add_steps(int (&sums)[kTiles][kListedColumns / 2
                                           const std::uint16_t* codes) {
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
-  const std::uint64_t factor =
+  const std::uint64_t operand =
       cuda::factor_of(static_cast<std::uint32_t>(cuda::uniform(cuda::shared_address(codes))));
   cuda::begin_products();
 #pragma unroll
@@ -112,7 +112,8 @@ __device__ __forceinline__ void add_steps(int (&sums)[kTiles][kListedColumns / 2
     for (int tile = 0; tile < kTiles; ++tile) {
       const std::uint32_t* held = values.words + 4 * (step * kTiles + tile);
       const std::uint32_t words[4] = {held[0], held[1], held[2], held[3]};
-      cuda::add_held_step<T>(sums[tile], words, cuda::advanced(factor, step * cuda::kProductDepth));
+      cuda::add_held_step<T>(sums[tile], words,
+                             cuda::advanced(operand, step * cuda::kProductDepth));
     }
   cuda::commit_products();
   cuda::wait_for_products<0>();
@@ -129,7 +130,7 @@ class TileSteps {
 
   float scales[2 * kTiles];
 
-  __device__ __forceinline__ TileSteps(const Listed& listed, std::uint16_t* codes,
+  __device__ __forceinline__ TileSteps(const OutlierList& listed, std::uint16_t* codes,
                                        const TileBarriers& barriers)
       : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
 
@@ -181,7 +182,7 @@ class TileSteps {
     wait();
   }
 
-  const Listed& listed_;
+  const OutlierList& listed_;
   std::uint16_t* codes_;
   TileBarriers barriers_;
   int count_;
@@ -190,14 +191,14 @@ class TileSteps {
 
 // --- Few tokens ---------------------------------------------------------------------------------
 
-// Eight rows and sixteen columns of the sums of ListedRows, as a warp's tensor cores have them,
+// Eight rows and sixteen columns of the sums of OutlierRows, as a warp's tensor cores have them,
 // from number `from` and column `column` on. Those beyond the last row are the last one again. Lane
 // l has rows 2 (l % 4) and the next at columns l / 4 and eight further.
 class RowFragment {
  public:
   float t[4];
 
-  __device__ __forceinline__ RowFragment(const ListedRows& rows, int from, int column)
+  __device__ __forceinline__ RowFragment(const OutlierRows& rows, int from, int column)
       : left_(rows.count - from - lane() % 4 * 2) {
     // The lane's own columns are four for each lane before it.
     at_ = rows.sums - 4 * lane() + (rows.count - max(left_, 1)) * rows.pitch + column + lane() / 4;
@@ -232,14 +233,14 @@ class ShareSteps {
  public:
   using Order = MatrixOrder;
 
-  __device__ __forceinline__ ShareSteps(const Listed& listed, std::uint16_t* codes,
+  __device__ __forceinline__ ShareSteps(const OutlierList& listed, std::uint16_t* codes,
                                         const SharePlace& place, float*)
       : listed_(listed), codes_(codes), place_(place), held_(*listed.count) {}
 
-  __device__ __forceinline__ void ask(const ListedRows& rows) {
+  __device__ __forceinline__ void ask(const OutlierRows& rows) {
     if (rows.count > 0 && listed_.capacity > 0) read(rows, 0, 0);
   }
-  __device__ __forceinline__ void add(const ListedRows& rows, float scales, std::int64_t columns) {
+  __device__ __forceinline__ void add(const OutlierRows& rows, float scales, std::int64_t columns) {
     const int count = listed_of(held_, listed_.capacity);
     int first = 0;
     do {
@@ -258,7 +259,7 @@ class ShareSteps {
     return static_cast<int>(threadIdx.x) % cuda::kWarp;
   }
   // The values of eight rows from number `from` on, at places from number `first` on.
-  __device__ __forceinline__ void read(const ListedRows& rows, int from, int first) {
+  __device__ __forceinline__ void read(const OutlierRows& rows, int from, int first) {
     const std::int64_t row = rows.m + min(from + lane() / 4, rows.count - 1) * rows.step;
     const std::uint16_t* values = static_cast<const std::uint16_t*>(listed_.values) +
                                   place_.batch * listed_.batch + row * listed_.row;
@@ -269,7 +270,7 @@ class ShareSteps {
 
   // Steps over `held` places from number `first` of the list on, eight rows at a time.
   template <class T>
-  __device__ __forceinline__ void add_steps(const ListedRows& rows, float scales, int first,
+  __device__ __forceinline__ void add_steps(const OutlierRows& rows, float scales, int first,
                                             int held) {
 #pragma unroll 1
     for (int from = 0; from < rows.count; from += kRows) {
@@ -304,11 +305,11 @@ class ShareSteps {
     cuda::multiply_add_floats<T>(sums.t, codes, values[0], values[1]);
   }
 
-  const Listed& listed_;
+  const OutlierList& listed_;
   std::uint16_t* codes_;
   SharePlace place_;
   std::int64_t held_;
   std::uint32_t words_[2 * kSteps];
 };
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90

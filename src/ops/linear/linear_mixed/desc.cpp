@@ -33,7 +33,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   specs[kInput].expect(f.input_dtype, f.input_shape);
   linear::specify_weight(f, packed_shape(f.weight_shape, f.code_dtype), specs[kWeight]);
-  specs[kOutput].expect(f.output_dtype, linear::product_shape(f.input(), f.weight()));
+  specs[kOutput].expect(f.output_dtype, linear::gemm_shape(f.input(), f.weight()));
   linear::specify_scales(f, true, specs[kWeightScale], specs[kWeightZeroPoint]);
   linear::specify_addends(f, specs[kBias], specs[kResidual]);
 }

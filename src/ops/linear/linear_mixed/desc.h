@@ -22,8 +22,8 @@ struct Fields {
   DType bias_dtype = DType::Unset;
   DType residual_dtype = DType::Unset;
 
-  linear::FactorField input() const { return {input_shape, input_dtype}; }
-  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+  linear::OperandField input() const { return {input_shape, input_dtype}; }
+  linear::OperandField weight() const { return {weight_shape, weight_dtype}; }
 };
 
 inline constexpr Field kFields[] = {
@@ -64,11 +64,11 @@ struct Layer {
     return linear::integer_codes(call.fields<Fields>(), operands[kWeight], operands[kWeightScale],
                                  operands[kWeightZeroPoint]);
   }
-  static linear::Product product_of(const Call& call, const linear::WeightCodes& codes) {
+  static linear::Gemm gemm_of(const Call& call, const linear::WeightCodes& codes) {
     const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;
     const bool channels = f.weight_scope.kind == ScopeKind::Channel;
-    return linear::make_product(
+    return linear::make_gemm(
         f.input(), f.weight(),
         {.input = &operands[kInput],
          .weight = &operands[kWeight],

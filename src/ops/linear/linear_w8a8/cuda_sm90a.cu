@@ -10,10 +10,10 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
   return linear::rejects_wgmma(f.input(), f.weight(), f.output_dtype);
 }
 
-Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_wgmma(); }
+Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_sm90(); }
 
 Status bind(const Call& call, Bound& bound) {
-  return linear::launch_wgmma(product_of(call), call.device, bound);
+  return linear::launch_sm90(gemm_of(call), call.device, bound);
 }
 
 constexpr Kernel kKernels[] = {

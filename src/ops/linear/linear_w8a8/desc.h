@@ -22,8 +22,8 @@ struct Fields {
   DType residual_dtype = DType::Unset;
   Convention convention = Convention::Planq;
 
-  linear::FactorField input() const { return {input_shape, input_dtype}; }
-  linear::FactorField weight() const { return {weight_shape, weight_dtype}; }
+  linear::OperandField input() const { return {input_shape, input_dtype}; }
+  linear::OperandField weight() const { return {weight_shape, weight_dtype}; }
 };
 
 inline constexpr Field kFields[] = {
@@ -58,8 +58,8 @@ inline constexpr OperandInfo kOperands[] = {
 };
 
 // What every kernel's bind begins with.
-inline linear::Product product_of(const Call& call) {
-  return linear::layer_product(call.fields<Fields>(), call.operands);
+inline linear::Gemm gemm_of(const Call& call) {
+  return linear::layer_gemm(call.fields<Fields>(), call.operands);
 }
 
 }  // namespace planq::linear_w8a8

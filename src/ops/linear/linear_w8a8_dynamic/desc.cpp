@@ -83,7 +83,7 @@ Descriptor sums(const Descriptor& whole, Fault& fault) {
       .make(fault);
 }
 
-Descriptor product(const Descriptor& whole, Fault& fault) {
+Descriptor gemm(const Descriptor& whole, Fault& fault) {
   const Fields& f = whole.as<Fields>();
   return PartMaker(whole, "linear_w8a8")
       .set_shape("input_shape", "input_shape")
@@ -113,7 +113,7 @@ PartDescriptors parts_of(const Descriptor& descriptor, Fault& fault) {
   };
   add(quantization);
   if (descriptor.as<Fields>().weight_mode == Mode::Asymmetric) add(sums);
-  add(product);
+  add(gemm);
   return parts;
 }
 

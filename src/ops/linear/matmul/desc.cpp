@@ -37,7 +37,7 @@ Fault resolve(Descriptor& descriptor) {
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
-  const Shape output = linear::product_shape(f.input(), f.weight());
+  const Shape output = linear::gemm_shape(f.input(), f.weight());
   specs[kInput].expect(f.input_dtype, f.input_shape);
   specs[kWeight].expect(f.weight_dtype, f.weight_shape);
   specs[kOutput].expect(f.output_dtype, output);

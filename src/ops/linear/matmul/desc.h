@@ -18,8 +18,8 @@ struct Fields {
   DType bias_dtype = DType::Unset;
   DType residual_dtype = DType::Unset;
 
-  linear::FactorField input() const { return {input_shape, input_dtype, transpose_input}; }
-  linear::FactorField weight() const { return {weight_shape, weight_dtype, transpose_weight}; }
+  linear::OperandField input() const { return {input_shape, input_dtype, transpose_input}; }
+  linear::OperandField weight() const { return {weight_shape, weight_dtype, transpose_weight}; }
 };
 
 inline constexpr Field kFields[] = {
@@ -50,10 +50,10 @@ struct Layer {
   using Fields = matmul::Fields;
   static constexpr std::string_view kName = "matmul";
 
-  static linear::Product product_of(const Call& call) {
+  static linear::Gemm gemm_of(const Call& call) {
     const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;
-    return linear::make_product(
+    return linear::make_gemm(
         f.input(), f.weight(),
         {.input = &operands[kInput],
          .weight = &operands[kWeight],

@@ -7,22 +7,22 @@ namespace planq::matmul_int8 {
 namespace {
 
 Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
-Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_mma(); }
+Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_sm80(); }
 Status bind(const Call& call, Bound& bound) {
-  return linear::launch_mma(product_of(call), call.device, bound);
+  return linear::launch_sm80(gemm_of(call), call.device, bound);
 }
 
-Reason rejects_stream(const Descriptor& descriptor, const Device&) {
+Reason rejects_few_rows(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
   return linear::streams(f.input(), f.weight());
 }
 // Operands that it cannot read go to the other kernel.
-Status prepare_stream(const Descriptor&, const Device&, State&) {
-  PLANQ_TRY(linear::preload_mma());
-  return linear::preload_stream();
+Status prepare_few_rows(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY(linear::preload_sm80());
+  return linear::preload_few_rows();
 }
-Status bind_stream(const Call& call, Bound& bound) {
-  return linear::launch_stream(product_of(call), call.device, bound);
+Status bind_few_rows(const Call& call, Bound& bound) {
+  return linear::launch_few_rows(gemm_of(call), call.device, bound);
 }
 
 constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
@@ -53,10 +53,10 @@ constexpr Kernel kKernels[] = {
      .arch = {80},
      .rank = 60,
      .guarantee = kGuarantee,
-     .rejects = rejects_stream,
+     .rejects = rejects_few_rows,
      .workspace = no_workspace,
-     .prepare = prepare_stream,
-     .bind = bind_stream},
+     .prepare = prepare_few_rows,
+     .bind = bind_few_rows},
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   const Fields& f = descriptor.as<Fields>();
   specs[kInput].expect(f.input_dtype, packed_shape(f.input_shape, f.input_dtype));
   specs[kWeight].expect(f.weight_dtype, packed_shape(f.weight_shape, f.weight_dtype));
-  specs[kOutput].expect(f.output_dtype, linear::product_shape(f.input(), f.weight()));
+  specs[kOutput].expect(f.output_dtype, linear::gemm_shape(f.input(), f.weight()));
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ struct Fields {
   bool transpose_input = false;   // input_shape is (..., k, m)
   bool transpose_weight = false;  // weight_shape is (..., k, n)
 
-  linear::FactorField input() const { return {input_shape, input_dtype, transpose_input}; }
-  linear::FactorField weight() const { return {weight_shape, weight_dtype, transpose_weight}; }
+  linear::OperandField input() const { return {input_shape, input_dtype, transpose_input}; }
+  linear::OperandField weight() const { return {weight_shape, weight_dtype, transpose_weight}; }
 };
 
 inline constexpr Field kFields[] = {
@@ -38,12 +38,12 @@ inline constexpr OperandInfo kOperands[] = {
 };
 
 // What every kernel's bind begins with.
-inline linear::Product product_of(const Call& call) {
+inline linear::Gemm gemm_of(const Call& call) {
   const Fields& f = call.fields<Fields>();
-  return linear::make_product(f.input(), f.weight(),
-                              {.input = &call.operands[kInput],
-                               .weight = &call.operands[kWeight],
-                               .output = &call.operands[kOutput]});
+  return linear::make_gemm(f.input(), f.weight(),
+                           {.input = &call.operands[kInput],
+                            .weight = &call.operands[kWeight],
+                            .output = &call.operands[kOutput]});
 }
 
 }  // namespace planq::matmul_int8

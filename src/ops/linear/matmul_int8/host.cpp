@@ -7,7 +7,7 @@ namespace planq::matmul_int8 {
 namespace {
 
 Status compute(const Call& call, const Stream& stream) {
-  host::multiply(product_of(call), stream.threads);
+  host::multiply(gemm_of(call), stream.threads);
   return Status::success();
 }
 

@@ -6,14 +6,14 @@ namespace {
 
 template <class T>
 Status preload_type() {
-  PLANQ_TRY(cuda::preload(compute_tensor_sums<NumberSides<T>>));
-  return cuda::preload(compute_lane_sums<NumberSides<T>>);
+  PLANQ_TRY(cuda::preload(compute_tensor_sums<NumberOperands<T>>));
+  return cuda::preload(compute_lane_sums<NumberOperands<T>>);
 }
 
 template <class T>
 Status launch_type(const FloatArgs& args, Accumulation accumulation, Bound& bound) {
-  return accumulation == Accumulation::Lanes ? launch_lane_sums<NumberSides<T>>(args, bound)
-                                             : launch_tensor_sums<NumberSides<T>>(args, bound);
+  return accumulation == Accumulation::Lanes ? launch_lane_sums<NumberOperands<T>>(args, bound)
+                                             : launch_tensor_sums<NumberOperands<T>>(args, bound);
 }
 
 }  // namespace
@@ -22,18 +22,18 @@ Status preload_floats() {
   PLANQ_TRY(preload_type<math::Half>());
   return preload_type<math::Bfloat16>();
 }
-Status preload_float8s() { return cuda::preload(compute_tensor_sums<Float8Sides>); }
+Status preload_float8s() { return cuda::preload(compute_tensor_sums<Float8Operands>); }
 
-Status launch_floats(const Product& product, Accumulation accumulation, Bound& bound) {
-  if (product.empty()) return Status::success();
-  const FloatArgs args = float_args(product);
-  switch (product.input.dtype) {
+Status launch_floats(const Gemm& gemm, Accumulation accumulation, Bound& bound) {
+  if (gemm.empty()) return Status::success();
+  const FloatArgs args = float_args(gemm);
+  switch (gemm.input.dtype) {
     case DType::Float16:
       return launch_type<math::Half>(args, accumulation, bound);
     case DType::BFloat16:
       return launch_type<math::Bfloat16>(args, accumulation, bound);
     default:
-      return launch_tensor_sums<Float8Sides>(args, bound);
+      return launch_tensor_sums<Float8Operands>(args, bound);
   }
 }
 

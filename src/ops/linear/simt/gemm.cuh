@@ -1,6 +1,6 @@
 // Kernels of products of floating numbers on any GPU, an output at a time: for what the tensor
 // cores of sm_90 do not take, and for other GPUs, where it is these cores that are computed. A file
-// for each kind of sides calls launch_sides(): see simt/launch.h.
+// for each kind of sides calls launch_operands(): see simt/launch.h.
 #pragma once
 
 #include "cuda/launch.cuh"
@@ -25,9 +25,9 @@ struct NumberRow {
   const T* values;
   std::int64_t step;
 
-  __device__ NumberRow(const Factor& factor, std::int64_t row)
-      : NumberRow(reinterpret_cast<const T*>(factor.data) + row * factor.row_stride,
-                  factor.term_stride) {}
+  __device__ NumberRow(const GemmOperand& operand, std::int64_t row)
+      : NumberRow(reinterpret_cast<const T*>(operand.data) + row * operand.row_stride,
+                  operand.term_stride) {}
   __device__ NumberRow(const T* values, std::int64_t step) : values(values), step(step) {}
 
   __device__ float operator[](std::int64_t index) const {
@@ -42,10 +42,10 @@ struct Float8Row {
   DType dtype;
   int smallest;
 
-  __device__ Float8Row(const Factor& factor, std::int64_t row)
-      : codes(factor.data + row * factor.row_stride),
-        dtype(factor.dtype),
-        smallest(factor.dtype == DType::Float8E4M3FN ? -6 : -14) {}
+  __device__ Float8Row(const GemmOperand& operand, std::int64_t row)
+      : codes(operand.data + row * operand.row_stride),
+        dtype(operand.dtype),
+        smallest(operand.dtype == DType::Float8E4M3FN ? -6 : -14) {}
 
   __device__ float operator[](std::int64_t index) const {
     return math::float8_value<float>(codes[index], dtype);
@@ -60,32 +60,32 @@ struct Float8Row {
 // --- Sides of a product, and what is launched with them ------------------------------------------
 
 struct FloatArgs {
-  Product product;
+  Gemm gemm;
   std::int64_t outputs;  // of the whole batch
 };
 
 template <class Row, class TensorCore>
-struct SidesOf {
+struct OperandsOf {
   using Args = FloatArgs;
   using Core = TensorCore;
-  static __device__ Row input(const Args&, const Product& product, std::int64_t row) {
-    return {product.input, row};
+  static __device__ Row input(const Args&, const Gemm& gemm, std::int64_t row) {
+    return {gemm.input, row};
   }
-  static __device__ Row weight(const Args&, const Product& product, std::int64_t row) {
-    return {product.weight, row};
+  static __device__ Row weight(const Args&, const Gemm& gemm, std::int64_t row) {
+    return {gemm.weight, row};
   }
 };
 template <class T>
-using NumberSides = SidesOf<NumberRow<T>, math::TensorCore16>;
-using Float8Sides = SidesOf<Float8Row, math::TensorCore8>;
+using NumberOperands = OperandsOf<NumberRow<T>, math::TensorCore16>;
+using Float8Operands = OperandsOf<Float8Row, math::TensorCore8>;
 
 // --- Outputs -------------------------------------------------------------------------------------
 
 __device__ inline void finish_output(const OutputPlace& place, float sum) {
-  const Product& product = place.product;
-  const float y = finished(product, place.row, place.column, sum, row_scale(product, place.row),
-                           FloatColumn(product, place.column));
-  store_output(product, place.row, place.column, y);
+  const Gemm& gemm = place.gemm;
+  const float y = finished(gemm, place.row, place.column, sum, row_scale(gemm, place.row),
+                           FloatColumn(gemm, place.column));
+  store_output(gemm, place.row, place.column, y);
 }
 
 // --- Accumulation::TensorSm90, an output a thread ------------------------------------------------
@@ -95,10 +95,10 @@ struct ScaledSlices {
   const float *of_input, *of_weight;
 
   __device__ ScaledSlices(const OutputPlace& place)
-      : of_input(static_cast<const float*>(place.product.epilogue.input_scale) +
-                 place.row * place.product.epilogue.input_scale_row),
-        of_weight(static_cast<const float*>(place.product.epilogue.weight_scale) +
-                  place.column / kBlockColumns * place.product.weight_scale_row) {}
+      : of_input(static_cast<const float*>(place.gemm.epilogue.input_scale) +
+                 place.row * place.gemm.epilogue.input_scale_row),
+        of_weight(static_cast<const float*>(place.gemm.epilogue.weight_scale) +
+                  place.column / kBlockColumns * place.gemm.weight_scale_row) {}
 
   __device__ float operator()(float sum, float slice, std::int64_t index) const {
     return math::fused(slice, of_input[index] * of_weight[index], sum);
@@ -108,13 +108,13 @@ struct ScaledSlices {
 template <class Sides>
 __device__ float tensor_sum(const typename Sides::Args& args, const OutputPlace& place) {
   using Core = typename Sides::Core;
-  const Product& product = place.product;
-  const auto input = Sides::input(args, product, place.row);
-  const auto weight = Sides::weight(args, product, place.column);
-  if constexpr (std::is_same_v<Sides, Float8Sides>)
-    if (product.joins_by_scales)
-      return math::tensor_core_sum<Core>(input, weight, product.k, ScaledSlices(place));
-  return math::tensor_core_sum<Core>(input, weight, product.k);
+  const Gemm& gemm = place.gemm;
+  const auto input = Sides::input(args, gemm, place.row);
+  const auto weight = Sides::weight(args, gemm, place.column);
+  if constexpr (std::is_same_v<Sides, Float8Operands>)
+    if (gemm.joins_by_scales)
+      return math::tensor_core_sum<Core>(input, weight, gemm.k, ScaledSlices(place));
+  return math::tensor_core_sum<Core>(input, weight, gemm.k);
 }
 
 template <class Sides>
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kFloatThreads)
 #pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * kFloatThreads + threadIdx.x; i < args.outputs;
        i += step) {
-    const OutputPlace place(args.product, i);
+    const OutputPlace place(args.gemm, i);
     finish_output(place, tensor_sum<Sides>(args, place));
   }
 }
@@ -155,10 +155,10 @@ __global__ void __launch_bounds__(kFloatThreads)
 #pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / cuda::kWarp;
        i < args.outputs; i += step) {
-    const OutputPlace place(args.product, i);
-    const Product& product = place.product;
-    const float sum = lane_sum(Sides::input(args, product, place.row),
-                               Sides::weight(args, product, place.column), product.k);
+    const OutputPlace place(args.gemm, i);
+    const Gemm& gemm = place.gemm;
+    const float sum = lane_sum(Sides::input(args, gemm, place.row),
+                               Sides::weight(args, gemm, place.column), gemm.k);
     if (threadIdx.x % cuda::kWarp == 0) finish_output(place, sum);
   }
 }
@@ -166,12 +166,12 @@ __global__ void __launch_bounds__(kFloatThreads)
 // --- Launches ------------------------------------------------------------------------------------
 
 // Whether lanes read whole fours of terms: of the input, or of both factors.
-inline bool has_fours(const Product& product, const Factor& factor, Moved operand) {
+inline bool has_fours(const Gemm& gemm, const GemmOperand& operand, Moved which) {
   bool batches = true;
-  for (int axis = 0; axis < product.batch.rank; ++axis)
-    batches &= product.batch.axes[axis].stride[operand] % 4 == 0;
-  return factor.term_stride == 1 && factor.row_stride % 4 == 0 && batches &&
-         cuda::aligned_to(factor.data, 8);
+  for (int axis = 0; axis < gemm.batch.rank; ++axis)
+    batches &= gemm.batch.axes[axis].stride[which] % 4 == 0;
+  return operand.term_stride == 1 && operand.row_stride % 4 == 0 && batches &&
+         cuda::aligned_to(operand.data, 8);
 }
 
 // `threads`: for each output.
@@ -191,8 +191,8 @@ Status launch_lane_sums(const typename Sides::Args& args, Bound& bound) {
   return launch_outputs(compute_lane_sums<Sides>, args, cuda::kWarp, bound);
 }
 
-inline FloatArgs float_args(const Product& product) {
-  return {product, product.m * product.n * product.batch.size()};
+inline FloatArgs float_args(const Gemm& gemm) {
+  return {gemm, gemm.m * gemm.n * gemm.batch.size()};
 }
 
 }  // namespace planq::linear

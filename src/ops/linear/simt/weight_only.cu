@@ -35,13 +35,13 @@ class CodedRow {
 };
 
 template <class T>
-struct CodedSides {
+struct WeightOnlyOperands {
   using Args = CodedArgs;
   using Core = math::TensorCore16;
-  static __device__ NumberRow<T> input(const Args&, const Product& product, std::int64_t row) {
-    return {product.input, row};
+  static __device__ NumberRow<T> input(const Args&, const Gemm& gemm, std::int64_t row) {
+    return {gemm.input, row};
   }
-  static __device__ CodedRow weight(const Args& args, const Product&, std::int64_t row) {
+  static __device__ CodedRow weight(const Args& args, const Gemm&, std::int64_t row) {
     return {args, row};
   }
 };
@@ -98,7 +98,7 @@ __device__ void load_vector(const NumbersArgs& args, const float* values, std::i
 // A row a block.
 template <class T>
 __global__ void __launch_bounds__(kFloatThreads)
-    write_numbers(const __grid_constant__ NumbersArgs args) {
+    dequantize_rows(const __grid_constant__ NumbersArgs args) {
   // Lanes look up values of codes that differ, which constant memory serves one after another.
   __shared__ float values[16];
   if (args.codes.has_blocks()) {
@@ -137,36 +137,35 @@ bool are_words(const WeightCodes& codes) {
 }
 
 template <class T>
-Status launch_numbers(const NumbersArgs& args, std::int64_t rows, Bound& bound) {
+Status launch_dequantize(const NumbersArgs& args, std::int64_t rows, Bound& bound) {
   const cuda::Grid grid{.blocks = rows, .threads = dim3(kFloatThreads)};
-  return cuda::launch(write_numbers<T>, grid, args, bound);
+  return cuda::launch(dequantize_rows<T>, grid, args, bound);
 }
 
 template <class T>
 Status launch_type(const CodedArgs& args, Accumulation accumulation, Bound& bound) {
   if constexpr (!std::is_same_v<T, float>)
     if (accumulation == Accumulation::TensorSm90)
-      return launch_tensor_sums<CodedSides<T>>(args, bound);
-  return launch_lane_sums<CodedSides<T>>(args, bound);
+      return launch_tensor_sums<WeightOnlyOperands<T>>(args, bound);
+  return launch_lane_sums<WeightOnlyOperands<T>>(args, bound);
 }
 
 }  // namespace
 
-Status preload_coded(DType values) {
+Status preload_weight_only(DType values) {
   PLANQ_TRY(lanes::preload(values));
-  PLANQ_TRY(cuda::preload(compute_tensor_sums<CodedSides<math::Half>>));
-  PLANQ_TRY(cuda::preload(compute_tensor_sums<CodedSides<math::Bfloat16>>));
-  PLANQ_TRY(cuda::preload(compute_lane_sums<CodedSides<math::Half>>));
-  PLANQ_TRY(cuda::preload(compute_lane_sums<CodedSides<math::Bfloat16>>));
-  return cuda::preload(compute_lane_sums<CodedSides<float>>);
+  PLANQ_TRY(cuda::preload(compute_tensor_sums<WeightOnlyOperands<math::Half>>));
+  PLANQ_TRY(cuda::preload(compute_tensor_sums<WeightOnlyOperands<math::Bfloat16>>));
+  PLANQ_TRY(cuda::preload(compute_lane_sums<WeightOnlyOperands<math::Half>>));
+  PLANQ_TRY(cuda::preload(compute_lane_sums<WeightOnlyOperands<math::Bfloat16>>));
+  return cuda::preload(compute_lane_sums<WeightOnlyOperands<float>>);
 }
 
-Status launch_coded(const Product& product, Accumulation accumulation, Bound& bound) {
-  if (product.empty()) return Status::success();
-  if (accumulation == Accumulation::Lanes && lanes::takes(product))
-    return lanes::launch(product, bound);
-  const CodedArgs args{float_args(product), CodesArgs(*product.weight.codes)};
-  switch (product.input.dtype) {
+Status launch_weight_only(const Gemm& gemm, Accumulation accumulation, Bound& bound) {
+  if (gemm.empty()) return Status::success();
+  if (accumulation == Accumulation::Lanes && lanes::takes(gemm)) return lanes::launch(gemm, bound);
+  const CodedArgs args{float_args(gemm), CodesArgs(*gemm.weight.codes)};
+  switch (gemm.input.dtype) {
     case DType::Float16:
       return launch_type<math::Half>(args, accumulation, bound);
     case DType::BFloat16:
@@ -176,13 +175,13 @@ Status launch_coded(const Product& product, Accumulation accumulation, Bound& bo
   }
 }
 
-Status preload_numbers(DType values) {
-  return values == DType::Float16 ? cuda::preload(write_numbers<math::Half>)
-                                  : cuda::preload(write_numbers<math::Bfloat16>);
+Status preload_dequantize(DType values) {
+  return values == DType::Float16 ? cuda::preload(dequantize_rows<math::Half>)
+                                  : cuda::preload(dequantize_rows<math::Bfloat16>);
 }
 
-Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
-                      std::int64_t stride, Bound& bound) {
+Status launch_dequantize(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
+                         std::int64_t stride, Bound& bound) {
   NumbersArgs args{CodesArgs(codes), first, to, stride, are_words(codes), false, {}, 0};
   if (args.codes_by_vector && codes.segment_size > 0 && codes.terms % codes.segment_size == 0 &&
       codes.terms / kVector <= cuda::kMaxIndex) {
@@ -190,8 +189,8 @@ Status launch_numbers(const WeightCodes& codes, std::int64_t first, std::int64_t
     args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kVector));
     args.row_segments = codes.terms / codes.segment_size;
   }
-  return codes.values == DType::Float16 ? launch_numbers<math::Half>(args, rows, bound)
-                                        : launch_numbers<math::Bfloat16>(args, rows, bound);
+  return codes.values == DType::Float16 ? launch_dequantize<math::Half>(args, rows, bound)
+                                        : launch_dequantize<math::Bfloat16>(args, rows, bound);
 }
 
 std::size_t panel_workspace(std::int64_t columns, std::int64_t terms, const Device& device) {
@@ -200,15 +199,15 @@ std::size_t panel_workspace(std::int64_t columns, std::int64_t terms, const Devi
   return scratch.bytes();
 }
 
-Status preload_coded_mma(DType values) {
-  PLANQ_TRY(preload_numbers(values));
-  return preload_float_mma(values);
+Status preload_weight_only_sm80(DType values) {
+  PLANQ_TRY(preload_dequantize(values));
+  return preload_float_sm80(values);
 }
 
-Status launch_coded_mma(const Product& product, const Call& call, Bound& bound) {
-  if (product.empty()) return Status::success();
-  return panels::launch(product, call, bound, [&](const Product& panel) {
-    return launch_float_mma(panel, call.device, bound);
+Status launch_weight_only_sm80(const Gemm& gemm, const Call& call, Bound& bound) {
+  if (gemm.empty()) return Status::success();
+  return panels::launch(gemm, call, bound, [&](const Gemm& panel) {
+    return launch_float_sm80(panel, call.device, bound);
   });
 }
 

@@ -27,7 +27,7 @@ inline constexpr int kPitch = math::kSumLanes + 1;       // so that no two lanes
 inline constexpr int kWords = kTerms / 8;                // of codes
 
 struct Args : CodesArgs {
-  Product product;
+  Gemm gemm;
   cuda::Divider runs;   // of kTerms, in a segment
   std::int32_t across;  // blocks of threads along the columns
 };
@@ -94,7 +94,7 @@ struct Held {
 
 // A lane's terms of a chunk onto its sums; `inputs` has the first of the lane's.
 template <class T, int kRows, bool kShifted>
-__device__ __forceinline__ void add_terms(const CodePairs& pairs, const Held& held,
+__device__ __forceinline__ void add_terms(const PairTable& pairs, const Held& held,
                                           const float* inputs, Sums<kRows>& sums) {
   const auto add_pair = [&]<int kByte>(int word) {
     float first[kRows], second[kRows];
@@ -127,31 +127,31 @@ __device__ __forceinline__ void add_terms(const CodePairs& pairs, const Held& he
 // A chunk of the input's rows as float32: what lane l needs i-th is at i * kPitch + l. Rows and
 // terms beyond the input are 0; no lane adds the latter.
 template <int kRows>
-__device__ __forceinline__ void share_inputs(const Product& product, std::int64_t first,
-                                             float* inputs) {
-  const Factor& factor = product.input;
+__device__ __forceinline__ void share_inputs(const Gemm& gemm, std::int64_t first, float* inputs) {
+  const GemmOperand& operand = gemm.input;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunk; i += kThreads) {
     const int row = i / kChunk, term = i % kChunk;
     float value = 0;
-    if (row < product.m && first + term < product.k)
+    if (row < gemm.m && first + term < gemm.k)
       value = math::load_scale<float>(
-          factor.data, row * factor.row_stride + (first + term) * factor.term_stride, factor.dtype);
+          operand.data, row * operand.row_stride + (first + term) * operand.term_stride,
+          operand.dtype);
     inputs[(row * kTerms + term % kTerms) * kPitch + term / kTerms] = value;
   }
 }
 
 // Two chunks of inputs take turns in `inputs`.
 template <class T, int kRows, bool kShifted>
-__device__ __forceinline__ void sum_lanes(const Product& product, const Columns& columns,
-                                          const CodePairs& pairs, float* inputs,
+__device__ __forceinline__ void sum_lanes(const Gemm& gemm, const Columns& columns,
+                                          const PairTable& pairs, float* inputs,
                                           Sums<kRows>& sums) {
   constexpr int kShared = kRows * kTerms * kPitch;
   const int lane = static_cast<int>(threadIdx.x) % math::kSumLanes;
   const std::int64_t mine = std::int64_t{lane} * kTerms;
   Held next = {};
   const auto load = [&](std::int64_t chunk) {
-    if (chunk + mine >= product.k) return;
+    if (chunk + mine >= gemm.k) return;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       next.codes[c] = columns.load(c, chunk + mine);
@@ -159,18 +159,18 @@ __device__ __forceinline__ void sum_lanes(const Product& product, const Columns&
     }
   };
   load(0);
-  share_inputs<kRows>(product, 0, inputs);
+  share_inputs<kRows>(gemm, 0, inputs);
   int held = 0;
 #pragma unroll 1
-  for (std::int64_t chunk = 0; chunk < product.k; chunk += kChunk, held ^= 1) {
+  for (std::int64_t chunk = 0; chunk < gemm.k; chunk += kChunk, held ^= 1) {
     // Where the next chunk of inputs goes, every warp has read the one before this. The first time
     // they wait for the table, too.
     __syncthreads();
     const Held now = next;
     load(chunk + kChunk);
-    if (chunk + kChunk < product.k)
-      share_inputs<kRows>(product, chunk + kChunk, inputs + (held ^ 1) * kShared);
-    if (chunk + mine < product.k)
+    if (chunk + kChunk < gemm.k)
+      share_inputs<kRows>(gemm, chunk + kChunk, inputs + (held ^ 1) * kShared);
+    if (chunk + mine < gemm.k)
       add_terms<T, kRows, kShifted>(pairs, now, inputs + held * kShared + lane, sums);
   }
 }
@@ -203,9 +203,9 @@ __device__ __forceinline__ void finish_sums(const Sums<kRows>& sums, std::int64_
 template <int kRows>
 struct SharedParts {
   static constexpr int kInputBytes = 2 * kRows * kTerms * kPitch * static_cast<int>(sizeof(float));
-  static constexpr int kBelowBytes = CodePairs::kTableBytes - 1024;
+  static constexpr int kBelowBytes = PairTable::kTableBytes - 1024;
   static constexpr bool kBelow = kInputBytes <= kBelowBytes;
-  static constexpr int kBytes = kBelowBytes + CodePairs::kTableBytes + (kBelow ? 0 : kInputBytes);
+  static constexpr int kBytes = kBelowBytes + PairTable::kTableBytes + (kBelow ? 0 : kInputBytes);
 };
 
 // A block computes kThreadColumns columns of a product of the batch.
@@ -216,37 +216,37 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 && !kShifted ? 3 : 2)
   std::uint8_t* const shared = reinterpret_cast<std::uint8_t*>(cuda::dynamic_shared());
   const cuda::SharedAddress begin = cuda::shared_address_of(shared);
   const cuda::SharedAddress table =
-      (begin + CodePairs::kTableBytes - 1) & ~cuda::SharedAddress{CodePairs::kTableBytes - 1};
+      (begin + PairTable::kTableBytes - 1) & ~cuda::SharedAddress{PairTable::kTableBytes - 1};
   std::uint8_t* const at_table = shared + (table - begin);
   auto* const inputs =
-      reinterpret_cast<float*>(Parts::kBelow ? shared : at_table + CodePairs::kTableBytes);
-  const Product product = args.product.at(blockIdx.x / args.across);
-  CodePairs::fill(reinterpret_cast<float2*>(at_table), args, kThreads);
+      reinterpret_cast<float*>(Parts::kBelow ? shared : at_table + PairTable::kTableBytes);
+  const Gemm gemm = args.gemm.at(blockIdx.x / args.across);
+  PairTable::fill(reinterpret_cast<float2*>(at_table), args, kThreads);
   const std::int64_t first = std::int64_t{blockIdx.x % args.across} * kThreadColumns +
                              threadIdx.x / math::kSumLanes * kColumns;
   Sums<kRows> sums = {};
-  sum_lanes<T, kRows, kShifted>(product, Columns(args, first), CodePairs(table), inputs, sums);
-  finish_sums<kRows>(sums, product.m, first, product.n,
+  sum_lanes<T, kRows, kShifted>(gemm, Columns(args, first), PairTable(table), inputs, sums);
+  finish_sums<kRows>(sums, gemm.m, first, gemm.n,
                      [&](std::int64_t row, std::int64_t column, float sum) {
-                       finish_output(OutputPlace(product, row * product.n + column), sum);
+                       finish_output(OutputPlace(gemm, row * gemm.n + column), sum);
                      });
 }
 
 // And of one segment each, for a row or a few.
-inline bool takes(const Product& product) {
-  const WeightCodes& codes = *product.weight.codes;
-  return product.m <= kMostRows && product.k % kTerms == 0 && codes.segment_size % kTerms == 0 &&
+inline bool takes(const Gemm& gemm) {
+  const WeightCodes& codes = *gemm.weight.codes;
+  return gemm.m <= kMostRows && gemm.k % kTerms == 0 && codes.segment_size % kTerms == 0 &&
          has_code_vectors(codes);
 }
 
 // `columns`: of a block of threads. Weights may be numbers, which have no codes.
-inline Args args_of(const Product& product, int columns) {
-  const WeightCodes* codes = product.weight.codes;
-  Args args{codes ? CodesArgs(*codes) : CodesArgs(), product, {}, 0};
+inline Args args_of(const Gemm& gemm, int columns) {
+  const WeightCodes* codes = gemm.weight.codes;
+  Args args{codes ? CodesArgs(*codes) : CodesArgs(), gemm, {}, 0};
   const std::int64_t segment = std::max<std::int64_t>(args.codes.segment_size, kTerms);
   args.runs = cuda::Divider(
       static_cast<std::uint32_t>(std::min<std::int64_t>(segment / kTerms, cuda::kMaxIndex)));
-  args.across = static_cast<std::int32_t>(cuda::ceil_div(product.n, columns));
+  args.across = static_cast<std::int32_t>(cuda::ceil_div(gemm.n, columns));
   return args;
 }
 
@@ -282,10 +282,10 @@ inline Status preload(DType values) {
     for (const int rows : {1, 2, kMostRows}) PLANQ_TRY(visit_kernel(values, rows, shifted, load));
   return Status::success();
 }
-inline Status launch(const Product& product, Bound& bound) {
-  const Args args = args_of(product, kThreadColumns);
-  cuda::Grid grid{.blocks = args.across * product.batch.size(), .threads = dim3(kThreads)};
-  return visit_kernel(args.codes.values, product.m, args.codes.zero_point != nullptr,
+inline Status launch(const Gemm& gemm, Bound& bound) {
+  const Args args = args_of(gemm, kThreadColumns);
+  cuda::Grid grid{.blocks = args.across * gemm.batch.size(), .threads = dim3(kThreads)};
+  return visit_kernel(args.codes.values, gemm.m, args.codes.zero_point != nullptr,
                       [&](auto kernel, int bytes) {
                         grid.shared_bytes = bytes;
                         return cuda::launch(kernel, grid, args, bound);

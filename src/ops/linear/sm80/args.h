@@ -12,7 +12,7 @@ namespace planq::linear {
 enum class Signs : std::uint8_t { BothSigned, UnsignedInput, UnsignedWeight, BothUnsigned };
 
 // How a side lies in memory. Its lines are its rows or, transposed, its terms.
-struct MmaSide {
+struct OperandLayout {
   std::int64_t stride = 0;  // bytes from a line to the next
   bool transposed = false;
   bool packed = false;    // two codes a byte
@@ -21,10 +21,10 @@ struct MmaSide {
   bool aligned = false;
 };
 
-struct MmaArgs {
-  Product product;
-  MmaSide input, weight;
-  std::int64_t first_product = 0;  // of the batch
+struct Sm80Args {
+  Gemm gemm;
+  OperandLayout input, weight;
+  std::int64_t first_gemm = 0;     // of the batch
   std::uint32_t tiles = 0;         // of one product
   std::uint32_t tiles_across = 0;  // of its columns
   Signs signs = Signs::BothSigned;

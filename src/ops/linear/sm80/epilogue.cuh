@@ -119,7 +119,7 @@ __device__ __forceinline__ void each_row(const SumShape& shape, const OutputTile
 }
 
 template <class T>
-__device__ __forceinline__ void store_integers(const Product& product, const SumShape& shape,
+__device__ __forceinline__ void store_integers(const Gemm& gemm, const SumShape& shape,
                                                const OutputTile& tile, const std::int32_t* sums,
                                                std::int64_t column, int count, bool vectors) {
   each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
@@ -128,33 +128,33 @@ __device__ __forceinline__ void store_integers(const Product& product, const Sum
     for (int i = 0; i < 4; ++i) each[i] = integer_output<T>(four[i]);
     Four<T> out;
     memcpy(&out, each, sizeof out);
-    auto* to = reinterpret_cast<T*>(product.output) + row * product.output_row + column;
+    auto* to = reinterpret_cast<T*>(gemm.output) + row * gemm.output_row + column;
     store_four(to, out, count, vectors);
   });
 }
 
 // Four outputs of a row, rounded to the output's type, whose compute type is C.
 template <class C>
-__device__ __forceinline__ void store_values(const Product& product, std::int64_t at,
+__device__ __forceinline__ void store_values(const Gemm& gemm, std::int64_t at,
                                              const C (&values)[4], int count, bool vectors) {
   if constexpr (sizeof(C) == 8)
-    return store_narrowed<double>(product.output, at, values, count, vectors);
-  else if (product.output_dtype == DType::Float16)
-    return store_narrowed<math::Half>(product.output, at, values, count, vectors);
-  else if (product.output_dtype == DType::BFloat16)
-    return store_narrowed<math::Bfloat16>(product.output, at, values, count, vectors);
+    return store_narrowed<double>(gemm.output, at, values, count, vectors);
+  else if (gemm.output_dtype == DType::Float16)
+    return store_narrowed<math::Half>(gemm.output, at, values, count, vectors);
+  else if (gemm.output_dtype == DType::BFloat16)
+    return store_narrowed<math::Bfloat16>(gemm.output, at, values, count, vectors);
   else
-    return store_narrowed<float>(product.output, at, values, count, vectors);
+    return store_narrowed<float>(gemm.output, at, values, count, vectors);
 }
 
 // The same with outliers: a thread has up to kMostRows rows at a time, so that a code of the weight
 // is read for all of them.
 template <class C, int kMostRows>
-__device__ __forceinline__ void store_listed(const Product& product, const SumShape& shape,
+__device__ __forceinline__ void store_listed(const Gemm& gemm, const SumShape& shape,
                                              const OutputTile& tile, const std::int32_t* sums,
                                              std::int64_t column, int count, bool vectors) {
   constexpr int kRows = sizeof(C) == 4 || kMostRows == 1 ? kMostRows : kMostRows / 2;
-  const Epilogue& e = product.epilogue;
+  const Epilogue& e = gemm.epilogue;
   const int across = shape.columns / 4, first = static_cast<int>(threadIdx.x) % across * 4;
   const int step = shape.threads / across;
   cuda::wait_for_previous();
@@ -185,19 +185,19 @@ __device__ __forceinline__ void store_listed(const Product& product, const SumSh
       for (int i = 0; i < 4; ++i)
         values[i] = finish_listed<C>(t[r][i], columns[i], e,
                                      residual_at<C>(e, rows[r], column + (i < count ? i : 0)));
-      store_values<C>(product, rows[r] * product.output_row + column, values, count, vectors);
+      store_values<C>(gemm, rows[r] * gemm.output_row + column, values, count, vectors);
     }
   }
 }
 
 // In C, which is the output's compute type.
 template <class C, int kListedRows>
-__device__ __forceinline__ void store_scaled(const Product& product, const SumShape& shape,
+__device__ __forceinline__ void store_scaled(const Gemm& gemm, const SumShape& shape,
                                              const OutputTile& tile, const std::int32_t* sums,
                                              std::int64_t column, int count, bool vectors) {
-  const Epilogue& e = product.epilogue;
+  const Epilogue& e = gemm.epilogue;
   if (e.outliers.values)
-    return store_listed<C, kListedRows>(product, shape, tile, sums, column, count, vectors);
+    return store_listed<C, kListedRows>(gemm, shape, tile, sums, column, count, vectors);
   ColumnTerm<C> columns[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
@@ -208,27 +208,27 @@ __device__ __forceinline__ void store_scaled(const Product& product, const SumSh
     for (int i = 0; i < 4; ++i)
       values[i] = finish<C>(four[i], of_row, columns[i], e,
                             residual_at<C>(e, row, column + (i < count ? i : 0)));
-    store_values<C>(product, row * product.output_row + column, values, count, vectors);
+    store_values<C>(gemm, row * gemm.output_row + column, values, count, vectors);
   });
 }
 
-// `product` is one of a batch: see Product::at. `vectors`: four outputs are an aligned vector.
+// `product` is one of a batch: see Gemm::at. `vectors`: four outputs are an aligned vector.
 // kListedRows: of a thread at a time, where there are outliers.
 template <int kListedRows = 4>
-__device__ __forceinline__ void store_tile(const Product& product, const OutputTile& tile,
+__device__ __forceinline__ void store_tile(const Gemm& gemm, const OutputTile& tile,
                                            const SumShape& shape, const std::int32_t* sums,
                                            bool vectors) {
   const int first = static_cast<int>(threadIdx.x) % (shape.columns / 4) * 4;
   const int count = tile.columns - first;
   if (count <= 0) return;
   const std::int64_t column = tile.column + first;
-  if (product.output_dtype == DType::Int32)
-    return store_integers<std::int32_t>(product, shape, tile, sums, column, count, vectors);
-  if (product.output_dtype == DType::Int8)
-    return store_integers<std::int8_t>(product, shape, tile, sums, column, count, vectors);
-  if (product.output_dtype == DType::Float64)
-    return store_scaled<double, kListedRows>(product, shape, tile, sums, column, count, vectors);
-  return store_scaled<float, kListedRows>(product, shape, tile, sums, column, count, vectors);
+  if (gemm.output_dtype == DType::Int32)
+    return store_integers<std::int32_t>(gemm, shape, tile, sums, column, count, vectors);
+  if (gemm.output_dtype == DType::Int8)
+    return store_integers<std::int8_t>(gemm, shape, tile, sums, column, count, vectors);
+  if (gemm.output_dtype == DType::Float64)
+    return store_scaled<double, kListedRows>(gemm, shape, tile, sums, column, count, vectors);
+  return store_scaled<float, kListedRows>(gemm, shape, tile, sums, column, count, vectors);
 }
 
 }  // namespace planq::linear

@@ -18,15 +18,15 @@ inline constexpr int kSlice = math::kTensorCoreSlice, kGroups = kSlice / kGroup;
 
 // Four neighbouring terms of a row of 16-bit numbers: pairs of a group, of which lane % 4 says
 // which four.
-__device__ __forceinline__ uint2 four_terms(const Factor& factor, std::int64_t row,
+__device__ __forceinline__ uint2 four_terms(const GemmOperand& operand, std::int64_t row,
                                             std::int64_t group) {
   const std::int64_t term = group + static_cast<int>(threadIdx.x) % 4 * 4;
-  return *reinterpret_cast<const uint2*>(reinterpret_cast<const std::uint16_t*>(factor.data) +
-                                         row * factor.row_stride + term);
+  return *reinterpret_cast<const uint2*>(reinterpret_cast<const std::uint16_t*>(operand.data) +
+                                         row * operand.row_stride + term);
 }
 
 struct Args {
-  Product product;
+  Gemm gemm;
   std::int32_t across;  // blocks of threads along the columns
 };
 
@@ -35,7 +35,7 @@ struct Held {
   uint2 pairs[kGroups][2];
 };
 // `first`: of the 16 columns.
-__device__ __forceinline__ void load(const Product& product, std::int64_t first, std::int64_t slice,
+__device__ __forceinline__ void load(const Gemm& gemm, std::int64_t first, std::int64_t slice,
                                      Held& held) {
   const std::int64_t own = first + static_cast<int>(threadIdx.x) % cuda::kWarp / 4;
 #pragma unroll
@@ -43,15 +43,15 @@ __device__ __forceinline__ void load(const Product& product, std::int64_t first,
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const std::int64_t term = slice * kSlice + group * kGroup;
-      const std::int64_t column = min(own + 8 * i, product.n - 1);
-      if (term < product.k) held.pairs[group][i] = four_terms(product.weight, column, term);
+      const std::int64_t column = min(own + 8 * i, gemm.n - 1);
+      if (term < gemm.k) held.pairs[group][i] = four_terms(gemm.weight, column, term);
     }
 }
 
 // The lane's part of a group as the second factor: its terms of row lane / 4 of eight.
-__device__ __forceinline__ uint2 input_pairs(const Product& product, std::int64_t row,
+__device__ __forceinline__ uint2 input_pairs(const Gemm& gemm, std::int64_t row,
                                              std::int64_t group) {
-  return row < product.m ? four_terms(product.input, row, group) : make_uint2(0, 0);
+  return row < gemm.m ? four_terms(gemm.input, row, group) : make_uint2(0, 0);
 }
 
 // The sums of a slice: 16 columns by kEights times eight rows.
@@ -59,19 +59,19 @@ template <int kEights>
 using Sums = float[kEights][4];
 
 template <class T, int kEights>
-__device__ __forceinline__ void multiply_slice(const Product& product, const Held& held,
+__device__ __forceinline__ void multiply_slice(const Gemm& gemm, const Held& held,
                                                std::int64_t slice, Sums<kEights>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
   const std::int64_t first = slice * kSlice;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    if (first + group * kGroup >= product.k) break;
+    if (first + group * kGroup >= gemm.k) break;
     const auto& own = held.pairs[group];
-    const std::uint32_t factor[4] = {own[0].x, own[1].x, own[0].y, own[1].y};
+    const std::uint32_t operand[4] = {own[0].x, own[1].x, own[0].y, own[1].y};
 #pragma unroll
     for (int eight = 0; eight < kEights; ++eight) {
-      const uint2 pairs = input_pairs(product, eight * kRows + lane / 4, first + group * kGroup);
-      cuda::multiply_add_floats<T>(sums[eight], factor, pairs.x, pairs.y);
+      const uint2 pairs = input_pairs(gemm, eight * kRows + lane / 4, first + group * kGroup);
+      cuda::multiply_add_floats<T>(sums[eight], operand, pairs.x, pairs.y);
     }
   }
 }
@@ -94,21 +94,21 @@ using Kept = float[2][kWarps][kSums<kEights>];
 
 // The sum of the output that is the thread's, over all slices.
 template <class T, int kEights>
-__device__ __forceinline__ float sum_slices(const Product& product, std::int64_t column,
+__device__ __forceinline__ float sum_slices(const Gemm& gemm, std::int64_t column,
                                             Kept<kEights>& kept_sums) {
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
-  const std::int64_t slices = (product.k + kSlice - 1) / kSlice;
+  const std::int64_t slices = (gemm.k + kSlice - 1) / kSlice;
   float total = 0;
   Held next;
-  if (warp < slices) load(product, column, warp, next);
+  if (warp < slices) load(gemm, column, warp, next);
 #pragma unroll 1
   for (std::int64_t first = 0, round = 0; first < slices; first += kWarps, ++round) {
     auto& kept = kept_sums[round % 2];
     if (first + warp < slices) {
       const Held held = next;
-      if (first + warp + kWarps < slices) load(product, column, first + warp + kWarps, next);
+      if (first + warp + kWarps < slices) load(gemm, column, first + warp + kWarps, next);
       Sums<kEights> sums = {};
-      multiply_slice<T, kEights>(product, held, first + warp, sums);
+      multiply_slice<T, kEights>(gemm, held, first + warp, sums);
       keep_sums<kEights>(sums, kept[warp]);
     }
     // The sums of the round before last, which these replace, were read before the last barrier.
@@ -121,26 +121,25 @@ __device__ __forceinline__ float sum_slices(const Product& product, std::int64_t
 
 template <class T, int kEights>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    stream_slices(const __grid_constant__ Args args) {
+    multiply_few_rows(const __grid_constant__ Args args) {
   __shared__ Kept<kEights> kept;
-  const Product product = args.product.at(blockIdx.x / args.across);
+  const Gemm gemm = args.gemm.at(blockIdx.x / args.across);
   const std::int64_t column = std::int64_t{blockIdx.x % args.across} * kColumns;
-  const float sum = sum_slices<T, kEights>(product, column, kept);
+  const float sum = sum_slices<T, kEights>(gemm, column, kept);
   const std::int64_t row = threadIdx.x / kColumns, own = column + threadIdx.x % kColumns;
-  if (threadIdx.x < kSums<kEights> && row < product.m && own < product.n)
-    finish_output(OutputPlace(product, row * product.n + own), sum);
+  if (threadIdx.x < kSums<kEights> && row < gemm.m && own < gemm.n)
+    finish_output(OutputPlace(gemm, row * gemm.n + own), sum);
 }
 
 // A few rows of numbers.
-inline bool takes(const Product& product) {
-  return product.m <= kMostRows && product.k % kGroup == 0 &&
-         has_fours(product, product.input, kMovedInput) &&
-         has_fours(product, product.weight, kMovedWeight);
+inline bool takes(const Gemm& gemm) {
+  return gemm.m <= kMostRows && gemm.k % kGroup == 0 && has_fours(gemm, gemm.input, kMovedInput) &&
+         has_fours(gemm, gemm.weight, kMovedWeight);
 }
 
 template <class T, class Visit>
 Status visit_rows(std::int64_t rows, const Visit& visit) {
-  return rows <= kRows ? visit(stream_slices<T, 1>) : visit(stream_slices<T, 2>);
+  return rows <= kRows ? visit(multiply_few_rows<T, 1>) : visit(multiply_few_rows<T, 2>);
 }
 template <class Visit>
 Status visit_kernel(DType values, std::int64_t rows, const Visit& visit) {
@@ -153,10 +152,10 @@ inline Status preload(DType values) {
     PLANQ_TRY(visit_kernel(values, rows, [](auto kernel) { return cuda::preload(kernel); }));
   return Status::success();
 }
-inline Status launch(const Product& product, Bound& bound) {
-  const Args args{product, static_cast<std::int32_t>(cuda::ceil_div(product.n, kColumns))};
-  const cuda::Grid grid{.blocks = args.across * product.batch.size(), .threads = dim3(kThreads)};
-  return visit_kernel(product.weight.dtype, product.m,
+inline Status launch(const Gemm& gemm, Bound& bound) {
+  const Args args{gemm, static_cast<std::int32_t>(cuda::ceil_div(gemm.n, kColumns))};
+  const cuda::Grid grid{.blocks = args.across * gemm.batch.size(), .threads = dim3(kThreads)};
+  return visit_kernel(gemm.weight.dtype, gemm.m,
                       [&](auto kernel) { return cuda::launch(kernel, grid, args, bound); });
 }
 

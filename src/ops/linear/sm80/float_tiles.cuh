@@ -38,17 +38,18 @@ class NumberPieces {
     std::uint32_t words[5];
   };
 
-  static __device__ __forceinline__ Loaded load(const Factor& factor, const MmaSide& side,
-                                                std::int64_t row, int at, int count) {
-    const auto* from = first(factor, row) + std::int64_t{at} * factor.term_stride;
-    if (side.transposed || count < kPieceTerms) return load_each(factor, from, row, count);
+  static __device__ __forceinline__ Loaded load(const GemmOperand& operand,
+                                                const OperandLayout& layout, std::int64_t row,
+                                                int at, int count) {
+    const auto* from = first(operand, row) + std::int64_t{at} * operand.term_stride;
+    if (layout.transposed || count < kPieceTerms) return load_each(operand, from, row, count);
     Loaded loaded = {};
-    if (side.aligned) {
+    if (layout.aligned) {
       const uint4 vector = __ldg(reinterpret_cast<const uint4*>(from));
       memcpy(loaded.words, &vector, sizeof vector);
       return loaded;
     }
-    const int odd = is_odd(factor, row) ? 1 : 0;
+    const int odd = is_odd(operand, row) ? 1 : 0;
     const auto* inner = reinterpret_cast<const std::uint32_t*>(from + odd);
     loaded.words[0] = odd ? std::uint32_t{__ldg(from)} << 16 : __ldg(inner);
 #pragma unroll
@@ -56,34 +57,34 @@ class NumberPieces {
     if (odd) loaded.words[4] = __ldg(from + kPieceTerms - 1);
     return loaded;
   }
-  static __device__ __forceinline__ uint4 finish(const Factor& factor, std::int64_t row,
+  static __device__ __forceinline__ uint4 finish(const GemmOperand& operand, std::int64_t row,
                                                  const Loaded& loaded) {
     const auto& words = loaded.words;
-    if (!is_odd(factor, row)) return make_uint4(words[0], words[1], words[2], words[3]);
+    if (!is_odd(operand, row)) return make_uint4(words[0], words[1], words[2], words[3]);
     return make_uint4(
         __funnelshift_r(words[0], words[1], 16), __funnelshift_r(words[1], words[2], 16),
         __funnelshift_r(words[2], words[3], 16), __funnelshift_r(words[3], words[4], 16));
   }
 
  private:
-  static __device__ __forceinline__ const std::uint16_t* first(const Factor& factor,
+  static __device__ __forceinline__ const std::uint16_t* first(const GemmOperand& operand,
                                                                std::int64_t row) {
-    return reinterpret_cast<const std::uint16_t*>(factor.data) + row * factor.row_stride;
+    return reinterpret_cast<const std::uint16_t*>(operand.data) + row * operand.row_stride;
   }
   // Whether the row begins in the middle of a word; pieces do where rows do.
-  static __device__ __forceinline__ bool is_odd(const Factor& factor, std::int64_t row) {
-    return cuda::misalignment<4>(first(factor, row)) != 0;
+  static __device__ __forceinline__ bool is_odd(const GemmOperand& operand, std::int64_t row) {
+    return cuda::misalignment<4>(first(operand, row)) != 0;
   }
-  static __device__ __forceinline__ Loaded load_each(const Factor& factor,
+  static __device__ __forceinline__ Loaded load_each(const GemmOperand& operand,
                                                      const std::uint16_t* from, std::int64_t row,
                                                      int count) {
     std::uint32_t words[4] = {};
 #pragma unroll
     for (int i = 0; i < kPieceTerms; ++i)
       if (i < count)
-        words[i / 2] |= static_cast<std::uint32_t>(__ldg(from + i * factor.term_stride))
+        words[i / 2] |= static_cast<std::uint32_t>(__ldg(from + i * operand.term_stride))
                         << i % 2 * 16;
-    if (!is_odd(factor, row)) return {{words[0], words[1], words[2], words[3], 0}};
+    if (!is_odd(operand, row)) return {{words[0], words[1], words[2], words[3], 0}};
     return {{words[0] << 16, __funnelshift_r(words[0], words[1], 16),
              __funnelshift_r(words[1], words[2], 16), __funnelshift_r(words[2], words[3], 16),
              words[3] >> 16}};
@@ -94,15 +95,17 @@ class NumberPieces {
 struct CodePieces {
   using Loaded = uint2;
 
-  static __device__ __forceinline__ uint2 load(const Factor& factor, const MmaSide& side,
-                                               std::int64_t row, int at, int count) {
-    const std::uint8_t* from = factor.data + row * factor.row_stride + at;
-    if (side.aligned && count >= kPieceTerms) return __ldg(reinterpret_cast<const uint2*>(from));
+  static __device__ __forceinline__ uint2 load(const GemmOperand& operand,
+                                               const OperandLayout& layout, std::int64_t row,
+                                               int at, int count) {
+    const std::uint8_t* from = operand.data + row * operand.row_stride + at;
+    if (layout.aligned && count >= kPieceTerms) return __ldg(reinterpret_cast<const uint2*>(from));
     return load_bytes(from, count);
   }
-  static __device__ __forceinline__ uint4 finish(const Factor& factor, std::int64_t, uint2 codes) {
+  static __device__ __forceinline__ uint4 finish(const GemmOperand& operand, std::int64_t,
+                                                 uint2 codes) {
     const auto pair = [&](std::uint32_t word, std::uint32_t selectors) {
-      return cuda::half_pair_of_codes(__byte_perm(word, 0, selectors), factor.dtype);
+      return cuda::half_pair_of_codes(__byte_perm(word, 0, selectors), operand.dtype);
     };
     return make_uint4(pair(codes.x, 0x1404), pair(codes.x, 0x3424), pair(codes.y, 0x1404),
                       pair(codes.y, 0x3424));
@@ -112,17 +115,22 @@ struct CodePieces {
 // Pieces of a thread. Neighbouring threads have neighbouring pieces of a row or, of a transposed
 // side, the same piece of neighbouring rows.
 template <class Tile, int kRows, class Pieces>
-class PieceSide {
+class PieceOperand {
   static constexpr int kPiecesAcross = Tile::kDepth / 16;
   static constexpr int kPieces = kRows * kPiecesAcross / Tile::kThreads;
   static_assert(Tile::kSlices == 1 && kPieces * Tile::kThreads == kRows * kPiecesAcross);
 
  public:
   // From this row of the side on.
-  __device__ __forceinline__ PieceSide(const Factor& factor, const MmaSide& side,
-                                       std::int64_t first, int rows, int terms,
-                                       cuda::SharedAddress shared)
-      : factor_(factor), side_(side), first_(first), rows_(rows), terms_(terms), shared_(shared) {}
+  __device__ __forceinline__ PieceOperand(const GemmOperand& operand, const OperandLayout& layout,
+                                          std::int64_t first, int rows, int terms,
+                                          cuda::SharedAddress shared)
+      : factor_(operand),
+        side_(layout),
+        first_(first),
+        rows_(rows),
+        terms_(terms),
+        shared_(shared) {}
 
   // Begins to load the stage that begins at this term.
   __device__ __forceinline__ void fetch(int first) {
@@ -152,8 +160,8 @@ class PieceSide {
     return side_.transposed ? index / kRows : index % kPiecesAcross;
   }
 
-  const Factor& factor_;
-  const MmaSide& side_;
+  const GemmOperand& factor_;
+  const OperandLayout& side_;
   std::int64_t first_;
   std::int32_t rows_, terms_;
   cuda::SharedAddress shared_;
@@ -165,27 +173,28 @@ class PieceSide {
 // Where eight rows of a term are in a transposed side. They change places so that those of eight
 // terms do not meet in a bank.
 template <int kRows>
-__device__ __forceinline__ int turn_of_line(int term) {
+__device__ __forceinline__ int swizzle_of_line(int term) {
   constexpr int kChunks = kRows / 8;
   return kChunks >= 8 ? term % 8 : term / (8 / kChunks) % kChunks;
 }
 template <int kRows>
 __device__ __forceinline__ std::uint32_t place_in_line(int term, int chunk) {
-  return term * (kRows * 2) + (chunk ^ turn_of_line<kRows>(term)) * 16;
+  return term * (kRows * 2) + (chunk ^ swizzle_of_line<kRows>(term)) * 16;
 }
 
 // Copies of a thread, 16 bytes each: the same eight rows of several terms.
 template <class Tile, int kRows>
-class TurnedSide {
+class TransposedOperand {
   static constexpr int kAcross = kRows / 8, kStep = Tile::kThreads / kAcross;
   static constexpr int kCopies = kStageTerms<Tile> / kStep;
   static_assert(kCopies * kStep == kStageTerms<Tile> && kStep * kAcross == Tile::kThreads);
 
  public:
   // `rows`: those of the tile that exist.
-  __device__ __forceinline__ TurnedSide(const std::uint8_t* data, const MmaSide& side, int rows,
-                                        int terms, cuda::SharedAddress shared)
-      : stride_(side.stride), shared_(shared) {
+  __device__ __forceinline__ TransposedOperand(const std::uint8_t* data,
+                                               const OperandLayout& layout, int rows, int terms,
+                                               cuda::SharedAddress shared)
+      : stride_(layout.stride), shared_(shared) {
     term_ = static_cast<int>(threadIdx.x) / kAcross;
     chunk_ = static_cast<int>(threadIdx.x) % kAcross;
     from_ = data + term_ * stride_ + chunk_ * 16;
@@ -232,7 +241,7 @@ class FloatTile : public WarpTile<Tile> {
   using Base = WarpTile<Tile>;
 
  public:
-  using Factors = typename Base::Factors;
+  using Fragments = typename Base::Fragments;
 
   __device__ __forceinline__ explicit FloatTile(cuda::SharedAddress shared)
       : Base(shared), shared_(shared) {
@@ -241,19 +250,20 @@ class FloatTile : public WarpTile<Tile> {
     const int first = this->lane_ / 8 % 2, second = this->lane_ / 16, term = this->lane_ % 8;
     input_ = term + second * 8;
     weight_ = term + first * 8;
-    of_input_ = ((this->row_ / 8 + first) ^ turn_of_line<Tile::kM>(input_)) * 16;
-    of_weight_ = ((this->column_ / 8 + second) ^ turn_of_line<Tile::kN>(weight_)) * 16;
+    of_input_ = ((this->row_ / 8 + first) ^ swizzle_of_line<Tile::kM>(input_)) * 16;
+    of_weight_ = ((this->column_ / 8 + second) ^ swizzle_of_line<Tile::kN>(weight_)) * 16;
   }
   __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
-                                       Factors& factors) const {
+                                       Fragments& fragments) const {
     if constexpr (kInput)
-      load_turned<Tile::kM>(slot, step * 16 + input_, of_input_, factors.a);
+      load_turned<Tile::kM>(slot, step * 16 + input_, of_input_, fragments.a);
     else
-      this->load_input(slot, step, factors);
+      this->load_input(slot, step, fragments);
     if constexpr (kWeight)
-      load_turned<Tile::kN>(slot + Tile::kWeightOffset, step * 16 + weight_, of_weight_, factors.b);
+      load_turned<Tile::kN>(slot + Tile::kWeightOffset, step * 16 + weight_, of_weight_,
+                            fragments.b);
     else
-      this->load_weight(slot, step, factors);
+      this->load_weight(slot, step, fragments);
   }
 
  private:
@@ -282,26 +292,26 @@ class FloatSums {
 
  public:
   static constexpr int kSteps = kSliceSteps * Tile::kParts;  // of a stage
-  using Factors = typename Place::Factors;
+  using Fragments = typename Place::Fragments;
 
   __device__ __forceinline__ explicit FloatSums(cuda::SharedAddress shared) : place_(shared) {}
 
   // Of a step of the stage in a slot.
   __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
-                                       Factors& factors) const {
-    place_.load(slot, step, factors);
+                                       Fragments& fragments) const {
+    place_.load(slot, step, fragments);
   }
-  __device__ __forceinline__ void add(const Factors& factors) {
-    Place::each_block(slice_, factors, [](auto& sums, const auto& a, auto b0, auto b1) {
+  __device__ __forceinline__ void add(const Fragments& fragments) {
+    Place::each_block(slice_, fragments, [](auto& sums, const auto& a, auto b0, auto b1) {
       cuda::multiply_add_floats<T>(sums, a, b0, b1);
     });
   }
   // After a stage: a slice ends with its last stage, or K's.
-  __device__ __forceinline__ void end_stage(const Product& product, const OutputTile& tile,
-                                            int stage, bool last) {
+  __device__ __forceinline__ void end_stage(const Gemm& gemm, const OutputTile& tile, int stage,
+                                            bool last) {
     if (!last && stage % kStagesOfSlice != kStagesOfSlice - 1) return;
-    if (kScales && product.joins_by_scales)
-      join(product, tile, stage / kStagesOfSlice);
+    if (kScales && gemm.joins_by_scales)
+      join(gemm, tile, stage / kStagesOfSlice);
     else
       join();
   }
@@ -317,11 +327,11 @@ class FloatSums {
     each_sum([&](int i, int j, int k) { totals_[i][j][k] = totals_[i][j][k] + slice_[i][j][k]; });
   }
   // Of slices that meet the scales of their blocks: a tile's columns are of one block.
-  __device__ __forceinline__ void join(const Product& product, const OutputTile& tile, int index) {
+  __device__ __forceinline__ void join(const Gemm& gemm, const OutputTile& tile, int index) {
     static_assert(kBlockColumns % Tile::kN == 0);
-    const Epilogue& e = product.epilogue;
+    const Epilogue& e = gemm.epilogue;
     const float of_weight = static_cast<const float*>(
-        e.weight_scale)[tile.column / kBlockColumns * product.weight_scale_row + index];
+        e.weight_scale)[tile.column / kBlockColumns * gemm.weight_scale_row + index];
     const auto* of_input = static_cast<const float*>(e.input_scale) + index;
     float scales[Place::kBlocksM][2];
 #pragma unroll
@@ -354,7 +364,7 @@ class FloatSums {
 // --- Outputs -----------------------------------------------------------------------------------
 
 // The sums are in one plane, whose words each_row() hands over as they are.
-__device__ __forceinline__ void store_float_tile(const Product& product, const OutputTile& tile,
+__device__ __forceinline__ void store_float_tile(const Gemm& gemm, const OutputTile& tile,
                                                  const SumShape& shape, const std::int32_t* sums,
                                                  bool vectors) {
   const int first = static_cast<int>(threadIdx.x) % (shape.columns / 4) * 4;
@@ -363,15 +373,15 @@ __device__ __forceinline__ void store_float_tile(const Product& product, const O
   const std::int64_t column = tile.column + first;
   FloatColumn columns[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) columns[i] = FloatColumn(product, column + (i < count ? i : 0));
+  for (int i = 0; i < 4; ++i) columns[i] = FloatColumn(gemm, column + (i < count ? i : 0));
   each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
-    const float of_row = row_scale(product, row);
+    const float of_row = row_scale(gemm, row);
     float values[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      values[i] = finished(product, row, column + (i < count ? i : 0), __int_as_float(four[i]),
-                           of_row, columns[i]);
-    store_values<float>(product, row * product.output_row + column, values, count, vectors);
+      values[i] = finished(gemm, row, column + (i < count ? i : 0), __int_as_float(four[i]), of_row,
+                           columns[i]);
+    store_values<float>(gemm, row * gemm.output_row + column, values, count, vectors);
   });
 }
 
@@ -379,19 +389,19 @@ __device__ __forceinline__ void store_float_tile(const Product& product, const O
 
 // After the last stage: through shared memory to the outputs.
 template <class Tile, class Sums>
-__device__ __forceinline__ void finish_float_tile(const MmaArgs& args, const MmaBlock<Tile>& block,
-                                                  const Sums& warp) {
+__device__ __forceinline__ void finish_float_tile(const Sm80Args& args,
+                                                  const Sm80Block<Tile>& block, const Sums& warp) {
   auto* sums = static_cast<std::int32_t*>(cuda::dynamic_shared());
   __syncthreads();
   warp.store(sums);
   __syncthreads();
-  store_float_tile(block.product, block.tile, Tile::sums(), sums, args.stores_vectors);
+  store_float_tile(block.gemm, block.tile, Tile::sums(), sums, args.stores_vectors);
 }
 
 // Stages are copied some ahead, and what a step multiplies is loaded before the step before it is.
 template <class Tile, class Input, class Weight, class Sums>
 __device__ __forceinline__ void copy_and_add(Input& input, Weight& weight, int stages,
-                                             const MmaBlock<Tile>& block, Sums& warp) {
+                                             const Sm80Block<Tile>& block, Sums& warp) {
   constexpr int kStages = Tile::kAsyncStages;
   const auto slot_of = [](int stage) -> std::uint32_t {
     return stage % kStages * Tile::kStageBytes;
@@ -403,54 +413,56 @@ __device__ __forceinline__ void copy_and_add(Input& input, Weight& weight, int s
     }
     cuda::end_copy_group();
   };
-  typename Sums::Factors factors[2];
+  typename Sums::Fragments fragments[2];
 #pragma unroll 1
   for (int stage = 0; stage < kStages - 1; ++stage) copy(stage);
   cuda::wait_for_copy_groups<kStages - 2>();
   __syncthreads();
-  if (stages > 0) warp.load(slot_of(0), 0, factors[0]);
+  if (stages > 0) warp.load(slot_of(0), 0, fragments[0]);
 #pragma unroll 1
   for (int stage = 0; stage < stages; ++stage) {
     copy(stage + kStages - 1);
 #pragma unroll
     for (int step = 0; step < Sums::kSteps; ++step) {
       if (step + 1 < Sums::kSteps) {
-        warp.load(slot_of(stage), step + 1, factors[(step + 1) % 2]);
+        warp.load(slot_of(stage), step + 1, fragments[(step + 1) % 2]);
       } else {
         // Every warp has loaded what it needs of this stage; its slot is free after the barrier.
         cuda::wait_for_copy_groups<kStages - 2>();
         __syncthreads();
-        if (stage + 1 < stages) warp.load(slot_of(stage + 1), 0, factors[0]);
+        if (stage + 1 < stages) warp.load(slot_of(stage + 1), 0, fragments[0]);
       }
-      warp.add(factors[step % 2]);
+      warp.add(fragments[step % 2]);
     }
-    warp.end_stage(block.product, block.tile, stage, stage + 1 == stages);
+    warp.end_stage(block.gemm, block.tile, stage, stage + 1 == stages);
   }
   cuda::wait_for_copy_groups<0>();
 }
 
 // A side that is copied, from a row of it on.
 template <class Tile, int kRows, bool kTurned>
-using CopiedSide = std::conditional_t<kTurned, TurnedSide<Tile, kRows>, AsyncSide<Tile, kRows>>;
+using CopiedSide =
+    std::conditional_t<kTurned, TransposedOperand<Tile, kRows>, AsyncOperand<Tile, kRows>>;
 template <bool kTurned>
-__device__ __forceinline__ const std::uint8_t* numbers_from(const Factor& factor,
-                                                            const MmaSide& side, std::int64_t row) {
-  return factor.data + row * (kTurned ? 2 : side.stride);
+__device__ __forceinline__ const std::uint8_t* numbers_from(const GemmOperand& operand,
+                                                            const OperandLayout& layout,
+                                                            std::int64_t row) {
+  return operand.data + row * (kTurned ? 2 : layout.stride);
 }
 
 // kInput, kWeight: which sides are transposed.
 template <class T, class Tile, bool kInput, bool kWeight>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
-    float_mma_async(const __grid_constant__ MmaArgs args) {
-  const MmaBlock<Tile> block(args);
-  const Product& product = block.product;
-  const auto terms = static_cast<std::int32_t>(product.k);
+    multiply_float_async(const __grid_constant__ Sm80Args args) {
+  const Sm80Block<Tile> block(args);
+  const Gemm& gemm = block.gemm;
+  const auto terms = static_cast<std::int32_t>(gemm.k);
   const cuda::SharedAddress shared = cuda::shared_address_of(cuda::dynamic_shared());
   CopiedSide<Tile, Tile::kM, kInput> input(
-      numbers_from<kInput>(product.input, args.input, block.tile.row), args.input, block.tile.rows,
+      numbers_from<kInput>(gemm.input, args.input, block.tile.row), args.input, block.tile.rows,
       kInput ? terms : terms * 2, shared);
   CopiedSide<Tile, Tile::kN, kWeight> weight(
-      numbers_from<kWeight>(product.weight, args.weight, block.tile.column), args.weight,
+      numbers_from<kWeight>(gemm.weight, args.weight, block.tile.column), args.weight,
       block.tile.columns, kWeight ? terms : terms * 2, shared + Tile::kWeightOffset);
   FloatSums<T, Tile, FloatTile<Tile, kInput, kWeight>, false> warp(shared);
   copy_and_add<Tile>(input, weight, stages_of<kStageTerms<Tile>>(terms), block, warp);
@@ -459,15 +471,16 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
 
 template <class T, class Tile, class Pieces>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
-    float_mma_any(const __grid_constant__ MmaArgs args) {
-  const MmaBlock<Tile> block(args);
-  const Product& product = block.product;
-  const auto terms = static_cast<std::int32_t>(product.k);
+    multiply_float_any(const __grid_constant__ Sm80Args args) {
+  const Sm80Block<Tile> block(args);
+  const Gemm& gemm = block.gemm;
+  const auto terms = static_cast<std::int32_t>(gemm.k);
   const cuda::SharedAddress shared = cuda::shared_address_of(cuda::dynamic_shared());
-  PieceSide<Tile, Tile::kM, Pieces> input(product.input, args.input, block.tile.row,
-                                          block.tile.rows, terms, shared);
-  PieceSide<Tile, Tile::kN, Pieces> weight(product.weight, args.weight, block.tile.column,
-                                           block.tile.columns, terms, shared + Tile::kWeightOffset);
+  PieceOperand<Tile, Tile::kM, Pieces> input(gemm.input, args.input, block.tile.row,
+                                             block.tile.rows, terms, shared);
+  PieceOperand<Tile, Tile::kN, Pieces> weight(gemm.weight, args.weight, block.tile.column,
+                                              block.tile.columns, terms,
+                                              shared + Tile::kWeightOffset);
   using Sums = FloatSums<T, Tile, WarpTile<Tile>, std::is_same_v<Pieces, CodePieces>>;
   Sums warp(shared);
   const int stages = stages_of<kStageTerms<Tile>>(terms);
@@ -475,11 +488,11 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
                            [&](int stage, std::uint32_t slot) {
 #pragma unroll
                              for (int step = 0; step < Sums::kSteps; ++step) {
-                               typename Sums::Factors factors;
-                               warp.load(slot, step, factors);
-                               warp.add(factors);
+                               typename Sums::Fragments fragments;
+                               warp.load(slot, step, fragments);
+                               warp.add(fragments);
                              }
-                             warp.end_stage(product, block.tile, stage, stage + 1 == stages);
+                             warp.end_stage(gemm, block.tile, stage, stage + 1 == stages);
                            });
   finish_float_tile(args, block, warp);
 }

@@ -18,7 +18,7 @@ namespace planq::linear {
 // kInputs: rows of input, a multiple of 8; kWeights: rows of weight, a multiple of 16.
 // kChunks: how many 64 bytes of K a warp loads at a time; kBlocks: of a multiprocessor, at least.
 template <int kInputs_, int kWeights_, int kChunks_ = 2, int kBlocks_ = 3>
-struct StreamTile {
+struct FewRowsTile {
   static constexpr int kInputs = kInputs_, kWeights = kWeights_;
   static constexpr int kWarps = 8, kThreads = kWarps * cuda::kWarp;
   static constexpr int kChunk = 64;  // bytes of K that four lanes load
@@ -43,9 +43,9 @@ __device__ __forceinline__ uint4 load_end(const std::uint8_t* row, int first, in
 
 // What a lane reads: row `lane / 4` of each eight, bytes 16 (lane % 4) ... of a chunk.
 template <int kRows>
-class StreamSide {
+class FewRowsOperand {
  public:
-  __device__ __forceinline__ StreamSide(const std::uint8_t* data, std::int64_t stride, int rows)
+  __device__ __forceinline__ FewRowsOperand(const std::uint8_t* data, std::int64_t stride, int rows)
       : data_(data), stride_(stride), rows_(rows) {}
 
   template <class Load>
@@ -67,7 +67,7 @@ class StreamSide {
 };
 
 template <class Tile>
-class StreamWarp {
+class FewRowsWarp {
  public:
   using Inputs = uint4[Tile::kInputs / 8];
   using Weights = uint4[Tile::kWeights / 8];
@@ -129,14 +129,14 @@ class StreamWarp {
 // The share of K that a warp has: every kWarps-th step. The last vector of a row may be cut short;
 // the last warp has it.
 template <class Tile>
-__device__ __forceinline__ void stream_rows(const StreamSide<Tile::kInputs>& input,
-                                            const StreamSide<Tile::kWeights>& weight, int terms,
-                                            Signs signs, StreamWarp<Tile>& sums) {
+__device__ __forceinline__ void add_rows_of_warp(const FewRowsOperand<Tile::kInputs>& input,
+                                                 const FewRowsOperand<Tile::kWeights>& weight,
+                                                 int terms, Signs signs, FewRowsWarp<Tile>& sums) {
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
   const int mine = static_cast<int>(threadIdx.x) % 4 * cuda::kVectorBytes;
   const int whole = terms / cuda::kVectorBytes * cuda::kVectorBytes;
-  typename StreamWarp<Tile>::Inputs inputs[Tile::kChunks];
-  typename StreamWarp<Tile>::Weights weights[Tile::kChunks];
+  typename FewRowsWarp<Tile>::Inputs inputs[Tile::kChunks];
+  typename FewRowsWarp<Tile>::Weights weights[Tile::kChunks];
 #pragma unroll 1
   for (int first = warp * Tile::kStep; first < whole; first += Tile::kStep * Tile::kWarps) {
 #pragma unroll
@@ -165,21 +165,21 @@ __device__ __forceinline__ void stream_rows(const StreamSide<Tile::kInputs>& inp
 
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    stream_weights(const __grid_constant__ MmaArgs args) {
+    multiply_few_rows(const __grid_constant__ Sm80Args args) {
   __shared__ alignas(16) std::int32_t sums[Tile::kSumsBytes / 4];
-  const Product product = args.product.at(args.first_product + blockIdx.x / args.tiles);
+  const Gemm gemm = args.gemm.at(args.first_gemm + blockIdx.x / args.tiles);
   const std::int64_t column = std::int64_t{blockIdx.x % args.tiles} * Tile::kWeights;
   const OutputTile tile{
-      0, column, static_cast<std::int32_t>(product.m),
-      static_cast<std::int32_t>(min(product.n - column, std::int64_t{Tile::kWeights}))};
-  const StreamSide<Tile::kInputs> input(product.input.data, args.input.stride, tile.rows);
-  const StreamSide<Tile::kWeights> weight(product.weight.data + column * args.weight.stride,
-                                          args.weight.stride, tile.columns);
-  StreamWarp<Tile> warp;
-  stream_rows<Tile>(input, weight, static_cast<std::int32_t>(product.k), args.signs, warp);
+      0, column, static_cast<std::int32_t>(gemm.m),
+      static_cast<std::int32_t>(min(gemm.n - column, std::int64_t{Tile::kWeights}))};
+  const FewRowsOperand<Tile::kInputs> input(gemm.input.data, args.input.stride, tile.rows);
+  const FewRowsOperand<Tile::kWeights> weight(gemm.weight.data + column * args.weight.stride,
+                                              args.weight.stride, tile.columns);
+  FewRowsWarp<Tile> warp;
+  add_rows_of_warp<Tile>(input, weight, static_cast<std::int32_t>(gemm.k), args.signs, warp);
   warp.store(sums);
   __syncthreads();
-  store_tile<1>(product, tile, Tile::sums(), sums, args.stores_vectors);
+  store_tile<1>(gemm, tile, Tile::sums(), sums, args.stores_vectors);
 }
 
 }  // namespace planq::linear

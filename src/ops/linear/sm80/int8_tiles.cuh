@@ -2,10 +2,10 @@
 // tile of outputs. Both sides of the tile come to shared memory in stages of K, as rows of 64 bytes
 // of codes, one slice of K after another; warps read them from there and add up.
 //
-// Sides whose rows are 16-byte vectors along K are copied asynchronously (AsyncSide). All others,
-// transposed ones, 4-bit codes and rows that begin anywhere, come through registers in pieces of
-// eight codes (AnySide). Codes that do not exist, beyond K or beyond the last row, are 0 in shared
-// memory.
+// Sides whose rows are 16-byte vectors along K are copied asynchronously (AsyncOperand). All
+// others, transposed ones, 4-bit codes and rows that begin anywhere, come through registers in
+// pieces of eight codes (AnyOperand). Codes that do not exist, beyond K or beyond the last row, are
+// 0 in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -42,22 +42,22 @@ __device__ __forceinline__ uint2 unpacked(std::uint32_t packed, int count, bool 
 
 // Codes `at` ... `at` + 7 of a line with `limit` codes, a byte each, 0 where there are none.
 // `inside`: the line goes on before its code 0.
-__device__ __forceinline__ uint2 load_codes(const MmaSide& side, const std::uint8_t* line, int at,
-                                            int limit, bool inside) {
+__device__ __forceinline__ uint2 load_codes(const OperandLayout& layout, const std::uint8_t* line,
+                                            int at, int limit, bool inside) {
   const int count = limit - at;
   if (count <= 0) return make_uint2(0, 0);
-  const std::uint8_t* from = line + (side.packed ? at / 2 : at);
-  const int bytes = side.packed ? count / 2 + count % 2 : count;
+  const std::uint8_t* from = line + (layout.packed ? at / 2 : at);
+  const int bytes = layout.packed ? count / 2 + count % 2 : count;
   uint2 words;
-  if (side.aligned && count >= 8) {
-    if (!side.packed) return __ldg(reinterpret_cast<const uint2*>(from));
+  if (layout.aligned && count >= 8) {
+    if (!layout.packed) return __ldg(reinterpret_cast<const uint2*>(from));
     words.x = __ldg(reinterpret_cast<const std::uint32_t*>(from));
   } else if ((inside || at > 0) && bytes >= 12) {
     words = load_across_words(from);
   } else {
     words = load_bytes(from, bytes);
   }
-  return side.packed ? unpacked(words.x, count, side.extended) : words;
+  return layout.packed ? unpacked(words.x, count, layout.extended) : words;
 }
 
 // Byte i of four words as word i.
@@ -75,7 +75,7 @@ __device__ __forceinline__ void transpose_bytes(std::uint32_t a, std::uint32_t b
 // at neighbouring pieces. Of a transposed side four pieces are eight rows of four terms, and a warp
 // has few terms of few rows, so that neither its loads nor its stores are too far apart.
 template <class Tile, int kRows>
-class AnySide {
+class AnyOperand {
   static constexpr int kPieces = kRows * Tile::kDepth / 8 / Tile::kThreads;
   static constexpr int kAcross = Tile::kDepth / 8, kStep = Tile::kThreads / kAcross;
   static constexpr int kGroups = kRows / 8, kLaneGroups = kGroups < 4 ? kGroups : 4;
@@ -83,9 +83,9 @@ class AnySide {
   static_assert(kPieces % 4 == 0 && kPieces * Tile::kThreads * 8 == kRows * Tile::kDepth);
 
  public:
-  __device__ __forceinline__ AnySide(const std::uint8_t* data, const MmaSide& side, int rows,
-                                     int terms, bool inside, std::uint32_t shared)
-      : data_(data), side_(side), rows_(rows), terms_(terms), shared_(shared), inside_(inside) {}
+  __device__ __forceinline__ AnyOperand(const std::uint8_t* data, const OperandLayout& layout,
+                                        int rows, int terms, bool inside, std::uint32_t shared)
+      : data_(data), side_(layout), rows_(rows), terms_(terms), shared_(shared), inside_(inside) {}
 
   // Begins to load the stage that begins at this term.
   __device__ __forceinline__ void fetch(int first) {
@@ -143,7 +143,7 @@ class AnySide {
   }
 
   const std::uint8_t* data_;
-  const MmaSide& side_;
+  const OperandLayout& side_;
   std::int32_t rows_, terms_;
   std::uint32_t shared_;
   bool inside_;
@@ -165,9 +165,9 @@ class WarpSums {
   __device__ __forceinline__ void add(std::uint32_t slot) {
 #pragma unroll
     for (std::uint32_t step = 0; step < kSliceSteps; ++step) {
-      typename Place::Factors factors;
-      place_.load(slot, step, factors);
-      Place::each_block(sums_, factors, [](auto& sums, const auto& a, auto b0, auto b1) {
+      typename Place::Fragments fragments;
+      place_.load(slot, step, fragments);
+      Place::each_block(sums_, fragments, [](auto& sums, const auto& a, auto b0, auto b1) {
         cuda::multiply_add<kUnsignedInput, kUnsignedWeight>(sums, a, b0, b1);
       });
     }
@@ -198,37 +198,38 @@ class WarpSums {
 };
 
 // The first code of a side's rows from `row` on. Rows of a transposed side are neighbouring codes.
-__device__ __forceinline__ const std::uint8_t* rows_from(const Factor& factor, const MmaSide& side,
+__device__ __forceinline__ const std::uint8_t* rows_from(const GemmOperand& operand,
+                                                         const OperandLayout& layout,
                                                          std::int64_t row) {
-  if (!side.transposed) return factor.data + row * side.stride;
-  return factor.data + (side.packed ? row / 2 : row);
+  if (!layout.transposed) return operand.data + row * layout.stride;
+  return operand.data + (layout.packed ? row / 2 : row);
 }
 
-extern __shared__ __align__(128) std::uint8_t mma_shared[];
+extern __shared__ __align__(128) std::uint8_t sm80_shared[];
 
 // After a product's last stage: through shared memory to the outputs.
 template <class Tile>
-__device__ __forceinline__ void finish_tile(const MmaArgs& args, const MmaBlock<Tile>& block,
+__device__ __forceinline__ void finish_tile(const Sm80Args& args, const Sm80Block<Tile>& block,
                                             const WarpSums<Tile>& warp) {
-  auto* sums = reinterpret_cast<std::int32_t*>(mma_shared);
+  auto* sums = reinterpret_cast<std::int32_t*>(sm80_shared);
   __syncthreads();
   warp.store(sums);
   __syncthreads();
-  store_tile(block.product, block.tile, Tile::sums(), sums, args.stores_vectors);
+  store_tile(block.gemm, block.tile, Tile::sums(), sums, args.stores_vectors);
 }
 
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
-    mma_async(const __grid_constant__ MmaArgs args) {
-  const MmaBlock<Tile> block(args);
-  const Product& product = block.product;
-  const auto terms = static_cast<std::int32_t>(product.k);
-  const std::uint32_t shared = cuda::shared_address(mma_shared);
-  AsyncSide<Tile, Tile::kM> input(rows_from(product.input, args.input, block.tile.row), args.input,
-                                  block.tile.rows, terms, shared);
-  AsyncSide<Tile, Tile::kN> weight(rows_from(product.weight, args.weight, block.tile.column),
-                                   args.weight, block.tile.columns, terms,
-                                   shared + Tile::kWeightOffset);
+    multiply_async(const __grid_constant__ Sm80Args args) {
+  const Sm80Block<Tile> block(args);
+  const Gemm& gemm = block.gemm;
+  const auto terms = static_cast<std::int32_t>(gemm.k);
+  const std::uint32_t shared = cuda::shared_address(sm80_shared);
+  AsyncOperand<Tile, Tile::kM> input(rows_from(gemm.input, args.input, block.tile.row), args.input,
+                                     block.tile.rows, terms, shared);
+  AsyncOperand<Tile, Tile::kN> weight(rows_from(gemm.weight, args.weight, block.tile.column),
+                                      args.weight, block.tile.columns, terms,
+                                      shared + Tile::kWeightOffset);
   WarpSums<Tile> warp(shared);
   copy_and_multiply<Tile>(input, weight, stages_of<Tile::kDepth>(terms),
                           [&](int, std::uint32_t slot) { warp.add(slot, args.signs); });
@@ -236,21 +237,22 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
 }
 
 template <class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, 1) mma_any(const __grid_constant__ MmaArgs args) {
-  const MmaBlock<Tile> block(args);
-  const Product& product = block.product;
-  const auto terms = static_cast<std::int32_t>(product.k);
-  const std::uint32_t shared = cuda::shared_address(mma_shared);
+__global__ void __launch_bounds__(Tile::kThreads, 1)
+    multiply_any(const __grid_constant__ Sm80Args args) {
+  const Sm80Block<Tile> block(args);
+  const Gemm& gemm = block.gemm;
+  const auto terms = static_cast<std::int32_t>(gemm.k);
+  const std::uint32_t shared = cuda::shared_address(sm80_shared);
   const auto left = [](std::int64_t rows, std::int64_t first) {
     return static_cast<std::int32_t>(min(rows - first, std::int64_t{1} << 30));
   };
-  AnySide<Tile, Tile::kM> input(rows_from(product.input, args.input, block.tile.row), args.input,
-                                left(product.m, block.tile.row), terms,
-                                args.input.transposed && block.tile.row > 0, shared);
-  AnySide<Tile, Tile::kN> weight(rows_from(product.weight, args.weight, block.tile.column),
-                                 args.weight, left(product.n, block.tile.column), terms,
-                                 args.weight.transposed && block.tile.column > 0,
-                                 shared + Tile::kWeightOffset);
+  AnyOperand<Tile, Tile::kM> input(rows_from(gemm.input, args.input, block.tile.row), args.input,
+                                   left(gemm.m, block.tile.row), terms,
+                                   args.input.transposed && block.tile.row > 0, shared);
+  AnyOperand<Tile, Tile::kN> weight(rows_from(gemm.weight, args.weight, block.tile.column),
+                                    args.weight, left(gemm.n, block.tile.column), terms,
+                                    args.weight.transposed && block.tile.column > 0,
+                                    shared + Tile::kWeightOffset);
   WarpSums<Tile> warp(shared);
   fetch_and_multiply<Tile>(input, weight, stages_of<Tile::kDepth>(terms), Tile::kDepth,
                            [&](int, std::uint32_t slot) { warp.add(slot, args.signs); });

@@ -10,32 +10,33 @@
 namespace planq::linear {
 
 // What the launches need beforehand, for any product.
-Status preload_mma();
-Status preload_stream();
+Status preload_sm80();
+Status preload_few_rows();
 
 // Any product (sm80/int8_tiles.cuh).
-Status launch_mma(const Product& product, const Device& device, Bound& bound);
+Status launch_sm80(const Gemm& gemm, const Device& device, Bound& bound);
 
 // For products with at most this many rows of input (sm80/int8_few_rows.cuh); operands whose rows
-// are not aligned vectors go to launch_mma.
-inline constexpr std::int64_t kMostStreamedRows = 16;
-Status launch_stream(const Product& product, const Device& device, Bound& bound);
+// are not aligned vectors go to launch_sm80.
+inline constexpr std::int64_t kMostFewRows = 16;
+Status launch_few_rows(const Gemm& gemm, const Device& device, Bound& bound);
 
-// Whether the products of a descriptor are for launch_stream.
-inline Reason streams(const FactorField& input, const FactorField& weight) {
-  for (const FactorField* side : {&input, &weight}) {
-    if (is_four_bit(side->dtype))
-      return Reason::refuse(ReasonKind::DType, "reads codes of 8 bits, not ", name_of(side->dtype));
-    if (side->transposed)
+// Whether the products of a descriptor are for launch_few_rows.
+inline Reason streams(const OperandField& input, const OperandField& weight) {
+  for (const OperandField* layout : {&input, &weight}) {
+    if (is_four_bit(layout->dtype))
+      return Reason::refuse(ReasonKind::DType, "reads codes of 8 bits, not ",
+                            name_of(layout->dtype));
+    if (layout->transposed)
       return Reason::refuse(ReasonKind::Feature, "reads rows along k, not transposed ones");
   }
   // Leading axes that the weight does not have may become rows.
-  const Shape shape = product_shape(input, weight);
+  const Shape shape = gemm_shape(input, weight);
   const std::int64_t weights = weight.shape.product(0, weight.shape.rank - 2);
   const std::int64_t rows = shape.product(0, shape.rank - 1);
   const std::int64_t most = weights > 0 ? rows / weights : 0;
-  if (most <= kMostStreamedRows) return Reason::accept();
-  return Reason::refuse(ReasonKind::Shape, "has up to ", kMostStreamedRows,
+  if (most <= kMostFewRows) return Reason::accept();
+  return Reason::refuse(ReasonKind::Shape, "has up to ", kMostFewRows,
                         " rows of input for a weight, not ", most);
 }
 

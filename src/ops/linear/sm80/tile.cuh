@@ -21,7 +21,7 @@ inline constexpr int kSliceSteps = 2;
 // multiprocessor, are for sides that are copied.
 template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kSlices_, int kAsyncStages_,
           int kAsyncBlocks_ = 2, int kParts_ = 1>
-struct MmaTile {
+struct Tile80 {
   static constexpr int kM = kM_, kN = kN_, kWarpM = kWarpM_, kWarpN = kWarpN_;
   static constexpr int kSlices = kSlices_, kAsyncStages = kAsyncStages_;
   static constexpr int kAsyncBlocks = kAsyncBlocks_, kParts = kParts_;
@@ -63,19 +63,19 @@ __device__ __forceinline__ void store_bytes(cuda::SharedAddress to, const std::u
 // asked for: an asynchronous copy that is told to fill up with zeros is still given an address
 // of 16.
 template <class Tile, int kRows>
-class AsyncSide {
+class AsyncOperand {
   static constexpr int kAcross = Tile::kDepth / 16, kStep = Tile::kThreads / kAcross;
   static constexpr int kCopies = kRows / kStep;
   static_assert(kCopies * kStep == kRows && kStep % 8 == 0);
 
  public:
   // `rows`: those of the tile that exist. `terms`: bytes of a row.
-  __device__ __forceinline__ AsyncSide(const std::uint8_t* data, const MmaSide& side, int rows,
-                                       int terms, cuda::SharedAddress shared)
-      : step_(side.stride * kStep) {
+  __device__ __forceinline__ AsyncOperand(const std::uint8_t* data, const OperandLayout& layout,
+                                          int rows, int terms, cuda::SharedAddress shared)
+      : step_(layout.stride * kStep) {
     const int row = static_cast<int>(threadIdx.x) / kAcross;
     const int chunk = static_cast<int>(threadIdx.x) % kAcross;
-    from_ = data + row * side.stride + chunk * 16;
+    from_ = data + row * layout.stride + chunk * 16;
     rows_ = rows - row;
     terms_ = terms - chunk * 16;
     to_ = shared + place_of_chunk<kRows>(row, chunk);
@@ -127,7 +127,7 @@ class WarpTile {
   template <class T>
   using Sums = T[kBlocksM][kBlocksN][4];
   // Of a step: the first factors of mma.sync, and pairs of its second.
-  struct Factors {
+  struct Fragments {
     std::uint32_t a[kBlocksM][4], b[kBlocksN / 2][4];
   };
 
@@ -149,35 +149,35 @@ class WarpTile {
 
   // Of a step of the stage in a slot.
   __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
-                                       Factors& factors) const {
-    load_input(slot, step, factors);
-    load_weight(slot, step, factors);
+                                       Fragments& fragments) const {
+    load_input(slot, step, fragments);
+    load_weight(slot, step, fragments);
   }
   __device__ __forceinline__ void load_input(std::uint32_t slot, std::uint32_t step,
-                                             Factors& factors) const {
+                                             Fragments& fragments) const {
     const auto from = in_step<Tile::kM>(input_ + slot, step);
 #pragma unroll
     for (int i = 0; i < kBlocksM; ++i)
-      cuda::load_matrices(factors.a[i], from + i * (16 * kSliceBytes));
+      cuda::load_matrices(fragments.a[i], from + i * (16 * kSliceBytes));
   }
   __device__ __forceinline__ void load_weight(std::uint32_t slot, std::uint32_t step,
-                                              Factors& factors) const {
+                                              Fragments& fragments) const {
     const auto from = in_step<Tile::kN>(weight_ + slot, step);
 #pragma unroll
     for (int j = 0; j < kBlocksN / 2; ++j)
-      cuda::load_matrices(factors.b[j], from + j * (16 * kSliceBytes));
+      cuda::load_matrices(fragments.b[j], from + j * (16 * kSliceBytes));
   }
 
   // What mma.sync multiplies at a time: visit(its sums, a, b0, b1).
   template <class T, class Visit>
-  static __device__ __forceinline__ void each_block(Sums<T>& sums, const Factors& factors,
+  static __device__ __forceinline__ void each_block(Sums<T>& sums, const Fragments& fragments,
                                                     const Visit& visit) {
 #pragma unroll
     for (int i = 0; i < kBlocksM; ++i)
 #pragma unroll
       for (int j = 0; j < kBlocksN; ++j)
-        visit(sums[i][j], factors.a[i], factors.b[j / 2][j % 2 * 2],
-              factors.b[j / 2][j % 2 * 2 + 1]);
+        visit(sums[i][j], fragments.a[i], fragments.b[j / 2][j % 2 * 2],
+              fragments.b[j / 2][j % 2 * 2 + 1]);
   }
 
   // Every sum of the warp is in a pair of neighbours: visit(row, column, the pair).
@@ -214,12 +214,12 @@ class WarpTile {
 
 // A tile of one of the products of a batch.
 template <class Tile>
-struct MmaBlock {
-  Product product;
+struct Sm80Block {
+  Gemm gemm;
   OutputTile tile;
 
-  __device__ __forceinline__ explicit MmaBlock(const MmaArgs& args)
-      : product(args.product.at(args.first_product + blockIdx.x / args.tiles)) {
+  __device__ __forceinline__ explicit Sm80Block(const Sm80Args& args)
+      : gemm(args.gemm.at(args.first_gemm + blockIdx.x / args.tiles)) {
     // Blocks that run at the same time share rows of the input or of the weight: eight rows of
     // tiles together, one column after another.
     constexpr std::uint32_t kTogether = 8;
@@ -229,8 +229,8 @@ struct MmaBlock {
     const std::uint32_t inside = index - first * across, high = min(down - first, kTogether);
     tile.row = std::int64_t{first + inside % high} * Tile::kM;
     tile.column = std::int64_t{inside / high} * Tile::kN;
-    tile.rows = static_cast<std::int32_t>(min(product.m - tile.row, std::int64_t{Tile::kM}));
-    tile.columns = static_cast<std::int32_t>(min(product.n - tile.column, std::int64_t{Tile::kN}));
+    tile.rows = static_cast<std::int32_t>(min(gemm.m - tile.row, std::int64_t{Tile::kM}));
+    tile.columns = static_cast<std::int32_t>(min(gemm.n - tile.column, std::int64_t{Tile::kN}));
   }
 };
 
@@ -244,8 +244,8 @@ __device__ __forceinline__ int stages_of(std::int32_t terms) {
 
 // Both sides are copied some stages ahead: multiply(stage, its slot).
 template <class Tile, class Multiply>
-__device__ __forceinline__ void copy_and_multiply(AsyncSide<Tile, Tile::kM>& input,
-                                                  AsyncSide<Tile, Tile::kN>& weight, int stages,
+__device__ __forceinline__ void copy_and_multiply(AsyncOperand<Tile, Tile::kM>& input,
+                                                  AsyncOperand<Tile, Tile::kN>& weight, int stages,
                                                   const Multiply& multiply) {
   constexpr int kStages = Tile::kAsyncStages;
   const auto copy = [&](int stage) {

@@ -28,7 +28,7 @@ template <int kEights>
 inline constexpr int kLoads = kEights == 1 ? 4 : 2;
 
 struct Args : CodesArgs {
-  Product product;
+  Gemm gemm;
   cuda::Divider segments;  // of runs
   cuda::Divider nested;
   std::int32_t column_segments;  // from a column to the next
@@ -169,7 +169,7 @@ struct InputRows {
   std::int64_t row_stride;
   int rows, terms;
 
-  __device__ __forceinline__ InputRows(const Product& whole, int batch)
+  __device__ __forceinline__ InputRows(const Gemm& whole, int batch)
       : row_stride(whole.input.row_stride),
         rows(static_cast<int>(whole.m)),
         terms(static_cast<int>(whole.k)) {
@@ -207,8 +207,8 @@ __device__ __noinline__ inline float far_difference(float code, int zero_point) 
 
 // Two groups of a column, two bytes each, as first factors.
 template <class T, bool kShifted>
-__device__ __forceinline__ void decode(const CodePairs& pairs, std::uint32_t word,
-                                       const Statistic& own, std::uint32_t (&factors)[2][2]) {
+__device__ __forceinline__ void decode(const PairTable& pairs, std::uint32_t word,
+                                       const Statistic& own, std::uint32_t (&fragments)[2][2]) {
   float2 values[4] = {pairs.at<0>(word), pairs.at<1>(word), pairs.at<2>(word), pairs.at<3>(word)};
   if constexpr (kShifted) {
     const auto shift = static_cast<float>(own.zero_point);
@@ -223,7 +223,7 @@ __device__ __forceinline__ void decode(const CodePairs& pairs, std::uint32_t wor
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    factors[i / 2][i % 2] = cuda::pair_of(values[i].x * own.scale, values[i].y * own.scale, T{});
+    fragments[i / 2][i % 2] = cuda::pair_of(values[i].x * own.scale, values[i].y * own.scale, T{});
 }
 
 // What a lane multiplies of a slice of a tile: of a column's eight groups even ones and odd ones,
@@ -243,13 +243,13 @@ struct Taken {
 };
 
 template <class T, int kEights, bool kShifted>
-__device__ __forceinline__ void multiply_tile(const CodePairs& pairs, const Taken& taken, int runs,
+__device__ __forceinline__ void multiply_tile(const PairTable& pairs, const Taken& taken, int runs,
                                               const Inputs<kEights>& inputs, Sums<kEights>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
     if (run >= runs) break;
-    std::uint32_t factors[2][2][2][2];  // column, parity of the group, which of two, half
+    std::uint32_t fragments[2][2][2][2];  // column, parity of the group, which of two, half
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int from = lane / kQuad * kQuad + i * kRuns + run;
@@ -258,17 +258,17 @@ __device__ __forceinline__ void multiply_tile(const CodePairs& pairs, const Take
         own.zero_point = __shfl_sync(cuda::kAllLanes, taken.own.zero_point, from);
 #pragma unroll
       for (int parity = 0; parity < 2; ++parity)
-        decode<T, kShifted>(pairs, taken.words[i][parity][run], own, factors[i][parity]);
+        decode<T, kShifted>(pairs, taken.words[i][parity][run], own, fragments[i][parity]);
     }
 #pragma unroll
     for (int group = 0; group < kGroups / kRuns; ++group) {
-      const auto& first = factors[0][group % 2][group / 2];
-      const auto& second = factors[1][group % 2][group / 2];
-      const std::uint32_t factor[4] = {first[0], second[0], first[1], second[1]};
+      const auto& first = fragments[0][group % 2][group / 2];
+      const auto& second = fragments[1][group % 2][group / 2];
+      const std::uint32_t operand[4] = {first[0], second[0], first[1], second[1]};
 #pragma unroll
       for (int eight = 0; eight < kEights; ++eight) {
         const uint2 in = inputs[eight][run * (kGroups / kRuns) + group];
-        cuda::multiply_add_floats<T>(sums[eight], factor, in.x, in.y);
+        cuda::multiply_add_floats<T>(sums[eight], operand, in.x, in.y);
       }
     }
   }
@@ -311,16 +311,16 @@ class Block {
   static constexpr std::uint32_t kKeptBytes = 2 * kWarps * kKept * sizeof(float);
   // What is kept lies below the table where it fits there, else above. The first kilobyte of
   // shared memory is the system's.
-  static constexpr bool kBelow = kKeptBytes <= CodePairs::kTableBytes - 1024;
+  static constexpr bool kBelow = kKeptBytes <= PairTable::kTableBytes - 1024;
   static constexpr std::uint32_t kSharedBytes =
-      2 * CodePairs::kTableBytes - 1024 + (kBelow ? 0 : kKeptBytes);
+      2 * PairTable::kTableBytes - 1024 + (kBelow ? 0 : kKeptBytes);
 
   __device__ __forceinline__ Block(const Args& args, int batch, cuda::SharedAddress table,
                                    float* kept, int first, int last)
       : args_(args),
         pairs_(table),
         reader_(args),
-        input_(args.product, batch),
+        input_(args.gemm, batch),
         kept_(kept),
         batch_(batch),
         first_(first),
@@ -397,16 +397,16 @@ class Block {
         if (w < count) total = total + kept[w * kKept + at];
       totals_[i] = total;
       const std::int64_t column = std::int64_t{now.tile + c} * kColumns + at % kColumns;
-      if (round + kWarps >= slices_ && now.tile + c < last_ && column < args_.product.n)
+      if (round + kWarps >= slices_ && now.tile + c < last_ && column < args_.gemm.n)
         finish_output(
-            OutputPlace(args_.product,
-                        (std::int64_t{batch_} * input_.rows + row) * args_.product.n + column),
+            OutputPlace(args_.gemm,
+                        (std::int64_t{batch_} * input_.rows + row) * args_.gemm.n + column),
             total);
     }
   }
 
   const Args& args_;
-  const CodePairs pairs_;
+  const PairTable pairs_;
   const Reader reader_;
   const InputRows input_;
   const Exchange exchange_;
@@ -422,13 +422,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   std::uint8_t* const shared = reinterpret_cast<std::uint8_t*>(cuda::dynamic_shared());
   const cuda::SharedAddress begin = cuda::shared_address_of(shared);
   const cuda::SharedAddress table =
-      (begin + CodePairs::kTableBytes - 1) & ~cuda::SharedAddress{CodePairs::kTableBytes - 1};
+      (begin + PairTable::kTableBytes - 1) & ~cuda::SharedAddress{PairTable::kTableBytes - 1};
   std::uint8_t* const at_table = shared + (table - begin);
   auto* const kept =
-      reinterpret_cast<float*>(Work::kBelow ? shared : at_table + CodePairs::kTableBytes);
+      reinterpret_cast<float*>(Work::kBelow ? shared : at_table + PairTable::kTableBytes);
   const int batch = static_cast<int>(blockIdx.x) / args.blocks;
   const int block = static_cast<int>(blockIdx.x) - batch * args.blocks;
-  CodePairs::fill(reinterpret_cast<float2*>(at_table), args, kThreads);
+  PairTable::fill(reinterpret_cast<float2*>(at_table), args, kThreads);
   __syncthreads();
   const auto share = [&](int i) {
     return static_cast<int>(std::int64_t{i} * args.tiles / args.blocks);
@@ -440,38 +440,38 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 // A few rows; vectors of codes, under statistics in float32 that runs of terms share and that begin
 // anew with each column.
-inline bool takes(const Product& product) {
-  const WeightCodes& codes = *product.weight.codes;
+inline bool takes(const Gemm& gemm) {
+  const WeightCodes& codes = *gemm.weight.codes;
   const BlockStatistics& s = codes.statistics;
   const std::int64_t segment = std::max<std::int64_t>(codes.segment_size, 1);
   const double segments =
       static_cast<double>(codes.rows) * static_cast<double>(codes.terms / segment);
-  return product.m <= kMostRows && has_fours(product, product.input, kMovedInput) &&
-         (codes.has_blocks() || codes.scale) && product.k % kRun == 0 && segment % kRun == 0 &&
-         product.k % segment == 0 && has_code_vectors(codes) &&
+  return gemm.m <= kMostRows && has_fours(gemm, gemm.input, kMovedInput) &&
+         (codes.has_blocks() || codes.scale) && gemm.k % kRun == 0 && segment % kRun == 0 &&
+         gemm.k % segment == 0 && has_code_vectors(codes) &&
          (!codes.has_blocks() || s.dtype == DType::Float32) &&
          (codes.has_blocks() || codes.scale_row <= cuda::kMaxIndex) &&
          s.nested_block_size <= cuda::kMaxIndex && segments <= cuda::kMaxIndex &&
          static_cast<double>(codes.rows) * static_cast<double>(codes.scale_row) <= cuda::kMaxIndex;
 }
 
-inline Args args_of(const Product& product) {
-  const WeightCodes& codes = *product.weight.codes;
-  Args args{CodesArgs(codes), product, {}, {}, 0, 0, 0};
+inline Args args_of(const Gemm& gemm) {
+  const WeightCodes& codes = *gemm.weight.codes;
+  Args args{CodesArgs(codes), gemm, {}, {}, 0, 0, 0};
   const std::int64_t nested = std::max<std::int64_t>(codes.statistics.nested_block_size, 1);
   args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kRun));
   args.nested = cuda::Divider(static_cast<std::uint32_t>(nested));
   args.column_segments = static_cast<std::int32_t>(
       codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row);
-  args.tiles = static_cast<std::int32_t>(cuda::ceil_div(product.n, kColumns));
+  args.tiles = static_cast<std::int32_t>(cuda::ceil_div(gemm.n, kColumns));
   return args;
 }
 
 // Tiles at a time: as many as a block has, as far as they are fast.
-inline int tiles_at_a_time(const Product& product, std::int64_t slots) {
+inline int tiles_at_a_time(const Gemm& gemm, std::int64_t slots) {
   const std::int64_t each =
-      cuda::ceil_div(cuda::ceil_div(product.n, kColumns) * product.batch.size(), slots);
-  if (product.m > kRows || product.weight.codes->zero_point) return 2;
+      cuda::ceil_div(cuda::ceil_div(gemm.n, kColumns) * gemm.batch.size(), slots);
+  if (gemm.m > kRows || gemm.weight.codes->zero_point) return 2;
   return each == 1 ? 1 : each == 2 ? 2 : 4;
 }
 
@@ -503,15 +503,15 @@ inline Status preload(DType values) {
   }
   return Status::success();
 }
-inline Status launch(const Product& product, const Device& device, Bound& bound) {
-  Args args = args_of(product);
+inline Status launch(const Gemm& gemm, const Device& device, Bound& bound) {
+  Args args = args_of(gemm);
   const std::int64_t slots = std::int64_t{device.multiprocessors} * kBlocks;
-  const std::int64_t batches = product.batch.size();
+  const std::int64_t batches = gemm.batch.size();
   args.blocks =
       static_cast<std::int32_t>(std::min<std::int64_t>(args.tiles, cuda::ceil_div(slots, batches)));
   cuda::Grid grid{.blocks = args.blocks * batches, .threads = dim3(kThreads)};
-  return visit_kernel(product.weight.dtype, product.m, tiles_at_a_time(product, slots),
-                      product.weight.codes->zero_point != nullptr, [&](auto kernel, int bytes) {
+  return visit_kernel(gemm.weight.dtype, gemm.m, tiles_at_a_time(gemm, slots),
+                      gemm.weight.codes->zero_point != nullptr, [&](auto kernel, int bytes) {
                         grid.shared_bytes = bytes;
                         return cuda::launch(kernel, grid, args, bound);
                       });

@@ -7,7 +7,7 @@
 
 #include "ops/linear/sm80/epilogue.cuh"
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
 struct Outputs {
   Epilogue epilogue;
@@ -383,4 +383,4 @@ __device__ __forceinline__ void with_outputs(const Outputs& outputs, int batch, 
   }
 }
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90

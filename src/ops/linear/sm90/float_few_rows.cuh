@@ -10,15 +10,15 @@
 #include "ops/linear/sm90/float_heuristics.h"
 #include "ops/linear/sm90/slices.cuh"
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
-struct FloatStreamArgs : StreamArgs {
-  std::int64_t weight_scale_row;  // where scales are those of blocks: see Product
+struct FloatFewRowsArgs : FewRowsArgs {
+  std::int64_t weight_scale_row;  // where scales are those of blocks: see Gemm
   int stages;                     // at least those of three slices
 };
 
 template <int kTokens_>
-struct FloatStreamShape {
+struct FloatFewRowsShape {
   static constexpr int kTokens = kTokens_;
   static constexpr int kColumns = cuda::kProductRows;  // of the output, which are weights' rows
   static constexpr int kFirstBytes = kColumns * cuda::kBoxBytes;
@@ -46,7 +46,7 @@ struct FloatStreamShape {
 
 // A ring of as many stages as the launch says.
 template <class Shape>
-struct FloatStreamRing {
+struct FloatFewRowsRing {
   using Cursor = cuda::CountedCursor;
   static constexpr int kStageBytes = Shape::kStageBytes;
 
@@ -94,7 +94,7 @@ class TokenSlices {
   };
 
   // `m`, `n`: the block's first token and column. `passed`: the warp's, for one slice.
-  __device__ __forceinline__ TokenSlices(const FloatStreamArgs& args, int batch, std::int64_t m,
+  __device__ __forceinline__ TokenSlices(const FloatFewRowsArgs& args, int batch, std::int64_t m,
                                          std::int64_t n, float* passed)
       : passed_(passed) {
     const Outputs& outputs = args.outputs;
@@ -172,19 +172,19 @@ __device__ __forceinline__ void finish_tokens(const Out& out, const float* sums,
 
 // The thread that fills the ring: weights from row n on, and tokens from row m on.
 template <class W, class X, class Shape>
-__device__ __forceinline__ void copy_stages(const Factors& factors,
-                                            const FloatStreamRing<Shape>& ring, int batch, int n,
+__device__ __forceinline__ void copy_stages(const OperandMaps& operands,
+                                            const FloatFewRowsRing<Shape>& ring, int batch, int n,
                                             int m) {
-  const int first_batch = batch * factors.first_step, second_batch = batch * factors.second_step;
+  const int first_batch = batch * operands.first_step, second_batch = batch * operands.second_step;
   cuda::CountedCursor cursor = ring.cursor();
 #pragma unroll 1
-  for (int box = 0; box < factors.k_boxes; ++box) {
+  for (int box = 0; box < operands.k_blocks; ++box) {
     ring.empty[cursor.stage].wait(cursor.parity ^ 1);
     cuda::Barrier& full = ring.full[cursor.stage];
     full.arrive_and_expect(Shape::kStageBytes);
-    copy_rows<Shape::kColumns, W>(ring.first(cursor.stage), factors.first, box, n, first_batch,
+    copy_rows<Shape::kColumns, W>(ring.first(cursor.stage), operands.first, box, n, first_batch,
                                   full);
-    copy_rows<Shape::kTokens, X>(ring.second(cursor.stage), factors.second, box, m, second_batch,
+    copy_rows<Shape::kTokens, X>(ring.second(cursor.stage), operands.second, box, m, second_batch,
                                  full);
     cursor.advance();
   }
@@ -192,16 +192,16 @@ __device__ __forceinline__ void copy_stages(const Factors& factors,
 
 // What the warps that multiply do, for the output from row m and column n on.
 template <class W, class X, Scales kScales, class Shape>
-__device__ __forceinline__ void multiply_tokens(const FloatStreamArgs& args,
-                                                const FloatStreamRing<Shape>& ring, float* scales,
+__device__ __forceinline__ void multiply_tokens(const FloatFewRowsArgs& args,
+                                                const FloatFewRowsRing<Shape>& ring, float* scales,
                                                 int batch, std::int64_t m, std::int64_t n) {
   constexpr int kTokens = Shape::kTokens;
-  using Sums = SliceSums<W, X, FloatStreamRing<Shape>, kTokens>;
+  using Sums = SliceSums<W, X, FloatFewRowsRing<Shape>, kTokens>;
   const Outputs& outputs = args.outputs;
   const int warp = threadIdx.x / cuda::kWarp;
   touch_columns<kScales>(outputs.epilogue,
                          min(n + threadIdx.x % Shape::kColumns, outputs.columns - 1));
-  const int slices = cuda::uniform(args.factors.k_boxes / Sums::Slices::kBoxes);
+  const int slices = cuda::uniform(args.operands.k_blocks / Sums::Slices::kBoxes);
   Sums sums(ring, 0);
   Slice<kTokens> total;
   if constexpr (kScales == Scales::OfBlocks)
@@ -222,12 +222,12 @@ __device__ __forceinline__ void multiply_tokens(const FloatStreamArgs& args,
 // W, X: the numbers of weights and tokens.
 template <class W, class X, Scales kScales, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
-    multiply_float_streamed(const __grid_constant__ FloatStreamArgs args) {
+    multiply_float_few_rows(const __grid_constant__ FloatFewRowsArgs args) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
   std::uint8_t* behind = shared + max(args.stages * Shape::kStageBytes, Shape::kSumBytes);
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(behind + Shape::kScaleBytes);
-  const FloatStreamRing<Shape> ring{shared, barriers, barriers + args.stages, args.stages};
-  const Factors& factors = args.factors;
+  const FloatFewRowsRing<Shape> ring{shared, barriers, barriers + args.stages, args.stages};
+  const OperandMaps& operands = args.operands;
   // Tiles of the same weights one after another, so that these come from memory once.
   const std::uint32_t tile = blockIdx.x;
   const int down = static_cast<int>(tile % args.down);
@@ -238,15 +238,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
     ring.open();
-    cuda::prefetch_map(factors.first);
-    cuda::prefetch_map(factors.second);
+    cuda::prefetch_map(operands.first);
+    cuda::prefetch_map(operands.second);
   }
-  wait_for_input(factors);
+  wait_for_input(operands);
   __syncthreads();
   if (threadIdx.x < kGroupThreads)
     multiply_tokens<W, X, kScales>(args, ring, reinterpret_cast<float*>(behind), batch, m, n);
   else if (threadIdx.x == kGroupThreads)
-    copy_stages<W, X>(factors, ring, batch, static_cast<int>(n), static_cast<int>(m));
+    copy_stages<W, X>(operands, ring, batch, static_cast<int>(n), static_cast<int>(m));
 }
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90

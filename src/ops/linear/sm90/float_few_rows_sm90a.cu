@@ -5,35 +5,35 @@
 namespace planq::linear {
 namespace {
 
-using wgmma::FloatChoice;
+using sm90::FloatChoice;
 
 // Calls visit<the kernel's shape>() for the one of these tokens.
 template <class Visit>
 Status visit_widths(int tokens, const Visit& visit) {
   switch (tokens) {
     case 16:
-      return visit.template operator()<wgmma::FloatStreamShape<16>>();
+      return visit.template operator()<sm90::FloatFewRowsShape<16>>();
     case 32:
-      return visit.template operator()<wgmma::FloatStreamShape<32>>();
+      return visit.template operator()<sm90::FloatFewRowsShape<32>>();
     case 64:
-      return visit.template operator()<wgmma::FloatStreamShape<64>>();
+      return visit.template operator()<sm90::FloatFewRowsShape<64>>();
     default:
-      return visit.template operator()<wgmma::FloatStreamShape<128>>();
+      return visit.template operator()<sm90::FloatFewRowsShape<128>>();
   }
 }
 
 template <class X, class Shape>
-constexpr bool has_kernel(wgmma::Scales scales) {
-  if (cuda::kTransposed<X>) return Shape::kTokens >= wgmma::kTransposedWidth;
-  return scales != wgmma::Scales::OfBlocks || Shape::kTokens <= wgmma::kMostScaledTokens;
+constexpr bool has_kernel(sm90::Scales scales) {
+  if (cuda::kTransposed<X>) return Shape::kTokens >= sm90::kTransposedWidth;
+  return scales != sm90::Scales::OfBlocks || Shape::kTokens <= sm90::kMostScaledTokens;
 }
 
-template <class X, class W, wgmma::Scales kScales>
+template <class X, class W, sm90::Scales kScales>
 Status preload_every_width() {
-  for (const wgmma::FloatWidth& width : wgmma::kFloatWidths)
+  for (const sm90::FloatWidth& width : sm90::kFloatWidths)
     PLANQ_TRY(visit_widths(width.tokens, [&]<class Shape>() {
       if constexpr (has_kernel<X, Shape>(kScales))
-        return cuda::preload(wgmma::multiply_float_streamed<W, X, kScales, Shape>,
+        return cuda::preload(sm90::multiply_float_few_rows<W, X, kScales, Shape>,
                              Shape::shared_bytes(Shape::stages(1)));
       else
         return Status::success();
@@ -42,57 +42,56 @@ Status preload_every_width() {
 }
 
 template <class Shape>
-bool fill(const Product& product, const FloatChoice& choice, wgmma::FloatStreamArgs& args) {
-  wgmma::Factors& factors = args.factors;
-  if (!encode_weight(product, Shape::kColumns, factors.first) ||
-      !encode_input(product, Shape::kTokens, factors.second))
+bool fill(const Gemm& gemm, const FloatChoice& choice, sm90::FloatFewRowsArgs& args) {
+  sm90::OperandMaps& operands = args.operands;
+  if (!encode_weight(gemm, Shape::kColumns, operands.first) ||
+      !encode_input(gemm, Shape::kTokens, operands.second))
     return false;
-  factors.first_step = step_of(product, kMovedWeight);
-  factors.second_step = step_of(product, kMovedInput);
-  factors.k_boxes = wgmma::slice_boxes(product);
-  factors.first_unsigned = factors.second_unsigned = 0;
-  args.outputs = outputs_of(product);
-  args.weight_scale_row = product.weight_scale_row;
+  operands.first_step = step_of(gemm, kMovedWeight);
+  operands.second_step = step_of(gemm, kMovedInput);
+  operands.k_blocks = sm90::slice_blocks(gemm);
+  operands.first_unsigned = operands.second_unsigned = 0;
+  args.outputs = outputs_of(gemm);
+  args.weight_scale_row = gemm.weight_scale_row;
   args.stages = Shape::stages(choice.resident);
-  args.down = static_cast<int>(cuda::ceil_div(product.m, Shape::kTokens));
-  args.across = static_cast<int>(cuda::ceil_div(product.n, Shape::kColumns));
-  return can_be_numbered(args.down, args.across, product.batch.size());
+  args.down = static_cast<int>(cuda::ceil_div(gemm.m, Shape::kTokens));
+  args.across = static_cast<int>(cuda::ceil_div(gemm.n, Shape::kColumns));
+  return can_be_numbered(args.down, args.across, gemm.batch.size());
 }
 
 }  // namespace
 
-Status preload_float_streamed(DType input, DType weight) {
-  const auto preload = [&]<class X, class W, wgmma::Scales kScales>() {
+Status preload_float_few_rows(DType input, DType weight) {
+  const auto preload = [&]<class X, class W, sm90::Scales kScales>() {
     return preload_every_width<X, W, kScales>();
   };
-  return wgmma::visit_every_scale(input, weight, preload);
+  return sm90::visit_every_scale(input, weight, preload);
 }
-Status preload_float_streamed_transposed(DType values, bool input, bool weight) {
+Status preload_float_few_rows_transposed(DType values, bool input, bool weight) {
   const auto preload = [&]<class X, class W>() {
-    return preload_every_width<X, W, wgmma::Scales::None>();
+    return preload_every_width<X, W, sm90::Scales::None>();
   };
-  return wgmma::visit_transposed(values, input, weight, preload);
+  return sm90::visit_transposed(values, input, weight, preload);
 }
 
-Status launch_float_streamed(const Product& product, const FloatChoice& choice, Bound& bound,
+Status launch_float_few_rows(const Gemm& gemm, const FloatChoice& choice, Bound& bound,
                              bool& launched) {
   return visit_widths(choice.tokens, [&]<class Shape>() {
-    wgmma::FloatStreamArgs args;
-    launched = fill<Shape>(product, choice, args);
+    sm90::FloatFewRowsArgs args;
+    launched = fill<Shape>(gemm, choice, args);
     if (!launched) return Status::success();
-    args.factors.waits = bound.follows() ? wgmma::Waits::ForBoth : wgmma::Waits::Never;
-    const cuda::Grid grid{.blocks = std::int64_t{args.down} * args.across * product.batch.size(),
+    args.operands.waits = bound.follows() ? sm90::Waits::ForBoth : sm90::Waits::Never;
+    const cuda::Grid grid{.blocks = std::int64_t{args.down} * args.across * gemm.batch.size(),
                           .threads = dim3(Shape::kThreads),
                           .dependent = bound.follows(),
                           .shared_bytes = Shape::shared_bytes(args.stages)};
-    const auto launch = [&]<class X, class W, wgmma::Scales kScales>() {
+    const auto launch = [&]<class X, class W, sm90::Scales kScales>() {
       if constexpr (has_kernel<X, Shape>(kScales))
-        return cuda::launch(wgmma::multiply_float_streamed<W, X, kScales, Shape>, grid, args,
-                            bound);
+        return cuda::launch(sm90::multiply_float_few_rows<W, X, kScales, Shape>, grid, args, bound);
       else
         return Status::success();  // never chosen
     };
-    return wgmma::visit_sides(product, launch);
+    return sm90::visit_operands(gemm, launch);
   });
 }
 

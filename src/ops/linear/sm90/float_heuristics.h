@@ -8,7 +8,7 @@
 
 #include "ops/linear/sm90/heuristics.h"
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
 struct FloatProblem : Problem {
   int bytes;             // of a number
@@ -17,14 +17,14 @@ struct FloatProblem : Problem {
 };
 
 struct FloatChoice {
-  bool streamed = false;
-  // Of a streamed one: tokens, and blocks at a time on a multiprocessor, which share its memory.
+  bool few_rows = false;
+  // Of a few_rows one: tokens, and blocks at a time on a multiprocessor, which share its memory.
   int tokens = 0, resident = 1;
   // Of tiles: those of twice the rows.
   bool tall = false;
 };
 
-// Tokens that streamed kernels are wide, and the most blocks of 64 columns at a time: more have
+// Tokens that few_rows kernels are wide, and the most blocks of 64 columns at a time: more have
 // rings of too few stages.
 struct FloatWidth {
   int tokens, resident;
@@ -39,7 +39,7 @@ constexpr int most_resident(int tokens) {
 // The least width where the input is transposed: a box of it is 64 tokens.
 inline constexpr int kTransposedWidth = 64;
 
-// Up to as many tokens, products whose slices have scales are streamed: of more, tiles were faster.
+// Up to as many tokens, products whose slices have scales are few_rows: of more, tiles were faster.
 inline constexpr std::int64_t kMostScaledTokens = 32;
 
 // Numbers of a weight that is small: many products of up to 64 tokens with such weights were faster
@@ -91,4 +91,4 @@ inline FloatChoice choose_floats(const FloatProblem& p) {
   return tiles;
 }
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90

@@ -6,11 +6,11 @@
 #include "ops/linear/sm90/operands.cuh"
 #include "ops/linear/sm90/slices.cuh"
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
-inline Scales scales_of(const Product& product) {
-  if (!product.epilogue.weight_scale) return Scales::None;
-  return product.joins_by_scales ? Scales::OfBlocks : Scales::OfRowsAndColumns;
+inline Scales scales_of(const Gemm& gemm) {
+  if (!gemm.epilogue.weight_scale) return Scales::None;
+  return gemm.joins_by_scales ? Scales::OfBlocks : Scales::OfRowsAndColumns;
 }
 
 namespace detail {
@@ -70,33 +70,32 @@ Status visit_transposed(DType values, bool input, bool weight, const Visit& visi
 
 // Calls visit<of the input, of the weight, scales>() for the sides of a product as they lie.
 template <class Visit>
-Status visit_sides(const Product& product, const Visit& visit) {
-  const DType input = product.input.dtype;
-  const bool transposed[] = {product.input.transposed(), product.weight.transposed()};
+Status visit_operands(const Gemm& gemm, const Visit& visit) {
+  const DType input = gemm.input.dtype;
+  const bool transposed[] = {gemm.input.transposed(), gemm.weight.transposed()};
   if (!transposed[0] && !transposed[1])
-    return visit_types(input, product.weight.dtype, scales_of(product), visit);
+    return visit_types(input, gemm.weight.dtype, scales_of(gemm), visit);
   return visit_transposed(input, transposed[0], transposed[1], [&]<class A, class B>() {
     return visit.template operator()<A, B, Scales::None>();
   });
 }
 
 // The last slice is whole, too: boxes beyond k are 0, which takes no part.
-inline int slice_boxes(const Product& product) {
-  const int each =
-      static_cast<int>(math::kTensorCoreSlice * linear::detail::element_bytes(product.input.dtype) /
-                       cuda::kBoxBytes);
-  return (boxes_of(product) + each - 1) / each * each;
+inline int slice_blocks(const Gemm& gemm) {
+  const int each = static_cast<int>(
+      math::kTensorCoreSlice * linear::detail::element_bytes(gemm.input.dtype) / cuda::kBoxBytes);
+  return (k_blocks_of(gemm) + each - 1) / each * each;
 }
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90
 
 namespace planq::linear {
 
-// Products of few tokens (sm90/float_few_rows_sm90a.cu), of a choice that is streamed. Answers in
+// Products of few tokens (sm90/float_few_rows_sm90a.cu), of a choice that is few_rows. Answers in
 // `launched` whether the copy engine reads the factors; nothing is launched where not.
-Status preload_float_streamed(DType input, DType weight);
-Status preload_float_streamed_transposed(DType values, bool input, bool weight);
-Status launch_float_streamed(const Product& product, const wgmma::FloatChoice& choice, Bound& bound,
+Status preload_float_few_rows(DType input, DType weight);
+Status preload_float_few_rows_transposed(DType values, bool input, bool weight);
+Status launch_float_few_rows(const Gemm& gemm, const sm90::FloatChoice& choice, Bound& bound,
                              bool& launched);
 
 }  // namespace planq::linear

@@ -10,15 +10,15 @@ namespace {
 template <class A, class Visit>
 Status visit_shapes(bool tall, const Visit& visit) {
   if constexpr (sizeof(A) == 2)
-    if (tall) return visit.template operator()<wgmma::TallTiles>();
-  return visit.template operator()<wgmma::SmallTiles>();
+    if (tall) return visit.template operator()<sm90::TallTiles>();
+  return visit.template operator()<sm90::SmallTiles>();
 }
 
-template <class A, class B, wgmma::Scales kScales>
+template <class A, class B, sm90::Scales kScales>
 Status preload_every_shape() {
   for (const bool tall : {false, true})
     PLANQ_TRY(visit_shapes<A>(tall, [&]<class Shape>() {
-      return cuda::preload(wgmma::multiply_float_tiles<A, B, kScales, Shape>, Shape::kSharedBytes);
+      return cuda::preload(sm90::multiply_float_tiles<A, B, kScales, Shape>, Shape::kSharedBytes);
     }));
   return Status::success();
 }
@@ -26,72 +26,72 @@ Status preload_every_shape() {
 // What the copy engine does not read. The tensor cores that this file is for add numbers of 16 bits
 // in mma.sync as they do in wgmma.
 Status preload_unread(DType values) {
-  PLANQ_TRY(preload_float_mma(values));
+  PLANQ_TRY(preload_float_sm80(values));
   return preload_floats();
 }
-Status launch_unread(const Product& product, const Device& device, Bound& bound) {
-  if (is_fp8(product.input.dtype) || product.k > kMostFloatMmaTerms)
-    return launch_floats(product, Accumulation::TensorSm90, bound);
-  return launch_float_mma(product, device, bound);
+Status launch_unread(const Gemm& gemm, const Device& device, Bound& bound) {
+  if (is_fp8(gemm.input.dtype) || gemm.k > kMostSm80Terms)
+    return launch_floats(gemm, Accumulation::TensorSm90, bound);
+  return launch_float_sm80(gemm, device, bound);
 }
 
-template <class A, class B, wgmma::Scales kScales, class Shape>
-Status launch_tiles_of(const Product& product, const Device& device, Bound& bound) {
-  wgmma::FloatTileArgs args;
-  if (!fill(product, Shape::kRows, args)) return launch_unread(product, device, bound);
-  args.factors.k_boxes = wgmma::slice_boxes(product);
-  args.factors.waits = bound.follows() ? wgmma::Waits::ForBoth : wgmma::Waits::Never;
-  args.weight_scale_row = product.weight_scale_row;
+template <class A, class B, sm90::Scales kScales, class Shape>
+Status launch_tiles_of(const Gemm& gemm, const Device& device, Bound& bound) {
+  sm90::FloatTileArgs args;
+  if (!fill(gemm, Shape::kRows, args)) return launch_unread(gemm, device, bound);
+  args.operands.k_blocks = sm90::slice_blocks(gemm);
+  args.operands.waits = bound.follows() ? sm90::Waits::ForBoth : sm90::Waits::Never;
+  args.weight_scale_row = gemm.weight_scale_row;
   const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
-                        .threads = dim3(wgmma::kTileThreads),
+                        .threads = dim3(sm90::kTileThreads),
                         .dependent = bound.follows(),
                         .shared_bytes = Shape::kSharedBytes};
-  return cuda::launch(wgmma::multiply_float_tiles<A, B, kScales, Shape>, grid, args, bound);
+  return cuda::launch(sm90::multiply_float_tiles<A, B, kScales, Shape>, grid, args, bound);
 }
 
-Status launch_float_tiles(const Product& product, bool tall, const Device& device, Bound& bound) {
-  return wgmma::visit_sides(product, [&]<class A, class B, wgmma::Scales kScales>() {
+Status launch_float_tiles(const Gemm& gemm, bool tall, const Device& device, Bound& bound) {
+  return sm90::visit_operands(gemm, [&]<class A, class B, sm90::Scales kScales>() {
     return visit_shapes<A>(tall, [&]<class Shape>() {
-      return launch_tiles_of<A, B, kScales, Shape>(product, device, bound);
+      return launch_tiles_of<A, B, kScales, Shape>(gemm, device, bound);
     });
   });
 }
 
 }  // namespace
 
-Status preload_float_wgmma(DType input, DType weight) {
-  const auto preload = [&]<class A, class B, wgmma::Scales kScales>() {
+Status preload_float_sm90(DType input, DType weight) {
+  const auto preload = [&]<class A, class B, sm90::Scales kScales>() {
     return preload_every_shape<A, B, kScales>();
   };
-  PLANQ_TRY(wgmma::visit_every_scale(input, weight, preload));
-  PLANQ_TRY(preload_float_streamed(input, weight));
+  PLANQ_TRY(sm90::visit_every_scale(input, weight, preload));
+  PLANQ_TRY(preload_float_few_rows(input, weight));
   if (is_fp8(input)) return preload_float8s();
   PLANQ_TRY(slices::preload(input));
   return preload_unread(input);
 }
 Status preload_float_transposed(DType values, bool input, bool weight) {
   const auto preload = [&]<class A, class B>() {
-    return preload_every_shape<A, B, wgmma::Scales::None>();
+    return preload_every_shape<A, B, sm90::Scales::None>();
   };
-  PLANQ_TRY(wgmma::visit_transposed(values, input, weight, preload));
-  PLANQ_TRY(preload_float_streamed_transposed(values, input, weight));
+  PLANQ_TRY(sm90::visit_transposed(values, input, weight, preload));
+  PLANQ_TRY(preload_float_few_rows_transposed(values, input, weight));
   return preload_unread(values);
 }
 
-Status launch_float_wgmma(const Product& product, const Device& device, Bound& bound) {
-  if (product.empty()) return Status::success();
-  if (is_outside(product)) return launch_unread(product, device, bound);
-  const wgmma::FloatChoice choice = wgmma::choose_floats(
-      {{product.m, product.n, product.k, product.batch.size(), device.multiprocessors},
-       static_cast<int>(detail::element_bytes(product.input.dtype)),
-       product.joins_by_scales,
-       product.input.transposed()});
+Status launch_float_sm90(const Gemm& gemm, const Device& device, Bound& bound) {
+  if (gemm.empty()) return Status::success();
+  if (is_outside(gemm)) return launch_unread(gemm, device, bound);
+  const sm90::FloatChoice choice =
+      sm90::choose_floats({{gemm.m, gemm.n, gemm.k, gemm.batch.size(), device.multiprocessors},
+                           static_cast<int>(detail::element_bytes(gemm.input.dtype)),
+                           gemm.joins_by_scales,
+                           gemm.input.transposed()});
   bool launched = false;
-  if (choice.streamed) PLANQ_TRY(launch_float_streamed(product, choice, bound, launched));
+  if (choice.few_rows) PLANQ_TRY(launch_float_few_rows(gemm, choice, bound, launched));
   if (launched) return Status::success();
   // Few rows that the copy engine does not read, since they begin anywhere.
-  if (!is_fp8(product.input.dtype) && slices::takes(product)) return slices::launch(product, bound);
-  return launch_float_tiles(product, choice.tall, device, bound);
+  if (!is_fp8(gemm.input.dtype) && slices::takes(gemm)) return slices::launch(gemm, bound);
+  return launch_float_tiles(gemm, choice.tall, device, bound);
 }
 
 }  // namespace planq::linear

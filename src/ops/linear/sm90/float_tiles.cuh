@@ -6,10 +6,10 @@
 
 #include "ops/linear/sm90/slices.cuh"
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
 struct FloatTileArgs : TileArgs {
-  std::int64_t weight_scale_row;  // where scales are those of blocks: see Product
+  std::int64_t weight_scale_row;  // where scales are those of blocks: see Gemm
 };
 
 using TileSlice = Slice<kTileColumns>;
@@ -85,17 +85,17 @@ __device__ __forceinline__ void scale_rows(TileSlice& total, const Outputs& outp
 template <class A, class B, Scales kScales, class Shape>
 __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
                                                 const typename Shape::Stages& ring,
-                                                std::uint8_t* passes) {
+                                                std::uint8_t* staging) {
   using Sums = typename Shape::template Sums<A, B, typename Shape::Stages>;
   constexpr int kTiles = Shape::kTiles, kGroupRows = kTiles * cuda::kProductRows;
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
   const int warp = threadIdx.x / cuda::kWarp % kGroupWarps, lane = threadIdx.x % cuda::kWarp;
-  int* pass = reinterpret_cast<int*>(passes + group * Shape::kPassBytes) + warp * kPassSums;
-  const int slices = args.factors.k_boxes / Sums::Slices::kBoxes;
+  int* staging = reinterpret_cast<int*>(staging + group * Shape::kPassBytes) + warp * kStagingSums;
+  const int slices = args.operands.k_blocks / Sums::Slices::kBoxes;
   Sums sums(ring, group * kGroupRows);
 #pragma unroll 1
-  for (TileTurns turns(args, 0, 1); turns.has_tile(); turns.advance()) {
-    const TilePlace place = turns.place();
+  for (TileSchedule schedule(args, 0, 1); schedule.has_tile(); schedule.advance()) {
+    const TilePlace place = schedule.place();
     const std::int64_t m =
         std::int64_t{place.down} * Shape::kRows + group * kGroupRows + warp * kWarpRows;
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
@@ -119,8 +119,8 @@ __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
 #pragma unroll
       for (int i = 0; i < kTileColumns / 2; ++i) finished[tile][i] = __float_as_int(total[tile][i]);
     }
-    finish_sums(ScaledOutputs<float, kSumsAre<kScales>>(args.outputs, place.batch), pass, finished,
-                args.outputs.rows, m, n);
+    finish_sums(ScaledOutputs<float, kSumsAre<kScales>>(args.outputs, place.batch), staging,
+                finished, args.outputs.rows, m, n);
   }
 }
 
@@ -134,18 +134,18 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   if (threadIdx.x == 0) {
     if (cuda::shared_address(shared) % 1024 != 0) __trap();
     ring.open(2 * kGroupWarps);
-    cuda::prefetch_map(args.factors.first);
-    cuda::prefetch_map(args.factors.second);
+    cuda::prefetch_map(args.operands.first);
+    cuda::prefetch_map(args.operands.second);
   }
-  wait_for_input(args.factors);
+  wait_for_input(args.operands);
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     cuda::lower_registers<Shape::kCopyRegisters>();
     if (threadIdx.x == 0) copy_tiles<Shape, A, B>(args, ring);
   } else {
     cuda::raise_registers<Shape::kGroupRegisters>();
-    multiply_slices<A, B, kScales, Shape>(args, ring, shared + Shape::kPassesAt);
+    multiply_slices<A, B, kScales, Shape>(args, ring, shared + Shape::kStagingAt);
   }
 }
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90

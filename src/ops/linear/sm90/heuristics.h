@@ -6,11 +6,11 @@
 #include <array>
 #include <cstdint>
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
 struct Choice {
-  bool streamed = false;
-  // Of a streamed one: tokens, blocks at a time on a multiprocessor, and blocks that split k.
+  bool few_rows = false;
+  // Of a few_rows one: tokens, blocks at a time on a multiprocessor, and blocks that split k.
   int width = 128, resident = 1, cluster = 1;
 };
 
@@ -23,7 +23,7 @@ inline constexpr int kBand = 16;  // tiles of 128 rows down a band of them
 
 namespace detail {
 
-// Codes of a box along k, rows and columns of a tile, columns of a streamed one.
+// Codes of a box along k, rows and columns of a tile, columns of a few_rows one.
 inline constexpr std::int64_t kBox = 128;
 
 inline std::int64_t parts(std::int64_t whole, std::int64_t part) {
@@ -49,7 +49,7 @@ inline constexpr std::array<Cost, 6> kCosts = {{
 
 inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
   const Choice& c = cost.choice;
-  const int splits = c.streamed ? cluster : 1;
+  const int splits = c.few_rows ? cluster : 1;
   const std::int64_t clusters = parts(p.m, c.width) * parts(p.n, kBox) * p.batches;
   const std::int64_t slots = std::max(p.multiprocessors * c.resident / cluster, 1);
   const auto rounds = static_cast<double>(parts(clusters, slots));
@@ -75,8 +75,8 @@ inline Choice choose(const Problem& p) {
   double least = 0;
   for (const detail::Cost& cost : detail::kCosts) {
     const Choice& c = cost.choice;
-    if (c.streamed ? !detail::fits_tokens(c.width, p.m) : p.m <= detail::kFewTokens) continue;
-    for (int cluster = c.cluster; cluster <= (c.streamed ? 8 : c.cluster); cluster *= 2) {
+    if (c.few_rows ? !detail::fits_tokens(c.width, p.m) : p.m <= detail::kFewTokens) continue;
+    for (int cluster = c.cluster; cluster <= (c.few_rows ? 8 : c.cluster); cluster *= 2) {
       const double time = detail::microseconds(p, cost, cluster);
       if (least > 0 && time >= least) continue;
       least = time;
@@ -87,4 +87,4 @@ inline Choice choose(const Problem& p) {
   return best;
 }
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90

@@ -7,36 +7,36 @@ namespace planq::linear {
 namespace {
 
 // Answers in `launched` whether the kernels take the operands; nothing is launched where not.
-Status launch_choice(const Product& product, const Choice& choice, const Device& device,
-                     Bound& bound, bool& launched) {
-  if (choice.streamed) {
-    wgmma::StreamArgs args;
-    launched = fill(product, choice, args);
-    return launched ? launch_streamed<Lists::None>(args, choice, product.batch.size(), bound)
+Status launch_choice(const Gemm& gemm, const Choice& choice, const Device& device, Bound& bound,
+                     bool& launched) {
+  if (choice.few_rows) {
+    sm90::FewRowsArgs args;
+    launched = fill(gemm, choice, args);
+    return launched ? launch_few_rows<OutlierSums::None>(args, choice, gemm.batch.size(), bound)
                     : Status::success();
   }
-  wgmma::TileArgs args;
-  launched = fill(product, choice, args);
-  return launched ? launch_tiles<Lists::None>(args, device, bound) : Status::success();
+  sm90::TileArgs args;
+  launched = fill(gemm, choice, args);
+  return launched ? launch_tiles<OutlierSums::None>(args, device, bound) : Status::success();
 }
 
 }  // namespace
 
-Status preload_wgmma() {
-  PLANQ_TRY(preload_tiles<Lists::None>());
-  PLANQ_TRY(preload_streamed<Lists::None>());
-  return preload_mma();
+Status preload_sm90() {
+  PLANQ_TRY(preload_tiles<OutlierSums::None>());
+  PLANQ_TRY(preload_few_rows<OutlierSums::None>());
+  return preload_sm80();
 }
 
-Status launch_wgmma(const Product& product, const Device& device, Bound& bound) {
-  if (product.empty()) return Status::success();
+Status launch_sm90(const Gemm& gemm, const Device& device, Bound& bound) {
+  if (gemm.empty()) return Status::success();
   bool launched = false;
-  if (!is_outside(product)) {
-    const Choice choice = wgmma::choose(
-        {product.m, product.n, product.k, product.batch.size(), device.multiprocessors});
-    PLANQ_TRY(launch_choice(product, choice, device, bound, launched));
+  if (!is_outside(gemm)) {
+    const Choice choice =
+        sm90::choose({gemm.m, gemm.n, gemm.k, gemm.batch.size(), device.multiprocessors});
+    PLANQ_TRY(launch_choice(gemm, choice, device, bound, launched));
   }
-  return launched ? Status::success() : launch_mma(product, device, bound);
+  return launched ? Status::success() : launch_sm80(gemm, device, bound);
 }
 
 }  // namespace planq::linear

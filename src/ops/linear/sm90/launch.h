@@ -1,5 +1,5 @@
 // Launches of the kernels for sm_90a. They take products of 8-bit codes with k innermost on both
-// sides; what the copy engine cannot read goes to launch_mma, which has the same bits.
+// sides; what the copy engine cannot read goes to launch_sm80, which has the same bits.
 #pragma once
 
 #include "core/bound.h"
@@ -9,20 +9,20 @@
 
 namespace planq::linear {
 
-Status preload_wgmma();
-Status launch_wgmma(const Product& product, const Device& device, Bound& bound);
+Status preload_sm90();
+Status launch_sm90(const Gemm& gemm, const Device& device, Bound& bound);
 
 // Products with outliers: with the list itself and the operand's values, in the order of
 // `accumulation`. `list` launches what lists the weight's codes for the kernel behind it, and says
 // in the product where they are. Answers in `launched` whether the kernels take these operands;
 // nothing is launched where not.
-using ListCodes = Status (*)(const Call& call, Product& product, Bound& bound);
-Status preload_listed_wgmma(Accumulation accumulation);
-Status launch_listed_wgmma(const Call& call, const Product& product, Accumulation accumulation,
-                           ListCodes list, Bound& bound, bool& launched);
+using ListOutliers = Status (*)(const Call& call, Gemm& gemm, Bound& bound);
+Status preload_outliers_sm90(Accumulation accumulation);
+Status launch_outliers_sm90(const Call& call, const Gemm& gemm, Accumulation accumulation,
+                            ListOutliers list, Bound& bound, bool& launched);
 
-// What the kernels are for. Operands that only a call shows are left to launch_wgmma.
-inline Reason rejects_wgmma(const FactorField& input, const FactorField& weight,
+// What the kernels are for. Operands that only a call shows are left to launch_sm90.
+inline Reason rejects_wgmma(const OperandField& input, const OperandField& weight,
                             DType output_dtype) {
   const auto eight_bit = [](DType dtype) { return dtype == DType::Int8 || dtype == DType::UInt8; };
   if (!eight_bit(input.dtype) || !eight_bit(weight.dtype))

@@ -6,7 +6,7 @@
 #include "math/tensor_core.h"
 #include "ops/linear/sm90/int8.cuh"
 
-namespace planq::linear::wgmma {
+namespace planq::linear::sm90 {
 
 // What a product's sums or slices meet on their way to the outputs.
 enum class Scales { None, OfRowsAndColumns, OfBlocks };
@@ -124,11 +124,11 @@ class SliceSums : private RingSlices<A, B, Ring> {
     int slice = 1;
 #pragma unroll 1
     for (; slice + 1 < slices; slice += 2) {
-      pass(total, held[0], held[1], join, slice);
-      pass(total, held[1], held[0], join, slice + 1);
+      staging(total, held[0], held[1], join, slice);
+      staging(total, held[1], held[0], join, slice + 1);
     }
     if (slice < slices) {
-      pass(total, held[0], held[1], join, slice);
+      staging(total, held[0], held[1], join, slice);
       finish<Join>(total, held[1], join);
     } else {
       finish<Join>(total, held[0], join);
@@ -150,8 +150,8 @@ class SliceSums : private RingSlices<A, B, Ring> {
   }
   // Begins the next slice and adds the one before it.
   template <class Join>
-  __device__ __forceinline__ void pass(Sums& total, Held<Join>& done, Held<Join>& next,
-                                       const Join& join, int slice) {
+  __device__ __forceinline__ void staging(Sums& total, Held<Join>& done, Held<Join>& next,
+                                          const Join& join, int slice) {
     multiply(next, join, slice);
     cuda::wait_for_products<1>();
     cuda::pin(done.sums);
@@ -212,4 +212,4 @@ template <Scales kScales>
 inline constexpr SumsAre kSumsAre =
     kScales == Scales::OfRowsAndColumns ? SumsAre::Scaled : SumsAre::Products;
 
-}  // namespace planq::linear::wgmma
+}  // namespace planq::linear::sm90

@@ -9,26 +9,25 @@
 
 namespace planq::linear {
 
-Status preload_coded_wgmma(DType values) {
+Status preload_weight_only_sm90(DType values) {
   PLANQ_TRY(coded::preload(values));
-  PLANQ_TRY(decoding::preload(values));
-  PLANQ_TRY(preload_numbers(values));
-  return preload_float_wgmma(values, values);
+  PLANQ_TRY(sm90::weight_only::preload(values));
+  PLANQ_TRY(preload_dequantize(values));
+  return preload_float_sm90(values, values);
 }
 
-Status launch_coded_wgmma(const Product& product, const Call& call, Bound& bound) {
-  if (product.empty()) return Status::success();
-  const decoding::Choice choice = decoding::choose(
-      {product.m, product.n, product.k, product.batch.size(), call.device.multiprocessors},
-      coded::takes(product), decoding::takes(product),
-      product.weight.codes->statistics.nested_block_size != 0);
-  if (choice.way == decoding::Way::FewRows) return coded::launch(product, call.device, bound);
+Status launch_weight_only_sm90(const Gemm& gemm, const Call& call, Bound& bound) {
+  if (gemm.empty()) return Status::success();
+  const sm90::weight_only::Choice choice = sm90::weight_only::choose(
+      {gemm.m, gemm.n, gemm.k, gemm.batch.size(), call.device.multiprocessors}, coded::takes(gemm),
+      sm90::weight_only::takes(gemm), gemm.weight.codes->statistics.nested_block_size != 0);
+  if (choice.way == sm90::weight_only::Way::FewRows) return coded::launch(gemm, call.device, bound);
   bool launched = false;
-  if (choice.way == decoding::Way::Decoding)
-    PLANQ_TRY(decoding::launch(product, choice.width, call.device, bound, launched));
+  if (choice.way == sm90::weight_only::Way::Dequantize)
+    PLANQ_TRY(sm90::weight_only::launch(gemm, choice.width, call.device, bound, launched));
   if (launched) return Status::success();
-  return panels::launch(product, call, bound, [&](const Product& panel) {
-    return launch_float_wgmma(panel, call.device, bound);
+  return panels::launch(gemm, call, bound, [&](const Gemm& panel) {
+    return launch_float_sm90(panel, call.device, bound);
   });
 }
 

@@ -16,7 +16,7 @@
 #include "ops/linear/sm90/weight_only_heuristics.h"
 #include "ops/linear/weight_only/lane_table.cuh"
 
-namespace planq::linear::decoding {
+namespace planq::linear::sm90::weight_only {
 
 inline constexpr int kSlice = math::kTensorCoreSlice, kStep = 16, kSteps = kSlice / kStep;
 inline constexpr int kRun = 64, kRuns = kSlice / kRun;  // terms that share a statistic
@@ -51,8 +51,8 @@ struct Shape {
   static constexpr int kOutBytes = kOwners * kGroupWarps * kOutTokens * kOutPitch * 4;
   // Codes and zero points lie below the table of what codes stand for, inputs and scales above it,
   // and what passes between threads where there is room.
-  static constexpr int kBelow = CodeTable::kBytes - 1024;
-  static constexpr int kAbove = 228 * 1024 - 2 * CodeTable::kBytes;
+  static constexpr int kBelow = LanePairTable::kBytes - 1024;
+  static constexpr int kAbove = 228 * 1024 - 2 * LanePairTable::kBytes;
   static constexpr int kMostStages = 16, kBarrierBytes = 2 * kMostStages * 8;
   static constexpr int stages(int passed_above) {
     const int above = kAbove - kBarrierBytes - passed_above;
@@ -65,7 +65,7 @@ struct Shape {
   static constexpr int kStages = stages(kPassesBelow ? 0 : kPassed);
   static constexpr int kBarriersAt = kStages * (kInputBytes + kScaleBytes);  // above the table
   static constexpr int kSharedBytes =
-      kBelow + CodeTable::kBytes + kBarriersAt + kBarrierBytes + (kPassesBelow ? 0 : kPassed);
+      kBelow + LanePairTable::kBytes + kBarriersAt + kBarrierBytes + (kPassesBelow ? 0 : kPassed);
   // A group gives a stage back once it has begun its next.
   static_assert(kStages > kTurns);
 };
@@ -75,7 +75,7 @@ struct Args : CodesArgs {
 
   cuda::TensorMap codes_map, input_map;
   int input_step;  // what a batch adds to the third coordinate
-  wgmma::Outputs outputs;
+  sm90::Outputs outputs;
   cuda::Divider segments;  // of runs
   cuda::Divider nested;
   std::int32_t column_segments;  // from a column to the next
@@ -310,7 +310,7 @@ class StatisticCopies {
 template <class T, class S>
 class Group {
  public:
-  using Sums = wgmma::Slice<S::kTokens>;
+  using Sums = sm90::Slice<S::kTokens>;
 
   // `passed`: sums that go from group to group, then those that warps finish.
   __device__ __forceinline__ Group(const Args& args, const Ring<S>& ring, cuda::SharedAddress table,
@@ -491,7 +491,7 @@ class Group {
     const Tile tile = Tile::of<S>(args_, index);
     const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp % kGroupWarps;
     const int n = tile.n + owner_ * kGroupColumns + warp * kWarpColumns + lane % 4 * 4;
-    const wgmma::ScaledOutputs<float, wgmma::SumsAre::Products> out(args_.outputs, tile.batch);
+    const sm90::ScaledOutputs<float, sm90::SumsAre::Products> out(args_.outputs, tile.batch);
     const auto columns = out.columns(n);
 #pragma unroll
     for (int first = 0; first < S::kTokens; first += S::kOutTokens) {
@@ -510,7 +510,7 @@ class Group {
 
   const Args& args_;
   const Ring<S>& ring_;
-  const CodeTable table_;
+  const LanePairTable table_;
   int owner_, turn_, tile_, slice_;
   float4* passed_;
   float* out_;
@@ -525,12 +525,12 @@ class Group {
 // A grid of any number of blocks; block i computes tiles i, i + blocks, ...
 template <class T, class S>
 __global__ void __launch_bounds__(S::kThreads, 1)
-    multiply_decoded(const __grid_constant__ Args args) {
+    multiply_dequantized(const __grid_constant__ Args args) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
-  const cuda::SharedAddress begin = cuda::shared_address(shared), table = CodeTable::kBytes;
+  const cuda::SharedAddress begin = cuda::shared_address(shared), table = LanePairTable::kBytes;
   if (begin > 1024) __trap();  // stages would not lie below the table
   std::uint8_t* const at_table = shared + (table - begin);
-  std::uint8_t* const above = at_table + CodeTable::kBytes;
+  std::uint8_t* const above = at_table + LanePairTable::kBytes;
   auto* const barriers = reinterpret_cast<cuda::Barrier*>(above + S::kBarriersAt);
   const Ring<S> ring{at_table - S::kBelow,
                      above,
@@ -545,7 +545,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     cuda::prefetch_map(args.input_map);
   }
   if (args.waits) cuda::wait_for_previous();
-  CodeTable::fill(reinterpret_cast<float2*>(at_table), args, S::kThreads);
+  LanePairTable::fill(reinterpret_cast<float2*>(at_table), args, S::kThreads);
   __syncthreads();
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads);
   if (group < S::kGroups) {
@@ -563,4 +563,4 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   }
 }
 
-}  // namespace planq::linear::decoding
+}  // namespace planq::linear::sm90::weight_only

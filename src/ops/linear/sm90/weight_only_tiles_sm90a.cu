@@ -5,11 +5,11 @@
 #include "ops/linear/sm90/weight_only_launch.h"
 #include "ops/linear/sm90/weight_only_tiles.cuh"
 
-namespace planq::linear::decoding {
+namespace planq::linear::sm90::weight_only {
 namespace {
 
 template <int kWidth, bool kShifted>
-using ShapeOf = Shape<kWidths[kWidth].tokens, kWidths[kWidth].owners, kWidths[kWidth].turns,
+using ShapeOf = Shape<kWidths[kWidth].tokens, kWidths[kWidth].owners, kWidths[kWidth].schedule,
                       kWidths[kWidth].at_once, kShifted>;
 
 // Calls visit<number, shape>() for the kernel of a width.
@@ -52,18 +52,18 @@ bool has_statistics(const WeightCodes& codes) {
          segments % 4 == 0 && cuda::aligned_to(s.absmax, 4);
 }
 
-bool fill(const Product& product, const Width& width, Args& args) {
-  const WeightCodes& codes = *product.weight.codes;
+bool fill(const Gemm& gemm, const Width& width, Args& args) {
+  const WeightCodes& codes = *gemm.weight.codes;
   constexpr std::int64_t kTerms = 2;  // a byte
   const cuda::ByteMatrices matrix{codes.data, codes.terms / kTerms,      codes.rows,
                                   1,          codes.row_stride / kTerms, 0};
   const int columns = width.owners * kGroupColumns;
   if (!cuda::encode_tensor_map(matrix, columns, args.codes_map, cuda::kNarrowBoxBytes) ||
-      !cuda::encode_tensor_map(matrices_of(product, product.input, product.m, kMovedInput),
-                               width.tokens, args.input_map))
+      !cuda::encode_tensor_map(matrices_of(gemm, gemm.input, gemm.m, kMovedInput), width.tokens,
+                               args.input_map))
     return false;
-  args.input_step = step_of(product, kMovedInput);
-  args.outputs = outputs_of(product);
+  args.input_step = step_of(gemm, kMovedInput);
+  args.outputs = outputs_of(gemm);
   args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kRun));
   args.nested = cuda::Divider(
       static_cast<std::uint32_t>(std::max<std::int64_t>(codes.statistics.nested_block_size, 1)));
@@ -71,21 +71,21 @@ bool fill(const Product& product, const Width& width, Args& args) {
       codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row);
   args.by_pairs = codes.segment_size == kRun && args.column_segments % kRuns == 0 &&
                   cuda::aligned_to(scales_of(args), sizeof(float2));
-  args.slices = static_cast<std::int32_t>(product.k / kSlice);
-  args.down = static_cast<std::int32_t>(cuda::ceil_div(product.m, width.tokens));
-  args.across = static_cast<std::int32_t>(cuda::ceil_div(product.n, columns));
-  const std::int64_t batches = product.batch.size();
+  args.slices = static_cast<std::int32_t>(gemm.k / kSlice);
+  args.down = static_cast<std::int32_t>(cuda::ceil_div(gemm.m, width.tokens));
+  args.across = static_cast<std::int32_t>(cuda::ceil_div(gemm.n, columns));
+  const std::int64_t batches = gemm.batch.size();
   args.tiles = static_cast<std::int32_t>(args.down * args.across * batches);
   return can_be_numbered(args.down, args.across, batches * args.slices);
 }
 
 }  // namespace
 
-bool takes(const Product& product) {
-  const WeightCodes& codes = *product.weight.codes;
+bool takes(const Gemm& gemm) {
+  const WeightCodes& codes = *gemm.weight.codes;
   const std::int64_t segment = std::max<std::int64_t>(codes.segment_size, 1);
-  return !is_outside(product) && product.k % kSlice == 0 && segment % kRun == 0 &&
-         product.k % segment == 0 && product.input.term_stride == 1 && has_code_vectors(codes) &&
+  return !is_outside(gemm) && gemm.k % kSlice == 0 && segment % kRun == 0 &&
+         gemm.k % segment == 0 && gemm.input.term_stride == 1 && has_code_vectors(codes) &&
          (codes.has_blocks() || codes.scale) && has_statistics(codes);
 }
 
@@ -93,26 +93,25 @@ Status preload(DType values) {
   for (int width = 0; width < static_cast<int>(kWidths.size()); ++width)
     for (const bool shifted : {false, true})
       PLANQ_TRY(visit_kernel(values, width, shifted, [&]<class T, class S>() {
-        return cuda::preload(multiply_decoded<T, S>, S::kSharedBytes);
+        return cuda::preload(multiply_dequantized<T, S>, S::kSharedBytes);
       }));
   return Status::success();
 }
 
-Status launch(const Product& product, int width, const Device& device, Bound& bound,
-              bool& launched) {
-  const WeightCodes& codes = *product.weight.codes;
+Status launch(const Gemm& gemm, int width, const Device& device, Bound& bound, bool& launched) {
+  const WeightCodes& codes = *gemm.weight.codes;
   Args args(codes);
-  launched = fill(product, kWidths[width], args);
+  launched = fill(gemm, kWidths[width], args);
   if (!launched) return Status::success();
   args.waits = bound.follows();
   return visit_kernel(
-      product.weight.dtype, width, codes.zero_point != nullptr, [&]<class T, class S>() {
+      gemm.weight.dtype, width, codes.zero_point != nullptr, [&]<class T, class S>() {
         const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.tiles, device.multiprocessors),
                               .threads = dim3(S::kThreads),
                               .dependent = bound.follows(),
                               .shared_bytes = S::kSharedBytes};
-        return cuda::launch(multiply_decoded<T, S>, grid, args, bound);
+        return cuda::launch(multiply_dequantized<T, S>, grid, args, bound);
       });
 }
 
-}  // namespace planq::linear::decoding
+}  // namespace planq::linear::sm90::weight_only

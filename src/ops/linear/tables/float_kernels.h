@@ -1,7 +1,7 @@
 // Kernels of operators whose sums are floating, on both backends: what they promise and refuse, by
 // the order of their sums and the type of the input. The operator's desc.h has a struct for them,
-// Layer: its Fields, its name kName, and product_of(call); where weights are codes, codes_of(call)
-// and product_of(call, codes).
+// Layer: its Fields, its name kName, and gemm_of(call); where weights are codes, codes_of(call)
+// and gemm_of(call, codes).
 #pragma once
 
 #include <string_view>

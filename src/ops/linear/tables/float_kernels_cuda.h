@@ -23,7 +23,7 @@ Reason rejects_floats(const Descriptor& descriptor, const Device&) {
 template <class Layer, DType kIn>
 Status prepare_floats(const Descriptor& descriptor, const Device&, State&) {
   if constexpr (linear::kHasCodes<Layer>)
-    return linear::preload_coded(descriptor.as<typename Layer::Fields>().weight_dtype);
+    return linear::preload_weight_only(descriptor.as<typename Layer::Fields>().weight_dtype);
   else
     return bits_of(kIn) == 8 ? linear::preload_float8s() : linear::preload_floats();
 }
@@ -33,9 +33,9 @@ Status bind_floats(const Call& call, Bound& bound) {
   const Accumulation accumulation = call.fields<typename Layer::Fields>().accumulation;
   if constexpr (linear::kHasCodes<Layer>) {
     const auto codes = Layer::codes_of(call);
-    return linear::launch_coded(Layer::product_of(call, codes), accumulation, bound);
+    return linear::launch_weight_only(Layer::gemm_of(call, codes), accumulation, bound);
   } else {
-    return linear::launch_floats(Layer::product_of(call), accumulation, bound);
+    return linear::launch_floats(Layer::gemm_of(call), accumulation, bound);
   }
 }
 
@@ -68,9 +68,9 @@ Reason rejects_mma(const Descriptor& descriptor, const Device& device) {
   const Reason reason = rejects_floats<Layer, Accumulation::TensorSm90, kIn>(descriptor, device);
   if (!reason.accepted()) return reason;
   const std::int64_t terms = linear::terms_of<Layer>(descriptor);
-  if (terms > linear::kMostFloatMmaTerms)
-    return Reason::refuse(ReasonKind::Shape, "has up to ", linear::kMostFloatMmaTerms,
-                          " terms, not ", terms);
+  if (terms > linear::kMostSm80Terms)
+    return Reason::refuse(ReasonKind::Shape, "has up to ", linear::kMostSm80Terms, " terms, not ",
+                          terms);
   if (linear::kHasCodes<Layer> && terms % 8 != 0)
     return Reason::refuse(ReasonKind::Shape, "reads rows of whole vectors of 8 numbers");
   return Reason::accept();
@@ -89,18 +89,18 @@ std::size_t mma_workspace(const Descriptor& descriptor, const Device& device) {
 template <class Layer, DType kIn>
 Status prepare_mma(const Descriptor&, const Device&, State&) {
   if constexpr (linear::kHasCodes<Layer>)
-    return linear::preload_coded_mma(kIn);
+    return linear::preload_weight_only_sm80(kIn);
   else
-    return linear::preload_float_mma(kIn);
+    return linear::preload_float_sm80(kIn);
 }
 
 template <class Layer>
 Status bind_mma(const Call& call, Bound& bound) {
   if constexpr (linear::kHasCodes<Layer>) {
     const auto codes = Layer::codes_of(call);
-    return linear::launch_coded_mma(Layer::product_of(call, codes), call, bound);
+    return linear::launch_weight_only_sm80(Layer::gemm_of(call, codes), call, bound);
   } else {
-    return linear::launch_float_mma(Layer::product_of(call), call.device, bound);
+    return linear::launch_float_sm80(Layer::gemm_of(call), call.device, bound);
   }
 }
 
@@ -143,7 +143,7 @@ constexpr std::array<Kernel, sizeof...(kIn)> mma_sm90_kernels() {
 
 // The kernels of an operator whose weights are codes.
 template <class Layer>
-constexpr auto coded_kernels() {
+constexpr auto weight_only_kernels() {
   return joined(
       float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
       float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>(),
@@ -160,8 +160,8 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device&) {
     reason = linear::rejects_accumulation<Layer, Accumulation::TensorSm90>(descriptor);
   if (!reason.accepted()) return reason;
   // As they are stored: of a transposed side, along m or n.
-  const auto vectors = [](const linear::FactorField& side) {
-    return side.shape.last() % (128 / bits_of(kIn)) == 0;
+  const auto vectors = [](const linear::OperandField& layout) {
+    return layout.shape.last() % (128 / bits_of(kIn)) == 0;
   };
   if (!vectors(f.input()) || !vectors(f.weight()))
     return Reason::refuse(ReasonKind::Shape, bits_of(kIn) == 8
@@ -184,11 +184,11 @@ template <class Layer, DType kIn>
 Status prepare_wgmma(const Descriptor& descriptor, const Device&, State&) {
   const auto& f = descriptor.as<typename Layer::Fields>();
   if constexpr (linear::kHasCodes<Layer>)
-    return linear::preload_coded_wgmma(kIn);
+    return linear::preload_weight_only_sm90(kIn);
   else if (f.input().transposed || f.weight().transposed)
     return linear::preload_float_transposed(kIn, f.input().transposed, f.weight().transposed);
   else
-    return linear::preload_float_wgmma(kIn, f.weight_dtype);
+    return linear::preload_float_sm90(kIn, f.weight_dtype);
 }
 
 // Operands that it cannot read go to the kernel for every GPU, which has the same bits.
@@ -196,9 +196,9 @@ template <class Layer>
 Status bind_wgmma(const Call& call, Bound& bound) {
   if constexpr (linear::kHasCodes<Layer>) {
     const auto codes = Layer::codes_of(call);
-    return linear::launch_coded_wgmma(Layer::product_of(call, codes), call, bound);
+    return linear::launch_weight_only_sm90(Layer::gemm_of(call, codes), call, bound);
   } else {
-    return linear::launch_float_wgmma(Layer::product_of(call), call.device, bound);
+    return linear::launch_float_sm90(Layer::gemm_of(call), call.device, bound);
   }
 }
 

@@ -14,9 +14,9 @@ Status compute_floats(const Call& call, const Stream& stream) {
   const Accumulation accumulation = call.fields<typename Layer::Fields>().accumulation;
   if constexpr (linear::kHasCodes<Layer>) {
     const auto codes = Layer::codes_of(call);
-    multiply_floats(Layer::product_of(call, codes), accumulation, stream.threads);
+    multiply_floats(Layer::gemm_of(call, codes), accumulation, stream.threads);
   } else {
-    multiply_floats(Layer::product_of(call), accumulation, stream.threads);
+    multiply_floats(Layer::gemm_of(call), accumulation, stream.threads);
   }
   return Status::success();
 }
@@ -57,7 +57,7 @@ constexpr auto float_kernels() {
 
 // The kernels of an operator whose weights are codes.
 template <class Layer>
-constexpr auto coded_kernels() {
+constexpr auto weight_only_kernels() {
   return joined(
       float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
       float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>());

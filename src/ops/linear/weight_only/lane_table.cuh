@@ -9,12 +9,12 @@ namespace planq::linear {
 // By byte: the values of its codes in the order of their terms, a copy for each lane. The table
 // lies at a multiple of its size, so that one instruction makes a look-up's address of the bytes of
 // two registers.
-class CodeTable {
+class LanePairTable {
  public:
   static constexpr std::uint32_t kBytes = 65536;
 
   // Looks up the byte lane % 4 of words.
-  __device__ __forceinline__ explicit CodeTable(cuda::SharedAddress table)
+  __device__ __forceinline__ explicit LanePairTable(cuda::SharedAddress table)
       : own_(table | threadIdx.x % cuda::kWarp * static_cast<std::uint32_t>(sizeof(float2))),
         selector_(0x7604 | threadIdx.x % 4 << 4) {
     cuda::keep(own_);

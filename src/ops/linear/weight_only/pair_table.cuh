@@ -34,11 +34,11 @@ __device__ __forceinline__ float value_of(const CodesArgs& args, unsigned code) 
 // By byte: the values of its codes in the order of their terms, a copy for each lane of a half
 // warp, which is what shared memory serves at a time. The table lies at a multiple of its size, so
 // that one instruction makes a look-up's address.
-class CodePairs {
+class PairTable {
  public:
   static constexpr std::uint32_t kTableBytes = 32768;
 
-  __device__ __forceinline__ explicit CodePairs(cuda::SharedAddress table)
+  __device__ __forceinline__ explicit PairTable(cuda::SharedAddress table)
       : own_(table | threadIdx.x % kCopies * static_cast<std::uint32_t>(sizeof(float2))) {
     cuda::keep(own_);
   }

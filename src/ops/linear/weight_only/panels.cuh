@@ -35,16 +35,16 @@ inline std::byte* book(std::int64_t columns, std::int64_t terms, const Device& d
 
 // `launch(panel)` multiplies the numbers of some columns.
 template <class Launch>
-Status launch(const Product& product, const Call& call, Bound& bound, const Launch& launch) {
-  const WeightCodes& codes = *product.weight.codes;
+Status launch(const Gemm& gemm, const Call& call, Bound& bound, const Launch& launch) {
+  const WeightCodes& codes = *gemm.weight.codes;
   Scratch scratch(call.workspace);
-  std::byte* const numbers = book(product.n, product.k, call.device, scratch);
-  const std::int64_t rows = panel_columns(product.n, call.device);
-  for (std::int64_t first = 0; first < product.n; first += rows) {
-    Product panel = columns_of(product, first, std::min(rows, product.n - first));
-    panel.weight = {reinterpret_cast<const std::uint8_t*>(numbers), panel.n == 1 ? 0 : product.k, 1,
+  std::byte* const numbers = book(gemm.n, gemm.k, call.device, scratch);
+  const std::int64_t rows = panel_columns(gemm.n, call.device);
+  for (std::int64_t first = 0; first < gemm.n; first += rows) {
+    Gemm panel = columns_of(gemm, first, std::min(rows, gemm.n - first));
+    panel.weight = {reinterpret_cast<const std::uint8_t*>(numbers), panel.n == 1 ? 0 : gemm.k, 1,
                     codes.values};
-    if (product.k > 0) PLANQ_TRY(launch_numbers(codes, first, panel.n, numbers, product.k, bound));
+    if (gemm.k > 0) PLANQ_TRY(launch_dequantize(codes, first, panel.n, numbers, gemm.k, bound));
     PLANQ_TRY(launch(panel));
   }
   return Status::success();
