@@ -7,7 +7,7 @@
 #include <cstdio>
 
 int main() {
-  using namespace planq::linear::decoding;
+  using namespace planq::linear::sm90::weight_only;
   long m, n, k, batches;
   int multiprocessors, few_rows, decoding, nested;
   while (std::scanf("%ld %ld %ld %ld %d %d %d %d", &m, &n, &k, &batches, &multiprocessors,
@@ -15,7 +15,7 @@ int main() {
     const Choice choice =
         choose({m, n, k, batches, multiprocessors}, few_rows != 0, decoding != 0, nested != 0);
     const Width& width = kWidths[choice.width];
-    if (choice.way == Way::Decoding)
+    if (choice.way == Way::Dequantize)
       std::printf("decoding %d %d\n", width.tokens, width.owners);
     else
       std::printf("%s 0 0\n", choice.way == Way::FewRows ? "few" : "panels");

@@ -55,18 +55,18 @@ WeightCodes codes_of(const Layer& layer) {
   return codes;
 }
 
-Product product_of(const Layer& layer, const WeightCodes& codes) {
-  Product product;
-  product.m = layer.m;
-  product.n = layer.n;
-  product.k = layer.k;
-  product.input = {static_cast<const std::uint8_t*>(layer.input), layer.k, 1,
-                   named<DType>(layer.input_dtype)};
-  product.weight = {.dtype = codes.values, .codes = &codes};
-  product.output = static_cast<std::uint8_t*>(layer.output);
-  product.output_row = layer.n;
-  product.output_dtype = named<DType>(layer.output_dtype);
-  Epilogue& e = product.epilogue;
+Gemm gemm_of(const Layer& layer, const WeightCodes& codes) {
+  Gemm gemm;
+  gemm.m = layer.m;
+  gemm.n = layer.n;
+  gemm.k = layer.k;
+  gemm.input = {static_cast<const std::uint8_t*>(layer.input), layer.k, 1,
+                named<DType>(layer.input_dtype)};
+  gemm.weight = {.dtype = codes.values, .codes = &codes};
+  gemm.output = static_cast<std::uint8_t*>(layer.output);
+  gemm.output_row = layer.n;
+  gemm.output_dtype = named<DType>(layer.output_dtype);
+  Epilogue& e = gemm.epilogue;
   e.weight_scale = layer.channel_scale;
   e.weight_step = 1;
   e.bias = layer.bias;
@@ -74,7 +74,7 @@ Product product_of(const Layer& layer, const WeightCodes& codes) {
   e.residual = layer.residual;
   if (e.residual) e.residual_dtype = named<DType>(layer.residual_dtype);
   e.residual_row = layer.n;
-  return product;
+  return gemm;
 }
 
 }  // namespace
@@ -83,16 +83,16 @@ Product product_of(const Layer& layer, const WeightCodes& codes) {
 // takes the layer.
 extern "C" bool run_layer(const Layer* layer, bool on_tensor_cores) {
   const WeightCodes codes = codes_of(*layer);
-  const Product product = product_of(*layer, codes);
+  const Gemm gemm = gemm_of(*layer, codes);
   const auto accumulation = named<Accumulation>(layer->accumulation);
-  const bool lanes = accumulation == Accumulation::Lanes && lanes::takes(product);
+  const bool lanes = accumulation == Accumulation::Lanes && lanes::takes(gemm);
   const bool slices = on_tensor_cores && accumulation == Accumulation::TensorSm90 &&
-                      !product.empty() && coded::takes(product);
+                      !gemm.empty() && coded::takes(gemm);
   Bound bound;
   Device device;
   device.multiprocessors = static_cast<std::int32_t>(layer->multiprocessors);
   const Status status =
-      slices ? coded::launch(product, device, bound) : launch_coded(product, accumulation, bound);
+      slices ? coded::launch(gemm, device, bound) : launch_weight_only(gemm, accumulation, bound);
   if (!status.ok()) std::abort();
   return lanes || slices;
 }
@@ -108,7 +108,7 @@ extern "C" void run_panels(const Layer* layer, void* workspace) {
   const State state{};
   const Call call{none, device, state, {}, {static_cast<std::byte*>(workspace), bytes}};
   Bound bound;
-  if (!launch_coded_mma(product_of(*layer, codes), call, bound).ok()) std::abort();
+  if (!launch_weight_only_sm80(gemm_of(*layer, codes), call, bound).ok()) std::abort();
 }
 extern "C" std::int64_t panel_bytes(std::int64_t n, std::int64_t k) {
   Device device;
@@ -119,16 +119,16 @@ extern "C" std::int64_t panel_bytes(std::int64_t n, std::int64_t k) {
 // A product of numbers by what sm_90 has for few rows; false where it does not take it.
 extern "C" bool run_numbers(const Layer* layer) {
   WeightCodes none;
-  Product product = product_of(*layer, none);
-  product.weight = {static_cast<const std::uint8_t*>(layer->weight), layer->row_stride, 1,
-                    named<DType>(layer->weight_dtype)};
+  Gemm gemm = gemm_of(*layer, none);
+  gemm.weight = {static_cast<const std::uint8_t*>(layer->weight), layer->row_stride, 1,
+                 named<DType>(layer->weight_dtype)};
   Bound bound;
-  return slices::takes(product) && slices::launch(product, bound).ok();
+  return slices::takes(gemm) && slices::launch(gemm, bound).ok();
 }
 
 // The numbers of all rows, in memory.
 extern "C" void write_weight(const Layer* layer) {
   const WeightCodes codes = codes_of(*layer);
   Bound bound;
-  if (!launch_numbers(codes, 0, layer->n, layer->output, layer->k, bound).ok()) std::abort();
+  if (!launch_dequantize(codes, 0, layer->n, layer->output, layer->k, bound).ok()) std::abort();
 }

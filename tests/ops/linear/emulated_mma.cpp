@@ -24,21 +24,21 @@ DType dtype_named(const char* name) {
   return static_cast<DType>(found - names.begin());
 }
 
-Product product_of(const Given& given) {
-  Product product;
-  product.m = given.m;
-  product.n = given.n;
-  product.k = given.k;
-  product.input = {static_cast<const std::uint8_t*>(given.input), given.input_row, given.input_term,
-                   dtype_named(given.input_dtype)};
-  product.weight = {static_cast<const std::uint8_t*>(given.weight), given.weight_row,
-                    given.weight_term, dtype_named(given.weight_dtype)};
-  product.output = static_cast<std::uint8_t*>(given.output);
-  product.output_row = given.output_row;
-  product.output_dtype = dtype_named(given.output_dtype);
-  product.joins_by_scales = given.input_scale != nullptr;
-  product.weight_scale_row = given.weight_scale_row;
-  Epilogue& e = product.epilogue;
+Gemm gemm_of(const Given& given) {
+  Gemm gemm;
+  gemm.m = given.m;
+  gemm.n = given.n;
+  gemm.k = given.k;
+  gemm.input = {static_cast<const std::uint8_t*>(given.input), given.input_row, given.input_term,
+                dtype_named(given.input_dtype)};
+  gemm.weight = {static_cast<const std::uint8_t*>(given.weight), given.weight_row,
+                 given.weight_term, dtype_named(given.weight_dtype)};
+  gemm.output = static_cast<std::uint8_t*>(given.output);
+  gemm.output_row = given.output_row;
+  gemm.output_dtype = dtype_named(given.output_dtype);
+  gemm.joins_by_scales = given.input_scale != nullptr;
+  gemm.weight_scale_row = given.weight_scale_row;
+  Epilogue& e = gemm.epilogue;
   e.input_scale = given.input_scale;
   e.input_scale_row = given.scale_row;
   e.weight_scale = given.weight_scale;
@@ -51,8 +51,8 @@ Product product_of(const Given& given) {
   step.stride[kMovedWeight] = given.weight_batch;
   step.stride[kMovedOutput] = given.output_batch;
   step.stride[kMovedResidual] = given.m * given.n;
-  product.batch.append(step);
-  return product;
+  gemm.batch.append(step);
+  return gemm;
 }
 
 }  // namespace
@@ -61,5 +61,5 @@ extern "C" void run_product(const Given* given) {
   Device device;
   device.multiprocessors = static_cast<std::int32_t>(given->multiprocessors);
   Bound bound;
-  if (!launch_float_mma(product_of(*given), device, bound).ok()) std::abort();
+  if (!launch_float_sm80(gemm_of(*given), device, bound).ok()) std::abort();
 }

@@ -1,20 +1,20 @@
 // Reads problems, as rows, columns, terms, batches, multiprocessors, bytes of a number and (1 or 0)
 // whether slices have scales and whether the input is transposed a line, and prints which kernel of
-// sm_90 a floating product takes: tokens and blocks a multiprocessor of a streamed one, or 0 and
+// sm_90 a floating product takes: tokens and blocks a multiprocessor of a few_rows one, or 0 and
 // the rows of a tile.
 #include "ops/linear/sm90/float_heuristics.h"
 
 #include <cstdio>
 
 int main() {
-  using planq::linear::wgmma::FloatChoice;
+  using planq::linear::sm90::FloatChoice;
   long m, n, k, batches;
   int multiprocessors, bytes, scaled, transposed;
   while (std::scanf("%ld %ld %ld %ld %d %d %d %d", &m, &n, &k, &batches, &multiprocessors, &bytes,
                     &scaled, &transposed) == 8) {
-    const FloatChoice choice = planq::linear::wgmma::choose_floats(
+    const FloatChoice choice = planq::linear::sm90::choose_floats(
         {{m, n, k, batches, multiprocessors}, bytes, scaled != 0, transposed != 0});
-    if (choice.streamed)
+    if (choice.few_rows)
       std::printf("%d %d\n", choice.tokens, choice.resident);
     else
       std::printf("0 %d\n", choice.tall ? 256 : 128);

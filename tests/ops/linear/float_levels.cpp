@@ -19,29 +19,29 @@ void parallel_loop(int, std::int64_t count, std::int64_t, LoopBody body, const v
 namespace {
 
 using namespace planq;
-using linear::Product;
+using linear::Gemm;
 
 enum Asked : std::int32_t { kTensorSm90, kLanes, kChain };
 
 struct Given {
-  Product product;
+  Gemm gemm;
   Asked asked;
   std::unique_ptr<std::uint8_t[]> input, weight;
   std::unique_ptr<float[]> accumulators, results;
 
-  std::int64_t outputs() const { return product.m * product.n; }
+  std::int64_t outputs() const { return gemm.m * gemm.n; }
 };
 
 void read(void* to, std::size_t bytes) {
   if (std::fread(to, 1, bytes, stdin) != bytes) std::exit(1);
 }
 
-std::unique_ptr<std::uint8_t[]> read_side(linear::Factor& factor, DType dtype, std::int64_t rows,
-                                          std::int64_t terms) {
+std::unique_ptr<std::uint8_t[]> read_side(linear::GemmOperand& operand, DType dtype,
+                                          std::int64_t rows, std::int64_t terms) {
   const auto bytes = static_cast<std::size_t>(rows * terms * storage_bytes(dtype));
   auto memory = std::make_unique<std::uint8_t[]>(bytes);
   read(memory.get(), bytes);
-  factor = {memory.get(), rows == 1 ? 0 : terms, 1, dtype};
+  operand = {memory.get(), rows == 1 ? 0 : terms, 1, dtype};
   return memory;
 }
 
@@ -50,7 +50,7 @@ bool read_product(Given& given) {
   if (std::fread(head, sizeof head, 1, stdin) != 1) return false;
   constexpr DType kDTypes[] = {DType::Float16, DType::BFloat16, DType::Float8E4M3FN,
                                DType::Float8E5M2};
-  Product& p = given.product;
+  Gemm& p = given.gemm;
   p = {};
   p.m = head[0];
   p.n = head[1];
@@ -74,21 +74,20 @@ void write(const Given& given) {
 
 template <class Core>
 float one_output(const Given& given, math::FactorRow a, math::FactorRow w, float accumulator) {
-  if (given.asked == kLanes) return math::lane_sum(a, w, given.product.k);
-  if (given.asked == kChain)
-    return math::tensor_core_chain<Core>(accumulator, a, w, given.product.k);
-  return math::tensor_core_sum<Core>(a, w, given.product.k);
+  if (given.asked == kLanes) return math::lane_sum(a, w, given.gemm.k);
+  if (given.asked == kChain) return math::tensor_core_chain<Core>(accumulator, a, w, given.gemm.k);
+  return math::tensor_core_sum<Core>(a, w, given.gemm.k);
 }
 
-std::unique_ptr<float[]> widened(const linear::Factor& factor, std::int64_t rows,
+std::unique_ptr<float[]> widened(const linear::GemmOperand& operand, std::int64_t rows,
                                  std::int64_t terms) {
   auto made = std::make_unique<float[]>(rows * terms);
-  host::baseline::floating::widen_line(factor, 0, rows * terms, made.get());
+  host::baseline::floating::widen_line(operand, 0, rows * terms, made.get());
   return made;
 }
 
 void by_scalars(const Given& given) {
-  const Product& p = given.product;
+  const Gemm& p = given.gemm;
   const auto a = widened(p.input, p.m, p.k), w = widened(p.weight, p.n, p.k);
   for (std::int64_t i = 0; i < given.outputs(); ++i) {
     const math::FactorRow row{&a[i / p.n * p.k], format_of(p.input.dtype).smallest_exponent()};
@@ -103,10 +102,10 @@ void by_scalars(const Given& given) {
 
 // --- By vectors ----------------------------------------------------------------------------------
 
-using Compute = void (*)(const Product&, Accumulation, host::Block);
+using Compute = void (*)(const Gemm&, Accumulation, host::Block);
 
 void by_vectors(Given& given, std::int64_t columns, Compute compute) {
-  Product& p = given.product;
+  Gemm& p = given.gemm;
   p.output = reinterpret_cast<std::uint8_t*>(given.results.get());
   p.continues = given.asked == kChain;
   std::fill_n(given.results.get(), given.outputs(), -7.0f);

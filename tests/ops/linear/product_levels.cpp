@@ -21,8 +21,8 @@ namespace {
 using namespace planq;
 using host::Block;
 using host::RowSums;
-using linear::Factor;
-using linear::Product;
+using linear::Gemm;
+using linear::GemmOperand;
 
 std::mt19937 random_words(1);
 
@@ -34,47 +34,47 @@ T pick(const T (&values)[kCount]) {
 // A side in an allocation of its own size.
 struct Side {
   std::unique_ptr<std::uint8_t[]> memory;
-  Factor factor;
+  GemmOperand operand;
 
   Side(std::int64_t rows, std::int64_t terms, bool whole) {
     constexpr DType kDTypes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::UInt4};
     constexpr DType kBytes[] = {DType::Int8, DType::UInt8};
-    factor.dtype = whole ? pick(kBytes) : pick(kDTypes);
+    operand.dtype = whole ? pick(kBytes) : pick(kDTypes);
     const bool turned = !whole && random_words() % 2;
     const std::int64_t lines = turned ? terms : rows, codes = turned ? rows : terms;
-    const std::int64_t bytes = is_four_bit(factor.dtype) ? (codes + 1) / 2 : codes;
+    const std::int64_t bytes = is_four_bit(operand.dtype) ? (codes + 1) / 2 : codes;
     const std::int64_t pitch = bytes + random_words() % 3;
     const std::int64_t size = (lines - 1) * pitch + bytes;
     memory = std::make_unique<std::uint8_t[]>(size);
     for (std::int64_t i = 0; i < size; ++i) memory[i] = static_cast<std::uint8_t>(random_words());
-    factor.data = memory.get();
-    const std::int64_t stride = is_four_bit(factor.dtype) ? 2 * pitch : pitch;
-    factor.row_stride = turned ? 1 : stride;
-    factor.term_stride = turned ? stride : 1;
+    operand.data = memory.get();
+    const std::int64_t stride = is_four_bit(operand.dtype) ? 2 * pitch : pitch;
+    operand.row_stride = turned ? 1 : stride;
+    operand.term_stride = turned ? stride : 1;
   }
 };
 
-using Extent = std::int64_t (*)(const Product&, int);
-using Rows = std::int64_t (*)(const Product&, int, bool);
-using Compute = void (*)(const Product&, Block, RowSums&);
+using Extent = std::int64_t (*)(const Gemm&, int);
+using Rows = std::int64_t (*)(const Gemm&, int, bool);
+using Compute = void (*)(const Gemm&, Block, RowSums&);
 
 // Blocks row by row or column by column; beside a row nothing may be written.
-bool right(const Product& p, std::int64_t rows, std::int64_t columns, bool amx, Compute compute,
+bool right(const Gemm& p, std::int64_t rows, std::int64_t columns, bool amx, Compute compute,
            const std::vector<std::int32_t>& wanted) {
   const std::int64_t pitch = p.n + random_words() % 2 * 3;
   std::vector<std::int32_t> sums(p.m * pitch, -7), expected = sums;
   for (std::int64_t row = 0; row < p.m; ++row)
     std::copy_n(&wanted[row * p.n], p.n, &expected[row * pitch]);
-  Product product = p;
-  product.output = reinterpret_cast<std::uint8_t*>(sums.data());
-  product.output_row = pitch;
+  Gemm gemm = p;
+  gemm.output = reinterpret_cast<std::uint8_t*>(sums.data());
+  gemm.output_row = pitch;
   const std::int64_t down = (p.m + rows - 1) / rows, across = (p.n + columns - 1) / columns;
   const bool by_rows = random_words() % 2;
   RowSums known;
   for (std::int64_t i = 0; i < down * across; ++i) {
     const std::int64_t row = rows * (by_rows ? i / across : i % down);
     const std::int64_t column = columns * (by_rows ? i % across : i / down);
-    compute(product, {row, std::min(rows, p.m - row), column, std::min(columns, p.n - column), amx},
+    compute(gemm, {row, std::min(rows, p.m - row), column, std::min(columns, p.n - column), amx},
             known);
   }
   return sums == expected;
@@ -90,13 +90,13 @@ int main() {
   for (int number = 0; number < 600; ++number) {
     // Some fill the registers of AMX.
     const bool whole = number % 4 == 0;
-    Product p;
+    Gemm p;
     p.m = whole ? 16 + random_words() % 12 * 16 : pick(kExtents);
     p.n = pick(kExtents);
     p.k = whole ? 64 + random_words() % 20 * 64 : pick(kTerms);
     const Side input(p.m, p.k, whole), weight(p.n, p.k, whole);
-    p.input = input.factor;
-    p.weight = weight.factor;
+    p.input = input.operand;
+    p.weight = weight.operand;
     std::vector<std::int32_t> wanted;
     for (std::int64_t row = 0; row < p.m; ++row)
       for (std::int64_t column = 0; column < p.n; ++column) {

@@ -16,11 +16,11 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device& device) {
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_list());
   PLANQ_TRY(linear::preload_sm80());
-  return linear::preload_outliers_sm90(Accumulation::Sequential);
+  return preload_sm90(Accumulation::Sequential);
 }
 Status prepare_chain(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_chain());
-  return linear::preload_outliers_sm90(Accumulation::TensorSm90);
+  return preload_sm90(Accumulation::TensorSm90);
 }
 
 // What it cannot read goes to the kernel for every GPU, which has the same bits.
@@ -28,7 +28,7 @@ template <Accumulation kAccumulation, Status (*kOtherwise)(const Call&, Bound&)>
 Status bind_wgmma(const Call& call, Bound& bound) {
   const linear::Gemm gemm = gemm_with(call, call.operands[kOutlier]);
   bool launched = false;
-  PLANQ_TRY(linear::launch_outliers_sm90(call, gemm, kAccumulation, launch_codes, bound, launched));
+  PLANQ_TRY(launch_sm90(call, gemm, kAccumulation, bound, launched));
   return launched ? Status::success() : kOtherwise(call, bound);
 }
 

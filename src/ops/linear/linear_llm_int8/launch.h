@@ -24,6 +24,12 @@ std::size_t chain_workspace(const Descriptor& descriptor, const Device& device);
 Status preload_chain();
 Status bind_chain(const Call& call, Bound& bound);
 
+// On sm_90a, by the list itself and the operand's values, in the order of `accumulation`. Answers
+// in `launched` whether the kernels take these operands; nothing is launched where not.
+Status preload_sm90(Accumulation accumulation);
+Status launch_sm90(const Call& call, const linear::Gemm& gemm, Accumulation accumulation,
+                   Bound& bound, bool& launched);
+
 template <Status (*kLaunch)(const linear::Gemm&, const Device&, Bound&)>
 Status bind(const Call& call, Bound& bound) {
   Scratch scratch(call.workspace);

@@ -5,9 +5,10 @@
 
 #include "cuda/mma.cuh"
 #include "cuda/wgmma.cuh"
-#include "ops/linear/linear_llm_int8/sm90_outliers.cuh"
+#include "ops/linear/linear_llm_int8/sm90_list.cuh"
+#include "ops/linear/sm90/fragments.cuh"
 
-namespace planq::linear::sm90 {
+namespace planq::linear_llm_int8::sm90 {
 
 inline constexpr int kStepPlaces = 16, kSteps = kPlaces / kStepPlaces;
 
@@ -33,7 +34,7 @@ struct FactorOrder {
 struct MatrixOrder {
   static constexpr bool kOutliersType = true;
   static __device__ __forceinline__ int slot(int place, int column) {
-    return place * kListedColumns + (column ^ place % 8 * 8);
+    return place * kCodeColumns + (column ^ place % 8 * 8);
   }
   static __device__ __forceinline__ int places(int count) { return whole_steps(count); }
 };
@@ -98,7 +99,7 @@ struct StepValues {
 // The first kUsed steps onto sums that are float32 by now. A step of zeros leaves what another step
 // has made as it is.
 template <class T, int kUsed, int kTiles>
-__device__ __forceinline__ void add_steps(int (&sums)[kTiles][kListedColumns / 2],
+__device__ __forceinline__ void add_steps(int (&sums)[kTiles][kCodeColumns / 2],
                                           const StepValues<kTiles>& values,
                                           const std::uint16_t* codes) {
 #pragma unroll
@@ -145,9 +146,8 @@ class TileSteps {
 
   // All listed columns onto sums with their rows' scales, of its rows and columns n on.
   // Afterwards the shared memory is free.
-  __device__ __forceinline__ void add(int (&sums)[kTiles][kListedColumns / 2],
-                                      const Outputs& outputs, int batch, std::int64_t m,
-                                      std::int64_t n) {
+  __device__ __forceinline__ void add(int (&sums)[kTiles][kCodeColumns / 2], const Outputs& outputs,
+                                      int batch, std::int64_t m, std::int64_t n) {
     cuda::named_barrier_wait(barriers_.full, kPickThreads);
 #pragma unroll 1
     for (int first = 0; first < count_;) {
@@ -191,14 +191,14 @@ class TileSteps {
 
 // --- Few tokens ---------------------------------------------------------------------------------
 
-// Eight rows and sixteen columns of the sums of OutlierRows, as a warp's tensor cores have them,
+// Eight rows and sixteen columns of the sums of SumRows, as a warp's tensor cores have them,
 // from number `from` and column `column` on. Those beyond the last row are the last one again. Lane
 // l has rows 2 (l % 4) and the next at columns l / 4 and eight further.
 class RowFragment {
  public:
   float t[4];
 
-  __device__ __forceinline__ RowFragment(const OutlierRows& rows, int from, int column)
+  __device__ __forceinline__ RowFragment(const SumRows& rows, int from, int column)
       : left_(rows.count - from - lane() % 4 * 2) {
     // The lane's own columns are four for each lane before it.
     at_ = rows.sums - 4 * lane() + (rows.count - max(left_, 1)) * rows.pitch + column + lane() / 4;
@@ -237,10 +237,10 @@ class ShareSteps {
                                         const SharePlace& place, float*)
       : listed_(listed), codes_(codes), place_(place), held_(*listed.count) {}
 
-  __device__ __forceinline__ void ask(const OutlierRows& rows) {
+  __device__ __forceinline__ void ask(const SumRows& rows) {
     if (rows.count > 0 && listed_.capacity > 0) read(rows, 0, 0);
   }
-  __device__ __forceinline__ void add(const OutlierRows& rows, float scales, std::int64_t columns) {
+  __device__ __forceinline__ void add(const SumRows& rows, float scales, std::int64_t columns) {
     const int count = listed_of(held_, listed_.capacity);
     int first = 0;
     do {
@@ -259,7 +259,7 @@ class ShareSteps {
     return static_cast<int>(threadIdx.x) % cuda::kWarp;
   }
   // The values of eight rows from number `from` on, at places from number `first` on.
-  __device__ __forceinline__ void read(const OutlierRows& rows, int from, int first) {
+  __device__ __forceinline__ void read(const SumRows& rows, int from, int first) {
     const std::int64_t row = rows.m + min(from + lane() / 4, rows.count - 1) * rows.step;
     const std::uint16_t* values = static_cast<const std::uint16_t*>(listed_.values) +
                                   place_.batch * listed_.batch + row * listed_.row;
@@ -270,7 +270,7 @@ class ShareSteps {
 
   // Steps over `held` places from number `first` of the list on, eight rows at a time.
   template <class T>
-  __device__ __forceinline__ void add_steps(const OutlierRows& rows, float scales, int first,
+  __device__ __forceinline__ void add_steps(const SumRows& rows, float scales, int first,
                                             int held) {
 #pragma unroll 1
     for (int from = 0; from < rows.count; from += kRows) {
@@ -282,7 +282,7 @@ class ShareSteps {
       const float own[2] = {__shfl_sync(cuda::kAllLanes, scales, from + lane() % 4 * 2),
                             __shfl_sync(cuda::kAllLanes, scales, from + lane() % 4 * 2 + 1)};
 #pragma unroll 2
-      for (int column = 0; column < kListedColumns; column += 16) {
+      for (int column = 0; column < kCodeColumns; column += 16) {
         RowFragment sums(rows, from, column);
         sums.load(first == 0, own);
 #pragma unroll
@@ -312,4 +312,4 @@ class ShareSteps {
   std::uint32_t words_[2 * kSteps];
 };
 
-}  // namespace planq::linear::sm90
+}  // namespace planq::linear_llm_int8::sm90

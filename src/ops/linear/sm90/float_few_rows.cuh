@@ -8,6 +8,7 @@
 #pragma once
 
 #include "ops/linear/sm90/float_heuristics.h"
+#include "ops/linear/sm90/fragments.cuh"
 #include "ops/linear/sm90/slices.cuh"
 
 namespace planq::linear::sm90 {

@@ -38,11 +38,11 @@ Status launch_unread(const Gemm& gemm, const Device& device, Bound& bound) {
 template <class A, class B, sm90::Scales kScales, class Shape>
 Status launch_tiles_of(const Gemm& gemm, const Device& device, Bound& bound) {
   sm90::FloatTileArgs args;
-  if (!fill(gemm, Shape::kRows, args)) return launch_unread(gemm, device, bound);
+  if (!fill_tiles(gemm, Shape::kRows, args)) return launch_unread(gemm, device, bound);
   args.operands.k_blocks = sm90::slice_blocks(gemm);
   args.operands.waits = bound.follows() ? sm90::Waits::ForBoth : sm90::Waits::Never;
   args.weight_scale_row = gemm.weight_scale_row;
-  const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
+  const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.grid.count, device.multiprocessors),
                         .threads = dim3(sm90::kTileThreads),
                         .dependent = bound.follows(),
                         .shared_bytes = Shape::kSharedBytes};

@@ -1,10 +1,11 @@
 // Products of floating numbers of 8 or 16 bits on the tensor cores of sm_90a, in the order that
 // Accumulation::TensorSm90 names: terms in slices of 128, each a chain of steps from +0, added up
-// in float32 one after another. The kernel is that of tiles in sm90/int8.cuh but for two things:
+// in float32 one after another. The kernel is that of int8_tiles.cuh but for two things:
 // both groups of warps share a tile, half of its rows each; and a slice has registers of its own.
 #pragma once
 
 #include "ops/linear/sm90/slices.cuh"
+#include "ops/linear/sm90/tiles.cuh"
 
 namespace planq::linear::sm90 {
 
@@ -85,16 +86,17 @@ __device__ __forceinline__ void scale_rows(TileSlice& total, const Outputs& outp
 template <class A, class B, Scales kScales, class Shape>
 __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
                                                 const typename Shape::Stages& ring,
-                                                std::uint8_t* staging) {
+                                                std::uint8_t* shared) {
   using Sums = typename Shape::template Sums<A, B, typename Shape::Stages>;
   constexpr int kTiles = Shape::kTiles, kGroupRows = kTiles * cuda::kProductRows;
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
   const int warp = threadIdx.x / cuda::kWarp % kGroupWarps, lane = threadIdx.x % cuda::kWarp;
-  int* staging = reinterpret_cast<int*>(staging + group * Shape::kPassBytes) + warp * kStagingSums;
+  int* staging =
+      reinterpret_cast<int*>(shared + group * Shape::kStagingBytes) + warp * kStagingSums;
   const int slices = args.operands.k_blocks / Sums::Slices::kBoxes;
   Sums sums(ring, group * kGroupRows);
 #pragma unroll 1
-  for (TileSchedule schedule(args, 0, 1); schedule.has_tile(); schedule.advance()) {
+  for (TileSchedule schedule(args.grid, 0, 1); schedule.has_tile(); schedule.advance()) {
     const TilePlace place = schedule.place();
     const std::int64_t m =
         std::int64_t{place.down} * Shape::kRows + group * kGroupRows + warp * kWarpRows;

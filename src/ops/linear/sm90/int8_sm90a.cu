@@ -1,7 +1,7 @@
-// The kernels of sm90/int8.cuh for products without outliers.
+// Products of codes of 8 bits on sm_90a, and nothing beside them.
 #include "ops/linear/sm80/launch.h"
+#include "ops/linear/sm90/int8_launch.cuh"
 #include "ops/linear/sm90/launch.h"
-#include "ops/linear/sm90/operands.cuh"
 
 namespace planq::linear {
 namespace {
@@ -11,20 +11,20 @@ Status launch_choice(const Gemm& gemm, const Choice& choice, const Device& devic
                      bool& launched) {
   if (choice.few_rows) {
     sm90::FewRowsArgs args;
-    launched = fill(gemm, choice, args);
-    return launched ? launch_few_rows<OutlierSums::None>(args, choice, gemm.batch.size(), bound)
+    launched = fill_few_rows(gemm, choice, args);
+    return launched ? launch_few_rows<sm90::NoAddend>(args, choice, gemm.batch.size(), bound)
                     : Status::success();
   }
   sm90::TileArgs args;
-  launched = fill(gemm, choice, args);
-  return launched ? launch_tiles<OutlierSums::None>(args, device, bound) : Status::success();
+  launched = fill_tiles(gemm, sm90::kTileRows, args);
+  return launched ? launch_tiles<sm90::NoAddend>(args, device, bound) : Status::success();
 }
 
 }  // namespace
 
 Status preload_sm90() {
-  PLANQ_TRY(preload_tiles<OutlierSums::None>());
-  PLANQ_TRY(preload_few_rows<OutlierSums::None>());
+  PLANQ_TRY(preload_tiles<sm90::NoAddend>());
+  PLANQ_TRY(preload_few_rows<sm90::NoAddend>());
   return preload_sm80();
 }
 

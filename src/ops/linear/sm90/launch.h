@@ -12,15 +12,6 @@ namespace planq::linear {
 Status preload_sm90();
 Status launch_sm90(const Gemm& gemm, const Device& device, Bound& bound);
 
-// Products with outliers: with the list itself and the operand's values, in the order of
-// `accumulation`. `list` launches what lists the weight's codes for the kernel behind it, and says
-// in the product where they are. Answers in `launched` whether the kernels take these operands;
-// nothing is launched where not.
-using ListOutliers = Status (*)(const Call& call, Gemm& gemm, Bound& bound);
-Status preload_outliers_sm90(Accumulation accumulation);
-Status launch_outliers_sm90(const Call& call, const Gemm& gemm, Accumulation accumulation,
-                            ListOutliers list, Bound& bound, bool& launched);
-
 // What the kernels are for. Operands that only a call shows are left to launch_sm90.
 inline Reason rejects_wgmma(const OperandField& input, const OperandField& weight,
                             DType output_dtype) {

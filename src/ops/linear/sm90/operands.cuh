@@ -1,4 +1,5 @@
-// From a product to the arguments and the launch of a kernel in sm90/int8.cuh.
+// From a gemm to the arguments of a kernel for sm_90a: tensor maps of its operands, its outputs and
+// the grid of its tiles.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +8,9 @@
 #include "cuda/launch.cuh"
 #include "ops/linear/gemm.h"
 #include "ops/linear/sm90/heuristics.h"
-#include "ops/linear/sm90/int8.cuh"
+#include "ops/linear/sm90/tiles.cuh"
 
 namespace planq::linear {
-
-using sm90::Choice;
-using sm90::OutlierSums;
 
 // What a step along the batch adds; it has at most one axis.
 inline std::int64_t batch_stride(const Gemm& gemm, Moved which) {
@@ -86,9 +84,9 @@ inline bool can_be_numbered(int down, int across, std::int64_t times) {
   return static_cast<double>(down) * across * static_cast<double>(times) <= INT_MAX;
 }
 
-// A kernel's arguments, or false where the copy engine does not read the factors or tiles are too
+// A kernel's arguments, or false where the copy engine does not read the operands or tiles are too
 // many to be numbered. `rows`: of a tile.
-inline bool fill(const Gemm& gemm, int rows, sm90::TileArgs& args) {
+inline bool fill_tiles(const Gemm& gemm, int rows, sm90::TileArgs& args) {
   sm90::OperandMaps& operands = args.operands;
   if (!encode_input(gemm, rows, operands.first) ||
       !encode_weight(gemm, sm90::kTileColumns, operands.second))
@@ -99,100 +97,20 @@ inline bool fill(const Gemm& gemm, int rows, sm90::TileArgs& args) {
   operands.first_unsigned = gemm.input.dtype == DType::UInt8;
   operands.second_unsigned = gemm.weight.dtype == DType::UInt8;
   args.outputs = outputs_of(gemm);
-  args.down = static_cast<int>(cuda::ceil_div(gemm.m, rows));
-  args.across = static_cast<int>(cuda::ceil_div(gemm.n, sm90::kTileColumns));
-  args.band = std::min(sm90::kBand * sm90::kTileRows / rows, args.down);
-  if (!can_be_numbered(args.down, args.across, gemm.batch.size())) return false;
-  args.count =
-      static_cast<std::uint32_t>(std::int64_t{args.down} * args.across * gemm.batch.size());
+  sm90::TileGrid& grid = args.grid;
+  grid.down = static_cast<int>(cuda::ceil_div(gemm.m, rows));
+  grid.across = static_cast<int>(cuda::ceil_div(gemm.n, sm90::kTileColumns));
+  grid.band = std::min(sm90::kBand * sm90::kTileRows / rows, grid.down);
+  if (!can_be_numbered(grid.down, grid.across, gemm.batch.size())) return false;
+  grid.count =
+      static_cast<std::uint32_t>(std::int64_t{grid.down} * grid.across * gemm.batch.size());
   return true;
 }
-inline bool fill(const Gemm& gemm, const Choice&, sm90::TileArgs& args) {
-  return fill(gemm, sm90::kTileRows, args);
-}
-inline bool fill(const Gemm& gemm, const Choice& choice, sm90::FewRowsArgs& args) {
-  sm90::OperandMaps& operands = args.operands;
-  if (!encode_weight(gemm, sm90::kFewRowsColumns, operands.first) ||
-      !encode_input(gemm, choice.width, operands.second))
-    return false;
-  operands.first_step = step_of(gemm, kMovedWeight);
-  operands.second_step = step_of(gemm, kMovedInput);
-  operands.k_blocks = k_blocks_of(gemm);
-  operands.first_unsigned = gemm.weight.dtype == DType::UInt8;
-  operands.second_unsigned = gemm.input.dtype == DType::UInt8;
-  args.outputs = outputs_of(gemm);
-  args.down = static_cast<int>(cuda::ceil_div(gemm.m, choice.width));
-  args.across = static_cast<int>(cuda::ceil_div(gemm.n, sm90::kFewRowsColumns));
-  return can_be_numbered(args.down, args.across, gemm.batch.size() * choice.cluster);
-}
-
 // What none of the kernels takes.
 inline bool is_outside(const Gemm& gemm) {
   constexpr std::int64_t kMost = INT_MAX / 2;
   return gemm.k == 0 || gemm.m > kMost || gemm.n > kMost || gemm.batch.rank > 1 ||
          gemm.batch.size() > kMost;
-}
-
-// Calls visit(kernel, its shared memory) for the kernel of this choice.
-template <OutlierSums kLists, class Visit>
-Status visit_few_rows(const Choice& choice, const Visit& visit) {
-  const auto one = [&]<int kTokens, int kResident>() {
-    return visit(sm90::multiply_few_rows<kTokens, kResident, kLists>,
-                 sm90::FewRowsShape<kTokens, kResident, kLists != OutlierSums::None>::kSharedBytes);
-  };
-  switch (choice.width) {
-    case 16:
-      return one.template operator()<16, 2>();
-    case 32:
-      return one.template operator()<32, 2>();
-    case 64:
-      return one.template operator()<64, 2>();
-    default:
-      return choice.resident == 2 ? one.template operator()<128, 2>()
-                                  : one.template operator()<128, 1>();
-  }
-}
-
-struct Preload {
-  template <class Kernel>
-  Status operator()(Kernel* kernel, int bytes) const {
-    return cuda::preload(kernel, bytes);
-  }
-};
-template <OutlierSums kLists>
-Status preload_tiles() {
-  return cuda::preload(sm90::multiply_tiles<kLists>, sm90::TileShape::kSharedBytes);
-}
-template <OutlierSums kLists>
-Status preload_few_rows() {
-  for (const sm90::detail::Cost& cost : sm90::detail::kCosts)
-    if (cost.choice.few_rows) PLANQ_TRY(visit_few_rows<kLists>(cost.choice, Preload{}));
-  return Status::success();
-}
-
-// Launches of a choice, of arguments that are filled.
-template <OutlierSums kLists>
-Status launch_tiles(sm90::TileArgsOf<kLists>& args, const Device& device, Bound& bound) {
-  args.operands.waits = sm90::Waits::Never;
-  // Behind another kernel it begins when that has ended: blocks of whole multiprocessors that are
-  // started one by one, as these become free, took 30 us more at 2048 x 8192 x 8192.
-  const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.count, device.multiprocessors),
-                        .threads = dim3(sm90::kTileThreads),
-                        .shared_bytes = sm90::TileShape::kSharedBytes};
-  return cuda::launch(sm90::multiply_tiles<kLists>, grid, args, bound);
-}
-template <OutlierSums kLists>
-Status launch_few_rows(sm90::FewRowsArgsOf<kLists>& args, const Choice& choice,
-                       std::int64_t batches, Bound& bound) {
-  args.operands.waits = bound.follows() ? sm90::Waits::ForInput : sm90::Waits::Never;
-  cuda::Grid grid{.blocks = std::int64_t{args.down} * args.across * batches * choice.cluster,
-                  .threads = dim3(sm90::kFewRowsThreads<kLists>),
-                  .cluster = choice.cluster,
-                  .dependent = bound.follows()};
-  return visit_few_rows<kLists>(choice, [&](auto kernel, int bytes) {
-    grid.shared_bytes = bytes;
-    return cuda::launch(kernel, grid, args, bound);
-  });
 }
 
 }  // namespace planq::linear

@@ -4,7 +4,8 @@
 #pragma once
 
 #include "math/tensor_core.h"
-#include "ops/linear/sm90/int8.cuh"
+#include "ops/linear/sm90/args.cuh"
+#include "ops/linear/sm90/ring.cuh"
 
 namespace planq::linear::sm90 {
 

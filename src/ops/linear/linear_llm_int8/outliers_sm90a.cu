@@ -1,10 +1,12 @@
-// The kernels of sm90/int8.cuh for products with outliers.
-#include "ops/linear/sm80/launch.h"
-#include "ops/linear/sm90/launch.h"
-#include "ops/linear/sm90/operands.cuh"
+// Products of codes of 8 bits with outliers on sm_90a.
+#include "ops/linear/linear_llm_int8/launch.h"
+#include "ops/linear/linear_llm_int8/sm90_addend.cuh"
+#include "ops/linear/sm90/int8_launch.cuh"
 
-namespace planq::linear {
+namespace planq::linear_llm_int8 {
 namespace {
+
+using namespace linear;
 
 sm90::OutlierList listed_of(const Gemm& gemm) {
   const Outliers& outliers = gemm.epilogue.outliers;
@@ -21,7 +23,7 @@ sm90::OutlierList listed_of(const Gemm& gemm) {
   listed.capacity = static_cast<std::int32_t>(outliers.capacity);
   listed.terms = static_cast<std::int32_t>(gemm.k);
   listed.dtype = outliers.dtype;
-  const std::int64_t bytes = detail::element_bytes(outliers.dtype);
+  const std::int64_t bytes = linear::detail::element_bytes(outliers.dtype);
   listed.vectors = cuda::aligned_to(outliers.values, static_cast<int>(4 * bytes)) &&
                    listed.row % 4 == 0 && listed.batch % 4 == 0 && listed.capacity % 4 == 0;
   return listed;
@@ -31,53 +33,54 @@ sm90::OutlierList listed_of(const Gemm& gemm) {
 // from the boxes slows the products of every tile down; the ordinary instructions of
 // Accumulation::SEQUENTIAL take longer than that, and few or small tiles less than a list. Of
 // figures measured on one H100.
-template <OutlierSums kLists>
+template <class Addend>
 bool has_codes_listed(const Gemm& gemm) {
   constexpr std::int64_t kRows = 1280, kWeights = std::int64_t{1} << 25;
-  return kLists == OutlierSums::Tensor && gemm.m >= kRows && gemm.n * gemm.k >= kWeights;
+  return std::is_same_v<Addend, sm90::TensorOutliers> && gemm.m >= kRows &&
+         gemm.n * gemm.k >= kWeights;
 }
 
-template <OutlierSums kLists>
-Status launch(const Call& call, const Gemm& gemm, ListOutliers list, Bound& bound, bool& launched) {
-  const Choice choice =
-      sm90::choose({gemm.m, gemm.n, gemm.k, gemm.batch.size(), call.device.multiprocessors});
+template <class Addend>
+Status launch(const Call& call, const Gemm& gemm, Bound& bound, bool& launched) {
+  const Choice choice = linear::sm90::choose(
+      {gemm.m, gemm.n, gemm.k, gemm.batch.size(), call.device.multiprocessors});
   if (choice.few_rows) {
     sm90::OutlierFewRowsArgs args;
-    launched = fill(gemm, choice, args);
+    launched = fill_few_rows(gemm, choice, args);
     args.listed = listed_of(gemm);
-    return launched ? launch_few_rows<kLists>(args, choice, gemm.batch.size(), bound)
+    return launched ? launch_few_rows<Addend>(args, choice, gemm.batch.size(), bound)
                     : Status::success();
   }
   sm90::OutlierTileArgs args;
-  launched = fill(gemm, choice, args);
+  launched = fill_tiles(gemm, linear::sm90::kTileRows, args);
   if (!launched) return Status::success();
   Gemm listed = gemm;
-  if (has_codes_listed<kLists>(gemm)) PLANQ_TRY(list(call, listed, bound));
+  if (has_codes_listed<Addend>(gemm)) PLANQ_TRY(launch_codes(call, listed, bound));
   args.listed = listed_of(listed);
-  return launch_tiles<kLists>(args, call.device, bound);
+  return launch_tiles<Addend>(args, call.device, bound);
 }
 
 }  // namespace
 
-Status preload_outliers_sm90(Accumulation accumulation) {
+Status preload_sm90(Accumulation accumulation) {
   if (accumulation == Accumulation::TensorSm90) {
-    PLANQ_TRY(preload_tiles<OutlierSums::Tensor>());
-    return preload_few_rows<OutlierSums::Tensor>();
+    PLANQ_TRY(linear::preload_tiles<sm90::TensorOutliers>());
+    return linear::preload_few_rows<sm90::TensorOutliers>();
   }
-  PLANQ_TRY(preload_tiles<OutlierSums::Sequential>());
-  return preload_few_rows<OutlierSums::Sequential>();
+  PLANQ_TRY(linear::preload_tiles<sm90::SequentialOutliers>());
+  return linear::preload_few_rows<sm90::SequentialOutliers>();
 }
 
-Status launch_outliers_sm90(const Call& call, const Gemm& gemm, Accumulation accumulation,
-                            ListOutliers list, Bound& bound, bool& launched) {
+Status launch_sm90(const Call& call, const Gemm& gemm, Accumulation accumulation, Bound& bound,
+                   bool& launched) {
   launched = gemm.empty();
   // Sums become float32 where they are; the weight is one for the whole batch.
   if (launched || is_outside(gemm) || gemm.output_dtype == DType::Float64 ||
       batch_stride(gemm, kMovedWeight) != 0)
     return Status::success();
   return accumulation == Accumulation::TensorSm90
-             ? launch<OutlierSums::Tensor>(call, gemm, list, bound, launched)
-             : launch<OutlierSums::Sequential>(call, gemm, list, bound, launched);
+             ? launch<sm90::TensorOutliers>(call, gemm, bound, launched)
+             : launch<sm90::SequentialOutliers>(call, gemm, bound, launched);
 }
 
-}  // namespace planq::linear
+}  // namespace planq::linear_llm_int8

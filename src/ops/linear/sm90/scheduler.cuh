@@ -1,0 +1,47 @@
+// Which tile of the outputs a block computes next. Knows nothing of operands or outputs.
+#pragma once
+
+#include <cstdint>
+
+namespace planq::linear::sm90 {
+
+// Tiles: `across` of them along the columns, `down` along the rows, in bands of `band` along the
+// rows, so that what runs at a time shares rows and columns in the L2 cache.
+struct TileGrid {
+  int down, across, band;
+  std::uint32_t count;  // of all batches, below 2^31
+};
+
+struct TilePlace {
+  int down, across, batch;
+};
+__device__ __forceinline__ TilePlace tile_place(const TileGrid& grid, std::uint32_t index) {
+  const auto area = static_cast<std::uint32_t>(grid.down) * static_cast<std::uint32_t>(grid.across);
+  const auto batch = static_cast<int>(index / area);
+  const auto inside = index - static_cast<std::uint32_t>(batch) * area;
+  const auto full = static_cast<std::uint32_t>(grid.band) * static_cast<std::uint32_t>(grid.across);
+  const int top = static_cast<int>(inside / full) * grid.band;
+  const int height = min(grid.band, grid.down - top);
+  const auto rest = static_cast<int>(inside % full);
+  return {top + rest % height, rest / height, batch};
+}
+
+// The tiles of a block, one after another.
+class TileSchedule {
+ public:
+  __device__ __forceinline__ TileSchedule(const TileGrid& grid, std::uint32_t first,
+                                          std::uint32_t step)
+      : grid_(grid), index_(blockIdx.x + first * gridDim.x), step_(step * gridDim.x) {}
+
+  __device__ __forceinline__ bool has_tile() const { return index_ < grid_.count; }
+  // Whether there is a tile behind this one, for whichever group.
+  __device__ __forceinline__ bool has_next() const { return index_ + gridDim.x < grid_.count; }
+  __device__ __forceinline__ TilePlace place() const { return tile_place(grid_, index_); }
+  __device__ __forceinline__ void advance() { index_ += step_; }
+
+ private:
+  const TileGrid& grid_;
+  std::uint32_t index_, step_;
+};
+
+}  // namespace planq::linear::sm90
