@@ -10,18 +10,18 @@ constexpr auto kRejects = rejects<Accumulation::Sequential>;
 
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_list());
-  return linear::preload_sm80();
+  return preload_sm80();
 }
 
 Reason rejects_few_rows(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
   const Reason reason = kRejects(descriptor, device);
-  return reason.accepted() ? linear::streams(f.input(), f.weight()) : reason;
+  return reason.accepted() ? linear::takes_few_rows(f.input(), f.weight()) : reason;
 }
 // Operands that it cannot read go to the other kernel.
 Status prepare_few_rows(const Descriptor& descriptor, const Device& device, State& state) {
   PLANQ_TRY(prepare(descriptor, device, state));
-  return linear::preload_few_rows();
+  return preload_few_rows();
 }
 
 constexpr Kernel kKernels[] = {
@@ -35,7 +35,7 @@ constexpr Kernel kKernels[] = {
      .rejects = kRejects,
      .workspace = workspace,
      .prepare = prepare,
-     .bind = bind<linear::launch_sm80>},
+     .bind = bind<launch_sm80>},
     {.op = "linear_llm_int8",
      .method = "stream",
      .revision = 1,
@@ -46,7 +46,7 @@ constexpr Kernel kKernels[] = {
      .rejects = rejects_few_rows,
      .workspace = workspace,
      .prepare = prepare_few_rows,
-     .bind = bind<linear::launch_few_rows>},
+     .bind = bind<launch_few_rows>},
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device& device) {
 
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(preload_list());
-  PLANQ_TRY(linear::preload_sm80());
+  PLANQ_TRY(preload_sm80());
   return preload_sm90(Accumulation::Sequential);
 }
 Status prepare_chain(const Descriptor&, const Device&, State&) {
@@ -43,7 +43,7 @@ constexpr Kernel kKernels[] = {
      .rejects = rejects_wgmma<Accumulation::Sequential>,
      .workspace = workspace,
      .prepare = prepare,
-     .bind = bind_wgmma<Accumulation::Sequential, bind<linear::launch_sm80>>},
+     .bind = bind_wgmma<Accumulation::Sequential, bind<launch_sm80>>},
     {.op = "linear_llm_int8",
      .method = "wgmma_chain",
      .revision = 1,

@@ -24,6 +24,12 @@ std::size_t chain_workspace(const Descriptor& descriptor, const Device& device);
 Status preload_chain();
 Status bind_chain(const Call& call, Bound& bound);
 
+// On any GPU, by what that kernel has filled: any product, and those of few rows.
+Status preload_sm80();
+Status launch_sm80(const linear::Gemm& gemm, const Device& device, Bound& bound);
+Status preload_few_rows();
+Status launch_few_rows(const linear::Gemm& gemm, const Device& device, Bound& bound);
+
 // On sm_90a, by the list itself and the operand's values, in the order of `accumulation`. Answers
 // in `launched` whether the kernels take these operands; nothing is launched where not.
 Status preload_sm90(Accumulation accumulation);

@@ -14,7 +14,7 @@ Status bind(const Call& call, Bound& bound) {
 
 Reason rejects_few_rows(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
-  return linear::streams(f.input(), f.weight());
+  return linear::takes_few_rows(f.input(), f.weight());
 }
 // Operands that it cannot read go to the other kernel.
 Status prepare_few_rows(const Descriptor&, const Device&, State&) {

@@ -8,7 +8,7 @@
 #include "cuda/memory_access.cuh"
 #include "math/formats.h"
 #include "ops/affine/affine.cuh"
-#include "ops/linear/linear_llm_int8/outliers.cuh"
+#include "ops/linear/sm80/addend.cuh"
 #include "ops/linear/sm80/args.h"
 
 namespace planq::linear {
@@ -147,57 +147,14 @@ __device__ __forceinline__ void store_values(const Gemm& gemm, std::int64_t at,
     return store_narrowed<float>(gemm.output, at, values, count, vectors);
 }
 
-// The same with outliers: a thread has up to kMostRows rows at a time, so that a code of the weight
-// is read for all of them.
-template <class C, int kMostRows>
-__device__ __forceinline__ void store_listed(const Gemm& gemm, const SumShape& shape,
-                                             const OutputTile& tile, const std::int32_t* sums,
-                                             std::int64_t column, int count, bool vectors) {
-  constexpr int kRows = sizeof(C) == 4 || kMostRows == 1 ? kMostRows : kMostRows / 2;
-  const Epilogue& e = gemm.epilogue;
-  const int across = shape.columns / 4, first = static_cast<int>(threadIdx.x) % across * 4;
-  const int step = shape.threads / across;
-  cuda::wait_for_previous();
-  ColumnTerm<C> columns[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
-#pragma unroll 1
-  for (int row = static_cast<int>(threadIdx.x) / across; row < tile.rows; row += kRows * step) {
-    C t[kRows][4];
-    std::int64_t rows[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      // Rows that are none of the tile's are its last one again.
-      const int own = min(row + r * step, tile.rows - 1);
-      std::int32_t four[4];
-      four_sums(shape, sums, own, first, four);
-      rows[r] = tile.row + own;
-      const C scale = row_term<C>(e, rows[r]).scale;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(four[i]) * scale;
-    }
-    add_listed<C>(e.outliers, rows, column, t);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (row + r * step >= tile.rows) break;
-      C values[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        values[i] = finish_listed<C>(t[r][i], columns[i], e,
-                                     residual_at<C>(e, rows[r], column + (i < count ? i : 0)));
-      store_values<C>(gemm, rows[r] * gemm.output_row + column, values, count, vectors);
-    }
-  }
-}
-
 // In C, which is the output's compute type.
-template <class C, int kListedRows>
+template <class Addend, class C, int kRowsAtOnce>
 __device__ __forceinline__ void store_scaled(const Gemm& gemm, const SumShape& shape,
                                              const OutputTile& tile, const std::int32_t* sums,
                                              std::int64_t column, int count, bool vectors) {
   const Epilogue& e = gemm.epilogue;
-  if (e.outliers.values)
-    return store_listed<C, kListedRows>(gemm, shape, tile, sums, column, count, vectors);
+  if constexpr (Addend::kAdds)
+    return Addend::template store<C, kRowsAtOnce>(gemm, tile, shape, sums, column, count, vectors);
   ColumnTerm<C> columns[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
@@ -213,8 +170,8 @@ __device__ __forceinline__ void store_scaled(const Gemm& gemm, const SumShape& s
 }
 
 // `product` is one of a batch: see Gemm::at. `vectors`: four outputs are an aligned vector.
-// kListedRows: of a thread at a time, where there are outliers.
-template <int kListedRows = 4>
+// kRowsAtOnce: of a thread, where an addend stores them.
+template <class Addend, int kRowsAtOnce = 4>
 __device__ __forceinline__ void store_tile(const Gemm& gemm, const OutputTile& tile,
                                            const SumShape& shape, const std::int32_t* sums,
                                            bool vectors) {
@@ -227,8 +184,9 @@ __device__ __forceinline__ void store_tile(const Gemm& gemm, const OutputTile& t
   if (gemm.output_dtype == DType::Int8)
     return store_integers<std::int8_t>(gemm, shape, tile, sums, column, count, vectors);
   if (gemm.output_dtype == DType::Float64)
-    return store_scaled<double, kListedRows>(gemm, shape, tile, sums, column, count, vectors);
-  return store_scaled<float, kListedRows>(gemm, shape, tile, sums, column, count, vectors);
+    return store_scaled<Addend, double, kRowsAtOnce>(gemm, shape, tile, sums, column, count,
+                                                     vectors);
+  return store_scaled<Addend, float, kRowsAtOnce>(gemm, shape, tile, sums, column, count, vectors);
 }
 
 }  // namespace planq::linear

@@ -163,7 +163,7 @@ __device__ __forceinline__ void add_rows_of_warp(const FewRowsOperand<Tile::kInp
   sums.add(inputs, weights, signs);
 }
 
-template <class Tile>
+template <class Tile, class Addend>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     multiply_few_rows(const __grid_constant__ Sm80Args args) {
   __shared__ alignas(16) std::int32_t sums[Tile::kSumsBytes / 4];
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   add_rows_of_warp<Tile>(input, weight, static_cast<std::int32_t>(gemm.k), args.signs, warp);
   warp.store(sums);
   __syncthreads();
-  store_tile<1>(gemm, tile, Tile::sums(), sums, args.stores_vectors);
+  store_tile<Addend, 1>(gemm, tile, Tile::sums(), sums, args.stores_vectors);
 }
 
 }  // namespace planq::linear

@@ -208,17 +208,17 @@ __device__ __forceinline__ const std::uint8_t* rows_from(const GemmOperand& oper
 extern __shared__ __align__(128) std::uint8_t sm80_shared[];
 
 // After a product's last stage: through shared memory to the outputs.
-template <class Tile>
+template <class Addend, class Tile>
 __device__ __forceinline__ void finish_tile(const Sm80Args& args, const Sm80Block<Tile>& block,
                                             const WarpSums<Tile>& warp) {
   auto* sums = reinterpret_cast<std::int32_t*>(sm80_shared);
   __syncthreads();
   warp.store(sums);
   __syncthreads();
-  store_tile(block.gemm, block.tile, Tile::sums(), sums, args.stores_vectors);
+  store_tile<Addend>(block.gemm, block.tile, Tile::sums(), sums, args.stores_vectors);
 }
 
-template <class Tile>
+template <class Tile, class Addend>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
     multiply_async(const __grid_constant__ Sm80Args args) {
   const Sm80Block<Tile> block(args);
@@ -233,10 +233,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
   WarpSums<Tile> warp(shared);
   copy_and_multiply<Tile>(input, weight, stages_of<Tile::kDepth>(terms),
                           [&](int, std::uint32_t slot) { warp.add(slot, args.signs); });
-  finish_tile(args, block, warp);
+  finish_tile<Addend>(args, block, warp);
 }
 
-template <class Tile>
+template <class Tile, class Addend>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
     multiply_any(const __grid_constant__ Sm80Args args) {
   const Sm80Block<Tile> block(args);
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   WarpSums<Tile> warp(shared);
   fetch_and_multiply<Tile>(input, weight, stages_of<Tile::kDepth>(terms), Tile::kDepth,
                            [&](int, std::uint32_t slot) { warp.add(slot, args.signs); });
-  finish_tile(args, block, warp);
+  finish_tile<Addend>(args, block, warp);
 }
 
 }  // namespace planq::linear

@@ -22,7 +22,7 @@ inline constexpr std::int64_t kMostFewRows = 16;
 Status launch_few_rows(const Gemm& gemm, const Device& device, Bound& bound);
 
 // Whether the products of a descriptor are for launch_few_rows.
-inline Reason streams(const OperandField& input, const OperandField& weight) {
+inline Reason takes_few_rows(const OperandField& input, const OperandField& weight) {
   for (const OperandField* layout : {&input, &weight}) {
     if (is_four_bit(layout->dtype))
       return Reason::refuse(ReasonKind::DType, "reads codes of 8 bits, not ",
