@@ -48,7 +48,7 @@ Status launch(const Call& call, const Gemm& gemm, Bound& bound, bool& launched) 
     sm90::OutlierFewRowsArgs args;
     launched = fill_few_rows(gemm, choice, args);
     args.listed = listed_of(gemm);
-    return launched ? launch_few_rows<Addend>(args, choice, gemm.batch.size(), bound)
+    return launched ? linear::launch_few_rows<Addend>(args, choice, gemm.batch.size(), bound)
                     : Status::success();
   }
   sm90::OutlierTileArgs args;
@@ -57,7 +57,7 @@ Status launch(const Call& call, const Gemm& gemm, Bound& bound, bool& launched) 
   Gemm listed = gemm;
   if (has_codes_listed<Addend>(gemm)) PLANQ_TRY(launch_codes(call, listed, bound));
   args.listed = listed_of(listed);
-  return launch_tiles<Addend>(args, call.device, bound);
+  return linear::launch_tiles<Addend>(args, call.device, bound);
 }
 
 }  // namespace
