@@ -2,7 +2,7 @@
 // whether slices have scales and whether the input is transposed a line, and prints which kernel of
 // sm_90 a floating product takes: tokens and blocks a multiprocessor of a few_rows one, or 0 and
 // the rows of a tile.
-#include "ops/linear/sm90/float_heuristics.h"
+#include "ops/linear/sm90/heuristics.h"
 
 #include <cstdio>
 

@@ -5,9 +5,7 @@
 
 #include <cstdint>
 
-#include "cuda/memory_access.cuh"
-#include "math/formats.h"
-#include "ops/affine/affine.cuh"
+#include "ops/linear/epilogue.cuh"
 #include "ops/linear/sm80/addend.cuh"
 #include "ops/linear/sm80/args.h"
 
@@ -45,65 +43,6 @@ __device__ __forceinline__ void four_sums(const SumShape& shape, const std::int3
   memcpy(total, each, sizeof total);
 }
 
-// Four neighbouring outputs as they are moved: in one part, or in two of 8-byte ones. Vectors are
-// moved as such: the compiler would move the words of a structure one by one.
-template <class T>
-struct Four {
-  static constexpr int kParts = sizeof(T) == 8 ? 2 : 1;
-  using Part = cuda::VectorOf<T, 4 / kParts>;
-  Part parts[kParts];
-
-  __device__ __forceinline__ void store(T* to) const {
-    if constexpr (sizeof(Part) == cuda::kVectorBytes) {
-#pragma unroll
-      for (int i = 0; i < kParts; ++i) cuda::store_kept(reinterpret_cast<Part*>(to) + i, parts[i]);
-    } else {
-      *reinterpret_cast<Part*>(to) = parts[0];
-    }
-  }
-};
-
-// Of which `count` exist. `vector`: they may be stored at once.
-template <class T>
-__device__ __forceinline__ void store_four(T* to, const Four<T>& four, int count, bool vector) {
-  if (vector && count >= 4) return four.store(to);
-  T each[4];
-  memcpy(each, &four, sizeof each);
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (i < count) to[i] = each[i];
-}
-
-// Rounded as by narrow(), but for NaN, which become another.
-template <class T>
-__device__ __forceinline__ Four<T> narrow_numbers(const math::Compute<T> (&values)[4]) {
-  static_assert(sizeof(Four<T>) == 4 * sizeof(T));
-  Four<T> four;
-  if constexpr (sizeof(T) == 2)
-    four.parts[0] = cuda::narrow_vector<T>(values);
-  else
-    memcpy(&four, values, sizeof four);
-  return four;
-}
-template <class T>
-__device__ __forceinline__ Four<T> narrow_four(const math::Compute<T> (&values)[4]) {
-  Four<T> four = narrow_numbers<T>(values);
-  if (!cuda::any_nan(values)) return four;
-  T each[4];
-  memcpy(each, &four, sizeof each);
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (math::is_nan(values[i])) each[i] = math::narrow<T>(math::canonical_nan<math::Compute<T>>());
-  memcpy(&four, each, sizeof each);
-  return four;
-}
-template <class T>
-__device__ __forceinline__ void store_narrowed(void* output, std::int64_t at,
-                                               const math::Compute<T> (&values)[4], int count,
-                                               bool vector) {
-  store_four(static_cast<T*>(output) + at, narrow_four<T>(values), count, vector);
-}
-
 // Rows of a tile, by threads that have the same four columns in each: `visit(row, sums)`.
 template <class Visit>
 __device__ __forceinline__ void each_row(const SumShape& shape, const OutputTile& tile,
@@ -131,20 +70,6 @@ __device__ __forceinline__ void store_integers(const Gemm& gemm, const SumShape&
     auto* to = reinterpret_cast<T*>(gemm.output) + row * gemm.output_row + column;
     store_four(to, out, count, vectors);
   });
-}
-
-// Four outputs of a row, rounded to the output's type, whose compute type is C.
-template <class C>
-__device__ __forceinline__ void store_values(const Gemm& gemm, std::int64_t at,
-                                             const C (&values)[4], int count, bool vectors) {
-  if constexpr (sizeof(C) == 8)
-    return store_narrowed<double>(gemm.output, at, values, count, vectors);
-  else if (gemm.output_dtype == DType::Float16)
-    return store_narrowed<math::Half>(gemm.output, at, values, count, vectors);
-  else if (gemm.output_dtype == DType::BFloat16)
-    return store_narrowed<math::Bfloat16>(gemm.output, at, values, count, vectors);
-  else
-    return store_narrowed<float>(gemm.output, at, values, count, vectors);
 }
 
 // In C, which is the output's compute type.
@@ -187,6 +112,28 @@ __device__ __forceinline__ void store_tile(const Gemm& gemm, const OutputTile& t
     return store_scaled<Addend, double, kRowsAtOnce>(gemm, shape, tile, sums, column, count,
                                                      vectors);
   return store_scaled<Addend, float, kRowsAtOnce>(gemm, shape, tile, sums, column, count, vectors);
+}
+
+// Of floating numbers. The sums are in one plane, whose words each_row() hands over as they are.
+__device__ __forceinline__ void store_float_tile(const Gemm& gemm, const OutputTile& tile,
+                                                 const SumShape& shape, const std::int32_t* sums,
+                                                 bool vectors) {
+  const int first = static_cast<int>(threadIdx.x) % (shape.columns / 4) * 4;
+  const int count = tile.columns - first;
+  if (count <= 0) return;
+  const std::int64_t column = tile.column + first;
+  FloatColumn columns[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) columns[i] = FloatColumn(gemm, column + (i < count ? i : 0));
+  each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
+    const float of_row = row_scale(gemm, row);
+    float values[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      values[i] = finished(gemm, row, column + (i < count ? i : 0), __int_as_float(four[i]), of_row,
+                           columns[i]);
+    store_values<float>(gemm, row * gemm.output_row + column, values, count, vectors);
+  });
 }
 
 }  // namespace planq::linear

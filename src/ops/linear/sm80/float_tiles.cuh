@@ -15,7 +15,6 @@
 
 #include "cuda/pairs.cuh"
 #include "math/tensor_core.h"
-#include "ops/linear/simt/epilogue.cuh"
 #include "ops/linear/sm80/tile.cuh"
 
 namespace planq::linear {
@@ -360,30 +359,6 @@ class FloatSums {
   Place place_;
   typename Place::template Sums<float> slice_ = {}, totals_ = {};
 };
-
-// --- Outputs -----------------------------------------------------------------------------------
-
-// The sums are in one plane, whose words each_row() hands over as they are.
-__device__ __forceinline__ void store_float_tile(const Gemm& gemm, const OutputTile& tile,
-                                                 const SumShape& shape, const std::int32_t* sums,
-                                                 bool vectors) {
-  const int first = static_cast<int>(threadIdx.x) % (shape.columns / 4) * 4;
-  const int count = tile.columns - first;
-  if (count <= 0) return;
-  const std::int64_t column = tile.column + first;
-  FloatColumn columns[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) columns[i] = FloatColumn(gemm, column + (i < count ? i : 0));
-  each_row(shape, tile, sums, [&](std::int64_t row, const std::int32_t (&four)[4]) {
-    const float of_row = row_scale(gemm, row);
-    float values[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      values[i] = finished(gemm, row, column + (i < count ? i : 0), __int_as_float(four[i]), of_row,
-                           columns[i]);
-    store_values<float>(gemm, row * gemm.output_row + column, values, count, vectors);
-  });
-}
 
 // --- Kernels -----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "ops/linear/sm80/epilogue.cuh"
+#include "ops/linear/epilogue.cuh"
 
 namespace planq::linear::sm90 {
 
@@ -21,38 +21,6 @@ struct Outputs {
   // From a product of the batch to the next, in elements.
   std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch;
 };
-
-template <class T, class C>
-__device__ __forceinline__ void load_four(const void* from, std::int64_t at, int count,
-                                          bool vectors, C (&values)[4]) {
-  const T* first = static_cast<const T*>(from) + at;
-  T four[4] = {};
-  if (vectors && count >= 4) {
-    const auto whole = *reinterpret_cast<const Four<T>*>(first);
-    memcpy(four, &whole, sizeof four);
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (i < count) four[i] = first[i];
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) values[i] = static_cast<C>(math::widen(four[i]));
-}
-
-// Calls body(an element) of a type of floats.
-template <class Body>
-__device__ __forceinline__ void with_float(DType dtype, const Body& body) {
-  switch (dtype) {
-    case DType::Float16:
-      return body(math::Half{});
-    case DType::BFloat16:
-      return body(math::Bfloat16{});
-    case DType::Float32:
-      return body(float{});
-    default:
-      return body(double{});
-  }
-}
 
 // Rows that a warp walks down: `count` of them, the sums `pitch` apart from the lane's own on, the
 // outputs `step` rows apart from row m and, of the lane, column n on. What belongs to row number i

@@ -7,8 +7,8 @@
 // faster.
 #pragma once
 
-#include "ops/linear/sm90/float_heuristics.h"
 #include "ops/linear/sm90/fragments.cuh"
+#include "ops/linear/sm90/heuristics.h"
 #include "ops/linear/sm90/slices.cuh"
 
 namespace planq::linear::sm90 {

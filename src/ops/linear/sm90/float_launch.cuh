@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/linear/simt/launch.h"
-#include "ops/linear/sm90/float_heuristics.h"
+#include "ops/linear/sm90/heuristics.h"
 #include "ops/linear/sm90/operands.cuh"
 #include "ops/linear/sm90/slices.cuh"
 

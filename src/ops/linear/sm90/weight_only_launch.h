@@ -13,7 +13,7 @@ namespace planq::linear::sm90::weight_only {
 bool takes(const Gemm& gemm);
 
 Status preload(DType values);
-// `width`: which of kWidths (sm90/weight_only_heuristics.h). Answers in `launched` whether the copy
+// `width`: which of kWidths (sm90/heuristics.h). Answers in `launched` whether the copy
 // engine reads the factors; nothing is launched where not.
 Status launch(const Gemm& gemm, int width, const Device& device, Bound& bound, bool& launched);
 

@@ -1,9 +1,9 @@
 // Products with weights that are codes, on the tensor cores of sm_90. For up to some hundred rows
 // they become numbers in registers (sm80/weight_only_few_rows.cuh, sm90/weight_only_tiles.cuh); for
 // more, panels of them do in the workspace, which the kernels for numbers multiply. See
-// sm90/weight_only_heuristics.h.
+// sm90/heuristics.h.
 #include "ops/linear/sm80/weight_only_few_rows.cuh"
-#include "ops/linear/sm90/weight_only_heuristics.h"
+#include "ops/linear/sm90/heuristics.h"
 #include "ops/linear/sm90/weight_only_launch.h"
 #include "ops/linear/weight_only/panels.cuh"
 

@@ -12,8 +12,8 @@
 #include "cuda/mma.cuh"
 #include "cuda/tensor_map.cuh"
 #include "cuda/wgmma.cuh"
+#include "ops/linear/sm90/heuristics.h"
 #include "ops/linear/sm90/slices.cuh"
-#include "ops/linear/sm90/weight_only_heuristics.h"
 #include "ops/linear/weight_only/lane_table.cuh"
 
 namespace planq::linear::sm90::weight_only {
@@ -26,13 +26,13 @@ inline constexpr int kStatisticWarps = 3;
 inline constexpr int kGroupBytes = kGroupColumns * cuda::kNarrowBoxBytes;  // codes of a slice
 
 // See Width. Codes of kShifted have zero points.
-template <int kTokens_, int kOwners_, int kTurns_, int kAtOnce_, bool kShifted_>
+template <int kTokens_, int kOwners_, int kSharing_, int kAtOnce_, bool kShifted_>
 struct Shape {
   static constexpr bool kShifted = kShifted_;
-  static constexpr int kTokens = kTokens_, kOwners = kOwners_, kTurns = kTurns_;
+  static constexpr int kTokens = kTokens_, kOwners = kOwners_, kSharing = kSharing_;
   static constexpr int kAtOnce = kAtOnce_;   // steps whose numbers are in registers, twice
   static constexpr int kSums = kTokens / 2;  // of a thread
-  static constexpr int kGroups = kOwners * kTurns;
+  static constexpr int kGroups = kOwners * kSharing;
   static constexpr int kColumns = kOwners * kGroupColumns;
   static constexpr int kThreads = (kGroups + 1) * kGroupThreads;
   // Of a thread that copies, and of one that multiplies.
@@ -44,7 +44,7 @@ struct Shape {
   static constexpr int kInputBytes = kTokens * kSlice * 2;
   static constexpr int kScaleBytes = kColumns * static_cast<int>(sizeof(float2));
   static constexpr int kZeroPointBytes = kShifted ? kColumns * static_cast<int>(sizeof(int2)) : 0;
-  static constexpr int kPassBytes = kTurns > 1 ? kOwners * kGroupThreads * kSums * 4 : 0;
+  static constexpr int kPassBytes = kSharing > 1 ? kOwners * kGroupThreads * kSums * 4 : 0;
   // Sums on their way to the outputs, of so many tokens at a time, for each warp.
   static constexpr int kOutTokens = kTokens < 16 ? kTokens : 16;
   static constexpr int kOutPitch = kWarpColumns + 4;
@@ -67,7 +67,7 @@ struct Shape {
   static constexpr int kSharedBytes =
       kBelow + LanePairTable::kBytes + kBarriersAt + kBarrierBytes + (kPassesBelow ? 0 : kPassed);
   // A group gives a stage back once it has begun its next.
-  static_assert(kStages > kTurns);
+  static_assert(kStages > kSharing);
 };
 
 struct Args : CodesArgs {
@@ -171,7 +171,7 @@ class StatisticCopies {
   static constexpr int kColumns = (S::kColumns + kStep - 1) / kStep;  // of a thread
   // Slices that are on their way at a time. A slice is complete once so many more are begun, and
   // groups hold a stage for each turn until they begin the next: one more has to be free.
-  static constexpr int kAhead = std::min(6, S::kStages - S::kTurns - 1);
+  static constexpr int kAhead = std::min(6, S::kStages - S::kSharing - 1);
   static_assert(kAhead >= 1);
 
   __device__ __forceinline__ StatisticCopies(const Args& args, const Ring<S>& ring, int thread)
@@ -318,8 +318,8 @@ class Group {
       : args_(args),
         ring_(ring),
         table_(table),
-        owner_(group / S::kTurns),
-        turn_(group % S::kTurns),
+        owner_(group / S::kSharing),
+        turn_(group % S::kSharing),
         tile_(blockIdx.x),
         slice_(turn_) {
     const int thread = threadIdx.x % kGroupThreads, lane = threadIdx.x % cuda::kWarp;
@@ -365,12 +365,12 @@ class Group {
     }
   }
   __device__ __forceinline__ void advance() {
-    cursor_.stage += S::kTurns;
+    cursor_.stage += S::kSharing;
     if (cursor_.stage >= S::kStages) {
       cursor_.stage -= S::kStages;
       cursor_.parity ^= 1;
     }
-    slice_ += S::kTurns;
+    slice_ += S::kSharing;
     normalize();
   }
 
@@ -455,7 +455,7 @@ class Group {
   // Adds the slice that was multiplied to those before it.
   __device__ __forceinline__ void join(Sums& total, const Sums& sums, const Done& done) {
     const bool last = done.slice + 1 == args_.slices;
-    if constexpr (S::kTurns == 1) {
+    if constexpr (S::kSharing == 1) {
       if (done.slice == 0) {
 #pragma unroll
         for (int i = 0; i < S::kSums; ++i) total[i] = 0;
@@ -483,7 +483,7 @@ class Group {
   }
   // The barrier of the group whose turn it is so many turns later.
   __device__ __forceinline__ int turn(int later) const {
-    return 1 + owner_ * S::kTurns + (turn_ + later) % S::kTurns;
+    return 1 + owner_ * S::kSharing + (turn_ + later) % S::kSharing;
   }
 
   // A warp's sums, some tokens at a time, through shared memory to the outputs.

@@ -9,7 +9,7 @@ namespace planq::linear::sm90::weight_only {
 namespace {
 
 template <int kWidth, bool kShifted>
-using ShapeOf = Shape<kWidths[kWidth].tokens, kWidths[kWidth].owners, kWidths[kWidth].schedule,
+using ShapeOf = Shape<kWidths[kWidth].tokens, kWidths[kWidth].owners, kWidths[kWidth].sharing,
                       kWidths[kWidth].at_once, kShifted>;
 
 // Calls visit<number, shape>() for the kernel of a width.

@@ -11,15 +11,15 @@ from support.program import compiled, lines_of
 H200 = 132  # multiprocessors
 # Products, and the kernel that was the fastest of those measured on one H200.
 MEASURED = {
-    (1, 28672, 8192): ("decoding", 8, 1),
-    (8, 28672, 8192): ("decoding", 8, 1),
-    (16, 8192, 8192): ("decoding", 16, 1),
-    (32, 8192, 8192): ("decoding", 32, 1),
-    (32, 28672, 8192): ("decoding", 32, 4),
-    (64, 28672, 8192): ("decoding", 64, 4),
-    (128, 28672, 8192): ("decoding", 128, 2),
-    (512, 28672, 8192): ("decoding", 128, 2),
-    (128, 8192, 8192): ("decoding", 128, 2),
+    (1, 28672, 8192): ("dequantize", 8, 1),
+    (8, 28672, 8192): ("dequantize", 8, 1),
+    (16, 8192, 8192): ("dequantize", 16, 1),
+    (32, 8192, 8192): ("dequantize", 32, 1),
+    (32, 28672, 8192): ("dequantize", 32, 4),
+    (64, 28672, 8192): ("dequantize", 64, 4),
+    (128, 28672, 8192): ("dequantize", 128, 2),
+    (512, 28672, 8192): ("dequantize", 128, 2),
+    (128, 8192, 8192): ("dequantize", 128, 2),
     (1, 4096, 4096): ("few", 0, 0),
     (4096, 28672, 8192): ("panels", 0, 0),
 }
@@ -28,11 +28,11 @@ MEASURED = {
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library's own choice, compiled once."""
-    return compiled(Path(__file__).with_name("decoding_choice.cpp"), tmp_path_factory.mktemp("d"))
+    return compiled(Path(__file__).with_name("weight_only_choice.cpp"), tmp_path_factory.mktemp("d"))
 
 
 def choices(program: Path, problems: list[tuple[int, ...]]) -> list[tuple[str, int, int]]:
-    """Of (m, n, k, batches, whether few rows are taken, whether decoding is, nested or not)."""
+    """Of (m, n, k, batches, whether few rows are taken, whether dequantizing tiles are, nested or not)."""
     lines = [(*p[:4], H200, *p[4:], *[0] * (7 - len(p))) for p in problems]
     words = [line.split() for line in lines_of(program, lines)]
     return [(kind, int(tokens), int(owners)) for kind, tokens, owners in words]
@@ -47,7 +47,7 @@ def test_what_was_the_fastest(program: Path) -> None:
 def test_few_rows_under_nested_statistics(program: Path) -> None:
     """They were the faster of one row, but not of as many as a tile has."""
     problems = [(m, 28672, 8192, 1, 1, 1, 1) for m in (1, 16)]
-    assert [kind for kind, _, _ in choices(program, problems)] == ["few", "decoding"]
+    assert [kind for kind, _, _ in choices(program, problems)] == ["few", "dequantize"]
 
 
 def test_operands_that_a_kernel_does_not_take(program: Path) -> None:
@@ -56,12 +56,12 @@ def test_operands_that_a_kernel_does_not_take(program: Path) -> None:
         assert choices(program, [(m, 28672, 8192, 1, 0, 0)]) == [("panels", 0, 0)]
         found = choices(program, [(m, 28672, 8192, 1, 1, 0)])[0][0]
         assert found == ("few" if m <= 16 else found)
-        assert choices(program, [(m, 28672, 8192, 1, 1, 0)])[0][0] != "decoding"
+        assert choices(program, [(m, 28672, 8192, 1, 1, 0)])[0][0] != "dequantize"
 
 
 def test_no_more_tokens_than_there_are_where_weights_are_many(program: Path) -> None:
     """A tile is at most twice as wide as its tokens, from eight on, and has room for all to 128."""
     for m in range(1, 129):
         ((kind, tokens, _),) = choices(program, [(m, 28672, 8192, 1, 0, 1)])
-        assert kind == "decoding"
+        assert kind == "dequantize"
         assert max(m, 8) <= tokens < max(2 * m, 9)
