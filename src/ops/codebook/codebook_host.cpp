@@ -12,7 +12,7 @@
 #include "host/thread_pool.h"
 #include "host/tree_sum.h"
 #include "math/nibbles.h"
-#include "ops/affine/range_keys.h"
+#include "ops/affine/ranges/keys.h"
 #include "ops/codebook/codebook_search_host.h"
 #include "ops/codebook/flat.h"
 

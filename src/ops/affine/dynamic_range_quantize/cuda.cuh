@@ -14,13 +14,13 @@
 #include "core/scratch.h"
 #include "core/sku.h"
 #include "cuda/element.cuh"
-#include "ops/affine/columns_launch.cuh"
 #include "ops/affine/dynamic_range_quantize/desc.h"
-#include "ops/affine/elements_launch.cuh"
-#include "ops/affine/resident_launch.cuh"
-#include "ops/affine/rows_launch.cuh"
-#include "ops/affine/split_launch.cuh"
-#include "ops/affine/tiles_launch.cuh"
+#include "ops/affine/segments/columns_launch.cuh"
+#include "ops/affine/segments/elements_launch.cuh"
+#include "ops/affine/segments/resident_launch.cuh"
+#include "ops/affine/segments/rows_launch.cuh"
+#include "ops/affine/segments/split_launch.cuh"
+#include "ops/affine/segments/tiles_launch.cuh"
 
 namespace planq::dynamic_range_quantize {
 namespace {

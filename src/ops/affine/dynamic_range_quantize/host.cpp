@@ -12,7 +12,7 @@
 #include "host/bind.h"
 #include "math/formats.h"
 #include "ops/affine/dynamic_range_quantize/desc.h"
-#include "ops/affine/encode_host.h"
+#include "ops/affine/segments/host/encode.h"
 
 namespace planq::dynamic_range_quantize {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
-#include "ops/affine/ranges.h"
+#include "ops/affine/ranges/ranges.h"
 
 namespace planq::min_max {
 

@@ -16,7 +16,7 @@
 #include "cuda/element.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/lines.cuh"
-#include "ops/affine/encode.cuh"
+#include "ops/affine/segments/encode.cuh"
 #include "ops/outlier/llm_int8_quantize/desc.h"
 
 namespace planq::llm_int8_quantize {
