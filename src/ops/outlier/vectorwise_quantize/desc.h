@@ -8,6 +8,7 @@
 #include "core/rejects.h"
 #include "ops/affine/ranges/ranges.h"
 #include "ops/outlier/vectorwise.h"
+#include "ops/outlier/vocabulary.h"
 
 namespace planq::vectorwise_quantize {
 

@@ -1,4 +1,4 @@
-// Where the elements of a flat tensor lie on CUDA.
+// Where the elements of a flat tensor lie on CUDA; see core/flat.h.
 #pragma once
 
 #include "core/index_space.h"

@@ -1,4 +1,4 @@
-// Tensors as one sequence of elements, for operators whose segments go on across the ends of axes.
+// Where the elements of a flat tensor lie on the host; see core/flat.h.
 #pragma once
 
 #include <algorithm>
