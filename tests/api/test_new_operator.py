@@ -71,7 +71,7 @@ FLOORS: dict[str, set[str]] = {
     "optimizer": {"affine", "codebook"},
     "outlier": {"affine"},
     "packing": {"affine"},
-    "statistics": {"outlier"},
+    "statistics": set(),
 }
 
 

@@ -8,29 +8,27 @@
 #include "core/bound.h"
 #include "core/scratch.h"
 
-namespace planq::outlier {
-
-using std::int64_t;
+namespace planq::cuda {
 
 // The most chunks that there are: a block looks at the sums of all of them.
-inline constexpr int64_t kPrefixChunks = 1024;
+inline constexpr std::int64_t kPrefixChunks = 1024;
 
 // Counts with the memory that their sums take.
 struct Prefix {
   std::int32_t* counts;
-  int64_t* before;  // what the counts before each one add up to
-  int64_t* sums;    // of chunks
+  std::int64_t* before;  // what the counts before each one add up to
+  std::int64_t* sums;    // of chunks
 };
-inline Prefix book_prefix(Scratch& scratch, int64_t count) {
+inline Prefix book_prefix(Scratch& scratch, std::int64_t count) {
   Prefix prefix;
   prefix.counts = scratch.take<std::int32_t>(static_cast<std::size_t>(count));
-  prefix.before = scratch.take<int64_t>(static_cast<std::size_t>(count));
-  prefix.sums = scratch.take<int64_t>(kPrefixChunks);
+  prefix.before = scratch.take<std::int64_t>(static_cast<std::size_t>(count));
+  prefix.sums = scratch.take<std::int64_t>(kPrefixChunks);
   return prefix;
 }
 
 Status preload_prefix();
 // `total`: where all counts together go; null: nowhere.
-Status launch_prefix(const Prefix& prefix, int64_t count, int64_t* total, Bound& bound);
+Status launch_prefix(const Prefix& prefix, std::int64_t count, std::int64_t* total, Bound& bound);
 
-}  // namespace planq::outlier
+}  // namespace planq::cuda
