@@ -18,6 +18,7 @@
 #include "cuda/divider.cuh"
 #include "cuda/launch.cuh"
 #include "ops/affine/affine.h"
+#include "ops/affine/heuristics_sm90.h"
 
 namespace planq::cuda {
 
@@ -63,12 +64,6 @@ struct ColumnShape {
 inline constexpr int kColumnThreads = 128;
 // Stacked rows: with half as many in flight a thread waits longer than it saves.
 inline constexpr int kStackRows = 8, kStackThreads = 128, kStackBlocks = 5;
-// Tensors of fewer vectors leave each thread one of them, or not more than a reading tile does.
-inline constexpr std::int64_t kSmallTensor = 1 << 18, kMediumTensor = 1 << 22;
-// Rows of at least so many vectors are cut into tiles.
-inline constexpr std::int64_t kLongRow = 128;
-// Threads that keep every multiprocessor busy.
-inline constexpr std::int64_t kManyThreads = 1 << 18;
 // Elements of a row that a warp takes in the kernel for single elements.
 inline constexpr std::int64_t kChunk = 512;
 
@@ -584,7 +579,7 @@ Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
     return outer.size() * groups * ((group + share - 1) / share) * columns;
   };
   std::int64_t share = 64;
-  while (share > Op::kColumnShape.rows && threads_of(share) < kManyThreads) share /= 2;
+  while (share > Op::kColumnShape.rows && threads_of(share) < affine::kManyThreads) share /= 2;
   args.extent = static_cast<std::uint32_t>(axis.extent);
   args.group_rows = static_cast<std::uint32_t>(group);
   args.share_rows = static_cast<std::uint32_t>(share);
@@ -619,9 +614,10 @@ template <class Op, bool kGrouped>
 Status launch_tiles(ElementArgs<Op>& args, Grid& grid, Bound& bound) {
   constexpr int kMost = kTileOf<Op, kGrouped>.vectors, kFewer = std::min(kMost, kMediumVectors);
   if constexpr (kHasOneTile<Op>) return launch_tiles_of<Op, kFewer, kGrouped>(args, grid, bound);
-  if (args.count < kSmallTensor) return launch_tiles_of<Op, 1, kGrouped>(args, grid, bound);
-  return args.count < kMediumTensor ? launch_tiles_of<Op, kFewer, kGrouped>(args, grid, bound)
-                                    : launch_tiles_of<Op, kMost, kGrouped>(args, grid, bound);
+  if (args.count < affine::kSmallTensor) return launch_tiles_of<Op, 1, kGrouped>(args, grid, bound);
+  return args.count < affine::kMediumTensor
+             ? launch_tiles_of<Op, kFewer, kGrouped>(args, grid, bound)
+             : launch_tiles_of<Op, kMost, kGrouped>(args, grid, bound);
 }
 
 // Whether an operator may have values that belong to columns.
@@ -677,10 +673,11 @@ Status launch_elements(const typename Op::Args& op, const GivenParameters& given
   args.vector_divisor = Divider(static_cast<std::uint32_t>(
       std::min(std::max<std::int64_t>(layout.divisor / Op::kVector, 1), kMaxIndex)));
   if constexpr (kHasColumns<Op>) {
-    if (!args.grouped && row_vectors >= kLongRow && args.count >= kSmallTensor && rows > 1)
+    if (!args.grouped && row_vectors >= affine::kLongRow && args.count >= affine::kSmallTensor &&
+        rows > 1)
       return launch_stacks(args, grid, bound);
   }
-  if (row_vectors >= kLongRow || rows == 1) {
+  if (row_vectors >= affine::kLongRow || rows == 1) {
     args.tail = static_cast<int>(layout.length % Op::kVector);
     return args.grouped ? launch_tiles<Op, true>(args, grid, bound)
                         : launch_tiles<Op, false>(args, grid, bound);

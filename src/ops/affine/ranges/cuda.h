@@ -15,6 +15,7 @@
 #include "core/scratch.h"
 #include "core/status.h"
 #include "cuda/launch.cuh"
+#include "ops/affine/heuristics_sm90.h"
 #include "ops/affine/ranges/ranges.h"
 
 namespace planq::cuda {
@@ -55,8 +56,6 @@ inline constexpr int kRangeThreads = 256;
 // Of a multiprocessor, at least.
 inline constexpr int kRangeBlocks = 4, kColumnBlocks = 3;
 inline constexpr int kRangeBatch = 4;  // loads of a thread under way
-// Shorter spans inside a channel are better read as columns.
-inline constexpr std::int64_t kShortRangeSpan = 512;
 
 namespace ranges {
 
@@ -115,7 +114,7 @@ inline bool reads_columns(const RangeProblem& problem, std::int64_t& inner) {
     Columns columns;
     if (number != 0 || !columns_of(box, columns)) return;
     inner = columns.inner;
-    result = inner == 1 || (inner < kShortRangeSpan && box.line_count > 1);
+    result = inner == 1 || (inner < affine::kShortSpan && box.line_count > 1);
   });
   return result;
 }

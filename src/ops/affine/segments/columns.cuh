@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/launch.cuh"
+#include "ops/affine/heuristics_sm90.h"
 #include "ops/affine/segments/split.cuh"
 
 namespace planq::affine {
@@ -15,8 +16,6 @@ inline constexpr int kRowsAhead = 4;
 // Blocks of a multiprocessor: what the registers of the kernels leave room for.
 inline constexpr int kColumnRangeBlocks = 2;
 inline constexpr int kColumnCodeBlocks = 4;
-// Rows of a block in the last kernel, where more than the cache holds is read.
-inline constexpr std::int64_t kMostChunkRows = 256;
 inline constexpr int kMaxTileColumns = 256;  // of a group of rows
 
 template <class C>

@@ -3,13 +3,11 @@
 
 #include <algorithm>
 
+#include "ops/affine/heuristics_sm90.h"
 #include "ops/affine/segments/columns.cuh"
 #include "ops/affine/segments/elements_launch.cuh"
 
 namespace planq::affine {
-
-// Shorter spans inside a channel are better read as columns.
-inline constexpr int64_t kShortSpan = 512;
 
 // Threads of a block across columns, a power of two.
 inline int column_threads(int64_t columns, int per_thread, int most) {

@@ -6,6 +6,7 @@
 #include <cooperative_groups.h>
 
 #include "cuda/launch.cuh"
+#include "ops/affine/heuristics_sm90.h"
 #include "ops/affine/segments/split.cuh"
 
 namespace planq::affine {
@@ -15,8 +16,6 @@ inline constexpr int kResidentThreads = 1024;  // of a block; a multiprocessor h
 inline constexpr int kHeldShared = 12;
 inline constexpr int kHeldRegisters = 8;
 inline constexpr int kHeldBytes = kResidentThreads * kHeldShared * cuda::kVectorBytes;
-// Beyond this the second read weighs more than the first one's share that is saved.
-inline constexpr std::int64_t kResidentInputBytes = 150'000'000;
 
 // The vectors of a thread: number, number + step, ...
 template <class In>

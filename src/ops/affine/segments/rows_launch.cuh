@@ -6,6 +6,7 @@
 #include <bit>
 #include <limits>
 
+#include "ops/affine/heuristics_sm90.h"
 #include "ops/affine/segments/aligned_rows.cuh"
 #include "ops/affine/segments/elements_launch.cuh"
 #include "ops/affine/segments/rows.cuh"
@@ -14,8 +15,6 @@ namespace planq::affine {
 
 inline constexpr int64_t kBlockVectors = kRowThreads * 8;
 inline constexpr int kMaxCluster = 8;
-// From here on, few segments leave most of a GPU idle unless each has several multiprocessors.
-inline constexpr int64_t kSpreadVectors = 1536;
 
 template <class In>
 bool spreads(const Outline& o, std::int32_t multiprocessors, std::int32_t arch) {
@@ -88,11 +87,9 @@ struct RegularShape {
 // clusters, and aligned segments only.
 inline constexpr int kGenericSets = 4, kGenericVectors = 8;
 
-// The most sets of a warp of specialized kernels. Four leave room for more warps, which is faster;
-// nibbles of tensors with more than so many vectors were 2 to 6 % faster with eight on an H200.
+// The most sets of a warp of specialized kernels.
 template <Codes kCodes>
 inline constexpr int kMostSets = kCodes == Codes::Nibble ? 8 : 4;
-inline constexpr int64_t kMostVectorsOfFourSets = 4 << 20;
 
 template <class In, Codes kCodes, bool kAsymmetric>
 RegularKernel<In> aligned_subwarp_kernel(RegularShape shape) {

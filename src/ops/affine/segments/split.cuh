@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cuda/launch.cuh"
+#include "ops/affine/heuristics_sm90.h"
 #include "ops/affine/segments/segments.cuh"
 
 namespace planq::affine {
@@ -21,9 +22,6 @@ inline constexpr int kFlatVectors = 4;  // per thread and turn
 inline constexpr int kFlatTile = kFlatThreads * kFlatVectors;
 // Blocks of a multiprocessor in the first flat kernel: all that fit.
 inline constexpr int kFlatRangeBlocks = 4;
-// Up to here the codes find part of the input in the cache, if it was not read as a stream. Beyond
-// it, whatever is kept only shortens the life of the lines that wait to be written.
-inline constexpr std::int64_t kCachedBytes = 100 << 20;
 
 // Range of a part of a segment: of all its elements, or of the finite ones under SATURATE.
 template <class In>
