@@ -357,7 +357,7 @@ Status launch_measure(MeasureArgs args, const Device& device, Bound& bound) {
   // A launch can have as many: the outputs of more than 2^31 blocks would take 512 GB at least.
   grid.blocks = args.share.blocks;
   grid.threads = dim3(kMeasureThreads);
-  grid.dependent = device.arch >= 90;
+  grid.dependent = has_dependent_launches(device.arch);
   return cuda::launch(vectors ? measure_tiles<true, kAgain> : measure_tiles<false, kAgain>, grid,
                       args, bound);
 }

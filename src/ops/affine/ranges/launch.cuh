@@ -29,7 +29,8 @@ struct Box {
   Status run(void (*kernel)(Args), int64_t blocks, dim3 threads, Args args) const {
     for (args.first_block = 0; args.first_block < blocks; args.first_block += kMaxIndex) {
       const int64_t count = std::min(blocks - args.first_block, kMaxIndex);
-      PLANQ_TRY(launch(kernel, {count, threads, 1, !first && plan.arch >= 90}, args, bound));
+      PLANQ_TRY(launch(kernel, {count, threads, 1, !first && has_dependent_launches(plan.arch)},
+                       args, bound));
       first = false;
     }
     return Status::success();

@@ -34,7 +34,7 @@ struct Launch {
   Geometry geometry() const { return geometry_of(tensor, operands); }
   // Launches that wait for the one before them need the hardware for it.
   cuda::Grid grid(int64_t blocks, dim3 threads, bool dependent = false) const {
-    return {blocks, threads, 1, dependent && arch >= 90};
+    return {blocks, threads, 1, dependent && has_dependent_launches(arch)};
   }
   template <class Args>
   Status run(void (*kernel)(Args), const cuda::Grid& grid, const Args& args) const {

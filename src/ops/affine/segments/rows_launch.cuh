@@ -18,7 +18,7 @@ inline constexpr int kMaxCluster = 8;
 
 template <class In>
 bool spreads(const Outline& o, std::int32_t multiprocessors, std::int32_t arch) {
-  return arch >= 90 && vectors_of<In>(o.elements) >= kSpreadVectors &&
+  return has_clusters(arch) && vectors_of<In>(o.elements) >= kSpreadVectors &&
          o.segments * kMaxCluster <= multiprocessors;
 }
 

@@ -508,7 +508,7 @@ Status bind(const Call& call, Bound& bound) {
     grid.dependent = dependent;
     return grid;
   };
-  const bool dependent = call.device.arch >= 90;
+  const bool dependent = has_dependent_launches(call.device.arch);
   const auto vectors = static_cast<int64_t>(room.cleared / cuda::kVectorBytes);
   const int64_t blocks = cuda::ceil_div(args.units, kWarps);
   const int64_t slots = int64_t{call.device.multiprocessors} * kBlocks;
