@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kMostLanes)
       });
 }
 
-// A few vectors a thread where a warp holds the group by them, else many.
+// Vectors of a thread: few where a warp can then hold the group, else many.
 inline constexpr int kFewVectors = 2, kManyVectors = 8;
 
 template <class T, bool kNibble>

@@ -9,7 +9,7 @@
 
 namespace planq::cuda {
 
-// Values and errors of a thread that stay in registers, and threads of a team that has so many.
+// Values that a thread holds in registers, with their errors, and the most threads of such a team.
 inline constexpr int kHeld = 32, kHeldLanes = 512;
 
 template <class Source>
@@ -127,11 +127,11 @@ __device__ __forceinline__ int code_with_error(const GroupFeedback& feedback,
 
 // --- Kernels ------------------------------------------------------------------------------------
 
-// Codes of a word, of the values of a vector.
+// How many codes are stored at a time.
 template <int kPer>
 inline constexpr int kWordful = kPer < 8 ? kPer : 8;
 
-// Errors go on in place.
+// Stores the codes of `wanted`. The errors become those of the next step, in place.
 template <bool kNibble, int kPer>
 __device__ __forceinline__ void store_codes_with_errors(
     const GroupFeedback& feedback, const math::GroupSpec& spec, const math::GroupScale& scale,

@@ -1,7 +1,7 @@
 // dynamic_range_quantize on CUDA: which kernels exist, and which descriptors each takes. What they
-// do is the family's: a decomposition's kernels are in affine/rows.cuh and its neighbours, and
-// affine/rows_launch.cuh and its neighbours start them. Compiled once per input type, which a file
-// names that includes this one.
+// do is the family's: affine/segments/rows.cuh and its neighbours have the kernels, and
+// rows_launch.cuh and its neighbours start them. Compiled once for each input type: cuda_f16.cu and
+// its neighbours name the type and include this file.
 #pragma once
 
 #include <array>

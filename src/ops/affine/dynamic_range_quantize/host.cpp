@@ -1,5 +1,6 @@
 // dynamic_range_quantize on the host: the numeric reference, and a real default. A kernel for each
-// scope, input type and output type; what they do is in affine/encode_host.h.
+// scope, input type and output type; what they do is in
+// affine/segments/host/encode.h.
 
 #include <array>
 #include <cstdint>

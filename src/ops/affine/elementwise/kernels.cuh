@@ -34,7 +34,7 @@ struct TileShape {
 };
 inline constexpr TileShape kReadingTile{4, 256, 0, true}, kWritingTile{2, 128, 0, false};
 inline constexpr int kMediumVectors = kReadingTile.vectors;
-// Where so few bytes leave that a thread's preparation has to serve many.
+// For outputs of few bytes, where what a thread prepares has to serve many vectors.
 inline constexpr TileShape kLongTile{8, 128, 8, true};
 template <class Op, bool kGrouped>
 inline constexpr TileShape kTileOf = kGrouped ? Op::kGroupTile : Op::kTile;

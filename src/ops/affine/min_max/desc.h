@@ -1,5 +1,5 @@
 // min_max: the range of every segment, alone or together with ranges from before. The measuring is
-// that of affine/ranges.h.
+// that of affine/ranges/ranges.h.
 #pragma once
 
 #include "core/operands.h"

@@ -1,5 +1,6 @@
 // dequantize_reduce on CUDA: sums over ranks as elements, or a team of threads makes codes of the
-// sums of its group. What is added element by element is added twice where it becomes codes.
+// sums of its group. Sums that are added element by element and become codes are
+// added twice, for the range and for the codes.
 #include "ops/group/dequantize_reduce/kernels.h"
 #include "ops/group/dequantize_reduce/sums.cuh"
 #include "ops/group/units.cuh"

@@ -189,7 +189,8 @@ __device__ __forceinline__ void list_part(const EncodeArgs& args, const uint4& v
   }
 }
 
-// The places behind the last entry; and the number of entries where nobody counts.
+// Marks the places behind the last entry as empty. Where no outliers are looked for, there is no
+// entry, and this writes their number.
 __device__ __forceinline__ void end_list(const EncodeArgs& args) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kTileThreads;
