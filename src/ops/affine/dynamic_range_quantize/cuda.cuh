@@ -147,6 +147,10 @@ Reason rejects_shape(Method method, const SegmentedTensor& t, const Device& devi
                  ? Reason::accept()
                  : refuse_shape("groups along the last axis are not columns");
     case Method::Resident:
+      if (device.shared_memory_per_block < std::size_t{kHeldBytes})
+        return Reason::refuse(ReasonKind::Device, "needs ", kHeldBytes,
+                              " bytes of shared memory for a block, the device has ",
+                              device.shared_memory_per_block);
       return o.elements * static_cast<int64_t>(sizeof(In)) <= kResidentInputBytes
                  ? Reason::accept()
                  : refuse_shape("a tensor of ", o.elements,
