@@ -16,7 +16,8 @@ PLANQ_CUDA ?= ON
 # Kernels that no GPU here will run are compiled for the tests so that it takes a third of the time.
 TEST_ARCHS := $(or $(CUDAARCHS),$(GPU_ARCHS),90-virtual)
 TEST_UNOPTIMIZED := $(or $(PLANQ_CUDA_UNOPTIMIZED),$(if $(GPU_ARCHS),OFF,ON))
-RELEASE_ARCHS := $(or $(CUDAARCHS),80-real;90-real;90-virtual)
+# What is not given the build takes from src/core/architectures.h.
+RELEASE_ARCHS := $(CUDAARCHS)
 CUDAARCHS ?= $(or $(GPU_ARCHS),90)
 PLANQ_WERROR ?= OFF
 FUZZ ?= 20000

@@ -37,8 +37,8 @@ DTypeField: TypeAlias = Any
 """A dtype field of a dataclass: it is given as DTypeLike and holds the member of DType, or None
 where there is none. A type checker knows no field of a dataclass with two types."""
 
-AccumulationField: TypeAlias = Any
-"""A field of a dataclass likewise: given as a member of Accumulation, its name, or None where the
+EnumerationField: TypeAlias = Any
+"""A field of a dataclass likewise: given as a member of an enumeration, its name, or None where the
 other fields decide, it holds the member."""
 
 Shape: TypeAlias = tuple[Any, ...]

@@ -1,8 +1,8 @@
-"""Element types and the closed vocabularies that descriptors are written in.
+"""Element types, and the vocabularies that descriptors of several families are written in.
 
 Every member's value is its lower-case name: the form that JSON, messages and the native layer use.
 The native layer defines the same names (src/core/dtype.h, vocabulary.h) and refuses to be imported
-with others.
+with others. A family has its own words in its ``vocabulary.py``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,20 @@ from typing import Any, Final
 from planq._nearest import did_you_mean
 from planq.errors import DescriptorError, shown
 
+VOCABULARIES: Final[dict[str, type[enum.StrEnum]]] = {}
+"""What a field of a descriptor may be a member of, by its name. The native layer looks here."""
 
-class DType(enum.StrEnum):
+
+class Vocabulary(enum.StrEnum):
+    """A closed set of words. Every subclass is one of VOCABULARIES."""
+
+    def __init_subclass__(cls) -> None:
+        """Lists the subclass."""
+        super().__init_subclass__()
+        VOCABULARIES[cls.__name__] = cls
+
+
+class DType(Vocabulary):
     """An element type.
 
     ``INT4``, ``UINT4`` and ``FLOAT4_E2M1FN`` are stored two a byte; descriptors speak of logical
@@ -79,14 +91,14 @@ def _dtype_name(value: object) -> str:
     return ""
 
 
-class Mode(enum.StrEnum):
+class Mode(Vocabulary):
     """Whether a zero point exists. ``SYMMETRIC``: none, and no ``zero_point`` operand."""
 
     SYMMETRIC = "symmetric"
     ASYMMETRIC = "asymmetric"
 
 
-class Quotient(enum.StrEnum):
+class Quotient(Vocabulary):
     """How an element is divided by its scale; codes near ties follow it.
 
     ``DIVIDE``: one true IEEE division ``fl(x / s)`` (ONNX, fp8 casts of scaled values).
@@ -99,7 +111,7 @@ class Quotient(enum.StrEnum):
     RATIO = "ratio"
 
 
-class NonFinite(enum.StrEnum):
+class NonFinite(Vocabulary):
     """What a segment with a NaN or an infinity becomes.
 
     ``PROPAGATE``: scale NaN, zero point 0, integer codes 0, fp8 codes NaN: it dequantizes to NaN.
@@ -111,7 +123,7 @@ class NonFinite(enum.StrEnum):
     SATURATE = "saturate"
 
 
-class NibbleOrder(enum.StrEnum):
+class NibbleOrder(Vocabulary):
     """Which nibble the first of two 4-bit codes takes.
 
     ``LOW_FIRST``: torch, CUTLASS. ``HIGH_FIRST``: bitsandbytes, DeepSpeed.
@@ -121,7 +133,7 @@ class NibbleOrder(enum.StrEnum):
     HIGH_FIRST = "high_first"
 
 
-class Convention(enum.StrEnum):
+class Convention(Vocabulary):
     """Whose formulas make scales and codes, or give products their scales.
 
     ``PLANQ``: docs/numerics/affine.md, sections 2 to 4, and linear.md. ``COMPRESSED_TENSORS``:
@@ -142,161 +154,7 @@ class Convention(enum.StrEnum):
     DEEPSPEED_INTX = "deepspeed_intx"
 
 
-class Accumulation(enum.StrEnum):
-    """In which order, and with which roundings, floating products are summed.
-
-    ``SEQUENTIAL``: one fused multiply-add after another. ``LANES``: 32 of these side by side, then
-    pairs. ``TENSOR_SM90``: as a tensor core of sm_90 adds.
-    """
-
-    SEQUENTIAL = "sequential"
-    LANES = "lanes"
-    TENSOR_SM90 = "tensor_sm90"
-
-
-class NormOrder(enum.StrEnum):
-    """The p of a vector norm.
-
-    ``ONE``: the sum of magnitudes. ``TWO``: the root of the sum of squares. ``INFINITY``: the
-    largest magnitude.
-    """
-
-    ONE = "one"
-    TWO = "two"
-    INFINITY = "infinity"
-
-
-class Codebook(enum.StrEnum):
-    """Which values codes stand for.
-
-    ``GIVEN``: the ``codebook`` operand. ``DYNAMIC``: bitsandbytes' signed 8-bit dynamic map.
-    ``NF4``, ``FP4``, ``INT4``, ``AF4``: its 4-bit tables, in the order in which it stores them. All
-    but ``GIVEN`` are compiled in.
-    """
-
-    GIVEN = "given"
-    DYNAMIC = "dynamic"
-    NF4 = "nf4"
-    FP4 = "fp4"
-    INT4 = "int4"
-    AF4 = "af4"
-
-
-class OptimizerAlgorithm(enum.StrEnum):
-    """What an optimizer keeps of gradients, and makes of them.
-
-    ``ADAM``: also AdamW, by the mode of decay. ``MOMENTUM``: SGD with momentum. ``LAMB`` and
-    ``LARS`` are Adam and momentum with a trust ratio for each tensor. docs/numerics/optimizer.md
-    has the formulas.
-    """
-
-    ADAM = "adam"
-    ADEMAMIX = "ademamix"
-    MOMENTUM = "momentum"
-    RMSPROP = "rmsprop"
-    ADAGRAD = "adagrad"
-    LION = "lion"
-    LAMB = "lamb"
-    LARS = "lars"
-
-
-class StateFormat(enum.StrEnum):
-    """How an optimizer's state is stored.
-
-    ``FLOAT32``: as it is. ``BLOCKWISE8``: codes of a byte, and the largest magnitude of each block.
-    ``STATIC8``: the same with one block, the tensor.
-    """
-
-    FLOAT32 = "float32"
-    BLOCKWISE8 = "blockwise8"
-    STATIC8 = "static8"
-
-
-class WeightDecayMode(enum.StrEnum):
-    """Where weight decay enters a step.
-
-    ``DECOUPLED``: parameters shrink before the update (AdamW). ``COUPLED``: it is added to the
-    gradient (L2). ``AFTER``: parameters shrink after the update, and the update with them
-    (bitsandbytes' Adam on CUDA).
-    """
-
-    DECOUPLED = "decoupled"
-    COUPLED = "coupled"
-    AFTER = "after"
-
-
-class TrustRatio(enum.StrEnum):
-    """By what the update of a tensor is multiplied.
-
-    ``NONE``: by 1. ``LAYERWISE``: by LAMB's or LARS's ratio of norms. ``CLIP``: by what keeps its
-    norm below ``max_unorm`` times the parameter's. ``DEFAULT``: LAYERWISE for LAMB and LARS, NONE
-    for the others.
-    """
-
-    DEFAULT = "default"
-    NONE = "none"
-    LAYERWISE = "layerwise"
-    CLIP = "clip"
-
-
-class NonFiniteGradient(enum.StrEnum):
-    """What becomes of a gradient that is NaN or infinite.
-
-    ``PROPAGATE``: it is computed with. ``SKIP_ELEMENT``: its parameter and state stay as they are.
-    ``SKIP_STEP``: everything stays where the operand ``found_nonfinite`` is not 0.
-    """
-
-    PROPAGATE = "propagate"
-    SKIP_ELEMENT = "skip_element"
-    SKIP_STEP = "skip_step"
-
-
-class Layout(enum.StrEnum):
-    """In which order a matrix of 8- or 32-bit integers lies in memory.
-
-    ``ROW``: row by row. ``COL``: column by column. ``COL32``: panels of 32 columns, row by row.
-    ``COL_TURING``, ``COL_AMPERE``: such panels, in tiles of 8 or 32 rows that are permuted: the
-    layouts that cuBLASLt calls COL4_4R2_8C and COL32_2R_4R4. See docs/numerics/outlier.md.
-    """
-
-    ROW = "row"
-    COL = "col"
-    COL32 = "col32"
-    COL_TURING = "col_turing"
-    COL_AMPERE = "col_ampere"
-
-
-class WeightLayout(enum.StrEnum):
-    """How the codes of a linear layer's weight (n, k) lie in memory.
-
-    ``ROW_MAJOR``: row by row. ``REORDERED``: as ``reorder_mixed_dtype_weight`` writes its
-    transpose. ``PACKED``: as ``pack_weight_4bit`` writes it.
-    """
-
-    ROW_MAJOR = "row_major"
-    REORDERED = "reordered"
-    PACKED = "packed"
-
-
-class VectorwiseForm(enum.StrEnum):
-    """How bitsandbytes' vectorwise quantization makes codes of a tensor, or of vectors of it.
-
-    ``LINEAR``: the tensor by its largest magnitude. ``ROW``, ``VECTOR``: vectors by theirs.
-    ``TRUNCATED``: vectors by 0.7 times theirs, to which elements are clipped. ``ZEROPOINT``: the
-    tensor by its range, ``ROW_ZEROPOINT``, ``VECTOR_ZEROPOINT``: vectors by theirs. ``ROW`` and
-    ``VECTOR`` make the same codes; they differ in what a product's result is multiplied by.
-    """
-
-    LINEAR = "linear"
-    ROW = "row"
-    VECTOR = "vector"
-    ZEROPOINT = "zeropoint"
-    ROW_ZEROPOINT = "row_zeropoint"
-    VECTOR_ZEROPOINT = "vector_zeropoint"
-    TRUNCATED = "truncated"
-
-
-class Rounding(enum.StrEnum):
+class Rounding(Vocabulary):
     """How a real value becomes a code.
 
     ``NEAREST_EVEN``: to the nearest, ties to even. ``STOCHASTIC``: up or down, with the mean of the
@@ -311,14 +169,14 @@ class Rounding(enum.StrEnum):
     NEAREST_UP = "nearest_up"
 
 
-class Backend(enum.StrEnum):
+class Backend(Vocabulary):
     """Where kernels run."""
 
     HOST = "host"
     CUDA = "cuda"
 
 
-class Role(enum.StrEnum):
+class Role(Vocabulary):
     """What becomes of an operand. ``INOUT``: it is read, and updated in place."""
 
     INPUT = "input"
@@ -326,7 +184,7 @@ class Role(enum.StrEnum):
     INOUT = "inout"
 
 
-class OperandKind(enum.StrEnum):
+class OperandKind(Vocabulary):
     """What an operand is. ``LIST``: of tensors. ``SCALAR``: a number, or an element in memory."""
 
     TENSOR = "tensor"
@@ -334,7 +192,7 @@ class OperandKind(enum.StrEnum):
     SCALAR = "scalar"
 
 
-class MathPrecision(enum.StrEnum):
+class MathPrecision(Vocabulary):
     """What the multiplications and divisions of a kernel are done in.
 
     ``TENSOR_CORE_*``: a GPU's matrix units, which multiply elements of this type exactly and keep

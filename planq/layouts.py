@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planq.dtypes import Layout, parse_member
+from planq.dtypes import parse_member
 from planq.ops.outlier.transform_layout import TransformLayoutDescriptor
+from planq.ops.outlier.vocabulary import Layout
 
 __all__ = ["buffer_shape"]
 

@@ -88,7 +88,7 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
         TypeError: The fields (their names, order, requiredness or defaults) or the operands differ
             from those that the native half declares.
     """
-    native = native_operators()[descriptor.operator]
+    native = native_operator(descriptor.operator)
     _compare(f"the fields of {descriptor.operator}", _fields(descriptor), _native_fields(native))
     operands = {item.name: "" for item in fields(args)}
     _compare(
@@ -133,16 +133,16 @@ def _compare(what: str, declared: dict[str, str], native: dict[str, str]) -> Non
 
 
 @functools.cache
-def native_operators() -> dict[str, dict[str, Any]]:
-    """What the native half says of every operator: its fields, operands and kernels."""
-    return {entry["name"]: entry for entry in _core.operators()}
+def native_operator(name: str) -> dict[str, Any]:
+    """What the native half says of an operator: its fields, operands and kernels."""
+    return _core.operator(name)
 
 
 @functools.cache
 def operators() -> tuple[OperatorInfo, ...]:
     """The operators of this build, by name."""
     return tuple(
-        _operator_info(name, native_operators()[name], classes)
+        _operator_info(name, native_operator(name), classes)
         for name, classes in sorted(CLASSES.items())
     )
 

@@ -191,9 +191,8 @@ def _ranges(operator: str | None) -> list[tuple[int, int | None]]:
     """The first and the last architecture of CUDA kernels; None: there is no last one."""
     found = {
         (kernel["min_arch"], kernel["max_arch"])
-        for each in _core.operators()
-        if each["name"] in (CLASSES if operator is None else (operator,))
-        for kernel in each["kernels"]
+        for name in (CLASSES if operator is None else (operator,))
+        for kernel in _core.operator(name)["kernels"]
         if kernel["backend"] == Backend.CUDA
     }
     return sorted(found, key=lambda item: (item[0], item[1] is not None, item[1] or 0))

@@ -17,7 +17,7 @@ from planq.descriptor import Descriptor, OperandSpec
 from planq.dtypes import DType, OperandKind, Role
 from planq.errors import DescriptorError
 from planq.preference import PlanPreference
-from planq.registry import OperatorInfo, native_operators
+from planq.registry import OperatorInfo, native_operator
 from planq.scope import Scope
 
 _EXTENT: Final = 64
@@ -130,7 +130,7 @@ def table_of(info: OperatorInfo) -> Table:
     Raises:
         TypeError: No descriptor that was asked has a certain scalar, whose type is then not known.
     """
-    native = native_operators()[info.name]
+    native = native_operator(info.name)
     fields = tuple(
         Field(name, kind, required, default, *(source.split(".") if source else ("", "")))
         for name, kind, required, default, source in native["fields"]

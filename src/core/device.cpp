@@ -5,6 +5,8 @@
 #include <mutex>
 #include <system_error>
 
+#include "core/architectures.h"
+
 #if defined(PLANQ_WITH_CUDA)
 #include <cuda_runtime_api.h>
 #endif
@@ -28,24 +30,17 @@ bool modelled_device(const std::string& name, Device& device) {
     std::int32_t arch, multiprocessors;
     std::size_t shared_memory_per_block, l2_bytes;
   };
-  // The largest part of each architecture; of the others, the one before.
-  static constexpr Model models[] = {
-      {80, 108, 166912, 40u << 20},    // A100
-      {86, 84, 101376, 6u << 20},      // A40
-      {87, 16, 166912, 4u << 20},      // Orin
-      {89, 142, 101376, 96u << 20},    // L40S
-      {90, 132, 232448, 60u << 20},    // H200
-      {100, 148, 232448, 126u << 20},  // B200
-      {103, 148, 232448, 126u << 20},  // B300
-      {110, 20, 232448, 32u << 20},    // Thor
-      {120, 188, 101376, 128u << 20},  // RTX PRO 6000
-      {121, 48, 101376, 24u << 20},    // GB10
-  };
+  // Of an architecture that is not listed, the one before.
+#define PLANQ_MODEL(arch, multiprocessors, shared_memory, l2_megabytes, ...) \
+  {arch, multiprocessors, shared_memory, std::size_t{l2_megabytes} << 20},
+  static constexpr Model models[] = {PLANQ_GPU_ARCHITECTURES(PLANQ_MODEL)};
+#undef PLANQ_MODEL
   std::int32_t arch = 0;
   const char* const last = name.data() + name.size();
   if (!name.starts_with("sm_")) return false;
   const auto [end, error] = std::from_chars(name.data() + 3, last, arch);
-  if (error != std::errc() || end != last || arch < 80 || arch > kLargestModel) return false;
+  if (error != std::errc() || end != last || arch < models[0].arch || arch > kLargestModel)
+    return false;
   const Model* model = models;
   for (const Model& candidate : models)
     if (candidate.arch <= arch) model = &candidate;

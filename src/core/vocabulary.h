@@ -51,33 +51,6 @@ inline constexpr Vocabulary kVocabulary{};
   _(Planq, "planq") _(CompressedTensors, "compressed_tensors") _(Ggml, "ggml") \
   _(BitsAndBytes, "bitsandbytes") _(Baracuda, "baracuda") _(DeepSpeed, "deepspeed") \
   _(DeepSpeedIntx, "deepspeed_intx")
-#define PLANQ_ACCUMULATION_NAMES(_) \
-  /* a descriptor field that the operator resolves to its default */ \
-  _(Unset, "") _(Sequential, "sequential") _(Lanes, "lanes") _(TensorSm90, "tensor_sm90")
-#define PLANQ_NORM_ORDER_NAMES(_) _(One, "one") _(Two, "two") _(Infinity, "infinity")
-#define PLANQ_CODEBOOK_NAMES(_) \
-  _(Given, "given") _(Dynamic, "dynamic") _(Nf4, "nf4") _(Fp4, "fp4") _(Int4, "int4") \
-  _(Af4, "af4")
-#define PLANQ_OPTIMIZER_ALGORITHM_NAMES(_) \
-  _(Adam, "adam") _(AdEMAMix, "ademamix") _(Momentum, "momentum") _(RmsProp, "rmsprop") \
-  _(Adagrad, "adagrad") _(Lion, "lion") _(Lamb, "lamb") _(Lars, "lars")
-#define PLANQ_STATE_FORMAT_NAMES(_) \
-  _(Float32, "float32") _(Blockwise8, "blockwise8") _(Static8, "static8")
-#define PLANQ_WEIGHT_DECAY_MODE_NAMES(_) \
-  _(Decoupled, "decoupled") _(Coupled, "coupled") _(After, "after")
-#define PLANQ_TRUST_RATIO_NAMES(_) \
-  _(Default, "default") _(None, "none") _(Layerwise, "layerwise") _(Clip, "clip")
-#define PLANQ_NON_FINITE_GRADIENT_NAMES(_) \
-  _(Propagate, "propagate") _(SkipElement, "skip_element") _(SkipStep, "skip_step")
-#define PLANQ_LAYOUT_NAMES(_) \
-  _(Row, "row") _(Col, "col") _(Col32, "col32") _(ColTuring, "col_turing") \
-  _(ColAmpere, "col_ampere")
-#define PLANQ_WEIGHT_LAYOUT_NAMES(_) \
-  _(RowMajor, "row_major") _(Reordered, "reordered") _(Packed, "packed")
-#define PLANQ_VECTORWISE_FORM_NAMES(_) \
-  _(Linear, "linear") _(Row, "row") _(Vector, "vector") _(Zeropoint, "zeropoint") \
-  _(RowZeropoint, "row_zeropoint") _(VectorZeropoint, "vector_zeropoint") \
-  _(Truncated, "truncated")
 #define PLANQ_ROUNDING_NAMES(_) \
   _(NearestEven, "nearest_even") _(Stochastic, "stochastic") _(None, "none") \
   _(NearestAway, "nearest_away") _(NearestUp, "nearest_up")
@@ -103,17 +76,6 @@ inline constexpr Vocabulary kVocabulary{};
   _(NonFinite, PLANQ_NON_FINITE_NAMES)         \
   _(NibbleOrder, PLANQ_NIBBLE_ORDER_NAMES)     \
   _(Convention, PLANQ_CONVENTION_NAMES)        \
-  _(Accumulation, PLANQ_ACCUMULATION_NAMES)    \
-  _(NormOrder, PLANQ_NORM_ORDER_NAMES)         \
-  _(Codebook, PLANQ_CODEBOOK_NAMES)            \
-  _(Layout, PLANQ_LAYOUT_NAMES)                \
-  _(WeightLayout, PLANQ_WEIGHT_LAYOUT_NAMES)   \
-  _(VectorwiseForm, PLANQ_VECTORWISE_FORM_NAMES) \
-  _(OptimizerAlgorithm, PLANQ_OPTIMIZER_ALGORITHM_NAMES) \
-  _(StateFormat, PLANQ_STATE_FORMAT_NAMES)     \
-  _(WeightDecayMode, PLANQ_WEIGHT_DECAY_MODE_NAMES) \
-  _(TrustRatio, PLANQ_TRUST_RATIO_NAMES)       \
-  _(NonFiniteGradient, PLANQ_NON_FINITE_GRADIENT_NAMES) \
   _(Rounding, PLANQ_ROUNDING_NAMES)            \
   _(Backend, PLANQ_BACKEND_NAMES)              \
   _(Determinism, PLANQ_DETERMINISM_NAMES)      \

@@ -12,6 +12,7 @@
 // that of 0, its fp8 code a signed 0. e = +0 would turn -0 into +0, so fp8 takes the sign from x.
 #pragma once
 
+#include "core/architectures.h"
 #include "cuda/key_range.cuh"
 
 namespace planq::cuda {
@@ -122,7 +123,7 @@ __device__ __forceinline__ std::uint32_t float8_code(float x) {
 // lets the second one write the upper half of the word that the first one began.
 template <Codes kCodes>
 __device__ __forceinline__ std::uint32_t float8_quad(float a, float b, float c, float d) {
-#if __CUDA_ARCH__ >= 890
+#if PLANQ_CONVERTS_FLOAT8
   std::uint32_t quad;
   if constexpr (kCodes == Codes::E4M3)
     asm("{\n"

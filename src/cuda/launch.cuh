@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "core/architectures.h"
 #include "core/bound.h"
 
 namespace planq::cuda {
@@ -168,12 +169,12 @@ inline bool aligned_to(const void* address, int bytes) {
   if (const ::planq::Status status = (expression); !status.ok()) return status
 
 __device__ __forceinline__ void let_dependents_start() {
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_DEPENDENT_LAUNCHES
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 __device__ __forceinline__ void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_DEPENDENT_LAUNCHES
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

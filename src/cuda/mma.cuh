@@ -52,16 +52,6 @@ __device__ __forceinline__ void load_turned_matrices(std::uint32_t (&words)[4],
                : "memory");
 }
 
-// The same, transposed: of numbers of 16 bits, a lane gets those of rows 2 (l % 4) and the next at
-// column l / 4 of each.
-__device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&words)[4],
-                                                         std::uint32_t shared) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(shared)
-               : "memory");
-}
-
 // sums += a b^T over 32 terms, of a with 16 rows and b with 8, modulo 2^32. Of lane l, with g = l /
 // 4 and t = l % 4:
 //   a[0], a[1]  terms 4t ... 4t + 3 of rows g and g + 8, a[2] and a[3] the same 16 terms further

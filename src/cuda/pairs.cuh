@@ -81,23 +81,18 @@ __device__ __forceinline__ std::uint32_t codes_of_pair(float first, float second
 }
 
 // Maxima and minima of two pairs; a NaN wins.
-template <class T>
-__device__ __forceinline__ std::uint32_t pair_max(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t result;
-  if constexpr (std::is_same_v<T, math::Bfloat16>)
-    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  else
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
-}
-template <class T>
-__device__ __forceinline__ std::uint32_t pair_min(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t result;
-  if constexpr (std::is_same_v<T, math::Bfloat16>)
-    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  else
-    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
-}
+#define PLANQ_PAIR_EXTREME(name, op)                                                \
+  template <class T>                                                                \
+  __device__ __forceinline__ std::uint32_t name(std::uint32_t a, std::uint32_t b) { \
+    std::uint32_t result;                                                           \
+    if constexpr (std::is_same_v<T, math::Bfloat16>)                                \
+      asm(op ".NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));            \
+    else                                                                            \
+      asm(op ".NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));             \
+    return result;                                                                  \
+  }
+PLANQ_PAIR_EXTREME(pair_max, "max")
+PLANQ_PAIR_EXTREME(pair_min, "min")
+#undef PLANQ_PAIR_EXTREME
 
 }  // namespace planq::cuda

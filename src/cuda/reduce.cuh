@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/architectures.h"
 #include "cuda/memory_access.cuh"
 
 namespace planq::cuda {
@@ -33,18 +34,18 @@ __device__ __forceinline__ std::int64_t warp_max(std::int64_t key) {
 // Thread block clusters exist from sm_90 on; on older GPUs these functions are compiled but do
 // nothing, and the host launches no clusters.
 __device__ __forceinline__ void cluster_arrive_unordered() {
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_CLUSTERS
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
 __device__ __forceinline__ void cluster_wait() {
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_CLUSTERS
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
 __device__ __forceinline__ int cluster_rank() {
   int rank = 0;
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_CLUSTERS
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
 #endif
   return rank;
@@ -52,14 +53,14 @@ __device__ __forceinline__ int cluster_rank() {
 // The number of this cluster, or of this block where there are no clusters.
 __device__ __forceinline__ std::uint32_t cluster_index() {
   std::uint32_t index = blockIdx.x;
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_CLUSTERS
   asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
 #endif
   return index;
 }
 __device__ __forceinline__ int cluster_size() {
   int size = 1;
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_CLUSTERS
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
 #endif
   return size;
@@ -74,7 +75,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* local) {
 class Mailbox {
  public:
   __device__ __forceinline__ void expect(std::uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_CLUSTERS
     const std::uint32_t at = shared_address(&barrier_);
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -85,7 +86,7 @@ class Mailbox {
   // Sends `value` to the variable of block `rank` that is `local` in this one.
   template <class T>
   __device__ __forceinline__ void send(T* local, int rank, T value) {
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_CLUSTERS
     std::uint32_t address, barrier;
     asm("mapa.shared::cluster.u32 %0, %1, %2;"
         : "=r"(address)
@@ -109,7 +110,7 @@ class Mailbox {
   }
   // Returns when all bytes are there.
   __device__ __forceinline__ void wait() {
-#if __CUDA_ARCH__ >= 900
+#if PLANQ_HAS_CLUSTERS
     std::uint32_t done = 0;
     do {
       asm volatile(

@@ -4,7 +4,7 @@
 // the loops use before. Loops that multiply bytes define PLANQ_LOOPS_OF_BYTES: they are also
 // compiled for VNNI, in a namespace of its own.
 //
-//     #define PLANQ_LOOPS "ops/affine/affine_loops.h"
+//     #define PLANQ_LOOPS "ops/affine/elementwise/loops.h"
 //     #include "host/instruction_sets.h"
 
 #define PLANQ_VNNI 0

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ import numpy as np
 import pytest
 
 import planq
+from planq.dtypes import VOCABULARIES
 from support.operators import PRIVATE
 
 ROOT = Path(__file__).parent.parent.parent
 NOOP: Any = importlib.import_module("operators.noop")
+INCLUDE = re.compile(r'^#include "ops/(.*)"$', re.MULTILINE)
 DESC = NOOP.NoopDescriptor(shape=(3, 8), input_dtype="bfloat16", output_dtype="int8")
 
 
@@ -57,6 +61,33 @@ def test_what_all_families_share_knows_none_of_them() -> None:
             assert '#include "ops/' not in path.read_text(), path
 
 
+# Whose floors a family's files may use beside their own.
+FLOORS: dict[str, set[str]] = {
+    "affine": {"group"},
+    "codebook": {"affine"},
+    "group": set(),
+    "linear": {"affine", "codebook", "packing"},
+    "memory": {"affine"},
+    "optimizer": {"affine", "codebook"},
+    "outlier": {"affine"},
+    "packing": {"affine"},
+    "statistics": set(),
+}
+
+
+def test_families_use_floors_of_others_as_declared_and_in_no_circle() -> None:
+    """They never use another's operators."""
+    used: dict[str, set[str]] = {}
+    for family in (ROOT / "src" / "ops").iterdir():
+        files = [path for path in family.rglob("*.*") if path.is_file()]
+        included = {line for path in files for line in INCLUDE.findall(path.read_text())}
+        others = {Path(line) for line in included if not line.startswith(f"{family.name}/")}
+        assert not [path for path in others if (family.parent / path.parent / "desc.h").exists()]
+        used[family.name] = {path.parts[0] for path in others}
+    assert used == FLOORS
+    TopologicalSorter(FLOORS).prepare()  # raises CycleError
+
+
 def test_the_operator_is_whole() -> None:
     """Listed, selected, explained, stored, run."""
     info = {operator.name: operator for operator in planq.operators()}["noop"]
@@ -72,14 +103,23 @@ def test_the_operator_is_whole() -> None:
     assert (args.output == 7).all()
 
 
+def vocabularies(module: str) -> list[str]:
+    """The enumerations that a family's ``vocabulary.py`` defines."""
+    words = vars(importlib.import_module(module))
+    return [name for name, value in VOCABULARIES.items() if words.get(name) is value]
+
+
 def test_every_operators_file_is_named_by_its_family_and_by_planq() -> None:
-    """A family lists the classes of its files, where type checkers and editors find them."""
+    """A family lists the classes of its files and its words, where editors find them."""
     found = set()
     for family in pkgutil.iter_modules(planq.ops.__path__, "planq.ops."):
         package = importlib.import_module(family.name)
         classes = []
         for module in pkgutil.iter_modules(package.__path__, f"{family.name}."):
             operator = module.name.rpartition(".")[2]
+            if operator == "vocabulary":
+                classes += vocabularies(module.name)
+                continue
             found.add(operator)
             title = operator.title().replace("_", "")
             classes += [f"{title}{kind}" for kind in ("Args", "Descriptor", "Plan")]

@@ -84,6 +84,21 @@ def test_a_gpu_that_is_too_old_is_told_what_the_operator_has() -> None:
         assert line == "no row of matmul takes this descriptor"
 
 
+def test_an_architecture_without_kernels_of_its_own_takes_those_for_8_0() -> None:
+    """And none that asks for more shared memory than its blocks can have."""
+    product = planq.MatmulInt8Descriptor(input_shape=(128, 256), weight_shape=(64, 256))
+    tensor = make_descriptor(shape=(1024, 1024), scope=planq.Scope.tensor())
+    if planq.build_info().cuda:
+        chosen = [planq.explain(each, device="sm_120").chosen for each in (product, tensor)]
+        assert [each.sku.split("/")[2] for each in chosen if each] == ["mma", "split"]
+        (resident,) = (
+            each
+            for each in planq.explain(tensor, device="sm_120").candidates
+            if "/cuda/resident/" in each.sku and "shared memory" in each.reason
+        )
+        assert resident.reason.endswith("the device has 101376")
+
+
 @pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
 def test_the_same_question_has_the_same_answer(device: str) -> None:
     """Asked twice, and in another order."""

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planq.arguments import AccumulationField, DTypeField, Shape, Tensor
+from planq.arguments import DTypeField, EnumerationField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Mode
+from planq.dtypes import Mode, Vocabulary
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
+
+
+class Shade(Vocabulary):
+    """An enumeration that the operator alone has."""
+
+    LIGHT = "light"
+    DARK = "dark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +35,7 @@ class EveryKindDescriptor(Descriptor):
     optional_dtype: DTypeField = None
     scope: Scope = Scope.token()
     mode: Mode = Mode.ASYMMETRIC
-    optional_enumeration: AccumulationField = None
+    optional_enumeration: EnumerationField = None
     number: float = 0.5
     optional_number: float | None = None
     flag: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
@@ -114,16 +115,6 @@ def check_case(device: Device, case: Case, desc: Any, sku: str) -> bool:
 def admits(operator: str, sku: str) -> bool:
     """Whether some descriptor of the kernel can have a Dim at all.
 
-    Reordering and packing tile both axes of a matrix, and flat blocks, flat groups and the pairs of
-    flat 4-bit codes go across the ends of rows. Pointers into a list are one more than the rows.
+    An adapter has a pattern `without_dims` of the SKUs of which none can.
     """
-    codes = sku.rpartition("/")[2]
-    if operator in {"reorder_mixed_dtype_weight", "pack_weight_4bit"}:
-        return False
-    if operator.startswith(("blockwise_", "group_", "dequantize_reduce", "swizzled_")):
-        return False
-    if operator in {"coo_to_csr", "coo_to_csc"}:
-        return False
-    if operator == "optimizer_step":  # lists of shapes have none
-        return False
-    return not (operator.startswith("codebook_") and "u4" in codes)
+    return not fnmatch(sku, getattr(OPERATORS[operator], "without_dims", ""))

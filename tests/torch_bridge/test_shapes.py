@@ -10,7 +10,7 @@ import pytest
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import planq
-from planq.registry import native_operators
+from planq.registry import native_operator
 from planq.torch import _shapes
 from support.kernels import ADAPTERS, spread
 from support.torch_operators import OPERATORS
@@ -35,7 +35,7 @@ def is_ordinary(desc: Any, shapes: list[str]) -> bool:
 def test_formulas_are_the_descriptors_shapes(operator: str) -> None:
     """Of many cases; extents that are the same are the same symbol, and 0 and 1 are numbers."""
     tests = ADAPTERS[operator]
-    shapes = [name for name, kind, *_ in native_operators()[operator]["fields"] if kind == "shape"]
+    shapes = [name for name, kind, *_ in native_operator(operator)["fields"] if kind == "shape"]
     compared = 0
     for case in (*spread(tests.cases(), 60), *spread(tests.empty_cases(), 20)):
         desc: Any = tests.descriptor(case.problem)

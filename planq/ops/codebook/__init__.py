@@ -20,6 +20,7 @@ from planq.ops.codebook.codebook_quantize import (
     CodebookQuantizeDescriptor,
     CodebookQuantizePlan,
 )
+from planq.ops.codebook.vocabulary import Codebook
 
 __all__ = [
     "BlockwiseDequantizeArgs",
@@ -28,6 +29,7 @@ __all__ = [
     "BlockwiseQuantizeArgs",
     "BlockwiseQuantizeDescriptor",
     "BlockwiseQuantizePlan",
+    "Codebook",
     "CodebookDequantizeArgs",
     "CodebookDequantizeDescriptor",
     "CodebookDequantizePlan",

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Codebook, NibbleOrder
+from planq.dtypes import NibbleOrder
+from planq.ops.codebook.vocabulary import Codebook
 from planq.plan import Plan
 from planq.registry import register
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Codebook, NibbleOrder, NonFinite, Quotient, Rounding
+from planq.dtypes import NibbleOrder, NonFinite, Quotient, Rounding
+from planq.ops.codebook.vocabulary import Codebook
 from planq.plan import Plan
 from planq.registry import register
 

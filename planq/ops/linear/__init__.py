@@ -21,8 +21,10 @@ from planq.ops.linear.linear_w8a8_dynamic import (
 )
 from planq.ops.linear.matmul import MatmulArgs, MatmulDescriptor, MatmulPlan
 from planq.ops.linear.matmul_int8 import MatmulInt8Args, MatmulInt8Descriptor, MatmulInt8Plan
+from planq.ops.linear.vocabulary import Accumulation, WeightLayout
 
 __all__ = [
+    "Accumulation",
     "CodeSumArgs",
     "CodeSumDescriptor",
     "CodeSumPlan",
@@ -50,4 +52,5 @@ __all__ = [
     "MatmulInt8Descriptor",
     "MatmulInt8Plan",
     "MatmulPlan",
+    "WeightLayout",
 ]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Accumulation
+from planq.ops.linear.vocabulary import Accumulation
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planq.arguments import AccumulationField, DTypeField, Shape, Tensor
+from planq.arguments import DTypeField, EnumerationField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Mode, NibbleOrder, WeightLayout
+from planq.dtypes import Mode, NibbleOrder
+from planq.ops.linear.vocabulary import WeightLayout
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -87,7 +88,7 @@ class LinearMixedDescriptor(Descriptor):
     weight_mode: Mode = Mode.SYMMETRIC
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
     weight_layout: WeightLayout = WeightLayout.ROW_MAJOR
-    accumulation: AccumulationField = None
+    accumulation: EnumerationField = None
     bias_dtype: DTypeField = None
     residual_dtype: DTypeField = None
 

@@ -5,9 +5,21 @@ from planq.ops.optimizer.optimizer_step import (
     OptimizerStepDescriptor,
     OptimizerStepPlan,
 )
+from planq.ops.optimizer.vocabulary import (
+    NonFiniteGradient,
+    OptimizerAlgorithm,
+    StateFormat,
+    TrustRatio,
+    WeightDecayMode,
+)
 
 __all__ = [
+    "NonFiniteGradient",
+    "OptimizerAlgorithm",
     "OptimizerStepArgs",
     "OptimizerStepDescriptor",
     "OptimizerStepPlan",
+    "StateFormat",
+    "TrustRatio",
+    "WeightDecayMode",
 ]

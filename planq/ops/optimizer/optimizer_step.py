@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import (
+from planq.dtypes import Rounding
+from planq.ops.optimizer.vocabulary import (
     NonFiniteGradient,
     OptimizerAlgorithm,
-    Rounding,
     StateFormat,
     TrustRatio,
     WeightDecayMode,

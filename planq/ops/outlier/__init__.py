@@ -38,6 +38,7 @@ from planq.ops.outlier.vectorwise_quantize import (
     VectorwiseQuantizeDescriptor,
     VectorwiseQuantizePlan,
 )
+from planq.ops.outlier.vocabulary import Layout, VectorwiseForm
 
 __all__ = [
     "CooToCscArgs",
@@ -52,6 +53,7 @@ __all__ = [
     "ExtractOutliersArgs",
     "ExtractOutliersDescriptor",
     "ExtractOutliersPlan",
+    "Layout",
     "LlmInt8QuantizeArgs",
     "LlmInt8QuantizeDescriptor",
     "LlmInt8QuantizePlan",
@@ -67,6 +69,7 @@ __all__ = [
     "VectorwiseDequantizeArgs",
     "VectorwiseDequantizeDescriptor",
     "VectorwiseDequantizePlan",
+    "VectorwiseForm",
     "VectorwiseQuantizeArgs",
     "VectorwiseQuantizeDescriptor",
     "VectorwiseQuantizePlan",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import Layout
+from planq.ops.outlier.vocabulary import Layout
 from planq.plan import Plan
 from planq.registry import register
 

@@ -17,6 +17,7 @@ from planq.ops.statistics.percentile_clip import (
     PercentileClipPlan,
 )
 from planq.ops.statistics.square_sum import SquareSumArgs, SquareSumDescriptor, SquareSumPlan
+from planq.ops.statistics.vocabulary import NormOrder
 
 __all__ = [
     "EstimateQuantilesArgs",
@@ -27,6 +28,7 @@ __all__ = [
     "HistogramScatterAddPlan",
     "NormArgs",
     "NormDescriptor",
+    "NormOrder",
     "NormPlan",
     "PercentileClipArgs",
     "PercentileClipDescriptor",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
-from planq.dtypes import NormOrder
+from planq.ops.statistics.vocabulary import NormOrder
 from planq.plan import Plan
 from planq.registry import register
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Unpack
 
-from planq.dtypes import OptimizerAlgorithm, StateFormat, TrustRatio
+from planq.ops.optimizer import OptimizerAlgorithm, StateFormat, TrustRatio
 from planq.torch.optim._optimizer import Optimizer
 from planq.torch.optim._options import Number, Options, Values, refuse_other
 

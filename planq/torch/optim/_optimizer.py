@@ -10,8 +10,13 @@ from typing import Any, ClassVar, Final, overload
 import torch
 from torch.autograd.graph import increment_version
 
-from planq.dtypes import NonFiniteGradient, Rounding, StateFormat
-from planq.ops.optimizer import OptimizerStepArgs, OptimizerStepDescriptor
+from planq.dtypes import Rounding
+from planq.ops.optimizer import (
+    NonFiniteGradient,
+    OptimizerStepArgs,
+    OptimizerStepDescriptor,
+    StateFormat,
+)
 from planq.plan import Plan
 from planq.torch._running import current_stream, room
 from planq.torch.optim._dense import apart, check, dense, is_plain, is_usual

@@ -10,17 +10,16 @@ from typing import Any, Final, SupportsIndex, TypeAlias, TypedDict
 
 import torch
 
-from planq.dtypes import (
+from planq.dtypes import Rounding, parse_member
+from planq.errors import DescriptorError, shown
+from planq.ops.optimizer import (
     NonFiniteGradient,
     OptimizerAlgorithm,
-    Rounding,
+    OptimizerStepDescriptor,
     StateFormat,
     TrustRatio,
     WeightDecayMode,
-    parse_member,
 )
-from planq.errors import DescriptorError, shown
-from planq.ops.optimizer import OptimizerStepDescriptor
 
 Number: TypeAlias = "float | torch.Tensor"
 Values: TypeAlias = dict[str, Any]

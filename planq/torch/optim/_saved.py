@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import torch
 
-from planq.dtypes import OptimizerAlgorithm, WeightDecayMode
 from planq.errors import ArgumentError, shown
+from planq.ops.optimizer import OptimizerAlgorithm, WeightDecayMode
 from planq.torch.optim._options import Values
 
 # Where newer versions of bitsandbytes keep the states of 8 bits in a state dict.

@@ -14,9 +14,9 @@ from torch.utils.dlpack import from_dlpack
 
 from planq._nearest import did_you_mean
 from planq.codebooks import dynamic
-from planq.dtypes import OptimizerAlgorithm, StateFormat
 from planq.errors import ArgumentError, DescriptorError, as_field
 from planq.memory import PagePool
+from planq.ops.optimizer import OptimizerAlgorithm, StateFormat
 from planq.torch._running import current_stream, is_capturing
 from planq.torch.optim import _saved
 from planq.torch.optim._options import DEFAULTS, Number, Options, Values, parsed, words

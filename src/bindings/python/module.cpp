@@ -84,23 +84,21 @@ py::dict operand_table(const Operator& op) {
   return table;
 }
 
-py::list operator_values() {
+// Throws KeyError for a name that is no operator's.
+py::dict operator_values(const std::string& name) {
   using namespace py::literals;
-  py::list result;
-  for (const Operator* op : operators()) {
-    py::list operands, kernels;
-    for (const OperandInfo& operand : op->operands) operands.append(text(operand.name));
-    for (const auto* table : op->tables)
-      for (const Kernel& kernel : *table)
-        kernels.append(kernel_values(*op, kernel, kernel.guarantee));
-    result.append(py::dict("name"_a = text(op->name), "fields"_a = field_table(*op),
-                           "operands"_a = py::tuple(operands), "kernels"_a = py::tuple(kernels),
-                           "operand_table"_a = operand_table(*op)));
-  }
-  return result;
+  const Operator* op = find_operator(name);
+  if (!op) throw py::key_error(name);
+  py::list operands, kernels;
+  for (const OperandInfo& operand : op->operands) operands.append(text(operand.name));
+  for (const auto* table : op->tables)
+    for (const Kernel& kernel : *table)
+      kernels.append(kernel_values(*op, kernel, kernel.guarantee));
+  return py::dict("fields"_a = field_table(*op), "operands"_a = py::tuple(operands),
+                  "kernels"_a = py::tuple(kernels), "operand_table"_a = operand_table(*op));
 }
 
-// The names of every enumeration, by its type.
+// The names of every enumeration, by its type: of the core's, and of what fields of operators are.
 py::dict vocabulary_values() {
   py::dict result;
   const auto add = [&](const Vocabulary& vocabulary) {
@@ -113,6 +111,9 @@ py::dict vocabulary_values() {
 #define PLANQ_ADD(Type, LIST) add(kVocabulary<Type>);
   PLANQ_VOCABULARIES(PLANQ_ADD)
 #undef PLANQ_ADD
+  for (const Operator* op : operators())
+    for (const Field& field : op->fields)
+      if (!field.vocabulary.names.empty()) add(field.vocabulary);
   return result;
 }
 
@@ -301,7 +302,7 @@ PYBIND11_MODULE(_core, module) {
   module.def("resolve_descriptor", resolve_instance);
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);
-  module.def("operators", operator_values);
+  module.def("operator", operator_values, py::arg("name"));
   module.def("parse_json", json_values, py::arg("text"));
   module.def("select", selection_values);
   module.def("build_info", [] {

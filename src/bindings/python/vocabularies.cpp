@@ -45,7 +45,7 @@ int enumerator_named(const Vocabulary& vocabulary, PyObject* name) {
 
 Members::Members(const Vocabulary& vocabulary) : type_(vocabulary.type) {
   const py::module_ module = py::module_::import("planq.dtypes");
-  const py::object type = module.attr(std::string(type_).c_str());
+  const py::object type = module.attr("VOCABULARIES")[py::str(type_.data(), type_.size())];
   py::list names;
   for (const std::string_view name : vocabulary.names) {
     if (name.empty()) {

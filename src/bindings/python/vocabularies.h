@@ -1,4 +1,5 @@
-// The core's vocabularies and the Python enumerations of the same names (planq/dtypes.py).
+// Native vocabularies and the Python enumerations of the same names: VOCABULARIES of
+// planq/dtypes.py.
 #pragma once
 
 #include <pybind11/pybind11.h>

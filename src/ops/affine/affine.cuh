@@ -2,7 +2,7 @@
 // affine/affine.h, and the test that says when a vector has to take the slow one.
 #pragma once
 
-#include "ops/affine/elementwise.cuh"
+#include "ops/affine/elementwise/kernels.cuh"
 
 namespace planq::cuda {
 

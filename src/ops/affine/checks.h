@@ -11,8 +11,7 @@ namespace planq::checks {
 inline constexpr DType kCodes[] = {DType::Int8,  DType::UInt8,        DType::Int4,
                                    DType::UInt4, DType::Float8E4M3FN, DType::Float8E5M2};
 
-// Normalises the negative axis of a scope. No operator but dequantize has row and column scales, so
-// Pair is its own to allow.
+// Normalises the negative axis of a scope. `pairs`: Pair is allowed, which dequantize alone takes.
 Fault scope(Scope& scope, const Shape& shape, bool pairs = false);
 // Fills q_min and q_max by the code's dtype and the mode; checks that both are codes.
 Fault bounds(DType output, Mode mode, double& q_min, double& q_max);

@@ -13,6 +13,7 @@
 #include "core/dtype.h"
 #include "math/tree_sum.h"
 #include "ops/affine/affine.h"
+#include "ops/codebook/vocabulary.h"
 
 namespace planq::math {
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/checks.h"
+#include "ops/codebook/vocabulary.h"
 
 namespace planq::checks {
 

@@ -1,14 +1,12 @@
-// What the codebook operators share: how codes and the statistics of blocks lie in memory.
-//
-// Elements are numbered in the order of the tensor, whatever its strides, and a block is a span of
-// consecutive numbers: blocks go on across the ends of rows, and the last one may be shorter. 4-bit
-// codes share bytes in the same order, two neighbours each, and are flat.
+// What the codebook operators share: the statistics of flat blocks (core/flat.h) as operands.
 #pragma once
 
 #include <cstdint>
 
+#include "core/flat.h"
 #include "core/operands.h"
 #include "core/scope.h"
+#include "ops/codebook/vocabulary.h"
 
 namespace planq {
 
@@ -17,11 +15,6 @@ constexpr std::int64_t largest_entries(DType codes) { return is_four_bit(codes) 
 
 // Entries of the codebook that decodes nested absmax, and that quantizes them.
 inline constexpr std::int64_t kNestedEntries = 256;
-
-// The shape of memory that holds the codes of a tensor.
-inline Shape codes_shape(const Shape& tensor, DType codes) {
-  return is_four_bit(codes) ? Shape{1, {groups_of(tensor.elements(), 2)}} : tensor;
-}
 
 // How many blocks a tensor has, and how many blocks their absmax have; none without nested
 // statistics.
@@ -33,15 +26,6 @@ struct BlockCounts {
         blocks(groups_of(elements, block_size)),
         nested(nested_block_size > 0 ? groups_of(blocks, nested_block_size) : 0) {}
 };
-
-// A block as flat elements [first, last), or a block of absmax.
-struct BlockSpan {
-  std::int64_t first, last;
-};
-constexpr BlockSpan block_span(std::int64_t block, std::int64_t size, std::int64_t elements) {
-  const std::int64_t first = block * size;
-  return {first, elements - first < size ? elements : first + size};
-}
 
 // What the statistics of blocks are as operands: absmax itself, or the codes of nested statistics
 // with the absmax and the mean that belong to them.

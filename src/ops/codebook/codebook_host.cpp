@@ -8,13 +8,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "host/flat.h"
 #include "host/simd.h"
 #include "host/thread_pool.h"
 #include "host/tree_sum.h"
 #include "math/nibbles.h"
-#include "ops/affine/range_keys.h"
+#include "ops/affine/ranges/keys.h"
 #include "ops/codebook/codebook_search_host.h"
-#include "ops/codebook/flat.h"
 
 namespace planq::host {
 namespace {

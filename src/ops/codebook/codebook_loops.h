@@ -2,7 +2,7 @@
 // include guard: see instruction_sets.h.
 
 #include "host/convert.h"
-#include "ops/affine/range_loops.h"
+#include "ops/affine/ranges/loops.h"
 #include "ops/codebook/pair_loops.h"
 
 namespace planq::host::PLANQ_LEVEL {

@@ -1,9 +1,9 @@
 // Where elements and codes of the codebook operators lie.
 #pragma once
 
+#include "cuda/element_places.cuh"
 #include "cuda/key_range.cuh"
 #include "ops/codebook/codebook.h"
-#include "ops/codebook/element_places.cuh"
 
 namespace planq::cuda {
 

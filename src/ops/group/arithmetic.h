@@ -165,7 +165,7 @@ PLANQ_HD float group_value(GroupForm form, const GroupPair& stored, float code) 
   return form == GroupForm::Symmetric ? product : product + stored.second;
 }
 
-// A sum of ranks goes on; kHalf: as DeepSpeed adds, rounded to float16 at every step.
+// The sum over ranks with one more. kHalf: as DeepSpeed adds, rounded to float16 at every step.
 template <bool kHalf>
 PLANQ_HD float accumulated(float sum, float value) {
   if constexpr (kHalf) return rounded_to<Half>(sum + rounded_to<Half>(value));
@@ -178,8 +178,8 @@ PLANQ_HD float mean_of(float sum, float ranks) {
   return mean;
 }
 
-// Error feedback: codes are made of a value and of what those before lost of theirs. kHalf: as
-// DeepSpeed does, which rounds to float16 before and after the codes.
+// Error feedback: codes are made of a value plus the error that the codes of earlier steps left.
+// kHalf: as DeepSpeed does, which rounds to float16 before and after the codes.
 template <bool kHalf>
 PLANQ_HD float with_error(float x, float error) {
   if constexpr (kHalf) return rounded_to<Half>(x + error);

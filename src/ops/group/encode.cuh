@@ -5,6 +5,7 @@
 
 #include "ops/group/encode_warps.cuh"
 #include "ops/group/group_cuda.h"
+#include "ops/group/units.cuh"
 
 namespace planq::cuda {
 
@@ -65,64 +66,25 @@ __global__ void __launch_bounds__(kMostLanes)
   }
 }
 
-// The group's scale, measured by the team or given; `first` is its first element.
-template <class T>
-__device__ __forceinline__ math::GroupScale scale_of_group(const GroupEncodeArgs<T>& args,
-                                                           std::int64_t group, int lane) {
-  const bool exists = group < args.groups;
-  if (!args.measured)
-    return exists ? math::given_scale(args.spec,
-                                      args.parameters.load(args.spec.form, args.order.place(group)))
-                  : math::lost_group();
-  math::GroupRange range;
-  if (exists) {
-    const BlockSpan span = block_span(group, args.size, args.elements);
-    for (std::int64_t i = span.first + lane; i < span.last; i += args.lanes)
-      range.add(math::widened(args.input[args.input_places[i]]));
-  }
-  const auto scale = math::measured_scale<T>(args.spec, team_range(range, args.lanes));
-  if (exists && lane == 0) args.parameters.store(args.spec.form, args.order.place(group), scale);
-  return scale;
-}
-
-// A unit of one or two groups, which shares no byte with others, for each team.
 template <class T, bool kIntx, bool kNibble>
 __global__ void __launch_bounds__(kMostLanes)
     encode_units(const __grid_constant__ GroupEncodeArgs<T> args) {
-  constexpr int kPerByte = kNibble ? 2 : 1;
-  const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
-  const int teams = static_cast<int>(blockDim.x) / args.lanes;
-  // All teams of a block go round equally often, since they meet in team_range().
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * teams;
-       first * args.groups_of_unit < args.groups;
-       first += static_cast<std::int64_t>(gridDim.x) * teams) {
-    const std::int64_t group =
-        (first + static_cast<int>(threadIdx.x) / args.lanes) * args.groups_of_unit;
-    math::GroupScale scales[2] = {scale_of_group(args, group, lane), {}};
-    if (args.groups_of_unit > 1) scales[1] = scale_of_group(args, group + 1, lane);
-    if (group >= args.groups) continue;
-    // Groups that move are units of their own.
-    const std::int64_t moved = (args.order.place(group) - group) * args.size;
-    const std::int64_t start = group * args.size, second = start + args.size;
-    const BlockSpan span = block_span(group + args.groups_of_unit - 1, args.size, args.elements);
-    const std::int64_t end = min(max(span.last, start), args.elements);
-    for (std::int64_t i = start + lane * kPerByte; i < end; i += args.lanes * kPerByte) {
-      std::uint32_t codes = 0;
-      for (int j = 0; j < kPerByte; ++j) {
-        if (i + j >= end) continue;
-        const float x = math::widened(args.input[args.input_places[i + j]]);
-        const math::GroupScale scale = i + j < second ? scales[0] : scales[1];
-        const int code = static_cast<int>(math::group_code<T, kIntx>(args.spec, scale, x));
-        codes |= static_cast<std::uint32_t>(code & (kNibble ? 15 : 255)) << code_shift<kNibble>(j);
-      }
-      const std::int64_t at = i + moved;
-      store_once(args.output + (kNibble ? at / 2 : args.output_places[at]),
-                 static_cast<std::uint8_t>(codes));
-    }
-  }
+  const auto element = [&](std::int64_t i) {
+    return math::widened(args.input[args.input_places[i]]);
+  };
+  const auto place_of = [&](std::int64_t group) { return args.order.place(group); };
+  const auto scale_of = [&](std::int64_t group, int lane) {
+    if (args.measured) return measure_group<T>(args, group, place_of(group), lane, element);
+    if (group >= args.groups) return math::lost_group();
+    return math::given_scale(args.spec, args.parameters.load(args.spec.form, place_of(group)));
+  };
+  encode_by_units<kNibble>(
+      args, place_of, scale_of, [&](std::int64_t i, std::int64_t, const math::GroupScale& scale) {
+        return static_cast<int>(math::group_code<T, kIntx>(args.spec, scale, element(i)));
+      });
 }
 
-// A few vectors a thread where a warp holds the group by them, else many.
+// Vectors of a thread: few where a warp can then hold the group, else many.
 inline constexpr int kFewVectors = 2, kManyVectors = 8;
 
 template <class T, bool kNibble>
@@ -180,12 +142,7 @@ Status launch_groups(GroupEncodeArgs<T> args, int multiprocessors, Bound& bound)
     return few ? launch(encode_resident<T, kIntx, kNibble, kFewVectors>, grid, args, bound)
                : launch(encode_resident<T, kIntx, kNibble, kManyVectors>, grid, args, bound);
   }
-  const std::int64_t lanes = lanes_for(std::min(args.size, args.elements));
-  const unsigned threads = threads_for(lanes);
-  args.lanes = static_cast<int>(lanes);
-  const std::int64_t units = ceil_div(args.groups, args.groups_of_unit);
-  const std::int64_t most = std::int64_t{multiprocessors} * (2048 / threads);
-  const Grid grid{std::min(ceil_div(units, threads / lanes), most), dim3(threads)};
+  const Grid grid = unit_grid(args, multiprocessors);
   return launch(encode_units<T, kIntx, kNibble>, grid, args, bound);
 }
 

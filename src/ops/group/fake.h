@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/flat.h"
 #include "core/scope.h"
-#include "ops/codebook/codebook.h"
 #include "ops/group/arithmetic.h"
 
 namespace planq {

@@ -5,11 +5,11 @@
 // Source: has kPer values of a vector, which vector() makes, or element() one by one.
 #pragma once
 
-#include "ops/group/group.cuh"
+#include "ops/group/units.cuh"
 
 namespace planq::cuda {
 
-// Values and errors of a thread that stay in registers, and threads of a team that has so many.
+// Values that a thread holds in registers, with their errors, and the most threads of such a team.
 inline constexpr int kHeld = 32, kHeldLanes = 512;
 
 template <class Source>
@@ -127,11 +127,11 @@ __device__ __forceinline__ int code_with_error(const GroupFeedback& feedback,
 
 // --- Kernels ------------------------------------------------------------------------------------
 
-// Codes of a word, of the values of a vector.
+// How many codes are stored at a time.
 template <int kPer>
 inline constexpr int kWordful = kPer < 8 ? kPer : 8;
 
-// Errors go on in place.
+// Stores the codes of `wanted`. The errors become those of the next step, in place.
 template <bool kNibble, int kPer>
 __device__ __forceinline__ void store_codes_with_errors(
     const GroupFeedback& feedback, const math::GroupSpec& spec, const math::GroupScale& scale,
@@ -194,61 +194,26 @@ __device__ __forceinline__ float wanted_element(const FeedbackArgs<Source>& args
   return wanted_value(args.feedback, args.source.element(i), error);
 }
 
-template <class Source>
-__device__ __forceinline__ math::GroupScale scale_with_errors(const FeedbackArgs<Source>& args,
-                                                              std::int64_t group, int lane) {
-  const bool exists = group < args.groups;
-  const std::int64_t place = args.order.place(group), moved = (place - group) * args.size;
-  math::GroupRange range;
-  if (exists) {
-    const BlockSpan span = block_span(group, args.size, args.elements);
-    for (std::int64_t i = span.first + lane; i < span.last; i += args.lanes)
-      range.add(wanted_element(args, i, load_error(args.feedback, i + moved)));
-  }
-  const auto scale = math::measured_scale<float>(args.spec, team_range(range, args.lanes));
-  if (exists && lane == 0) args.parameters.store(args.spec.form, place, scale);
-  return scale;
-}
-
-// A unit of one or two groups, which shares no byte with others, for each team.
+// Nobody changes an error before the whole team has measured: team_range() waits for it.
 template <class Source, bool kNibble>
 __global__ void __launch_bounds__(kHeldLanes)
     encode_with_errors_units(const __grid_constant__ FeedbackArgs<Source> args) {
-  constexpr int kPerByte = kNibble ? 2 : 1;
-  const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
-  const int teams = static_cast<int>(blockDim.x) / args.lanes;
-  // All teams of a block go round equally often, since they meet in team_range().
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * teams;
-       first * args.groups_of_unit < args.groups;
-       first += static_cast<std::int64_t>(gridDim.x) * teams) {
-    const std::int64_t group =
-        (first + static_cast<int>(threadIdx.x) / args.lanes) * args.groups_of_unit;
-    // Nobody changes an error before the whole team has measured: team_range() waits for it.
-    const math::GroupScale one = scale_with_errors(args, group, lane);
-    math::GroupScale other = one;
-    if (args.groups_of_unit > 1) other = scale_with_errors(args, group + 1, lane);
-    if (group >= args.groups) continue;
-    // Groups that move are units of their own.
-    const std::int64_t moved = (args.order.place(group) - group) * args.size;
-    const std::int64_t start = group * args.size, second = start + args.size;
-    const BlockSpan span = block_span(group + args.groups_of_unit - 1, args.size, args.elements);
-    const std::int64_t end = min(max(span.last, start), args.elements);
-    for (std::int64_t i = start + lane * kPerByte; i < end; i += args.lanes * kPerByte) {
-      std::uint32_t codes = 0;
-      for (int j = 0; j < kPerByte; ++j) {
-        if (i + j >= end) continue;
-        float error = load_error(args.feedback, i + j + moved);
-        const float wanted = wanted_element(args, i + j, error);
-        const int code =
-            code_with_error(args.feedback, args.spec, i + j < second ? one : other, wanted, error);
-        codes |= static_cast<std::uint32_t>(code & (kNibble ? 15 : 255)) << code_shift<kNibble>(j);
-        store_error(args.feedback, i + j + moved, error);
-      }
-      const std::int64_t at = i + moved;
-      store_once(args.output + (kNibble ? at / 2 : args.output_places[at]),
-                 static_cast<std::uint8_t>(codes));
-    }
-  }
+  const auto place_of = [&](std::int64_t group) { return args.order.place(group); };
+  const auto scale_of = [&](std::int64_t group, int lane) {
+    const std::int64_t place = place_of(group), moved = (place - group) * args.size;
+    return measure_group<float>(args, group, place, lane, [&](std::int64_t i) {
+      return wanted_element(args, i, load_error(args.feedback, i + moved));
+    });
+  };
+  encode_by_units<kNibble>(args, place_of, scale_of,
+                           [&](std::int64_t i, std::int64_t moved, const math::GroupScale& scale) {
+                             float error = load_error(args.feedback, i + moved);
+                             const float wanted = wanted_element(args, i, error);
+                             const int code =
+                                 code_with_error(args.feedback, args.spec, scale, wanted, error);
+                             store_error(args.feedback, i + moved, error);
+                             return code;
+                           });
 }
 
 // --- Launches -----------------------------------------------------------------------------------
@@ -284,19 +249,16 @@ FeedbackArgs<Source> feedback_args(const GroupEncoding& encoding, const OperandV
 template <bool kNibble, class Source>
 Status launch_with_errors(FeedbackArgs<Source> args, int multiprocessors, Bound& bound) {
   if (args.elements == 0) return Status::success();
-  const bool resident = stays_with_errors<Source, kNibble>(args);
-  const std::int64_t work =
-      resident ? ceil_div(args.size, kHeld) : std::min(args.size, args.elements);
-  const std::int64_t lanes = std::min<std::int64_t>(lanes_for(work), kHeldLanes);
+  if (!stays_with_errors<Source, kNibble>(args)) {
+    const Grid grid = unit_grid(args, multiprocessors, kHeldLanes);
+    return launch(encode_with_errors_units<Source, kNibble>, grid, args, bound);
+  }
+  const std::int64_t lanes =
+      std::min<std::int64_t>(lanes_for(ceil_div(args.size, kHeld)), kHeldLanes);
   const unsigned threads = threads_for(lanes);
   args.lanes = static_cast<int>(lanes);
-  if (resident)
-    return launch(encode_with_errors_resident<Source, kNibble>,
-                  Grid{ceil_div(args.groups, threads / lanes), dim3(threads)}, args, bound);
-  const std::int64_t units = ceil_div(args.groups, args.groups_of_unit);
-  const std::int64_t most = std::int64_t{multiprocessors} * (2048 / threads);
-  return launch(encode_with_errors_units<Source, kNibble>,
-                Grid{std::min(ceil_div(units, threads / lanes), most), dim3(threads)}, args, bound);
+  return launch(encode_with_errors_resident<Source, kNibble>,
+                Grid{ceil_div(args.groups, threads / lanes), dim3(threads)}, args, bound);
 }
 
 template <class Source, bool kNibble>

@@ -2,9 +2,9 @@
 // the family are made of.
 #pragma once
 
+#include "cuda/element_places.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/pairs.cuh"
-#include "ops/codebook/element_places.cuh"
 #include "ops/group/group.h"
 
 namespace planq::cuda {

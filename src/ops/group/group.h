@@ -1,14 +1,11 @@
 // What the group operators share: groups are `group_size` consecutive elements of the flat tensor,
 // the last of which may be shorter, and have parameters in DeepSpeed's layout.
-//
-// The family uses codebook's floor for the memory of flat codes, and affine's for vectors of
-// elements on CUDA.
 #pragma once
 
 #include <cmath>
 
+#include "core/flat.h"
 #include "core/operands.h"
-#include "ops/codebook/codebook.h"
 #include "ops/group/arithmetic.h"
 
 namespace planq {

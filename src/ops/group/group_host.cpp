@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "host/flat.h"
 #include "host/random.h"
 #include "host/simd.h"
 #include "host/thread_pool.h"
-#include "ops/codebook/flat.h"
 
 #define PLANQ_LOOPS "ops/group/group_loops.h"
 #include "host/instruction_sets.h"

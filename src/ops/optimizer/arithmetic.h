@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "core/scalar.h"
-#include "core/vocabulary.h"
 #include "math/ieee.h"
+#include "ops/optimizer/vocabulary.h"
 
 namespace planq::optimizer {
 

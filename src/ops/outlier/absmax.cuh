@@ -32,7 +32,7 @@ static_assert(kBlockRows <= kMeasureWarps * kWarp, "a lane has a row of its warp
 constexpr int kStepColumns = kWarp * kPerVector<In>, kPartColumns = kSteps * kStepColumns;
 // Outliers are counted for so many tiles of a part, each of so many steps.
 constexpr int kPartTiles = kPartColumns / kTileColumns, kTileSteps = kTileColumns / kStepColumns;
-// What columns have in a lane: a magnitude in each half of a word, or in a word.
+// The magnitudes of a lane's columns: two share a word where elements have 16 bits.
 constexpr int kPerWord = 4 / sizeof(In);
 
 // The columns from `first` on, at most `most`.
@@ -357,7 +357,7 @@ Status launch_measure(MeasureArgs args, const Device& device, Bound& bound) {
   // A launch can have as many: the outputs of more than 2^31 blocks would take 512 GB at least.
   grid.blocks = args.share.blocks;
   grid.threads = dim3(kMeasureThreads);
-  grid.dependent = device.arch >= 90;
+  grid.dependent = has_dependent_launches(device.arch);
   return cuda::launch(vectors ? measure_tiles<true, kAgain> : measure_tiles<false, kAgain>, grid,
                       args, bound);
 }

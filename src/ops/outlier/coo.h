@@ -13,7 +13,7 @@ using std::int64_t;
 
 // Indices are int32, and so are positions in a list.
 inline constexpr int64_t kMostIndices = (int64_t{1} << 31) - 1;
-// In the place of entries that there are none of.
+// The index in a place of the list that holds no entry.
 inline constexpr std::int32_t kNoIndex = -1;
 
 // How many entries a list holds.

@@ -13,7 +13,7 @@
 
 #include "core/host_device.h"
 #include "core/index_space.h"
-#include "core/vocabulary.h"
+#include "ops/outlier/vocabulary.h"
 
 namespace planq::outlier {
 

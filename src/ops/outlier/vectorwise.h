@@ -8,6 +8,7 @@
 
 #include "core/scope.h"
 #include "math/formats.h"
+#include "ops/outlier/vocabulary.h"
 
 namespace planq::outlier {
 

@@ -5,6 +5,7 @@
 
 #include "core/checks.h"
 #include "ops/outlier/vectorwise.h"
+#include "ops/outlier/vocabulary.h"
 
 namespace planq::outlier {
 

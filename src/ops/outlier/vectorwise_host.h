@@ -1,6 +1,6 @@
 // Vectorwise quantization on the host: loops over a chunk of a row while it is in a first-level
 // cache, compiled for every instruction set by vectorwise_host.cpp. Elements are widened and
-// narrowed by the loops of affine/affine_host.h.
+// narrowed by the loops of affine/elementwise/host.h.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include "core/elementwise.h"
 #include "host/thread_pool.h"
-#include "ops/affine/affine_host.h"
+#include "ops/affine/elementwise/host.h"
 #include "ops/outlier/vectorwise.h"
 
 namespace planq::host {

@@ -71,7 +71,8 @@ Status launch_measure(const Measured& asked, const Device& device, const Operand
                      .threads = dim3(kMeasureThreads)};
   PLANQ_TRY(launch(flat ? kernels.flat : kernels.rows, grid, args, bound));
   if (!several) return Status::success();
-  const Grid joining = {.threads = dim3(sums::kJoinThreads), .dependent = device.arch >= 90};
+  const Grid joining = {.threads = dim3(sums::kJoinThreads),
+                        .dependent = has_dependent_launches(device.arch)};
   const sums::JoinArgs<math::Compute<T>> join = {tiles, last, args.tile_count};
   return launch(kernels.join, joining, join, bound);
 }

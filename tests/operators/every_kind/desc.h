@@ -5,6 +5,13 @@
 #include "core/descriptor.h"
 #include "core/registry.h"
 
+namespace planq {
+
+#define PLANQ_SHADE_NAMES(_) _(Unset, "") _(Light, "light") _(Dark, "dark")
+PLANQ_DEFINE(Shade, PLANQ_SHADE_NAMES)
+
+}  // namespace planq
+
 namespace planq::every_kind {
 
 struct Fields {
@@ -17,7 +24,7 @@ struct Fields {
   DType optional_dtype = DType::Unset;
   Scope scope = {ScopeKind::Token};
   Mode mode = Mode::Asymmetric;
-  Accumulation optional_enumeration = Accumulation::Unset;
+  Shade optional_enumeration = Shade::Unset;
   double number = 0.5;
   double optional_number = kUnsetBound;
   bool flag = true;

@@ -152,7 +152,7 @@ struct Dequantize {
 #pragma unroll
     for (int j = 0; j < kVector; j += 2) {
       const std::uint32_t pair = (v.words[j / 4] >> (8 * (j % 4))) & 0xFFFFu;
-#if __CUDA_ARCH__ >= 890
+#if PLANQ_CONVERTS_FLOAT8
       std::uint32_t halves;
       if (e4m3)
         asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(pair)));

@@ -6,8 +6,8 @@
 #include "core/sku.h"
 #include "host/bind.h"
 #include "math/formats.h"
-#include "ops/affine/affine_host.h"
 #include "ops/affine/dequantize/desc.h"
+#include "ops/affine/elementwise/host.h"
 
 namespace planq::dequantize {
 namespace {

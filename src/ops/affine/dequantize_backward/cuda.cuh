@@ -7,7 +7,7 @@
 #include "cuda/element.cuh"
 #include "ops/affine/affine.cuh"
 #include "ops/affine/dequantize_backward/desc.h"
-#include "ops/affine/gradient_kernels.h"
+#include "ops/affine/elementwise/gradient_kernels.h"
 
 namespace planq::dequantize_backward {
 namespace {

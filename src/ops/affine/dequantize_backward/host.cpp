@@ -4,9 +4,9 @@
 
 #include "host/bind.h"
 #include "math/formats.h"
-#include "ops/affine/affine_host.h"
 #include "ops/affine/dequantize_backward/desc.h"
-#include "ops/affine/gradient_kernels.h"
+#include "ops/affine/elementwise/gradient_kernels.h"
+#include "ops/affine/elementwise/host.h"
 
 namespace planq::dequantize_backward {
 namespace {

@@ -1,7 +1,7 @@
 // dynamic_range_quantize on CUDA: which kernels exist, and which descriptors each takes. What they
-// do is the family's: a decomposition's kernels are in affine/rows.cuh and its neighbours, and
-// affine/rows_launch.cuh and its neighbours start them. Compiled once per input type, which a file
-// names that includes this one.
+// do is the family's: affine/segments/rows.cuh and its neighbours have the kernels, and
+// rows_launch.cuh and its neighbours start them. Compiled once for each input type: cuda_f16.cu and
+// its neighbours name the type and include this file.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 #include "core/scratch.h"
 #include "core/sku.h"
 #include "cuda/element.cuh"
-#include "ops/affine/columns_launch.cuh"
 #include "ops/affine/dynamic_range_quantize/desc.h"
-#include "ops/affine/elements_launch.cuh"
-#include "ops/affine/resident_launch.cuh"
-#include "ops/affine/rows_launch.cuh"
-#include "ops/affine/split_launch.cuh"
-#include "ops/affine/tiles_launch.cuh"
+#include "ops/affine/segments/columns_launch.cuh"
+#include "ops/affine/segments/elements_launch.cuh"
+#include "ops/affine/segments/resident_launch.cuh"
+#include "ops/affine/segments/rows_launch.cuh"
+#include "ops/affine/segments/split_launch.cuh"
+#include "ops/affine/segments/tiles_launch.cuh"
 
 namespace planq::dynamic_range_quantize {
 namespace {
@@ -147,6 +147,10 @@ Reason rejects_shape(Method method, const SegmentedTensor& t, const Device& devi
                  ? Reason::accept()
                  : refuse_shape("groups along the last axis are not columns");
     case Method::Resident:
+      if (device.shared_memory_per_block < std::size_t{kHeldBytes})
+        return Reason::refuse(ReasonKind::Device, "needs ", kHeldBytes,
+                              " bytes of shared memory for a block, the device has ",
+                              device.shared_memory_per_block);
       return o.elements * static_cast<int64_t>(sizeof(In)) <= kResidentInputBytes
                  ? Reason::accept()
                  : refuse_shape("a tensor of ", o.elements,

@@ -1,5 +1,6 @@
 // dynamic_range_quantize on the host: the numeric reference, and a real default. A kernel for each
-// scope, input type and output type; what they do is in affine/encode_host.h.
+// scope, input type and output type; what they do is in
+// affine/segments/host/encode.h.
 
 #include <array>
 #include <cstdint>
@@ -12,7 +13,7 @@
 #include "host/bind.h"
 #include "math/formats.h"
 #include "ops/affine/dynamic_range_quantize/desc.h"
-#include "ops/affine/encode_host.h"
+#include "ops/affine/segments/host/encode.h"
 
 namespace planq::dynamic_range_quantize {
 namespace {

@@ -8,7 +8,7 @@
 #include "cuda/element.cuh"
 #include "ops/affine/affine.cuh"
 #include "ops/affine/fake_quantize/desc.h"
-#include "ops/affine/ranges_cuda.h"
+#include "ops/affine/ranges/cuda.h"
 
 namespace planq::fake_quantize {
 namespace {

@@ -6,7 +6,7 @@
 #include "core/registry.h"
 #include "core/rejects.h"
 #include "core/scratch.h"
-#include "ops/affine/ranges.h"
+#include "ops/affine/ranges/ranges.h"
 #include "ops/affine/scale.h"
 
 namespace planq::fake_quantize {

@@ -6,9 +6,9 @@
 #include "host/bind.h"
 #include "host/random.h"
 #include "math/formats.h"
-#include "ops/affine/affine_host.h"
+#include "ops/affine/elementwise/host.h"
 #include "ops/affine/fake_quantize/desc.h"
-#include "ops/affine/ranges_host.h"
+#include "ops/affine/ranges/host.h"
 
 namespace planq::fake_quantize {
 namespace {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cuda/element.cuh"
+#include "ops/affine/elementwise/gradient_kernels.h"
+#include "ops/affine/elementwise/straight_through.cuh"
 #include "ops/affine/fake_quantize_backward/desc.h"
-#include "ops/affine/gradient_kernels.h"
-#include "ops/affine/straight_through.cuh"
 
 namespace planq::fake_quantize_backward {
 namespace {

@@ -5,8 +5,8 @@
 #include "core/operands.h"
 #include "core/registry.h"
 #include "core/scope.h"
+#include "ops/affine/elementwise/straight_through.h"
 #include "ops/affine/scale.h"
-#include "ops/affine/straight_through.h"
 
 namespace planq::fake_quantize_backward {
 

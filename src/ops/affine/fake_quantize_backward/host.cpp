@@ -3,9 +3,9 @@
 
 #include "host/bind.h"
 #include "math/formats.h"
+#include "ops/affine/elementwise/gradient_kernels.h"
+#include "ops/affine/elementwise/straight_through_host.h"
 #include "ops/affine/fake_quantize_backward/desc.h"
-#include "ops/affine/gradient_kernels.h"
-#include "ops/affine/straight_through_host.h"
 
 namespace planq::fake_quantize_backward {
 namespace {

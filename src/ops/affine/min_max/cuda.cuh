@@ -1,5 +1,5 @@
 // min_max on CUDA: one kernel for each way to read a tensor, all of them by
-// ops/affine/ranges_cuda.h.
+// ops/affine/ranges/cuda.h.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 #include "core/sku.h"
 #include "cuda/element.cuh"
 #include "ops/affine/min_max/desc.h"
-#include "ops/affine/ranges_cuda.h"
+#include "ops/affine/ranges/cuda.h"
 
 namespace planq::min_max {
 namespace {

@@ -1,10 +1,10 @@
 // min_max: the range of every segment, alone or together with ranges from before. The measuring is
-// that of affine/ranges.h.
+// that of affine/ranges/ranges.h.
 #pragma once
 
 #include "core/operands.h"
 #include "core/registry.h"
-#include "ops/affine/ranges.h"
+#include "ops/affine/ranges/ranges.h"
 
 namespace planq::min_max {
 

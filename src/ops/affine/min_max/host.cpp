@@ -1,4 +1,4 @@
-// min_max on the host: one kernel for each input type, all of them ranges_host.h.
+// min_max on the host: one kernel for each input type, all of them affine/ranges/host.h.
 
 #include <array>
 #include <string>
@@ -7,7 +7,7 @@
 #include "core/sku.h"
 #include "host/bind.h"
 #include "ops/affine/min_max/desc.h"
-#include "ops/affine/ranges_host.h"
+#include "ops/affine/ranges/host.h"
 
 namespace planq::min_max {
 namespace {

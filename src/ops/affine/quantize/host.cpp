@@ -6,7 +6,7 @@
 #include "core/sku.h"
 #include "host/bind.h"
 #include "math/formats.h"
-#include "ops/affine/affine_host.h"
+#include "ops/affine/elementwise/host.h"
 #include "ops/affine/quantize/desc.h"
 
 namespace planq::quantize {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cuda/element.cuh"
-#include "ops/affine/gradient_kernels.h"
+#include "ops/affine/elementwise/gradient_kernels.h"
+#include "ops/affine/elementwise/straight_through.cuh"
 #include "ops/affine/quantize_backward/desc.h"
-#include "ops/affine/straight_through.cuh"
 
 namespace planq::quantize_backward {
 namespace {

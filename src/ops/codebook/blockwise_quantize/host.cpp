@@ -4,7 +4,7 @@
 
 #include "core/scratch.h"
 #include "host/thread_pool.h"
-#include "ops/affine/ranges.h"
+#include "ops/affine/ranges/ranges.h"
 #include "ops/codebook/blockwise_quantize/desc.h"
 #include "ops/codebook/codebook_host.h"
 #include "ops/codebook/codebook_kernels_host.h"

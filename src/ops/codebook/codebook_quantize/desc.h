@@ -4,6 +4,7 @@
 
 #include "core/registry.h"
 #include "ops/codebook/codebook.h"
+#include "ops/codebook/vocabulary.h"
 
 namespace planq::codebook_quantize {
 

@@ -1,7 +1,9 @@
 // dequantize_reduce on CUDA: sums over ranks as elements, or a team of threads makes codes of the
-// sums of its group. What is added element by element is added twice where it becomes codes.
+// sums of its group. Sums that are added element by element and become codes are
+// added twice, for the range and for the codes.
 #include "ops/group/dequantize_reduce/kernels.h"
 #include "ops/group/dequantize_reduce/sums.cuh"
+#include "ops/group/units.cuh"
 
 namespace planq::cuda {
 
@@ -102,53 +104,17 @@ __global__ void __launch_bounds__(kSummedLanes, kSummedBlocks)
 }
 
 template <bool kNibble>
-__device__ __forceinline__ math::GroupScale scale_of_sums(const ReduceArgs& args,
-                                                          std::int64_t group, int lane) {
-  const bool exists = group < args.groups;
-  math::GroupRange range;
-  if (exists) {
-    const BlockSpan span = block_span(group, args.size, args.elements);
-    for (std::int64_t i = span.first + lane; i < span.last; i += args.lanes)
-      range.add(sum_element<kNibble>(args.ranked, args.half, i));
-  }
-  const auto scale = math::measured_scale<float>(args.spec, team_range(range, args.lanes));
-  if (exists && lane == 0) args.parameters.store(args.spec.form, group, scale);
-  return scale;
-}
-
-// A unit of one or two groups, which shares no byte with others, for each team.
-template <bool kNibble>
 __global__ void __launch_bounds__(kMostLanes)
     requantize_units(const __grid_constant__ ReduceArgs args) {
-  constexpr int kPerByte = kNibble ? 2 : 1;
-  const int lane = static_cast<int>(threadIdx.x) & (args.lanes - 1);
-  const int teams = static_cast<int>(blockDim.x) / args.lanes;
-  // All teams of a block go round equally often, since they meet in team_range().
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * teams;
-       first * args.groups_of_unit < args.groups;
-       first += static_cast<std::int64_t>(gridDim.x) * teams) {
-    const std::int64_t group =
-        (first + static_cast<int>(threadIdx.x) / args.lanes) * args.groups_of_unit;
-    const math::GroupScale one = scale_of_sums<kNibble>(args, group, lane);
-    math::GroupScale other = one;
-    if (args.groups_of_unit > 1) other = scale_of_sums<kNibble>(args, group + 1, lane);
-    if (group >= args.groups) continue;
-    const std::int64_t start = group * args.size, second = start + args.size;
-    const BlockSpan span = block_span(group + args.groups_of_unit - 1, args.size, args.elements);
-    const std::int64_t end = min(max(span.last, start), args.elements);
-    for (std::int64_t i = start + lane * kPerByte; i < end; i += args.lanes * kPerByte) {
-      std::uint32_t codes = 0;
-      for (int j = 0; j < kPerByte; ++j) {
-        if (i + j >= end) continue;
-        const math::GroupScale scale = i + j < second ? one : other;
-        const float sum = sum_element<kNibble>(args.ranked, args.half, i + j);
-        const int code = static_cast<int>(math::group_code<float, false>(args.spec, scale, sum));
-        codes |= static_cast<std::uint32_t>(code & (kNibble ? 15 : 255)) << code_shift<kNibble>(j);
-      }
-      store_once(args.output + (kNibble ? i / 2 : args.output_places[i]),
-                 static_cast<std::uint8_t>(codes));
-    }
-  }
+  const auto sum = [&](std::int64_t i) { return sum_element<kNibble>(args.ranked, args.half, i); };
+  encode_by_units<kNibble>(
+      args, [](std::int64_t group) { return group; },
+      [&](std::int64_t group, int lane) {
+        return measure_group<float>(args, group, group, lane, sum);
+      },
+      [&](std::int64_t i, std::int64_t, const math::GroupScale& scale) {
+        return static_cast<int>(math::group_code<float, false>(args.spec, scale, sum(i)));
+      });
 }
 
 // --- Launches -----------------------------------------------------------------------------------
@@ -202,13 +168,8 @@ Status launch_requantize(ReduceArgs args, int multiprocessors, Bound& bound) {
   if (sums_vectors<kNibble>(args) && args.size % kCodes == 0 && args.elements % args.size == 0 &&
       args.size / kCodes <= std::int64_t{kSummedLanes} * kSummedVectors<kNibble>)
     return launch_resident<kNibble>(args, bound);
-  const std::int64_t lanes = lanes_for(std::min(args.size, args.elements));
-  const unsigned threads = threads_for(lanes);
-  args.lanes = static_cast<int>(lanes);
-  const std::int64_t units = ceil_div(args.groups, args.groups_of_unit);
-  const std::int64_t most = std::int64_t{multiprocessors} * (2048 / threads);
-  return launch(requantize_units<kNibble>,
-                Grid{std::min(ceil_div(units, threads / lanes), most), dim3(threads)}, args, bound);
+  const Grid grid = unit_grid(args, multiprocessors);
+  return launch(requantize_units<kNibble>, grid, args, bound);
 }
 
 }  // namespace planq::cuda

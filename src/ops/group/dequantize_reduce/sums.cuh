@@ -124,7 +124,7 @@ struct RankVectors {
   }
 };
 
-// sum_vector(), for all that is not as it mostly is.
+// sum_vector() for the rare case, out of line so that the common one keeps its registers.
 template <bool kNibble>
 __device__ __noinline__ void sum_any_vector(const RankedCodes& ranked, bool half,
                                             std::int64_t first, float (&sums)[kSummed]) {
@@ -203,7 +203,7 @@ __device__ __forceinline__ void divide_sums(int ranks, float (&sums)[kVectors][k
       sums[i][j] = by_product ? sums[i][j] * (1.0f / count) : divided(sums[i][j], count);
 }
 
-// The sums of vectors, by their numbers. kOffsets: whether groups have any, as they may without.
+// The sums of the vectors whose numbers are `at`. kOffsets: groups may have offsets.
 template <bool kNibble, bool kOffsets, int kLoads, int kVectors>
 __device__ __forceinline__ void sum_vectors(const RankVectors& vectors,
                                             const std::uint32_t (&at)[kVectors],

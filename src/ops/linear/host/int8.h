@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/linear/gemm.h"
+#include "ops/linear/vocabulary.h"
 
 namespace planq::host {
 

@@ -4,6 +4,7 @@
 
 #include "core/registry.h"
 #include "ops/codebook/codebook.h"
+#include "ops/linear/vocabulary.h"
 #include "ops/linear/weight_only_layer.h"
 
 namespace planq::linear_4bit {

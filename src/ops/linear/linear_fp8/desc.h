@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/linear/checks.h"
+#include "ops/linear/vocabulary.h"
 
 namespace planq::linear_fp8 {
 

@@ -7,6 +7,7 @@
 #include "core/rejects.h"
 #include "core/scratch.h"
 #include "ops/linear/int8_layer.h"
+#include "ops/linear/vocabulary.h"
 
 namespace planq::linear_llm_int8 {
 

@@ -299,7 +299,7 @@ class ShareSteps {
                                            int step, int column) const {
     const int place = step * kStepPlaces + lane() % 8 + lane() / 16 * 8;
     std::uint32_t codes[4];
-    cuda::load_matrices_transposed(
+    cuda::load_turned_matrices(
         codes,
         cuda::shared_address(codes_ + MatrixOrder::slot(place, column + lane() / 8 % 2 * 8)));
     cuda::multiply_add_floats<T>(sums.t, codes, values[0], values[1]);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/registry.h"
+#include "ops/linear/vocabulary.h"
 #include "ops/linear/weight_only_layer.h"
 
 namespace planq::linear_mixed {

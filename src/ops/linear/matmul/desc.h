@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/linear/checks.h"
+#include "ops/linear/vocabulary.h"
 
 namespace planq::matmul {
 

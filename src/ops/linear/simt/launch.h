@@ -4,6 +4,7 @@
 #include "core/bound.h"
 #include "core/device.h"
 #include "ops/linear/gemm.h"
+#include "ops/linear/vocabulary.h"
 
 namespace planq::linear {
 

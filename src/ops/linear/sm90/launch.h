@@ -6,6 +6,7 @@
 #include "core/device.h"
 #include "core/rejects.h"
 #include "ops/linear/gemm.h"
+#include "ops/linear/vocabulary.h"
 
 namespace planq::linear {
 

@@ -8,6 +8,7 @@
 
 #include "core/registry.h"
 #include "core/rejects.h"
+#include "ops/linear/vocabulary.h"
 
 namespace planq::linear {
 

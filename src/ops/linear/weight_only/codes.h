@@ -4,6 +4,7 @@
 
 #include "ops/affine/affine.h"
 #include "ops/codebook/statistics.h"
+#include "ops/linear/vocabulary.h"
 #include "ops/packing/fragment_order.h"
 #include "ops/packing/mixed_dtype_layout.h"
 

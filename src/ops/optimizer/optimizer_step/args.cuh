@@ -61,7 +61,7 @@ __device__ __forceinline__ Factors factors_in(const StepArgs& args) {
   return args.reads ? optimizer::factors_of(args.rule, args.sources) : args.factors;
 }
 
-// ---- launches of a thread a tensor or so, in finish.cu -----------------------------------------
+// ---- launches with a thread or a block for each tensor, in finish.cu ---------------------------
 
 // Loads their kernels.
 Status prepare_finish();

@@ -4,6 +4,7 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/optimizer/vocabulary.h"
 
 namespace planq::optimizer_step {
 

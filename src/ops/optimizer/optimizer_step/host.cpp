@@ -30,7 +30,7 @@ constexpr int64_t kPiece = math::kSumLeaf;
 constexpr int64_t kGrain = 16;
 constexpr int kAlgorithms = 8;
 
-// Elements on their way. Untouched ones are computed with, and not stored.
+// The elements of a piece. Untouched ones go through the loops too, and are not stored.
 struct Piece {
   alignas(64) float parameter[kPiece], gradient[kPiece], update[kPiece];
   alignas(64) float state[kMostStates][kPiece];

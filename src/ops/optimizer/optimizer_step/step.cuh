@@ -235,7 +235,7 @@ class Worker {
   template <DType kPlain>
   static constexpr bool kIsPlain = kPlain != DType::Unset;
 
-  // A tile as it was loaded: of which tensor, and where.
+  // A tile as it was loaded, with its tensor and its place there.
   struct Fetched {
     int index;
     Place place;
@@ -472,7 +472,7 @@ class Worker {
                                              float* const (&leaves)[kCount]) {
     constexpr int kLeafWarps = math::kSumLeaf / kWarpTile;
     auto& of_warps = shared_.sums[turn_];
-    turn_ ^= 1;  // who is ahead by a tile writes to the other one
+    turn_ ^= 1;  // a warp that is ahead by a tile writes to the other array
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
       if (lane() == 0) of_warps[i][warp()] = sums[i];

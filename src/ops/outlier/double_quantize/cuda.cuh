@@ -5,12 +5,12 @@
 
 #include "core/scratch.h"
 #include "cuda/codes.cuh"
+#include "cuda/prefix.h"
+#include "cuda/scan.cuh"
 #include "ops/outlier/absmax.cuh"
 #include "ops/outlier/absmax_codes.h"
 #include "ops/outlier/coo.h"
 #include "ops/outlier/double_quantize/desc.h"
-#include "ops/outlier/prefix.h"
-#include "ops/outlier/scan.cuh"
 
 namespace planq::double_quantize {
 namespace {
@@ -174,7 +174,7 @@ __device__ __forceinline__ In element(const uint4& v, int i) {
 // The outliers of a tile's part of a row, from place `at` on, as far as there is room for them.
 __device__ __forceinline__ void list_part(const EncodeArgs& args, const uint4& v, uint32_t own,
                                           int64_t row, int64_t first_column, int64_t& at) {
-  const int64_t upto = outlier::scan_lanes(__popc(own));
+  const int64_t upto = cuda::scan_lanes<int64_t>(__popc(own));
   int64_t place = at + upto - __popc(own);
   at += __shfl_sync(kAllLanes, upto, kWarp - 1);
 #pragma unroll
@@ -189,7 +189,8 @@ __device__ __forceinline__ void list_part(const EncodeArgs& args, const uint4& v
   }
 }
 
-// The places behind the last entry; and the number of entries where nobody counts.
+// Marks the places behind the last entry as empty. Where no outliers are looked for, there is no
+// entry, and this writes their number.
 __device__ __forceinline__ void end_list(const EncodeArgs& args) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kTileThreads;
@@ -383,8 +384,8 @@ int64_t parts_of(const Fields& f) {
   return outlier::rows_of(f.shape) * outlier::column_tiles(f.shape.last());
 }
 
-outlier::Prefix book(Scratch& scratch, const Fields& f) {
-  return finds_outliers(f) ? outlier::book_prefix(scratch, parts_of(f)) : outlier::Prefix{};
+cuda::Prefix book(Scratch& scratch, const Fields& f) {
+  return finds_outliers(f) ? cuda::book_prefix(scratch, parts_of(f)) : cuda::Prefix{};
 }
 
 std::size_t workspace(const Descriptor& descriptor, const Device&) {
@@ -395,7 +396,7 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(outlier::preload_measure<true>());
-  PLANQ_TRY(outlier::preload_prefix());
+  PLANQ_TRY(cuda::preload_prefix());
   PLANQ_TRY(cuda::preload(encode_tiles<false>));
   return cuda::preload(encode_tiles<true>);
 }
@@ -405,7 +406,7 @@ E* data(const Operands& operands, Operand which) {
   return static_cast<E*>(operands[which].data);
 }
 
-Status measure(const Call& call, const outlier::Prefix& prefix, Bound& bound) {
+Status measure(const Call& call, const cuda::Prefix& prefix, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const Operands& operands = call.operands;
   outlier::MeasureArgs args{};
@@ -424,7 +425,7 @@ Status measure(const Call& call, const outlier::Prefix& prefix, Bound& bound) {
   return outlier::launch_measure<true>(args, call.device, bound);
 }
 
-EncodeArgs encode_args(const Fields& f, const Operands& operands, const outlier::Prefix& prefix) {
+EncodeArgs encode_args(const Fields& f, const Operands& operands, const cuda::Prefix& prefix) {
   EncodeArgs args{};
   args.input = data<const In>(operands, kInput);
   args.row_absmax = data<float>(operands, kRowAbsmax);
@@ -450,10 +451,10 @@ EncodeArgs encode_args(const Fields& f, const Operands& operands, const outlier:
 Status bind(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   Scratch scratch(call.workspace);
-  const outlier::Prefix prefix = book(scratch, f);
+  const cuda::Prefix prefix = book(scratch, f);
   PLANQ_TRY(measure(call, prefix, bound));
   EncodeArgs args = encode_args(f, call.operands, prefix);
-  if (finds_outliers(f)) PLANQ_TRY(outlier::launch_prefix(prefix, parts_of(f), args.count, bound));
+  if (finds_outliers(f)) PLANQ_TRY(cuda::launch_prefix(prefix, parts_of(f), args.count, bound));
   constexpr int kPer = kPerVector<In>;
   const bool vectors = args.columns % kPer == 0 && args.rows.rank <= 1 &&
                        outlier::rows_aligned(args.input, args.rows, outlier::kMatrixInput,

@@ -8,6 +8,7 @@
 #include "core/registry.h"
 #include "core/rejects.h"
 #include "ops/outlier/layouts.h"
+#include "ops/outlier/vocabulary.h"
 
 namespace planq::extract_outliers {
 

@@ -16,7 +16,9 @@
 #include "cuda/element.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/lines.cuh"
-#include "ops/affine/encode.cuh"
+#include "cuda/scan.cuh"
+#include "cuda/ticket.cuh"
+#include "ops/affine/segments/encode.cuh"
 #include "ops/outlier/llm_int8_quantize/desc.h"
 
 namespace planq::llm_int8_quantize {
@@ -231,40 +233,6 @@ __device__ __forceinline__ void measure_span(const Args& args, const Span& span,
   for (int k = 0; k < kBatch; ++k) all[k].store();
 }
 
-// Whether all other blocks are done, and what they wrote can be seen.
-__device__ __forceinline__ bool arrives_last(std::uint32_t* arrived) {
-  __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) last = atomicAdd(arrived, 1u) == gridDim.x - 1;
-  __syncthreads();
-  if (last) __threadfence();
-  return last;
-}
-
-// The sum of the numbers of the threads before this one; `all`: of all threads.
-__device__ __forceinline__ std::uint32_t sum_before(std::uint32_t number, std::uint32_t& all) {
-  __shared__ std::uint32_t sums[kWarps];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  std::uint32_t sum = number;
-#pragma unroll
-  for (int step = 1; step < kWarp; step *= 2) {
-    const std::uint32_t other = __shfl_up_sync(kAllLanes, sum, step);
-    if (lane >= step) sum += other;
-  }
-  __syncthreads();  // the last call's sums have been read
-  if (lane == kWarp - 1) sums[warp] = sum;
-  __syncthreads();
-  std::uint32_t earlier = 0;
-  all = 0;
-#pragma unroll
-  for (int i = 0; i < kWarps; ++i) {
-    if (i < warp) earlier += sums[i];
-    all += sums[i];
-  }
-  return earlier + sum - number;
-}
-
 // The first columns of one word that the list has room for, from place `at` on; `writes` them.
 __device__ __forceinline__ std::uint32_t list_word(const Args& args, int64_t word,
                                                    std::uint32_t bits, std::uint32_t at,
@@ -315,9 +283,9 @@ __device__ __forceinline__ void list_in_room(const Args& args) {
   for (int64_t first = 0; first < args.words; first += kThreads) {
     const int64_t word = first + threadIdx.x;
     const std::uint32_t bits = word < args.words ? __ldcg(args.room.columns + word) : 0u;
-    std::uint32_t all;
-    const std::uint32_t at = count + sum_before(__popc(bits), all);
-    count += all;
+    const auto sum = cuda::sum_block<kThreads, std::uint32_t>(__popc(bits));
+    const std::uint32_t at = count + sum.before;
+    count += sum.all;
     if (word >= args.words) continue;
     args.room.listed[word] = list_word(args, word, bits, at, true);
     args.room.before[word] = at;
@@ -329,13 +297,14 @@ __device__ __forceinline__ void list_in_room(const Args& args) {
 __device__ __forceinline__ Listed list_in_block(const Args& args) {
   __shared__ std::uint32_t columns[kMostOwnWords], before[kMostOwnWords];
   const int first = static_cast<int>(threadIdx.x) * kOwnWords;
-  std::uint32_t bits[kOwnWords], number = 0, all;
+  std::uint32_t bits[kOwnWords], number = 0;
 #pragma unroll
   for (int i = 0; i < kOwnWords; ++i) {
     bits[i] = first + i < args.words ? __ldcg(args.room.columns + first + i) : 0u;
     number += __popc(bits[i]);
   }
-  std::uint32_t at = sum_before(number, all);
+  const auto sum = cuda::sum_block<kThreads>(number);
+  std::uint32_t at = sum.before;
   const bool writes = blockIdx.x == 0;
 #pragma unroll
   for (int i = 0; i < kOwnWords; ++i) {
@@ -344,8 +313,8 @@ __device__ __forceinline__ Listed list_in_block(const Args& args) {
     at += __popc(bits[i]);
   }
   __syncthreads();
-  if (writes) end_list(args, all);
-  return {columns, before, all};
+  if (writes) end_list(args, sum.all);
+  return {columns, before, sum.all};
 }
 
 __global__ void __launch_bounds__(kThreads) clear_room(const __grid_constant__ Args args) {
@@ -364,7 +333,7 @@ __global__ void __launch_bounds__(kThreads) measure_rows(const __grid_constant__
        unit += int64_t{gridDim.x} * kWarps)
     measure_span(args, Span(args, unit), lane);
   cuda::wait_for_previous();  // of warps without a span
-  if (!args.lists_itself() && arrives_last(args.room.arrived)) list_in_room(args);
+  if (!args.lists_itself() && cuda::comes_last(args.room.arrived)) list_in_room(args);
 }
 
 // --- Codes ---------------------------------------------------------------------------------------
@@ -539,7 +508,7 @@ Status bind(const Call& call, Bound& bound) {
     grid.dependent = dependent;
     return grid;
   };
-  const bool dependent = call.device.arch >= 90;
+  const bool dependent = has_dependent_launches(call.device.arch);
   const auto vectors = static_cast<int64_t>(room.cleared / cuda::kVectorBytes);
   const int64_t blocks = cuda::ceil_div(args.units, kWarps);
   const int64_t slots = int64_t{call.device.multiprocessors} * kBlocks;

@@ -9,6 +9,7 @@
 #include "core/registry.h"
 #include "core/rejects.h"
 #include "ops/outlier/layouts.h"
+#include "ops/outlier/vocabulary.h"
 
 namespace planq::transform_layout {
 

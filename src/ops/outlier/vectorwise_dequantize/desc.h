@@ -6,6 +6,7 @@
 #include "core/registry.h"
 #include "core/rejects.h"
 #include "ops/outlier/vectorwise.h"
+#include "ops/outlier/vocabulary.h"
 
 namespace planq::vectorwise_dequantize {
 

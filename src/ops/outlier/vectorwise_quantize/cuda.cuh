@@ -8,7 +8,7 @@
 #include "core/sku.h"
 #include "cuda/element.cuh"
 #include "ops/affine/affine.cuh"
-#include "ops/affine/ranges_cuda.h"
+#include "ops/affine/ranges/cuda.h"
 #include "ops/outlier/vectorwise_quantize/desc.h"
 
 namespace planq::vectorwise_quantize {

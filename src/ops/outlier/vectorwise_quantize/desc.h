@@ -1,13 +1,14 @@
 // vectorwise_quantize: codes and statistics of a tensor, or of vectors along an axis, as
 // bitsandbytes' reference quantizers make them. The arithmetic is in outlier/vectorwise.h, the
-// measuring in affine/ranges.h.
+// measuring in affine/ranges/ranges.h.
 #pragma once
 
 #include "core/operands.h"
 #include "core/registry.h"
 #include "core/rejects.h"
-#include "ops/affine/ranges.h"
+#include "ops/affine/ranges/ranges.h"
 #include "ops/outlier/vectorwise.h"
+#include "ops/outlier/vocabulary.h"
 
 namespace planq::vectorwise_quantize {
 

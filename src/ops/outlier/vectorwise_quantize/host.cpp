@@ -8,7 +8,7 @@
 #include "host/bind.h"
 #include "host/thread_pool.h"
 #include "math/formats.h"
-#include "ops/affine/ranges_host.h"
+#include "ops/affine/ranges/host.h"
 #include "ops/outlier/vectorwise_host.h"
 #include "ops/outlier/vectorwise_quantize/desc.h"
 

@@ -10,6 +10,8 @@
 #include "cuda/element.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/lines.cuh"
+#include "cuda/scan.cuh"
+#include "cuda/ticket.cuh"
 #include "ops/statistics/estimate_quantiles/prefixes.h"
 #include "ops/statistics/quantiles.h"
 
@@ -109,41 +111,7 @@ __device__ __forceinline__ void each_of_block(const PassArgs& args, const Visit&
   cuda::each_edge<In, kThreads, ReadAgain>(args.walk, args.input, part, rank, visit);
 }
 
-// Whether the other blocks are done: this one then sees all that they have added.
-__device__ __forceinline__ bool comes_last(std::uint32_t* done) {
-  __shared__ bool last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicAdd(done, 1u) == gridDim.x - 1;
-    __threadfence();
-  }
-  __syncthreads();
-  return last;
-}
-
 // --- Narrowing the search, by one block --------------------------------------------------------
-
-// The sum of the values of a lane and of those before it; likewise of a thread of the block.
-__device__ __forceinline__ Count scan_warp(Count value) {
-  const int lane = threadIdx.x % kWarp;
-#pragma unroll
-  for (int step = 1; step < kWarp; step *= 2) {
-    const Count before = __shfl_up_sync(kAllLanes, value, step);
-    if (lane >= step) value += before;
-  }
-  return value;
-}
-__device__ __forceinline__ Count scan_block(Count value) {
-  __shared__ Count totals[kWarps];
-  const int warp = threadIdx.x / kWarp;
-  value = scan_warp(value);
-  __syncthreads();  // an earlier call's totals have been read
-  if (threadIdx.x % kWarp == kWarp - 1) totals[warp] = value;
-  __syncthreads();
-  for (int i = 0; i < warp; ++i) value += totals[i];
-  return value;
-}
 
 // ends[i]: elements in the counters up to and including pair i.
 __device__ __forceinline__ void sum_pairs(const Count* counts, Count* ends) {
@@ -153,12 +121,12 @@ __device__ __forceinline__ void sum_pairs(const Count* counts, Count* ends) {
 #pragma unroll 4
   for (int i = first; i < first - lane + kOfWarp; i += kWarp) {
     const ulonglong2 pair = __ldcg(reinterpret_cast<const ulonglong2*>(counts) + i);
-    const Count end = scan_warp(pair.x + pair.y);
+    const Count end = cuda::scan_lanes(pair.x + pair.y);
     ends[i] = total + end;
     total += __shfl_sync(kAllLanes, end, kWarp - 1);
   }
   const Count own = lane == kWarp - 1 ? total : 0;
-  const Count start = scan_block(own) - own;
+  const Count start = cuda::sum_block<kThreads>(own).before;
   for (int i = first; i < first - lane + kOfWarp; i += kWarp) ends[i] += start;
   __syncthreads();
 }
@@ -207,8 +175,9 @@ __device__ __forceinline__ void narrow(const PassArgs& args, const Table& table,
   found[own] = at.index;
   __syncthreads();
   const bool opens = exists && (own == 0 || found[own - 1] != at.index);
-  const Count prefix_count = scan_block(opens);
-  const Count rank_of_prefix = scan_block(opens ? at.held : 0) - at.held;
+  const Count prefix_count = cuda::sum_block<kThreads, Count>(opens).before + opens;
+  const Count held = opens ? at.held : 0;
+  const Count rank_of_prefix = cuda::sum_block<kThreads>(held).before + held - at.held;
   if (!exists) return;
   const int bits = args.digit.bits;
   Key key = at.index;
@@ -252,7 +221,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   __syncthreads();
   for (int i = threadIdx.x; i < kCounters; i += kThreads)
     if (counters[i] != 0) atomicAdd(counts + i, static_cast<Count>(counters[i]));
-  if (!comes_last(&args.memory.wanted->done)) return;
+  if (!cuda::comes_last(&args.memory.wanted->done)) return;
   if constexpr (kFirst) gives_up = counted_elements(args) == 0;
   gives_up ? give_up(args) : narrow<kFirst>(args, table, shared);
   __syncthreads();

@@ -40,7 +40,7 @@ struct Bins {
     return inside ? row * columns + column : count();
   }
 
-  // Whether a sum of so many numbers has places in its tree that +0 fills.
+  // Whether the tree of a sum of so many numbers has places that are filled with +0.
   PLANQ_HD static bool fills(std::int64_t terms) {
     while (terms > math::kSumLeaf) {
       const std::int64_t rest = terms % math::kSumLeaf;

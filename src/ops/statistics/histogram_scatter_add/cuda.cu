@@ -1,12 +1,10 @@
 // histogram_scatter_add on CUDA: launches that sort sources by the digits of their bins, stably,
 // and one whose warps add up the bins. Nothing depends on which block or warp comes first.
-//
-// The family uses outlier's floor for prefix sums.
 
 #include "core/scratch.h"
 #include "cuda/launch.cuh"
+#include "cuda/radix_sort.cuh"
 #include "cuda/tree_sum.cuh"
-#include "ops/outlier/prefix.h"
 #include "ops/statistics/histogram_scatter_add/bins.h"
 
 namespace planq::histogram_scatter_add {
@@ -20,12 +18,16 @@ using std::uint32_t;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kBlocks = 4;  // of a multiprocessor, that add up bins
-constexpr int kEach = 16, kOfWarp = kEach * kWarp, kTile = kEach * kThreads;
-static_assert(kThreads == kDigits);
+static_assert(kDigitBits == cuda::kDigitBits);
 constexpr int64_t kMostBins = 0xFFFFFFFE;
 
 // A list of sources, each with the number of its bin.
 struct List {
+  static constexpr int kEach = 16;
+  struct Item {
+    uint32_t key;
+    float source;
+  };
   uint32_t* bins;
   float* sources;
 
@@ -33,17 +35,22 @@ struct List {
   List(int64_t count, Scratch& scratch)
       : bins(scratch.take<uint32_t>(static_cast<std::size_t>(count))),
         sources(scratch.take<float>(static_cast<std::size_t>(count))) {}
-};
 
-inline int64_t tiles_of(int64_t count) { return cuda::ceil_div(count, kTile); }
+  __device__ __forceinline__ const List& reader() const { return *this; }
+  __device__ __forceinline__ uint32_t key(int64_t i) const { return bins[i]; }
+  __device__ __forceinline__ Item item(int64_t i) const { return {bins[i], sources[i]}; }
+  __device__ __forceinline__ void store(int64_t i, const Item& item) const {
+    bins[i] = item.key;
+    sources[i] = item.source;
+  }
+};
 
 struct Pieces {
   List lists[2];
-  outlier::Prefix digits;  // of each digit, the counts of all tiles
+  cuda::Prefix digits;
 
   Pieces(int64_t count, Scratch& scratch)
-      : lists{{count, scratch}, {count, scratch}},
-        digits(outlier::book_prefix(scratch, tiles_of(count) * kDigits)) {}
+      : lists{{count, scratch}, {count, scratch}}, digits(cuda::book_sort<List>(scratch, count)) {}
 };
 
 struct ListArgs {
@@ -58,94 +65,6 @@ __global__ void __launch_bounds__(kThreads) list_bins(const __grid_constant__ Li
   if (i >= args.count) return;
   args.list.bins[i] = static_cast<uint32_t>(args.bins.of(i));
   args.list.sources[i] = args.bins.source[i];
-}
-
-// --- Sorting by a digit ------------------------------------------------------------------------
-
-struct DigitArgs {
-  List from, to;
-  outlier::Prefix digits;
-  int64_t count, tiles;
-  int shift;
-
-  __device__ __forceinline__ int digit(uint32_t bin) const {
-    return static_cast<int>(bin >> shift & (kDigits - 1));
-  }
-};
-
-__global__ void __launch_bounds__(kThreads) count_digits(const __grid_constant__ DigitArgs args) {
-  __shared__ int32_t counts[kDigits];
-  counts[threadIdx.x] = 0;
-  __syncthreads();
-  const int64_t first = int64_t{blockIdx.x} * kTile + threadIdx.x;
-#pragma unroll
-  for (int k = 0; k < kEach; ++k) {
-    const int64_t i = first + k * kThreads;
-    if (i < args.count) atomicAdd(counts + args.digit(args.from.bins[i]), 1);
-  }
-  __syncthreads();
-  args.digits.counts[threadIdx.x * args.tiles + blockIdx.x] = counts[threadIdx.x];
-}
-
-// The sources of a warp, which follow one another, with their places among those of their digit.
-struct Placed {
-  uint32_t bins[kEach];
-  float sources[kEach];
-  int32_t places[kEach];
-
-  // `counts`: of each digit, those of the warp so far.
-  __device__ __forceinline__ void load(const DigitArgs& args, int64_t first, int32_t* counts) {
-    const unsigned lane = threadIdx.x % kWarp;
-#pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      const int64_t i = first + k * kWarp + lane;
-      const bool exists = i < args.count;
-      bins[k] = exists ? args.from.bins[i] : 0;
-      sources[k] = exists ? args.from.sources[i] : 0;
-      const int digit = exists ? args.digit(bins[k]) : kDigits;
-      const unsigned alike = __match_any_sync(kAllLanes, digit);
-      const int before = __popc(alike & ((1u << lane) - 1));
-      const int32_t held = exists ? counts[digit] : 0;
-      __syncwarp();  // every lane has read what the first one writes
-      if (exists && before == 0) counts[digit] = held + __popc(alike);
-      __syncwarp();
-      places[k] = held + before;
-    }
-  }
-  __device__ __forceinline__ void store(const DigitArgs& args, int64_t first, const int32_t* counts,
-                                        const int64_t* starts) const {
-#pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      if (first + k * kWarp + threadIdx.x % kWarp >= args.count) continue;
-      const int digit = args.digit(bins[k]);
-      const int64_t to = starts[digit] + counts[digit] + places[k];
-      args.to.bins[to] = bins[k];
-      args.to.sources[to] = sources[k];
-    }
-  }
-};
-
-__global__ void __launch_bounds__(kThreads) place_digits(const __grid_constant__ DigitArgs args) {
-  __shared__ int32_t counts[kWarps][kDigits];
-  __shared__ int64_t starts[kDigits];
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) counts[w][threadIdx.x] = 0;
-  __syncthreads();
-  const int64_t first = int64_t{blockIdx.x} * kTile + warp * kOfWarp;
-  Placed placed;
-  placed.load(args, first, counts[warp]);
-  __syncthreads();
-  starts[threadIdx.x] = args.digits.before[threadIdx.x * args.tiles + blockIdx.x];
-  int32_t before = 0;  // of this thread's digit, in the warps before
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    const int32_t own = counts[w][threadIdx.x];
-    counts[w][threadIdx.x] = before;
-    before += own;
-  }
-  __syncthreads();
-  placed.store(args, first, counts[warp], starts);
 }
 
 // --- Adding up bins ----------------------------------------------------------------------------
@@ -261,18 +180,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 Status prepare(const Descriptor&, const Device&, State&) {
   PLANQ_TRY(cuda::preload(list_bins));
-  PLANQ_TRY(cuda::preload(count_digits));
-  PLANQ_TRY(cuda::preload(place_digits));
-  PLANQ_TRY(outlier::preload_prefix());
+  PLANQ_TRY(cuda::preload_sort<List>());
   return cuda::preload(add_bins);
-}
-
-// From one list to the other.
-Status sort_by_digit(const DigitArgs& args, Bound& bound) {
-  const cuda::Grid grid = {.blocks = args.tiles, .threads = dim3(kThreads)};
-  PLANQ_TRY(cuda::launch(count_digits, grid, args, bound));
-  PLANQ_TRY(outlier::launch_prefix(args.digits, args.tiles * kDigits, nullptr, bound));
-  return cuda::launch(place_digits, grid, args, bound);
 }
 
 Status bind(const Call& call, Bound& bound) {
@@ -287,8 +196,7 @@ Status bind(const Call& call, Bound& bound) {
   const int digits = count > 0 ? args.bins.digits() : 0;
   for (int digit = 0; digit < digits; ++digit) {
     const List &from = pieces.lists[digit % 2], &to = pieces.lists[(digit + 1) % 2];
-    PLANQ_TRY(sort_by_digit({from, to, pieces.digits, count, tiles_of(count), digit * kDigitBits},
-                            bound));
+    PLANQ_TRY(cuda::sort_by_digit(from, to, pieces.digits, count, digit * kDigitBits, bound));
     args.list = to;
   }
   return cuda::launch(add_bins, grid, args, bound);

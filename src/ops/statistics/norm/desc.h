@@ -5,6 +5,7 @@
 #include "core/operands.h"
 #include "core/registry.h"
 #include "ops/statistics/sums.h"
+#include "ops/statistics/vocabulary.h"
 
 namespace planq::norm {
 

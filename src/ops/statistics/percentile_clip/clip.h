@@ -23,7 +23,7 @@ struct Clip {
         norm(to(call, kNorm)),
         clip_value(to(call, kClipValue)) {}
 
-  // An entry of the history from here on. The first step stands for all that there were not.
+  // What the history has at `place` after this step. The first step fills all places.
   PLANQ_HD C remembered(C square_sum, int place) const {
     const std::int64_t now = step.get(), rest = now % kRemembered;
     const bool enters = now == 1 || place == (rest < 0 ? rest + kRemembered : rest);

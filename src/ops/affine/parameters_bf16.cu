@@ -1,4 +1,0 @@
-// The kernels that make parameters of ranges of bfloat16, whatever the codes are.
-#include "ops/affine/parameter_kernels.cuh"
-
-PLANQ_PARAMETER_KERNELS(Bfloat16);

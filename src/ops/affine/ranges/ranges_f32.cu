@@ -1,0 +1,4 @@
+// Kernels that measure ranges of float32.
+#include "ops/affine/ranges/launch.cuh"
+
+PLANQ_RANGES(float);

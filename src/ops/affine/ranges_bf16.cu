@@ -1,4 +1,0 @@
-// Kernels that measure ranges of bfloat16.
-#include "ops/affine/ranges_launch.cuh"
-
-PLANQ_RANGES(planq::math::Bfloat16);
