@@ -23,8 +23,8 @@ Results:
 torch.compile:
     All of them work with ``fullgraph=True``, in ``torch.export`` and in CUDA graphs; before a
     capture, call once, so that the plan is there. A new number of rows compiles nothing anew, from
-    2 rows up; extents that have to be equal become one symbol, and those that have to be a number
-    that number. As ever in torch, an extent of a result that is 1 is another matter than one of 2.
+    2 rows up; as ever in torch, an extent of a result that is 1 is another matter than one of 2.
+    What else an operator asks of extents, such as equal columns, it asks when the program runs.
 
 Plans:
     A call selects a plan where none fits yet. A plan has a :class:`planq.Dim` for every extent but

@@ -25,8 +25,8 @@ from planq.registry import OperatorInfo
 from planq.scope import Scope
 from planq.selection import explain
 from planq.stream import HOST
-from planq.torch import _shapes
-from planq.torch._schema import Argument, Field, Table, results_of
+from planq.torch._results import results_of
+from planq.torch._schema import Argument, Field, Table, return_of
 
 PLANS: Final = 1024
 """How many plans are kept, the least recently used of them dropped first."""
@@ -98,7 +98,7 @@ class Overload:
         """Prepares what does not depend on a call."""
         self.info, self.table, self.arguments = info, table, arguments
         self.allocating = allocating
-        self.single = results_of(table) == "Tensor"
+        self.single = return_of(table) == "Tensor"
         self._defaults = tuple(argument.default for argument in arguments)
         places = {(item.role, item.of): i for i, item in enumerate(arguments)}
         self._operands = {
@@ -284,7 +284,7 @@ class Overload:
         place = self._place(call)
         made = [
             torch.empty(shape, dtype=getattr(torch, spec.storage), device=place)
-            for spec, shape in _shapes.results(self.info.name, self.values(call))
+            for spec, shape in results_of(self.info, self.values(call))
         ]
         return made[0] if self.single else made
 

@@ -9,7 +9,7 @@ import torch
 from planq.registry import OperatorInfo, on_register, operators
 from planq.torch import _autograd, _transforms
 from planq.torch._calls import Overload
-from planq.torch._schema import arguments_of, results_of, schema, table_of
+from planq.torch._schema import arguments_of, return_of, schema, table_of
 
 # Kernels live as long as this does.
 _make: Any = torch.library.Library  # it has no types
@@ -41,7 +41,7 @@ def _define(info: OperatorInfo, name: str, *, allocating: bool) -> None:
     table = table_of(info)
     arguments = arguments_of(table, allocating=allocating)
     overload = Overload(info, table, arguments, allocating=allocating)
-    LIBRARY.define(schema(name, arguments, results_of(table) if allocating else "()"))
+    LIBRARY.define(schema(name, arguments, return_of(table) if allocating else "()"))
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, overload.run, key)
     LIBRARY._register_fake(name, overload.fake)

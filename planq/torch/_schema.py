@@ -1,26 +1,20 @@
 """What torch is told of an operator: its arguments and results, from the native tables.
 
-The tables say of operands their role, kind and presence, of fields their kind, default and source.
-A descriptor may make exceptions (a scale that is measured is an output), so some descriptors of the
-operator are asked as well.
+The tables say of fields their kind, default and source, of operands the rules by which a descriptor
+has them: ``src/core/rules.h``.
 """
 
 from __future__ import annotations
 
-import enum
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from planq.descriptor import Descriptor, OperandSpec
 from planq.dtypes import DType, OperandKind, Role
-from planq.errors import DescriptorError
 from planq.preference import PlanPreference
 from planq.registry import OperatorInfo, native_operator
-from planq.scope import Scope
+from planq.torch._rules import operations, values_of
 
-_EXTENT: Final = 64
 _SCALARS: Final = {DType.FLOAT64: "float", DType.INT64: "SymInt", DType.BOOL: "bool"}
 _VALUES: Final = {
     "flag": "bool",
@@ -29,16 +23,10 @@ _VALUES: Final = {
     "count": "int",
     "integer_list": "int[]",
 }
+_ALWAYS: Final = ("constant", 1)
+_NEVER: Final = ("constant", 0)
 # A name that torch takes for itself where it makes a mutable operator functional.
 _TAKEN: Final = {"mode": "mode_"}
-_SCOPES: Final = (
-    Scope.tensor(),
-    Scope.channel(0),
-    Scope.token(),
-    Scope.group(_EXTENT),
-    Scope.block(_EXTENT, _EXTENT),
-    Scope.pair(),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,136 +113,38 @@ class Table:
 
 
 def table_of(info: OperatorInfo) -> Table:
-    """The operator's table.
-
-    Raises:
-        TypeError: No descriptor that was asked has a certain scalar, whose type is then not known.
-    """
+    """The operator's table."""
     native = native_operator(info.name)
     fields = tuple(
         Field(name, kind, required, default, *(source.split(".") if source else ("", "")))
         for name, kind, required, default, source in native["fields"]
     )
-    asked = [desc.operands() for desc in _examples(info.descriptor, fields)]
-    met = {name for specs in asked for name in specs}
-    may_be_given = any(field.name.endswith("_given") for field in fields)
-    if may_be_given and not set(native["operand_table"]) <= met:
-        asked += [desc.operands() for desc in _rarer(info.descriptor, fields)]
-    shapes = {field.source for field in fields if field.part == "shape"}
-    operands = []
-    for place, (name, declared) in enumerate(native["operand_table"].items()):
-        found = [specs[name] for specs in asked if name in specs]
-        operands.append(_operand(name, place, declared, found, len(asked), name in shapes))
+    shapes = {field.source: field.name for field in fields if field.part == "shape"}
+    operands = (
+        _operand(name, place, rules, shapes.get(name))
+        for place, (name, rules) in enumerate(native["operand_table"].items())
+    )
     return Table(tuple(operands), fields)
 
 
-def _operand(
-    name: str,
-    place: int,
-    declared: tuple[str, str, str],
-    found: list[OperandSpec],
-    asked: int,
-    tells_shape: bool,
-) -> Operand:
-    role, kind, presence = declared
-    scalar = ""
-    if kind == OperandKind.SCALAR:
-        if not found:
-            raise TypeError(f"the type of {name} is not known: no example of a descriptor has it")
-        words = {_SCALARS[spec.dtype] for spec in found}
-        scalar = words.pop() if len(words) == 1 else "Scalar"
+def _operand(name: str, place: int, rules: dict[str, Any], told: str | None) -> Operand:
+    """One with these rules; ``told`` is the shape field that it tells."""
+    kind = OperandKind(rules["kind"])
     return Operand(
         name,
         place,
-        OperandKind(kind),
-        frozenset({Role(role)} | {spec.role for spec in found}),
-        presence == "always" and len(found) == asked and not any(spec.optional for spec in found),
-        all(spec.storage == spec.dtype for spec in found)
-        and not (tells_shape and any(spec.shape != (_EXTENT, _EXTENT) for spec in found)),
-        scalar,
+        kind,
+        frozenset(Role(role) for role in values_of(rules["role"]) if role),
+        rules["present"] == _ALWAYS and rules["optional"] == _NEVER,
+        rules["shape"] == ("field", told) if told else "packed" not in operations(rules["shape"]),
+        _scalar(rules["dtype"]) if kind is OperandKind.SCALAR else "",
     )
 
 
-def _examples(make: type[Descriptor], fields: tuple[Field, ...]) -> list[Descriptor]:
-    """Descriptors that differ in what may change roles: one for every dtype, and every two options.
-
-    Descriptors are checked when they are made, so what has no meaning drops out by itself.
-    """
-    options, bases = _options(fields), _bases(fields)
-    found = [(base, desc) for base in bases for desc in _made(make, base)]
-    made = [desc for _, desc in found]
-    # What an operand that tells a shape may be packed in.
-    shapes = {field.source for field in fields if field.part == "shape"}
-    stored = [
-        (field.name, dtype)
-        for field in fields
-        for dtype in DType
-        if field.kind == "dtype" and not field.required and field.source in ("", *shapes)
-    ]
-    for (base, _), option in itertools.product(found[:1], stored):
-        made += _made(make, base | dict((option,)))
-    for base, _ in found[:1]:
-        for pair in itertools.combinations(options, 2):
-            made += _made(make, base | dict(pair))
-    for (base, _), option in itertools.product(found, options):
-        made += _made(make, base | dict((option,)))
-    return made
-
-
-def _rarer(make: type[Descriptor], fields: tuple[Field, ...]) -> list[Descriptor]:
-    """Descriptors of dtypes that need two choices beside them, without each flag and with it."""
-    options = _options(fields)
-    choices = [option for option in options if isinstance(option[1], enum.Enum)]
-    flags: list[dict[str, Any]] = [{}, *({name: value} for name, value in options if value is True)]
-    made: list[Descriptor] = []
-    for base, pair in itertools.product(_bases(fields), itertools.combinations(choices, 2)):
-        for flag in flags:
-            made += _made(make, base | dict(pair) | flag)
-    return made
-
-
-def _options(fields: tuple[Field, ...]) -> list[tuple[str, Any]]:
-    """What each optional field may hold beside its default."""
-    return [
-        (field.name, value) for field in fields if not field.required for value in _others(field)
-    ]
-
-
-def _bases(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
-    """The required fields with every dtype."""
-    required = [field for field in fields if field.required]
-    return [
-        dict(zip((field.name for field in required), values, strict=True))
-        for values in itertools.product(*map(_first_values, required))
-    ]
-
-
-def _made(make: type[Descriptor], values: dict[str, Any]) -> Iterator[Descriptor]:
-    try:
-        yield make(**values)
-    except DescriptorError:
-        return
-
-
-def _first_values(field: Field) -> list[Any]:
-    """What a required field may hold."""
-    if field.kind == "dtype":
-        return list(DType)
-    values = {"shape": (_EXTENT, _EXTENT), "shape_list": ((_EXTENT,),), "scope": Scope.token()}
-    return [values.get(field.kind, _EXTENT)]
-
-
-def _others(field: Field) -> list[Any]:
-    """What a field may hold beside its default."""
-    if field.kind == "flag":
-        return [not field.default]
-    if field.kind == "enumeration":
-        # What may be None changes no role.
-        members = () if field.default is None else type(field.default)
-        return [member for member in members if member != field.default]
-    if field.kind == "scope":
-        return [scope for scope in _SCOPES if scope != field.default]
-    return [_EXTENT] if field.kind == "count" else []
+def _scalar(rule: tuple[Any, ...]) -> str:
+    """Torch's word for a number of these types."""
+    words = {_SCALARS[DType(dtype)] for dtype in values_of(rule) if dtype}
+    return words.pop() if len(words) == 1 else "Scalar"
 
 
 def arguments_of(table: Table, *, allocating: bool) -> tuple[Argument, ...]:
@@ -331,7 +221,7 @@ def _field_arguments(table: Table, field: Field) -> Iterator[Argument]:
     yield Argument(name, text, "field", field.name, field.required, default)
 
 
-def results_of(table: Table) -> str:
+def return_of(table: Table) -> str:
     """What an allocating overload returns: tensors, or a list where a descriptor decides on it."""
     outputs = [operand for operand in table.operands if Role.OUTPUT in operand.roles]
     fixed = all(

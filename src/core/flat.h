@@ -10,9 +10,12 @@
 
 namespace planq {
 
-// The shape of memory that holds the codes of a tensor.
-inline Shape codes_shape(const Shape& tensor, DType codes) {
-  return is_four_bit(codes) ? Shape{1, {groups_of(tensor.elements(), 2)}} : tensor;
+// The shape of memory that holds the codes of a tensor, and of codes that are flat of any type.
+constexpr Rule codes_shape(const char* tensor, const char* codes) {
+  return when(is(codes, is_four_bit), groups_of(elements_of(tensor), 2), tensor);
+}
+constexpr Rule flat_codes_shape(const char* tensor, const char* codes) {
+  return packed_shape(elements_of(tensor), codes);
 }
 
 // The elements [first, last) of a block.

@@ -1,5 +1,5 @@
-// Operands: what an operator declares of them, what a descriptor asks of them, and where they are
-// in a call. The checks between the three are here, for Python, C and torch alike.
+// Operands: what a descriptor asks of them, and where they are in a call. The checks between the
+// two are here, for Python, C and torch alike.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 #include "core/api.h"
 #include "core/descriptor.h"
 #include "core/device.h"
+#include "core/operand_table.h"
 
 namespace planq {
 
@@ -20,28 +21,11 @@ struct ArgumentFailure;
 struct Constraint;
 struct Plan;
 
-// --- Declared by the operator ------------------------------------------------------------------
-
 constexpr bool is_written(Role role) { return role != Role::Input; }
-
-// ByField: the descriptor says whether there is such an operand. Optional: the caller does.
-enum class Presence : std::uint8_t { Always, ByField, Optional };
-
-struct OperandInfo {
-  std::string_view name;
-  Role role = Role::Input;
-  Presence presence = Presence::Always;
-  OperandKind kind = OperandKind::Tensor;
-};
 
 // --- Asked by a descriptor ---------------------------------------------------------------------
 
-// What the members of a list have of the shapes in its spec: all of them, an element for each
-// block of so many elements, the last block shorter, or one element.
-inline constexpr std::int64_t kWholeMembers = 0, kSingleMembers = -1;
-
 struct OperandSpec {
-  // As the operator declares them, unless the descriptor makes exceptions.
   Role role = Role::Input;
   OperandKind kind = OperandKind::Tensor;
   bool optional = false;       // the caller may leave it out: its view then has no data
@@ -51,21 +35,9 @@ struct OperandSpec {
   ShapeList shapes;            // of a list
   std::int64_t member_block = kWholeMembers;
   int same_as = -1;  // an output that may take the place of this input, exactly
-  // Which dim each axis is, by its place in the descriptor's extras; -1: an extent that is known.
+  // Which dim each axis is, by its place in the descriptor's extras, or a mark of core/rules.h.
   std::array<std::int8_t, kMaxRank> dims{-1, -1, -1, -1, -1, -1, -1, -1};
 
-  void expect(DType expected, const Shape& extents = {}, bool exists = true) {
-    dtype = expected;
-    shape = extents;
-    present = exists;
-  }
-  void expect_list(DType expected, const ShapeList& extents, bool exists = true,
-                   std::int64_t block = kWholeMembers) {
-    dtype = expected;
-    shapes = extents;
-    present = exists;
-    member_block = block;
-  }
   Shape member_shape(std::int64_t member) const {
     const Shape& whole = shapes.data[member];
     if (member_block == kWholeMembers) return whole;

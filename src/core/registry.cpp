@@ -28,81 +28,38 @@ bool fits_memory(const OperandSpec& spec) {
   return true;
 }
 
-// What the descriptor asks without a word of dims.
-void specify_extents(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const auto& declared = descriptor.op->operands;
-  for (std::size_t i = 0; i < declared.size(); ++i) {
-    specs[i] = {};
-    specs[i].role = declared[i].role;
-    specs[i].kind = declared[i].kind;
-    specs[i].optional = declared[i].presence == Presence::Optional;
+OperandSpec spec_of(const OperandInfo& operand, const Descriptor& descriptor) {
+  const auto number = [&](std::uint8_t first) {
+    return number_of(operand.rule(first), descriptor);
+  };
+  OperandSpec spec;
+  spec.role = static_cast<Role>(number(operand.role));
+  spec.kind = operand.kind;
+  spec.optional = number(operand.optional) != 0;
+  spec.same_as = operand.same_as;
+  spec.present = number(operand.present) != 0;
+  if (!spec.present) return spec;
+  spec.dtype = static_cast<DType>(number(operand.dtype));
+  if (operand.kind != OperandKind::List) {
+    spec.shape = shape_of(operand.rule(operand.shape), descriptor, spec.dims);
+    return spec;
   }
-  descriptor.op->specify(descriptor, specs);
+  spec.shapes = list_of(operand.rule(operand.shape), descriptor);
+  spec.member_block = number(operand.block);
+  return spec;
 }
 
-// --- Dims
-// ------------------------------------------------------------------------------------------
+// --- Dims ----------------------------------------------------------------------------------------
 
-// The specs of a descriptor with another extent in the place of one of its dims.
-class Probe {
- public:
-  explicit Probe(const Descriptor& descriptor)
-      : descriptor_(descriptor), specs_(descriptor.op->operands.size()) {}
+// Extents that an operator may have no meaning for although it has one for the largest.
+std::array<std::int64_t, 3> smaller_extents(std::int64_t max) { return {max - 1, 1, 0}; }
 
-  Fault resolve(std::size_t dim, std::int64_t extent) {
-    Descriptor other = with(dim, extent);
-    return other.op->resolve(other);
-  }
-  std::span<const OperandSpec> specify(std::size_t dim, std::int64_t extent) {
-    specify_extents(with(dim, extent), specs_);
-    return specs_;
-  }
-
- private:
-  Descriptor with(std::size_t dim, std::int64_t extent) const {
-    Descriptor other = descriptor_;
-    for (const DimUse& use : descriptor_.extras->uses)
-      if (use.dim == dim) std::memcpy(other.storage.data() + use.offset, &extent, sizeof extent);
-    return other;
-  }
-
-  const Descriptor& descriptor_;
-  std::vector<OperandSpec> specs_;
-};
-
-// Extents that tell an axis that is a dim from one that is a part or a multiple of it.
-std::array<std::int64_t, 4> probes_of(std::int64_t max) { return {max, max - 1, 1, 0}; }
-
-// Marks the axes of the specs that are this dim. The answer names the operand of which the dim is
-// no axis as it is: it would be flattened, cut into groups or packed.
-const OperandInfo* mark(const Descriptor& descriptor, std::size_t dim,
-                        std::span<OperandSpec> specs) {
-  Probe probe(descriptor);
-  const std::int64_t max = descriptor.extras->dims[dim].max;
-  for (const std::int64_t extent : probes_of(max)) {
-    const auto smaller = probe.specify(dim, extent);
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (!specs[i].present) continue;
-      if (smaller[i].shape.rank != specs[i].shape.rank) return &descriptor.op->operands[i];
-      for (int axis = 0; axis < specs[i].shape.rank; ++axis) {
-        if (smaller[i].shape[axis] == specs[i].shape[axis]) continue;
-        if (smaller[i].shape[axis] != extent || specs[i].shape[axis] != max)
-          return &descriptor.op->operands[i];
-        specs[i].dims[static_cast<std::size_t>(axis)] = static_cast<std::int8_t>(dim);
-      }
-    }
-  }
-  // An axis that is the dim at one extent is it at all of them.
-  for (const std::int64_t extent : probes_of(max)) {
-    const auto smaller = probe.specify(dim, extent);
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      for (int axis = 0; axis < specs[i].shape.rank; ++axis)
-        if (specs[i].present &&
-            specs[i].dims[static_cast<std::size_t>(axis)] == static_cast<std::int8_t>(dim) &&
-            smaller[i].shape[axis] != extent)
-          return &descriptor.op->operands[i];
-  }
-  return nullptr;
+// What the operator says of a descriptor with another extent in the place of a dim.
+Fault resolve_at(const Descriptor& descriptor, std::size_t dim, std::int64_t extent) {
+  Descriptor other = descriptor;
+  for (const DimUse& use : descriptor.extras->uses)
+    if (use.dim == dim) std::memcpy(other.storage.data() + use.offset, &extent, sizeof extent);
+  return other.op->resolve(other);
 }
 
 std::string dim_text(const DimInfo& dim) {
@@ -120,39 +77,33 @@ std::string field_of(const Descriptor& descriptor, std::size_t dim) {
   return "shape";
 }
 
-bool is_axis(std::size_t dim, std::span<const OperandSpec> specs) {
-  return std::any_of(specs.begin(), specs.end(), [&](const OperandSpec& spec) {
-    const auto last = spec.dims.end();
-    return std::find(spec.dims.begin(), last, static_cast<std::int8_t>(dim)) != last;
-  });
+// Whether an operand has an axis with this mark, or that is this dim.
+bool has_mark(const OperandSpec& spec, std::int8_t mark) {
+  return std::find(spec.dims.begin(), spec.dims.end(), mark) != spec.dims.end();
 }
 
 // Whether the operator has a meaning for every extent of every dim, and each operand an axis for
 // it or nothing to do with it; one that no operand has could be told by no call.
-Fault check_dims(const Descriptor& descriptor) {
-  std::vector<OperandSpec> specs(descriptor.op->operands.size());
-  specify_extents(descriptor, specs);
-  Probe probe(descriptor);
+Fault check_dims(const Descriptor& descriptor, std::span<const OperandSpec> specs) {
   for (std::size_t dim = 0; dim < descriptor.extras->dims.size(); ++dim) {
     const DimInfo& info = descriptor.extras->dims[dim];
-    for (const std::int64_t extent : probes_of(info.max))
-      if (const Fault fault = probe.resolve(dim, extent); !fault.ok())
+    const auto mark = static_cast<std::int8_t>(dim);
+    for (const std::int64_t extent : smaller_extents(info.max))
+      if (const Fault fault = resolve_at(descriptor, dim, extent); !fault.ok())
         return {fault.field, dim_text(info) + " would be " + std::to_string(extent) +
                                  " at times: " + fault.text};
-    if (const OperandInfo* operand = mark(descriptor, dim, specs))
-      return {field_of(descriptor, dim), dim_text(info) + " is no axis of " +
-                                             std::string(operand->name) +
-                                             ", which flattens, cuts or packs it; give its extent"};
-    if (!is_axis(dim, specs))
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      if (has_mark(specs[i], cut_from(mark)))
+        return {field_of(descriptor, dim),
+                dim_text(info) + " is no axis of " + std::string(descriptor.op->operands[i].name) +
+                    ", which flattens, cuts or packs it; give its extent"};
+    if (std::none_of(specs.begin(), specs.end(),
+                     [&](const OperandSpec& spec) { return has_mark(spec, mark); }))
       return {field_of(descriptor, dim),
               dim_text(info) +
                   " is an axis of no operand, so that no call could tell it; give its extent"};
   }
   return {};
-}
-
-bool has_dims(const Descriptor& descriptor) {
-  return descriptor.extras && !descriptor.extras->dims.empty();
 }
 
 // The first field that sizes follow from.
@@ -169,19 +120,17 @@ Fault resolve(Descriptor& descriptor) {
   const Operator& op = *descriptor.op;
   if (Fault fault = op.resolve(descriptor); !fault.ok()) return fault;
   std::vector<OperandSpec> specs(op.operands.size());
-  specify_extents(descriptor, specs);
+  specify(descriptor, specs);
   for (std::size_t i = 0; i < op.operands.size(); ++i)
     if (specs[i].present && !fits_memory(specs[i]))
       return {shape_field(op),
               std::string(op.operands[i].name) + " would take more than 2^63 - 1 bytes"};
-  return has_dims(descriptor) ? check_dims(descriptor) : Fault{};
+  return descriptor.extras ? check_dims(descriptor, specs) : Fault{};
 }
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  specify_extents(descriptor, specs);
-  if (!has_dims(descriptor)) return;
-  for (std::size_t dim = 0; dim < descriptor.extras->dims.size(); ++dim)
-    mark(descriptor, dim, specs);
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    specs[i] = spec_of(descriptor.op->operands[i], descriptor);
 }
 
 std::span<const Operator* const> operators() { return kOperators; }

@@ -160,9 +160,6 @@ struct Operator {
   std::span<const OperandInfo> operands;  // in the order of Operands
   // Fills the fields that were left unset and checks all of them.
   Fault (*resolve)(Descriptor&);
-  // Writes what the descriptor asks of every operand. The specs come with the roles and presences
-  // that the operator declares.
-  void (*specify)(const Descriptor&, std::span<OperandSpec>);
   // Whether a row of the results, which is all axes but the last, is made of that row of the
   // operands alone; else what rows share: core/rows.h.
   Required<Reason (*)(const Descriptor&)> rows;

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "core/descriptor.h"
+#include "core/rules.h"
 
 namespace planq {
 
@@ -39,10 +41,29 @@ inline Shape parameter_shape(const Shape& tensor, const Scope& scope) {
   return shape;
 }
 
+// The same as a rule.
+constexpr Rule parameter_shape(const Rule& tensor, std::string_view scope) {
+  const auto part = [&](ScopePart which) { return Rule({{RuleOp::Field}, scope, which}); };
+  const Rule axis = part(ScopePart::Axis);
+  const Rule in_groups =
+      with_axis(tensor, axis, groups_of(axis_of(tensor, axis), part(ScopePart::Size)));
+  const Rule in_blocks =
+      axes(leading(tensor, 2), groups_of(axis_of(tensor, -2), part(ScopePart::Rows)),
+           groups_of(last_of(tensor), part(ScopePart::Size)));
+  return when(is(scope, ScopeKind::Tensor), 1,
+              when(is(scope, ScopeKind::Channel), axis_of(tensor, axis),
+                   when(is(scope, ScopeKind::Token, ScopeKind::Pair), leading(tensor),
+                        when(is(scope, ScopeKind::Group), in_groups, in_blocks))));
+}
+
 // The shape of memory that holds codes of this type: 4-bit ones two to a byte of the last axis.
 inline Shape packed_shape(Shape shape, DType dtype) {
   if (is_four_bit(dtype) && shape.rank > 0) shape[shape.rank - 1] = groups_of(shape.last(), 2);
   return shape;
+}
+
+constexpr Rule packed_shape(const Rule& shape, std::string_view dtype) {
+  return {{{.op = RuleOp::Packed}}, {shape, is(dtype, is_four_bit)}};
 }
 
 // Index i along an axis of the tensor has its parameter at index i / divisor of an axis of the

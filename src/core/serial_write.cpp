@@ -189,12 +189,14 @@ Json declared_field_json(const Field& field) {
 }
 
 Json declared_operand_json(const OperandInfo& operand) {
-  constexpr std::string_view kPresences[] = {"always", "by_field", "optional"};
+  const bool always = operand.always(operand.present);
   Json values = Json::object();
   values.set("name", Json::text(operand.name));
-  values.set("role", Json::text(name_of(operand.role)));
+  values.set("role", Json::text(name_of(operand.usual_role())));
   values.set("kind", Json::text(name_of(operand.kind)));
-  values.set("presence", Json::text(kPresences[static_cast<std::size_t>(operand.presence)]));
+  values.set("presence", Json::text(operand.always(operand.optional) ? "optional"
+                                    : always                         ? "always"
+                                                                     : "by_field"));
   return values;
 }
 

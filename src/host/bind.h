@@ -20,7 +20,7 @@ class KeptCall {
         operands_(call.operands.begin(), call.operands.end()),
         workspace_(call.workspace) {
     std::vector<OperandSpec> specs(operands_.size());
-    descriptor_.op->specify(descriptor_, specs);
+    specify(descriptor_, specs);
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!operands_[i].members) continue;
       members_.emplace_back(operands_[i].members, operands_[i].members + specs[i].shapes.count);

@@ -168,8 +168,30 @@ def test_workspace_size_takes_the_dims_of_the_plan(
             ),
             "output",
         ),
+        (
+            lambda: planq.BlockwiseQuantizeDescriptor(
+                shape=(M, 8), input_dtype="float32", output_dtype="uint8", block_size=4096
+            ),
+            "absmax",
+        ),
+        (
+            lambda: planq.DequantizeReduceDescriptor(
+                shape=(M, 8), ranks=2, input_dtype="int8", output_dtype="float32", group_size=8
+            ),
+            "input",
+        ),
+        (
+            lambda: planq.VectorwiseQuantizeDescriptor(
+                shape=(M, 8), input_dtype="float32", output_dtype="int8", axis=0
+            ),
+            "scale",
+        ),
+        (
+            lambda: planq.CooToCsrDescriptor(shape=(M, 8), capacity=4),
+            "pointer",
+        ),
     ],
-    ids=["divided", "packed", "flattened"],
+    ids=["divided", "packed", "flattened", "counted", "multiplied", "reduced", "shifted"],
 )
 def test_a_dim_is_one_axis_of_every_operand(make: Any, operand: str) -> None:
     """Not a part of one: the operand that would cut it is named."""
@@ -177,6 +199,47 @@ def test_a_dim_is_one_axis_of_every_operand(make: Any, operand: str) -> None:
         make()
     assert caught.value.field == "shape"
     assert f"Dim('m', max=16) is no axis of {operand}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("desc", "operand", "shape"),
+    [
+        (
+            planq.QuantizeDescriptor(
+                shape=(M, 8),
+                input_dtype="float32",
+                output_dtype="int8",
+                scope=planq.Scope.group(1, axis=0),
+            ),
+            "scale",
+            (M, 8),
+        ),
+        (planq.PackInt4Descriptor(shape=(M, 8), output_dtype="int4"), "output", (M, 4)),
+        (
+            planq.MatmulDescriptor(
+                input_shape=(M, 8, 8), weight_shape=(1, 4, 8), input_dtype="float16"
+            ),
+            "output",
+            (M, 8, 4),
+        ),
+        (
+            planq.MatmulDescriptor(
+                input_shape=(1, 8, 8), weight_shape=(M, 4, 8), input_dtype="float16"
+            ),
+            "output",
+            (M, 8, 4),
+        ),
+        (
+            planq.TransformLayoutDescriptor(shape=(M, 8), to_layout=planq.Layout.COL),
+            "output",
+            (8, M),
+        ),
+    ],
+    ids=["groups_of_one", "packed_beside", "repeated_weight", "repeated_input", "moved"],
+)
+def test_a_dim_stays_whole(desc: Any, operand: str, shape: tuple[Any, ...]) -> None:
+    """Where groups have one element, other axes are cut, or 1 gives way to it; in any place."""
+    assert desc.operands()[operand].shape == shape
 
 
 def test_a_guarantee_is_that_of_every_extent() -> None:

@@ -238,7 +238,7 @@ def test_rows_that_only_data_tell() -> None:
             assert_same(compiled(rows(count)), positive(rows(count)))
 
 
-def test_extents_that_depend_on_one_another_become_numbers() -> None:
+def test_extents_that_depend_on_one_another_may_change() -> None:
     """The columns of both factors, which torch takes for two symbols."""
     a, b = rows(5), rows(7)
     torch.compiler.reset()
@@ -251,6 +251,24 @@ def test_extents_that_depend_on_one_another_become_numbers() -> None:
     for count in (WIDTH, WIDTH // 2):
         some = a[:, :count]
         assert torch.equal(compiled(some, b, count), OPS.matmul3(some, b[:, :count], [5, 7]))
+
+
+@torch_warns
+def test_a_compiled_program_asks_of_extents_what_the_call_does() -> None:
+    """Columns that are not those of the other factor: two symbols, which no guard compares."""
+    a, b = rows(5).half(), rows(7).half()
+    less = a[:, :16].contiguous()
+    torch.compiler.reset()
+    compiled = torch.compile(OPS.matmul, fullgraph=True, dynamic=True, backend="aot_eager")
+    with torch.fx.experimental._config.patch(use_duck_shape=False):
+        compiled(a, b)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        with pytest.raises(planq.DescriptorError) as caught:
+            compiled(less, b)
+        with pytest.raises(planq.DescriptorError) as alone:
+            OPS.matmul(less, b)
+        assert str(caught.value) == str(alone.value)
+        assert torch.equal(compiled(less, less), OPS.matmul(less, less))
 
 
 PRODUCTS: dict[str, Any] = {
@@ -293,8 +311,8 @@ def test_products_are_exported_with_batches_of_any_number() -> None:
 
 
 @torch_warns
-def test_a_weights_columns_become_a_number_and_rows_do_not() -> None:
-    """Those of its shape, which is an argument."""
+def test_rows_stay_free_beside_a_weight_of_known_columns() -> None:
+    """Which its shape tells, an argument."""
     weight = torch.linspace(-1, 1, 48 * WIDTH).reshape(48, WIDTH)
     codes, absmax = OPS.blockwise_quantize(weight, "uint4", codebook="nf4", block_size=64)[:2]
 

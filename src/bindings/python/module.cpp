@@ -12,6 +12,7 @@
 #include "bindings/python/kernels.h"
 #include "bindings/python/lend.h"
 #include "bindings/python/plan.h"
+#include "bindings/python/rules.h"
 #include "bindings/python/stream.h"
 #include "bindings/python/torch_call.h"
 #include "bindings/python/vocabularies.h"
@@ -70,18 +71,6 @@ py::list descriptor_operands(const Descriptor& descriptor) {
         spec.optional, text(name_of(spec.kind)), py::tuple(shapes)));
   }
   return operands;
-}
-
-// What an operator declares of its operands, by name: (role, kind, presence). A descriptor may make
-// exceptions.
-py::dict operand_table(const Operator& op) {
-  static constexpr const char* kPresences[] = {"always", "by_field", "optional"};
-  py::dict table;
-  for (const OperandInfo& operand : op.operands)
-    table[py::str(text(operand.name))] =
-        py::make_tuple(text(name_of(operand.role)), text(name_of(operand.kind)),
-                       kPresences[static_cast<std::size_t>(operand.presence)]);
-  return table;
 }
 
 // Throws KeyError for a name that is no operator's.

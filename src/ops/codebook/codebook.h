@@ -27,26 +27,12 @@ struct BlockCounts {
         nested(nested_block_size > 0 ? groups_of(blocks, nested_block_size) : 0) {}
 };
 
-// What the statistics of blocks are as operands: absmax itself, or the codes of nested statistics
-// with the absmax and the mean that belong to them.
-inline void expect_statistics(const BlockCounts& counts, DType dtype,
-                              std::int64_t nested_block_size, OperandSpec& absmax,
-                              OperandSpec& nested_absmax, OperandSpec& nested_offset) {
-  const bool nested = nested_block_size > 0;
-  absmax.expect(nested ? DType::UInt8 : dtype, Shape{1, {counts.blocks}});
-  nested_absmax.expect(dtype, Shape{1, {counts.nested}}, nested);
-  nested_offset.expect(dtype, Shape{1, {1}}, nested);
+// The shapes of their statistics.
+constexpr Rule blocks_of(const char* tensor) {
+  return groups_of(elements_of(tensor), "block_size");
 }
-
-// The codebook as an operand.
-inline void expect_codebook(Codebook codebook, std::int64_t entries, OperandSpec& spec) {
-  spec.expect(DType::Float32, Shape{1, {entries}}, codebook == Codebook::Given);
-}
-
-// Seed and offset of stochastic rounding as operands; otherwise they must be absent.
-inline void expect_seed(Rounding rounding, OperandSpec& seed, OperandSpec& offset) {
-  for (OperandSpec* spec : {&seed, &offset})
-    spec->expect(DType::Int64, {}, rounding == Rounding::Stochastic);
+constexpr Rule nested_blocks_of(const char* tensor) {
+  return groups_of(blocks_of(tensor), "nested_block_size");
 }
 
 // What is asked for of an encoder and of a decoder, whichever operator asks.

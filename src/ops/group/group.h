@@ -84,13 +84,18 @@ struct GroupEncoding {
   GroupFeedback feedback = {};
 };
 
-// Multiplier, and offset beside it (DEEPSPEED); or divisors and minima (DEEPSPEED_INTX).
-inline void expect_parameters(const Grouping& grouping, DType elements, OperandSpec& parameters,
-                              OperandSpec& scale, OperandSpec& minimum) {
-  const std::int64_t columns = grouping.spec.form == math::GroupForm::Asymmetric ? 2 : 1;
-  parameters.expect(DType::Float32, Shape{2, {grouping.groups, columns}}, !grouping.is_intx());
-  for (OperandSpec* spec : {&scale, &minimum})
-    spec->expect(elements, Shape{1, {grouping.groups}}, grouping.is_intx());
+// Multiplier, and offset beside it.
+constexpr Rule parameter_columns() { return when(is("mode", Mode::Asymmetric), 2, 1); }
+
+// Of DEEPSPEED; DEEPSPEED_INTX has divisors and minima.
+constexpr OperandLine group_parameters(const Rule& role) {
+  return {"parameters", role, DType::Float32,
+          axes(groups_of(elements_of("shape"), "group_size"), parameter_columns()),
+          !is("convention", Convention::DeepSpeedIntx)};
+}
+constexpr OperandLine intx_parameter(const char* name, const Rule& role, const char* dtype) {
+  return {name, role, dtype, groups_of(elements_of("shape"), "group_size"),
+          is("convention", Convention::DeepSpeedIntx)};
 }
 
 // The same in memory. T: the type of the elements.

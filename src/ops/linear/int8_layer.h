@@ -54,28 +54,6 @@ Fault resolve_layer(Fields& f, std::span<const DType> codes) {
                                   checks::largest_code(f.weight_dtype, f.weight_mode));
 }
 
-template <class Fields>
-void specify_layer(const Fields& f, std::span<OperandSpec> specs) {
-  const Shape rows = parameter_shape(f.input_shape, {ScopeKind::Token});
-  const Shape columns = {1, {f.weight_shape[0]}};
-  const Shape output = gemm_shape(f.input(), f.weight());
-  const Shape by_row = parameter_shape(f.input_shape, f.input_scope);
-  const Shape by_column = parameter_shape(f.weight_shape, f.weight_scope);
-  const bool input_shifts = f.input_mode == Mode::Asymmetric;
-  const bool weight_shifts = f.weight_mode == Mode::Asymmetric;
-  specs[kLayerInput].expect(f.input_dtype, packed_shape(f.input_shape, f.input_dtype));
-  specs[kLayerWeight].expect(f.weight_dtype, packed_shape(f.weight_shape, f.weight_dtype));
-  specs[kLayerOutput].expect(f.output_dtype, output);
-  specs[kLayerInputScale].expect(f.scale_dtype, by_row);
-  specs[kLayerWeightScale].expect(f.scale_dtype, by_column);
-  specs[kLayerInputZeroPoint].expect(DType::Int32, by_row, input_shifts);
-  specs[kLayerWeightZeroPoint].expect(DType::Int32, by_column, weight_shifts);
-  specs[kLayerInputSum].expect(DType::Int32, rows, weight_shifts);
-  specs[kLayerWeightSum].expect(DType::Int32, columns, input_shifts);
-  specs[kLayerBias].expect(f.bias_dtype, columns, f.bias_dtype != DType::Unset);
-  specs[kLayerResidual].expect(f.residual_dtype, output, f.residual_dtype != DType::Unset);
-}
-
 // What every kernel's bind begins with. `outlier`: values beside the codes, if there are any.
 template <class Fields>
 Gemm layer_gemm(const Fields& f, const Operands& operands, const OperandView* outlier = nullptr) {

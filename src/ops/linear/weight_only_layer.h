@@ -73,20 +73,6 @@ Fault coded_layout(const Fields& f, NibbleOrder usual) {
                               shape_text(f.weight_shape.dims.data(), f.weight_shape.rank)};
 }
 
-// The weight as memory has it; `row_major`: its shape in that layout.
-template <class Fields>
-void specify_weight(const Fields& f, const Shape& row_major, OperandSpec& weight) {
-  const std::int64_t n = f.weight_shape[0], k = f.weight_shape[1];
-  switch (f.weight_layout) {
-    case WeightLayout::Reordered:
-      return weight.expect(DType::UInt8, {2, {k, n / (8 / bits_of(f.code_dtype))}});
-    case WeightLayout::Packed:
-      return weight.expect(DType::UInt8, FragmentOrder::shape(f.weight_shape));
-    default:
-      return weight.expect(f.code_dtype, row_major);
-  }
-}
-
 // weight_scope: groups of a row's terms, of which the last may be shorter.
 template <class Fields>
 Fault coded_groups(Fields& f) {
@@ -97,21 +83,6 @@ Fault coded_groups(Fields& f) {
   return {"weight_scope", "expected groups along the last axis, got " +
                               std::string(name_of(scope.kind)) +
                               (scope.kind == ScopeKind::Group ? "s of the other" : "")};
-}
-
-// The scales and zero points of weight_scope, where weights are `integers`.
-template <class Fields>
-void specify_scales(const Fields& f, bool integers, OperandSpec& scale, OperandSpec& zero_point) {
-  const Shape parameters = parameter_shape(f.weight_shape, f.weight_scope);
-  scale.expect(DType::Float32, parameters, integers);
-  zero_point.expect(DType::Int32, parameters, f.weight_mode == Mode::Asymmetric);
-}
-
-template <class Fields>
-void specify_addends(const Fields& f, OperandSpec& bias, OperandSpec& residual) {
-  bias.expect(f.bias_dtype, {1, {f.weight_shape[0]}}, f.bias_dtype != DType::Unset);
-  residual.expect(f.residual_dtype, gemm_shape(f.input(), f.weight()),
-                  f.residual_dtype != DType::Unset);
 }
 
 // The codes of an operand, without what gives them back.

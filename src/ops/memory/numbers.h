@@ -29,6 +29,9 @@ constexpr bool is_integer(DType elements) { return format_of(elements).is_intege
 constexpr DType scalar_dtype(DType elements) {
   return is_integer(elements) ? DType::Int64 : DType::Float64;
 }
+constexpr Rule scalar_dtype(const char* elements) {
+  return when(is(elements, is_integer), DType::Int64, DType::Float64);
+}
 
 // Integers are computed modulo 2^bits, in which signs make no difference.
 template <DType kType>

@@ -117,6 +117,27 @@ inline Shape buffer_shape(Layout layout, const Shape& shape) {
   return layout == Layout::Row ? shape : buffer_shape(layout, MatrixShape(shape));
 }
 
+// The same as rules; `transposed`: a flag, under which the buffer is the transposed matrix's.
+constexpr Rule rounded_up(const Rule& extent, const Rule& unit) {
+  return groups_of(extent, unit) * unit;
+}
+constexpr Rule buffer_shape(const char* layout, const Rule& tensor, const Rule& rows,
+                            const Rule& columns) {
+  const Rule unit = when(is(layout, Layout::ColTuring), tile_rows(Layout::ColTuring),
+                         when(is(layout, Layout::ColAmpere), tile_rows(Layout::ColAmpere), 1));
+  return when(is(layout, Layout::Row), tensor,
+              when(is(layout, Layout::Col), axes(columns, rows),
+                   axes(rounded_up(rows, unit), rounded_up(columns, kPanel))));
+}
+constexpr Rule buffer_shape(const char* layout, const char* tensor) {
+  return buffer_shape(layout, tensor, elements_of(leading(tensor)), last_of(tensor));
+}
+constexpr Rule buffer_shape(const char* layout, const char* tensor, const char* transposed) {
+  const Rule rows = elements_of(leading(tensor)), columns = last_of(tensor);
+  return buffer_shape(layout, when(transposed, axes(columns, rows), tensor),
+                      when(transposed, columns, rows), when(transposed, rows, columns));
+}
+
 // The lines of an operand of such a shape.
 inline MatrixLines lines_of(Layout layout, const MatrixShape& matrix, const Shape& buffer,
                             const OperandView& view) {

@@ -37,6 +37,12 @@ inline Scope scope_of(VectorwiseForm form, const Shape& shape, std::int64_t axis
   return {ScopeKind::Group, along, std::max<std::int64_t>(shape[along], 1)};
 }
 
+// The shape of their statistics.
+constexpr Rule statistic_shape() {
+  return when(is("form", is_whole), 1,
+              with_axis("shape", "axis", smaller_of(axis_of("shape", "axis"), 1)));
+}
+
 // What a segment has in memory: its statistic, and the zero point of those forms that have one.
 template <class C>
 struct Statistic {

@@ -35,8 +35,9 @@ struct FragmentOrder {
     return {3, {groups_of(weight[0], kTile), groups_of(weight[1], kTile), kTileCodes}};
   }
   // Of memory: a row for every 64 rows, their tiles side by side.
-  static Shape shape(const Shape& weight) {
-    return {2, {groups_of(weight[0], kTile), groups_of(weight[1], kTile) * kTileBytes}};
+  static constexpr Rule shape(const char* weight) {
+    return axes(groups_of(axis_of(weight, 0), kTile),
+                groups_of(axis_of(weight, 1), kTile) * kTileBytes);
   }
 };
 

@@ -20,10 +20,18 @@ inline Shape packed_shape(Shape shape, std::int64_t axis) {
 // The type of 4-bit codes that have a byte each.
 constexpr DType byte_dtype(DType codes) { return is_unsigned(codes) ? DType::UInt8 : DType::Int8; }
 
+// The same as rules.
+constexpr Rule packed_along(const char* shape, const char* axis) {
+  return with_axis(shape, axis, groups_of(axis_of(shape, axis), 2));
+}
+constexpr Rule byte_dtype(const char* codes) {
+  return when(is(codes, is_unsigned), DType::UInt8, DType::Int8);
+}
+
 // What the packed bytes of 4-bit codes are in a descriptor: the shared storage of two codes goes
 // along the last axis, so along any other they are plain bytes.
-inline DType packed_dtype(DType codes, const Shape& shape, std::int64_t axis) {
-  return axis == shape.rank - 1 ? codes : DType::UInt8;
+constexpr Rule packed_dtype(const char* codes, const char* shape, const char* axis) {
+  return when(is_last(axis, shape), codes, DType::UInt8);
 }
 
 struct NibblePairs {

@@ -50,9 +50,11 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, count).count(),
 };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"bytes", Role::Input, Presence::Optional},  // of the shape, whose dims are its axes
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {
+        {"input", Role::Input, "input_dtype", axes(elements_of("shapes"), length_of("shapes"))},
+        tensor("bytes", Role::Input, DType::UInt8, "shape").optional(),  // whose dims are its axes
+    });
 
 }  // namespace planq::every_kind

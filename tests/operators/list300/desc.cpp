@@ -12,18 +12,10 @@ Fault resolve(Descriptor& descriptor) {
   return {};
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const ShapeList& shapes = descriptor.as<Fields>().shapes;
-  specs[0].expect_list(DType::Float32, shapes);
-  specs[1].expect_list(DType::Float32, shapes);
-  specs[2].expect(DType::Float64);
-  specs[3].expect(DType::Float64, {1, {shapes.count}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"list300", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"list300", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::list300

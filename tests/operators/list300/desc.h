@@ -15,11 +15,10 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, shapes).required().from("parameter.shape"),
 };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"parameter", Role::InOut, Presence::Always, OperandKind::List},
-    {"gradient", Role::Input, Presence::Always, OperandKind::List},
-    {"rate", Role::Input, Presence::Always, OperandKind::Scalar},
-    {"sums", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {list("parameter", Role::InOut, DType::Float32, "shapes"),
+                       list("gradient", Role::Input, DType::Float32, "shapes"),
+                       scalar("rate", Role::Input, DType::Float64),
+                       {"sums", Role::Output, DType::Float64, length_of("shapes")}});
 
 }  // namespace planq::list300

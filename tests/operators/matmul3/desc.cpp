@@ -26,17 +26,10 @@ Fault resolve(Descriptor& descriptor) {
   return expect_matrix("output_shape", f.output_shape, f.a_shape[0], f.b_shape[0]);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[0].expect(DType::Float32, f.a_shape);
-  specs[1].expect(DType::Float32, f.b_shape);
-  specs[2].expect(DType::Float32, f.output_shape);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"matmul3", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"matmul3", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::matmul3

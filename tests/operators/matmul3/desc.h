@@ -19,11 +19,10 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, output_shape).required(),
 };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"a", Role::Input},
-    {"b", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"a", Role::Input, DType::Float32, "a_shape"},
+                       {"b", Role::Input, DType::Float32, "b_shape"},
+                       {"output", Role::Output, DType::Float32, "output_shape"}});
 
 // The terms of a sum.
 inline std::int64_t terms(const Descriptor& descriptor) {

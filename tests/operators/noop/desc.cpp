@@ -17,18 +17,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("output_dtype", f.output_dtype, kOutputs);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[0].expect(f.input_dtype, f.shape);
-  specs[1].expect(f.output_dtype, f.shape);
-  specs[2].expect(DType::Float32, {1, {1}});
-  specs[3].expect(DType::Int32, {1, {1}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"noop", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"noop", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::noop

@@ -20,12 +20,11 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, output_dtype).required(),
 };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"scale", Role::Output},
-    {"zero_point", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", "shape"},
+                       {"output", Role::Output, "output_dtype", "shape"},
+                       {"scale", Role::Output, DType::Float32, 1},
+                       {"zero_point", Role::Output, DType::Int32, 1}});
 
 using plain::accept;
 // So that a descriptor with uint8 is left to the kernel that promises nothing.

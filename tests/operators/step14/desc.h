@@ -41,21 +41,20 @@ enum Index : int {
   kStep,
 };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"parameter", Role::InOut},
-    {"gradient", Role::Input},
-    {"average", Role::InOut},
-    {"square", Role::InOut},
-    {"largest", Role::InOut, Presence::ByField},
-    {"copy", Role::Output, Presence::Optional},
-    {"rate", Role::Input, Presence::Always, OperandKind::Scalar},
-    {"beta1", Role::Input, Presence::Always, OperandKind::Scalar},
-    {"beta2", Role::Input, Presence::Always, OperandKind::Scalar},
-    {"epsilon", Role::Input, Presence::Always, OperandKind::Scalar},
-    {"decay", Role::Input, Presence::Optional, OperandKind::Scalar},
-    {"gradient_scale", Role::Input, Presence::Optional, OperandKind::Scalar},
-    {"skip", Role::Input, Presence::Optional, OperandKind::Scalar},
-    {"step", Role::InOut, Presence::Always, OperandKind::Scalar},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"parameter", Role::InOut, DType::Float32, "shape"},
+                       {"gradient", Role::Input, DType::Float32, "shape"},
+                       {"average", Role::InOut, DType::Float32, "shape"},
+                       {"square", Role::InOut, DType::Float32, "shape"},
+                       {"largest", Role::InOut, DType::Float32, "shape", "amsgrad"},
+                       tensor("copy", Role::Output, DType::Float32, "shape").optional(),
+                       scalar("rate", Role::Input, DType::Float64),
+                       scalar("beta1", Role::Input, DType::Float64),
+                       scalar("beta2", Role::Input, DType::Float64),
+                       scalar("epsilon", Role::Input, DType::Float64),
+                       scalar("decay", Role::Input, DType::Float64).optional(),
+                       scalar("gradient_scale", Role::Input, DType::Float64).optional(),
+                       scalar("skip", Role::Input, DType::Int64).optional(),
+                       scalar("step", Role::InOut, DType::Int64)});
 
 }  // namespace planq::step14

@@ -12,17 +12,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::shape("shape", f.shape, 2);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[0].expect(DType::Float32, f.shape);
-  specs[1].expect(DType::Float32, f.shape);
-  specs[2].expect(DType::Int32, {1, {1}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"steps", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"steps", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::steps

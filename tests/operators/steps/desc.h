@@ -15,10 +15,12 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, shape).required().from("input.shape"),
 };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"way", Role::Output},  // 1: the first choice was taken, 2: the other
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {
+        {"input", Role::Input, DType::Float32, "shape"},
+        {"output", Role::Output, DType::Float32, "shape"},
+        {"way", Role::Output, DType::Int32, 1},  // 1: the first choice was taken, 2: the other
+    });
 
 }  // namespace planq::steps

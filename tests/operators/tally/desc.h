@@ -20,13 +20,11 @@ inline constexpr Field kFields[] = {
 
 enum Index : int { kRows, kCopy, kNegative, kCount, kSize, kFound };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"rows", Role::Input, Presence::Optional},
-    {"copy", Role::Output, Presence::Optional},
-    {"negative", Role::Input, Presence::Always, OperandKind::Scalar},
-    {"count", Role::Output, Presence::Always, OperandKind::Scalar},
-    {"size", Role::Output, Presence::Always, OperandKind::Scalar},
-    {"found", Role::Output, Presence::Always, OperandKind::Scalar},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {tensor("rows", Role::Input, DType::Float32, "shape").optional(),
+     tensor("copy", Role::Output, DType::Float32, "shape").optional(),
+     scalar("negative", Role::Input, DType::Bool), scalar("count", Role::Output, DType::Int64),
+     scalar("size", Role::Output, DType::Int64), scalar("found", Role::Output, DType::Bool)});
 
 }  // namespace planq::tally

@@ -15,9 +15,8 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, shape).required().from("input.shape"),
 };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, DType::Float32, "shape"},
+                       {"output", Role::Output, DType::Float32, "shape"}});
 
 }  // namespace planq::thirds

@@ -61,24 +61,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::scale_dtype(f.output_dtype, f.scale_dtype);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f.shape, f.scope);
-  const Shape columns = {1, {f.shape.last()}};
-  specs[kInput].expect(f.input_dtype, packed_shape(f.shape, f.input_dtype));
-  specs[kOutput].expect(f.output_dtype, f.shape);
-  specs[kScale].expect(f.scale_dtype, parameters);
-  specs[kZeroPoint].expect(f.zero_point_dtype, packed_shape(parameters, f.zero_point_dtype),
-                           f.mode == Mode::Asymmetric);
-  specs[kColumnScale].expect(f.scale_dtype, columns, f.scope.kind == ScopeKind::Pair);
-  specs[kBias].expect(f.bias_dtype, columns, f.bias_dtype != DType::Unset);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"dequantize", kFields,     kOperands, resolve,
-                            specify,      rows::apart, kTables};
+const Operator kOperator = {"dequantize", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::dequantize

@@ -39,14 +39,16 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kColumnScale, kBias };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"scale", Role::Input},
-    {"zero_point", Role::Input, Presence::ByField},
-    {"column_scale", Role::Input, Presence::ByField},
-    {"bias", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", packed_shape("shape", "input_dtype")},
+     {"output", Role::Output, "output_dtype", "shape"},
+     {"scale", Role::Input, "scale_dtype", parameter_shape("shape", "scope")},
+     {"zero_point", Role::Input, "zero_point_dtype",
+      packed_shape(parameter_shape("shape", "scope"), "zero_point_dtype"),
+      is("mode", Mode::Asymmetric)},
+     {"column_scale", Role::Input, "scale_dtype", last_of("shape"), is("scope", ScopeKind::Pair)},
+     {"bias", Role::Input, "bias_dtype", last_of("shape"), is_set("bias_dtype")}});
 
 // A code or an accumulator under a convention that is not planq's; `column` and `bias` as far as
 // there are such operands.

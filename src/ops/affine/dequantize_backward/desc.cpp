@@ -16,19 +16,11 @@ Fault resolve(Descriptor& descriptor) {
   return checks::scale_dtype(f.output_dtype, f.scale_dtype);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kGradOutput].expect(f.output_dtype, f.shape);
-  specs[kGradInput].expect(f.output_dtype, f.shape);
-  specs[kGradInput].same_as = kGradOutput;
-  specs[kScale].expect(f.scale_dtype, parameter_shape(f.shape, f.scope));
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"dequantize_backward", kFields, kOperands, resolve, specify,
+const Operator kOperator = {"dequantize_backward", kFields, kOperands, resolve,
                             rows::apart,           kTables};
 
 }  // namespace planq::dequantize_backward

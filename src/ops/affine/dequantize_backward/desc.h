@@ -24,11 +24,11 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kGradOutput, kGradInput, kScale };
-inline constexpr OperandInfo kOperands[] = {
-    {"grad_output", Role::Input},
-    {"grad_input", Role::Output},
-    {"scale", Role::Input},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"grad_output", Role::Input, "output_dtype", "shape"},
+     tensor("grad_input", Role::Output, "output_dtype", "shape").in_place_of("grad_output"),
+     {"scale", Role::Input, "scale_dtype", parameter_shape("shape", "scope")}});
 
 // What the kernels of both backends are made of.
 struct Gradient {

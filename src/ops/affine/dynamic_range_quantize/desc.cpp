@@ -88,17 +88,6 @@ Fault resolve(Descriptor& descriptor) {
   return checks::scale_dtype(f.input_dtype, f.scale_dtype);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f);
-  Shape codes = f.shape;
-  if (is_four_bit(f.output_dtype)) codes[codes.rank - 1] = (codes.last() + 1) / 2;
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(f.output_dtype, codes);
-  specs[kScale].expect(f.scale_dtype, parameters);
-  specs[kZeroPoint].expect(DType::Int32, parameters, f.mode == Mode::Asymmetric);
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   return rows::of_scope(f.shape, f.scope);
@@ -109,6 +98,6 @@ Reason rows_of(const Descriptor& descriptor) {
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
-    "dynamic_range_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
+    "dynamic_range_quantize", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::dynamic_range_quantize

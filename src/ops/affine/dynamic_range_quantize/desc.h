@@ -46,12 +46,12 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"scale", Role::Output},
-    {"zero_point", Role::Output, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              {"output", Role::Output, "output_dtype", packed_shape("shape", "output_dtype")},
+              {"scale", Role::Output, "scale_dtype", parameter_shape("shape", "scope")},
+              {"zero_point", Role::Output, DType::Int32, parameter_shape("shape", "scope"),
+               is("mode", Mode::Asymmetric)}});
 
 inline Shape parameter_shape(const Fields& fields) {
   return planq::parameter_shape(fields.shape, fields.scope);

@@ -13,13 +13,17 @@ namespace planq::straight_through {
 
 // Positions in Operands.
 enum Operand : int { kGradOutput, kInput, kGradInput, kScale, kZeroPoint };
-inline constexpr OperandInfo kOperands[] = {
-    {"grad_output", Role::Input},
-    {"input", Role::Input},
-    {"grad_input", Role::Output},
-    {"scale", Role::Input},
-    {"zero_point", Role::Input, Presence::ByField},
-};
+constexpr auto operands_of(std::span<const Field> fields) {
+  return operands(
+      fields,
+      {{"grad_output", Role::Input, "input_dtype", "shape"},
+       {"input", Role::Input, "input_dtype", "shape"},
+       tensor("grad_input", Role::Output, "input_dtype", "shape").in_place_of("grad_output"),
+       {"scale", Role::Input, "scale_dtype", parameter_shape("shape", "scope")},
+       {"zero_point", Role::Input, "zero_point_dtype",
+        packed_shape(parameter_shape("shape", "scope"), "zero_point_dtype"),
+        is("mode", Mode::Asymmetric)}});
+}
 
 template <class Fields>
 std::array<ElementOperand, 5> layout_of(const Fields& f, const Operands& operands) {

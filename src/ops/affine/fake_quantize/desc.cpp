@@ -102,25 +102,6 @@ Fault resolve(Descriptor& descriptor) {
   }
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f.shape, f.scope);
-  const bool stochastic = f.rounding == Rounding::Stochastic;
-  const bool segments = f.convention == Convention::Planq;
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(f.input_dtype, f.shape);
-  specs[kOutput].same_as = kInput;
-  specs[kScale].expect(f.scale_dtype, parameters, segments);
-  specs[kZeroPoint].expect(f.zero_point_dtype, parameters, segments && f.mode == Mode::Asymmetric);
-  // Parameters that are measured go to the caller if wanted.
-  for (const Operand parameter : {kScale, kZeroPoint}) {
-    if (f.dynamic) specs[parameter].role = Role::Output;
-    specs[parameter].optional = f.dynamic;
-  }
-  specs[kSeed].expect(DType::Int64, {}, stochastic);
-  specs[kOffset].expect(DType::Int64, {}, stochastic);
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   if (Reason reason = rows::of_draws(f.shape, f.rounding); !reason.accepted()) return reason;
@@ -132,7 +113,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"fake_quantize", kFields, kOperands, resolve,
-                            specify,         rows_of, kTables};
+const Operator kOperator = {"fake_quantize", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::fake_quantize

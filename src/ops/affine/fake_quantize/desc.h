@@ -53,14 +53,19 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kSeed, kOffset };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"scale", Role::Input, Presence::ByField},
-    {"zero_point", Role::Input, Presence::ByField},
-    {"seed", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"offset", Role::Input, Presence::ByField, OperandKind::Scalar},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              tensor("output", Role::Output, "input_dtype", "shape").in_place_of("input"),
+              // Parameters that are measured go to the caller if wanted.
+              tensor("scale", when("dynamic", Role::Output, Role::Input), "scale_dtype",
+                     parameter_shape("shape", "scope"), is("convention", Convention::Planq))
+                  .optional("dynamic"),
+              tensor("zero_point", when("dynamic", Role::Output, Role::Input), "zero_point_dtype",
+                     parameter_shape("shape", "scope"),
+                     is("convention", Convention::Planq) && is("mode", Mode::Asymmetric))
+                  .optional("dynamic"),
+              scalar("seed", Role::Input, DType::Int64, is("rounding", Rounding::Stochastic)),
+              scalar("offset", Role::Input, DType::Int64, is("rounding", Rounding::Stochastic))});
 
 template <class C>
 math::AffineSpec<C> spec_of(const Fields& f) {

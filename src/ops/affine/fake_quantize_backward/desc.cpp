@@ -15,22 +15,11 @@ Fault resolve(Descriptor& descriptor) {
   return checks::fake_codes(f);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f.shape, f.scope);
-  specs[kGradOutput].expect(f.input_dtype, f.shape);
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kGradInput].expect(f.input_dtype, f.shape);
-  specs[kGradInput].same_as = kGradOutput;
-  specs[kScale].expect(f.scale_dtype, parameters);
-  specs[kZeroPoint].expect(f.zero_point_dtype, parameters, f.mode == Mode::Asymmetric);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
-    "fake_quantize_backward", kFields, kOperands, resolve, specify, rows::apart, kTables};
+    "fake_quantize_backward", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::fake_quantize_backward

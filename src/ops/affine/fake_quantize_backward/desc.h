@@ -35,7 +35,7 @@ inline constexpr Field kFields[] = {
 };
 
 using enum straight_through::Operand;
-using straight_through::kOperands;
+inline constexpr auto kOperands = straight_through::operands_of(kFields);
 
 template <class C>
 math::AffineSpec<C> spec_of(const Fields& f) {

@@ -15,22 +15,6 @@ Fault resolve(Descriptor& descriptor) {
   return checks::scope(f.scope, f.shape);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f.shape, f.scope);
-  const DType results = compute_dtype(f.input_dtype);
-  specs[kInput].expect(f.input_dtype, f.shape);
-  const auto range_end = [&](Operand output, Operand previous, bool present) {
-    specs[output].expect(results, parameters, present);
-    specs[previous].expect(results, parameters, present && f.update);
-    if (f.update) specs[output].same_as = previous;
-  };
-  const bool symmetric = f.mode == Mode::Symmetric;
-  range_end(kAbsmax, kPreviousAbsmax, symmetric);
-  range_end(kMinimum, kPreviousMinimum, !symmetric);
-  range_end(kMaximum, kPreviousMaximum, !symmetric);
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   return rows::of_scope(f.shape, f.scope);
@@ -40,6 +24,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"min_max", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"min_max", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::min_max

@@ -36,15 +36,23 @@ enum Operand : int {
   kPreviousMinimum,
   kPreviousMaximum,
 };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"absmax", Role::Output, Presence::ByField},
-    {"minimum", Role::Output, Presence::ByField},
-    {"maximum", Role::Output, Presence::ByField},
-    {"previous_absmax", Role::Input, Presence::ByField},
-    {"previous_minimum", Role::Input, Presence::ByField},
-    {"previous_maximum", Role::Input, Presence::ByField},
-};
+constexpr OperandLine range_line(const char* name, Role role, const Rule& present) {
+  return {name, role, compute_dtype("input_dtype"), parameter_shape("shape", "scope"), present};
+}
+constexpr OperandLine range_end(const char* name, Mode mode) {
+  return range_line(name, Role::Output, is("mode", mode));
+}
+constexpr OperandLine range_before(const char* name, Mode mode) {
+  return range_line(name, Role::Input, is("mode", mode) && "update");
+}
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", "shape"},
+                       range_end("absmax", Mode::Symmetric).in_place_of("previous_absmax"),
+                       range_end("minimum", Mode::Asymmetric).in_place_of("previous_minimum"),
+                       range_end("maximum", Mode::Asymmetric).in_place_of("previous_maximum"),
+                       range_before("previous_absmax", Mode::Symmetric),
+                       range_before("previous_minimum", Mode::Asymmetric),
+                       range_before("previous_maximum", Mode::Asymmetric)});
 
 inline RangeProblem problem_of(const Fields& f) {
   return {f.shape, f.input_dtype, f.scope, f.mode, f.nonfinite};

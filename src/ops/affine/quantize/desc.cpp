@@ -15,20 +15,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::given_codes(f);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f.shape, f.scope);
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(f.output_dtype, packed_shape(f.shape, f.output_dtype));
-  specs[kScale].expect(f.scale_dtype, parameters);
-  specs[kZeroPoint].expect(f.zero_point_dtype, packed_shape(parameters, f.zero_point_dtype),
-                           f.mode == Mode::Asymmetric);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"quantize", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"quantize", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::quantize

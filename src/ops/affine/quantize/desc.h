@@ -41,12 +41,13 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"scale", Role::Input},
-    {"zero_point", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              {"output", Role::Output, "output_dtype", packed_shape("shape", "output_dtype")},
+              {"scale", Role::Input, "scale_dtype", parameter_shape("shape", "scope")},
+              {"zero_point", Role::Input, "zero_point_dtype",
+               packed_shape(parameter_shape("shape", "scope"), "zero_point_dtype"),
+               is("mode", Mode::Asymmetric)}});
 
 template <class C>
 math::AffineSpec<C> spec_of(const Fields& f) {

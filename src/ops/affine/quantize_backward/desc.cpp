@@ -15,23 +15,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::given_codes(f);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f.shape, f.scope);
-  specs[kGradOutput].expect(f.input_dtype, f.shape);
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kGradInput].expect(f.input_dtype, f.shape);
-  specs[kGradInput].same_as = kGradOutput;
-  specs[kScale].expect(f.scale_dtype, parameters);
-  specs[kZeroPoint].expect(f.zero_point_dtype, packed_shape(parameters, f.zero_point_dtype),
-                           f.mode == Mode::Asymmetric);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"quantize_backward", kFields, kOperands, resolve, specify,
-                            rows::apart,         kTables};
+const Operator kOperator = {"quantize_backward", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::quantize_backward

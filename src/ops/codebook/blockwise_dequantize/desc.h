@@ -41,15 +41,17 @@ enum Operand : int {
   kNestedOffset,
   kNestedCodebook
 };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"absmax", Role::Input},
-    {"codebook", Role::Input, Presence::ByField},
-    {"nested_absmax", Role::Input, Presence::ByField},
-    {"nested_offset", Role::Input, Presence::ByField},
-    {"nested_codebook", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", codes_shape("shape", "input_dtype")},
+              {"output", Role::Output, "output_dtype", "shape"},
+              {"absmax", Role::Input,
+               when(is_set("nested_block_size"), DType::UInt8, "absmax_dtype"), blocks_of("shape")},
+              {"codebook", Role::Input, DType::Float32, "entries", is("codebook", Codebook::Given)},
+              {"nested_absmax", Role::Input, "absmax_dtype", nested_blocks_of("shape"),
+               is_set("nested_block_size")},
+              {"nested_offset", Role::Input, "absmax_dtype", 1, is_set("nested_block_size")},
+              {"nested_codebook", Role::Input, DType::Float32, kNestedEntries,
+               is_set("nested_block_size")}});
 
 inline BlockCounts counts_of(const Fields& f) {
   return {f.shape, f.block_size, f.nested_block_size};

@@ -16,17 +16,6 @@ Fault resolve(Descriptor& descriptor) {
   return checks::nested_block_size(f.nested_block_size);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(f.output_dtype, codes_shape(f.shape, f.output_dtype));
-  expect_statistics(counts_of(f), compute_dtype(f.input_dtype), f.nested_block_size, specs[kAbsmax],
-                    specs[kNestedAbsmax], specs[kNestedOffset]);
-  if (f.absmax_given) specs[kAbsmax].role = Role::Input;
-  expect_codebook(f.codebook, f.entries, specs[kCodebook]);
-  expect_seed(f.rounding, specs[kSeed], specs[kOffset]);
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   if (f.nested_block_size > 0) return rows::share("nested statistics are of all blocks");
@@ -38,7 +27,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {
-    "blockwise_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"blockwise_quantize", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::blockwise_quantize

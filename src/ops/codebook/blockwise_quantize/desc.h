@@ -48,16 +48,19 @@ enum Operand : int {
   kSeed,
   kOffset
 };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"absmax", Role::Output},
-    {"codebook", Role::Input, Presence::ByField},
-    {"nested_absmax", Role::Output, Presence::ByField},
-    {"nested_offset", Role::Output, Presence::ByField},
-    {"seed", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"offset", Role::Input, Presence::ByField, OperandKind::Scalar},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", "shape"},
+     {"output", Role::Output, "output_dtype", codes_shape("shape", "output_dtype")},
+     {"absmax", when("absmax_given", Role::Input, Role::Output),
+      when(is_set("nested_block_size"), DType::UInt8, compute_dtype("input_dtype")),
+      blocks_of("shape")},
+     {"codebook", Role::Input, DType::Float32, "entries", is("codebook", Codebook::Given)},
+     {"nested_absmax", Role::Output, compute_dtype("input_dtype"), nested_blocks_of("shape"),
+      is_set("nested_block_size")},
+     {"nested_offset", Role::Output, compute_dtype("input_dtype"), 1, is_set("nested_block_size")},
+     scalar("seed", Role::Input, DType::Int64, is("rounding", Rounding::Stochastic)),
+     scalar("offset", Role::Input, DType::Int64, is("rounding", Rounding::Stochastic))});
 
 inline BlockCounts counts_of(const Fields& f) {
   return {f.shape, f.block_size, f.nested_block_size};

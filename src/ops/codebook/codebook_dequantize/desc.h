@@ -32,11 +32,11 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kAbsmax, kCodebook };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"absmax", Role::Input, Presence::ByField},
-    {"codebook", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", codes_shape("shape", "input_dtype")},
+     {"output", Role::Output, "output_dtype", "shape"},
+     {"absmax", Role::Input, "absmax_dtype", 1, !Rule("normalized")},
+     {"codebook", Role::Input, DType::Float32, "entries", is("codebook", Codebook::Given)}});
 
 }  // namespace planq::codebook_dequantize

@@ -38,13 +38,13 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kAbsmax, kCodebook, kSeed, kOffset };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"absmax", Role::Output, Presence::ByField},
-    {"codebook", Role::Input, Presence::ByField},
-    {"seed", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"offset", Role::Input, Presence::ByField, OperandKind::Scalar},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              {"output", Role::Output, "output_dtype", codes_shape("shape", "output_dtype")},
+              {"absmax", when("absmax_given", Role::Input, Role::Output),
+               compute_dtype("input_dtype"), 1, !Rule("normalized")},
+              {"codebook", Role::Input, DType::Float32, "entries", is("codebook", Codebook::Given)},
+              scalar("seed", Role::Input, DType::Int64, is("rounding", Rounding::Stochastic)),
+              scalar("offset", Role::Input, DType::Int64, is("rounding", Rounding::Stochastic))});
 
 }  // namespace planq::codebook_quantize

@@ -49,23 +49,6 @@ Fault resolve(Descriptor& descriptor) {
   return feedback(f);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const std::int64_t elements = f.shape.elements();
-  const std::int64_t columns = f.mode == Mode::Asymmetric ? 2 : 1;
-  const std::int64_t bytes = is_four_bit(f.input_dtype) ? groups_of(elements, 2) : elements;
-  specs[kInput].expect(f.input_dtype, Shape{2, {f.ranks, bytes}});
-  specs[kParameters].expect(DType::Float32,
-                            Shape{3, {f.ranks, groups_of(elements, f.group_size), columns}});
-  specs[kOutput].expect(f.output_dtype,
-                        makes_codes(f) ? codes_shape(f.shape, f.output_dtype) : f.shape);
-  if (makes_codes(f))
-    specs[kOutputParameters].expect(DType::Float32, Shape{2, {output_groups(f).groups, columns}});
-  else
-    specs[kOutputParameters].expect(DType::Float32, {}, false);
-  specs[kError].expect(f.error_dtype, Shape{1, {elements}}, has_feedback(f));
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   if (!makes_codes(f)) return Reason::accept();
@@ -83,6 +66,6 @@ void promise(const Descriptor& descriptor, Guarantee& guarantee) {
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
-    "dequantize_reduce", kFields, kOperands, resolve, specify, rows_of, kTables, promise};
+    "dequantize_reduce", kFields, kOperands, resolve, rows_of, kTables, promise};
 
 }  // namespace planq::dequantize_reduce

@@ -39,13 +39,16 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kParameters, kOutput, kOutputParameters, kError };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"parameters", Role::Input},
-    {"output", Role::Output},
-    {"output_parameters", Role::Output, Presence::ByField},
-    {"error", Role::InOut, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", axes("ranks", flat_codes_shape("shape", "input_dtype"))},
+     {"parameters", Role::Input, DType::Float32,
+      axes("ranks", groups_of(elements_of("shape"), "group_size"), parameter_columns())},
+     {"output", Role::Output, "output_dtype", codes_shape("shape", "output_dtype")},
+     {"output_parameters", Role::Output, DType::Float32,
+      axes(groups_of(elements_of("shape"), "output_group_size"), parameter_columns()),
+      equal("output_dtype", "input_dtype")},
+     {"error", Role::InOut, "error_dtype", elements_of("shape"), is_set("error_feedback")}});
 
 inline bool makes_codes(const Fields& f) { return f.output_dtype == f.input_dtype; }
 inline bool sums_halves(const Fields& f) { return f.sum_dtype == DType::Float16; }

@@ -19,19 +19,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::group_size(f.group_size);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, codes_shape(f.shape, f.input_dtype));
-  specs[kOutput].expect(f.output_dtype, f.shape);
-  expect_parameters(grouping_of(f), f.output_dtype, specs[kParameters], specs[kScale],
-                    specs[kMinimum]);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"group_dequantize", kFields, kOperands, resolve, specify,
-                            rows::apart,        kTables};
+const Operator kOperator = {"group_dequantize", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::group_dequantize

@@ -27,13 +27,12 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kParameters, kScale, kMinimum };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"parameters", Role::Input, Presence::ByField},
-    {"scale", Role::Input, Presence::ByField},
-    {"minimum", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", codes_shape("shape", "input_dtype")},
+                       {"output", Role::Output, "output_dtype", "shape"},
+                       group_parameters(Role::Input),
+                       intx_parameter("scale", Role::Input, "output_dtype"),
+                       intx_parameter("minimum", Role::Input, "output_dtype")});
 
 inline Grouping grouping_of(const Fields& f) {
   return {f.shape, f.group_size, f.mode, f.convention, f.input_dtype};

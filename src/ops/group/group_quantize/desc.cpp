@@ -19,16 +19,6 @@ Fault resolve(Descriptor& descriptor) {
   return checks::group_size(f.group_size);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(f.output_dtype, codes_shape(f.shape, f.output_dtype));
-  expect_parameters(grouping_of(f), f.input_dtype, specs[kParameters], specs[kScale],
-                    specs[kMinimum]);
-  if (!f.parameters_given) return;
-  for (const Operand each : {kParameters, kScale, kMinimum}) specs[each].role = Role::Input;
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   return rows::any_of(
@@ -40,7 +30,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"group_quantize", kFields, kOperands, resolve,
-                            specify,          rows_of, kTables};
+const Operator kOperator = {"group_quantize", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::group_quantize

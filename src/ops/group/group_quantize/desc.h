@@ -29,13 +29,14 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kParameters, kScale, kMinimum };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"parameters", Role::Output, Presence::ByField},
-    {"scale", Role::Output, Presence::ByField},
-    {"minimum", Role::Output, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", "shape"},
+     {"output", Role::Output, "output_dtype", codes_shape("shape", "output_dtype")},
+     group_parameters(when("parameters_given", Role::Input, Role::Output)),
+     intx_parameter("scale", when("parameters_given", Role::Input, Role::Output), "input_dtype"),
+     intx_parameter("minimum", when("parameters_given", Role::Input, Role::Output),
+                    "input_dtype")});
 
 inline Grouping grouping_of(const Fields& f) {
   return {f.shape, f.group_size, f.mode, f.convention, f.output_dtype};

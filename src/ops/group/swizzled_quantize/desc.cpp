@@ -56,16 +56,6 @@ Fault resolve(Descriptor& descriptor) {
   return divisible(f);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Grouping grouping = grouping_of(f);
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(f.output_dtype, codes_shape(Shape{1, {grouping.elements}}, f.output_dtype));
-  specs[kParameters].expect(DType::Float32,
-                            Shape{2, {grouping.groups, f.mode == Mode::Asymmetric ? 2 : 1}});
-  specs[kError].expect(f.error_dtype, Shape{1, {grouping.elements}}, has_feedback(f));
-}
-
 Reason rows_of(const Descriptor&) {
   return rows::share("the place of a group depends on how many there are");
 }
@@ -74,7 +64,6 @@ Reason rows_of(const Descriptor&) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {
-    "swizzled_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"swizzled_quantize", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::swizzled_quantize

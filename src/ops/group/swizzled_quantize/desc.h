@@ -37,12 +37,13 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kParameters, kError };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"parameters", Role::Output},
-    {"error", Role::InOut, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", "shape"},
+     {"output", Role::Output, "output_dtype", flat_codes_shape("shape", "output_dtype")},
+     {"parameters", Role::Output, DType::Float32,
+      axes(groups_of(elements_of("shape"), "group_size"), parameter_columns())},
+     {"error", Role::InOut, "error_dtype", elements_of("shape"), is_set("error_feedback")}});
 
 inline Grouping grouping_of(const Fields& f) {
   return {f.shape, f.group_size, f.mode, Convention::DeepSpeed, f.output_dtype};

@@ -1,9 +1,6 @@
 #include "ops/linear/code_sum/desc.h"
 
-#include <algorithm>
-
 #include "core/rows.h"
-#include "core/scope.h"
 
 namespace planq::code_sum {
 
@@ -22,16 +19,6 @@ Fault resolve(Descriptor& descriptor) {
                               checks::largest_code(f.input_dtype, Mode::Symmetric));
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  Shape sums = f.shape;
-  sums.rank -= 1;
-  if (f.axis < sums.rank) sums[sums.rank - 1] = f.shape.last();
-  sums[sums.rank] = 0;
-  specs[kInput].expect(f.input_dtype, packed_shape(f.shape, f.input_dtype));
-  specs[kOutput].expect(DType::Int32, sums);
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   if (f.axis == f.shape.rank - 1) return Reason::accept();
@@ -42,6 +29,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"code_sum", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"code_sum", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::code_sum

@@ -2,6 +2,7 @@
 // points has to know of its factors.
 #pragma once
 
+#include "core/scope.h"
 #include "ops/linear/checks.h"
 
 namespace planq::code_sum {
@@ -20,9 +21,10 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", packed_shape("shape", "input_dtype")},
+                       {"output", Role::Output, DType::Int32,
+                        when(is_last("axis", "shape"), leading("shape"),
+                             axes(leading("shape", 2), last_of("shape")))}});
 
 }  // namespace planq::code_sum

@@ -41,35 +41,10 @@ Fault resolve(Descriptor& descriptor) {
   return f.has_blocks() ? resolve_blocks(f) : resolve_groups(f);
 }
 
-void specify_blocks(const Fields& f, std::span<OperandSpec> specs) {
-  const bool blocks = f.has_blocks(), nested = f.nested_block_size > 0;
-  const BlockCounts counts(f.weight_shape, blocks ? f.block_size : 1, f.nested_block_size);
-  specs[kAbsmax].expect(nested ? DType::UInt8 : DType::Float32, {1, {counts.blocks}}, blocks);
-  specs[kNestedAbsmax].expect(DType::Float32, {1, {counts.nested}}, nested);
-  specs[kNestedOffset].expect(DType::Float32, {1, {1}}, nested);
-  specs[kNestedCodebook].expect(DType::Float32, {1, {kNestedEntries}}, nested);
-  specs[kCodebook].expect(DType::Float32, {1, {largest_entries(DType::UInt4)}},
-                          blocks && f.codebook == Codebook::Given);
-}
-
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, f.input_shape);
-  linear::specify_weight(f,
-                         f.has_blocks() ? codes_shape(f.weight_shape, f.code_dtype)
-                                        : packed_shape(f.weight_shape, f.code_dtype),
-                         specs[kWeight]);
-  specs[kOutput].expect(f.output_dtype, linear::gemm_shape(f.input(), f.weight()));
-  specify_blocks(f, specs);
-  linear::specify_scales(f, !f.has_blocks(), specs[kWeightScale], specs[kWeightZeroPoint]);
-  linear::specify_addends(f, specs[kBias], specs[kResidual]);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_4bit", kFields,     kOperands, resolve,
-                            specify,       rows::apart, kTables};
+const Operator kOperator = {"linear_4bit", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::linear_4bit

@@ -4,6 +4,7 @@
 
 #include "core/registry.h"
 #include "ops/codebook/codebook.h"
+#include "ops/linear/operand_lines.h"
 #include "ops/linear/vocabulary.h"
 #include "ops/linear/weight_only_layer.h"
 
@@ -67,20 +68,26 @@ enum Operand : int {
   kBias,
   kResidual
 };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"weight", Role::Input},
-    {"output", Role::Output},
-    {"absmax", Role::Input, Presence::ByField},
-    {"codebook", Role::Input, Presence::ByField},
-    {"nested_absmax", Role::Input, Presence::ByField},
-    {"nested_offset", Role::Input, Presence::ByField},
-    {"nested_codebook", Role::Input, Presence::ByField},
-    {"weight_scale", Role::Input, Presence::ByField},
-    {"weight_zero_point", Role::Input, Presence::ByField},
-    {"bias", Role::Input, Presence::ByField},
-    {"residual", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", "input_shape"},
+     linear::coded_weight(when(is_set("block_size"), codes_shape("weight_shape", "code_dtype"),
+                               packed_shape("weight_shape", "code_dtype"))),
+     {"output", Role::Output, "output_dtype", linear::layer_output()},
+     {"absmax", Role::Input, when(is_set("nested_block_size"), DType::UInt8, DType::Float32),
+      blocks_of("weight_shape"), is_set("block_size")},
+     {"codebook", Role::Input, DType::Float32, largest_entries(DType::UInt4),
+      is_set("block_size") && is("codebook", Codebook::Given)},
+     {"nested_absmax", Role::Input, DType::Float32, nested_blocks_of("weight_shape"),
+      is_set("nested_block_size")},
+     {"nested_offset", Role::Input, DType::Float32, 1, is_set("nested_block_size")},
+     {"nested_codebook", Role::Input, DType::Float32, kNestedEntries, is_set("nested_block_size")},
+     {"weight_scale", Role::Input, DType::Float32, parameter_shape("weight_shape", "weight_scope"),
+      !is_set("block_size")},
+     {"weight_zero_point", Role::Input, DType::Int32,
+      parameter_shape("weight_shape", "weight_scope"), is("weight_mode", Mode::Asymmetric)},
+     linear::bias_line(),
+     linear::residual_line()});
 
 // The operator as its kernels see it: ops/linear/float_kernels.h. A product refers to its codes.
 struct Layer {

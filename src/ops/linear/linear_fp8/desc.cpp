@@ -3,7 +3,6 @@
 #include <string>
 
 #include "core/rows.h"
-#include "core/scope.h"
 #include "math/tensor_core.h"
 #include "ops/affine/checks.h"
 
@@ -54,23 +53,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::product_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape output = linear::gemm_shape(f.input(), f.weight());
-  specs[kInput].expect(f.input_dtype, f.input_shape);
-  specs[kWeight].expect(f.weight_dtype, f.weight_shape);
-  specs[kOutput].expect(f.output_dtype, output);
-  specs[kInputScale].expect(DType::Float32, parameter_shape(f.input_shape, f.input_scope));
-  specs[kWeightScale].expect(DType::Float32, parameter_shape(f.weight_shape, f.weight_scope));
-  specs[kBias].expect(f.bias_dtype, {1, {f.weight_shape[0]}}, f.bias_dtype != DType::Unset);
-  specs[kResidual].expect(f.residual_dtype, output, f.residual_dtype != DType::Unset);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_fp8", kFields,     kOperands, resolve,
-                            specify,      rows::apart, kTables};
+const Operator kOperator = {"linear_fp8", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::linear_fp8

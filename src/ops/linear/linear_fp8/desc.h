@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/linear/checks.h"
+#include "ops/linear/operand_lines.h"
 #include "ops/linear/vocabulary.h"
 
 namespace planq::linear_fp8 {
@@ -39,15 +40,15 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kWeight, kOutput, kInputScale, kWeightScale, kBias, kResidual };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"weight", Role::Input},
-    {"output", Role::Output},
-    {"input_scale", Role::Input},
-    {"weight_scale", Role::Input},
-    {"bias", Role::Input, Presence::ByField},
-    {"residual", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", "input_shape"},
+     {"weight", Role::Input, "weight_dtype", "weight_shape"},
+     {"output", Role::Output, "output_dtype", linear::layer_output()},
+     {"input_scale", Role::Input, DType::Float32, parameter_shape("input_shape", "input_scope")},
+     {"weight_scale", Role::Input, DType::Float32, parameter_shape("weight_shape", "weight_scope")},
+     linear::bias_line(),
+     linear::residual_line()});
 
 // The operator as its kernels see it: ops/linear/float_kernels.h.
 struct Layer {

@@ -51,21 +51,10 @@ Fault resolve(Descriptor& descriptor) {
   return resolve_outliers(f);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  Shape outlier = f.input_shape;
-  outlier[outlier.rank - 1] = f.capacity;
-  linear::specify_layer(f, specs);
-  specs[kIndex].expect(DType::Int32, {1, {f.capacity}});
-  specs[kCount].expect(DType::Int64, {1, {1}});
-  specs[kOutlier].expect(f.outlier_dtype, outlier);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_llm_int8", kFields,     kOperands, resolve,
-                            specify,           rows::apart, kTables};
+const Operator kOperator = {"linear_llm_int8", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::linear_llm_int8

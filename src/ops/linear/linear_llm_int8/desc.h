@@ -7,6 +7,7 @@
 #include "core/rejects.h"
 #include "core/scratch.h"
 #include "ops/linear/int8_layer.h"
+#include "ops/linear/operand_lines.h"
 #include "ops/linear/vocabulary.h"
 
 namespace planq::linear_llm_int8 {
@@ -59,22 +60,11 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands, behind those of linear::LayerOperand.
 enum Operand : int { kIndex = linear::kLayerOperands, kCount, kOutlier };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"weight", Role::Input},
-    {"output", Role::Output},
-    {"input_scale", Role::Input},
-    {"weight_scale", Role::Input},
-    {"input_zero_point", Role::Input, Presence::ByField},
-    {"weight_zero_point", Role::Input, Presence::ByField},
-    {"input_sum", Role::Input, Presence::ByField},
-    {"weight_sum", Role::Input, Presence::ByField},
-    {"bias", Role::Input, Presence::ByField},
-    {"residual", Role::Input, Presence::ByField},
-    {"index", Role::Input},
-    {"count", Role::Input},
-    {"outlier", Role::Input},
-};
+inline constexpr auto kOperands =
+    operands(kFields, linear::layer_lines(),
+             {{"index", Role::Input, DType::Int32, "capacity"},
+              {"count", Role::Input, DType::Int64, 1},
+              {"outlier", Role::Input, "outlier_dtype", axes(leading("input_shape"), "capacity")}});
 
 // Numbers of a matrix; where they are more than can be counted, as many as can.
 inline std::size_t held_in(int64_t rows, int64_t columns) {

@@ -29,20 +29,10 @@ Fault resolve(Descriptor& descriptor) {
   return resolve_scope(f);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, f.input_shape);
-  linear::specify_weight(f, packed_shape(f.weight_shape, f.code_dtype), specs[kWeight]);
-  specs[kOutput].expect(f.output_dtype, linear::gemm_shape(f.input(), f.weight()));
-  linear::specify_scales(f, true, specs[kWeightScale], specs[kWeightZeroPoint]);
-  linear::specify_addends(f, specs[kBias], specs[kResidual]);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"linear_mixed", kFields,     kOperands, resolve,
-                            specify,        rows::apart, kTables};
+const Operator kOperator = {"linear_mixed", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::linear_mixed

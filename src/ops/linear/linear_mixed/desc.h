@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/registry.h"
+#include "ops/linear/operand_lines.h"
 #include "ops/linear/vocabulary.h"
 #include "ops/linear/weight_only_layer.h"
 
@@ -45,15 +46,16 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kWeight, kOutput, kWeightScale, kWeightZeroPoint, kBias, kResidual };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"weight", Role::Input},
-    {"output", Role::Output},
-    {"weight_scale", Role::Input},
-    {"weight_zero_point", Role::Input, Presence::ByField},
-    {"bias", Role::Input, Presence::ByField},
-    {"residual", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", "input_shape"},
+     linear::coded_weight(packed_shape("weight_shape", "code_dtype")),
+     {"output", Role::Output, "output_dtype", linear::layer_output()},
+     {"weight_scale", Role::Input, DType::Float32, parameter_shape("weight_shape", "weight_scope")},
+     {"weight_zero_point", Role::Input, DType::Int32,
+      parameter_shape("weight_shape", "weight_scope"), is("weight_mode", Mode::Asymmetric)},
+     linear::bias_line(),
+     linear::residual_line()});
 
 // The operator as its kernels see it: ops/linear/float_kernels.h. A product refers to its codes.
 struct Layer {

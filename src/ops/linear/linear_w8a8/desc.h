@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/linear/int8_layer.h"
+#include "ops/linear/operand_lines.h"
 
 namespace planq::linear_w8a8 {
 
@@ -43,19 +44,7 @@ inline constexpr Field kFields[] = {
 };
 
 // In the order of linear::LayerOperand.
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"weight", Role::Input},
-    {"output", Role::Output},
-    {"input_scale", Role::Input},
-    {"weight_scale", Role::Input},
-    {"input_zero_point", Role::Input, Presence::ByField},
-    {"weight_zero_point", Role::Input, Presence::ByField},
-    {"input_sum", Role::Input, Presence::ByField},
-    {"weight_sum", Role::Input, Presence::ByField},
-    {"bias", Role::Input, Presence::ByField},
-    {"residual", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(kFields, linear::layer_lines());
 
 // What every kernel's bind begins with.
 inline linear::Gemm gemm_of(const Call& call) {

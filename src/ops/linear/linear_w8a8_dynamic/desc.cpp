@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/rows.h"
-#include "core/scope.h"
 #include "ops/affine/checks.h"
 
 namespace planq::linear_w8a8_dynamic {
@@ -37,22 +36,6 @@ Fault resolve(Descriptor& descriptor) {
   Fault fault;
   parts_of(descriptor, fault);
   return fault;
-}
-
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape columns = {1, {f.weight_shape[0]}};
-  const Shape by_column = parameter_shape(f.weight_shape, f.weight_scope);
-  Shape output = f.input_shape;
-  output[output.rank - 1] = f.weight_shape[0];
-  specs[kInput].expect(f.input_dtype, f.input_shape);
-  specs[kWeight].expect(f.weight_dtype, packed_shape(f.weight_shape, f.weight_dtype));
-  specs[kOutput].expect(f.output_dtype, output);
-  specs[kWeightScale].expect(f.scale_dtype, by_column);
-  specs[kWeightZeroPoint].expect(DType::Int32, by_column, f.weight_mode == Mode::Asymmetric);
-  specs[kWeightSum].expect(DType::Int32, columns, f.input_mode == Mode::Asymmetric);
-  specs[kBias].expect(f.bias_dtype, columns, f.bias_dtype != DType::Unset);
-  specs[kResidual].expect(f.residual_dtype, output, f.residual_dtype != DType::Unset);
 }
 
 // A fault of a part, in the names of the whole.
@@ -128,7 +111,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {
-    "linear_w8a8_dynamic", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"linear_w8a8_dynamic", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::linear_w8a8_dynamic

@@ -9,6 +9,7 @@
 #include "core/parts.h"
 #include "core/scratch.h"
 #include "ops/linear/checks.h"
+#include "ops/linear/operand_lines.h"
 
 namespace planq::linear_w8a8_dynamic {
 
@@ -61,16 +62,18 @@ enum Operand : int {
   kBias,
   kResidual
 };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"weight", Role::Input},
-    {"output", Role::Output},
-    {"weight_scale", Role::Input},
-    {"weight_zero_point", Role::Input, Presence::ByField},
-    {"weight_sum", Role::Input, Presence::ByField},
-    {"bias", Role::Input, Presence::ByField},
-    {"residual", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", "input_shape"},
+     {"weight", Role::Input, "weight_dtype", packed_shape("weight_shape", "weight_dtype")},
+     {"output", Role::Output, "output_dtype", linear::layer_output()},
+     {"weight_scale", Role::Input, "scale_dtype", parameter_shape("weight_shape", "weight_scope")},
+     {"weight_zero_point", Role::Input, DType::Int32,
+      parameter_shape("weight_shape", "weight_scope"), is("weight_mode", Mode::Asymmetric)},
+     {"weight_sum", Role::Input, DType::Int32, axis_of("weight_shape", 0),
+      is("input_mode", Mode::Asymmetric)},
+     linear::bias_line(),
+     linear::residual_line()});
 
 // The operators that it is made of, in the order of their launches. The sums of the activations'
 // codes are wanted by weights with zero points alone; the product is the last part.

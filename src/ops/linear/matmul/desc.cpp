@@ -35,20 +35,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::product_shapes(f.input(), f.weight());
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape output = linear::gemm_shape(f.input(), f.weight());
-  specs[kInput].expect(f.input_dtype, f.input_shape);
-  specs[kWeight].expect(f.weight_dtype, f.weight_shape);
-  specs[kOutput].expect(f.output_dtype, output);
-  specs[kBias].expect(f.bias_dtype, {1, {f.weight().rows()}}, f.bias_dtype != DType::Unset);
-  specs[kResidual].expect(f.residual_dtype, output, f.residual_dtype != DType::Unset);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"matmul", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"matmul", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::matmul

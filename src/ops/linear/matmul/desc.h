@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/linear/checks.h"
+#include "ops/linear/operand_lines.h"
 #include "ops/linear/vocabulary.h"
 
 namespace planq::matmul {
@@ -38,13 +39,13 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kWeight, kOutput, kBias, kResidual };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"weight", Role::Input},
-    {"output", Role::Output},
-    {"bias", Role::Input, Presence::ByField},
-    {"residual", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "input_dtype", "input_shape"},
+     {"weight", Role::Input, "weight_dtype", "weight_shape"},
+     {"output", Role::Output, "output_dtype", linear::gemm_output()},
+     {"bias", Role::Input, "bias_dtype", linear::gemm_columns(), is_set("bias_dtype")},
+     {"residual", Role::Input, "residual_dtype", linear::gemm_output(), is_set("residual_dtype")}});
 
 // The operator as its kernels see it: ops/linear/float_kernels.h.
 struct Layer {

@@ -1,7 +1,6 @@
 #include "ops/linear/matmul_int8/desc.h"
 
 #include "core/rows.h"
-#include "core/scope.h"
 
 namespace planq::matmul_int8 {
 
@@ -24,18 +23,10 @@ Fault resolve(Descriptor& descriptor) {
                                   checks::largest_code(f.weight_dtype, Mode::Symmetric));
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, packed_shape(f.input_shape, f.input_dtype));
-  specs[kWeight].expect(f.weight_dtype, packed_shape(f.weight_shape, f.weight_dtype));
-  specs[kOutput].expect(f.output_dtype, linear::gemm_shape(f.input(), f.weight()));
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"matmul_int8", kFields,     kOperands, resolve,
-                            specify,       rows::apart, kTables};
+const Operator kOperator = {"matmul_int8", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::matmul_int8

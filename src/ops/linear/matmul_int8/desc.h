@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/linear/checks.h"
+#include "ops/linear/operand_lines.h"
 
 namespace planq::matmul_int8 {
 
@@ -31,11 +32,10 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kWeight, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"weight", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", packed_shape("input_shape", "input_dtype")},
+              {"weight", Role::Input, "weight_dtype", packed_shape("weight_shape", "weight_dtype")},
+              {"output", Role::Output, "output_dtype", linear::gemm_output()}});
 
 // What every kernel's bind begins with.
 inline linear::Gemm gemm_of(const Call& call) {

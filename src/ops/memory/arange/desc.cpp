@@ -2,7 +2,6 @@
 
 #include "core/checks.h"
 #include "core/rows.h"
-#include "ops/memory/numbers.h"
 
 namespace planq::arange {
 
@@ -14,18 +13,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("output_dtype", f.output_dtype, memory::kElements);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kOutput].expect(f.output_dtype, f.shape);
-  for (const int number : {kStart, kStep})
-    specs[number].expect(memory::scalar_dtype(f.output_dtype));
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"arange", kFields,        kOperands, resolve,
-                            specify,  rows::together, kTables};
+const Operator kOperator = {"arange", kFields, kOperands, resolve, rows::together, kTables};
 
 }  // namespace planq::arange

@@ -4,6 +4,7 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/memory/numbers.h"
 
 namespace planq::arange {
 
@@ -19,10 +20,9 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kOutput, kStart, kStep };
-inline constexpr OperandInfo kOperands[] = {
-    {"output", Role::InOut},
-    {"start", Role::Input, Presence::Optional, OperandKind::Scalar},
-    {"step", Role::Input, Presence::Optional, OperandKind::Scalar},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"output", Role::InOut, "output_dtype", "shape"},
+              scalar("start", Role::Input, memory::scalar_dtype("output_dtype")).optional(),
+              scalar("step", Role::Input, memory::scalar_dtype("output_dtype")).optional()});
 
 }  // namespace planq::arange

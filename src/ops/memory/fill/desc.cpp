@@ -2,7 +2,6 @@
 
 #include "core/checks.h"
 #include "core/rows.h"
-#include "ops/memory/numbers.h"
 
 namespace planq::fill {
 
@@ -14,16 +13,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("output_dtype", f.output_dtype, memory::kElements);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kOutput].expect(f.output_dtype, f.shape);
-  specs[kValue].expect(memory::scalar_dtype(f.output_dtype));
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"fill", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"fill", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::fill

@@ -3,6 +3,7 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/memory/numbers.h"
 
 namespace planq::fill {
 
@@ -18,9 +19,8 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kOutput, kValue };
-inline constexpr OperandInfo kOperands[] = {
-    {"output", Role::InOut},
-    {"value", Role::Input, Presence::Always, OperandKind::Scalar},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"output", Role::InOut, "output_dtype", "shape"},
+                       scalar("value", Role::Input, memory::scalar_dtype("output_dtype"))});
 
 }  // namespace planq::fill

@@ -14,16 +14,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("input_dtype", f.input_dtype, memory::kElements);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  for (const int tensor : {kInput, kOther, kOutput}) specs[tensor].expect(f.input_dtype, f.shape);
-  specs[kOutput].same_as = kInput;
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"multiply", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"multiply", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::multiply

@@ -18,10 +18,9 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOther, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"other", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              {"other", Role::Input, "input_dtype", "shape"},
+              tensor("output", Role::Output, "input_dtype", "shape").in_place_of("input")});
 
 }  // namespace planq::multiply

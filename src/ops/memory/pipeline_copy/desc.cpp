@@ -14,16 +14,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("input_dtype", f.input_dtype, memory::kElements);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  for (const int tensor : {kInput, kOutput}) specs[tensor].expect(f.input_dtype, f.shape);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"pipeline_copy", kFields,     kOperands, resolve,
-                            specify,         rows::apart, kTables};
+const Operator kOperator = {"pipeline_copy", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::pipeline_copy

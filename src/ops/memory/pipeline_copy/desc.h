@@ -20,10 +20,9 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", "shape"},
+                       {"output", Role::Output, "input_dtype", "shape"}});
 
 inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
                                          .math = MathPrecision::None,

@@ -4,8 +4,6 @@
 
 #include "core/checks.h"
 #include "core/rows.h"
-#include "ops/codebook/codebook.h"
-#include "ops/optimizer/arithmetic.h"
 
 namespace planq::optimizer_step {
 
@@ -82,53 +80,6 @@ Fault resolve(Descriptor& descriptor) {
   return resolve_ids(f);
 }
 
-void specify_states(const Fields& f, std::span<OperandSpec> specs) {
-  const bool coded = f.state_format != StateFormat::Float32;
-  const std::int64_t block = f.state_format == StateFormat::Static8 ? kSingleMembers : f.block_size;
-  const int states = optimizer::count_states(f.algorithm, f.centered);
-  for (int i = 0; i < optimizer::kMostStates; ++i) {
-    specs[kState + i].expect_list(coded ? DType::UInt8 : DType::Float32, f.shapes, i < states);
-    specs[kAbsmax + i].expect_list(DType::Float32, f.shapes, coded && i < states, block);
-    specs[kCodebook + i].expect(DType::Float32, {1, {largest_entries(DType::UInt8)}},
-                                coded && i < states);
-  }
-}
-
-// Scalars that only some algorithms have.
-void specify_scalars(const Fields& f, std::span<OperandSpec> specs) {
-  const bool averages = f.algorithm == Adam || f.algorithm == AdEMAMix || f.algorithm == Lamb;
-  const bool moves = f.algorithm == Momentum || f.algorithm == Lars;
-  const bool clipped_lars = f.algorithm == Lars && f.trust_ratio == TrustRatio::Clip;
-  const auto real = [&](int operand, bool exists) {
-    specs[operand].expect(DType::Float64, {}, exists);
-  };
-  real(kLr, true);
-  real(kBeta1, f.algorithm != Adagrad);
-  real(kBeta2, averages || moves || f.algorithm == Lion);
-  real(kBeta3, f.algorithm == AdEMAMix);
-  real(kAlpha, f.algorithm == AdEMAMix);
-  real(kEps, f.algorithm != Momentum && f.algorithm != Lion && !clipped_lars);
-  real(kWeightDecay, true);
-  real(kGradientScale, true);
-  real(kMaxUnorm, f.trust_ratio == TrustRatio::Clip ||
-                      (f.algorithm == Lars && f.trust_ratio == TrustRatio::Layerwise));
-  real(kFoundNonfinite, f.nonfinite == NonFiniteGradient::SkipStep);
-}
-
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kParameter].expect_list(f.parameter_dtype, f.shapes);
-  specs[kGradient].expect_list(f.gradient_dtype, f.shapes);
-  specify_states(f, specs);
-  specs[kMaster].expect_list(DType::Float32, f.shapes, f.master);
-  specs[kUpdateNorm].expect_list(DType::Float32, f.shapes, f.trust_ratio != TrustRatio::None,
-                                 kSingleMembers);
-  expect_seed(f.rounding, specs[kSeed], specs[kOffset]);
-  specify_scalars(f, specs);
-  specs[kStep].expect(DType::Int64);
-  if (f.advance_step) specs[kStep].role = Role::InOut;
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   if (f.state_format != StateFormat::Float32)
@@ -150,6 +101,6 @@ void promise(const Descriptor& descriptor, Guarantee& guarantee) {
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {"optimizer_step", kFields, kOperands, resolve,
-                            specify,          rows_of, kTables,   promise};
+                            rows_of,          kTables, promise};
 
 }  // namespace planq::optimizer_step

@@ -4,6 +4,8 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/codebook/codebook.h"
+#include "ops/optimizer/arithmetic.h"
 #include "ops/optimizer/vocabulary.h"
 
 namespace planq::optimizer_step {
@@ -70,33 +72,72 @@ enum Operand : int {
   kStep,
 };
 
-inline constexpr OperandInfo kOperands[] = {
-    {"parameter", Role::InOut, Presence::Always, OperandKind::List},
-    {"gradient", Role::Input, Presence::Always, OperandKind::List},
-    {"state1", Role::InOut, Presence::Always, OperandKind::List},
-    {"state2", Role::InOut, Presence::ByField, OperandKind::List},
-    {"state3", Role::InOut, Presence::ByField, OperandKind::List},
-    {"absmax1", Role::InOut, Presence::ByField, OperandKind::List},
-    {"absmax2", Role::InOut, Presence::ByField, OperandKind::List},
-    {"absmax3", Role::InOut, Presence::ByField, OperandKind::List},
-    {"master", Role::InOut, Presence::ByField, OperandKind::List},
-    {"update_norm", Role::Output, Presence::Optional, OperandKind::List},
-    {"codebook1", Role::Input, Presence::Optional},
-    {"codebook2", Role::Input, Presence::Optional},
-    {"codebook3", Role::Input, Presence::Optional},
-    {"found_nonfinite", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"seed", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"offset", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"lr", Role::Input, Presence::Always, OperandKind::Scalar},
-    {"beta1", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"beta2", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"beta3", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"alpha", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"eps", Role::Input, Presence::ByField, OperandKind::Scalar},
-    {"weight_decay", Role::Input, Presence::Optional, OperandKind::Scalar},
-    {"gradient_scale", Role::Input, Presence::Optional, OperandKind::Scalar},
-    {"max_unorm", Role::Input, Presence::Optional, OperandKind::Scalar},
-    {"step", Role::Input, Presence::Always, OperandKind::Scalar},
-};
+// Whether the algorithm has this state, counted from 0. All have the first.
+constexpr Rule has_state(int state) {
+  if (state == 0) return true;
+  std::int64_t plain = 0, centered = 0;
+  for (std::size_t i = 0; i < kNames<OptimizerAlgorithm>.size(); ++i) {
+    const auto algorithm = static_cast<OptimizerAlgorithm>(i);
+    plain |= std::int64_t{optimizer::count_states(algorithm, false) > state} << i;
+    centered |= std::int64_t{optimizer::count_states(algorithm, true) > state} << i;
+  }
+  return is_any<OptimizerAlgorithm>("algorithm", plain) ||
+         (is_any<OptimizerAlgorithm>("algorithm", centered) && "centered");
+}
+constexpr Rule has_codes() { return !is("state_format", StateFormat::Float32); }
+
+constexpr OperandLine state_line(const char* name, int state) {
+  return list(name, Role::InOut, when(has_codes(), DType::UInt8, DType::Float32), "shapes",
+              has_state(state));
+}
+constexpr OperandLine absmax_line(const char* name, int state) {
+  return list(name, Role::InOut, DType::Float32, "shapes", has_codes() && has_state(state))
+      .in_blocks(when(is("state_format", StateFormat::Static8), kSingleMembers, "block_size"));
+}
+constexpr OperandLine codebook_line(const char* name, int state) {
+  return tensor(name, Role::Input, DType::Float32, largest_entries(DType::UInt8),
+                has_codes() && has_state(state))
+      .optional();
+}
+constexpr OperandLine number(const char* name, const Rule& present = true) {
+  return scalar(name, Role::Input, DType::Float64, present);
+}
+
+using enum OptimizerAlgorithm;
+inline constexpr auto kOperands = operands(
+    kFields,
+    {list("parameter", Role::InOut, "parameter_dtype", "shapes"),
+     list("gradient", Role::Input, "gradient_dtype", "shapes"),
+     state_line("state1", 0),
+     state_line("state2", 1),
+     state_line("state3", 2),
+     absmax_line("absmax1", 0),
+     absmax_line("absmax2", 1),
+     absmax_line("absmax3", 2),
+     list("master", Role::InOut, DType::Float32, "shapes", "master"),
+     list("update_norm", Role::Output, DType::Float32, "shapes",
+          !is("trust_ratio", TrustRatio::None))
+         .in_blocks(kSingleMembers)
+         .optional(),
+     codebook_line("codebook1", 0),
+     codebook_line("codebook2", 1),
+     codebook_line("codebook3", 2),
+     scalar("found_nonfinite", Role::Input, DType::Float64,
+            is("nonfinite", NonFiniteGradient::SkipStep)),
+     scalar("seed", Role::Input, DType::Int64, is("rounding", Rounding::Stochastic)),
+     scalar("offset", Role::Input, DType::Int64, is("rounding", Rounding::Stochastic)),
+     number("lr"),
+     number("beta1", !is("algorithm", Adagrad)),
+     number("beta2", is("algorithm", Adam, AdEMAMix, Lamb, Momentum, Lars, Lion)),
+     number("beta3", is("algorithm", AdEMAMix)),
+     number("alpha", is("algorithm", AdEMAMix)),
+     number("eps", !is("algorithm", Momentum, Lion) &&
+                       !(is("algorithm", Lars) && is("trust_ratio", TrustRatio::Clip))),
+     number("weight_decay").optional(),
+     number("gradient_scale").optional(),
+     number("max_unorm", is("trust_ratio", TrustRatio::Clip) ||
+                             (is("algorithm", Lars) && is("trust_ratio", TrustRatio::Layerwise)))
+         .optional(),
+     scalar("step", when("advance_step", Role::InOut, Role::Input), DType::Int64)});
 
 }  // namespace planq::optimizer_step

@@ -15,21 +15,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("value_dtype", f.value_dtype, outlier::kElements);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  for (const int index : {kRowIndex, kColumnIndex, kOutputRowIndex})
-    specs[index].expect(DType::Int32, {1, {f.capacity}});
-  for (const int value : {kValue, kOutputValue})
-    specs[value].expect(f.value_dtype, {1, {f.capacity}});
-  specs[kCount].expect(DType::Int64, {1, {1}});
-  specs[kPointer].expect(DType::Int32, {1, {f.shape.last() + 1}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"coo_to_csc", kFields,        kOperands, resolve,
-                            specify,      rows::together, kTables};
+const Operator kOperator = {"coo_to_csc", kFields, kOperands, resolve, rows::together, kTables};
 
 }  // namespace planq::coo_to_csc

@@ -31,12 +31,14 @@ enum Operand : int {
   kOutputRowIndex,
   kOutputValue,
 };
-inline constexpr OperandInfo kOperands[] = {
-    {"row_index", Role::Input},     {"column_index", Role::Input},
-    {"value", Role::Input},         {"count", Role::Input},
-    {"pointer", Role::Output},      {"output_row_index", Role::Output},
-    {"output_value", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"row_index", Role::Input, DType::Int32, "capacity"},
+                       {"column_index", Role::Input, DType::Int32, "capacity"},
+                       {"value", Role::Input, "value_dtype", "capacity"},
+                       {"count", Role::Input, DType::Int64, 1},
+                       {"pointer", Role::Output, DType::Int32, last_of("shape") + 1},
+                       {"output_row_index", Role::Output, DType::Int32, "capacity"},
+                       {"output_value", Role::Output, "value_dtype", "capacity"}});
 
 // Both backends promise the same.
 inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,

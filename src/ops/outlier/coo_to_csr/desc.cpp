@@ -14,18 +14,10 @@ Fault resolve(Descriptor& descriptor) {
   return outlier::check_capacity(f.capacity);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kRowIndex].expect(DType::Int32, {1, {f.capacity}});
-  specs[kCount].expect(DType::Int64, {1, {1}});
-  specs[kPointer].expect(DType::Int32, {1, {outlier::rows_of(f.shape) + 1}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"coo_to_csr", kFields,        kOperands, resolve,
-                            specify,      rows::together, kTables};
+const Operator kOperator = {"coo_to_csr", kFields, kOperands, resolve, rows::together, kTables};
 
 }  // namespace planq::coo_to_csr

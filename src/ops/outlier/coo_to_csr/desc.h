@@ -21,11 +21,10 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kRowIndex, kCount, kPointer };
-inline constexpr OperandInfo kOperands[] = {
-    {"row_index", Role::Input},
-    {"count", Role::Input},
-    {"pointer", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"row_index", Role::Input, DType::Int32, "capacity"},
+                       {"count", Role::Input, DType::Int64, 1},
+                       {"pointer", Role::Output, DType::Int32, elements_of(leading("shape")) + 1}});
 
 // Both backends promise the same.
 inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,

@@ -29,20 +29,6 @@ Fault resolve(Descriptor& descriptor) {
   return outlier::check_capacity(f.capacity);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  Shape rows = f.shape;
-  --rows.rank;
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kRowAbsmax].expect(DType::Float32, rows);
-  specs[kColumnAbsmax].expect(DType::Float32, {1, {f.shape.last()}});
-  for (const int codes : {kRowCodes, kColumnCodes}) specs[codes].expect(DType::Int8, f.shape);
-  for (const int index : {kRowIndex, kColumnIndex})
-    specs[index].expect(DType::Int32, {1, {f.capacity}});
-  specs[kValue].expect(f.input_dtype, {1, {f.capacity}});
-  specs[kCount].expect(DType::Int64, {1, {1}});
-}
-
 Reason rows_of(const Descriptor&) {
   return rows::share("maxima of columns are of all rows together");
 }
@@ -51,7 +37,6 @@ Reason rows_of(const Descriptor&) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"double_quantize", kFields, kOperands, resolve,
-                            specify,           rows_of, kTables};
+const Operator kOperator = {"double_quantize", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::double_quantize

@@ -39,11 +39,16 @@ enum Operand : int {
   kValue,
   kCount,
 };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},         {"row_absmax", Role::Output},   {"column_absmax", Role::Output},
-    {"row_codes", Role::Output},    {"column_codes", Role::Output}, {"row_index", Role::Output},
-    {"column_index", Role::Output}, {"value", Role::Output},        {"count", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", "shape"},
+                       {"row_absmax", Role::Output, DType::Float32, leading("shape")},
+                       {"column_absmax", Role::Output, DType::Float32, last_of("shape")},
+                       {"row_codes", Role::Output, DType::Int8, "shape"},
+                       {"column_codes", Role::Output, DType::Int8, "shape"},
+                       {"row_index", Role::Output, DType::Int32, "capacity"},
+                       {"column_index", Role::Output, DType::Int32, "capacity"},
+                       {"value", Role::Output, "input_dtype", "capacity"},
+                       {"count", Role::Output, DType::Int64, 1}});
 
 // Both backends promise the same.
 inline constexpr Guarantee kGuarantee = {

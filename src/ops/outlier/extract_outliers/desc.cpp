@@ -18,19 +18,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::shape("capacity", output_shape(f), 2);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.dtype, outlier::buffer_shape(f.layout, f.shape));
-  specs[kIndex].expect(DType::Int32, {1, {f.capacity}});
-  specs[kCount].expect(DType::Int64, {1, {1}});
-  specs[kOutput].expect(f.dtype, output_shape(f));
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"extract_outliers", kFields, kOperands, resolve, specify,
-                            rows::apart,        kTables};
+const Operator kOperator = {"extract_outliers", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::extract_outliers

@@ -28,12 +28,11 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kIndex, kCount, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"index", Role::Input},
-    {"count", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "dtype", outlier::buffer_shape("layout", "shape")},
+                       {"index", Role::Input, DType::Int32, "capacity"},
+                       {"count", Role::Input, DType::Int64, 1},
+                       {"output", Role::Output, "dtype", axes(leading("shape"), "capacity")}});
 
 inline constexpr DType kIntegers[] = {DType::Int8, DType::Int32};
 

@@ -4,7 +4,6 @@
 
 #include "core/checks.h"
 #include "core/rows.h"
-#include "core/scope.h"
 
 namespace planq::llm_int8_quantize {
 
@@ -22,18 +21,6 @@ Fault resolve(Descriptor& descriptor) {
   return outlier::check_capacity(f.capacity);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  Shape kept = f.shape;
-  kept[kept.rank - 1] = f.capacity;
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(DType::Int8, f.shape);
-  specs[kScale].expect(DType::Float32, parameter_shape(f.shape, {ScopeKind::Token}));
-  specs[kIndex].expect(DType::Int32, {1, {f.capacity}});
-  specs[kCount].expect(DType::Int64, {1, {1}});
-  specs[kOutlier].expect(f.input_dtype, kept);
-}
-
 Reason rows_of(const Descriptor&) {
   return rows::share("an outlier in one row takes its column's codes out of every row");
 }
@@ -42,7 +29,6 @@ Reason rows_of(const Descriptor&) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {
-    "llm_int8_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"llm_int8_quantize", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::llm_int8_quantize

@@ -41,10 +41,13 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kIndex, kCount, kOutlier };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},  {"output", Role::Output}, {"scale", Role::Output},
-    {"index", Role::Output}, {"count", Role::Output},  {"outlier", Role::Output},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              {"output", Role::Output, DType::Int8, "shape"},
+              {"scale", Role::Output, DType::Float32, leading("shape")},
+              {"index", Role::Output, DType::Int32, "capacity"},
+              {"count", Role::Output, DType::Int64, 1},
+              {"outlier", Role::Output, "input_dtype", axes(leading("shape"), "capacity")}});
 
 // Where the rows begin, in the operands that have rows.
 enum RowOperand : int { kRowInput, kRowOutput, kRowScale, kRowOutlier };

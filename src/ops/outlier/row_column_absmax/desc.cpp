@@ -16,17 +16,6 @@ Fault resolve(Descriptor& descriptor) {
   return outlier::check_threshold(f.threshold);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  Shape rows = f.shape, tiles = f.shape;
-  --rows.rank;
-  tiles[tiles.rank - 1] = outlier::column_tiles(f.shape.last());
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kRowAbsmax].expect(DType::Float32, rows);
-  specs[kColumnAbsmax].expect(DType::Float32, {1, {f.shape.last()}});
-  specs[kTileCount].expect(DType::Int32, tiles);
-}
-
 Reason rows_of(const Descriptor&) {
   return rows::share("maxima of columns are of all rows together");
 }
@@ -35,7 +24,6 @@ Reason rows_of(const Descriptor&) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {
-    "row_column_absmax", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"row_column_absmax", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::row_column_absmax

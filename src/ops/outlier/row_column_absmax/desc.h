@@ -25,12 +25,12 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kRowAbsmax, kColumnAbsmax, kTileCount };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"row_absmax", Role::Output},
-    {"column_absmax", Role::Output},
-    {"tile_count", Role::Output},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              {"row_absmax", Role::Output, DType::Float32, leading("shape")},
+              {"column_absmax", Role::Output, DType::Float32, last_of("shape")},
+              {"tile_count", Role::Output, DType::Int32,
+               axes(leading("shape"), groups_of(last_of("shape"), outlier::kTileColumns))}});
 
 // Both backends promise the same.
 inline constexpr Guarantee kGuarantee = {

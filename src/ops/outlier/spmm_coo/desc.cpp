@@ -41,22 +41,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("output_dtype", f.output_dtype, outlier::kElements);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  for (const int index : {kRowIndex, kColumnIndex})
-    specs[index].expect(DType::Int32, {1, {f.capacity}});
-  specs[kValue].expect(f.value_dtype, {1, {f.capacity}});
-  specs[kCount].expect(DType::Int64, {1, {1}});
-  specs[kWeight].expect(f.weight_dtype, f.weight_shape);
-  specs[kStats].expect(DType::Float32, {1, {output_columns(f)}}, has_stats(f));
-  specs[kOutput].expect(f.output_dtype, output_shape(f));
-  if (f.accumulate) specs[kOutput].role = Role::InOut;
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"spmm_coo", kFields, kOperands, resolve, specify, rows::apart, kTables};
+const Operator kOperator = {"spmm_coo", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::spmm_coo

@@ -36,12 +36,16 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kRowIndex, kColumnIndex, kValue, kCount, kWeight, kStats, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"row_index", Role::Input}, {"column_index", Role::Input},
-    {"value", Role::Input},     {"count", Role::Input},
-    {"weight", Role::Input},    {"stats", Role::Input, Presence::ByField},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"row_index", Role::Input, DType::Int32, "capacity"},
+              {"column_index", Role::Input, DType::Int32, "capacity"},
+              {"value", Role::Input, "value_dtype", "capacity"},
+              {"count", Role::Input, DType::Int64, 1},
+              {"weight", Role::Input, "weight_dtype", "weight_shape"},
+              {"stats", Role::Input, DType::Float32, axis_of("weight_shape", "transpose_weight"),
+               is("weight_dtype", DType::Int8)},
+              {"output", when("accumulate", Role::InOut, Role::Output), "output_dtype",
+               axes(leading("shape"), axis_of("weight_shape", "transpose_weight"))}});
 
 // Columns of the output, which are rows of the weight unless it is transposed.
 inline std::int64_t output_columns(const Fields& f) {

@@ -13,12 +13,6 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("dtype", f.dtype, kIntegers);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.dtype, input_shape(f));
-  specs[kOutput].expect(f.dtype, output_shape(f));
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   if (f.to_layout == Layout::Row && f.from_layout == Layout::Row && !f.transpose)
@@ -30,7 +24,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {
-    "transform_layout", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"transform_layout", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::transform_layout

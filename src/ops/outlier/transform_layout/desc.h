@@ -32,10 +32,10 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"input", Role::Input, "dtype", outlier::buffer_shape("from_layout", "shape")},
+     {"output", Role::Output, "dtype", outlier::buffer_shape("to_layout", "shape", "transpose")}});
 
 inline constexpr DType kIntegers[] = {DType::Int8, DType::Int32};
 

@@ -17,20 +17,11 @@ Fault resolve(Descriptor& descriptor) {
   return outlier::check_axis(f.form, f.shape, f.axis);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f.shape, scope_of(f));
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(f.output_dtype, f.shape);
-  specs[kScale].expect(compute_dtype(f.output_dtype), parameters);
-  specs[kZeroPoint].expect(DType::Int32, parameters, outlier::has_zero_point(f.form));
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
-    "vectorwise_dequantize", kFields, kOperands, resolve, specify, rows::apart, kTables};
+    "vectorwise_dequantize", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::vectorwise_dequantize

@@ -28,12 +28,12 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-    {"scale", Role::Input},
-    {"zero_point", Role::Input, Presence::ByField},
-};
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              {"output", Role::Output, "output_dtype", "shape"},
+              {"scale", Role::Input, compute_dtype("output_dtype"), outlier::statistic_shape()},
+              {"zero_point", Role::Input, DType::Int32, outlier::statistic_shape(),
+               is("form", outlier::has_zero_point)}});
 
 inline Scope scope_of(const Fields& f) { return outlier::scope_of(f.form, f.shape, f.axis); }
 

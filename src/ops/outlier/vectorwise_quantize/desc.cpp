@@ -17,15 +17,6 @@ Fault resolve(Descriptor& descriptor) {
   return outlier::check_axis(f.form, f.shape, f.axis);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape parameters = parameter_shape(f.shape, scope_of(f));
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(f.output_dtype, f.shape);
-  specs[kScale].expect(compute_dtype(f.input_dtype), parameters);
-  specs[kZeroPoint].expect(DType::Int32, parameters, outlier::has_zero_point(f.form));
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   return rows::of_scope(f.shape, scope_of(f));
@@ -35,7 +26,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {
-    "vectorwise_quantize", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"vectorwise_quantize", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::vectorwise_quantize

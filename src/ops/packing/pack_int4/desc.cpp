@@ -2,7 +2,6 @@
 
 #include "core/checks.h"
 #include "core/rows.h"
-#include "ops/packing/nibble_pairs.h"
 
 namespace planq::pack_int4 {
 
@@ -18,13 +17,6 @@ Fault resolve(Descriptor& descriptor) {
   return checks::axis("axis", f.axis, f.shape);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(byte_dtype(f.output_dtype), f.shape);
-  specs[kOutput].expect(packed_dtype(f.output_dtype, f.shape, f.axis),
-                        packed_shape(f.shape, f.axis));
-}
-
 Reason rows_of(const Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
   if (f.axis == f.shape.rank - 1) return Reason::accept();
@@ -35,6 +27,6 @@ Reason rows_of(const Descriptor& descriptor) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"pack_int4", kFields, kOperands, resolve, specify, rows_of, kTables};
+const Operator kOperator = {"pack_int4", kFields, kOperands, resolve, rows_of, kTables};
 
 }  // namespace planq::pack_int4

@@ -6,6 +6,7 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/packing/nibble_pairs.h"
 
 namespace planq::pack_int4 {
 
@@ -25,10 +26,10 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, byte_dtype("output_dtype"), "shape"},
+                       {"output", Role::Output, packed_dtype("output_dtype", "shape", "axis"),
+                        packed_along("shape", "axis")}});
 
 // Both backends promise the same: nothing is computed.
 inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,

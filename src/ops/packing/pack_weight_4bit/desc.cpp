@@ -4,7 +4,6 @@
 
 #include "core/checks.h"
 #include "core/rows.h"
-#include "ops/packing/fragment_order.h"
 
 namespace planq::pack_weight_4bit {
 
@@ -22,18 +21,11 @@ Fault resolve(Descriptor& descriptor) {
   return checks::shape("weight_shape", FragmentOrder::tiles(f.weight_shape), 3);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[f.inverse ? kOutput : kInput].expect(f.code_dtype,
-                                             packed_shape(f.weight_shape, f.code_dtype));
-  specs[f.inverse ? kInput : kOutput].expect(DType::UInt8, FragmentOrder::shape(f.weight_shape));
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"pack_weight_4bit", kFields, kOperands, resolve, specify,
+const Operator kOperator = {"pack_weight_4bit", kFields, kOperands, resolve,
                             rows::together,     kTables};
 
 }  // namespace planq::pack_weight_4bit

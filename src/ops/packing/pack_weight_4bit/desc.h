@@ -4,6 +4,8 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "core/scope.h"
+#include "ops/packing/fragment_order.h"
 
 namespace planq::pack_weight_4bit {
 
@@ -23,10 +25,13 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, when("inverse", DType::UInt8, "code_dtype"),
+                        when("inverse", FragmentOrder::shape("weight_shape"),
+                             packed_shape("weight_shape", "code_dtype"))},
+                       {"output", Role::Output, when("inverse", "code_dtype", DType::UInt8),
+                        when("inverse", packed_shape("weight_shape", "code_dtype"),
+                             FragmentOrder::shape("weight_shape"))}});
 
 // Both backends promise the same: an order, and a flipped bit.
 inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,

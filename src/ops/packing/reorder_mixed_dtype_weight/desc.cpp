@@ -21,23 +21,11 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("input_dtype", f.input_dtype, kWeights);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  Shape reordered = f.shape;
-  Shape matrix = f.transpose ? Shape{2, {f.shape[1], f.shape[0]}} : f.shape;
-  if (is_four_bit(f.input_dtype)) {
-    reordered[1] /= 2;
-    matrix[1] /= 2;
-  }
-  specs[f.inverse ? kOutput : kInput].expect(f.input_dtype, matrix);
-  specs[f.inverse ? kInput : kOutput].expect(DType::UInt8, reordered);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
 const Operator kOperator = {
-    "reorder_mixed_dtype_weight", kFields, kOperands, resolve, specify, rows::together, kTables};
+    "reorder_mixed_dtype_weight", kFields, kOperands, resolve, rows::together, kTables};
 
 }  // namespace planq::reorder_mixed_dtype_weight

@@ -7,6 +7,7 @@
 
 #include "core/operands.h"
 #include "core/registry.h"
+#include "core/scope.h"
 #include "ops/packing/mixed_dtype_layout.h"
 
 namespace planq::reorder_mixed_dtype_weight {
@@ -32,10 +33,16 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+constexpr Rule reordered_shape() { return packed_shape("shape", "input_dtype"); }
+constexpr Rule plain_shape() {
+  return packed_shape(axes(axis_of("shape", "transpose"), axis_of("shape", !Rule("transpose"))),
+                      "input_dtype");
+}
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, when("inverse", DType::UInt8, "input_dtype"),
+                        when("inverse", reordered_shape(), plain_shape())},
+                       {"output", Role::Output, when("inverse", "input_dtype", DType::UInt8),
+                        when("inverse", plain_shape(), reordered_shape())}});
 
 // Both backends promise the same: an order, and a flipped bit.
 inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,

@@ -2,7 +2,6 @@
 
 #include "core/checks.h"
 #include "core/rows.h"
-#include "ops/packing/nibble_pairs.h"
 
 namespace planq::unpack_int4 {
 
@@ -18,17 +17,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::axis("axis", f.axis, f.shape);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(packed_dtype(f.input_dtype, f.shape, f.axis), packed_shape(f.shape, f.axis));
-  specs[kOutput].expect(byte_dtype(f.input_dtype), f.shape);
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"unpack_int4", kFields,     kOperands, resolve,
-                            specify,       rows::apart, kTables};
+const Operator kOperator = {"unpack_int4", kFields, kOperands, resolve, rows::apart, kTables};
 
 }  // namespace planq::unpack_int4

@@ -28,17 +28,11 @@ Fault resolve(Descriptor& descriptor) {
   return check_tail(f.quantiles, f.tail);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(compute_dtype(f.input_dtype), {1, {f.quantiles}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"estimate_quantiles", kFields, kOperands, resolve, specify,
+const Operator kOperator = {"estimate_quantiles", kFields, kOperands, resolve,
                             rows::together,       kTables};
 
 }  // namespace planq::estimate_quantiles

@@ -38,10 +38,9 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", "shape"},
+                       {"output", Role::Output, compute_dtype("input_dtype"), "quantiles"}});
 
 // Counters of a pass: 64 KiB of 32 bits each, which every GPU has room for in a block.
 inline constexpr int kCounterBits = 14, kCounters = 1 << kCounterBits;

@@ -15,21 +15,11 @@ Fault resolve(Descriptor& descriptor) {
   return {};
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const Shape sources = {1, {f.count}};
-  specs[kHistogram].expect(DType::Float32, f.shape);
-  specs[kIndex1].expect(DType::Int32, sources);
-  specs[kIndex2].expect(DType::Int32, sources);
-  specs[kSource].expect(DType::Float32, sources);
-  specs[kOutside].expect(DType::Int64, {1, {1}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"histogram_scatter_add", kFields, kOperands, resolve, specify,
+const Operator kOperator = {"histogram_scatter_add", kFields, kOperands, resolve,
                             rows::together,          kTables};
 
 }  // namespace planq::histogram_scatter_add

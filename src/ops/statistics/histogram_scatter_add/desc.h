@@ -19,9 +19,11 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kHistogram, kIndex1, kIndex2, kSource, kOutside };
-inline constexpr OperandInfo kOperands[] = {
-    {"histogram", Role::InOut}, {"index1", Role::Input},   {"index2", Role::Input},
-    {"source", Role::Input},    {"outside", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"histogram", Role::InOut, DType::Float32, "shape"},
+                       {"index1", Role::Input, DType::Int32, "count"},
+                       {"index2", Role::Input, DType::Int32, "count"},
+                       {"source", Role::Input, DType::Float32, "count"},
+                       {"outside", Role::Output, DType::Int64, 1}});
 
 }  // namespace planq::histogram_scatter_add

@@ -13,12 +13,6 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("input_dtype", f.input_dtype, checks::kFloats);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(compute_dtype(f.input_dtype), {1, {1}});
-}
-
 // A maximum of magnitudes rounds nothing.
 void promise(const Descriptor& descriptor, Guarantee& guarantee) {
   if (descriptor.as<Fields>().p != NormOrder::Infinity) return;
@@ -30,7 +24,6 @@ void promise(const Descriptor& descriptor, Guarantee& guarantee) {
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"norm",  kFields,        kOperands, resolve,
-                            specify, rows::together, kTables,   promise};
+const Operator kOperator = {"norm", kFields, kOperands, resolve, rows::together, kTables, promise};
 
 }  // namespace planq::norm

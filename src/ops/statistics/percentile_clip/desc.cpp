@@ -15,21 +15,11 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("input_dtype", f.input_dtype, checks::kFloats);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  const DType compute = compute_dtype(f.input_dtype);
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kHistory].expect(compute, {1, {kRemembered}});
-  specs[kStep].expect(DType::Int64);
-  for (const int number : {kGradientScale, kNorm, kClipValue})
-    specs[number].expect(compute, {1, {1}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"percentile_clip", kFields,        kOperands, resolve,
-                            specify,           rows::together, kTables};
+const Operator kOperator = {"percentile_clip", kFields,        kOperands,
+                            resolve,           rows::together, kTables};
 
 }  // namespace planq::percentile_clip

@@ -19,24 +19,23 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, percentile),
 };
 
+// Squared norms that are remembered.
+inline constexpr int kRemembered = 100;
+
 // Positions in Operands.
 enum Operand : int { kInput, kHistory, kStep, kGradientScale, kNorm, kClipValue };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"history", Role::InOut},
-    {"step", Role::Input, Presence::Always, OperandKind::Scalar},
-    {"gradient_scale", Role::Output},
-    {"norm", Role::Output},
-    {"clip_value", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", "shape"},
+                       {"history", Role::InOut, compute_dtype("input_dtype"), kRemembered},
+                       scalar("step", Role::Input, DType::Int64),
+                       {"gradient_scale", Role::Output, compute_dtype("input_dtype"), 1},
+                       {"norm", Role::Output, compute_dtype("input_dtype"), 1},
+                       {"clip_value", Role::Output, compute_dtype("input_dtype"), 1}});
 
 // The operator as its kernels see it: ops/statistics/sums.h.
 struct Clipping {
   using Fields = percentile_clip::Fields;
   static constexpr std::string_view kName = "percentile_clip";
 };
-
-// Squared norms that are remembered.
-inline constexpr int kRemembered = 100;
 
 }  // namespace planq::percentile_clip

@@ -13,17 +13,10 @@ Fault resolve(Descriptor& descriptor) {
   return checks::dtype("input_dtype", f.input_dtype, checks::kFloats);
 }
 
-void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
-  const Fields& f = descriptor.as<Fields>();
-  specs[kInput].expect(f.input_dtype, f.shape);
-  specs[kOutput].expect(compute_dtype(f.input_dtype), {1, {1}});
-}
-
 }  // namespace
 
 extern const KernelTables kTables;
 extern const Operator kOperator;
-const Operator kOperator = {"square_sum", kFields,        kOperands, resolve,
-                            specify,      rows::together, kTables};
+const Operator kOperator = {"square_sum", kFields, kOperands, resolve, rows::together, kTables};
 
 }  // namespace planq::square_sum

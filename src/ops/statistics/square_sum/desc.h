@@ -19,10 +19,9 @@ inline constexpr Field kFields[] = {
 
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr OperandInfo kOperands[] = {
-    {"input", Role::Input},
-    {"output", Role::Output},
-};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", "shape"},
+                       {"output", Role::Output, compute_dtype("input_dtype"), 1}});
 
 // The operator as its kernels see it.
 struct Measuring {
