@@ -57,6 +57,7 @@ def measure_case(machine: Machine, case: Case) -> Record:
     checked = check(case, workload.sets[-1], references, workload.launches[-1])
     record.details = {
         "sku": workload.plan.sku,
+        "body": next(body.name for body in workload.plan.bodies() if body.chosen),
         "math": workload.plan.precision_guarantee().math.value,
         "workspace": workload.plan.workspace_size(),
         "bytes": case.traffic,

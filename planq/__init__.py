@@ -52,7 +52,7 @@ from planq.qparams import QParams, qparams
 from planq.quant_state import QuantState
 from planq.registry import BuildInfo, KernelInfo, OperatorInfo, build_info, devices, operators
 from planq.scope import Scope
-from planq.selection import Candidate, DeviceFacts, Selection, explain
+from planq.selection import Body, Candidate, DeviceFacts, Selection, explain
 from planq.sparse import COO, CSC, CSR
 from planq.stream import HOST, cuda_stream, host_stream
 
@@ -79,6 +79,7 @@ __all__ = [
     "WORKSPACE_ALIGNMENT",
     "ArgumentError",
     "Backend",
+    "Body",
     "BuildInfo",
     "Candidate",
     "Convention",

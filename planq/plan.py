@@ -21,7 +21,14 @@ from planq.errors import (
 )
 from planq.guarantee import PrecisionGuarantee, guarantee_of_plan
 from planq.preference import PlanPreference
-from planq.selection import DeviceFacts, Selection, architectures, checked_preference, explain
+from planq.selection import (
+    Body,
+    DeviceFacts,
+    Selection,
+    architectures,
+    checked_preference,
+    explain,
+)
 
 
 @final
@@ -161,6 +168,21 @@ class Plan(_core.PlanBase):
         """
         return self._workspace_size(extents)
 
+    def bodies(self, **extents: int) -> tuple[Body, ...]:
+        """The kernels that keep the promise of the plan's SKU, in the order of preference.
+
+        They give the same bits. Which one runs follows from the extents of a call, or from where
+        operands lie: a bound launch has its name as ``launch.body``.
+
+        Args:
+            **extents: As :meth:`workspace_size` takes them; without them the largest.
+
+        Raises:
+            DescriptorError: An extent is negative or above the maximum of its :class:`planq.Dim`.
+            TypeError: Some dims of the plan are missing, or a name is none of theirs.
+        """
+        return tuple(Body(*values) for values in self._bodies(extents))
+
     def empty_outputs(self, library: Any, *, device: Any = None, **extents: int) -> dict[str, Any]:
         """Outputs of the right shapes and types, allocated by an array library, not filled.
 
@@ -221,6 +243,8 @@ class Plan(_core.PlanBase):
 
     def bind(self, workspace: object, args: object) -> _core.Launch:
         """Validates operands and workspace once and keeps them; ``launch(stream)`` is one call.
+
+        ``launch.body`` names the kernel that runs, one of :meth:`bodies`.
 
         Raises:
             ArgumentError: An operand is not what the descriptor says.
@@ -367,6 +391,11 @@ def _no_kernel(selection: Selection, desc: Descriptor, pref: PlanPreference) -> 
     known = {kernel.sku for kernel in selection.candidates}
     if pref.sku is not None and pref.sku not in known:
         return NoKernelError(selection, f"no row of {desc.operator} is called {shown(pref.sku)}")
+    bodies = list(dict.fromkeys(kernel.body for kernel in selection.listed))
+    if pref.body is not None and pref.body not in bodies:
+        there = ", ".join(bodies) or "none"
+        told = f"no body of {desc.operator} is called {shown(pref.body)}; there are {there}"
+        return NoKernelError(selection, told)
     kinds = {each.reason_kind for each in selection.candidates} - {"backend"}
     if kinds == {"device"}:
         told = (

@@ -29,7 +29,8 @@ class PlanPreference:
         max_ulp: Only kernels that guarantee at most this error against the host backend.
         max_workspace_bytes: Only kernels that need at most this much workspace, in bytes.
         backend: Only kernels of this backend; None leaves it to the stream.
-        sku: Exactly this kernel; an unknown or rejected one is a ``NoKernelError``.
+        sku: Only kernels of this SKU; an unknown or rejected one is a ``NoKernelError``.
+        body: Only the kernel of this name among those of a SKU, for tests and for tuning; likewise.
 
     Raises:
         DescriptorError: A field holds what it cannot mean.
@@ -41,6 +42,7 @@ class PlanPreference:
     max_workspace_bytes: int | None = None
     backend: Backend | None = None
     sku: str | None = None
+    body: str | None = None
 
     def __post_init__(self) -> None:
         rung = parse_member(Determinism, self.determinism, "determinism")
@@ -59,6 +61,9 @@ class PlanPreference:
         if self.sku is not None and not _is_name(self.sku):
             expected = "the name of a row, or None for any"
             raise DescriptorError("sku", f"expected {expected}, got {shown(self.sku)}")
+        if self.body is not None and not _is_name(self.body):
+            expected = "the name of a body, or None for any"
+            raise DescriptorError("body", f"expected {expected}, got {shown(self.body)}")
 
     def to_dict(self) -> dict[str, Any]:
         """The preference as plain JSON values."""
@@ -69,6 +74,7 @@ class PlanPreference:
             "max_workspace_bytes": self.max_workspace_bytes,
             "backend": None if self.backend is None else self.backend.value,
             "sku": self.sku,
+            "body": self.body,
         }
 
     @classmethod

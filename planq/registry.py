@@ -24,12 +24,15 @@ class KernelInfo:
     """A kernel of the registry and what it promises.
 
     Attributes:
+        sku: What it promises, by name; other kernels may promise the same.
+        body: Its name among those.
         max_arch: The last architecture that it runs on; None where there is no last one.
         constraints: What it asks of operands beyond their shapes and types.
         dtypes: What it is compiled for, as in its SKU: mostly input and output.
     """
 
     sku: str
+    body: str
     revision: int
     backend: Backend
     min_arch: int
@@ -159,6 +162,7 @@ def _operator_info(name: str, native: dict[str, Any], classes: Classes) -> Opera
         kernels=tuple(
             KernelInfo(
                 kernel["sku"],
+                kernel["body"],
                 kernel["revision"],
                 Backend(kernel["backend"]),
                 kernel["min_arch"],

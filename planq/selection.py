@@ -60,10 +60,30 @@ class DeviceFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """One of the kernels that keep the promise of a plan's SKU: they differ in speed alone.
+
+    Attributes:
+        chosen: Whether it is what runs.
+        reason: Why it cannot; empty for the chosen one and for those that come after it.
+        workspace: Bytes that it would need, where it takes the operands.
+        constraints: What it asks of operands beyond their shapes and types.
+    """
+
+    name: str
+    chosen: bool
+    reason: str
+    workspace: int
+    constraints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One kernel of the registry in a selection.
 
     Attributes:
+        sku: What the kernel promises, by name; other kernels may promise the same.
+        body: Its name among those.
         reason: Why the kernel was rejected; empty for the chosen one and for accepted ones that a
             better-ranked one beat.
         reason_kind: What kind of reason: ``"dtype"``, ``"scope"``, ``"shape"``, ``"preference"`` …
@@ -73,6 +93,7 @@ class Candidate:
     """
 
     sku: str
+    body: str
     revision: int
     backend: Backend
     rank: int
@@ -95,6 +116,7 @@ class Candidate:
         """The candidate as plain JSON values."""
         return {
             "sku": self.sku,
+            "body": self.body,
             "revision": self.revision,
             "backend": self.backend,
             "rank": self.rank,
@@ -127,15 +149,25 @@ class Selection:
         """The selection as plain JSON values."""
         return {"candidates": [each.to_dict() for each in self.candidates]}
 
+    @property
+    def listed(self) -> tuple[Candidate, ...]:
+        """The kernels that were written for this backend, these dtypes and this scope."""
+        return tuple(each for each in self.candidates if each.reason_kind not in _COUNTED)
+
     def __str__(self) -> str:
-        listed = [each for each in self.candidates if each.reason_kind not in _COUNTED]
-        width = max((len(each.sku) for each in listed), default=3)
-        lines = [f"{'sku':<{width}}  rank  workspace  verdict"]
+        listed = self.listed
+        skus = max((len(each.sku) for each in listed), default=3)
+        bodies = max(4, *(len(each.body) for each in listed), 0)
+        lines = [f"{'sku':<{skus}}  {'body':<{bodies}}  rank  workspace  verdict"]
+        above = ""
         for each in listed:
+            sku = "" if each.sku == above else each.sku  # the bodies of a SKU are a group
             lines.append(
-                f"{each.sku:<{width}}  {each.rank:>4}  {each.workspace:>9}  {each.verdict}"
+                f"{sku:<{skus}}  {each.body:<{bodies}}  {each.rank:>4}  {each.workspace:>9}  "
+                f"{each.verdict}"
             )
-            lines.extend(f"{'':<{width}}  asks {asked}" for asked in each.constraints)
+            lines.extend(f"{'':<{skus}}  asks {asked}" for asked in each.constraints)
+            above = each.sku
         counts = Counter(each.reason_kind for each in self.candidates if each not in listed)
         for kind, count in sorted(counts.items()):
             lines.append(f"... and {count} rows for another {kind}")
@@ -234,6 +266,7 @@ def explain(
         tuple(
             Candidate(
                 sku=kernel["sku"],
+                body=kernel["body"],
                 revision=kernel["revision"],
                 backend=Backend(kernel["backend"]),
                 rank=kernel["rank"],

@@ -23,8 +23,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     found = tally.gathered(fuzzed(terminalreporter))
     for line in tally.lines(found):
         terminalreporter.write_line(line)
-    for sku in tally.unreached(found):
-        terminalreporter.write_line(f"never reached: {sku}", red=True)
+    for name in tally.unreached(found):
+        terminalreporter.write_line(f"never reached: {name}", red=True)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

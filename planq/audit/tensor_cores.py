@@ -44,7 +44,8 @@ class Finding:
     """What one class of numbers showed.
 
     Attributes:
-        kernel: The SKU of the device's kernel.
+        sku: What the device's kernel promises, by name.
+        body: That kernel, by its name among those of the SKU.
         input_dtype: Element type of the input.
         weight_dtype: Element type of the weight.
         numbers: The class of numbers, one of :data:`CLASSES`.
@@ -53,7 +54,8 @@ class Finding:
         example: Of the first of these, the terms, the bits of the device and those of the model.
     """
 
-    kernel: str
+    sku: str
+    body: str
     input_dtype: planq.DType
     weight_dtype: planq.DType
     numbers: str
@@ -81,13 +83,15 @@ class Probe:
         """Whether every result had the bits of the model."""
         return not any(finding.differing for finding in self.findings)
 
-    def results(self, kernel: str, input_dtype: planq.DType, weight_dtype: planq.DType) -> int:
+    def results(
+        self, sku: str, body: str, input_dtype: planq.DType, weight_dtype: planq.DType
+    ) -> int:
         """How many results of a kernel were compared, for one pair of element types."""
-        asked = kernel, input_dtype, weight_dtype
+        asked = sku, body, input_dtype, weight_dtype
         return sum(
             finding.results
             for finding in self.findings
-            if (finding.kernel, finding.input_dtype, finding.weight_dtype) == asked
+            if (finding.sku, finding.body, finding.input_dtype, finding.weight_dtype) == asked
         )
 
 
@@ -129,7 +133,7 @@ def _by_kernel(executor: Executor, descs: Iterable[Product]) -> Iterable[list[Pr
     """Products, those together that one kernel of the device computes."""
     found = defaultdict(list)
     for desc in descs:
-        found[_plan(executor, desc).sku].append(desc)
+        found[_kernel(_plan(executor, desc))].append(desc)
     return found.values()
 
 
@@ -157,6 +161,11 @@ def _plan(executor: Executor, desc: Product) -> planq.Plan:
     return planq.Plan.select(executor.stream, desc, PREFERENCE)
 
 
+def _kernel(plan: planq.Plan) -> tuple[str, str]:
+    """The SKU and the body that a plan runs."""
+    return plan.sku, next(body.name for body in plan.bodies() if body.chosen)
+
+
 def _finding(
     executor: Executor, host: Executor, alike: list[Product], name: str, results: int, seed: int
 ) -> Finding:
@@ -164,7 +173,7 @@ def _finding(
     rounds = -(-results // (len(CLASSES) * len(alike) * alike[0].input_shape[0] ** 2))
     rng = np.random.default_rng([seed, PAIRS.index(pair), CLASSES.index(name)])
     compared = differing = 0
-    kernel, example = "", None
+    kernel, example = ("", ""), None
     for desc in alike * rounds:
         operands = _operands(desc, name, rng)
         plans = [_plan(each, desc) for each in (executor, host)]
@@ -172,13 +181,13 @@ def _finding(
             each.run(plan, operands).outputs["output"].view(np.uint32)
             for each, plan in zip((executor, host), plans, strict=True)
         )
-        kernel = plans[0].sku
+        kernel = _kernel(plans[0])
         wrong = np.flatnonzero(found != model)
         compared += found.size
         differing += wrong.size
         if wrong.size and example is None:
             example = desc.input_shape[1], int(found[wrong[0]]), int(model[wrong[0]])
-    return Finding(kernel, *pair, name, compared, differing, example)
+    return Finding(*kernel, *pair, name, compared, differing, example)
 
 
 def _operands(desc: Product, name: str, rng: np.random.Generator) -> dict[str, Bytes]:

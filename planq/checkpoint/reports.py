@@ -19,7 +19,7 @@ class TensorReport:
         name: Its name in both files.
         dtype: The floating type that it had or has again, as the file format names it.
         shape: Its shape.
-        sku: The kernel that made what was written.
+        sku: What the kernel that made it promises, by name.
         guarantee: What that kernel promises.
         bytes_before: Its size in the input: quantized weights with their scales.
         bytes_after: Its size in the output, likewise.

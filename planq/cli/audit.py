@@ -62,7 +62,8 @@ def _as_dict(found: Probe) -> dict[str, Any]:
 
 def _finding_as_dict(finding: Finding) -> dict[str, Any]:
     return {
-        "kernel": finding.kernel,
+        "sku": finding.sku,
+        "body": finding.body,
         "input_dtype": finding.input_dtype.value,
         "weight_dtype": finding.weight_dtype.value,
         "numbers": finding.numbers,
@@ -75,12 +76,14 @@ def _finding_as_dict(finding: Finding) -> dict[str, Any]:
 def _show(found: Probe) -> None:
     console = output_console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for header in ("kernel", "weight", "numbers", "results", "differing"):
+    for header in ("sku", "body", "weight", "numbers", "results", "differing"):
         right = header in ("results", "differing")
         table.add_column(header, overflow="fold", justify="right" if right else "left")
     for finding in found.findings:
         counts = f"{finding.results:,}", f"{finding.differing:,}"
-        table.add_row(finding.kernel, finding.weight_dtype.value, finding.numbers, *counts)
+        table.add_row(
+            finding.sku, finding.body, finding.weight_dtype.value, finding.numbers, *counts
+        )
     console.print(table)
     verdict = "confirms" if found.confirmed else "does not confirm"
     console.print(f"{found.device} {verdict} the model of its tensor cores")

@@ -14,6 +14,7 @@ from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 from planq.cli.preferred import (
     BACKEND,
     BATCH_INVARIANT,
+    BODY,
     DETERMINISM,
     MAX_ULP,
     MAX_WORKSPACE,
@@ -44,6 +45,7 @@ def explain(
     max_workspace_bytes: Annotated[int | None, MAX_WORKSPACE] = None,
     backend: Annotated[planq.Backend | None, BACKEND] = None,
     sku: Annotated[str | None, SKU] = None,
+    body: Annotated[str | None, BODY] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Show which kernel a descriptor selects, and why each other one is not it.
@@ -52,7 +54,7 @@ def explain(
     """
     desc, stored = _given(descriptor, example)
     preference = insisting(
-        stored, determinism, batch_invariant, max_ulp, max_workspace_bytes, backend, sku
+        stored, determinism, batch_invariant, max_ulp, max_workspace_bytes, backend, sku, body
     )
     if example is not None and not as_json:
         print(f"{desc.to_json()}\n")

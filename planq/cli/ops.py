@@ -45,7 +45,7 @@ def ops(
         typer.Option(metavar="host|sm_80|sm_90|cuda:N", help="Only kernels that run there."),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Show every kernel by its SKU, one a line.")
+        bool, typer.Option("--all", help="Show every SKU, one a line, and its kernels.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -112,11 +112,14 @@ def _show_operators(
     for operator, kernels in found:
         if not kernels:
             continue
-        counts = [sum(kernel.backend == each for kernel in kernels) for each in planq.Backend]
+        counts = [
+            len({kernel.sku for kernel in kernels if kernel.backend == each})
+            for each in planq.Backend
+        ]
         cells = (operator.name, _summary(operator), *map(str, counts))
         table.add_row(*map(Text, cells))
     console.print(table)
-    console.print(Text("planq ops NAME shows one; its kernels stand under host and cuda"))
+    console.print(Text("planq ops NAME shows one; its SKUs stand under host and cuda"))
 
 
 def _show_operator(
@@ -127,19 +130,24 @@ def _show_operator(
     console.print(Text(f"descriptor: {', '.join(operator.fields)}"))
     groups: dict[str, list[planq.KernelInfo]] = defaultdict(list)
     for kernel in kernels:
-        groups[kernel.sku.rpartition("/")[0]].append(kernel)
+        groups[kernel.sku.rpartition("/")[0] if kernel.dtypes else kernel.sku].append(kernel)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("kernels", no_wrap=True)
-    for header in ("from", "inputs", "others", "guarantee"):
+    table.add_column("SKUs", no_wrap=True)
+    for header in ("bodies", "from", "inputs", "others", "guarantee"):
         table.add_column(header, overflow="fold")
     for prefix, rows in groups.items():
         first = sorted({row.dtypes[0].value for row in rows if row.dtypes})
         later = sorted({dtype.value for row in rows for dtype in row.dtypes[1:]})
         promises = sorted({kernel_words(row.guarantee) for row in rows})
-        cells = (prefix, _from(rows[0]), *map(" ".join, (first, later)), "; ".join(promises))
+        bodies = " ".join(dict.fromkeys(row.body for row in rows))
+        earliest = _from(min(rows, key=lambda row: row.min_arch))
+        cells = (prefix, bodies, earliest, *map(" ".join, (first, later)), "; ".join(promises))
         table.add_row(*map(Text, cells))
     console.print(table)
-    note = f"{len(kernels)} kernels; --all has their SKUs, planq explain says which one is chosen"
+    note = (
+        f"{len(_by_sku(kernels))} SKUs, {len(kernels)} kernels; --all lists them, "
+        "planq explain says which one is chosen"
+    )
     console.print(Text(note))
 
 
@@ -159,15 +167,22 @@ def _show_every(
         console.print(Text(f"{operator.name}: {_summary(operator)}", style="bold"))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("SKU", no_wrap=True)
-        for header in ("revision", "rank"):
-            table.add_column(header, justify="right")
-        for header in ("from", "guarantee"):
-            table.add_column(header)
-        for kernel in kernels:
-            words = kernel_words(kernel.guarantee)
-            cells = (kernel.sku, str(kernel.revision), str(kernel.rank), _from(kernel), words)
-            table.add_row(*map(Text, cells))
+        table.add_column("revision", justify="right")
+        table.add_column("guarantee")
+        table.add_column("bodies", overflow="fold")
+        for sku, bodies in _by_sku(kernels).items():
+            words = kernel_words(bodies[0].guarantee)
+            names = " ".join(each.body for each in bodies)
+            table.add_row(*map(Text, (sku, str(bodies[0].revision), words, names)))
         console.print(table)
+
+
+def _by_sku(kernels: Iterable[planq.KernelInfo]) -> dict[str, list[planq.KernelInfo]]:
+    """The bodies of each SKU, in the order of preference."""
+    found: dict[str, list[planq.KernelInfo]] = defaultdict(list)
+    for kernel in kernels:
+        found[kernel.sku].append(kernel)
+    return found
 
 
 def _operator_dict(
@@ -181,6 +196,7 @@ def _operator_dict(
         "kernels": [
             {
                 "sku": kernel.sku,
+                "body": kernel.body,
                 "revision": kernel.revision,
                 "backend": kernel.backend,
                 "min_arch": kernel.min_arch,

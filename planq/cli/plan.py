@@ -15,6 +15,7 @@ from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 from planq.cli.preferred import (
     BACKEND,
     BATCH_INVARIANT,
+    BODY,
     DETERMINISM,
     MAX_ULP,
     MAX_WORKSPACE,
@@ -45,12 +46,13 @@ def save(
     max_workspace_bytes: Annotated[int | None, MAX_WORKSPACE] = None,
     backend: Annotated[planq.Backend | None, BACKEND] = None,
     sku: Annotated[str | None, SKU] = None,
+    body: Annotated[str | None, BODY] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace PLAN.json if it exists.")] = False,
 ) -> None:
     """Select a plan for a descriptor, and store what was selected and what it promises."""
     desc, stored = read_descriptor(descriptor)
     preference = insisting(
-        stored, determinism, batch_invariant, max_ulp, max_workspace_bytes, backend, sku
+        stored, determinism, batch_invariant, max_ulp, max_workspace_bytes, backend, sku, body
     )
     if _is_absent(device):
         made = foresee(desc, preference, device)

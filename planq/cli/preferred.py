@@ -19,7 +19,8 @@ BATCH_INVARIANT = typer.Option("--batch-invariant", help="Only batch-invariant k
 MAX_ULP = typer.Option(min=0, help="The largest distance from the host backend.")
 MAX_WORKSPACE = typer.Option(min=0, help="The largest workspace to accept.")
 BACKEND = typer.Option(help="Only this backend's kernels.")
-SKU = typer.Option(help="Only this kernel.")
+SKU = typer.Option(help="Only kernels of this SKU.")
+BODY = typer.Option(help="Only the kernel of this name among those of a SKU.")
 
 
 def insisting(
@@ -30,6 +31,7 @@ def insisting(
     max_workspace_bytes: int | None,
     backend: planq.Backend | None,
     sku: str | None,
+    body: str | None,
 ) -> planq.PlanPreference:
     """Returns a stored preference, or the default one, with what the options say instead.
 
@@ -44,6 +46,7 @@ def insisting(
         "max_workspace_bytes": max_workspace_bytes,
         "backend": backend,
         "sku": sku,
+        "body": body,
     }
     given = {key: value for key, value in asked.items() if value is not None}
     return dataclasses.replace(stored or planq.PlanPreference(), **given)

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,18 @@ class Bound {
 
   // The stream that steps are launched on as they are added; null: they are kept.
   const Stream* now() const { return stream_; }
+
+  // Which body runs: the selected one, unless its bind leaves the call to another of the SKU.
+  void name_body(std::string_view body) { body_ = body; }
+  std::string_view body() const { return body_; }
+  // The steps of a part, whose bodies are none of the whole's.
+  template <class Fill>
+  Status add_part(const Fill& fill) {
+    const std::string_view whole = body_;
+    const Status status = fill(*this);
+    body_ = whole;
+    return status;
+  }
 
   // From here on steps follow others of this bound: one that waits for its predecessor itself may
   // begin before that has ended.
@@ -81,6 +94,7 @@ class Bound {
   };
 
   const Stream* stream_ = nullptr;
+  std::string_view body_;  // the program's
   bool follows_ = false;
   std::vector<std::unique_ptr<AnyStep>> steps_;
 };

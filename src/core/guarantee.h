@@ -18,6 +18,11 @@ struct Required {
   consteval Required(U spelled) : value(spelled) {}
   constexpr operator T() const { return value; }
 };
+// A template, so that a Required and its T still compare as two T.
+template <class T>
+constexpr bool operator==(const Required<T>& a, const Required<T>& b) {
+  return a.value == b.value;
+}
 
 inline constexpr std::int32_t kUlpUnknown = -1;
 
@@ -34,6 +39,8 @@ struct ErrorBound {
   double least_factor = 0;
   bool output_rounding = false;
   std::int64_t (*terms)(const Descriptor&) = nullptr;  // K
+
+  constexpr bool operator==(const ErrorBound&) const = default;
 };
 // Of kernels whose error is 0, or that only `basis` can speak of.
 inline constexpr ErrorBound kNoErrorBound{};
@@ -47,6 +54,8 @@ struct Guarantee {
   Required<ErrorBound> error_bound;
   Required<bool> batch_invariant;
   Required<std::string_view> basis;
+
+  constexpr bool operator==(const Guarantee&) const = default;
 };
 
 }  // namespace planq

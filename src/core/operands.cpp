@@ -488,6 +488,7 @@ std::string actual_text(const Constraint& constraint, const OperandView& view) {
 std::string pin_advice(const Plan& plan, Operands operands) {
   Preference preference = plan.preference;
   preference.sku.clear();
+  preference.body.clear();
   for (const Candidate& candidate : select(plan.descriptor, preference, plan.device).candidates) {
     const auto& asked = candidate.kernel->constraints;
     const bool takes = candidate.reason.accepted() &&
@@ -495,7 +496,9 @@ std::string pin_advice(const Plan& plan, Operands operands) {
                          int member = -1;
                          return find_broken(plan, constraint, operands, member) == nullptr;
                        });
-    if (takes) return "pin sku " + std::string(candidate.kernel->sku.view()) + ", which takes it";
+    if (takes)
+      return "pin sku " + std::string(candidate.kernel->sku.view()) + " and body " +
+             std::string(candidate.kernel->body) + ", which takes it";
   }
   return "";
 }

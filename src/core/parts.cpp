@@ -124,8 +124,10 @@ Status Parts::bind(std::size_t part, const Descriptor& whole, Operands operands,
   Descriptor storage;
   const Actual actual = actual_of(plan, extents_of(whole), storage);
   if (part > 0) bound.follow();
-  return actual.prepared->kernel->bind(
-      {*actual.descriptor, plan.device, actual.prepared->state, operands, workspace}, bound);
+  return bound.add_part([&](Bound& steps) {
+    return actual.prepared->kernel->bind(
+        {*actual.descriptor, plan.device, actual.prepared->state, operands, workspace}, steps);
+  });
 }
 
 }  // namespace planq

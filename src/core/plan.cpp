@@ -34,20 +34,27 @@ bool takes_some(const Kernel& kernel, const Plan& plan) {
   }
 }
 
-// Kernels that may run in the place of the chosen one: all of the same bits, which the preference
-// admits. A pin names one.
-bool may_stand_in(const Kernel& kernel, const Plan& plan) {
-  if (&kernel == plan.kernel) return true;
-  if (plan.dims == 0 || !plan.preference.sku.empty()) return false;
-  if (plan.kernel->guarantee.determinism != Determinism::BitExact ||
-      kernel.guarantee.determinism != Determinism::BitExact || !kernel.constraints.empty())
-    return false;
-  if (!admits(kernel, plan.descriptor, plan.preference, plan.device)) return false;
-  const auto& limit = plan.preference.max_workspace_bytes;
-  if (limit && bound_of(kernel, plan) > *limit) return false;
+// Why another body of the chosen kernel's SKU, on this device, never runs in its place at smaller
+// extents.
+Reason rejects_standing_in(const Kernel& kernel, const Plan& plan) {
+  constexpr ReasonKind kKind = ReasonKind::Preference;
+  const Preference& preference = plan.preference;
+  if (!preference.body.empty())
+    return Reason::refuse(kKind, "the preference pins the body ",
+                          std::string_view(preference.body));
+  if (!kernel.constraints.empty())
+    return Reason::refuse(ReasonKind::Feature,
+                          "asks more of operands than their shapes, which only a call shows");
+  const auto& limit = preference.max_workspace_bytes;
+  if (const std::size_t bytes = bound_of(kernel, plan); limit && bytes > *limit)
+    return Reason::refuse(kKind, "needs up to ", bytes,
+                          " bytes of workspace, the preference allows ", *limit);
   const Reason reason = kernel.rejects(plan.descriptor, plan.device);
-  return (reason.accepted() || reason.kind == ReasonKind::Shape) && takes_some(kernel, plan);
+  const bool may = reason.accepted() || reason.kind == ReasonKind::Shape;
+  return may && takes_some(kernel, plan) ? Reason::accept() : reason;
 }
+
+bool is_same_sku(const Kernel& a, const Kernel& b) { return a.sku.view() == b.sku.view(); }
 
 }  // namespace
 
@@ -68,7 +75,9 @@ bool find_kernels(Plan& plan) {
   }
   const auto kernels = kernels_for(plan.descriptor, plan.device);
   for (const Kernel* kernel : *kernels)
-    if (may_stand_in(*kernel, plan)) add(*kernel);
+    if (kernel == plan.kernel ||
+        (is_same_sku(*kernel, *plan.kernel) && rejects_standing_in(*kernel, plan).accepted()))
+      add(*kernel);
   return true;
 }
 
@@ -120,10 +129,34 @@ Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage) 
   return {&storage, &prepared, workspace_of(prepared, storage, plan.device)};
 }
 
+Extents largest_extents(const Plan& plan) {
+  Extents extents;
+  for (int dim = 0; dim < plan.dims; ++dim) {
+    const auto at = static_cast<std::size_t>(dim);
+    extents.at[at] = plan.descriptor.extras->dims[at].max;
+  }
+  return extents;
+}
+
+std::vector<Candidate> bodies_of(const Plan& plan, const Extents& extents, Descriptor& storage) {
+  const Actual actual = actual_of(plan, extents, storage);
+  std::vector<Candidate> bodies;
+  for (const Kernel* kernel : ordered_kernels(*plan.descriptor.op)) {
+    if (!is_same_sku(*kernel, *plan.kernel)) continue;
+    Candidate& body =
+        bodies.emplace_back(examine(*kernel, *actual.descriptor, plan.preference, plan.device));
+    body.chosen = kernel == actual.prepared->kernel;
+    if (plan.dims > 0 && kernel != plan.kernel && body.reason.accepted())
+      body.reason = rejects_standing_in(*kernel, plan);
+  }
+  return bodies;
+}
+
 Status bind(const Plan& plan, const Actual& actual, Operands operands, Workspace workspace,
             const Stream& stream, Bound& bound) {
   const DeviceGuard guard(stream);
   if (!guard.status().ok()) return guard.status();
+  bound.name_body(actual.prepared->kernel->body);
   return actual.prepared->kernel->bind(
       {*actual.descriptor, plan.device, actual.prepared->state, operands, workspace}, bound);
 }

@@ -28,13 +28,13 @@ struct Plan {
   Descriptor descriptor;
   Preference preference;
   Device device;
-  const Kernel* kernel = nullptr;  // the chosen one
+  const Kernel* kernel = nullptr;  // the chosen one, whose SKU is the plan's
   std::size_t workspace = 0;       // enough for all extents
   std::vector<OperandSpec> specs;
   bool has_lists = false;
   int dims = 0;
-  // What runs: the chosen kernel; with dims also those that give the same bits and that selection
-  // prefers at smaller extents, in order of preference.
+  // What runs: the chosen kernel; with dims also the other bodies of its SKU that selection prefers
+  // at smaller extents, in order of preference.
   std::vector<PreparedKernel> prepared;
 
   std::int64_t terms() const { return terms_of(*kernel, descriptor); }
@@ -57,6 +57,14 @@ struct Actual {
 // plan has no dims.
 Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage)
     PLANQ_API(actual_of);
+
+// The maximum of each dim.
+Extents largest_extents(const Plan& plan) PLANQ_API(largest_extents);
+
+// The bodies of the plan's SKU in order of preference, for some extents of its dims: which of them
+// runs, and why the others do not. `storage` as in actual_of(); the reasons refer to it.
+std::vector<Candidate> bodies_of(const Plan& plan, const Extents& extents, Descriptor& storage)
+    PLANQ_API(bodies_of);
 
 // Everything but the launches, which it adds to the bound, with the plan's device current.
 Status bind(const Plan& plan, const Actual& actual, Operands operands, Workspace workspace,

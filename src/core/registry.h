@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -97,16 +98,19 @@ struct Call {
   }
 };
 
+// An entry of the registry. What it promises is a SKU; kernels of one SKU are its bodies: they give
+// the same bits and differ in speed, in what they take and in their workspace.
 struct Kernel {
-  std::string_view op;            // the operator's name
-  std::string_view variant = {};  // of it, such as a scope; most have none
-  std::string_view method;
+  std::string_view op;               // the operator's name
+  std::string_view variant = {};     // a form of it, such as a scope; most have none
+  std::string_view arithmetic = {};  // where forms have several: an order of sums, a convention
+  std::string_view body;
   std::span<const DType> dtypes = {};
-  std::uint16_t revision;  // bumped whenever output bits may change
+  std::uint16_t revision;  // bumped whenever output bits may change; one for all bodies
   Backend backend;
   ArchRange arch;
-  std::int16_t rank;  // smaller is preferred; ties go by sku, never by link order
-  Guarantee guarantee;
+  std::int16_t rank;    // smaller is preferred; ties go by sku and body, never by link order
+  Guarantee guarantee;  // one for all bodies
   // Judges the largest extents of dims: a kernel that takes them takes every smaller one.
   Reason (*rejects)(const Descriptor&, const Device&);
   // Bytes for exactly the extents of the descriptor.
@@ -131,13 +135,23 @@ inline Status nothing_to_prepare(const Descriptor&, const Device&, State&) {
 }
 
 constexpr Kernel with_sku(Kernel kernel) {
-  kernel.sku = Sku(kernel.op, kernel.variant, kernel.backend, kernel.method, kernel.dtypes);
+  kernel.sku = Sku(kernel.op, kernel.variant, kernel.backend, kernel.arithmetic, kernel.dtypes);
   return kernel;
+}
+// That bodies of one SKU promise the same, under names of their own.
+constexpr void check_bodies(const Kernel& a, const Kernel& b) {
+  if (a.sku.view() != b.sku.view()) return;
+  if (a.body == b.body) throw std::logic_error("two bodies of a SKU have one name");
+  if (a.revision != b.revision || a.guarantee != b.guarantee)
+    throw std::logic_error("two bodies of a SKU promise different things");
 }
 template <class Table, std::size_t... kPlaces>
 constexpr std::array<Kernel, sizeof...(kPlaces)> with_skus(const Table& kernels,
                                                            std::index_sequence<kPlaces...>) {
-  return {with_sku(kernels[kPlaces])...};
+  const std::array<Kernel, sizeof...(kPlaces)> named{with_sku(kernels[kPlaces])...};
+  for (std::size_t i = 0; i < named.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) check_bodies(named[j], named[i]);
+  return named;
 }
 
 // The tables of an operator, one for each file host*.cpp and cuda*.cu of its folder. Addresses,

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 
 namespace planq {
@@ -19,7 +20,8 @@ Order order_all() {
     for (const auto* table : op->tables)
       for (const Kernel& kernel : *table) kernels.push_back(&kernel);
     std::sort(kernels.begin(), kernels.end(), [](const Kernel* a, const Kernel* b) {
-      return a->rank != b->rank ? a->rank < b->rank : a->sku.view() < b->sku.view();
+      return std::tuple(a->rank, a->sku.view(), a->body) <
+             std::tuple(b->rank, b->sku.view(), b->body);
     });
   }
   return orders;
@@ -76,6 +78,9 @@ Reason rejects_preference(const Kernel& kernel, const Descriptor& descriptor,
                           name_of(*preference.backend));
   if (!preference.sku.empty() && kernel.sku.view() != preference.sku)
     return Reason::refuse(kKind, "the preference pins ", std::string_view(preference.sku));
+  if (!preference.body.empty() && kernel.body != preference.body)
+    return Reason::refuse(kKind, "the preference pins the body ",
+                          std::string_view(preference.body));
   return Reason::accept();
 }
 
@@ -91,22 +96,21 @@ std::size_t workspace_of(const Kernel& kernel, const Descriptor& descriptor, con
   return size(descriptor, device);
 }
 
-// Sets the reason, and the workspace where the kernel itself takes the descriptor.
-void examine(const Descriptor& descriptor, const Preference& preference, const Device& device,
-             Candidate& candidate) {
-  const Kernel& kernel = *candidate.kernel;
-  candidate.reason = rejects_device(kernel, device);
-  if (!candidate.reason.accepted()) return;
+}  // namespace
+
+Candidate examine(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
+                  const Device& device) {
+  Candidate candidate{&kernel, rejects_device(kernel, device)};
+  if (!candidate.reason.accepted()) return candidate;
   candidate.reason = kernel.rejects(descriptor, device);
-  if (!candidate.reason.accepted()) return;
+  if (!candidate.reason.accepted()) return candidate;
   const std::size_t workspace = workspace_of(kernel, descriptor, device);
   candidate.reason = rejects_workspace(workspace);
-  if (!candidate.reason.accepted()) return;
+  if (!candidate.reason.accepted()) return candidate;
   candidate.workspace = workspace;
   candidate.reason = rejects_preference(kernel, descriptor, preference, workspace);
+  return candidate;
 }
-
-}  // namespace
 
 std::span<const Kernel* const> ordered_kernels(const Operator& op) {
   static const Order orders = order_all();
@@ -165,32 +169,19 @@ Kernels kernels_for(const Descriptor& descriptor, const Device& device) {
   return kept[std::move(key)] = std::move(found);
 }
 
-bool admits(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
-            const Device& device) {
-  return kernel.backend == device.backend && device.arch >= kernel.arch.first &&
-         device.arch <= kernel.arch.last &&
-         rejects_promise(kernel, descriptor, preference).accepted() &&
-         (!preference.backend || kernel.backend == *preference.backend);
-}
-
 const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
                      const Device& device) {
   const Kernels kernels = kernels_for(descriptor, device);
-  for (const Kernel* kernel : *kernels) {
-    Candidate candidate;
-    candidate.kernel = kernel;
-    examine(descriptor, preference, device, candidate);
-    if (candidate.reason.accepted()) return kernel;
-  }
+  for (const Kernel* kernel : *kernels)
+    if (examine(*kernel, descriptor, preference, device).reason.accepted()) return kernel;
   return nullptr;
 }
 
 Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device) {
   Selection selection;
   for (const Kernel* kernel : ordered_kernels(*descriptor.op)) {
-    Candidate& candidate = selection.candidates.emplace_back();
-    candidate.kernel = kernel;
-    examine(descriptor, preference, device, candidate);
+    Candidate& candidate =
+        selection.candidates.emplace_back(examine(*kernel, descriptor, preference, device));
     if (candidate.reason.accepted() && !selection.chosen) {
       candidate.chosen = true;
       selection.chosen = kernel;

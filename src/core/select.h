@@ -19,7 +19,7 @@ struct Preference {
   std::optional<std::int64_t> max_ulp;
   std::optional<std::uint64_t> max_workspace_bytes;
   std::optional<Backend> backend;
-  std::string sku;  // empty = no pin
+  std::string sku, body;  // empty = no pin
 };
 
 struct Candidate {
@@ -30,7 +30,7 @@ struct Candidate {
 };
 
 struct Selection {
-  std::vector<Candidate> candidates;  // in order of preference: (rank, sku)
+  std::vector<Candidate> candidates;  // in order of preference: (rank, sku, body)
   const Kernel* chosen = nullptr;
 };
 
@@ -38,15 +38,14 @@ struct Selection {
 const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
                      const Device& device);
 // The kernels of an operator in order of preference.
-std::span<const Kernel* const> ordered_kernels(const Operator& op);
+std::span<const Kernel* const> ordered_kernels(const Operator& op) PLANQ_API(ordered_kernels);
 // Those of them that a device has and that no field but a shape rules out, remembered for the next
 // descriptor that differs in shapes alone: an engine asks for new ones in every step.
 std::shared_ptr<const std::vector<const Kernel*>> kernels_for(const Descriptor& descriptor,
                                                               const Device& device);
-// Whether backend, architecture and promises are what is asked for; sku and workspace apart.
-bool admits(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
-            const Device& device);
-
+// What becomes of one kernel, by itself: nothing is chosen.
+Candidate examine(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
+                  const Device& device);
 Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device)
     PLANQ_API(select);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/json.h"
@@ -24,6 +25,8 @@ Json operands_json(const Descriptor& descriptor);
 // What a stored plan holds, and is compared by.
 Json plan_json(const Plan& plan) PLANQ_API(plan_json);
 Json selection_json(const Descriptor& descriptor, const Selection& selection);
+// The bodies of one SKU in order of preference, with what became of each.
+Json bodies_json(const Operator& op, std::span<const Candidate> bodies);
 // Every operator with its fields, its operands and its kernels.
 Json operators_json();
 

@@ -441,6 +441,14 @@ constexpr PreferenceField kPreferenceFields[] = {
        preference.sku = value.is(Kind::Null) ? "" : value.text();
        return {};
      }},
+    {"body",
+     [](std::string_view name, const Json& value, Preference& preference) -> Fault {
+       if (!value.is(Kind::Null) && (!value.is(Kind::Text) || value.text().empty()))
+         return {std::string(name),
+                 "expected the name of a body, or None for any, got " + shown(value)};
+       preference.body = value.is(Kind::Null) ? "" : value.text();
+       return {};
+     }},
 };
 
 }  // namespace

@@ -163,6 +163,7 @@ Json dtypes_json(const Kernel& kernel) {
 Json kernel_json(const Operator& op, const Kernel& kernel) {
   Json values = Json::object();
   values.set("sku", Json::text(kernel.sku));
+  values.set("body", Json::text(kernel.body));
   values.set("dtypes", dtypes_json(kernel));
   values.set("revision", Json::integer(kernel.revision));
   values.set("backend", Json::text(name_of(kernel.backend)));
@@ -234,6 +235,7 @@ Json preference_json(const Preference& preference) {
                return Json::text(name_of(backend));
              }));
   values.set("sku", name_json(preference.sku));
+  values.set("body", name_json(preference.body));
   return values;
 }
 
@@ -284,6 +286,7 @@ Json selection_json(const Descriptor& descriptor, const Selection& selection) {
     const Kernel& kernel = *candidate.kernel;
     Json values = Json::object();
     values.set("sku", Json::text(kernel.sku));
+    values.set("body", Json::text(kernel.body));
     values.set("revision", Json::integer(kernel.revision));
     values.set("backend", Json::text(name_of(kernel.backend)));
     values.set("rank", Json::integer(kernel.rank));
@@ -300,6 +303,21 @@ Json selection_json(const Descriptor& descriptor, const Selection& selection) {
   Json values = Json::object();
   values.set("candidates", std::move(candidates));
   return values;
+}
+
+Json bodies_json(const Operator& op, std::span<const Candidate> bodies) {
+  Json listed = Json::list();
+  for (const Candidate& body : bodies) {
+    Json values = Json::object();
+    values.set("name", Json::text(body.kernel->body));
+    values.set("chosen", Json::flag(body.chosen));
+    values.set("reason", Json::text(body.reason.text()));
+    values.set("reason_kind", Json::text(name_of(body.reason.kind)));
+    values.set("workspace", Json::natural(body.workspace));
+    values.set("constraints", constraints_json(op, *body.kernel));
+    listed.append(std::move(values));
+  }
+  return listed;
 }
 
 Json operators_json() {
@@ -333,48 +351,83 @@ std::string aligned_left(std::string_view text, std::size_t width) {
 }  // namespace
 
 std::string selection_text(const Operator& op, const Selection& selection) {
-  std::size_t width = 0;
+  std::size_t skus = 0, bodies = 4;
   std::map<std::string_view, int> counts;
   for (const Candidate& candidate : selection.candidates) {
-    if (is_counted(candidate.reason.kind))
+    if (is_counted(candidate.reason.kind)) {
       ++counts[name_of(candidate.reason.kind)];
-    else
-      width = std::max(width, candidate.kernel->sku.view().size());
+      continue;
+    }
+    skus = std::max(skus, candidate.kernel->sku.view().size());
+    bodies = std::max(bodies, candidate.kernel->body.size());
   }
-  if (width == 0) width = 3;
-  std::string table = aligned_left("sku", width) + "  rank  workspace  verdict";
+  if (skus == 0) skus = 3;
+  std::string table = aligned_left("sku", skus) + "  " + aligned_left("body", bodies) +
+                      "  rank  workspace  verdict";
   const auto add_line = [&](const std::string& line) {
     table += '\n';
     table += line;
   };
+  std::string_view above;
   for (const Candidate& candidate : selection.candidates) {
     if (is_counted(candidate.reason.kind)) continue;
     const Kernel& kernel = *candidate.kernel;
-    add_line(aligned_left(kernel.sku, width) + "  " +
+    const std::string_view sku = kernel.sku;
+    add_line(aligned_left(sku == above ? "" : sku, skus) + "  " +  // a SKU's bodies are a group
+             aligned_left(kernel.body, bodies) + "  " +
              aligned_right(std::to_string(kernel.rank), 4) + "  " +
              aligned_right(std::to_string(candidate.workspace), 9) + "  " + verdict(candidate));
     const Json constraints = constraints_json(op, kernel);
     for (const Json& asked : constraints.items())
-      add_line(aligned_left("", width) + "  asks " + asked.text());
+      add_line(aligned_left("", skus) + "  asks " + asked.text());
+    above = sku;
   }
   for (const auto& [kind, count] : counts)
     add_line("... and " + std::to_string(count) + " rows for another " + std::string(kind));
   return table;
 }
 
+namespace {
+
+// The names of the bodies that were written for this backend, these dtypes and this scope.
+std::vector<std::string> bodies_among(const Selection& selection) {
+  std::vector<std::string> bodies;
+  for (const Candidate& each : selection.candidates) {
+    if (is_counted(each.reason.kind)) continue;
+    const std::string body(each.kernel->body);
+    if (std::find(bodies.begin(), bodies.end(), body) == bodies.end()) bodies.push_back(body);
+  }
+  return bodies;
+}
+
+// A pin that names nothing, or that no kernel takes the descriptor.
+std::string no_kernel_sentence(std::string_view op, const Preference& preference,
+                               const Selection& selection) {
+  const std::string of = " of " + std::string(op);
+  const auto has_sku = [&](const Candidate& each) {
+    return each.kernel->sku.view() == preference.sku;
+  };
+  const auto& candidates = selection.candidates;
+  if (!preference.sku.empty() && std::none_of(candidates.begin(), candidates.end(), has_sku))
+    return "no row" + of + " is called " + shown(Json::text(preference.sku));
+  const std::vector<std::string> bodies = bodies_among(selection);
+  if (!preference.body.empty() &&
+      std::find(bodies.begin(), bodies.end(), preference.body) == bodies.end()) {
+    std::string names;
+    for (const std::string& body : bodies) names += (names.empty() ? "" : ", ") + body;
+    return "no body" + of + " is called " + shown(Json::text(preference.body)) + "; there are " +
+           (names.empty() ? "none" : names);
+  }
+  return "no row" + of + " takes this descriptor";
+}
+
+}  // namespace
+
 std::string no_kernel_text(const Descriptor& descriptor, const Preference& preference,
                            const Device& device) {
   const Operator& op = *descriptor.op;
   const Selection selection = select(descriptor, preference, device);
-  const bool known =
-      std::any_of(selection.candidates.begin(), selection.candidates.end(),
-                  [&](const Candidate& each) { return each.kernel->sku.view() == preference.sku; });
-  const std::string name(op.name);
-  const std::string sentence =
-      preference.sku.empty() || known
-          ? "no row of " + name + " takes this descriptor"
-          : "no row of " + name + " is called " + shown(Json::text(preference.sku));
-  return sentence + "\n" + selection_text(op, selection);
+  return no_kernel_sentence(op.name, preference, selection) + "\n" + selection_text(op, selection);
 }
 
 }  // namespace planq

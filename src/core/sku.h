@@ -16,17 +16,17 @@ namespace planq {
 template <DType... kListed>
 inline constexpr std::array<DType, sizeof...(kListed)> kDTypes{kListed...};
 
-// The public name of a kernel: "operator.variant/backend/method/input_output", of which the variant
-// and the dtypes may be missing.
+// The public name of a promise: "operator.variant/backend/arithmetic/input_output", of which the
+// variant, the arithmetic and the dtypes may be missing. The kernels that keep it are its bodies.
 class Sku {
  public:
   constexpr Sku() = default;
   constexpr Sku(std::string_view op, std::string_view variant, Backend backend,
-                std::string_view method, std::span<const DType> dtypes) {
+                std::string_view arithmetic, std::span<const DType> dtypes) {
     append(op);
     if (!variant.empty()) append(".", variant);
     append("/", name_of(backend));
-    append("/", method);
+    if (!arithmetic.empty()) append("/", arithmetic);
     for (std::size_t i = 0; i < dtypes.size(); ++i)
       append(i == 0 ? "/" : "_", short_name(dtypes[i]));
   }

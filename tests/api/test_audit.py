@@ -58,9 +58,10 @@ def test_every_class_of_every_pair_of_types_is_compared() -> None:
     assert named == list(itertools.product(PAIRS, audit.CLASSES))
     for finding in found.findings:
         assert finding.results == FEW // 8
-        assert found.results(finding.kernel, finding.input_dtype, finding.weight_dtype) == FEW
+        kernel = finding.sku, finding.body
+        assert found.results(*kernel, finding.input_dtype, finding.weight_dtype) == FEW
         operator = "linear_fp8" if "float8" in finding.input_dtype.value else "matmul"
-        assert finding.kernel.startswith(f"{operator}/host/")
+        assert finding.sku.startswith(f"{operator}/host/")
 
 
 def test_a_wrong_bit_is_found_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,8 @@ def test_others_are_refused_with_the_kernel_that_takes_them(broken: str) -> None
     args = make_args(make())
     error = refusal(make_plan(args.input.shape), args)
     assert str(error) == (
-        f"{operand}: expected {expected}, got {actual}; pin sku {QUOTIENTS}, which takes it"
+        f"{operand}: expected {expected}, got {actual}; "
+        f"pin sku {QUOTIENTS} and body elements, which takes it"
     )
     assert (error.operand, error.expected, error.actual) == (operand, expected, actual)
     pinned = make_plan(args.input.shape, sku=QUOTIENTS)
@@ -161,8 +162,8 @@ def test_tensors_without_elements_have_no_address() -> None:
 def test_a_range_of_architectures_with_an_end_says_so(device: Any, reason: str) -> None:
     """To a kernel that stops at an architecture, a later one is another."""
     selection = planq.explain(THIRDS.ThirdsDescriptor(shape=(4, 6)), device=device)
-    candidate = {row.sku: row for row in selection.candidates}["thirds/cuda/sm_80_to_89"]
+    candidate = {row.sku: row for row in selection.candidates}["thirds/cuda/quotients"]
     assert candidate.reason == reason
     info = {operator.name: operator for operator in planq.operators()}["thirds"]
     arch = {kernel.sku: (kernel.min_arch, kernel.max_arch) for kernel in info.kernels}
-    assert arch["thirds/cuda/sm_80_to_89"] == (80, 89)
+    assert arch["thirds/cuda/quotients"] == (80, 89)

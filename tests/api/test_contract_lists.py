@@ -252,7 +252,7 @@ def test_no_list_at_all() -> None:
     plan.bind(None, args)(planq.HOST)
 
 
-STAGED = planq.PlanPreference(sku="list300/host/staged")
+STAGED = planq.PlanPreference(body="staged")
 
 
 def aligned_args(shape: tuple[int, ...], workspace: Array, at: int) -> Any:
@@ -296,5 +296,5 @@ def test_a_member_that_a_kernel_cannot_take_is_named() -> None:
     assert (status.operand, status.reason) == (
         "gradient[2]",
         "gradient[2]: expected an address divisible by 16, got one that leaves 4; "
-        "pin sku list300/host/members, which takes it",
+        "pin sku list300/host and body members, which takes it",
     )

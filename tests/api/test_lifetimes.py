@@ -152,7 +152,7 @@ class AlignedExporter(CapsuleExporter):
 
 def test_an_exported_workspace_stays_too() -> None:
     """It is an operand of another name."""
-    pref = planq.PlanPreference(sku="noop/host/exact_workspace")
+    pref = planq.PlanPreference(sku="noop/host/exact", body="staged")
     plan = planq.Plan.select(planq.HOST, NOOP_DESCRIPTOR, pref)
     args = NOOP.NoopArgs(
         input=np.zeros(8, np.float32),

@@ -15,7 +15,7 @@ import torch
 import planq
 from support.samples import assign, make_descriptor, make_sample
 
-SKU = re.compile(r"^[a-z0-9_]+(\.[a-z0-9_]+)?/(host|cuda)/[a-z0-9_/]+$")
+SKU = re.compile(r"^[a-z0-9_]+(\.[a-z0-9_]+)?/(host|cuda)(/[a-z0-9_]+){0,2}$")
 
 
 def make_plan() -> planq.Plan:
@@ -58,16 +58,36 @@ def test_a_plan_knows_what_it_was_made_from() -> None:
     assert plan.sku in {k.sku for op in planq.operators() for k in op.kernels}
 
 
-def test_skus_are_unique_and_well_formed() -> None:
-    """`operator.scope/backend/algorithm/dtypes`, in lower case."""
-    skus = [k.sku for op in planq.operators() for k in op.kernels]
-    assert len(skus) == len(set(skus))
+def test_names_of_kernels_are_unique_and_well_formed() -> None:
+    """`operator.variant/backend/arithmetic/dtypes` and a body, in lower case."""
+    names = [(k.sku, k.body) for op in planq.operators() for k in op.kernels]
+    assert len(names) == len(set(names))
     for operator in planq.operators():
         for kernel in operator.kernels:
             assert SKU.match(kernel.sku), kernel.sku
+            assert re.fullmatch("[a-z0-9_]+", kernel.body), kernel.sku
             assert kernel.sku.startswith(operator.name)
-            assert f"/{kernel.backend}/" in kernel.sku
+            assert kernel.sku.split("/")[1] == kernel.backend
             assert kernel.revision >= 1
+
+
+def test_bodies_of_a_sku_promise_the_same() -> None:
+    """One guarantee and one revision, whichever of them runs."""
+    promises = {(k.sku, k.revision, k.guarantee) for op in planq.operators() for k in op.kernels}
+    assert len(promises) == len({k.sku for op in planq.operators() for k in op.kernels})
+
+
+def test_a_plan_lists_the_bodies_of_its_sku() -> None:
+    """Those of explain; of them the chosen one runs, and a bound launch says so."""
+    plan = make_plan()
+    candidates = [c for c in plan.explain().candidates if c.sku == plan.sku]
+    assert plan.bodies() == tuple(
+        planq.Body(c.body, c.chosen, c.reason, c.workspace, c.constraints) for c in candidates
+    )
+    launch = plan.bind(None, make_sample().args())
+    assert [body.name for body in plan.bodies() if body.chosen] == [launch.body]
+    with pytest.raises(TypeError, match="only dims"):
+        plan.bodies(m=1)
 
 
 def test_the_guarantee_is_that_of_the_chosen_row() -> None:
@@ -305,7 +325,7 @@ def test_a_workspace_is_allocated_as_run_takes_it(library: Any) -> None:
     assert (outputs["output"] == 64).all()
     with pytest.raises(planq.DescriptorError, match="m"):
         plan.empty_workspace(library, m=301)
-    with pytest.raises(TypeError, match="k"):
+    with pytest.raises(TypeError, match="the extent of the dim m is missing"):
         plan.empty_workspace(library, k=3)
     fill = planq.Plan.select(planq.HOST, planq.FillDescriptor(shape=(4,), output_dtype="float32"))
     assert fill.empty_workspace(library) is None

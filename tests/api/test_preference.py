@@ -10,10 +10,14 @@ import pytest
 
 import planq
 from support.samples import assign, make_descriptor
+from support.selections import name_of
 
 NOOP: Any = importlib.import_module("operators.noop")
 DESC = NOOP.NoopDescriptor(shape=(8,), input_dtype="float32", output_dtype="int8")
-ALL = ["exact", "exact_workspace", "gpu_to_gpu", "run_to_run", "not_guaranteed"]
+ALL = [
+    *("exact:direct", "exact:staged", "gpu_to_gpu:direct", "run_to_run:direct"),
+    "not_guaranteed:direct",
+]
 LOOSEST = planq.PlanPreference(determinism=planq.Determinism.NOT_GUARANTEED)
 BY_DEFAULT = planq.PlanPreference()
 
@@ -22,7 +26,7 @@ def accepted(device: str = "host", **changes: Any) -> list[str]:
     """Names of the kernels that a preference leaves, in order of preference."""
     pref = dataclasses.replace(LOOSEST, **changes)
     candidates = planq.explain(DESC, pref, device=device).candidates
-    return [c.sku.rpartition("/")[2] for c in candidates if c.chosen or not c.reason]
+    return [name_of(c).rpartition("/")[2] for c in candidates if c.chosen or not c.reason]
 
 
 def test_without_wishes_every_row_of_the_backend_is_left() -> None:
@@ -45,7 +49,10 @@ FILTERS: list[tuple[str, Any, list[str]]] = [
     ("max_workspace_bytes", 0, [ALL[0], *ALL[2:]]),
     ("backend", planq.Backend.HOST, ALL),
     ("backend", planq.Backend.CUDA, []),
-    ("sku", "noop/host/run_to_run", ["run_to_run"]),
+    ("sku", "noop/host/run_to_run", ["run_to_run:direct"]),
+    ("sku", "noop/host/exact", ALL[:2]),
+    ("body", "direct", [ALL[0], *ALL[2:]]),
+    ("body", "staged", ["exact:staged"]),
 ]
 
 
@@ -63,8 +70,9 @@ def test_every_field_is_tested_above() -> None:
 
 def test_fields_combine() -> None:
     """Each removes its own."""
-    assert accepted(max_workspace_bytes=0, max_ulp=0) == ["exact"]
+    assert accepted(max_workspace_bytes=0, max_ulp=0) == ["exact:direct"]
     assert accepted(batch_invariant=True, sku="noop/host/run_to_run") == []
+    assert accepted(sku="noop/host/run_to_run", body="staged") == []
 
 
 def test_the_default_asks_for_run_to_run() -> None:
@@ -77,10 +85,45 @@ def test_the_default_asks_for_run_to_run() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_a_pin_selects_its_row(name: str) -> None:
     """Whatever its rank."""
-    pref = dataclasses.replace(LOOSEST, sku=f"noop/host/{name}")
+    arithmetic, _, body = name.partition(":")
+    pref = dataclasses.replace(LOOSEST, sku=f"noop/host/{arithmetic}", body=body)
     plan = planq.Plan.select(planq.HOST, DESC, pref)
-    assert plan.sku == f"noop/host/{name}"
-    assert plan.workspace_size() == (1000 if name == "exact_workspace" else 0)
+    assert plan.sku == f"noop/host/{arithmetic}"
+    assert plan.workspace_size() == (1000 if body == "staged" else 0)
+
+
+def test_a_pin_of_a_sku_leaves_the_body_open() -> None:
+    """The best-ranked one that the rest of the preference leaves; it is no part of the record."""
+    plans = [
+        planq.Plan.select(planq.HOST, DESC, planq.PlanPreference(sku="noop/host/exact", body=body))
+        for body in (None, "direct", "staged")
+    ]
+    chosen = [[body.name for body in plan.bodies() if body.chosen] for plan in plans]
+    assert chosen == [["direct"], ["direct"], ["staged"]]
+    records = [plan.to_dict() for plan in plans]
+    for record in records:
+        record.pop("preference")
+    assert records[0] == records[1] == records[2]
+
+
+@pytest.mark.parametrize("body", ["no_such_body", "direct "])
+def test_an_unknown_body_is_an_error_that_names_those_there_are(body: str) -> None:
+    """Whatever kernels they are of."""
+    with pytest.raises(planq.NoKernelError) as caught:
+        planq.Plan.select(planq.HOST, DESC, planq.PlanPreference(body=body))
+    line = str(caught.value).splitlines()[0]
+    assert line == f"no body of noop is called '{body}'; there are direct, staged"
+
+
+def test_a_rejected_body_is_an_error_that_names_the_bodies() -> None:
+    """It is there, and the rest of the preference forbids it."""
+    pref = planq.PlanPreference(body="staged", max_workspace_bytes=0)
+    with pytest.raises(planq.NoKernelError) as caught:
+        planq.Plan.select(planq.HOST, DESC, pref)
+    reasons = {name_of(c): c.reason for c in caught.value.selection.candidates}
+    assert "1000 bytes" in reasons["noop/host/exact:staged"]
+    assert reasons["noop/host/exact:direct"] == "the preference pins the body staged"
+    assert all(reasons[name].split(" ")[0] in str(caught.value) for name in reasons)
 
 
 def test_an_unknown_pin_is_an_error() -> None:
@@ -104,7 +147,7 @@ def test_a_rejected_pin_is_an_error() -> None:
 
 def test_the_error_prints_the_table_that_explain_prints() -> None:
     """When nothing qualifies, the message says of each kernel why."""
-    pref = planq.PlanPreference(max_workspace_bytes=0, sku="noop/host/exact_workspace")
+    pref = planq.PlanPreference(max_workspace_bytes=0, sku="noop/host/exact", body="staged")
     with pytest.raises(planq.NoKernelError) as caught:
         planq.Plan.select(planq.HOST, DESC, pref)
     table = str(planq.explain(DESC, pref, device="host"))
@@ -132,6 +175,8 @@ def test_a_pin_does_not_lift_the_other_filters() -> None:
         ("sku", 7),
         ("sku", ""),
         ("sku", "\ud800"),
+        ("body", 7),
+        ("body", ""),
         ("batch_invariant", "yes"),
         ("max_ulp", True),
         ("max_ulp", 2**63),

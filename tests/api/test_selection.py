@@ -14,6 +14,7 @@ from planq import _core
 from planq.plan import foresee
 from support import selections
 from support.samples import assign, make_descriptor
+from support.selections import name_of
 
 SAMPLE = sampled_cases()[::37]
 
@@ -109,10 +110,10 @@ def test_the_same_question_has_the_same_answer(device: str) -> None:
 
 @pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
 def test_the_first_accepted_candidate_is_chosen_and_every_other_has_a_verdict(device: str) -> None:
-    """In the order of (rank, sku); a rejected kernel has a reason, the others none."""
+    """In the order of (rank, sku, body); a rejected kernel has a reason, the others none."""
     for case in SAMPLE:
         candidates = planq.explain(descriptor(case.problem), device=device).candidates
-        keys = [(c.rank, c.sku) for c in candidates]
+        keys = [(c.rank, c.sku, c.body) for c in candidates]
         assert keys == sorted(keys)
         accepted = [c for c in candidates if not c.reason]
         assert bool(accepted) == has_rows(device)
@@ -124,9 +125,11 @@ def test_the_first_accepted_candidate_is_chosen_and_every_other_has_a_verdict(de
 def test_every_row_of_the_operator_is_in_the_table(device: str) -> None:
     """None loses in silence."""
     desc = make_descriptor()
-    listed = {k.sku for op in planq.operators() if op.name == desc.operator for k in op.kernels}
+    listed = {
+        name_of(k) for op in planq.operators() if op.name == desc.operator for k in op.kernels
+    }
     selection = planq.explain(desc, device=device)
-    assert {c.sku for c in selection.candidates} == listed
+    assert {name_of(c) for c in selection.candidates} == listed
     assert (selection.chosen is not None) == has_rows(device)
     if selection.chosen is not None:
         assert selection.chosen.sku in str(selection)
@@ -215,11 +218,14 @@ def test_every_combination_is_bit_exact_and_says_so() -> None:
 
 @pytest.mark.parametrize("info", planq.operators(), ids=lambda info: str(info.name))
 def test_a_sku_is_made_of_what_a_kernel_says_of_itself(info: planq.OperatorInfo) -> None:
-    """Operator, variant, backend, method, dtypes."""
+    """Operator, variant, backend, arithmetic, dtypes."""
     short = {planq.DType(name): brief for name, brief, *_ in _core.formats()}
     for kernel in info.kernels:
-        op, backend, method, *dtypes = kernel.sku.split("/")
+        op, backend, *rest = kernel.sku.split("/")
         assert op.partition(".")[0] == info.name
         assert backend == kernel.backend
-        assert method.isidentifier()
-        assert dtypes == ["_".join(short[dtype] for dtype in kernel.dtypes)] * bool(kernel.dtypes)
+        dtypes = ["_".join(short[dtype] for dtype in kernel.dtypes)] * bool(kernel.dtypes)
+        assert rest[len(rest) - len(dtypes) :] == dtypes
+        arithmetic = rest[: len(rest) - len(dtypes)]
+        assert len(arithmetic) <= 1
+        assert all(name.isidentifier() for name in (*arithmetic, kernel.body))

@@ -15,7 +15,7 @@ from support.samples import make_descriptor, make_sample
 NEEDED = 1000
 NOOP: Any = importlib.import_module("operators.noop")
 DESC = NOOP.NoopDescriptor(shape=(8,), input_dtype="float32", output_dtype="int8")
-PREF = planq.PlanPreference(sku="noop/host/exact_workspace")
+PREF = planq.PlanPreference(sku="noop/host/exact", body="staged")
 
 
 def aligned(nbytes: int, skew: int = 0) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -78,11 +78,12 @@ def test_the_operators_are_those_of_python() -> None:
         found = listed[operator.name]
         assert tuple(field["name"] for field in found["fields"]) == operator.fields
         assert tuple(entry["name"] for entry in found["operands"]) == operator.operands
-        rows = {kernel["sku"]: kernel for kernel in found["kernels"]}
-        assert rows.keys() == {kernel.sku for kernel in operator.kernels}
+        rows = {(kernel["sku"], kernel["body"]): kernel for kernel in found["kernels"]}
+        assert rows.keys() == {(kernel.sku, kernel.body) for kernel in operator.kernels}
         for kernel in operator.kernels:
-            assert rows[kernel.sku]["guarantee"] == kernel.guarantee.to_dict()
-            assert rows[kernel.sku]["revision"] == kernel.revision
+            row = rows[kernel.sku, kernel.body]
+            assert row["guarantee"] == kernel.guarantee.to_dict()
+            assert row["revision"] == kernel.revision
 
 
 def test_one_plan_serves_every_number_of_rows() -> None:

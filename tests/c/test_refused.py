@@ -180,7 +180,7 @@ def aligned(nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def test_a_workspace_is_refused_as_python_refuses_it() -> None:
     """Missing, too small, misaligned, or an operand's own memory."""
     desc = NOOP.NoopDescriptor(shape=(8,), input_dtype="float32", output_dtype="int8")
-    pref = planq.PlanPreference(sku="noop/host/exact_workspace")
+    pref = planq.PlanPreference(sku="noop/host/exact", body="staged")
     plan = planq.Plan.select(planq.HOST, desc, pref)
     made = c.Plan.of(plan)
     needed = plan.workspace_size()
@@ -288,6 +288,7 @@ PREFERENCES: list[Any] = [
     *([], 3, None, {"speed": 1}, {"": 1}),
     *({key: value} for key in PREFERENCE for value in (None, -1, 2**63, True, "", "HOST", [], 1.5)),
     {"sku": "quantize/host/nothing"},
+    {"body": "nothing"},
     {"max_workspace_bytes": 0, "max_ulp": 0, "backend": "cuda"},
 ]
 

@@ -128,7 +128,8 @@ def value_of(option: str, chaos: Chaos) -> str:
         "--dtype": ("float16", "bfloat16", "float32"),
         "--determinism": ("bit-exact", "run_to_run"),
         "--backend": ("host", "cuda"),
-        "--sku": ("quantize.group/host/rows/f32_s8", ""),
+        "--sku": ("quantize/host/f32_s8", ""),
+        "--body": ("elements", "rows", ""),
     }
     number = "9" * 5000 if chaos.random() < 0.1 else str(chaos.number())
     return chaos.choice((chaos.choice(fitting.get(option, (number,))), number, chaos.word()))
@@ -146,7 +147,7 @@ def options_of(command: str) -> tuple[str, ...]:
         "dequantize": ("--dtype", "--device"),
         "explain": (
             *("--device", "--determinism", "--max-ulp", "--max-workspace-bytes"),
-            *("--backend", "--sku", "--example"),
+            *("--backend", "--sku", "--body", "--example"),
         ),
     }.get(command, ())
 

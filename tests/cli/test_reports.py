@@ -115,11 +115,11 @@ def test_ops_shows_every_row_of_the_registry(capsys: Capture) -> None:
     }
     for operator in planq.operators():
         assert operator.name in told
-        rows = {row["sku"]: row for row in report[operator.name]["kernels"]}
-        assert list(rows) == [kernel.sku for kernel in operator.kernels]
+        rows = {(row["sku"], row["body"]): row for row in report[operator.name]["kernels"]}
+        assert list(rows) == [(kernel.sku, kernel.body) for kernel in operator.kernels]
         for kernel in operator.kernels:
             assert kernel.sku in told
-            assert rows[kernel.sku]["guarantee"] == kernel.guarantee.to_dict()
+            assert rows[kernel.sku, kernel.body]["guarantee"] == kernel.guarantee.to_dict()
 
 
 @pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
@@ -149,6 +149,7 @@ def test_explain_reads_standard_input(capsys: Capture, monkeypatch: pytest.Monke
         (("--max-workspace-bytes", "0"), planq.PlanPreference(max_workspace_bytes=0)),
         (("--backend", "cuda"), planq.PlanPreference(backend=planq.Backend.CUDA)),
         (("--sku", "no.such/row"), planq.PlanPreference(sku="no.such/row")),
+        (("--body", "rows"), planq.PlanPreference(body="rows")),
     ],
 )
 def test_explain_takes_every_preference(

@@ -10,23 +10,24 @@ import torch
 import planq
 from support import dims, kernels
 from support.gpu import Cuda
+from support.selections import name_of
 
 GPU = Cuda(0)
 KERNELS = [
     pytest.param(
         operator,
-        kernel.sku,
-        id=kernel.sku,
+        name_of(kernel),
+        id=name_of(kernel),
         marks=pytest.mark.xdist_group(kernel.sku.rpartition("/")[2]),
     )
     for operator, kernel in kernels.kernels(planq.Backend.CUDA)
 ]
 
 
-@pytest.mark.parametrize(("operator", "sku"), KERNELS)
-def test_one_plan_gives_the_bytes_of_the_plans_of_its_extents(operator: str, sku: str) -> None:
+@pytest.mark.parametrize(("operator", "name"), KERNELS)
+def test_one_plan_gives_the_bytes_of_the_plans_of_its_extents(operator: str, name: str) -> None:
     """At 0, 1, 2, 7 and the maximum, pinned and not, run and bound."""
-    dims.check_dims(GPU, operator, sku)
+    dims.check_dims(GPU, operator, name)
 
 
 def quantize(rows: int | planq.Dim, columns: int, **fields: Any) -> planq.Descriptor:

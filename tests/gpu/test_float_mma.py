@@ -127,8 +127,13 @@ def test_capability_90_has_the_bits_of_the_model() -> None:
             a, w = numbers((m, k), dtype, "wide", seed), numbers((n, k), dtype, "wide", seed + 1)
             desc, *_ = descriptor((dtype, dtype), (m, n, k))
             found = []
-            for method in ("mma", "mma_sm90", "tensor_sm90"):
-                pref = planq.PlanPreference(sku=f"matmul/cuda/{method}/{short}")
+            for arithmetic, body in (
+                ("mma", "mma"),
+                ("tensor_sm90", "mma"),
+                ("tensor_sm90", "outputs"),
+            ):
+                sku = f"matmul/cuda/{arithmetic}/{short}"
+                pref = planq.PlanPreference(sku=sku, body=body)
                 output = torch.empty(m, n, device=DEVICE)
                 args = planq.MatmulArgs(input=a, weight=w, output=output)
                 planq.Plan.select(stream(), desc, pref).run(stream(), None, args)

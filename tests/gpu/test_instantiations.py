@@ -24,6 +24,7 @@ from support.memory import Layout
 from support.operators import OPERATORS, expected, inputs_of
 from support.promises import judge_of
 from support.runner import Bench
+from support.selections import name_of
 
 pytestmark = pytest.mark.sanitize
 GPU = Cuda(0)
@@ -33,67 +34,69 @@ UNALIGNED = dict.fromkeys(("input", "output", "scale", "zero_point"), Layout(off
 APART = dict.fromkeys(("input", "output"), Layout(pitch=16))
 
 
-def by_sku() -> dict[str, list[Case]]:
+def by_name() -> dict[str, list[Case]]:
     """The cases for each kernel of one output dtype of each class of codes."""
     found: dict[str, list[Case]] = defaultdict(list)
     for item in instantiation_cases():
         if item.case.problem.output_dtype in CLASSES:
-            found[item.sku].append(item.case)
+            found[item.name].append(item.case)
     for case in sampled_cases():
         if case.problem.output_dtype in CLASSES and case.size <= SMALL:
-            for method in ("resident", "split", "elements"):
-                sku = InstantiationCase(method, case).sku
-                if len(found[sku]) < 4:
-                    found[sku].append(case)
+            for body in ("resident", "split", "elements"):
+                name = InstantiationCase(body, case).name
+                if len(found[name]) < 4:
+                    found[name].append(case)
     return found
 
 
-CASES = by_sku()
+CASES = by_name()
 
 
-def check(sku: str, case: Any, layouts: dict[str, Layout] | None) -> None:
+def check(name: str, case: Any, layouts: dict[str, Layout] | None) -> None:
     """One run and a comparison."""
-    operator = sku.partition("/")[0].partition(".")[0]
+    operator = name.partition("/")[0].partition(".")[0]
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(GPU, desc, pref=kernels.pinned(sku), layouts=layouts, unguarded=True)
+    bench = Bench(GPU, desc, pref=kernels.pinned(name), layouts=layouts, unguarded=True)
     bench.load(inputs_of(case))
     bench.run()
     judge = judge_of(bench.plan, case, inputs_of(case))
-    bench.check(inputs_of(case), expected(case), f"{sku} on {case.id}", judge)
+    bench.check(inputs_of(case), expected(case), f"{name} on {case.id}", judge)
 
 
-def by_types(sku: str) -> Any:
+def by_types(name: str) -> Any:
     """A parameter that goes to the worker which has the other kernels of its dtypes."""
-    return pytest.param(sku, marks=pytest.mark.xdist_group(sku.rpartition("/")[2]))
+    return pytest.param(
+        name, marks=pytest.mark.xdist_group(name.rpartition("/")[2].partition(":")[0])
+    )
 
 
-@pytest.mark.parametrize("sku", [by_types(sku) for sku in sorted(CASES)])
-def test_every_instantiation_of_a_kernel(sku: str) -> None:
+@pytest.mark.parametrize("name", [by_types(name) for name in sorted(CASES)])
+def test_every_instantiation_of_a_kernel(name: str) -> None:
     """On aligned operands; then on unaligned ones, and on rows with gaps between them."""
-    for case in CASES[sku]:
-        if kernels.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
-            check(sku, case, None)
-    for case in kernels.spread(CASES[sku], 1):
-        if kernels.accepts("dynamic_range_quantize", sku, case.problem, GPU.name):
-            check(sku, case, UNALIGNED)
-            check(sku, case, APART)
+    for case in CASES[name]:
+        if kernels.accepts("dynamic_range_quantize", name, case.problem, GPU.name):
+            check(name, case, None)
+    for case in kernels.spread(CASES[name], 1):
+        if kernels.accepts("dynamic_range_quantize", name, case.problem, GPU.name):
+            check(name, case, UNALIGNED)
+            check(name, case, APART)
 
 
 OTHERS = [
-    pytest.param(operator, kernel.sku, marks=pytest.mark.xdist_group(kernel.sku))
+    pytest.param(operator, name_of(kernel), marks=pytest.mark.xdist_group(name_of(kernel)))
     for operator, kernel in kernels.kernels(planq.Backend.CUDA)
     if operator != "dynamic_range_quantize"
 ]
 
 
-@pytest.mark.parametrize(("operator", "sku"), OTHERS)
-def test_every_instantiation_of_an_elementwise_kernel(operator: str, sku: str) -> None:
+@pytest.mark.parametrize(("operator", "name"), OTHERS)
+def test_every_instantiation_of_an_elementwise_kernel(operator: str, name: str) -> None:
     """Small cases of all kinds, whole vectors and edges alike; then unaligned, and with gaps."""
-    cases = sorted(kernels.accepted(operator, sku, GPU.name), key=lambda case: case.size)
+    cases = sorted(kernels.accepted(operator, name, GPU.name), key=lambda case: case.size)
     small = [case for case in cases if case.size <= SMALL] or cases[:2]
     for case in kernels.spread(small, 12):
-        check(sku, case, None)
+        check(name, case, None)
     for case in kernels.spread(small, 1):
-        names = (*inputs_of(case), *expected(case))
-        check(sku, case, dict.fromkeys(names, Layout(offset=1)))
-        check(sku, case, dict.fromkeys(names, Layout(pitch=16)))
+        operands = (*inputs_of(case), *expected(case))
+        check(name, case, dict.fromkeys(operands, Layout(offset=1)))
+        check(name, case, dict.fromkeys(operands, Layout(pitch=16)))

@@ -16,6 +16,7 @@ from support.memory import Host
 from support.operators import OPERATORS, Case, expected, inputs_of
 from support.promises import judge_of
 from support.runner import Bench
+from support.selections import name_of
 
 GPU = Cuda(0)
 # Kernels of the same dtypes share many cases, so that one worker should have them all.
@@ -23,7 +24,7 @@ CUDA_ROWS = [
     pytest.param(
         operator,
         kernel,
-        id=kernel.sku,
+        id=name_of(kernel),
         marks=pytest.mark.xdist_group(kernel.sku.rpartition("/")[2]),
     )
     for operator, kernel in kernels.kernels(planq.Backend.CUDA)
@@ -54,7 +55,7 @@ def test_every_case_is_taken_by_some_cuda_row() -> None:
 @every_cuda_row
 def test_a_row_gives_the_bits_of_the_reference(operator: str, kernel: planq.KernelInfo) -> None:
     """On every case that it accepts; also: the case list exercises the kernel at all."""
-    kernels.check_bits(GPU, operator, kernel.sku)
+    kernels.check_bits(GPU, operator, name_of(kernel))
 
 
 @cache
@@ -70,44 +71,44 @@ def host_outputs(operator: str, case: Case) -> dict[str, Array]:
 @every_cuda_row
 def test_a_row_gives_the_bits_of_the_host(operator: str, kernel: planq.KernelInfo) -> None:
     """BIT_EXACT: the host backend and the GPU, side by side; others within their bounds."""
-    for case in kernels.accepted(operator, kernel.sku, GPU.name)[::3]:
+    for case in kernels.accepted(operator, name_of(kernel), GPU.name)[::3]:
         desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(GPU, desc, pref=kernels.pinned(kernel.sku))
+        bench = Bench(GPU, desc, pref=kernels.pinned(name_of(kernel)))
         bench.load(inputs_of(case))
         bench.run()
         judge = judge_of(bench.plan, case, inputs_of(case))
-        what = f"{kernel.sku} on {case.id}"
+        what = f"{name_of(kernel)} on {case.id}"
         bench.check(inputs_of(case), host_outputs(operator, case), what, judge)
 
 
 @every_cuda_row
 def test_ten_runs_give_the_same_bits(operator: str, kernel: planq.KernelInfo) -> None:
     """From outputs and workspace poisoned anew each time."""
-    kernels.check_ten_runs(GPU, operator, kernel.sku)
+    kernels.check_ten_runs(GPU, operator, name_of(kernel))
 
 
 @every_cuda_row
 def test_a_segment_alone_and_in_a_batch_is_equal(operator: str, kernel: planq.KernelInfo) -> None:
     """Batch invariance."""
-    kernels.check_batch(GPU, operator, kernel.sku)
+    kernels.check_batch(GPU, operator, name_of(kernel))
 
 
 @every_cuda_row
 def test_misaligned_pointers_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """Off by one element, each operand and all of them."""
-    kernels.check_misaligned(GPU, operator, kernel.sku)
+    kernels.check_misaligned(GPU, operator, name_of(kernel))
 
 
 @every_cuda_row
 def test_strides_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """And the gaps between strided rows stay untouched."""
-    kernels.check_strided(GPU, operator, kernel.sku)
+    kernels.check_strided(GPU, operator, name_of(kernel))
 
 
 @every_cuda_row
 def test_rows_that_share_elements_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """Inputs with stride 0, overlapping and negative strides, one, some and all at a time."""
-    kernels.check_shared(GPU, operator, kernel.sku)
+    kernels.check_shared(GPU, operator, name_of(kernel))
 
 
 @every_cuda_row
@@ -115,19 +116,19 @@ def test_groups_larger_than_the_tensor_are_the_tensor(
     operator: str, kernel: planq.KernelInfo
 ) -> None:
     """Up to the largest number that a descriptor takes."""
-    kernels.check_oversized(GPU, operator, kernel.sku)
+    kernels.check_oversized(GPU, operator, name_of(kernel))
 
 
 @every_cuda_row
 def test_empty_tensors_define_every_output(operator: str, kernel: planq.KernelInfo) -> None:
     """Scale 1 and the formula's zero point for each empty segment."""
-    kernels.check_empty(GPU, operator, kernel.sku)
+    kernels.check_empty(GPU, operator, name_of(kernel))
 
 
 @every_cuda_row
 def test_a_plan_keeps_nothing_of_its_last_run(operator: str, kernel: planq.KernelInfo) -> None:
     """Three inputs through one plan and one set of operands."""
-    kernels.check_new_inputs(GPU, operator, kernel.sku)
+    kernels.check_new_inputs(GPU, operator, name_of(kernel))
 
 
 @every_cuda_row
@@ -139,9 +140,9 @@ def test_a_row_promises_what_was_tested(operator: str, kernel: planq.KernelInfo)
 @every_cuda_row
 def test_a_captured_run_replays_on_new_contents(operator: str, kernel: planq.KernelInfo) -> None:
     """The plan's first run is captured; three replays, each with other inputs."""
-    for case in kernels.spread(kernels.accepted(operator, kernel.sku, GPU.name), 2):
+    for case in kernels.spread(kernels.accepted(operator, name_of(kernel), GPU.name), 2):
         desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(GPU, desc, pref=kernels.pinned(kernel.sku))
+        bench = Bench(GPU, desc, pref=kernels.pinned(name_of(kernel)))
         graph: Any = torch.cuda.CUDAGraph()
         with torch.cuda.stream(bench.stream):
             graph.capture_begin()
@@ -150,15 +151,15 @@ def test_a_captured_run_replays_on_new_contents(operator: str, kernel: planq.Ker
         for other in (case.reseeded(seed) for seed in range(3)):
             bench.load(inputs_of(other))
             graph.replay()
-            check(bench, other, f"{kernel.sku} replayed on {other.id}")
+            check(bench, other, f"{name_of(kernel)} replayed on {other.id}")
 
 
 @every_cuda_row
 def test_two_streams_at_once(operator: str, kernel: planq.KernelInfo) -> None:
     """One plan, two operand sets and workspaces, twenty interleaved runs."""
-    case = kernels.spread(kernels.accepted(operator, kernel.sku, GPU.name), 1)[0]
+    case = kernels.spread(kernels.accepted(operator, name_of(kernel), GPU.name), 1)[0]
     desc = OPERATORS[operator].descriptor(case.problem)
-    benches = [Bench(GPU, desc, pref=kernels.pinned(kernel.sku)) for _ in range(2)]
+    benches = [Bench(GPU, desc, pref=kernels.pinned(name_of(kernel))) for _ in range(2)]
     cases = [case.reseeded(seed) for seed in range(2)]
     for bench, own in zip(benches, cases, strict=True):
         bench.load(inputs_of(own))
@@ -170,16 +171,16 @@ def test_two_streams_at_once(operator: str, kernel: planq.KernelInfo) -> None:
                 bench.load(inputs_of(own))
             plan.run(bench.stream, bench.workspace.argument, bench.args)
     for bench, own in zip(benches, cases, strict=True):
-        check(bench, own, f"{kernel.sku} on two streams: {own.id}")
+        check(bench, own, f"{name_of(kernel)} on two streams: {own.id}")
 
 
 @every_cuda_row
 def test_a_busy_gpu_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """While another stream multiplies matrices, so that blocks come late and in other orders."""
-    cases = kernels.accepted(operator, kernel.sku, GPU.name)
+    cases = kernels.accepted(operator, name_of(kernel), GPU.name)
     case = max(cases, key=lambda item: item.size)
     desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(GPU, desc, pref=kernels.pinned(kernel.sku))
+    bench = Bench(GPU, desc, pref=kernels.pinned(name_of(kernel)))
     other, load = new_stream(), torch.ones(2048, 2048, device=GPU.name)
     for _ in range(2):
         bench.load(inputs_of(case))
@@ -187,7 +188,7 @@ def test_a_busy_gpu_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> N
             for _ in range(20):
                 load = load @ load * 1e-4
         bench.run()
-        check(bench, case, f"{kernel.sku} beside a load: {case.id}")
+        check(bench, case, f"{name_of(kernel)} beside a load: {case.id}")
 
 
 @pytest.mark.xdist_group("every device")
@@ -197,7 +198,9 @@ def test_every_device_runs_its_own_plans() -> None:
     for index in range(count):
         torch.cuda.set_device((index + 1) % count)
         for operator, kernel in kernels.kernels(planq.Backend.CUDA):
-            case = kernels.spread(kernels.accepted(operator, kernel.sku, f"cuda:{index}"), 1)[0]
-            kernels.check_kernel(Cuda(index), operator, kernel.sku, case)
+            case = kernels.spread(kernels.accepted(operator, name_of(kernel), f"cuda:{index}"), 1)[
+                0
+            ]
+            kernels.check_kernel(Cuda(index), operator, name_of(kernel), case)
         assert torch.cuda.current_device() == (index + 1) % count
     torch.cuda.set_device(0)

@@ -23,6 +23,7 @@ from support.from_reference import HOST_DEVICE
 from support.gpu import Cuda, cuda
 from support.operators import OPERATORS
 from support.runner import Bench
+from support.selections import name_of
 
 DEVICE = "cuda:0"
 CODES = ("int8", "uint8", "int4", "uint4")
@@ -36,20 +37,20 @@ def stream() -> Any:
     return torch.cuda.current_stream()
 
 
-def methods(operator: str) -> list[str]:
+def names(operator: str) -> list[str]:
     """The kernels of an operator."""
-    return [k.sku for name, k in kernels.kernels(planq.Backend.CUDA) if name == operator]
+    return [name_of(k) for of, k in kernels.kernels(planq.Backend.CUDA) if of == operator]
 
 
-def methods_and_rows(operator: str) -> list[tuple[str, int]]:
+def names_and_rows(operator: str) -> list[tuple[str, int]]:
     """With the rows of input that they take."""
-    return [(sku, m) for sku in methods(operator) for m in ROWS if m <= 16 or "stream" not in sku]
+    return [(name, m) for name in names(operator) for m in ROWS if m <= 16 or "stream" not in name]
 
 
-def takes(desc: planq.Descriptor, sku: str) -> bool:
+def takes(desc: planq.Descriptor, name: str) -> bool:
     """Whether the kernel does, by the library's own explanation."""
     candidates = planq.explain(desc, kernels.ANYTHING, device=DEVICE).candidates
-    return any(c.sku == sku and (c.chosen or not c.reason) for c in candidates)
+    return any(name_of(c) == name and (c.chosen or not c.reason) for c in candidates)
 
 
 @dataclass
@@ -101,9 +102,9 @@ def wrapped(sums: torch.Tensor) -> torch.Tensor:
     return ((sums + 2**31) & 0xFFFFFFFF) - 2**31
 
 
-def select(desc: planq.Descriptor, sku: str | None) -> planq.Plan:
+def select(desc: planq.Descriptor, name: str | None) -> planq.Plan:
     """A plan of that kernel, or of the one that selection prefers."""
-    pref = kernels.pinned(sku) if sku else kernels.PROMISE
+    pref = kernels.pinned(name) if name else kernels.PROMISE
     return planq.Plan.select(stream(), desc, pref)
 
 
@@ -133,7 +134,7 @@ def guarded(shape: tuple[int, ...], dtype: torch.dtype, gap: int) -> tuple[torch
 
 
 def check_matmul(
-    sku: str | None,
+    name: str | None,
     m: int,
     n: int,
     k: int,
@@ -157,7 +158,7 @@ def check_matmul(
         transpose_input=transposed[0],
         transpose_weight=transposed[1],
     )
-    if sku and not takes(desc, sku):
+    if name and not takes(desc, name):
         return False
     sides = [
         codes(shape, dtype, gap=aligned_gap(shape, dtype), offset=0)
@@ -169,16 +170,16 @@ def check_matmul(
     out_shape = desc.operands()["output"].shape
     output, check = guarded(out_shape, getattr(torch, types[2]), 0 if aligned else 3)
     args = planq.MatmulInt8Args(input=a.stored, weight=w.stored, output=output)
-    select(desc, sku).run(stream(), None, args)
+    select(desc, name).run(stream(), None, args)
     sums = wrapped(product(a, w, transposed))
     wanted = sums.clamp(-128, 127) if types[2] == "int8" else sums
-    assert torch.equal(output, wanted.to(output.dtype)), (sku, desc)
+    assert torch.equal(output, wanted.to(output.dtype)), (name, desc)
     check()
     return True
 
 
-@pytest.mark.parametrize(("sku", "m"), methods_and_rows("matmul_int8"))
-def test_every_tile_of_every_side(sku: str, m: int) -> None:
+@pytest.mark.parametrize(("name", "m"), names_and_rows("matmul_int8"))
+def test_every_tile_of_every_side(name: str, m: int) -> None:
     """Around the tiles' edges; types, transposes and alignments in turn."""
     kinds = itertools.cycle(
         [
@@ -191,10 +192,10 @@ def test_every_tile_of_every_side(sku: str, m: int) -> None:
     plain = ("int8", "int8", "int32")
     taken = 0
     for n, k in itertools.product((1, 31, 64, 129, 700), (1, 15, 64, 65, 272, 1040, 3000)):
-        taken += check_matmul(sku, m, n, k, plain)
-        taken += check_matmul(sku, m, n, k, plain, aligned=False)
+        taken += check_matmul(name, m, n, k, plain)
+        taken += check_matmul(name, m, n, k, plain, aligned=False)
         types, transposed, aligned = next(kinds)
-        taken += check_matmul(sku, m, n, k, types, transposed=transposed, aligned=aligned)
+        taken += check_matmul(name, m, n, k, types, transposed=transposed, aligned=aligned)
     assert taken
 
 
@@ -205,8 +206,10 @@ def test_every_pair_of_types_and_every_transpose(m: int) -> None:
         for transposed in itertools.product((False, True), repeat=2):
             for aligned in (True, False):
                 types = (input_dtype, weight_dtype, "int32")
-                sku = "matmul_int8/cuda/mma"
-                assert check_matmul(sku, m, 131, 333, types, transposed=transposed, aligned=aligned)
+                name = "matmul_int8/cuda:mma"
+                assert check_matmul(
+                    name, m, 131, 333, types, transposed=transposed, aligned=aligned
+                )
 
 
 @pytest.mark.parametrize(
@@ -232,13 +235,13 @@ def test_torchs_int_mm(m: int, n: int, k: int) -> None:
     a, w = codes((m, k), "int8"), codes((n, k), "int8")
     wanted = torch._int_mm(a.stored, w.stored.t())
     desc = planq.MatmulInt8Descriptor(input_shape=(m, k), weight_shape=(n, k))
-    for sku in methods("matmul_int8"):
-        if not takes(desc, sku):
+    for name in names("matmul_int8"):
+        if not takes(desc, name):
             continue
         output = torch.zeros(m, n, dtype=torch.int32, device=DEVICE)
         args = planq.MatmulInt8Args(input=a.stored, weight=w.stored, output=output)
-        select(desc, sku).run(stream(), None, args)
-        assert torch.equal(output, wanted), sku
+        select(desc, name).run(stream(), None, args)
+        assert torch.equal(output, wanted), name
 
 
 # Weights for which tiles, clusters and splits of k differ, one below a wave of multiprocessors, one
@@ -279,7 +282,7 @@ def rounded(values: torch.Tensor, dtype: str) -> torch.Tensor:
     return values.to(getattr(torch, dtype))
 
 
-def check_linear(sku: str, rng: random.Random, m: int, n: int, k: int, aligned: bool) -> bool:
+def check_linear(name: str, rng: random.Random, m: int, n: int, k: int, aligned: bool) -> bool:
     """Zero points, bias, residual and types at random, line by line in torch; False: not taken."""
     output_dtype = rng.choice(FLOATS)
     c = torch.float64 if output_dtype == "float64" else torch.float32
@@ -296,7 +299,7 @@ def check_linear(sku: str, rng: random.Random, m: int, n: int, k: int, aligned: 
         residual_dtype=residual_dtype,
         convention=planq.Convention.BARACUDA if baracuda else planq.Convention.PLANQ,
     )
-    if not takes(desc, sku):
+    if not takes(desc, name):
         return False
     gap, offset = (-k % 16, 0) if aligned else (5, 1)
     a = codes((m, k), "int8", gap=gap, offset=offset)
@@ -330,26 +333,26 @@ def check_linear(sku: str, rng: random.Random, m: int, n: int, k: int, aligned: 
         t = t + operands["residual"].to(c)
     output, check = guarded((m, n), getattr(torch, output_dtype), 0 if aligned else 3)
     args = planq.LinearW8A8Args(input=a.stored, weight=w.stored, output=output, **operands)
-    select(desc, sku).run(stream(), None, args)
-    assert torch.equal(output, rounded(t, output_dtype)), (sku, desc)
+    select(desc, name).run(stream(), None, args)
+    assert torch.equal(output, rounded(t, output_dtype)), (name, desc)
     check()
     return True
 
 
-@pytest.mark.parametrize(("sku", "m"), methods_and_rows("linear_w8a8"))
-def test_every_line_of_the_epilogue(sku: str, m: int) -> None:
+@pytest.mark.parametrize(("name", "m"), names_and_rows("linear_w8a8"))
+def test_every_line_of_the_epilogue(name: str, m: int) -> None:
     """At every tile, whole and cut."""
-    rng = random.Random(f"{sku} {m}")
+    rng = random.Random(f"{name} {m}")
     taken = 0
     for n, k in ((1, 16), (33, 100), (128, 64), (130, 1000), (500, 272)):
         for aligned in (True, False):
             for _ in range(3):
-                taken += check_linear(sku, rng, m, n, k, aligned)
+                taken += check_linear(name, rng, m, n, k, aligned)
     assert taken
 
 
-@pytest.mark.parametrize(("sku", "m"), methods_and_rows("linear_w8a8"))
-def test_bitsandbytes_in_float64(sku: str, m: int) -> None:
+@pytest.mark.parametrize(("name", "m"), names_and_rows("linear_w8a8"))
+def test_bitsandbytes_in_float64(name: str, m: int) -> None:
     """The bits of the host, which the host's tests compare with fractions."""
     taken = 0
     for (n, k), bias in itertools.product(((33, 100), (128, 64), (500, 272)), (None, "float64")):
@@ -360,7 +363,7 @@ def test_bitsandbytes_in_float64(sku: str, m: int) -> None:
             bias_dtype=bias,
             convention=planq.Convention.BITSANDBYTES,
         )
-        if not takes(desc, sku):
+        if not takes(desc, name):
             continue
         operands = {
             "input": codes((m, k), "int8").stored,
@@ -371,7 +374,7 @@ def test_bitsandbytes_in_float64(sku: str, m: int) -> None:
         }
         if bias:
             operands["bias"] = torch.randn(n, dtype=torch.float64, device=DEVICE)
-        select(desc, sku).run(stream(), None, planq.LinearW8A8Args(**operands))
+        select(desc, name).run(stream(), None, planq.LinearW8A8Args(**operands))
         host = {name: operand.cpu() for name, operand in operands.items()}
         host["output"] = torch.zeros(m, n, dtype=torch.float64)
         plan = planq.Plan.select(planq.HOST, desc)
@@ -452,14 +455,14 @@ def test_a_weight_of_more_than_four_gigabytes(m: int) -> None:
     memory = torch.randint(-128, 128, (n * k + 1,), dtype=torch.int8, device=DEVICE)
     desc = planq.MatmulInt8Descriptor(input_shape=(m, k), weight_shape=(n, k))
     a = codes((m, k), "int8")
-    for sku in methods("matmul_int8"):
-        if not takes(desc, sku):
+    for name in names("matmul_int8"):
+        if not takes(desc, name):
             continue
         for offset in (0, 1):
             weight = memory[offset : offset + n * k].view(n, k)
             output = torch.zeros(m, n, dtype=torch.int32, device=DEVICE)
             args = planq.MatmulInt8Args(input=a.stored, weight=weight, output=output)
-            select(desc, sku).run(stream(), None, args)
+            select(desc, name).run(stream(), None, args)
 
             def wanted(piece: slice, weight: torch.Tensor = weight) -> torch.Tensor:
                 return (a.values @ weight[piece].double().mT).int()
@@ -529,7 +532,7 @@ def float_outputs(desc: planq.Descriptor, operands: dict[str, torch.Tensor]) -> 
     output, check = guarded(spec.extents, getattr(torch, spec.storage), 8)
     args = planq.MatmulArgs if isinstance(desc, planq.MatmulDescriptor) else planq.LinearFp8Args
     plan = select(desc, None)
-    assert "/wgmma/" in plan.sku
+    assert kernels.running(plan).endswith(":wgmma")
     plan.run(stream(), None, args(**operands, output=output))
     found = output.clone().view(torch.int16)
     check()
@@ -711,5 +714,5 @@ def test_decoded_weights_meet_every_product_of_a_batch() -> None:
 @pytest.mark.parametrize(("operator", "problem"), PROBLEMS, ids=IDS)
 def test_a_row_has_its_bits_in_every_batch(operator: str, problem: Any) -> None:
     """By every kernel that takes it; of layers that have none yet, there are no kernels to ask."""
-    if methods(operator):
+    if names(operator):
         check_rows(Cuda(0), operator, problem)

@@ -12,7 +12,7 @@ from support.gpu import cuda
 
 DEVICE = "cuda:0"
 CAPACITY = 64
-KERNELS = ("wgmma", "mma", "stream")
+BODIES = ("wgmma", "mma", "stream")
 
 
 def empty(desc: Any) -> dict[str, torch.Tensor]:
@@ -47,7 +47,7 @@ class Chain:
         self,
         x: torch.Tensor,
         columns: int,
-        kernel: str | None = None,
+        body: str | None = None,
         capacity: int = CAPACITY,
         accumulation: str = "sequential",
     ) -> None:
@@ -74,9 +74,8 @@ class Chain:
         self.scale = torch.rand(columns, device=DEVICE, generator=generator) + 0.5
         self.bias = torch.randn(columns, device=DEVICE, generator=generator)
         stream = torch.cuda.current_stream()
-        sku = f"linear_llm_int8/cuda/{kernel}" if kernel else None
         self.quantize = planq.Plan.select(stream, first)
-        self.linear = planq.Plan.select(stream, second, planq.PlanPreference(sku=sku))
+        self.linear = planq.Plan.select(stream, second, planq.PlanPreference(body=body))
         self.made = empty(first)
         self.output = empty(second)["output"]
         self.rooms = room(self.quantize), room(self.linear)
@@ -160,23 +159,23 @@ def test_the_chain_of_large_matrices(
     chain.check()
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("rows", [3, 16, 200, 600])
-def test_every_kernel_of_the_product(rows: int, kernel: str) -> None:
+def test_every_kernel_of_the_product(rows: int, body: str) -> None:
     """The same bits, for few rows and for many."""
-    if kernel == "stream" and rows > 16:
+    if body == "stream" and rows > 16:
         rows = 13
-    chain = Chain(matrix(rows, 1024, torch.bfloat16, rows), 1030, kernel)
+    chain = Chain(matrix(rows, 1024, torch.bfloat16, rows), 1030, body)
     chain.run(torch.cuda.current_stream())
     chain.check()
 
 
-@pytest.mark.parametrize("kernel", ["wgmma", "mma"])
+@pytest.mark.parametrize("body", ["wgmma", "mma"])
 @pytest.mark.parametrize("rows", [3, 16, 100, 600])
-def test_a_list_longer_than_what_a_kernel_picks_at_a_time(rows: int, kernel: str) -> None:
+def test_a_list_longer_than_what_a_kernel_picks_at_a_time(rows: int, body: str) -> None:
     """Up to 200 columns, where shared memory has room for the codes of 64."""
     x = matrix(rows, 1024, torch.float16, rows).mul_(3)
-    chain = Chain(x, 392, kernel, capacity=200)
+    chain = Chain(x, 392, body, capacity=200)
     chain.run(torch.cuda.current_stream())
     assert int(chain.made["count"]) > 100
     chain.check()
@@ -191,8 +190,8 @@ def test_steps_of_tensor_cores_have_the_bits_of_their_model(
     """A kernel that multiplies by them, beside the one that computes an output at a time."""
     x = matrix(rows, 1024, dtype, rows).mul_(3 if capacity > CAPACITY else 1)
     outputs = []
-    for kernel in ("wgmma_chain", "tensor_sm90"):
-        chain = Chain(x, 1030, kernel, capacity, "tensor_sm90")
+    for body in ("wgmma", "outputs"):
+        chain = Chain(x, 1030, body, capacity, "tensor_sm90")
         chain.run(torch.cuda.current_stream())
         torch.cuda.synchronize()
         outputs.append(chain.output)
@@ -207,8 +206,8 @@ def test_codes_that_a_kernel_lists_once_for_many_tiles(capacity: int, times: int
     if times == 0:
         x.clamp_(-5, 5)[:, [3, 700]] = 9
     outputs = []
-    for kernel in ("wgmma_chain", "tensor_sm90"):
-        chain = Chain(x.mul(max(times, 1)), 8200, kernel, capacity, "tensor_sm90")
+    for body in ("wgmma", "outputs"):
+        chain = Chain(x.mul(max(times, 1)), 8200, body, capacity, "tensor_sm90")
         chain.run(torch.cuda.current_stream())
         torch.cuda.synchronize()
         outputs.append(chain.output)
@@ -217,18 +216,15 @@ def test_codes_that_a_kernel_lists_once_for_many_tiles(capacity: int, times: int
 
 
 @pytest.mark.parametrize(
-    ("kernel", "accumulation", "other"),
-    [("wgmma", "sequential", "mma"), ("wgmma_chain", "tensor_sm90", "tensor_sm90")],
+    ("accumulation", "other"), [("sequential", "mma"), ("tensor_sm90", "outputs")]
 )
 @pytest.mark.parametrize("rows", [1, 16, 40, 128, 300])
-def test_run_after_run_has_the_same_bits(
-    rows: int, kernel: str, accumulation: str, other: str
-) -> None:
+def test_run_after_run_has_the_same_bits(rows: int, accumulation: str, other: str) -> None:
     """Warps that pick codes and warps that multiply pass the same stages and barriers."""
     x = matrix(rows, 8192, torch.float16, rows)
     expected = Chain(x, 1024, other, accumulation=accumulation)
     expected.run(torch.cuda.current_stream())
-    chain = Chain(x, 1024, kernel, accumulation=accumulation)
+    chain = Chain(x, 1024, "wgmma", accumulation=accumulation)
     evict = torch.empty(1 << 26, dtype=torch.uint8, device=DEVICE)
     for _ in range(40):
         chain.output.fill_(float("nan"))

@@ -44,8 +44,8 @@ def test_rows_that_begin_at_words_and_end_anywhere(operator: str, gap: int) -> N
             for n, spec in specs.items()
             if len(spec.shape) > 1
         }
-        for sku in kernels.takers(operator, case.problem, GPU.name):
-            kernels.check_kernel(GPU, operator, sku, case, layouts)
+        for name in kernels.takers(operator, case.problem, GPU.name):
+            kernels.check_kernel(GPU, operator, name, case, layouts)
 
 
 @pytest.fixture

@@ -84,8 +84,8 @@ def test_rows_that_begin_at_vectors_and_end_anywhere(operator: str, gap: int) ->
             continue
         specs = OPERATORS[operator].descriptor(case.problem).operands()
         layouts = {n: Layout(pitch=-spec.shape[-1] % 16 + gap) for n, spec in specs.items()}
-        for sku in kernels.takers(operator, case.problem, GPU.name):
-            kernels.check_kernel(GPU, operator, sku, case, layouts)
+        for name in kernels.takers(operator, case.problem, GPU.name):
+            kernels.check_kernel(GPU, operator, name, case, layouts)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import planq
-from support import selections
+from support import kernels, selections
 from support.gpu import Cuda
 from support.operators import OPERATORS, all_cases
 
@@ -21,4 +21,5 @@ def test_a_plan_has_the_kernel_that_explain_names(operator: str) -> None:
         desc = OPERATORS[operator].descriptor(case.problem)
         chosen = planq.explain(desc, device=stream).chosen
         assert chosen is not None
-        assert planq.Plan.select(stream, desc).sku == chosen.sku, case.id
+        plan = planq.Plan.select(stream, desc)
+        assert kernels.running(plan) == selections.name_of(chosen), case.id

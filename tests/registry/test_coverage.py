@@ -21,17 +21,17 @@ def test_every_cuda_row_takes_a_handful_of_cases_of_every_variety() -> None:
     for operator, tests in OPERATORS.items():
         recorded = selections.recorded(operator, DEVICE)
         for case in tests.cases():
-            for sku in recorded[selections.key(case)].takers:
-                taken[sku].append(tests.variety(case.problem))
-    # An operator's kernels of the same dtypes (the last part of a SKU) go with the same varieties.
+            for name in recorded[selections.key(case)].takers:
+                taken[name].append(tests.variety(case.problem))
+    # An operator's kernels of the same dtypes go with the same varieties; one of all has its own.
     group = {
-        kernel.sku: (operator, kernel.sku.rpartition("/")[2])
+        selections.name_of(kernel): (operator, kernel.dtypes or kernel.body)
         for operator, kernel in kernels.kernels(planq.Backend.CUDA)
     }
-    possible: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for sku, key in group.items():
-        possible[key].update(taken[sku])
-    few = {sku: len(taken[sku]) for sku in group if len(taken[sku]) < HANDFUL}
+    possible: dict[tuple[str, object], set[str]] = defaultdict(set)
+    for name, key in group.items():
+        possible[key].update(taken[name])
+    few = {name: len(taken[name]) for name in group if len(taken[name]) < HANDFUL}
     assert not few, f"rows with fewer than {HANDFUL} cases: {few}"
-    missing = {sku: possible[key] - set(taken[sku]) for sku, key in group.items()}
-    assert not any(missing.values()), {sku: gap for sku, gap in missing.items() if gap}
+    missing = {name: possible[key] - set(taken[name]) for name, key in group.items()}
+    assert not any(missing.values()), {name: gap for name, gap in missing.items() if gap}

@@ -7,16 +7,17 @@ import pytest
 import planq
 from support import dims, kernels
 from support.memory import Host
+from support.selections import name_of
 
 HOST = Host()
 KERNELS = [
-    pytest.param(operator, kernel.sku, id=kernel.sku)
+    pytest.param(operator, name_of(kernel), id=name_of(kernel))
     for operator, kernel in kernels.kernels(planq.Backend.HOST)
 ]
 
 
-@pytest.mark.parametrize(("operator", "sku"), KERNELS)
-def test_one_plan_gives_the_bytes_of_the_plans_of_its_extents(operator: str, sku: str) -> None:
+@pytest.mark.parametrize(("operator", "name"), KERNELS)
+def test_one_plan_gives_the_bytes_of_the_plans_of_its_extents(operator: str, name: str) -> None:
     """At 0, 1, 2, 7 and the maximum, pinned and not, run and bound."""
-    tried = dims.check_dims(HOST, operator, sku)
-    assert tried or not dims.admits(operator, sku), "no case has a Dim that the kernel takes"
+    tried = dims.check_dims(HOST, operator, name)
+    assert tried or not dims.admits(operator, name), "no case has a Dim that the kernel takes"

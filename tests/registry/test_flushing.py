@@ -11,18 +11,21 @@ from support.memory import Host
 from support.operators import expected, inputs_of
 from support.promises import judge_of
 from support.runner import Bench
+from support.selections import name_of
 
 ALONE = Host(1)  # the caller's own thread computes everything
-KERNELS = [pytest.param(o, k.sku, id=k.sku) for o, k in kernels.kernels(planq.Backend.HOST)]
+KERNELS = [
+    pytest.param(o, name_of(k), id=name_of(k)) for o, k in kernels.kernels(planq.Backend.HOST)
+]
 
 
-@pytest.mark.parametrize(("operator", "sku"), KERNELS)
-def test_a_caller_that_flushes_subnormals_changes_no_bit(operator: str, sku: str) -> None:
+@pytest.mark.parametrize(("operator", "name"), KERNELS)
+def test_a_caller_that_flushes_subnormals_changes_no_bit(operator: str, name: str) -> None:
     """Neither of a selection nor of a run; and the caller's setting is kept."""
     tests = kernels.ADAPTERS[operator]
-    for case in kernels.spread(kernels.accepted(operator, sku, ALONE.name), 4):
+    for case in kernels.spread(kernels.accepted(operator, name, ALONE.name), 4):
         inputs, outputs = inputs_of(case), expected(case)
-        desc, pref = tests.descriptor(case.problem), kernels.pinned(sku)
+        desc, pref = tests.descriptor(case.problem), kernels.pinned(name)
         assert torch.set_flush_denormal(True)
         try:
             bench = Bench(ALONE, desc, pref=pref)
@@ -32,5 +35,5 @@ def test_a_caller_that_flushes_subnormals_changes_no_bit(operator: str, sku: str
         finally:
             torch.set_flush_denormal(False)
         assert kept
-        what = f"{sku} on {case.id}, flushing"
+        what = f"{name} on {case.id}, flushing"
         bench.check(inputs, outputs, what, judge_of(bench.plan, case, inputs))

@@ -20,6 +20,7 @@ from support.fuzz.tally import PROPERTY, Tally, gathered, unreached
 from support.memory import Host
 from support.operators import OPERATORS
 from support.runner import Bench
+from support.selections import name_of
 
 FEW = 120
 NAME = "tests/registry/test_fuzz.py::test_host_kernels_agree_with_the_reference[{}]"
@@ -49,7 +50,7 @@ def test_host_kernels_agree_with_the_reference(
     assert refused <= cases, "most of the descriptors test nothing but their refusal"
 
 
-def spoiled_bit(bench: Bench, sku: str) -> None:
+def spoiled_bit(bench: Bench) -> None:
     """The lowest bit of the last byte of an output flips."""
     for name, operand in bench.operands.items():
         if bench.roles[name] == "output" and operand.read().size:
@@ -59,7 +60,7 @@ def spoiled_bit(bench: Bench, sku: str) -> None:
             return
 
 
-def spoiled_guard(bench: Bench, sku: str) -> None:
+def spoiled_guard(bench: Bench) -> None:
     """The byte before the first operand's allocation's end changes."""
     memory = next(iter(bench.operands.values()))._memory
     image = memory.download()
@@ -68,7 +69,7 @@ def spoiled_guard(bench: Bench, sku: str) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoiled_bit, spoiled_guard])
-def test_a_bit_that_differs_is_found(spoil: Callable[[Bench, str], None]) -> None:
+def test_a_bit_that_differs_is_found(spoil: Callable[[Bench], None]) -> None:
     """In nearly every case: few have no output with elements."""
     tally = fuzzer("quantize", HOSTS[0], spoil=spoil).run(0, range(40))
     assert tally.runs.total() >= 40
@@ -76,7 +77,7 @@ def test_a_bit_that_differs_is_found(spoil: Callable[[Bench, str], None]) -> Non
     assert all("PLANQ_FUZZ_CASE=0/" in text for text in tally.found)
 
 
-def tiny_ranges(bench: Bench, sku: str) -> None:
+def tiny_ranges(bench: Bench) -> None:
     """As a backend would be wrong whose steps may not be subnormal: codes of tiny groups change."""
     desc = bench.plan.descriptor
     assert isinstance(desc, planq.FakeQuantizeDescriptor)
@@ -106,7 +107,7 @@ def test_the_host_says_what_is_right_as_the_reference_does() -> None:
 def test_operands_that_are_not_given_stay_as_they_are() -> None:
     """A kernel that writes to memory of an operand that it was not given is found out."""
 
-    def harm(bench: Bench, sku: str) -> None:
+    def harm(bench: Bench) -> None:
         norm = bench.operands.get("update_norm[0]")
         if norm is not None and bench.args.update_norm is None:
             norm.write(np.ones_like(norm.read()))
@@ -124,7 +125,7 @@ def report(when: Literal["setup", "call", "teardown"], tally: Tally) -> pytest.T
 def test_a_kernel_that_no_case_came_to_is_told() -> None:
     """Out of several tests of an operator; where there were cases enough, and on this device."""
     kernels = next(o.kernels for o in planq.operators() if o.name == "quantize")
-    on_host = [kernel.sku for kernel in kernels if kernel.backend is planq.Backend.HOST]
+    on_host = [name_of(kernel) for kernel in kernels if kernel.backend is planq.Backend.HOST]
     half = Tally("quantize", 0, "host", cases=len(kernels), elements=3)
     half.elsewhere = on_host[:1]
     other = replace(half, runs=Counter(on_host[2:]))
@@ -143,7 +144,7 @@ def test_a_case_is_its_seed_and_number() -> None:
     among, alone = (fuzzer("fake_quantize", HOSTS[0]) for _ in range(2))
     seen: list[dict[str, bytes]] = []
 
-    def keep(bench: Bench, sku: str) -> None:
+    def keep(bench: Bench) -> None:
         seen.append({name: operand.read().tobytes() for name, operand in bench.operands.items()})
 
     among.spoil = alone.spoil = keep

@@ -12,6 +12,7 @@ import planq
 from support import golden, kernels
 from support.memory import Host
 from support.operators import OPERATORS, all_cases
+from support.selections import name_of
 
 SHARES = 8
 
@@ -26,7 +27,7 @@ def recorded() -> dict[str, Any]:
 
 def waiting(operator: str) -> set[str]:
     """The operator's kernels that no GPU has digested."""
-    return {sku for sku in golden.undigested() if golden.operator_of(sku) == operator}
+    return {name for name in golden.undigested() if golden.operator_of(name) == operator}
 
 
 DIGESTED = sorted(recorded())
@@ -46,23 +47,27 @@ def test_the_host_reproduces_every_digest_of_the_gpu(operator: str, share: int) 
 
 
 @pytest.mark.parametrize("operator", DIGESTED)
-def test_every_recorded_row_ran_and_every_case_was_run_by_a_row(operator: str) -> None:
+def test_every_recorded_kernel_ran_and_every_case_was_run_by_one(operator: str) -> None:
     """A kernel without cases proves nothing, and a case without a kernel cannot have a digest."""
     entry = recorded()[operator]
-    ran = {sku: golden.numbers(record["cases"]) for sku, record in entry["rows"].items()}
-    assert all(ran.values())
-    everything = set().union(*(set(taken) for taken in ran.values()))
+    bodies = [body for record in entry["skus"].values() for body in record["bodies"].values()]
+    ran = [set(golden.numbers(taken)) for taken in bodies]
+    assert all(ran)
+    everything = set().union(*ran)
     assert everything == set(range(len(entry["cases"])))
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
-def test_the_digests_belong_to_the_rows_of_this_build(operator: str) -> None:
+def test_the_digests_belong_to_the_kernels_of_this_build(operator: str) -> None:
     """A new or revised GPU kernel asks for a new recording, or waits for one by name."""
-    built = {k.sku: k.revision for o, k in golden.digested_kernels() if o == operator}
-    rows = recorded().get(operator, {"rows": {}})["rows"]
-    ran = {sku: record["revision"] for sku, record in rows.items()}
+    built = {name_of(k): k.revision for o, k in golden.digested_kernels() if o == operator}
+    ran = {
+        f"{sku}:{body}": record["revision"]
+        for sku, record in recorded().get(operator, {"skus": {}})["skus"].items()
+        for body in record["bodies"]
+    }
     assert not waiting(operator) & ran.keys()
-    ran |= {sku: built.get(sku, 0) for sku in waiting(operator)}
+    ran |= {name: built.get(name, 0) for name in waiting(operator)}
     assert built == (ran if planq.build_info().cuda else {})
 
 

@@ -13,10 +13,11 @@ import planq
 from support import kernels
 from support.memory import Host
 from support.operators import OPERATORS
+from support.selections import name_of
 
 HOST = Host()
 HOST_ROWS = [
-    pytest.param(operator, kernel, id=kernel.sku)
+    pytest.param(operator, kernel, id=name_of(kernel))
     for operator, kernel in (
         *kernels.kernels(planq.Backend.HOST),
         *kernels.own_kernels(planq.Backend.HOST),
@@ -41,37 +42,37 @@ def test_a_row_gives_what_it_promises_of_the_reference(
     operator: str, kernel: planq.KernelInfo
 ) -> None:
     """On every case that it accepts; also: the case list exercises the kernel at all."""
-    kernels.check_bits(HOST, operator, kernel.sku)
+    kernels.check_bits(HOST, operator, name_of(kernel))
 
 
 @every_host_row
 def test_ten_runs_give_the_same_bits(operator: str, kernel: planq.KernelInfo) -> None:
     """From outputs and workspace poisoned anew each time."""
-    kernels.check_ten_runs(HOST, operator, kernel.sku)
+    kernels.check_ten_runs(HOST, operator, name_of(kernel))
 
 
 @every_host_row
 def test_a_segment_alone_and_in_a_batch_is_equal(operator: str, kernel: planq.KernelInfo) -> None:
     """Batch invariance, for every scope that has more than one segment."""
-    kernels.check_batch(HOST, operator, kernel.sku)
+    kernels.check_batch(HOST, operator, name_of(kernel))
 
 
 @every_host_row
 def test_misaligned_pointers_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """Off by one element, each operand and all of them."""
-    kernels.check_misaligned(HOST, operator, kernel.sku)
+    kernels.check_misaligned(HOST, operator, name_of(kernel))
 
 
 @every_host_row
 def test_strides_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """And the gaps between strided rows stay untouched."""
-    kernels.check_strided(HOST, operator, kernel.sku)
+    kernels.check_strided(HOST, operator, name_of(kernel))
 
 
 @every_host_row
 def test_rows_that_share_elements_change_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """Inputs with stride 0, overlapping and negative strides, one, some and all at a time."""
-    kernels.check_shared(HOST, operator, kernel.sku)
+    kernels.check_shared(HOST, operator, name_of(kernel))
 
 
 @every_host_row
@@ -79,29 +80,29 @@ def test_groups_larger_than_the_tensor_are_the_tensor(
     operator: str, kernel: planq.KernelInfo
 ) -> None:
     """Up to the largest number that a descriptor takes."""
-    kernels.check_oversized(HOST, operator, kernel.sku)
+    kernels.check_oversized(HOST, operator, name_of(kernel))
 
 
 @every_host_row
 def test_empty_tensors_define_every_output(operator: str, kernel: planq.KernelInfo) -> None:
     """Scale 1 and the formula's zero point for each empty segment."""
-    kernels.check_empty(HOST, operator, kernel.sku)
+    kernels.check_empty(HOST, operator, name_of(kernel))
 
 
 @every_host_row
 def test_a_plan_keeps_nothing_of_its_last_run(operator: str, kernel: planq.KernelInfo) -> None:
     """Three inputs through one plan and one set of operands."""
-    kernels.check_new_inputs(HOST, operator, kernel.sku)
+    kernels.check_new_inputs(HOST, operator, name_of(kernel))
 
 
 @every_host_row
 def test_the_number_of_threads_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """One, two, three and seven threads on a large and on small cases."""
-    cases = kernels.accepted(operator, kernel.sku, "host")
+    cases = kernels.accepted(operator, name_of(kernel), "host")
     largest = max(cases, key=lambda case: case.size)
     for threads in (1, 2, 3, 7):
         for case in {largest, *kernels.spread(cases, 2)}:
-            kernels.check_kernel(Host(threads), operator, kernel.sku, case)
+            kernels.check_kernel(Host(threads), operator, name_of(kernel), case)
 
 
 @every_host_row

@@ -67,13 +67,13 @@ def test_an_error_of_a_sum_is_within_the_bound() -> None:
 
 def test_a_promise_that_is_not_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The generated tests hold both of the kernels that promise less than bits to something."""
-    for sku, other in (
-        ("thirds/host/products", within_ulp(0)),
-        ("matmul3/host/by_fours", within_ulp(0)),
+    for name, other in (
+        ("thirds/host/products:elements", within_ulp(0)),
+        ("matmul3/host/by_fours:rows", within_ulp(0)),
     ):
-        operator = sku.partition("/")[0]
-        kernels.check_bits(Host(), operator, sku)
+        operator = name.partition("/")[0]
+        kernels.check_bits(Host(), operator, name)
         with monkeypatch.context() as patch:
             patch.setattr(kernels, "judge_of", lambda *_, judge=other: judge)
             with pytest.raises(AssertionError, match="promised are 0"):
-                kernels.check_bits(Host(), operator, sku)
+                kernels.check_bits(Host(), operator, name)

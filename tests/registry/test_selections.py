@@ -1,4 +1,4 @@
-"""Selection answers what tests/golden/selections.json has: the SKU, every reason, every workspace.
+"""Selection answers what tests/golden/selections.json has: kernel, every reason, every workspace.
 
 Recorded when PLANQ_RECORD_SELECTIONS names a file. Kernels that only a build with CUDA has are left
 out where it has none.
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import planq
-from support import selections
+from support import kernels, selections
 from support.operators import OPERATORS, all_cases
 from support.selections import Table
 
@@ -31,12 +31,12 @@ def _recorded() -> None:
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
-def test_every_case_and_every_sku_is_recorded(operator: str) -> None:
-    """A new case or SKU asks for a new recording; one that is gone, or elsewhere, is a mistake."""
+def test_every_case_and_every_kernel_is_recorded(operator: str) -> None:
+    """A new case or kernel asks for a new recording; one that is gone or elsewhere is an error."""
     keys = [selections.key(case) for case in all_cases(operator)]
     assert len(set(keys)) == len(keys)
     assert set(keys) == set(selections.recorded(operator, "host"))
-    assert tuple(selections.built_skus(operator)) == selections.recorded_skus(operator)
+    assert tuple(selections.built_names(operator)) == selections.recorded_names(operator)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -44,31 +44,31 @@ def test_every_case_and_every_sku_is_recorded(operator: str) -> None:
 def test_every_reason_and_workspace_is_the_recorded_one(operator: str, device: str) -> None:
     """Case by case; where that takes minutes, by cases that have every answer between them."""
     cases = all_cases(operator)
-    skus = frozenset(selections.recorded_skus(operator))
-    if len(cases) * len(skus) > CANDIDATES and not EVERY_CASE:
+    names = frozenset(selections.recorded_names(operator))
+    if len(cases) * len(names) > CANDIDATES and not EVERY_CASE:
         cases = tuple(selections.cover(operator, device))
     recorded = selections.recorded(operator, device)
     for case in cases:
         desc = OPERATORS[operator].descriptor(case.problem)
-        found = selections.explained(desc, device, skus)
+        found = selections.explained(desc, device, names)
         differs = selections.difference(recorded[selections.key(case)], found)
         assert not differs, f"{operator}, {case.id} on {device}: {differs}"
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
-def test_every_plan_on_the_host_has_the_recorded_sku_and_workspace(operator: str) -> None:
+def test_every_plan_on_the_host_has_the_recorded_kernel_and_workspace(operator: str) -> None:
     """All cases: a plan costs little."""
     recorded = selections.recorded(operator, "host")
     for case in all_cases(operator):
         plan = planq.Plan.select(planq.HOST, OPERATORS[operator].descriptor(case.problem))
-        found = (plan.sku, f"chosen; {plan.workspace_size()} bytes")
+        found = (kernels.running(plan), f"chosen; {plan.workspace_size()} bytes")
         assert found == recorded[selections.key(case)].chosen, f"{operator}, {case.id} on host"
 
 
-TABLE = Table((("a.b/cuda/m/f32", "chosen; 0 bytes"),), "12ab, 3 for another dtype", frozenset("x"))
+TABLE = Table((("a.b/cuda/f32:m", "chosen; 0 bytes"),), "12ab, 3 for another dtype", frozenset("x"))
 CHANGED = [
-    (Table((), TABLE.refused, TABLE.elsewhere), "a.b/cuda/m/f32 chosen; 0 bytes\nnow: nothing"),
-    (Table((("a.b/cuda/m/f32", "chosen; 8 bytes"),), "", frozenset()), "m/f32 chosen; 8 bytes"),
+    (Table((), TABLE.refused, TABLE.elsewhere), "a.b/cuda/f32:m chosen; 0 bytes\nnow: nothing"),
+    (Table((("a.b/cuda/f32:m", "chosen; 8 bytes"),), "", frozenset()), "f32:m chosen; 8 bytes"),
     (Table(TABLE.lines, "34cd", frozenset(), "3 x dtype: no"), "now: 34cd\n3 x dtype: no"),
     (Table(TABLE.lines, TABLE.refused, frozenset("y")), "recorded: x\nnow: y"),
 ]
@@ -81,11 +81,11 @@ def test_a_difference_is_put_in_words(found: Table, words: str) -> None:
     assert not selections.difference(TABLE, Table(TABLE.lines, TABLE.refused, frozenset()))
 
 
-def test_only_recorded_skus_and_the_chosen_one_are_compared() -> None:
-    """A SKU that was appended changes no answer of the others, unless it is chosen."""
+def test_only_recorded_kernels_and_the_chosen_one_are_compared() -> None:
+    """A kernel that was appended changes no answer of the others, unless it is chosen."""
     operator = "min_max"
     desc = OPERATORS[operator].descriptor(all_cases(operator)[0].problem)
-    whole = selections.explained(desc, "host", frozenset(selections.built_skus(operator)))
+    whole = selections.explained(desc, "host", frozenset(selections.built_names(operator)))
     alone = selections.explained(desc, "host", frozenset())
     assert alone.lines == (whole.chosen,)
     assert selections.difference(whole, alone)

@@ -13,6 +13,7 @@ import planq
 from reference.formats import STORAGE
 from support.operators import OPERATORS
 from support.runner import places
+from support.selections import name_of
 
 MOST = 2**63 - 1  # bytes; offsets are signed
 # Two sizes that everything is linear between, and beyond; then sizes that may be too large.
@@ -76,7 +77,9 @@ def largest_operand(desc: planq.Descriptor) -> int:
 
 def verdicts(desc: planq.Descriptor, device: str) -> dict[str, planq.Candidate]:
     """What becomes of each kernel."""
-    return {candidate.sku: candidate for candidate in planq.explain(desc, device=device).candidates}
+    return {
+        name_of(candidate): candidate for candidate in planq.explain(desc, device=device).candidates
+    }
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -101,21 +104,26 @@ def test_no_workspace_wraps(operator: str) -> None:
         for device in DEVICES:
             small, double = (verdicts(sized(fields, n), device) for n in (SMALL, DOUBLE))
             takes = [
-                sku for sku, candidate in double.items() if not candidate.reason or candidate.chosen
+                name
+                for name, candidate in double.items()
+                if not candidate.reason or candidate.chosen
             ]
             for count in LARGE:
                 try:
                     found = verdicts(sized(fields, count), device)
                 except planq.DescriptorError:
                     continue
-                for sku in takes:
-                    at = {SMALL: small[sku].workspace, DOUBLE: double[sku].workspace}
-                    wanted, candidate = extrapolated(at.__getitem__, count), found[sku]
+                for name in takes:
+                    at = {SMALL: small[name].workspace, DOUBLE: double[name].workspace}
+                    wanted, candidate = extrapolated(at.__getitem__, count), found[name]
                     if wanted > MOST:
-                        assert candidate.reason_kind == "shape", (sku, count)
+                        assert candidate.reason_kind == "shape", (name, count)
                         assert "2^63 - 1 bytes of workspace" in candidate.reason
                     elif not candidate.reason:
-                        assert math.isclose(candidate.workspace, wanted, rel_tol=1e-2), (sku, count)
+                        assert math.isclose(candidate.workspace, wanted, rel_tol=1e-2), (
+                            name,
+                            count,
+                        )
 
 
 def test_a_workspace_that_cannot_be_leaves_no_kernel() -> None:

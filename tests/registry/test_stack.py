@@ -14,11 +14,14 @@ from support import kernels, small_stacks
 from support.memory import Host
 from support.operators import OPERATORS, Case, inputs_of
 from support.runner import Bench
+from support.selections import name_of
 from support.stack import StackProbe
 
 LIMIT = 64 << 10
 THREADS = 3
-HOST_SKUS = {kernel.sku: operator for operator, kernel in kernels.kernels(planq.Backend.HOST)}
+HOST_KERNELS = {
+    name_of(kernel): operator for operator, kernel in kernels.kernels(planq.Backend.HOST)
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +36,24 @@ def test_the_probe_finds_a_known_depth(probe: StackProbe, nbytes: int) -> None:
     assert nbytes <= probe.of_known(nbytes) <= nbytes + 512
 
 
-def depth(probe: StackProbe, sku: str, case: Case, threads: int) -> int:
+def depth(probe: StackProbe, name: str, case: Case, threads: int) -> int:
     """Of one run."""
-    desc = OPERATORS[HOST_SKUS[sku]].descriptor(case.problem)
-    bench = Bench(Host(threads), desc, pref=kernels.pinned(sku))
+    desc = OPERATORS[HOST_KERNELS[name]].descriptor(case.problem)
+    bench = Bench(Host(threads), desc, pref=kernels.pinned(name))
     bench.load(inputs_of(case))
     return probe.of_call(bench.plan.run, bench.stream, bench.workspace.argument, bench.args)
 
 
-@pytest.mark.parametrize("sku", HOST_SKUS)
-def test_the_calling_thread_needs_64_kb_at_most(probe: StackProbe, sku: str) -> None:
+@pytest.mark.parametrize("name", HOST_KERNELS)
+def test_the_calling_thread_needs_64_kb_at_most(probe: StackProbe, name: str) -> None:
     """With helpers and without; what Python itself uses is within the limit."""
-    cases = kernels.accepted(HOST_SKUS[sku], sku, "host")
+    cases = kernels.accepted(HOST_KERNELS[name], name, "host")
     largest = sorted(cases, key=lambda case: case.size)[-12:]
     runs = [(case, THREADS) for case in {*largest, *kernels.spread(cases, 12)}]
     runs += [(case, 1) for case in kernels.spread(cases, 2)]
     for case, threads in runs:
-        used = depth(probe, sku, case, threads)
-        assert used <= LIMIT, f"{sku} on {case.id}: {used} bytes with {threads} threads"
+        used = depth(probe, name, case, threads)
+        assert used <= LIMIT, f"{name} on {case.id}: {used} bytes with {threads} threads"
 
 
 def test_helpers_need_64_kb_at_most() -> None:

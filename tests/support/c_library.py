@@ -115,6 +115,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
         ctypes.c_size_t,
         ctypes.POINTER(ctypes.c_size_t),
     ),
+    "planq_plan_bodies": (_HANDLE, ctypes.POINTER(Extent), ctypes.c_size_t, *_TEXT),
     "planq_can_implement": (_HANDLE, *_OPERANDS),
     "planq_run": (_HANDLE, _STREAM, ctypes.c_void_p, ctypes.c_size_t, *_OPERANDS),
     "planq_bind": (
@@ -125,6 +126,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
         ctypes.POINTER(_HANDLE),
     ),
     "planq_launch_run": (_HANDLE, _STREAM),
+    "planq_launch_body": (_HANDLE, *_TEXT),
     "planq_launch_retain": (_HANDLE,),
     "planq_launch_release": (_HANDLE,),
 }
@@ -268,6 +270,11 @@ class Plan:
         array = (Extent * max(len(extents), 1))(*((n.encode(), v) for n, v in extents.items()))
         call("planq_plan_workspace_size", self.handle, array, len(extents), size)
         return size.value
+
+    def bodies(self, **extents: int) -> str:
+        """Calls planq_plan_bodies."""
+        array = (Extent * max(len(extents), 1))(*((n.encode(), v) for n, v in extents.items()))
+        return text("planq_plan_bodies", self.handle, array, len(extents))
 
     def can_implement(self, given: Mapping[str, Any]) -> None:
         """Calls planq_can_implement."""

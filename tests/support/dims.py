@@ -11,7 +11,7 @@ import numpy as np
 
 import planq
 from reference.formats import Array
-from support.kernels import PROMISE, accepted, pinned, spread
+from support.kernels import PROMISE, accepted, pinned, running, spread
 from support.memory import Device, Workspace
 from support.operators import OPERATORS, Case, inputs_of
 from support.runner import Bench
@@ -35,11 +35,11 @@ def with_extent(desc: planq.Descriptor, axis: int, extent: int | planq.Dim) -> A
     return replace(fields, **{name: (*shape[:axis], extent, *shape[axis + 1 :])})
 
 
-def plans(device: Device, desc: Any, sku: str | None) -> Iterator[tuple[int, planq.Plan]]:
+def plans(device: Device, desc: Any, name: str | None) -> Iterator[tuple[int, planq.Plan]]:
     """The plans with a Dim in the place of an axis, for every axis that the operator admits."""
     if hasattr(desc, "shapes"):
         return
-    pref = PROMISE if sku is None else pinned(sku)
+    pref = PROMISE if name is None else pinned(name)
     for axis, extent in enumerate(shape_of(desc)[1][:-1]):
         if extent == 0:
             continue
@@ -68,7 +68,7 @@ def check_extent(
 ) -> None:
     """One plan at one extent gives the bytes of the plan of that extent, and writes no others."""
     try:
-        bench = Bench(device, desc, pref=pinned(plan.sku))
+        bench = Bench(device, desc, pref=pinned(running(plan)))
     except planq.NoKernelError:
         bench = Bench(device, desc, pref=PROMISE)
     inputs = resized(case, plan, extent)
@@ -78,7 +78,9 @@ def check_extent(
     needed = plan.workspace_size(**{NAME: extent})
     assert needed <= plan.workspace_size(), f"{plan.sku} at {extent}"
     workspace = Workspace(device, needed)
-    for run in (plan.run, plan.bind(workspace.argument, bench.args)):
+    launch = plan.bind(workspace.argument, bench.args)
+    assert launch.body in {body.name for body in plan.bodies()}
+    for run in (plan.run, launch):
         bench.load(inputs)
         workspace.poison()
         rest = (workspace.argument, bench.args) if run == plan.run else ()
@@ -88,23 +90,23 @@ def check_extent(
         workspace.assert_guards(plan.sku)
 
 
-def check_dims(device: Device, operator: str, sku: str) -> int:
+def check_dims(device: Device, operator: str, name: str) -> int:
     """Every axis of some cases of a kernel, pinned and not; how many cases there were."""
-    cases = accepted(operator, sku, device.name)
+    cases = accepted(operator, name, device.name)
     chosen = spread(cases, MOST_CASES)
     others = (case for case in sorted(cases, key=lambda case: case.size) if case not in chosen)
     tried = 0
     for case in (*chosen, *others):
-        tried += check_case(device, case, OPERATORS[operator].descriptor(case.problem), sku)
+        tried += check_case(device, case, OPERATORS[operator].descriptor(case.problem), name)
         if tried == MOST_CASES:
             break
     return tried
 
 
-def check_case(device: Device, case: Case, desc: Any, sku: str) -> bool:
+def check_case(device: Device, case: Case, desc: Any, name: str) -> bool:
     """Whether the kernel takes the case with a Dim at all, which then is checked."""
     tried = False
-    for pin in (sku, None):
+    for pin in (name, None):
         for axis, plan in plans(device, desc, pin):
             tried = True
             for extent in sorted({0, 1, 2, 7, max(shape_of(desc)[1][axis], FEWEST)}):
@@ -112,9 +114,9 @@ def check_case(device: Device, case: Case, desc: Any, sku: str) -> bool:
     return tried
 
 
-def admits(operator: str, sku: str) -> bool:
+def admits(operator: str, name: str) -> bool:
     """Whether some descriptor of the kernel can have a Dim at all.
 
     An adapter has a pattern `without_dims` of the SKUs of which none can.
     """
-    return not fnmatch(sku, getattr(OPERATORS[operator], "without_dims", ""))
+    return not fnmatch(name, getattr(OPERATORS[operator], "without_dims", ""))

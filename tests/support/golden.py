@@ -1,11 +1,11 @@
 """Golden digests: what each kernel wrote on one GPU for the fixed cases, as SHA-256.
 
 The file names the GPU. It has every case's digest once, because all kernels that take a case and
-promise bits must agree on it, and for each such kernel the numbers of the cases that it ran:
+promise bits must agree on it, and for each SKU and each of its bodies the cases that it ran:
 
     {"device": ..., "build": ..., "sources": ...,
      "operators": {name: {"cases": [[id, digest], ...],
-                          "rows": {sku: {"revision": n, "cases": "0-3,7"}}}}}
+                          "skus": {sku: {"revision": n, "bodies": {name: "0-3,7"}}}}}}
 
 Kernels that were written since wait in a list of their own, ``undigested.txt``: until a GPU has
 digested them they are compared with their references alone, and ``make release-check`` fails.
@@ -30,12 +30,13 @@ from support import kernels
 from support.memory import Device
 from support.operators import OPERATORS, Case, all_cases, inputs_of
 from support.runner import Bench
+from support.selections import name_of
 
 ROOT = Path(__file__).parent.parent.parent
 RECORDED = ROOT / "tests" / "golden" / "gpu.json"
 UNDIGESTED = ROOT / "tests" / "golden" / "undigested.txt"
 # Processes that record side by side, and the kernels that each runs at a time.
-PROCESSES, SKUS_A_JOB = 8, 8
+PROCESSES, KERNELS_A_JOB = 8, 8
 # What kernels are made of; the bindings are not among it.
 KERNELS = ("core", "cuda", "host", "math", "ops")
 
@@ -52,7 +53,7 @@ def kernel_sources() -> str:
 
 
 def undigested() -> list[str]:
-    """The SKUs of CUDA kernels that no GPU has digested yet; a line that begins with # is none."""
+    """The names of CUDA kernels that no GPU has digested yet; a line that begins with # is none."""
     lines = UNDIGESTED.read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
@@ -64,15 +65,15 @@ def digested_kernels() -> Iterator[tuple[str, planq.KernelInfo]]:
             yield operator, kernel
 
 
-def operator_of(sku: str) -> str:
+def operator_of(name: str) -> str:
     """The operator's name."""
-    return sku.partition("/")[0].partition(".")[0]
+    return name.partition("/")[0].partition(".")[0]
 
 
 def unrecorded() -> str | None:
     """Why the digests are not those of the present kernels; None where they are."""
     if waiting := undigested():
-        names = ", ".join(sorted({operator_of(sku) for sku in waiting}))
+        names = ", ".join(sorted({operator_of(name) for name in waiting}))
         return f"no GPU has digested {len(waiting)} kernels of {names}; record them"
     content: dict[str, Any] = json.loads(RECORDED.read_text())
     if content["sources"] == kernel_sources():
@@ -120,19 +121,19 @@ class Job:
 
     device: Device
     operator: str
-    skus: tuple[str, ...]
+    names: tuple[str, ...]
 
 
 def run_job(job: Job) -> dict[str, dict[int, str]]:
     """The digests of each kernel, by the numbers of the cases that it takes."""
     device, operator = job.device, job.operator
     return {
-        sku: {
-            number: run_digest(device, operator, case, kernels.pinned(sku))
+        name: {
+            number: run_digest(device, operator, case, kernels.pinned(name))
             for number, case in enumerate(all_cases(operator))
-            if kernels.accepts(operator, sku, case.problem, device.name)
+            if kernels.accepts(operator, name, case.problem, device.name)
         }
-        for sku in job.skus
+        for name in job.names
     }
 
 
@@ -140,19 +141,21 @@ def make_jobs(device: Device) -> list[Job]:
     """Jobs of a few kernels, so that no process ends long after the others."""
     by_operator: dict[str, list[str]] = {}
     for operator, kernel in digested_kernels():
-        by_operator.setdefault(operator, []).append(kernel.sku)
+        by_operator.setdefault(operator, []).append(name_of(kernel))
     return [
-        Job(device, operator, tuple(skus[first : first + SKUS_A_JOB]))
-        for operator, skus in by_operator.items()
-        for first in range(0, len(skus), SKUS_A_JOB)
+        Job(device, operator, tuple(names[first : first + KERNELS_A_JOB]))
+        for operator, names in by_operator.items()
+        for first in range(0, len(names), KERNELS_A_JOB)
     ]
 
 
-def join(digests: dict[int, str], sku: str, found: dict[int, str], cases: tuple[Case, ...]) -> None:
+def join(
+    digests: dict[int, str], name: str, found: dict[int, str], cases: tuple[Case, ...]
+) -> None:
     """Adds what a kernel wrote; fails where it disagrees with the kernels before it."""
     for number, digest_of_case in found.items():
         known = digests.setdefault(number, digest_of_case)
-        assert known == digest_of_case, f"{sku} disagrees on {cases[number].id}"
+        assert known == digest_of_case, f"{name} disagrees on {cases[number].id}"
 
 
 def record(device: Device, name: str) -> dict[str, Any]:
@@ -163,15 +166,17 @@ def record(device: Device, name: str) -> dict[str, Any]:
     workers = max(1, min(PROCESSES, (os.cpu_count() or 1) // 2))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for job, found in zip(jobs, pool.map(run_job, jobs), strict=True):
-            entry = operators.setdefault(job.operator, {"digests": {}, "rows": {}})
-            for sku, taken in found.items():
-                join(entry["digests"], sku, taken, all_cases(job.operator))
-                entry["rows"][sku] = {"revision": revisions[sku], "cases": spans(taken)}
+            entry = operators.setdefault(job.operator, {"digests": {}, "skus": {}})
+            for name, taken in found.items():
+                join(entry["digests"], name, taken, all_cases(job.operator))
+                sku, _, body = name.partition(":")
+                promised = {"revision": revisions[sku], "bodies": {}}
+                entry["skus"].setdefault(sku, promised)["bodies"][body] = spans(taken)
     for operator, entry in operators.items():
         digests = entry.pop("digests")
         cases = all_cases(operator)
         entry["cases"] = [[case.id, digests[n]] for n, case in enumerate(cases) if n in digests]
-        assert len(entry["cases"]) == len(cases), f"{operator}: cases that no row takes"
+        assert len(entry["cases"]) == len(cases), f"{operator}: cases that no kernel takes"
     return {
         "device": name,
         "build": planq.build_info().build_id,

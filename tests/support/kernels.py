@@ -1,7 +1,7 @@
 """The checks that every kernel passes, whatever its backend.
 
-A kernel is pinned by its SKU and given every case that it accepts; one that accepts none is a
-failure, because nothing would then have tested its promises.
+A kernel is pinned by its name, "SKU:body", and given every case that it accepts; one that accepts
+none is a failure, because nothing would then have tested its promises.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from support.memory import CONTIGUOUS, Device, Layout, SharedLayout
 from support.operators import OPERATORS, OWN, PRIVATE, Case, expected, inputs_of
 from support.promises import judge_of
 from support.runner import Bench
+from support.selections import name_of
 
 C = TypeVar("C", bound=Case)
 # Integers have one sum, whatever unit adds them.
@@ -32,15 +33,16 @@ PROMISE = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT, max_ulp=
 
 @cache
 def bounded_skus(operator: str) -> frozenset[str]:
-    """The operator's kernels that promise a bound of their error instead of bits."""
-    methods = getattr(ADAPTERS[operator], "bounded", ())
-    return frozenset(sku for sku in by_sku() if is_of(sku, operator, methods))
+    """The operator's SKUs that promise a bound of their error instead of bits."""
+    arithmetics = getattr(ADAPTERS[operator], "bounded", ())
+    skus = {kernel.sku for kernel in by_name().values()}
+    return frozenset(sku for sku in skus if is_of(sku, operator, arithmetics))
 
 
-def is_of(sku: str, operator: str, methods: Sequence[str]) -> bool:
-    """Whether a SKU is the operator's, and of one of the methods."""
-    name, _, method, *_ = sku.split("/")
-    return name.partition(".")[0] == operator and method in methods
+def is_of(sku: str, operator: str, arithmetics: Sequence[str]) -> bool:
+    """Whether a SKU is the operator's, and of one of these kinds of arithmetic."""
+    name, _, *rest = sku.split("/")
+    return name.partition(".")[0] == operator and bool(rest) and rest[0] in arithmetics
 
 
 def operators() -> list[planq.OperatorInfo]:
@@ -65,15 +67,22 @@ def own_kernels(backend: planq.Backend) -> Iterator[tuple[str, planq.KernelInfo]
 
 
 @cache
-def by_sku() -> dict[str, planq.KernelInfo]:
+def by_name() -> dict[str, planq.KernelInfo]:
     """Every kernel by its name."""
-    return {kernel.sku: kernel for operator in planq.operators() for kernel in operator.kernels}
+    return {
+        name_of(kernel): kernel for operator in planq.operators() for kernel in operator.kernels
+    }
 
 
-def pinned(sku: str) -> planq.PlanPreference:
+def pinned(name: str) -> planq.PlanPreference:
     """All that this kernel promises of every descriptor, from this kernel only."""
-    promise = by_sku()[sku].guarantee
-    return planq.PlanPreference(determinism=promise.determinism, max_ulp=promise.max_ulp, sku=sku)
+    kernel = by_name()[name]
+    return planq.PlanPreference(
+        determinism=kernel.guarantee.determinism,
+        max_ulp=kernel.guarantee.max_ulp,
+        sku=kernel.sku,
+        body=kernel.body,
+    )
 
 
 # What every kernel meets.
@@ -85,33 +94,33 @@ def takers(operator: str, problem: Hashable, device: str) -> frozenset[str]:
     """The kernels that take the problem, by the library's own explanation."""
     desc = ADAPTERS[operator].descriptor(problem)
     candidates = planq.explain(desc, ANYTHING, device=device).candidates
-    return frozenset(c.sku for c in candidates if c.chosen or not c.reason)
+    return frozenset(name_of(c) for c in candidates if c.chosen or not c.reason)
 
 
-def accepts(operator: str, sku: str, problem: Hashable, device: str) -> bool:
+def accepts(operator: str, name: str, problem: Hashable, device: str) -> bool:
     """Whether the kernel takes the problem."""
-    return sku in takers(operator, problem, device)
+    return name in takers(operator, problem, device)
 
 
-def takes(operator: str, sku: str, case: Case, device: str) -> bool:
+def takes(operator: str, name: str, case: Case, device: str) -> bool:
     """The same of a case: by the recorded answer where there is one.
 
     To explain all cases of an operator takes a minute; test_selections.py compares the record.
     """
-    name = selections.recorded_name(device)
-    if operator in OPERATORS and sku in selections.skus_on(operator, name):
-        table = selections.recorded(operator, name).get(selections.key(case))
+    recorded = selections.recorded_name(device)
+    if operator in OPERATORS and name in selections.names_on(operator, recorded):
+        table = selections.recorded(operator, recorded).get(selections.key(case))
         if table:
-            return sku in table.takers
-    return accepts(operator, sku, case.problem, device)
+            return name in table.takers
+    return accepts(operator, name, case.problem, device)
 
 
 @cache
-def accepted(operator: str, sku: str, device: str, *, empty: bool = False) -> tuple[Case, ...]:
+def accepted(operator: str, name: str, device: str, *, empty: bool = False) -> tuple[Case, ...]:
     """The operator's cases that the kernel takes."""
     tests = ADAPTERS[operator]
     cases = tests.empty_cases() if empty else tests.cases()
-    return tuple(case for case in cases if takes(operator, sku, case, device))
+    return tuple(case for case in cases if takes(operator, name, case, device))
 
 
 def spread(items: Sequence[C], count: int) -> list[C]:
@@ -121,12 +130,19 @@ def spread(items: Sequence[C], count: int) -> list[C]:
     return [small[i * len(small) // count] for i in range(min(count, len(small)))]
 
 
+def running(plan: planq.Plan, **extents: int) -> str:
+    """The name of the kernel that a plan runs, where operands do not make it another."""
+    (chosen,) = (body for body in plan.bodies(**extents) if body.chosen)
+    return f"{plan.sku}:{chosen.name}"
+
+
 def is_taken(bench: Bench) -> bool:
     """Whether the operands are what the kernel asks of them; a refusal is by what explain shows."""
     status = bench.plan.can_implement(bench.args)
     if not status:
-        asked = [text.partition(": ") for text in by_sku()[bench.plan.sku].constraints]
-        told = [f"{name}: expected {what}, got" for name, _, what in asked]
+        bodies = bench.plan.bodies()
+        asked = [text.partition(": ") for body in bodies for text in body.constraints]
+        told = [f"{operand}: expected {what}, got" for operand, _, what in asked]
         assert status.reason.startswith(tuple(told)), status.reason
     return bool(status)
 
@@ -134,7 +150,7 @@ def is_taken(bench: Bench) -> bool:
 def check_kernel(
     device: Device,
     operator: str,
-    sku: str,
+    name: str,
     case: Case,
     layouts: dict[str, Layout] | None = None,
     runs: int = 1,
@@ -144,11 +160,11 @@ def check_kernel(
     Whether the kernel takes operands that lie so: one with constraints may refuse them.
     """
     desc = ADAPTERS[operator].descriptor(case.problem)
-    bench = Bench(device, desc, pref=pinned(sku), layouts=layouts)
-    assert bench.plan.sku == sku
+    bench = Bench(device, desc, pref=pinned(name), layouts=layouts)
+    assert running(bench.plan) == name
     if not is_taken(bench):
         return False
-    check_bench(bench, case, inputs_of(case), expected(case), f"{sku} on {case.id}", runs)
+    check_bench(bench, case, inputs_of(case), expected(case), f"{name} on {case.id}", runs)
     return True
 
 
@@ -173,36 +189,37 @@ def check_bench(
             assert bits == first, f"{what}: another run has other bits"
 
 
-def check_bits(device: Device, operator: str, sku: str) -> None:
+def check_bits(device: Device, operator: str, name: str) -> None:
     """The kernel gives what it promises on every case that it accepts."""
-    cases = accepted(operator, sku, device.name)
-    taken = [check_kernel(device, operator, sku, case) for case in cases]
-    assert any(taken), f"no case exercises {sku}"
+    cases = accepted(operator, name, device.name)
+    taken = [check_kernel(device, operator, name, case) for case in cases]
+    assert any(taken), f"no case exercises {name}"
 
 
-def check_ten_runs(device: Device, operator: str, sku: str) -> None:
+def check_ten_runs(device: Device, operator: str, name: str) -> None:
     """Ten runs of one plan on one set of operands give the same bits."""
-    for case in spread(accepted(operator, sku, device.name), 3):
-        check_kernel(device, operator, sku, case, runs=RUNS)
+    for case in spread(accepted(operator, name, device.name), 3):
+        check_kernel(device, operator, name, case, runs=RUNS)
 
 
-def check_misaligned(device: Device, operator: str, sku: str) -> None:
+def check_misaligned(device: Device, operator: str, name: str) -> None:
     """Base pointers off by one element, all of them and one at a time, change nothing."""
-    for case in spread(accepted(operator, sku, device.name), 4):
-        names = (*case.inputs(), *expected(case))
-        check_kernel(device, operator, sku, case, dict.fromkeys(names, Layout(offset=1)))
-        for name in names:
-            check_kernel(device, operator, sku, case, {name: Layout(offset=1)})
+    for case in spread(accepted(operator, name, device.name), 4):
+        operands = (*case.inputs(), *expected(case))
+        check_kernel(device, operator, name, case, dict.fromkeys(operands, Layout(offset=1)))
+        for operand in operands:
+            check_kernel(device, operator, name, case, {operand: Layout(offset=1)})
 
 
-def check_strided(device: Device, operator: str, sku: str) -> None:
+def check_strided(device: Device, operator: str, name: str) -> None:
     """Gaps after rows and planes, aligned and not, change nothing and stay untouched."""
-    for case in spread(accepted(operator, sku, device.name), 4):
-        names = (*case.inputs(), *expected(case))
+    for case in spread(accepted(operator, name, device.name), 4):
+        operands = (*case.inputs(), *expected(case))
         for pitch in (1, 16):
-            check_kernel(device, operator, sku, case, dict.fromkeys(names, Layout(pitch=pitch)))
-        for name in names:
-            check_kernel(device, operator, sku, case, {name: Layout(offset=3, pitch=5)})
+            layouts = dict.fromkeys(operands, Layout(pitch=pitch))
+            check_kernel(device, operator, name, case, layouts)
+        for operand in operands:
+            check_kernel(device, operator, name, case, {operand: Layout(offset=3, pitch=5)})
 
 
 @cache
@@ -223,17 +240,17 @@ def oversized(desc: planq.Descriptor) -> planq.Descriptor:
     return planq.Descriptor.from_json(json.dumps(fields))
 
 
-def check_oversized(device: Device, operator: str, sku: str) -> None:
+def check_oversized(device: Device, operator: str, name: str) -> None:
     """A group or a block may be larger than the tensor by any amount."""
     descriptor = ADAPTERS[operator].descriptor
     cases = [
         case
-        for case in accepted(operator, sku, device.name)
+        for case in accepted(operator, name, device.name)
         if oversized(descriptor(case.problem)) != descriptor(case.problem)
     ]
     for case in spread(cases, 3):
-        bench = Bench(device, oversized(descriptor(case.problem)), pref=pinned(sku))
-        what = f"{sku} on {case.id}, oversized"
+        bench = Bench(device, oversized(descriptor(case.problem)), pref=pinned(name))
+        what = f"{name} on {case.id}, oversized"
         check_bench(bench, case, inputs_of(case), expected(case), what)
 
 
@@ -287,40 +304,40 @@ def check_sharing(
     desc = ADAPTERS[operator].descriptor(case.problem)
     bench = Bench(device, desc, pref=pref, layouts=layouts)
     if is_taken(bench):
-        what = f"{bench.plan.sku} on {case.id} with {sharing}"
+        what = f"{running(bench.plan)} on {case.id} with {sharing}"
         check_bench(bench, case, inputs, outputs, what)
 
 
-def check_shared(device: Device, operator: str, sku: str) -> None:
+def check_shared(device: Device, operator: str, name: str) -> None:
     """Inputs whose rows repeat or overlap are read as their strides say; all may run backwards."""
-    cases = accepted(operator, sku, device.name)
+    cases = accepted(operator, name, device.name)
     count = {case: len(outer_axes(operator, case.problem)) for case in cases}
     # Most operands first: what one of them repeats must not be taken to hold for the others.
     several = [case for case in cases if count[case] == max(count.values())]
     for case in dict.fromkeys((*spread(several, 2), *spread(cases, 1))):
         for sharing in sharings(outer_axes(operator, case.problem)):
-            check_sharing(device, operator, case, sharing, pinned(sku))
-        names = [name for name in (*inputs_of(case), *expected(case)) if "[" not in name]
-        backwards = tuple((name, SharedLayout(backwards=True)) for name in names)
-        check_sharing(device, operator, case, backwards, pinned(sku))
+            check_sharing(device, operator, case, sharing, pinned(name))
+        operands = [each for each in (*inputs_of(case), *expected(case)) if "[" not in each]
+        backwards = tuple((operand, SharedLayout(backwards=True)) for operand in operands)
+        check_sharing(device, operator, case, backwards, pinned(name))
 
 
-def check_empty(device: Device, operator: str, sku: str) -> None:
+def check_empty(device: Device, operator: str, name: str) -> None:
     """Tensors without elements succeed, whatever their strides; scales of segments are written."""
-    for case in accepted(operator, sku, device.name, empty=True):
-        check_kernel(device, operator, sku, case)
+    for case in accepted(operator, name, device.name, empty=True):
+        check_kernel(device, operator, name, case)
         for sharing in sharings(outer_axes(operator, case.problem)):
-            check_sharing(device, operator, case, sharing, pinned(sku))
+            check_sharing(device, operator, case, sharing, pinned(name))
 
 
 def run_once(
-    device: Device, operator: str, problem: Hashable, inputs: dict[str, Array], sku: str
+    device: Device, operator: str, problem: Hashable, inputs: dict[str, Array], name: str
 ) -> dict[str, Array] | None:
     """One run on the kernel, or on the default one where it refuses a part this small.
 
     None: the kernel has constraints that the operands do not meet.
     """
-    pref = pinned(sku) if accepts(operator, sku, problem, device.name) else PROMISE
+    pref = pinned(name) if accepts(operator, name, problem, device.name) else PROMISE
     bench = Bench(device, ADAPTERS[operator].descriptor(problem), pref=pref)
     if not is_taken(bench):
         return None
@@ -329,15 +346,15 @@ def run_once(
     return bench.outputs()
 
 
-def check_batch(device: Device, operator: str, sku: str) -> None:
+def check_batch(device: Device, operator: str, name: str) -> None:
     """A part that shares no result with the rest has alone the bits that it has among others."""
-    for case in spread(accepted(operator, sku, device.name), 3):
+    for case in spread(accepted(operator, name, device.name), 3):
         inputs = inputs_of(case)
-        whole = run_once(device, operator, case.problem, inputs, sku)
+        whole = run_once(device, operator, case.problem, inputs, name)
         parts = list(case.parts()) if whole else []
         for part in parts[:: -(-len(parts) // 5)] if parts else ():
-            alone = run_once(device, operator, part.problem, part.inputs(inputs), sku)
-            compare_part(alone or {}, part.outputs(whole or {}), f"{sku} on {case.id}: {part}")
+            alone = run_once(device, operator, part.problem, part.inputs(inputs), name)
+            compare_part(alone or {}, part.outputs(whole or {}), f"{name} on {case.id}: {part}")
 
 
 def compare_part(alone: dict[str, Array], among: dict[str, Array], what: str) -> None:
@@ -360,7 +377,9 @@ def check_guarantee(device: Device, operator: str, kernel: planq.KernelInfo) -> 
     assert promise.bit_stable_on_same_hardware
     assert promise.basis
     assert "\n" not in promise.basis
-    for problem in {case.problem: None for case in accepted(operator, kernel.sku, device.name)}:
+    for problem in {
+        case.problem: None for case in accepted(operator, name_of(kernel), device.name)
+    }:
         check_promise(device, operator, kernel, problem)
 
 
@@ -369,7 +388,7 @@ def check_promise(
 ) -> None:
     """A plan promises what its kernel does, but for what the problem says otherwise."""
     tests: Any = ADAPTERS[operator]
-    plan = planq.Plan.select(device.stream(), tests.descriptor(problem), pinned(kernel.sku))
+    plan = planq.Plan.select(device.stream(), tests.descriptor(problem), pinned(name_of(kernel)))
     promise = plan.precision_guarantee()
     math = tests.bounded_math if kernel.sku in bounded_skus(operator) else tests.math
     assert EXACT_SUMS.get(promise.math, promise.math) is math(problem)
@@ -389,10 +408,10 @@ def check_promise(
     assert promise.batch_invariant <= kernel.guarantee.batch_invariant
 
 
-def check_new_inputs(device: Device, operator: str, sku: str) -> None:
+def check_new_inputs(device: Device, operator: str, name: str) -> None:
     """A plan keeps nothing of its last run: other inputs give their own results."""
-    case = spread(accepted(operator, sku, device.name), 1)[0]
+    case = spread(accepted(operator, name, device.name), 1)[0]
     desc = ADAPTERS[operator].descriptor(case.problem)
-    bench = Bench(device, desc, pref=pinned(sku))
+    bench = Bench(device, desc, pref=pinned(name))
     for other in (case.reseeded(seed) for seed in range(3)):
-        check_bench(bench, other, inputs_of(other), expected(other), f"{sku} on {other.id}")
+        check_bench(bench, other, inputs_of(other), expected(other), f"{name} on {other.id}")

@@ -4,17 +4,17 @@ The file has one entry for each operator:
 
     {"build": ..., "elsewhere": {device: what kernels of the other backend say},
      "operators": {name: {
-       "skus": [every SKU of the operator, in the order of preference],
+       "kernels": [the name of every kernel of the operator, in the order of preference],
        "lines": [what one candidate answers, ...],
        "refused": [what all candidates refused out of hand answer, ...],
-       "groups": [{"kernels": "min_max.token/*/f32", "refused": {device: number, ...},
+       "groups": [{"skus": "min_max.token/*/f32", "refused": {device: number, ...},
                    "cases": {"0|7 2|7 3": "key key ..."}}]}}}
 
-A line is "SKU: verdict; bytes of workspace", where the SKU is without its ends if these are the two
-that its group names. The numbers of a case are those of its lines on the host, on sm_80 and on
-sm_90, in the order of preference. Candidates that were written for another device, dtype or scope
-are hundreds for each case: of them the file has the number of each kind, and a digest of SKUs and
-reasons. Keys are the first eight digits of the SHA-256 of a case's id.
+A name is "SKU:body". A line is "name: verdict; bytes of workspace", where the SKU is without its
+ends if these are the two that its group names. The numbers of a case are those of its lines on the
+host, on sm_80 and on sm_90, in the order of preference. Candidates that were written for another
+device, dtype or scope are hundreds for each case: of them the file has the number of each kind, and
+a digest of names and reasons. Keys are the first eight digits of the SHA-256 of a case's id.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Table:
     """The answer for one case on one device.
 
     Attributes:
-        lines: Of each candidate that is not refused out of hand, its SKU and what became of it.
+        lines: Of each candidate that is not refused out of hand, its name and what became of it.
         refused: The others, as their numbers and a digest.
         elsewhere: What kernels of the other backend say; empty in a build without any.
         reasons: How often each reason behind `refused` was given; not recorded.
@@ -58,16 +58,21 @@ class Table:
 
     @property
     def chosen(self) -> tuple[str, str]:
-        """The SKU that runs, and its workspace; empty where none does."""
+        """The kernel that runs, and its workspace; empty where none does."""
         found = (line for line in self.lines if line[1].startswith("chosen; "))
         return next(found, ("", ""))
 
     @cached_property
     def takers(self) -> frozenset[str]:
-        """The SKUs that could run."""
+        """The kernels that could run."""
         return frozenset(
-            sku for sku, text in self.lines if text.startswith(("chosen; ", "accepted; "))
+            name for name, text in self.lines if text.startswith(("chosen; ", "accepted; "))
         )
+
+
+def name_of(kernel: planq.KernelInfo | planq.Candidate) -> str:
+    """What the tests call a kernel: its SKU and its body."""
+    return f"{kernel.sku}:{kernel.body}"
 
 
 def key(case: Case) -> str:
@@ -83,18 +88,18 @@ def answer(candidate: planq.Candidate) -> str:
     return f"{verdict}; {candidate.workspace} bytes"
 
 
-def explained(desc: planq.Descriptor, device: str, skus: frozenset[str]) -> Table:
-    """The current answer, as far as it is about some SKUs or a SKU that is chosen."""
+def explained(desc: planq.Descriptor, device: str, names: frozenset[str]) -> Table:
+    """The current answer, as far as it is about some kernels or the one that is chosen."""
     candidates = [
-        c for c in planq.explain(desc, device=device).candidates if c.sku in skus or c.chosen
+        c for c in planq.explain(desc, device=device).candidates if name_of(c) in names or c.chosen
     ]
     digested = [c for c in candidates if c.reason_kind in DIGESTED]
-    said = "\n".join(f"{c.sku}: {answer(c)}" for c in digested)
+    said = "\n".join(f"{name_of(c)}: {answer(c)}" for c in digested)
     kinds = sorted(Counter(c.reason_kind for c in digested).items())
     counts = "".join(f", {count} for another {kind}" for kind, count in kinds)
     listed = (*DIGESTED, "backend")
     return Table(
-        lines=tuple((c.sku, answer(c)) for c in candidates if c.reason_kind not in listed),
+        lines=tuple((name_of(c), answer(c)) for c in candidates if c.reason_kind not in listed),
         refused=hashlib.sha256(said.encode()).hexdigest()[:16] + counts,
         elsewhere=frozenset(answer(c) for c in candidates if c.reason_kind == "backend"),
         reasons="\n".join(f"{n} x {t}" for t, n in Counter(map(answer, digested)).items()),
@@ -111,16 +116,16 @@ def difference(recorded: Table, found: Table) -> str:
         return f"kernels of the other backend\nrecorded: {before}\nnow: {now}"
     if recorded.refused != found.refused:
         return (
-            "SKUs or reasons of kernels for another device, dtype or scope\n"
+            "names or reasons of kernels for another device, dtype or scope\n"
             f"recorded: {recorded.refused}\nnow: {found.refused}\n{found.reasons}"
         )
     return ""
 
 
-def built_skus(operator: str) -> list[str]:
-    """The operator's SKUs in this build, in the order of preference."""
+def built_names(operator: str) -> list[str]:
+    """The operator's kernels in this build, in the order of preference."""
     desc = OPERATORS[operator].descriptor(all_cases(operator)[0].problem)
-    return [c.sku for c in planq.explain(desc).candidates]
+    return [name_of(c) for c in planq.explain(desc).candidates]
 
 
 class Numbers(dict[str, int]):
@@ -131,37 +136,38 @@ class Numbers(dict[str, int]):
         return self[text]
 
 
-def _star(sku: str, ends: tuple[str, str]) -> str:
-    """The SKU without its ends, where it has these."""
+def _star(name: str, ends: tuple[str, str]) -> str:
+    """The name without the ends of its SKU, where it has these and something between them."""
+    sku, _, body = name.partition(":")
     first, _, rest = sku.partition("/")
     middle, _, last = rest.rpartition("/")
-    return middle if (first, last) == ends else sku
+    return f"{middle}:{body}" if middle and (first, last) == ends else name
 
 
 def _record_operator(operator: str) -> tuple[dict[str, Any], dict[str, set[str]]]:
     """The file's entry for an operator, and what kernels elsewhere say on each device."""
-    skus, cases = built_skus(operator), all_cases(operator)
+    names, cases = built_names(operator), all_cases(operator)
     lines, refused = Numbers(), Numbers()
     elsewhere: dict[str, set[str]] = {device: set() for device in DEVICES}
     groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for case in cases:
         desc = OPERATORS[operator].descriptor(case.problem)
-        tables = [explained(desc, device, frozenset(skus)) for device in DEVICES]
-        sku = tables[0].chosen[0].split("/")
+        tables = [explained(desc, device, frozenset(names)) for device in DEVICES]
+        sku = tables[0].chosen[0].partition(":")[0].split("/")
         ends = (sku[0], sku[-1])
         for device, table in zip(DEVICES, tables, strict=True):
             elsewhere[device] |= table.elsewhere
         outcome = "|".join(
-            " ".join(str(lines[f"{_star(sku, ends)}: {text}"]) for sku, text in table.lines)
+            " ".join(str(lines[f"{_star(name, ends)}: {text}"]) for name, text in table.lines)
             for table in tables
         )
         group = (*ends, *(table.refused for table in tables))
         groups.setdefault(group, {}).setdefault(outcome, []).append(key(case))
     entry = {
-        "skus": skus,
+        "kernels": names,
         "groups": [
             {
-                "kernels": f"{first}/*/{last}",
+                "skus": f"{first}/*/{last}",
                 "refused": {d: refused[text] for d, text in zip(DEVICES, texts, strict=True)},
                 "cases": {outcome: " ".join(keys) for outcome, keys in outcomes.items()},
             }
@@ -188,7 +194,7 @@ def record() -> dict[str, Any]:
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
-    """Writes the file, with each line, SKU and list of cases on a line of its own."""
+    """Writes the file, with each line, name and list of cases on a line of its own."""
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
@@ -200,11 +206,11 @@ def read() -> dict[str, Any]:
 
 
 @cache
-def recorded_skus(operator: str) -> tuple[str, ...]:
-    """The recorded SKUs that this build should have, in the order of preference."""
+def recorded_names(operator: str) -> tuple[str, ...]:
+    """The recorded kernels that this build should have, in the order of preference."""
     cuda = planq.build_info().cuda
-    skus: list[str] = read()["operators"][operator]["skus"]
-    return tuple(sku for sku in skus if cuda or "/cuda/" not in sku)
+    names: list[str] = read()["operators"][operator]["kernels"]
+    return tuple(name for name in names if cuda or "cuda" not in re.split("[/:]", name))
 
 
 @cache
@@ -215,11 +221,11 @@ def recorded_name(device: str) -> str:
 
 
 @cache
-def skus_on(operator: str, device: str) -> frozenset[str]:
-    """The SKUs whose answers on a device are recorded; none of a device or operator that is new."""
+def names_on(operator: str, device: str) -> frozenset[str]:
+    """The kernels whose answers on a device are recorded; none where it is new."""
     if device not in DEVICES or operator not in read()["operators"]:
         return frozenset()
-    return frozenset(recorded_skus(operator))
+    return frozenset(recorded_names(operator))
 
 
 @cache
@@ -232,23 +238,30 @@ def recorded(operator: str, device: str) -> dict[str, Table]:
         refused = entry["refused"][group["refused"][device]]
         for outcome, keys in group["cases"].items():
             numbers = outcome.split("|")[DEVICES.index(device)].split()
-            lines = tuple(_whole(entry["lines"][int(n)], group["kernels"]) for n in numbers)
+            lines = tuple(_whole(entry["lines"][int(n)], group["skus"]) for n in numbers)
             tables |= dict.fromkeys(keys.split(), Table(lines, refused, elsewhere))
     return tables
 
 
-def _whole(line: str, kernels: str) -> tuple[str, str]:
-    """The SKU of a line with the ends that its group names, and the rest of the line."""
-    sku, _, text = line.partition(": ")
-    between = sku.partition("/")[0] in BACKENDS
-    return kernels.replace("*", sku) if between else sku, text
+def _whole(line: str, skus: str) -> tuple[str, str]:
+    """The name of a line with the ends that its group gives its SKU, and the rest of the line."""
+    name, _, text = line.partition(": ")
+    middle, _, body = name.partition(":")
+    between = middle.partition("/")[0] in BACKENDS
+    return f"{skus.replace('*', middle)}:{body}" if between else name, text
+
+
+def _kind(name: str) -> tuple[str, ...]:
+    """The arithmetic and the body of a kernel, without the types that end most SKUs."""
+    sku, _, body = name.partition(":")
+    return *sku.split("/")[1:-1], body
 
 
 def cover(operator: str, device: str) -> Iterator[Case]:
     """Cases that between them have every answer in the record.
 
-    Every SKU that is chosen, every workspace and every kind of sentence of each method whatever its
-    dtypes, and every group of kernels refused out of hand.
+    Every kernel that is chosen, every workspace and every kind of sentence of each body whatever
+    its types, and every group of kernels refused out of hand.
     """
     seen: set[object] = set()
     tables = recorded(operator, device)
@@ -256,8 +269,8 @@ def cover(operator: str, device: str) -> Iterator[Case]:
         table = tables[key(case)]
         # The number of elements differs from case to case, what it is compared with does not.
         answers = {
-            (sku.split("/")[-2], re.sub(r"\d+( consecutive)? elements", "elements", text))
-            for sku, text in table.lines
+            (_kind(name), re.sub(r"\d+( consecutive)? elements", "elements", text))
+            for name, text in table.lines
         }
         new = {table.refused, table.chosen[0], *answers}
         if not new <= seen:

@@ -13,6 +13,7 @@ from support import kernels
 from support.memory import Host
 from support.operators import OPERATORS, inputs_of
 from support.runner import Bench
+from support.selections import name_of
 
 GUARD = 1 << 20
 ATTRIBUTES = 64  # bytes; more than a pthread_attr_t has
@@ -31,14 +32,17 @@ def set_stacks_of_new_threads(nbytes: int) -> None:
 def main(nbytes: int, threads: int) -> None:
     """Of each kind of kernel the last, which has the widest types, on the largest case it takes."""
     set_stacks_of_new_threads(nbytes)
-    kinds = {k.sku.rpartition("/")[0]: (o, k.sku) for o, k in kernels.kernels(planq.Backend.HOST)}
-    for operator, sku in kinds.values():
-        sys.stdout.write(f"{sku}\n")
+    kinds = {
+        (k.sku.rpartition("/")[0], k.body): (o, name_of(k))
+        for o, k in kernels.kernels(planq.Backend.HOST)
+    }
+    for operator, name in kinds.values():
+        sys.stdout.write(f"{name}\n")
         sys.stdout.flush()
         cases = sorted(OPERATORS[operator].cases(), key=lambda case: -case.size)
-        case = next(c for c in cases if kernels.accepts(operator, sku, c.problem, "host"))
+        case = next(c for c in cases if kernels.accepts(operator, name, c.problem, "host"))
         desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(Host(threads), desc, pref=kernels.pinned(sku))
+        bench = Bench(Host(threads), desc, pref=kernels.pinned(name))
         bench.load(inputs_of(case))
         bench.run()
     sys.stdout.write("all rows ran\n")

@@ -62,8 +62,7 @@ std::shared_ptr<SharedPlan> select(const Stream& stream, const char* desc, const
   return std::make_shared<SharedPlan>(stream, descriptor, preference);
 }
 
-std::size_t workspace_of(const Plan& plan, const planq_extent* given, std::size_t count) {
-  if (count == 0) return plan.workspace;
+Extents read_extents(const Plan& plan, const planq_extent* given, std::size_t count) {
   check_given(given, "extents", "an array");
   Extents extents;
   if (count != static_cast<std::size_t>(plan.dims))
@@ -82,8 +81,19 @@ std::size_t workspace_of(const Plan& plan, const planq_extent* given, std::size_
                                       std::to_string(given[i].value)});
     extents.at[at] = given[i].value;
   }
+  return extents;
+}
+
+std::size_t workspace_of(const Plan& plan, const planq_extent* given, std::size_t count) {
+  if (count == 0) return plan.workspace;
   Descriptor storage;
-  return actual_of(plan, extents, storage).workspace;
+  return actual_of(plan, read_extents(plan, given, count), storage).workspace;
+}
+
+std::string bodies_text(const Plan& plan, const planq_extent* given, std::size_t count) {
+  const Extents extents = count == 0 ? largest_extents(plan) : read_extents(plan, given, count);
+  Descriptor storage;
+  return dump(bodies_json(*plan.descriptor.op, bodies_of(plan, extents, storage)));
 }
 
 }  // namespace
@@ -159,6 +169,12 @@ planq_code planq_plan_workspace_size(planq_plan plan, const planq_extent* extent
   });
 }
 
+planq_code planq_plan_bodies(planq_plan plan, const planq_extent* extents, size_t count,
+                             char* buffer, size_t capacity, size_t* size) {
+  return plan_text(plan, buffer, capacity, size,
+                   [&](const Plan& made) { return bodies_text(made, extents, count); });
+}
+
 planq_code planq_can_implement(planq_plan plan, const planq_operand* operands, size_t count) {
   return guarded([&] {
     const auto pinned = plans.pin(plan);
@@ -215,6 +231,11 @@ planq_code planq_launch_run(planq_launch launch, const planq_stream* stream) {
     check_stream(made, target);
     check(planq::launch(pinned->bound, target), made.kernel->sku);
   });
+}
+
+planq_code planq_launch_body(planq_launch launch, char* buffer, size_t capacity, size_t* size) {
+  return guarded(
+      [&] { copy_text(std::string(launches.pin(launch)->bound.body()), buffer, capacity, size); });
 }
 
 planq_code planq_launch_retain(planq_launch launch) {

@@ -163,7 +163,7 @@ planq_code planq_plan_from_json(const planq_stream* stream, const char* text, pl
 planq_code planq_plan_retain(planq_plan plan);
 planq_code planq_plan_release(planq_plan plan);
 
-/* The name of the kernel, such as "quantize/host/segments/f32_s8". */
+/* The SKU that the plan keeps, such as "quantize/host/f32_s8". */
 planq_code planq_plan_sku(planq_plan plan, char* buffer, size_t capacity, size_t* size);
 /* The plan in JSON, for an audit or another process: what planq_plan_from_json() compares. */
 planq_code planq_plan_to_json(planq_plan plan, char* buffer, size_t capacity, size_t* size);
@@ -189,6 +189,12 @@ typedef struct planq_extent {
 planq_code planq_plan_workspace_size(planq_plan plan, const planq_extent* extents, size_t count,
                                      size_t* bytes);
 
+/* The bodies of the plan's SKU in order of preference, in JSON, for extents as
+ * planq_plan_workspace_size() takes them; with none for the largest: a list of {"name", "chosen",
+ * "reason", "reason_kind", "workspace", "constraints"}. Errors: likewise. */
+planq_code planq_plan_bodies(planq_plan plan, const planq_extent* extents, size_t count,
+                             char* buffer, size_t capacity, size_t* size);
+
 /* Whether planq_run() would take these operands: PLANQ_OK or PLANQ_ERROR_ARGUMENT. */
 planq_code planq_can_implement(planq_plan plan, const planq_operand* operands, size_t count);
 
@@ -211,6 +217,9 @@ planq_code planq_bind(planq_plan plan, void* workspace, size_t workspace_bytes,
 /* Enqueues what was bound on a stream of the plan's device. Errors: PLANQ_ERROR_STREAM,
  * PLANQ_ERROR_CUDA. */
 planq_code planq_launch_run(planq_launch launch, const planq_stream* stream);
+
+/* The name of the body that runs. */
+planq_code planq_launch_body(planq_launch launch, char* buffer, size_t capacity, size_t* size);
 
 /* One reference more, or one less; the last one ends the launch. */
 planq_code planq_launch_retain(planq_launch launch);

@@ -33,25 +33,36 @@ py::dict guarantee_values(const Guarantee& guarantee, std::optional<std::int64_t
                   "basis"_a = text(guarantee.basis.value));
 }
 
-}  // namespace
-
-py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
-                       std::optional<std::int64_t> terms) {
-  using namespace py::literals;
+py::tuple constraint_texts(const Operator& op, const Kernel& kernel) {
   py::list asked;
   for (const Constraint& constraint : kernel.constraints)
     asked.append(text(op.operands[static_cast<std::size_t>(constraint.operand)].name) + ": " +
                  constraint_text(constraint));
-  const py::tuple constraints(asked);
+  return py::tuple(asked);
+}
+
+}  // namespace
+
+py::list body_values(const Operator& op, std::span<const Candidate> bodies) {
+  py::list listed;
+  for (const Candidate& body : bodies)
+    listed.append(py::make_tuple(text(body.kernel->body), body.chosen, body.reason.text(),
+                                 body.workspace, constraint_texts(op, *body.kernel)));
+  return listed;
+}
+
+py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
+                       std::optional<std::int64_t> terms) {
+  using namespace py::literals;
   const py::object max_arch =
       kernel.arch.last >= kLastArch ? py::object(py::none()) : py::int_(kernel.arch.last);
   py::list dtypes;
   for (const DType dtype : kernel.dtypes) dtypes.append(text(name_of(dtype)));
-  return py::dict("sku"_a = text(kernel.sku), "dtypes"_a = py::tuple(dtypes),
-                  "revision"_a = kernel.revision, "backend"_a = text(name_of(kernel.backend)),
-                  "min_arch"_a = kernel.arch.first, "max_arch"_a = max_arch,
-                  "constraints"_a = constraints, "rank"_a = kernel.rank,
-                  "guarantee"_a = guarantee_values(guarantee, terms));
+  return py::dict("sku"_a = text(kernel.sku), "body"_a = text(kernel.body),
+                  "dtypes"_a = py::tuple(dtypes), "revision"_a = kernel.revision,
+                  "backend"_a = text(name_of(kernel.backend)), "min_arch"_a = kernel.arch.first,
+                  "max_arch"_a = max_arch, "constraints"_a = constraint_texts(op, kernel),
+                  "rank"_a = kernel.rank, "guarantee"_a = guarantee_values(guarantee, terms));
 }
 
 std::tuple<bool, std::string, std::string, std::string> decided_values(const Guarantee& guarantee) {

@@ -80,9 +80,8 @@ py::dict operator_values(const std::string& name) {
   if (!op) throw py::key_error(name);
   py::list operands, kernels;
   for (const OperandInfo& operand : op->operands) operands.append(text(operand.name));
-  for (const auto* table : op->tables)
-    for (const Kernel& kernel : *table)
-      kernels.append(kernel_values(*op, kernel, kernel.guarantee));
+  for (const Kernel* kernel : ordered_kernels(*op))
+    kernels.append(kernel_values(*op, *kernel, kernel->guarantee));
   return py::dict("fields"_a = field_table(*op), "operands"_a = py::tuple(operands),
                   "kernels"_a = py::tuple(kernels), "operand_table"_a = operand_table(*op));
 }
@@ -122,7 +121,8 @@ py::list format_values() {
 Preference make_preference(const std::string& determinism, bool batch_invariant,
                            std::optional<std::int64_t> max_ulp,
                            std::optional<std::uint64_t> max_workspace_bytes,
-                           std::optional<std::string> backend, std::optional<std::string> sku) {
+                           std::optional<std::string> backend, std::optional<std::string> sku,
+                           std::optional<std::string> body) {
   Preference preference;
   preference.determinism = enumerator<Determinism>("determinism", py::str(determinism));
   preference.batch_invariant = batch_invariant;
@@ -130,6 +130,7 @@ Preference make_preference(const std::string& determinism, bool batch_invariant,
   preference.max_workspace_bytes = max_workspace_bytes;
   if (backend) preference.backend = enumerator<Backend>("backend", py::str(*backend));
   preference.sku = sku.value_or("");
+  preference.body = body.value_or("");
   return preference;
 }
 

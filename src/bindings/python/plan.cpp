@@ -427,6 +427,11 @@ PyObject* call_launch(PyObject* self, PyObject* const* arguments, std::size_t fl
   return launch_now(*bound->base, [&] { return launch(bound->bound, stream); });
 }
 
+PyObject* body_of_launch(PyObject* self, void*) {
+  const std::string_view body = reinterpret_cast<Launch*>(self)->bound.body();
+  return PyUnicode_FromStringAndSize(body.data(), static_cast<Py_ssize_t>(body.size()));
+}
+
 int traverse_launch(PyObject* self, visitproc visit, void* arg) {
   auto* bound = reinterpret_cast<Launch*>(self);
   Py_VISIT(Py_TYPE(self));
@@ -451,11 +456,15 @@ PyTypeObject* launch_type() {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, vectorcall), READONLY, nullptr},
       {"plan", T_OBJECT_EX, offsetof(Launch, plan), READONLY, "the plan that made this launch"},
       {nullptr, 0, 0, 0, nullptr}};
+  static PyGetSetDef computed[] = {
+      {"body", body_of_launch, nullptr, "the body of the plan's SKU that runs", nullptr},
+      {nullptr, nullptr, nullptr, nullptr, nullptr}};
   static PyType_Slot slots[] = {
       {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
       {Py_tp_traverse, reinterpret_cast<void*>(traverse_launch)},
       {Py_tp_dealloc, reinterpret_cast<void*>(free_launch)},
       {Py_tp_members, members},
+      {Py_tp_getset, computed},
       {Py_tp_doc,
        const_cast<char*>("A plan with its operands and workspace bound; call it with a stream.")},
       {0, nullptr}};
@@ -586,26 +595,37 @@ py::object PlanBase::bind(py::handle self, py::handle workspace, py::handle argu
   return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(bound));
 }
 
-std::size_t PlanBase::workspace_size(const py::dict& extents) const {
-  if (extents.size() == 0) return plan_.workspace;
+Extents PlanBase::read_extents(const py::dict& extents) const {
   Extents given;
   std::size_t known = 0;
   for (int dim = 0; dim < plan_.dims; ++dim) {
     const DimInfo& info = plan_.descriptor.extras->dims[static_cast<std::size_t>(dim)];
-    const py::str name(info.name.data());
-    if (!extents.contains(name)) throw py::type_error("workspace_size needs all dims or none");
-    const std::int64_t extent = py::cast<std::int64_t>(extents[name]);
+    const std::string name(info.name.data());
+    if (!extents.contains(name))
+      throw py::type_error("the extent of the dim " + name + " is missing");
+    const std::int64_t extent = py::cast<std::int64_t>(extents[name.c_str()]);
     if (extent < 0 || extent > info.max) {
-      raise_descriptor_error({info.name.data(), "expected 0 to " + std::to_string(info.max) +
-                                                    ", got " + std::to_string(extent)});
+      raise_descriptor_error(
+          {name, "expected 0 to " + std::to_string(info.max) + ", got " + std::to_string(extent)});
       throw py::error_already_set();
     }
     given.at[static_cast<std::size_t>(dim)] = extent;
     ++known;
   }
-  if (known != extents.size()) throw py::type_error("workspace_size takes the plan's dims alone");
+  if (known != extents.size()) throw py::type_error("only dims of the plan have extents here");
+  return given;
+}
+
+std::size_t PlanBase::workspace_size(const py::dict& extents) const {
+  if (extents.size() == 0) return plan_.workspace;
   Descriptor storage;
-  return actual_of(plan_, given, storage).workspace;
+  return actual_of(plan_, read_extents(extents), storage).workspace;
+}
+
+py::list PlanBase::bodies(const py::dict& extents) const {
+  Descriptor storage;
+  const Extents given = extents.size() == 0 ? largest_extents(plan_) : read_extents(extents);
+  return body_values(*plan_.descriptor.op, bodies_of(plan_, given, storage));
 }
 
 PyObject* run_operands(PyObject* plan, const PlanBase& base, const Stream& stream,
@@ -639,6 +659,8 @@ void define_plan(py::module_& module) {
              const Plan& plan = made(self).plan();
              return decided_values(guarantee_of(*plan.kernel, plan.descriptor));
            })
+      .def("_bodies",
+           [](py::handle self, const py::dict& extents) { return made(self).bodies(extents); })
       .def("_json", [](py::handle self) { return dump(plan_json(made(self).plan())); })
       .def_property_readonly("_terms", [](py::handle self) { return made(self).plan().terms(); })
       .def("_workspace_size", [](py::handle self, const py::dict& extents) {

@@ -37,8 +37,10 @@ class PlanBase {
   pybind11::object bind(pybind11::handle self, pybind11::handle workspace,
                         pybind11::handle arguments) const;
   std::size_t workspace_size(const pybind11::dict& extents) const;
+  pybind11::list bodies(const pybind11::dict& extents) const;
 
  private:
+  Extents read_extents(const pybind11::dict& extents) const;
   Bound bind_operands(pybind11::handle workspace, pybind11::handle arguments, pybind11::list& kept,
                       PyObject*& gradients) const;
 

@@ -1,5 +1,5 @@
 // The kernels of the codebook operators, for both backends. An operator's kernels of one backend
-// are a struct with its Fields, what its SKUs are made of (kName, kBackend, kMethod), a sentence
+// are a struct with its Fields, what its names are made of (kName, kBackend, kBody), a sentence
 // kBasis, the revision of its bits kRevision, and workspace().
 #pragma once
 
@@ -31,7 +31,8 @@ constexpr Kernel codebook_kernel(decltype(Kernel::prepare) prepare, decltype(Ker
   constexpr bool kHost = Op::kBackend == Backend::Host;
   return {
       .op = Op::kName,
-      .method = kRounding == Rounding::Stochastic ? "stochastic" : Op::kMethod,
+      .arithmetic = kRounding == Rounding::Stochastic ? "stochastic" : "",
+      .body = Op::kBody,
       .dtypes = kDTypes<kIn, kOut>,
       .revision = Op::kRevision,
       .backend = Op::kBackend,

@@ -49,7 +49,7 @@ constexpr Kernel group_kernel() {
   return {
       .op = Op::kName,
       .variant = group_variant<Op>(),
-      .method = "groups",
+      .body = "groups",
       .dtypes = kDTypes<kIn, kOut>,
       .revision = 1,
       .backend = Op::kBackend,

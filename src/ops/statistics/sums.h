@@ -59,7 +59,7 @@ struct SumKernel {
 
   static constexpr Kernel make() {
     return {.op = Kernels::kName,
-            .method = "tree",
+            .body = "tree",
             .dtypes = kDTypes<kType, compute_dtype(kType)>,
             .revision = 1,
             .backend = Kernels::kBackend,

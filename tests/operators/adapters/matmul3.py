@@ -113,7 +113,7 @@ def descriptor(problem: Hashable) -> planq.Descriptor:
 
 @dataclass(frozen=True)
 class Matmul3Tests:
-    """A kernel of bits, and one whose sums are bounded."""
+    """Two kernels of bits, and one whose sums are bounded."""
 
     def cases(self) -> tuple[Case, ...]:
         """Sums of few and of many terms."""

@@ -56,7 +56,7 @@ constexpr Constraint kAligned[] = {{Constraint::Kind::Alignment, 1, -1, 16}};
 
 constexpr Kernel kKernels[] = {
     {.op = "list300",
-     .method = "members",
+     .body = "members",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},
@@ -74,7 +74,7 @@ constexpr Kernel kKernels[] = {
      .prepare = nothing_to_prepare,
      .bind = host::bind<directly>},
     {.op = "list300",
-     .method = "staged",
+     .body = "staged",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

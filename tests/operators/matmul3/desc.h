@@ -1,5 +1,5 @@
 // matmul3: output = a b^T, three operands of three shapes. Private to the tests: it has a kernel
-// whose sums are bounded, not exact to the bit.
+// whose sums are bounded, not exact to the bit, and two bodies of one that is.
 #pragma once
 
 #include "core/descriptor.h"

@@ -39,9 +39,31 @@ Status multiply(const Call& call, const Stream&) {
 constexpr ErrorBound kAnyOrder{
     .constant = 0, .per_term = 0.5, .epsilon = 0x1p-23, .output_rounding = false, .terms = terms};
 
+constexpr Guarantee kInOrder = {.determinism = Determinism::BitExact,
+                                .math = MathPrecision::F32,
+                                .accumulator = DType::Float32,
+                                .rounding = Rounding::None,
+                                .max_ulp = 0,
+                                .error_bound = kNoErrorBound,
+                                .batch_invariant = true,
+                                .basis = "one float32 sum in the order of terms"};
+
+// A body for small products, which leaves operands that it cannot read to the other.
+constexpr std::int64_t kFewRows = 4;
+Reason takes_few(const Descriptor& descriptor, const Device&) {
+  const std::int64_t rows = descriptor.as<Fields>().a_shape[0];
+  if (rows <= kFewRows) return Reason::accept();
+  return Reason::refuse(ReasonKind::Shape, "has up to ", kFewRows, " rows, not ", rows);
+}
+Status bind_few(const Call& call, Bound& bound) {
+  if (reinterpret_cast<std::uintptr_t>(call.operands[0].data) % 16 != 0) bound.name_body("rows");
+  return host::bind<multiply<sum_in_order>>(call, bound);
+}
+
 constexpr Kernel kKernels[] = {
     {.op = "matmul3",
-     .method = "by_fours",
+     .arithmetic = "by_fours",
+     .body = "rows",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},
@@ -59,19 +81,25 @@ constexpr Kernel kKernels[] = {
      .prepare = nothing_to_prepare,
      .bind = host::bind<multiply<sum_by_fours>>},
     {.op = "matmul3",
-     .method = "in_order",
+     .arithmetic = "in_order",
+     .body = "few",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},
      .rank = 1,
-     .guarantee = {.determinism = Determinism::BitExact,
-                   .math = MathPrecision::F32,
-                   .accumulator = DType::Float32,
-                   .rounding = Rounding::None,
-                   .max_ulp = 0,
-                   .error_bound = kNoErrorBound,
-                   .batch_invariant = true,
-                   .basis = "one float32 sum in the order of terms"},
+     .guarantee = kInOrder,
+     .rejects = takes_few,
+     .workspace = no_workspace,
+     .prepare = nothing_to_prepare,
+     .bind = bind_few},
+    {.op = "matmul3",
+     .arithmetic = "in_order",
+     .body = "rows",
+     .revision = 1,
+     .backend = Backend::Host,
+     .arch = {},
+     .rank = 2,
+     .guarantee = kInOrder,
      .rejects = plain::accept,
      .workspace = no_workspace,
      .prepare = nothing_to_prepare,

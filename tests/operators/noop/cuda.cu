@@ -21,7 +21,8 @@ Status bind(const Call& call, Bound& bound) {
 
 constexpr Kernel kKernels[] = {
     {.op = "noop",
-     .method = "exact",
+     .arithmetic = "exact",
+     .body = "direct",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},

@@ -41,7 +41,7 @@ Reason fits_a_grid(const Descriptor& descriptor, const Device&) {
 
 constexpr Kernel kKernels[] = {
     {.op = "step14",
-     .method = "elements",
+     .body = "elements",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},

@@ -18,7 +18,7 @@ Status compute(const Call& call, const Stream&) {
 
 constexpr Kernel kKernels[] = {
     {.op = "step14",
-     .method = "rows",
+     .body = "rows",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

@@ -90,7 +90,7 @@ Status bind(const Call& call, Bound& bound) {
 
 constexpr Kernel kKernels[] = {
     {.op = "steps",
-     .method = "three",
+     .body = "three",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

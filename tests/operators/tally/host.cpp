@@ -31,7 +31,7 @@ Status compute(const Call& call, const Stream&) {
 
 constexpr Kernel kKernels[] = {
     {.op = "tally",
-     .method = "elements",
+     .body = "elements",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

@@ -21,6 +21,7 @@ from support.runner import Bench
 # One row, few, a tile's, one more than a tile's, many.
 BATCHES = (1, 2, 7, 64, 129, 4096)
 MOST = BATCHES[-1]
+ANY = planq.PlanPreference()
 # Operands with a row for each of the input's.
 BY_ROW = frozenset({"input", "input_scale", "residual", "output"})
 
@@ -59,10 +60,10 @@ class Rows:
         self.device, self.bench = device, Bench(device, self.desc)
         self.bench.load(self.given)
 
-    def plan(self, rows: int | planq.Dim, sku: str | None = None) -> planq.Plan:
+    def plan(self, rows: int | planq.Dim, pref: planq.PlanPreference = ANY) -> planq.Plan:
         """For so many rows."""
         desc = replace(self.desc, input_shape=(rows, K))
-        return planq.Plan.select(self.bench.stream, desc, planq.PlanPreference(sku=sku))
+        return planq.Plan.select(self.bench.stream, desc, pref)
 
     def outputs(self, plan: planq.Plan, first: int, count: int) -> Array:
         """What the plan makes of all rows from the first on, `count` at a time, as bytes."""
@@ -94,14 +95,16 @@ def check_rows(device: Device, operator: str, problem: Any) -> None:
     rows = Rows(device, operator, problem)
     alone = rows.outputs(rows.plan(1), 0, 1)
     assert np.array_equal(alone[-3:], rows.expected(3))
-    skus = kernels.takers(operator, problem, device.name)
-    assert skus
-    for sku in sorted(skus, key=lambda sku: (sku in kernels.bounded_skus(operator), sku)):
-        pinned = sku if sku in kernels.bounded_skus(operator) else None
-        if pinned:
-            alone = rows.outputs(rows.plan(1, pinned), 0, 1)
-        of_any = rows.plan(planq.Dim("m", max=MOST), sku)
+    bounded = kernels.bounded_skus(operator)
+    names = kernels.takers(operator, problem, device.name)
+    takers = {name: kernels.by_name()[name].sku for name in names}
+    assert takers
+    for name in sorted(takers, key=lambda name: (takers[name] in bounded, name)):
+        of_its_own = planq.PlanPreference(sku=takers[name]) if takers[name] in bounded else ANY
+        if takers[name] in bounded:
+            alone = rows.outputs(rows.plan(1, of_its_own), 0, 1)
+        of_any = rows.plan(planq.Dim("m", max=MOST), kernels.pinned(name))
         for m in BATCHES:
-            for plan in (rows.plan(m, pinned), of_any):
+            for plan in (rows.plan(m, of_its_own), of_any):
                 batch = rows.outputs(plan, MOST - m, m)
-                assert np.array_equal(batch, alone[-m:]), f"{plan.sku} on {m} rows"
+                assert np.array_equal(batch, alone[-m:]), f"{name} on {m} rows"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import planq
+from support.selections import name_of
 
 EXACT = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
 LOOSEST = planq.PlanPreference(determinism=planq.Determinism.NOT_GUARANTEED)
@@ -46,15 +47,15 @@ def gpu(arch: int) -> planq.DeviceFacts:
 
 
 def chosen(desc: planq.Descriptor, arch: int, pref: planq.PlanPreference) -> str | None:
-    """The SKU; None where no kernel is left, as in a build without CUDA."""
+    """The kernel; None where no kernel is left, as in a build without CUDA."""
     found = planq.explain(desc, pref, device=gpu(arch)).chosen
     assert HAS_CUDA or found is None
-    return found and found.sku
+    return found and name_of(found)
 
 
-def expected(sku: str) -> str | None:
+def expected(name: str) -> str | None:
     """What a build with CUDA answers."""
-    return sku if HAS_CUDA else None
+    return name if HAS_CUDA else None
 
 
 @pytest.mark.parametrize("sku", LAYERS)
@@ -62,8 +63,8 @@ def expected(sku: str) -> str | None:
 def test_other_gpus_have_it_unless_bits_are_asked_for(sku: str, arch: int) -> None:
     """A preference for the bits of every machine has those, an output at a time."""
     for pref in (planq.PlanPreference(), LOOSEST, planq.PlanPreference(sku=sku)):
-        assert chosen(LAYERS[sku], arch, pref) == expected(sku)
-    model = expected(sku.replace("/mma/", "/tensor_sm90/"))
+        assert chosen(LAYERS[sku], arch, pref) == expected(f"{sku}:mma")
+    model = expected(f"{sku.replace('/mma/', '/tensor_sm90/')}:outputs")
     for least in (planq.Determinism.GPU_TO_GPU, planq.Determinism.BIT_EXACT):
         assert chosen(LAYERS[sku], arch, planq.PlanPreference(determinism=least)) == model
 
@@ -71,7 +72,7 @@ def test_other_gpus_have_it_unless_bits_are_asked_for(sku: str, arch: int) -> No
 @pytest.mark.parametrize("sku", [sku for sku in LAYERS if "fp8" not in sku])
 def test_capability_90_has_its_own_kernels_first(sku: str) -> None:
     """Whatever is asked for: they are faster, and have the bits."""
-    wgmma = expected(sku.replace("/mma/", "/wgmma/"))
+    wgmma = expected(f"{sku.replace('/mma/', '/tensor_sm90/')}:wgmma")
     for pref in (planq.PlanPreference(), EXACT, LOOSEST):
         assert chosen(LAYERS[sku], 90, pref) == wgmma
 
@@ -79,8 +80,9 @@ def test_capability_90_has_its_own_kernels_first(sku: str) -> None:
 def test_capability_90_has_it_for_codes_that_its_own_kernels_do_not_read() -> None:
     """Rows of 520 bytes are no vectors, and 8-bit factors have no exact kernel on mma.sync."""
     sku = "linear_fp8/cuda/mma/e4m3"
-    assert chosen(LAYERS[sku], 90, planq.PlanPreference()) == expected(sku)
-    assert chosen(LAYERS[sku], 90, EXACT) == expected(sku.replace("/mma/", "/tensor_sm90/"))
+    assert chosen(LAYERS[sku], 90, planq.PlanPreference()) == expected(f"{sku}:mma")
+    model = f"{sku.replace('/mma/', '/tensor_sm90/')}:outputs"
+    assert chosen(LAYERS[sku], 90, EXACT) == expected(model)
 
 
 @pytest.mark.parametrize("sku", LAYERS)
@@ -101,9 +103,9 @@ def test_capability_90_has_its_bits_for_any_product() -> None:
     """Where rows are no vectors, by mma.sync, whose bits there are the model's."""
     fields: Any = {"input_shape": (300, 521), "weight_shape": (64, 521), "input_dtype": "float16"}
     desc = planq.MatmulDescriptor(**fields)
-    assert chosen(desc, 90, EXACT) == expected("matmul/cuda/mma_sm90/f16")
+    assert chosen(desc, 90, EXACT) == expected("matmul/cuda/tensor_sm90/f16:mma")
     for arch in OTHERS:
-        pin = planq.PlanPreference(sku="matmul/cuda/mma_sm90/f16")
+        pin = planq.PlanPreference(sku="matmul/cuda/tensor_sm90/f16", body="mma")
         assert chosen(desc, arch, pin) is None
 
 

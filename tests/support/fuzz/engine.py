@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterable
@@ -25,6 +26,7 @@ from support.memory import Device, Host, Layout, Operand
 from support.operators import OPERATORS, Case
 from support.promises import judge_of
 from support.runner import Bench, arguments
+from support.selections import name_of
 
 ALONE = Host(1)
 # How often there is a Dim, a bound launch, a second run; and of operands, how often one is left out
@@ -78,24 +80,24 @@ def varied(draw: Draw, desc: Any) -> tuple[planq.Descriptor | None, dict[str, in
 @cache
 def targets(operator: str, seed: int) -> tuple[str, ...]:
     """The operator's kernels in an order of the seed's own."""
-    skus = list(bases(operator))
-    random.Random(seed).shuffle(skus)
-    return tuple(skus)
+    names = list(bases(operator))
+    random.Random(seed).shuffle(names)
+    return tuple(names)
 
 
 def problem_of(operator: str, seed: int, index: int, tally: Tally) -> Problem:
     """The case of this number."""
     draw = Draw(seed, operator, index)
-    skus = targets(operator, seed)
-    if index % 2 == 0 and index < 2 * len(skus):
+    names = targets(operator, seed)
+    if index % 2 == 0 and index < 2 * len(names):
         # Each kernel has one problem that it takes for certain, and operands that meet its wishes.
-        case, desc = known(draw, operator, skus[index // 2])
+        case, desc = known(draw, operator, names[index // 2])
         lie: dict[str, Layout] = {}
         with_dim: planq.Descriptor | None = None
         extents: dict[str, int] = {}
     else:
         refused: list[planq.DescriptorError] = []
-        case, desc = drawn(draw, operator, draw.choice(skus), refused)
+        case, desc = drawn(draw, operator, draw.choice(names), refused)
         tally.refused += len(refused)
         lie = layouts(draw, desc)
         with_dim, extents = varied(draw, desc)
@@ -119,18 +121,18 @@ def problem_of(operator: str, seed: int, index: int, tally: Tally) -> Problem:
 
 
 @cache
-def is_elsewhere(operator: str, sku: str, device: str) -> bool:
+def is_elsewhere(operator: str, name: str, device: str) -> bool:
     """Whether a kernel was written for another device, as it says of a case that is its own."""
-    first = min(bases(operator)[sku], key=lambda case: case.size)
+    first = min(bases(operator)[name], key=lambda case: case.size)
     desc = OPERATORS[operator].descriptor(first.problem)
     candidates = planq.explain(desc, ANYTHING, device=device).candidates
-    return any(c.sku == sku and c.reason_kind == "device" for c in candidates)
+    return any(name_of(c) == name and c.reason_kind == "device" for c in candidates)
 
 
 def takers(desc: planq.Descriptor, device: str) -> list[str]:
     """The kernels that take a descriptor on a device."""
     candidates = planq.explain(desc, ANYTHING, device=device).candidates
-    return [c.sku for c in candidates if c.chosen or not c.reason]
+    return [name_of(c) for c in candidates if c.chosen or not c.reason]
 
 
 def give(problem: Problem, bench: Bench) -> None:
@@ -166,26 +168,26 @@ def started(bench: Bench, *, bound: bool) -> None:
 
 
 # What happens to what a kernel wrote before it is compared: nothing, unless a test means harm.
-Spoil = Callable[[Bench, str], None]
+Spoil = Callable[[Bench], None]
 
 
-def nothing(bench: Bench, sku: str) -> None:
+def nothing(bench: Bench) -> None:
     """Leaves it as it is."""
 
 
 def check_kernel(
-    problem: Problem, device: Device, sku: str, outputs: Arrays, tally: Tally, spoil: Spoil
+    problem: Problem, device: Device, name: str, outputs: Arrays, tally: Tally, spoil: Spoil
 ) -> None:
     """Runs one kernel, from poisoned outputs, and compares every byte."""
     desc = problem.varied or problem.desc
-    plan = planq.Plan.select(device.stream(), desc, pinned(sku))
+    plan = planq.Plan.select(device.stream(), desc, pinned(name))
     bench = Bench(device, problem.desc, layouts=problem.layouts, plan=plan, extents=problem.extents)
     give(problem, bench)
     if not is_taken(bench):
         tally.unmet += 1
         return
-    tally.runs[sku] += 1
-    what = f"{sku} on {problem.desc} {problem.extents or ''} {problem.layouts or ''}"
+    tally.runs[name] += 1
+    what = f"{name} on {problem.desc} {problem.extents or ''} {problem.layouts or ''}"
     judge = judge_of(plan, problem.case, problem.inputs)
     left = {
         place: operand
@@ -196,13 +198,13 @@ def check_kernel(
     for _ in range(1 + problem.twice):
         bench.load(problem.inputs)
         started(bench, bound=problem.bound)
-        spoil(bench, sku)
-        for name, operand in left.items():
-            kept = problem.inputs.get(name)
-            operand.assert_holds(kept, f"{what}: {name}, which was not given")
+        spoil(bench)
+        for place, operand in left.items():
+            kept = problem.inputs.get(place)
+            operand.assert_holds(kept, f"{what}: {place}, which was not given")
         bench.check(problem.inputs, {**outputs, **unwritten(left)}, what, judge)
         if problem.twice:
-            bits = {name: values.tobytes() for name, values in bench.outputs().items()}
+            bits = {place: values.tobytes() for place, values in bench.outputs().items()}
             first = first or bits
             assert bits == first, f"{what}: another run has other bits"
 
@@ -242,9 +244,9 @@ class Fuzzer:
                 return
             tally.cases += 1
             tally.elements += problem.case.size
-            for sku in takers(problem.varied or problem.desc, self.device.name):
+            for name in takers(problem.varied or problem.desc, self.device.name):
                 try:
-                    check_kernel(problem, self.device, sku, outputs, tally, self.spoil)
+                    check_kernel(problem, self.device, name, outputs, tally, self.spoil)
                 except planq.CudaError as error:  # nothing on the device works after some of them
                     error.add_note(self._repeats(seed, index))
                     raise
@@ -262,7 +264,7 @@ class Fuzzer:
         """Many cases; stops early where the environment says how long it may take."""
         backend = "cuda" if self.device.name.startswith("cuda") else "host"
         tally = Tally(self.operator, seed, backend)
-        own = [sku for sku in bases(self.operator) if f"/{backend}/" in sku]
+        own = [name for name in bases(self.operator) if backend in re.split("[/:]", name)]
         tally.elsewhere = [s for s in own if is_elsewhere(self.operator, s, self.device.name)]
         end = time.monotonic() + float(os.environ.get("PLANQ_FUZZ_SECONDS", "inf"))
         for index in indices:

@@ -74,9 +74,9 @@ def bases(operator: str) -> dict[str, tuple[Case, ...]]:
     found: dict[str, list[Case]] = defaultdict(list)
     for device in ("host", "sm_90"):
         for key, table in selections.recorded(operator, device).items():
-            for sku in sorted(table.takers) if key in cases else ():
-                found[sku].append(cases[key])
-    return {sku: tuple(found[sku]) for sku in sorted(found)}
+            for name in sorted(table.takers) if key in cases else ():
+                found[name].append(cases[key])
+    return {name: tuple(found[name]) for name in sorted(found)}
 
 
 def kind_of(holder: Any) -> str:
@@ -246,14 +246,14 @@ def small_enough(problem: Any) -> bool:
 
 
 def drawn(
-    draw: Draw, operator: str, sku: str, refused: list[planq.DescriptorError]
+    draw: Draw, operator: str, name: str, refused: list[planq.DescriptorError]
 ) -> tuple[Case, planq.Descriptor]:
     """A case that began as one of the kernel's, and its descriptor; refusals are gathered.
 
     After half of the tries extents stay, and after all of them everything does.
     """
     for attempt in range(TRIES):
-        base: Any = draw.choice(bases(operator)[sku])
+        base: Any = draw.choice(bases(operator)[name])
         problem = base.problem
         if not small_enough(problem) or (attempt < TRIES // 2 and draw.chance(0.8)):
             problem = reshaped(draw, operator, problem)
@@ -269,14 +269,14 @@ def drawn(
         case = recast(draw, operator, base, problem)
         if case.size <= MOST_WORK and nbytes(desc) <= MOST_BYTES:
             return case, desc
-    return known(draw, operator, sku)
+    return known(draw, operator, name)
 
 
-def known(draw: Draw, operator: str, sku: str) -> tuple[Case, planq.Descriptor]:
+def known(draw: Draw, operator: str, name: str) -> tuple[Case, planq.Descriptor]:
     """One of the kernel's own problems, with other values, and its descriptor."""
-    small = sorted((c for c in bases(operator)[sku] if c.size), key=lambda case: case.size)
+    small = sorted((c for c in bases(operator)[name] if c.size), key=lambda case: case.size)
     base: Any = draw.choice(small[: (len(small) + 1) // 2])
     problem = base.problem
-    for name in sorted(FREE & named(problem)):
-        problem = replace(problem, **{name: draw.choice(UNUSUAL[name])})
+    for field in sorted(FREE & named(problem)):
+        problem = replace(problem, **{field: draw.choice(UNUSUAL[field])})
     return recast(draw, operator, base, problem), OPERATORS[operator].descriptor(problem)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import planq
+from support.selections import name_of
 
 PROPERTY = "fuzz"
 
@@ -100,11 +101,11 @@ def unreached(tallies: Iterable[Tally]) -> list[str]:
     """The kernels that no case of a long run came to."""
     kernels = {operator.name: operator.kernels for operator in planq.operators()}
     return [
-        kernel.sku
+        name_of(kernel)
         for tally in tallies
         for kernel in kernels[tally.operator]
         if tally.cases >= 2 * len(kernels[tally.operator])
         and kernel.backend.value == tally.backend
-        and kernel.sku not in tally.elsewhere
-        and not tally.runs[kernel.sku]
+        and name_of(kernel) not in tally.elsewhere
+        and not tally.runs[name_of(kernel)]
     ]

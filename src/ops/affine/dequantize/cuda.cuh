@@ -406,7 +406,7 @@ constexpr Kernel make_kernel() {
   constexpr bool kWide = std::is_same_v<Value, double>;
   return {
       .op = "dequantize",
-      .method = "elements",
+      .body = "elements",
       .dtypes = kDTypes<kIn, cuda::kElement>,
       .revision = 1,
       .backend = Backend::Cuda,
@@ -432,7 +432,7 @@ template <DType kIn>
 constexpr Kernel make_convention_kernel() {
   using Code = std::conditional_t<kIn == DType::Int32, std::int32_t, std::int8_t>;
   Kernel kernel = make_kernel<kIn>();
-  kernel.variant = "convention";
+  kernel.arithmetic = "convention";
   kernel.guarantee.basis = kConventionBasis;
   kernel.rejects = rejects<kIn, expect_other_convention>;
   kernel.prepare = prepare_by_convention<Code>;

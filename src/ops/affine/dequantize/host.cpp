@@ -146,7 +146,7 @@ constexpr Kernel make_kernel() {
   constexpr bool kWide = kOut == DType::Float64;
   return {
       .op = "dequantize",
-      .method = "elements",
+      .body = "elements",
       .dtypes = kDTypes<kIn, kOut>,
       .revision = kIn == DType::Int32 ? 1 : 2,
       .backend = Backend::Host,
@@ -171,7 +171,7 @@ constexpr Kernel make_kernel() {
 template <DType kIn, DType kOut>
 constexpr Kernel make_convention_kernel() {
   Kernel kernel = make_kernel<kIn, kOut>();
-  kernel.variant = "convention";
+  kernel.arithmetic = "convention";
   kernel.revision = 1;
   kernel.guarantee.basis = kConventionBasis;
   kernel.rejects = rejects<kIn, kOut, expect_other_convention>;

@@ -41,7 +41,7 @@ Quantization<C> quantization(const Fields& f) {
 
 // --- Kernels of the registry -------------------------------------------------------------------
 
-enum class Method {
+enum class Body {
   Subwarps,
   Registers,
   Cluster,
@@ -53,19 +53,17 @@ enum class Method {
   Elements
 };
 
-struct MethodInfo {
+struct BodyInfo {
   std::string_view name;
   std::int16_t rank;
   std::int32_t first_arch;
 };
-constexpr MethodInfo kMethods[] = {
+constexpr BodyInfo kBodies[] = {
     {"row_lanes", 10, 80}, {"row_registers", 20, 80}, {"row_cluster", 30, 90},
     {"columns", 40, 80},   {"tiles", 45, 80},         {"column_groups", 50, 80},
     {"resident", 55, 90},  {"split", 60, 80},         {"elements", 70, 80},
 };
-constexpr const MethodInfo& info(Method method) {
-  return kMethods[static_cast<std::size_t>(method)];
-}
+constexpr const BodyInfo& info(Body body) { return kBodies[static_cast<std::size_t>(body)]; }
 
 template <class... Pieces>
 Reason refuse_shape(const Pieces&... pieces) {
@@ -84,25 +82,25 @@ Reason rejects_consecutive(const SegmentedTensor& t, const Outline& o) {
                       " are not consecutive");
 }
 
-Reason rejects_size(Method method, const Outline& o, const Device& device) {
+Reason rejects_size(Body body, const Outline& o, const Device& device) {
   const int64_t vectors = vectors_of<In>(o.elements);
   const auto refuse_size = [&](const auto&... pieces) {
     return refuse_shape("a segment of ", o.elements, " elements ", pieces...);
   };
-  const int64_t most = method == Method::Subwarps    ? cuda::kWarp
-                       : method == Method::Registers ? kBlockVectors
-                                                     : kBlockVectors * kMaxCluster;
+  const int64_t most = body == Body::Subwarps    ? cuda::kWarp
+                       : body == Body::Registers ? kBlockVectors
+                                                 : kBlockVectors * kMaxCluster;
   constexpr std::string_view kWhere[] = {"a warp's lanes", "a block's registers",
                                          "a cluster's registers"};
   if (vectors > most)
-    return refuse_size("does not fit ", kWhere[static_cast<std::size_t>(method)], " (",
+    return refuse_size("does not fit ", kWhere[static_cast<std::size_t>(body)], " (",
                        most * kVector, ")");
   if (o.segments > cuda::kMaxIndex / kMaxCluster) return refuse_segments(o);
-  if (method == Method::Registers && vectors <= cuda::kWarp)
+  if (body == Body::Registers && vectors <= cuda::kWarp)
     return refuse_size("leaves most threads of a block idle");
-  if (method == Method::Registers && spreads<In>(o, device.multiprocessors, device.arch))
+  if (body == Body::Registers && spreads<In>(o, device.multiprocessors, device.arch))
     return refuse_shape(o.segments, " long segments leave multiprocessors idle");
-  if (method == Method::Cluster && vectors <= kBlockVectors &&
+  if (body == Body::Cluster && vectors <= kBlockVectors &&
       !spreads<In>(o, device.multiprocessors, device.arch))
     return refuse_size("fits one block");
   return Reason::accept();
@@ -128,25 +126,25 @@ Reason rejects_tiles(const SegmentedTensor& t, const Outline& o) {
                       " elements does not fit a block's registers (", kBlockVectors * kVector, ")");
 }
 
-Reason rejects_shape(Method method, const SegmentedTensor& t, const Device& device) {
+Reason rejects_shape(Body body, const SegmentedTensor& t, const Device& device) {
   const Outline o = outline(t);
-  switch (method) {
-    case Method::Subwarps:
-    case Method::Registers:
-    case Method::Cluster: {
+  switch (body) {
+    case Body::Subwarps:
+    case Body::Registers:
+    case Body::Cluster: {
       const Reason reason = rejects_consecutive(t, o);
-      return reason.accepted() ? rejects_size(method, o, device) : reason;
+      return reason.accepted() ? rejects_size(body, o, device) : reason;
     }
-    case Method::Columns:
+    case Body::Columns:
       return rejects_columns(t, o);
-    case Method::Tiles:
+    case Body::Tiles:
       return rejects_tiles(t, o);
-    case Method::ColumnGroups:
+    case Body::ColumnGroups:
       if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
       return t.scope.axis != t.shape.rank - 1
                  ? Reason::accept()
                  : refuse_shape("groups along the last axis are not columns");
-    case Method::Resident:
+    case Body::Resident:
       if (device.shared_memory_per_block < std::size_t{kHeldBytes})
         return Reason::refuse(ReasonKind::Device, "needs ", kHeldBytes,
                               " bytes of shared memory for a block, the device has ",
@@ -155,18 +153,18 @@ Reason rejects_shape(Method method, const SegmentedTensor& t, const Device& devi
                  ? Reason::accept()
                  : refuse_shape("a tensor of ", o.elements,
                                 " elements leaves too much to be read twice");
-    case Method::Split:
+    case Body::Split:
       if (o.segments > cuda::kMaxIndex) return refuse_segments(o);
       if (t.scope.kind == ScopeKind::Channel && t.scope.axis != t.shape.rank - 1)
         return Reason::accept();
       return rejects_consecutive(t, o);
-    case Method::Elements:
+    case Body::Elements:
       return Reason::accept();
   }
   return Reason::accept();
 }
 
-template <Method kMethod, ScopeKind kScope, DType kOut>
+template <Body kBody, ScopeKind kScope, DType kOut>
 Reason rejects(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
   const auto refuse = [](ReasonKind kind, std::string_view what, std::string_view own,
@@ -180,22 +178,22 @@ Reason rejects(const Descriptor& descriptor, const Device& device) {
   if (f.scope.kind != kScope)
     return refuse(ReasonKind::Scope, "scope", name_of(kScope), name_of(f.scope.kind));
   if (const Reason reason = rejects_ggml(f); !reason.accepted()) return reason;
-  return rejects_shape(kMethod, segmented(f), device);
+  return rejects_shape(kBody, segmented(f), device);
 }
 
-template <Method kMethod>
+template <Body kBody>
 std::size_t workspace(const Descriptor& descriptor, const Device& device) {
   const SegmentedTensor t = segmented(descriptor.as<Fields>());
   Scratch scratch;
-  if constexpr (kMethod == Method::Elements) return element_workspace<In>(t);
-  if constexpr (kMethod == Method::Split || kMethod == Method::Resident)
+  if constexpr (kBody == Body::Elements) return element_workspace<In>(t);
+  if constexpr (kBody == Body::Split || kBody == Body::Resident)
     book_split<In>(t, device.multiprocessors, scratch);
-  if constexpr (kMethod == Method::Resident) {
+  if constexpr (kBody == Body::Resident) {
     Scratch resident;
     book_resident<In>(device.multiprocessors, resident);
     return std::max(scratch.bytes(), resident.bytes());
   }
-  if constexpr (kMethod == Method::Columns) {
+  if constexpr (kBody == Body::Columns) {
     book_columns<In>(t, device.multiprocessors, scratch);
     return std::max(scratch.bytes(), element_workspace<In>(t));
   }
@@ -203,31 +201,31 @@ std::size_t workspace(const Descriptor& descriptor, const Device& device) {
 }
 
 // The same for any extents up to these: fewer segments may be cut into more parts.
-template <Method kMethod>
+template <Body kBody>
 std::size_t largest_workspace(const Descriptor& descriptor, const Device& device) {
   const SegmentedTensor t = segmented(descriptor.as<Fields>());
-  if constexpr (kMethod == Method::Columns)
+  if constexpr (kBody == Body::Columns)
     return std::max(largest_columns<In>(t, device.multiprocessors), element_workspace<In>(t));
   return std::max(largest_split<In>(t, device.multiprocessors),
-                  workspace<kMethod>(descriptor, device));
+                  workspace<kBody>(descriptor, device));
 }
 
-template <Method kMethod, Codes kCodes>
+template <Body kBody, Codes kCodes>
 Status prepare(const Descriptor& descriptor, const Device&, State&) {
   const Quantization<C> q = quantization(descriptor.as<Fields>());
-  if constexpr (kMethod == Method::Subwarps) return preload_subwarps<In, kCodes>(q.spec);
-  if constexpr (kMethod == Method::Registers || kMethod == Method::Cluster)
-    return preload_rows<In, kCodes>(q.spec, kMethod == Method::Cluster);
-  if constexpr (kMethod == Method::Columns) return preload_columns<In, kCodes>(q.spec);
-  if constexpr (kMethod == Method::ColumnGroups) return preload_column_groups<In, kCodes>();
-  if constexpr (kMethod == Method::Tiles) return preload_tiles<In, kCodes>(q);
-  if constexpr (kMethod == Method::Elements) return preload_elements<In, kCodes>();
-  if constexpr (kMethod == Method::Resident && kHasResident<In, kCodes>)
+  if constexpr (kBody == Body::Subwarps) return preload_subwarps<In, kCodes>(q.spec);
+  if constexpr (kBody == Body::Registers || kBody == Body::Cluster)
+    return preload_rows<In, kCodes>(q.spec, kBody == Body::Cluster);
+  if constexpr (kBody == Body::Columns) return preload_columns<In, kCodes>(q.spec);
+  if constexpr (kBody == Body::ColumnGroups) return preload_column_groups<In, kCodes>();
+  if constexpr (kBody == Body::Tiles) return preload_tiles<In, kCodes>(q);
+  if constexpr (kBody == Body::Elements) return preload_elements<In, kCodes>();
+  if constexpr (kBody == Body::Resident && kHasResident<In, kCodes>)
     PLANQ_TRY((preload_resident<In, kCodes>(q.spec)));
   return preload_split<In, kCodes>(q.spec);
 }
 
-template <Method kMethod, Codes kCodes>
+template <Body kBody, Codes kCodes>
 Status bind(const Call& call, Bound& bound) {
   const Operands& o = call.operands;
   const Launch<In> launch{quantization(call.fields<Fields>()),
@@ -236,31 +234,31 @@ Status bind(const Call& call, Bound& bound) {
                           {&o[kInput], &o[kOutput], &o[kScale], &o[kZeroPoint]},
                           call.workspace,
                           bound};
-  if constexpr (kMethod == Method::Subwarps) return launch_subwarps<kCodes>(launch);
-  if constexpr (kMethod == Method::Registers) return launch_rows<kCodes>(launch, 1);
-  if constexpr (kMethod == Method::Cluster)
+  if constexpr (kBody == Body::Subwarps) return launch_subwarps<kCodes>(launch);
+  if constexpr (kBody == Body::Registers) return launch_rows<kCodes>(launch, 1);
+  if constexpr (kBody == Body::Cluster)
     return launch_rows<kCodes>(launch, cluster_of<In>(launch.tensor, launch.multiprocessors));
-  if constexpr (kMethod == Method::Columns) return launch_columns<kCodes>(launch);
-  if constexpr (kMethod == Method::ColumnGroups) return launch_column_groups<kCodes>(launch);
-  if constexpr (kMethod == Method::Tiles) return launch_tiles<kCodes>(launch);
-  if constexpr (kMethod == Method::Elements) return launch_elements<kCodes>(launch);
-  if constexpr (kMethod == Method::Resident && kHasResident<In, kCodes>)
+  if constexpr (kBody == Body::Columns) return launch_columns<kCodes>(launch);
+  if constexpr (kBody == Body::ColumnGroups) return launch_column_groups<kCodes>(launch);
+  if constexpr (kBody == Body::Tiles) return launch_tiles<kCodes>(launch);
+  if constexpr (kBody == Body::Elements) return launch_elements<kCodes>(launch);
+  if constexpr (kBody == Body::Resident && kHasResident<In, kCodes>)
     return launch_resident<kCodes>(launch);
   return launch_split<kCodes>(launch);
 }
 
-template <Method kMethod, ScopeKind kScope, DType kOut>
+template <Body kBody, ScopeKind kScope, DType kOut>
 constexpr Kernel make_kernel() {
   constexpr bool kDouble = std::is_same_v<C, double>;
   return {
       .op = "dynamic_range_quantize",
       .variant = name_of(kScope),
-      .method = info(kMethod).name,
+      .body = info(kBody).name,
       .dtypes = kDTypes<kIn, kOut>,
       .revision = 1,
       .backend = Backend::Cuda,
-      .arch = {info(kMethod).first_arch, 9999},
-      .rank = info(kMethod).rank,
+      .arch = {info(kBody).first_arch, 9999},
+      .rank = info(kBody).rank,
       .guarantee = {.determinism = Determinism::BitExact,
                     .math = kDouble ? MathPrecision::F64 : MathPrecision::F32,
                     .accumulator = kDouble ? DType::Float64 : DType::Float32,
@@ -271,36 +269,35 @@ constexpr Kernel make_kernel() {
                     .basis = std::string_view("exact integer maximum of magnitudes; correctly "
                                               "rounded quotients; round to nearest even; no "
                                               "atomics on data")},
-      .rejects = rejects<kMethod, kScope, kOut>,
-      .workspace = workspace<kMethod>,
-      .prepare = prepare<kMethod, codes_of(kOut)>,
-      .bind = bind<kMethod, codes_of(kOut)>,
-      .largest_workspace =
-          kMethod == Method::Split || kMethod == Method::Resident || kMethod == Method::Columns
-              ? largest_workspace<kMethod>
-              : nullptr,
+      .rejects = rejects<kBody, kScope, kOut>,
+      .workspace = workspace<kBody>,
+      .prepare = prepare<kBody, codes_of(kOut)>,
+      .bind = bind<kBody, codes_of(kOut)>,
+      .largest_workspace = kBody == Body::Split || kBody == Body::Resident || kBody == Body::Columns
+                               ? largest_workspace<kBody>
+                               : nullptr,
   };
 }
 
-// One kernel per method and scope that go together, and output type.
+// One kernel per body and scope that go together, and output type.
 struct Pair {
-  Method method;
+  Body body;
   ScopeKind scope;
 };
 constexpr Pair kPairs[] = {
-    {Method::Subwarps, ScopeKind::Tensor},  {Method::Subwarps, ScopeKind::Channel},
-    {Method::Subwarps, ScopeKind::Token},   {Method::Subwarps, ScopeKind::Group},
-    {Method::Registers, ScopeKind::Tensor}, {Method::Registers, ScopeKind::Channel},
-    {Method::Registers, ScopeKind::Token},  {Method::Registers, ScopeKind::Group},
-    {Method::Cluster, ScopeKind::Tensor},   {Method::Cluster, ScopeKind::Channel},
-    {Method::Cluster, ScopeKind::Token},    {Method::Cluster, ScopeKind::Group},
-    {Method::Columns, ScopeKind::Channel},  {Method::ColumnGroups, ScopeKind::Group},
-    {Method::Resident, ScopeKind::Tensor},  {Method::Split, ScopeKind::Tensor},
-    {Method::Split, ScopeKind::Channel},    {Method::Split, ScopeKind::Token},
-    {Method::Split, ScopeKind::Group},      {Method::Elements, ScopeKind::Tensor},
-    {Method::Elements, ScopeKind::Channel}, {Method::Elements, ScopeKind::Token},
-    {Method::Elements, ScopeKind::Group},   {Method::Tiles, ScopeKind::Block},
-    {Method::Elements, ScopeKind::Block},
+    {Body::Subwarps, ScopeKind::Tensor},  {Body::Subwarps, ScopeKind::Channel},
+    {Body::Subwarps, ScopeKind::Token},   {Body::Subwarps, ScopeKind::Group},
+    {Body::Registers, ScopeKind::Tensor}, {Body::Registers, ScopeKind::Channel},
+    {Body::Registers, ScopeKind::Token},  {Body::Registers, ScopeKind::Group},
+    {Body::Cluster, ScopeKind::Tensor},   {Body::Cluster, ScopeKind::Channel},
+    {Body::Cluster, ScopeKind::Token},    {Body::Cluster, ScopeKind::Group},
+    {Body::Columns, ScopeKind::Channel},  {Body::ColumnGroups, ScopeKind::Group},
+    {Body::Resident, ScopeKind::Tensor},  {Body::Split, ScopeKind::Tensor},
+    {Body::Split, ScopeKind::Channel},    {Body::Split, ScopeKind::Token},
+    {Body::Split, ScopeKind::Group},      {Body::Elements, ScopeKind::Tensor},
+    {Body::Elements, ScopeKind::Channel}, {Body::Elements, ScopeKind::Token},
+    {Body::Elements, ScopeKind::Group},   {Body::Tiles, ScopeKind::Block},
+    {Body::Elements, ScopeKind::Block},
 };
 
 // Pair after pair of output types whose codes have the same bytes.
@@ -310,7 +307,7 @@ constexpr DType kOutputs[] = {DType::Int8,       DType::UInt8, DType::Float8E4M3
 template <std::size_t... kIndex>
 constexpr std::array<Kernel, sizeof...(kIndex)> table(std::index_sequence<kIndex...>) {
   constexpr std::size_t kBoth = 2 * std::size(kPairs);
-  return {make_kernel<kPairs[kIndex % kBoth / 2].method, kPairs[kIndex % kBoth / 2].scope,
+  return {make_kernel<kPairs[kIndex % kBoth / 2].body, kPairs[kIndex % kBoth / 2].scope,
                       kOutputs[kIndex / kBoth * 2 + kIndex % 2]>()...};
 }
 

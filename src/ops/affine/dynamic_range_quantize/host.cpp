@@ -55,7 +55,7 @@ constexpr Kernel make_kernel() {
   return {
       .op = "dynamic_range_quantize",
       .variant = name_of(kScope),
-      .method = "rows",
+      .body = "rows",
       .dtypes = kDTypes<kInput, kOutput>,
       .revision = 1,
       .backend = Backend::Host,

@@ -87,7 +87,8 @@ template <DType kFrom, DType kTo>
 constexpr Kernel make_kernel() {
   return {.op = "dynamic_range_quantize",
           .variant = "group",
-          .method = "ggml",
+          .arithmetic = "ggml",
+          .body = "blocks",
           .dtypes = kDTypes<kFrom, kTo, DType::Float16>,
           .revision = 1,
           .backend = Backend::Host,

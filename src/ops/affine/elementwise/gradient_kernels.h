@@ -22,7 +22,7 @@ constexpr Kernel gradient_kernel(decltype(Kernel::prepare) prepare, decltype(Ker
   constexpr bool kWide = kType == DType::Float64;
   return {
       .op = Gradient::kName,
-      .method = "elements",
+      .body = "elements",
       .dtypes = kDTypes<kType, kType>,
       .revision = kBackend == Backend::Host ? Gradient::kHostRevision : Gradient::kCudaRevision,
       .backend = kBackend,

@@ -281,7 +281,9 @@ constexpr Kernel make_kernel() {
   constexpr bool kStochastic = kRounding == Rounding::Stochastic;
   return {
       .op = "fake_quantize",
-      .method = method_of(kRounding, kDynamic),
+      .variant = variant_of(kDynamic),
+      .arithmetic = arithmetic_of(kRounding),
+      .body = "elements",
       .dtypes = kDTypes<cuda::kElement, cuda::kElement>,
       .revision = 1,
       .backend = Backend::Cuda,

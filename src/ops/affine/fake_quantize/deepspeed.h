@@ -26,7 +26,7 @@ Reason rejects_but_deepspeed(const Descriptor& descriptor, const Device&) {
   return expect(ReasonKind::Feature, "convention", Convention::DeepSpeed, f.convention);
 }
 
-constexpr std::string_view deepspeed_method(Rounding rounding) {
+constexpr std::string_view deepspeed_arithmetic(Rounding rounding) {
   if (rounding == Rounding::Stochastic) return "deepspeed_stochastic";
   return rounding == Rounding::NearestAway ? "deepspeed_asymmetric" : "deepspeed";
 }
@@ -42,7 +42,8 @@ constexpr Kernel deepspeed_kernel() {
   constexpr bool kHost = Backend::kBackend == planq::Backend::Host;
   return {
       .op = "fake_quantize",
-      .method = deepspeed_method(kRounding),
+      .arithmetic = deepspeed_arithmetic(kRounding),
+      .body = "groups",
       .dtypes = kDTypes<kElements, kElements>,
       .revision = revision_of(kHost, kElements, kRounding),
       .backend = Backend::kBackend,

@@ -73,10 +73,10 @@ math::AffineSpec<C> spec_of(const Fields& f) {
                               f.include_zero, f.q_min, f.q_max);
 }
 
-// The last part but one of a SKU.
-constexpr std::string_view method_of(Rounding rounding, bool dynamic) {
-  if (rounding == Rounding::Stochastic) return dynamic ? "dynamic_stochastic" : "stochastic";
-  return dynamic ? "dynamic" : "elements";
+// What SKUs are made of.
+constexpr std::string_view variant_of(bool dynamic) { return dynamic ? "dynamic" : ""; }
+constexpr std::string_view arithmetic_of(Rounding rounding) {
+  return rounding == Rounding::Stochastic ? "stochastic" : "";
 }
 constexpr std::string_view parameters_of(bool dynamic) { return dynamic ? "dynamic" : "given"; }
 

@@ -91,7 +91,9 @@ constexpr Kernel make_kernel() {
       kDynamic ? compute_dynamic<Stored<kType>, kStochastic> : compute<Stored<kType>, kStochastic>;
   return {
       .op = "fake_quantize",
-      .method = method_of(kRounding, kDynamic),
+      .variant = variant_of(kDynamic),
+      .arithmetic = arithmetic_of(kRounding),
+      .body = "elements",
       .dtypes = kDTypes<kType, kType>,
       .revision = 2,
       .backend = Backend::Host,

@@ -20,13 +20,13 @@ using cuda::RangePlan;
 using In = cuda::Element;
 constexpr DType kIn = cuda::kElement;
 
-struct MethodInfo {
+struct BodyInfo {
   std::string_view name;
   std::int16_t rank;
 };
-constexpr MethodInfo kMethods[] = {{"columns", 10}, {"split", 20}, {"rows", 30}};
-constexpr const MethodInfo& info(RangeMethod method) {
-  return kMethods[static_cast<std::size_t>(method)];
+constexpr BodyInfo kBodies[] = {{"columns", 10}, {"split", 20}, {"rows", 30}};
+constexpr const BodyInfo& info(RangeMethod method) {
+  return kBodies[static_cast<std::size_t>(method)];
 }
 
 template <class... Pieces>
@@ -79,7 +79,7 @@ template <RangeMethod kMethod>
 constexpr Kernel make_kernel() {
   return {
       .op = "min_max",
-      .method = info(kMethod).name,
+      .body = info(kMethod).name,
       .dtypes = kDTypes<kIn, compute_dtype(kIn)>,
       .revision = 1,
       .backend = Backend::Cuda,

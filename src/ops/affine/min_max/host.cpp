@@ -34,7 +34,7 @@ constexpr Kernel make_kernel() {
   using C = std::conditional_t<kInput == DType::Float64, double, float>;
   return {
       .op = "min_max",
-      .method = "rows",
+      .body = "rows",
       .dtypes = kDTypes<kInput, compute_dtype(kInput)>,
       .revision = 1,
       .backend = Backend::Host,

@@ -184,7 +184,7 @@ constexpr Kernel make_kernel() {
   constexpr bool kWide = std::is_same_v<Value, double>;
   return {
       .op = "quantize",
-      .method = "elements",
+      .body = "elements",
       .dtypes = kDTypes<cuda::kElement, kOut>,
       .revision = 1,
       .backend = Backend::Cuda,

@@ -70,7 +70,7 @@ constexpr Kernel make_kernel() {
   constexpr bool kWide = kIn == DType::Float64;
   return {
       .op = "quantize",
-      .method = "elements",
+      .body = "elements",
       .dtypes = kDTypes<kIn, kOut>,
       .revision = is_fp8(kOut) ? 1 : 2,
       .backend = Backend::Host,

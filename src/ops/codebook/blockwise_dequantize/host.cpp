@@ -8,7 +8,7 @@ namespace {
 
 struct Kernels {
   using Fields = blockwise_dequantize::Fields;
-  static constexpr std::string_view kName = "blockwise_dequantize", kMethod = "blocks";
+  static constexpr std::string_view kName = "blockwise_dequantize", kBody = "blocks";
   static constexpr std::uint16_t kRevision = 1;
   static constexpr std::string_view kBasis =
       "element by element; one rounding for each product and sum";

@@ -23,7 +23,7 @@ struct Waiting {
 
 struct Kernels {
   using Fields = blockwise_quantize::Fields;
-  static constexpr std::string_view kName = "blockwise_quantize", kMethod = "blocks";
+  static constexpr std::string_view kName = "blockwise_quantize", kBody = "blocks";
   static constexpr std::uint16_t kRevision = 2;
   static constexpr std::string_view kBasis =
       "exact integer maximum; IEEE division; comparisons with fixed thresholds; sums of absmax by "

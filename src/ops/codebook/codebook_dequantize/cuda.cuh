@@ -11,7 +11,7 @@ namespace {
 
 struct Kernels {
   using Fields = codebook_dequantize::Fields;
-  static constexpr std::string_view kName = "codebook_dequantize", kMethod = "elements";
+  static constexpr std::string_view kName = "codebook_dequantize", kBody = "elements";
   static constexpr std::uint16_t kRevision = 1;
   static constexpr std::string_view kBasis = "element by element; one rounding for each product";
   static constexpr auto workspace = no_workspace;

@@ -12,7 +12,7 @@ namespace {
 
 struct Kernels {
   using Fields = codebook_quantize::Fields;
-  static constexpr std::string_view kName = "codebook_quantize", kMethod = "elements";
+  static constexpr std::string_view kName = "codebook_quantize", kBody = "elements";
   static constexpr std::uint16_t kRevision = 2;
   static constexpr std::string_view kBasis =
       "exact integer maximum; IEEE division; comparisons with fixed thresholds; draws by seed and "

@@ -21,7 +21,7 @@ constexpr Kernel make_kernel() {
   return {
       .op = "dequantize_reduce",
       .variant = Kernels::kFeedback ? kFeedbackVariant : "",
-      .method = "ranks",
+      .body = "ranks",
       .dtypes = kDTypes<kIn, kOut>,
       .revision = 1,
       .backend = Kernels::kBackend,

@@ -281,7 +281,7 @@ Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 
 constexpr Kernel kKernels[] = {
     {.op = "code_sum",
-     .method = "lines",
+     .body = "lines",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},

@@ -26,7 +26,8 @@ Status prepare_few_rows(const Descriptor& descriptor, const Device& device, Stat
 
 constexpr Kernel kKernels[] = {
     {.op = "linear_llm_int8",
-     .method = "mma",
+     .arithmetic = name_of(Accumulation::Sequential),
+     .body = "mma",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},
@@ -37,7 +38,8 @@ constexpr Kernel kKernels[] = {
      .prepare = prepare,
      .bind = bind<launch_sm80>},
     {.op = "linear_llm_int8",
-     .method = "stream",
+     .arithmetic = name_of(Accumulation::Sequential),
+     .body = "stream",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},

@@ -101,7 +101,8 @@ namespace {
 Status prepare(const Descriptor&, const Device&, State&) { return preload_chain(); }
 
 constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
-                                .method = "tensor_sm90",
+                                .arithmetic = name_of(Accumulation::TensorSm90),
+                                .body = "outputs",
                                 .revision = 1,
                                 .backend = Backend::Cuda,
                                 .arch = {80},

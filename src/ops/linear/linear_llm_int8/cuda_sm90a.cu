@@ -29,12 +29,15 @@ Status bind_wgmma(const Call& call, Bound& bound) {
   const linear::Gemm gemm = gemm_with(call, call.operands[kOutlier]);
   bool launched = false;
   PLANQ_TRY(launch_sm90(call, gemm, kAccumulation, bound, launched));
-  return launched ? Status::success() : kOtherwise(call, bound);
+  if (launched) return Status::success();
+  bound.name_body(kAccumulation == Accumulation::Sequential ? "mma" : "outputs");
+  return kOtherwise(call, bound);
 }
 
 constexpr Kernel kKernels[] = {
     {.op = "linear_llm_int8",
-     .method = "wgmma",
+     .arithmetic = name_of(Accumulation::Sequential),
+     .body = "wgmma",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {90, 90},
@@ -45,7 +48,8 @@ constexpr Kernel kKernels[] = {
      .prepare = prepare,
      .bind = bind_wgmma<Accumulation::Sequential, bind<launch_sm80>>},
     {.op = "linear_llm_int8",
-     .method = "wgmma_chain",
+     .arithmetic = name_of(Accumulation::TensorSm90),
+     .body = "wgmma",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {90, 90},

@@ -133,7 +133,8 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
-                                .method = "tiles",
+                                .arithmetic = name_of(Accumulation::Sequential),
+                                .body = "tiles",
                                 .revision = 1,
                                 .backend = Backend::Host,
                                 .arch = {},

@@ -121,7 +121,8 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "linear_llm_int8",
-                                .method = "tensor_sm90",
+                                .arithmetic = name_of(Accumulation::TensorSm90),
+                                .body = "rows",
                                 .revision = 1,
                                 .backend = Backend::Host,
                                 .arch = {},

@@ -36,7 +36,7 @@ constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
 
 constexpr Kernel kKernels[] = {
     {.op = "linear_w8a8",
-     .method = "mma",
+     .body = "mma",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},
@@ -47,7 +47,7 @@ constexpr Kernel kKernels[] = {
      .prepare = prepare,
      .bind = bind},
     {.op = "linear_w8a8",
-     .method = "stream",
+     .body = "stream",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {80},

@@ -18,7 +18,7 @@ Status bind(const Call& call, Bound& bound) {
 
 constexpr Kernel kKernels[] = {
     {.op = "linear_w8a8",
-     .method = "wgmma",
+     .body = "wgmma",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {90, 90},

@@ -15,7 +15,7 @@ Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 
 constexpr Kernel kKernels[] = {
     {.op = "linear_w8a8",
-     .method = "tiles",
+     .body = "tiles",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

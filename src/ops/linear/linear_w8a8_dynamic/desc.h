@@ -104,7 +104,7 @@ Status bind(const Call& call, Bound& bound);
 template <Backend kBackend, std::int32_t kFirstArch>
 constexpr Kernel make_kernel() {
   return {.op = "linear_w8a8_dynamic",
-          .method = "parts",
+          .body = "parts",
           .revision = 1,
           .backend = kBackend,
           .arch = {kFirstArch},

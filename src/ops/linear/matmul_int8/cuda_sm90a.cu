@@ -18,7 +18,7 @@ Status bind(const Call& call, Bound& bound) {
 
 constexpr Kernel kKernels[] = {
     {.op = "matmul_int8",
-     .method = "wgmma",
+     .body = "wgmma",
      .revision = 1,
      .backend = Backend::Cuda,
      .arch = {90, 90},

@@ -15,7 +15,7 @@ Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 
 constexpr Kernel kKernels[] = {
     {.op = "matmul_int8",
-     .method = "tiles",
+     .body = "tiles",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

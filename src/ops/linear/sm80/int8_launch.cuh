@@ -78,8 +78,10 @@ template <class Addend>
 Status launch_few_rows(const Gemm& gemm, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
   const Sm80Args args = sm80_args(gemm);
-  if (gemm.m > kMostFewRows || gemm.n > kMostColumns || !both_have_vectors(args))
+  if (gemm.m > kMostFewRows || gemm.n > kMostColumns || !both_have_vectors(args)) {
+    bound.name_body("mma");
     return launch_any<Addend>(gemm, device, bound);
+  }
   if (gemm.m > 8) return launch_few_rows_tile<Addend, FewRowsTile<16, 32>>(args, bound);
   // Half as many rows of the weight for each block, where there would not be enough blocks.
   const std::int64_t blocks = gemm.batch.size() * cuda::ceil_div(gemm.n, 32);

@@ -30,8 +30,11 @@ Status preload_unread(DType values) {
   return preload_floats();
 }
 Status launch_unread(const Gemm& gemm, const Device& device, Bound& bound) {
-  if (is_fp8(gemm.input.dtype) || gemm.k > kMostSm80Terms)
+  if (is_fp8(gemm.input.dtype) || gemm.k > kMostSm80Terms) {
+    bound.name_body("outputs");
     return launch_floats(gemm, Accumulation::TensorSm90, bound);
+  }
+  bound.name_body("mma");
   return launch_float_sm80(gemm, device, bound);
 }
 

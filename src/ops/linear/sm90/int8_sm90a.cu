@@ -36,7 +36,9 @@ Status launch_sm90(const Gemm& gemm, const Device& device, Bound& bound) {
         sm90::choose({gemm.m, gemm.n, gemm.k, gemm.batch.size(), device.multiprocessors});
     PLANQ_TRY(launch_choice(gemm, choice, device, bound, launched));
   }
-  return launched ? Status::success() : launch_sm80(gemm, device, bound);
+  if (launched) return Status::success();
+  bound.name_body("mma");
+  return launch_sm80(gemm, device, bound);
 }
 
 }  // namespace planq::linear

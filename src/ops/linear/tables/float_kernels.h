@@ -44,8 +44,6 @@ inline constexpr Guarantee kFloatGuarantee = {
 
 // --- Tensor cores of any GPU, in the steps of TensorSm90 -----------------------------------------
 
-inline constexpr std::string_view kMmaSm90Basis =
-    "mma.sync, which adds as wgmma does on sm_90; slices of 128 terms added up in order";
 inline constexpr std::string_view kMmaBasis =
     "mma.sync in one order of steps along k for every tile; slices of 128 terms added up in order; "
     "what a step adds and truncates is the GPU's own";
@@ -89,13 +87,6 @@ inline constexpr Guarantee kMmaGuarantee = {
                               .terms = terms_of<Layer>},
     .batch_invariant = true,
     .basis = kMmaBasis};
-
-template <DType kIn>
-constexpr Guarantee mma_sm90_guarantee() {
-  Guarantee guarantee = kFloatGuarantee<Accumulation::TensorSm90, kIn>;
-  guarantee.basis = kMmaSm90Basis;
-  return guarantee;
-}
 
 template <class Layer>
 inline constexpr bool kHasCodes = requires { Layer::codes_of; };

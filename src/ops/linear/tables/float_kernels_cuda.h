@@ -42,7 +42,8 @@ Status bind_floats(const Call& call, Bound& bound) {
 template <class Layer, Accumulation kAccumulation, DType kIn>
 constexpr Kernel float_kernel() {
   return {.op = Layer::kName,
-          .method = name_of(kAccumulation),
+          .arithmetic = name_of(kAccumulation),
+          .body = "outputs",
           .dtypes = kDTypes<kIn>,
           .revision = 1,
           .backend = Backend::Cuda,
@@ -109,7 +110,8 @@ Status bind_mma(const Call& call, Bound& bound) {
 template <class Layer, DType kIn>
 constexpr Kernel mma_kernel() {
   return {.op = Layer::kName,
-          .method = "mma",
+          .arithmetic = "mma",
+          .body = "mma",
           .dtypes = kDTypes<kIn>,
           .revision = 1,
           .backend = Backend::Cuda,
@@ -126,14 +128,14 @@ constexpr std::array<Kernel, sizeof...(kIn)> mma_kernels() {
   return {mma_kernel<Layer, kIn>()...};
 }
 
-// The same where its bits are those of the model.
+// The same where its bits are those of the model: mma.sync adds as wgmma does on sm_90.
 template <class Layer, DType kIn>
 constexpr Kernel mma_sm90_kernel() {
   Kernel kernel = mma_kernel<Layer, kIn>();
-  kernel.method = "mma_sm90";
+  kernel.arithmetic = name_of(Accumulation::TensorSm90);
   kernel.arch = {90, 90};
   kernel.rank = 60;
-  kernel.guarantee = linear::mma_sm90_guarantee<kIn>();
+  kernel.guarantee = linear::kFloatGuarantee<Accumulation::TensorSm90, kIn>;
   return kernel;
 }
 template <class Layer, DType... kIn>
@@ -205,7 +207,8 @@ Status bind_wgmma(const Call& call, Bound& bound) {
 template <class Layer, DType kIn>
 constexpr Kernel wgmma_kernel() {
   return {.op = Layer::kName,
-          .method = "wgmma",
+          .arithmetic = name_of(Accumulation::TensorSm90),
+          .body = "wgmma",
           .dtypes = kDTypes<kIn>,
           .revision = 1,
           .backend = Backend::Cuda,

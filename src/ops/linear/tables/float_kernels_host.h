@@ -33,7 +33,8 @@ Reason rejects_floats(const Descriptor& descriptor, const Device&) {
 template <class Layer, Accumulation kAccumulation, DType kIn, DType kOut>
 constexpr Kernel float_kernel() {
   return {.op = Layer::kName,
-          .method = name_of(kAccumulation),
+          .arithmetic = name_of(kAccumulation),
+          .body = "tiles",
           .dtypes = kDTypes<kIn, kOut>,
           .revision = 1,
           .backend = Backend::Host,

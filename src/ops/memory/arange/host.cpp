@@ -30,7 +30,7 @@ constexpr auto kKernels = memory::kernels_of_all([](auto type) -> Kernel {
   constexpr DType kType = type.value;
   return {
       .op = "arange",
-      .method = "elements",
+      .body = "elements",
       .dtypes = kDTypes<kType, kType>,
       .revision = 1,
       .backend = Backend::Host,

@@ -58,7 +58,7 @@ constexpr auto kKernels = memory::kernels_of_all([](auto type) -> Kernel {
   constexpr DType kType = type.value;
   return {
       .op = "multiply",
-      .method = "elements",
+      .body = "elements",
       .dtypes = kDTypes<kType, kType>,
       .revision = 1,
       .backend = Backend::Cuda,

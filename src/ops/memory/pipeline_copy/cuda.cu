@@ -109,7 +109,7 @@ Status bind(const Call& call, Bound& bound) {
 
 constexpr Kernel kKernels[] = {{
     .op = "pipeline_copy",
-    .method = "staged",
+    .body = "staged",
     .revision = 1,
     .backend = Backend::Cuda,
     .arch = {80, kLastArch},

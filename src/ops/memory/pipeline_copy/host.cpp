@@ -23,7 +23,7 @@ Status compute(const Call& call, const Stream& stream) {
 
 constexpr Kernel kKernels[] = {{
     .op = "pipeline_copy",
-    .method = "rows",
+    .body = "rows",
     .revision = 1,
     .backend = Backend::Host,
     .arch = {},

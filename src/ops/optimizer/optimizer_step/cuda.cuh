@@ -226,7 +226,7 @@ Reason rejects(const Descriptor& descriptor, const Device& device) {
 constexpr Kernel kKernels[] = {{
     .op = "optimizer_step",
     .variant = name_of(kFormat),
-    .method = "tiles",
+    .body = "tiles",
     .revision = 1,
     .backend = Backend::Cuda,
     .arch = {80},

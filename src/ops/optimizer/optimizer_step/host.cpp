@@ -482,7 +482,7 @@ constexpr Kernel make_kernel() {
   return {
       .op = "optimizer_step",
       .variant = name_of(kFormat),
-      .method = "pieces",
+      .body = "pieces",
       .revision = 1,
       .backend = Backend::Host,
       .arch = {},

@@ -167,7 +167,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "coo_to_csc",
-                                .method = "radix_sort",
+                                .body = "radix_sort",
                                 .revision = 1,
                                 .backend = Backend::Cuda,
                                 .arch = {80},

@@ -61,7 +61,7 @@ Status compute(const Call& call, const Stream&) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "coo_to_csc",
-                                .method = "counting_sort",
+                                .body = "counting_sort",
                                 .revision = 1,
                                 .backend = Backend::Host,
                                 .arch = {},

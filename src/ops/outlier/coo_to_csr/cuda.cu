@@ -22,7 +22,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "coo_to_csr",
-                                .method = "search",
+                                .body = "search",
                                 .revision = 1,
                                 .backend = Backend::Cuda,
                                 .arch = {80},

@@ -31,7 +31,7 @@ Status compute(const Call& call, const Stream& stream) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "coo_to_csr",
-                                .method = "search",
+                                .body = "search",
                                 .revision = 1,
                                 .backend = Backend::Host,
                                 .arch = {},

@@ -471,7 +471,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "double_quantize",
-                                .method = "tiles",
+                                .body = "tiles",
                                 .dtypes = kDTypes<cuda::kElement, DType::Int8>,
                                 .revision = 1,
                                 .backend = Backend::Cuda,

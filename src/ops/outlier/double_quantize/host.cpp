@@ -139,7 +139,7 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 template <DType kElement>
 constexpr Kernel make_kernel() {
   return {.op = "double_quantize",
-          .method = "tiles",
+          .body = "tiles",
           .dtypes = kDTypes<kElement, DType::Int8>,
           .revision = 1,
           .backend = Backend::Host,

@@ -44,7 +44,7 @@ Status bind(const Call& call, Bound& bound) {
 template <DType kDType, class E>
 constexpr Kernel make_kernel() {
   return {.op = "extract_outliers",
-          .method = "elements",
+          .body = "elements",
           .dtypes = kDTypes<kDType>,
           .revision = 1,
           .backend = Backend::Cuda,

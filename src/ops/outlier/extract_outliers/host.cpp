@@ -34,7 +34,7 @@ Status compute(const Call& call, const Stream& stream) {
 template <DType kDType, class E>
 constexpr Kernel make_kernel() {
   return {.op = "extract_outliers",
-          .method = "elements",
+          .body = "elements",
           .dtypes = kDTypes<kDType>,
           .revision = 1,
           .backend = Backend::Host,

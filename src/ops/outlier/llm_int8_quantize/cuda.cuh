@@ -520,7 +520,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "llm_int8_quantize",
-                                .method = "rows",
+                                .body = "rows",
                                 .dtypes = kDTypes<cuda::kElement, DType::Int8>,
                                 .revision = 1,
                                 .backend = Backend::Cuda,

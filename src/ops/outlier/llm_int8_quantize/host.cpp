@@ -205,7 +205,7 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 template <DType kIn>
 constexpr Kernel make_kernel() {
   return {.op = "llm_int8_quantize",
-          .method = "rows",
+          .body = "rows",
           .dtypes = kDTypes<kIn, DType::Int8>,
           .revision = 1,
           .backend = Backend::Host,

@@ -30,7 +30,7 @@ Status bind(const Call& call, Bound& bound) {
 }
 
 constexpr Kernel kKernels[] = {{.op = "row_column_absmax",
-                                .method = "tiles",
+                                .body = "tiles",
                                 .dtypes = kDTypes<cuda::kElement, DType::Float32>,
                                 .revision = 1,
                                 .backend = Backend::Cuda,

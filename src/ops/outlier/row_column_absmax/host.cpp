@@ -35,7 +35,7 @@ Status compute(const Call& call, const Stream& stream) {
 template <DType kElement>
 constexpr Kernel make_kernel() {
   return {.op = "row_column_absmax",
-          .method = "tiles",
+          .body = "tiles",
           .dtypes = kDTypes<kElement, DType::Float32>,
           .revision = 1,
           .backend = Backend::Host,

@@ -500,7 +500,7 @@ template <DType kOutputType>
 constexpr Kernel make_kernel() {
   using T = math::Stored<kOutputType>;
   return {.op = "spmm_coo",
-          .method = "rows",
+          .body = "rows",
           .dtypes = kDTypes<kWeightType, kOutputType>,
           .revision = 1,
           .backend = Backend::Cuda,

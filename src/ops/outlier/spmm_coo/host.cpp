@@ -160,7 +160,7 @@ Status compute(const Call& call, const Stream& stream) {
 template <DType kWeightType, DType kOutputType>
 constexpr Kernel make_kernel() {
   return {.op = "spmm_coo",
-          .method = "rows",
+          .body = "rows",
           .dtypes = kDTypes<kWeightType, kOutputType>,
           .revision = 1,
           .backend = Backend::Host,

@@ -143,7 +143,7 @@ Status bind(const Call& call, Bound& bound) {
 template <DType kDType, class E>
 constexpr Kernel make_kernel() {
   return {.op = "transform_layout",
-          .method = "tiles",
+          .body = "tiles",
           .dtypes = kDTypes<kDType>,
           .revision = 1,
           .backend = Backend::Cuda,

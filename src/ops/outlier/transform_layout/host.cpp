@@ -178,7 +178,7 @@ Status compute(const Call& call, const Stream& stream) {
 template <DType kDType, class E>
 constexpr Kernel make_kernel() {
   return {.op = "transform_layout",
-          .method = "blocks",
+          .body = "blocks",
           .dtypes = kDTypes<kDType>,
           .revision = 1,
           .backend = Backend::Host,

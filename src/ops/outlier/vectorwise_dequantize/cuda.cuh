@@ -133,7 +133,7 @@ Status bind(const Call& call, Bound& bound) {
 template <DType kIn>
 constexpr Kernel make_kernel() {
   return {.op = "vectorwise_dequantize",
-          .method = "elements",
+          .body = "elements",
           .dtypes = kDTypes<kIn, cuda::kElement>,
           .revision = 1,
           .backend = Backend::Cuda,

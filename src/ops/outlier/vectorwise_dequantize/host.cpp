@@ -42,7 +42,7 @@ template <DType kIn, DType kOut>
 constexpr Kernel make_kernel() {
   using Code = std::conditional_t<kIn == DType::Int8, std::int8_t, std::uint8_t>;
   return {.op = "vectorwise_dequantize",
-          .method = "elements",
+          .body = "elements",
           .dtypes = kDTypes<kIn, kOut>,
           .revision = 1,
           .backend = Backend::Host,

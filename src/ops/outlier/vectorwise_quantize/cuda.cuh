@@ -198,7 +198,7 @@ Status bind(const Call& call, Bound& bound) {
 template <DType kOut>
 constexpr Kernel make_kernel() {
   return {.op = "vectorwise_quantize",
-          .method = "elements",
+          .body = "elements",
           .dtypes = kDTypes<kIn, kOut>,
           .revision = 1,
           .backend = Backend::Cuda,

@@ -78,7 +78,7 @@ template <DType kIn, DType kOut>
 constexpr Kernel make_kernel() {
   using C = Compute<Stored<kIn>>;
   return {.op = "vectorwise_quantize",
-          .method = "elements",
+          .body = "elements",
           .dtypes = kDTypes<kIn, kOut>,
           .revision = 1,
           .backend = Backend::Host,

@@ -82,7 +82,7 @@ Status bind(const Call& call, Bound& bound) {
 template <DType kOutput>
 constexpr Kernel make_kernel() {
   return {.op = "pack_int4",
-          .method = "bytes",
+          .body = "bytes",
           .dtypes = kDTypes<byte_dtype(kOutput), kOutput>,
           .revision = 1,
           .backend = Backend::Cuda,

@@ -81,7 +81,7 @@ Status compute(const Call& call, const Stream& stream) {
 template <DType kOutput>
 constexpr Kernel make_kernel() {
   return {.op = "pack_int4",
-          .method = "bytes",
+          .body = "bytes",
           .dtypes = kDTypes<byte_dtype(kOutput), kOutput>,
           .revision = 1,
           .backend = Backend::Host,

@@ -205,7 +205,7 @@ Status prepare(const Descriptor&, const Device&, State&) {
 Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 
 constexpr Kernel kKernels[] = {{.op = "pack_weight_4bit",
-                                .method = "tiles",
+                                .body = "tiles",
                                 .revision = 1,
                                 .backend = Backend::Cuda,
                                 .arch = {80},

@@ -165,7 +165,7 @@ Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 
 constexpr Kernel kKernels[] = {
     {.op = "pack_weight_4bit",
-     .method = "tiles",
+     .body = "tiles",
      .revision = 1,
      .backend = Backend::Host,
      .arch = {},

@@ -86,7 +86,7 @@ Status bind(const Call& call, Bound& bound) {
 template <DType kDType>
 constexpr Kernel make_kernel() {
   return {.op = "reorder_mixed_dtype_weight",
-          .method = "tiles",
+          .body = "tiles",
           .dtypes = kDTypes<kDType, DType::UInt8>,
           .revision = 1,
           .backend = Backend::Cuda,

@@ -230,7 +230,7 @@ Status compute(const Call& call, const Stream& stream) {
 template <DType kDType>
 constexpr Kernel make_kernel() {
   return {.op = "reorder_mixed_dtype_weight",
-          .method = "tiles",
+          .body = "tiles",
           .dtypes = kDTypes<kDType, DType::UInt8>,
           .revision = 1,
           .backend = Backend::Host,

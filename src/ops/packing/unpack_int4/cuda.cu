@@ -102,7 +102,7 @@ Status bind(const Call& call, Bound& bound) {
 template <DType kCodes>
 constexpr Kernel make_kernel() {
   return {.op = "unpack_int4",
-          .method = "bytes",
+          .body = "bytes",
           .dtypes = kDTypes<kCodes, byte_dtype(kCodes)>,
           .revision = 1,
           .backend = Backend::Cuda,

@@ -93,7 +93,7 @@ Status compute(const Call& call, const Stream& stream) {
 template <DType kCodes>
 constexpr Kernel make_kernel() {
   return {.op = "unpack_int4",
-          .method = "bytes",
+          .body = "bytes",
           .dtypes = kDTypes<kCodes, byte_dtype(kCodes)>,
           .revision = 1,
           .backend = Backend::Host,

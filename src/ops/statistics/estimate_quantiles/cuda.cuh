@@ -302,7 +302,7 @@ std::size_t workspace(const Descriptor&, const Device&) {
 
 constexpr Kernel kKernels[] = {{
     .op = "estimate_quantiles",
-    .method = "radix",
+    .body = "radix",
     .dtypes = kDTypes<cuda::kElement, compute_dtype(cuda::kElement)>,
     .revision = 1,
     .backend = Backend::Cuda,

@@ -182,7 +182,7 @@ template <DType kInput>
 constexpr Kernel make_kernel() {
   return {
       .op = "estimate_quantiles",
-      .method = "radix",
+      .body = "radix",
       .dtypes = kDTypes<kInput, compute_dtype(kInput)>,
       .revision = 1,
       .backend = Backend::Host,

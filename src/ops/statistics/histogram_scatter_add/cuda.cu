@@ -221,7 +221,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 
 constexpr Kernel kKernels[] = {{
     .op = "histogram_scatter_add",
-    .method = "sorted",
+    .body = "sorted",
     .revision = 1,
     .backend = Backend::Cuda,
     .arch = {80, kLastArch},

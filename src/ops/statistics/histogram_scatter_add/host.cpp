@@ -82,7 +82,7 @@ Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 
 constexpr Kernel kKernels[] = {{
     .op = "histogram_scatter_add",
-    .method = "sorted",
+    .body = "sorted",
     .revision = 1,
     .backend = Backend::Host,
     .arch = {},

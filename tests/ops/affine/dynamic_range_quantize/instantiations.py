@@ -137,18 +137,18 @@ TILES: tuple[tuple[tuple[int, ...], int, tuple[int, int, int]], ...] = (
 class InstantiationCase:
     """A case with the kernel that it is meant for."""
 
-    method: str
+    body: str
     case: Case
 
     @property
-    def sku(self) -> str:
-        """The kernel's SKU."""
+    def name(self) -> str:
+        """The kernel's name in the tests."""
         problem = self.case.problem
         short = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
         codes = {"int8": "s8", "uint8": "u8", "int4": "s4", "uint4": "u4"}
         codes |= {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
         types = f"{short[problem.input_dtype]}_{codes[problem.output_dtype]}"
-        return f"dynamic_range_quantize.{problem.scope[0]}/cuda/{self.method}/{types}"
+        return f"dynamic_range_quantize.{problem.scope[0]}/cuda/{types}:{self.body}"
 
 
 def laid_out(

@@ -14,6 +14,7 @@ from ops.linear.matmul.reference import FloatMatmulProblem
 from reference.formats import FLOATS, Array
 from reference.inputs import make
 from support.memory import Host
+from support.selections import name_of
 
 ORDERS = ("tensor_sm90", "lanes")
 
@@ -152,9 +153,9 @@ def test_tensor_cores_take_rows_of_whole_vectors(
         transpose_weight=sides[1],
     )
     chosen = planq.explain(desc, device="sm_90").chosen
-    method = "wgmma" if whole else "mma_sm90"
-    wanted = f"matmul/cuda/{method}/{'f16' if dtype == 'float16' else 'bf16'}"
-    assert (chosen.sku if chosen else None) == (wanted if planq.build_info().cuda else None)
+    body = "wgmma" if whole else "mma"
+    wanted = f"matmul/cuda/tensor_sm90/{'f16' if dtype == 'float16' else 'bf16'}:{body}"
+    assert (name_of(chosen) if chosen else None) == (wanted if planq.build_info().cuda else None)
 
 
 @pytest.mark.parametrize(
