@@ -13,10 +13,10 @@
 namespace planq::host {
 namespace {
 
-// The rows of a block; its sums have to fit in a stack of 64 KB, beside a panel.
+// Rows of a block. Its sums have to fit in a stack of 64 KB, beside a panel.
 constexpr std::int64_t kBlockRows = 96;
 
-// Some rows and columns of a product, which one thread computes.
+// Rows and columns of a gemm that one thread computes at a time.
 struct Block {
   std::int64_t row, rows, column, columns;
 };
@@ -50,7 +50,7 @@ const FloatLoops& float_loops() {
   return kBaseline;
 }
 
-// Multiplications that are worth waking a thread for.
+// Multiplications that make waking a thread worth it.
 constexpr std::int64_t kGrain = 1 << 16;
 
 }  // namespace
@@ -58,7 +58,7 @@ constexpr std::int64_t kGrain = 1 << 16;
 void multiply_floats(const linear::Gemm& gemm, Accumulation accumulation, int threads) {
   if (gemm.empty()) return;
   const FloatLoops& loops = float_loops();
-  // Rows first: blocks beside one another read the same weights.
+  // Blocks go down the rows first, so that those in turn read the same weights.
   const std::int64_t down = (gemm.m + kBlockRows - 1) / kBlockRows;
   const std::int64_t across = (gemm.n + loops.columns - 1) / loops.columns;
   const std::int64_t work =

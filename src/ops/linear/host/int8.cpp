@@ -12,25 +12,25 @@
 namespace planq::host {
 namespace {
 
-// The rows of a block; its sums have to fit in a stack of 64 KB, beside a panel and packed rows, or
-// beside a panel. Those that are added in the output need no room.
+// Rows of a block. Its sums have to fit in a stack of 64 KB, beside a panel and packed rows, or,
+// where the input is not packed (direct), beside a panel. Sums in the output take no stack.
 constexpr std::int64_t kBlockRows = 96, kDirectRows = 128, kMostRows = 1024;
-// Bytes of the input's rows that stay in a cache while one column after another meets them.
+// Bytes of the input's rows that stay in the cache while one panel after another reads them.
 constexpr std::int64_t kNearRows = 1 << 20;
-// Blocks for each thread, at least: few enough to be large.
+// Blocks for each thread, at least. More of them would be smaller.
 constexpr std::int64_t kShares = 4;
 
-// Some rows and columns of a product, which one thread computes.
+// Rows and columns of a gemm that one thread computes at a time.
 struct Block {
   std::int64_t row, rows, column, columns;
-  bool amx = false;        // whether AMX takes part; for loops of VNNI
+  bool amx = false;        // whether AMX takes part, in the loops of VNNI
   std::int64_t pitch = 0;  // of its sums, from a row to the next
 };
 
-// Where the sums of rows begin, by the sums of the input's rows, which blocks beside one another
-// share.
+// What the sums of rows begin at, which depends on the sums of the input's rows. Blocks of the same
+// rows share it.
 struct RowSums {
-  std::int64_t row = 0, rows = 0;  // of which they are known
+  std::int64_t row = 0, rows = 0;  // for which it is known
   std::int32_t start[kMostRows + 64];
 };
 
@@ -45,7 +45,7 @@ namespace planq::host {
 namespace {
 
 struct Int8Loops {
-  // Of a block.
+  // How many rows and columns a block has.
   std::int64_t (*rows)(const linear::Gemm& gemm, int threads, bool amx);
   std::int64_t (*columns)(const linear::Gemm& gemm, int threads);
   void (*compute)(const linear::Gemm& gemm, Block block, RowSums& known);
@@ -68,14 +68,16 @@ const Int8Loops& int8_loops() {
   return kBaseline;
 }
 
-// Multiplications that are worth waking a thread for.
+// Multiplications that make waking a thread worth it.
 constexpr std::int64_t kGrain = 1 << 18;
-// Bytes of weights that rows of blocks have in common: they are packed for each row, from a cache.
+// Bytes of weights that stay in the cache: a group of columns. Every row of blocks packs them
+// again.
 constexpr std::int64_t kShared = 1 << 18;
 
-// The blocks of a product: groups of columns one after another, and in a group row by row. All
-// columns are one group where that reads less: weights once for each row of blocks, instead of the
-// input once for each group.
+// The blocks of a gemm in the order of their computation: group after group of columns, and in a
+// group row after row. Then memory is read for the weights once, and for the input once for each
+// group. All columns are one group where that reads less: the input once, and the weights once for
+// each row of blocks.
 class Blocks {
  public:
   Blocks(const linear::Gemm& gemm, std::int64_t rows, std::int64_t columns, bool amx)

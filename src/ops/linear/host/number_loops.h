@@ -1,5 +1,5 @@
-// Numbers of an epilogue in the compute type, for one instruction set; the loops that compute
-// include this. No include guard: see host/instruction_sets.h.
+// Scales, biases and residuals in the type that an epilogue computes in, for one instruction set.
+// No include guard: int8_loops.h and float_loops.h include this for each instruction set.
 
 #include "host/convert.h"
 

@@ -1,5 +1,6 @@
-// Weights out of their codes, in float32, for one instruction set: see weight_only/codes.h. The
-// loops that compute include host/convert.h before. No include guard: see host/instruction_sets.h.
+// Dequantizes weights that are codes to float32, for one instruction set: see weight_only/codes.h.
+// No include guard: float_loops.h includes this for each instruction set, after number_loops.h,
+// which includes host/convert.h.
 
 #include "ops/codebook/pair_loops.h"
 
@@ -7,7 +8,7 @@ namespace planq::host::PLANQ_LEVEL {
 
 using linear::WeightCodes;
 
-// At most a slice of numbers, rounded to a type, and back in float32.
+// Rounds numbers, at most a slice of k, to a type; they stay float32.
 template <class T>
 void round_numbers(float* numbers, std::int64_t count) {
   T rounded[math::kTensorCoreSlice];
@@ -25,7 +26,7 @@ inline void round_numbers(DType dtype, float* numbers, std::int64_t count) {
   }
 }
 
-// Integers of a group as numbers.
+// Dequantizes integers of one group of a row; without scales, to themselves.
 template <class Integer>
 void scale_integers(const WeightCodes& codes, std::int64_t row, std::int64_t group,
                     const Integer* integers, std::int64_t count, float* to) {
@@ -40,7 +41,7 @@ void scale_integers(const WeightCodes& codes, std::int64_t row, std::int64_t gro
     to[i] = math::dequantized<float>(integers[i], scale, zero_point);
 }
 
-// What each 4-bit code of a segment stands for.
+// The number that each 4-bit code of a segment stands for.
 inline void load_values(const WeightCodes& codes, std::int64_t row, std::int64_t segment,
                         float (&values)[16]) {
   if (codes.has_blocks()) {
@@ -55,7 +56,8 @@ inline void load_values(const WeightCodes& codes, std::int64_t row, std::int64_t
   round_numbers(codes.values, values, 16);
 }
 
-// Values of 4-bit codes from any of them on. Rows may lie backwards, and codes in front of `data`.
+// Looks up `count` 4-bit codes, from any code on. Where rows have a negative stride, `first` may be
+// negative.
 inline void look_up_nibbles(const WeightCodes& codes, std::int64_t first, std::int64_t count,
                             const float (&values)[16], float* to) {
   const std::int64_t head = count > 0 ? first & 1 : 0, pairs = (count - head) / 2;
@@ -68,11 +70,11 @@ inline void look_up_nibbles(const WeightCodes& codes, std::int64_t first, std::i
   if (head + 2 * pairs < count) one(count - 1);
 }
 
-// Layouts in tiles have 64 terms of a row together. What follows makes of them what a row has:
-// bytes, of 4-bit codes pairs whose first is the low nibble.
+// Layouts in tiles keep 64 terms of a row together. lay_out writes such a tile's row in the
+// row-major layout: codes in order, the first of two 4-bit codes in the low nibble.
 constexpr int kTileTerms = FragmentOrder::kTile;
 static_assert(kTileTerms == mixed_dtype::kChunk);
-// Tiles that a slice may touch.
+// The most tiles that a slice of k has terms in.
 constexpr int kLineTiles = math::kTensorCoreSlice / kTileTerms + 1;
 
 inline std::uint32_t load_word(const std::uint8_t* from) {
@@ -81,7 +83,7 @@ inline std::uint32_t load_word(const std::uint8_t* from) {
   return word;
 }
 
-// Of a packed weight: a row's nibbles are the low ones, or the high ones, of four threads.
+// WeightLayout::Packed: a row's codes are the low or the high nibbles of four threads' words.
 inline void lay_out_fragments(const WeightCodes& codes, std::int64_t row, std::int64_t tile,
                               std::uint8_t* to) {
   const int first = FragmentOrder::nibble(static_cast<int>(row % kTileTerms), 0);
@@ -99,7 +101,7 @@ inline void lay_out_fragments(const WeightCodes& codes, std::int64_t row, std::i
     }
 }
 
-// Of a reordered weight, whose columns are the rows.
+// WeightLayout::Reordered.
 template <class Layout>
 void lay_out_span(const WeightCodes& codes, std::int64_t row, std::int64_t tile, std::uint8_t* to) {
   const std::uint8_t* const span = linear::reordered_span<Layout>(codes, row, tile);
@@ -119,7 +121,7 @@ inline void lay_out(const WeightCodes& codes, std::int64_t row, std::int64_t til
   lay_out_span<mixed_dtype::Layout<DType::Int4>>(codes, row, tile, to);
 }
 
-// The tiles of some terms, at most a slice of them, as a row of codes.
+// The tiles that hold some terms of a row, at most a slice, as row-major codes in `line`.
 inline WeightCodes line_of(const WeightCodes& codes, std::int64_t row, std::int64_t term,
                            std::int64_t terms, std::uint8_t (&line)[kLineTiles * kTileTerms]) {
   const std::int64_t first = term / kTileTerms, last = (term + terms - 1) / kTileTerms;
@@ -132,10 +134,10 @@ inline WeightCodes line_of(const WeightCodes& codes, std::int64_t row, std::int6
   return made;
 }
 
-// The numbers of some terms of a row, of codes that begin with one of `line`.
+// Dequantizes some terms of a row, whose codes are those of `line` from number `code` on.
 inline void decode_codes(const WeightCodes& line, std::int64_t code, std::int64_t row,
                          std::int64_t term, std::int64_t terms, float* to) {
-  // Where the terms begin among those that segments divide.
+  // The first term's place among the terms that segments divide: the whole weight's, or a row's.
   const std::int64_t begin = line.has_blocks() ? row * line.terms + term : term;
   for (std::int64_t done = 0; done < terms;) {
     const std::int64_t segment = line.segment_size ? (begin + done) / line.segment_size : 0;
@@ -156,7 +158,7 @@ inline void decode_codes(const WeightCodes& line, std::int64_t code, std::int64_
   }
 }
 
-// The same out of memory, whatever the layout.
+// Dequantizes some terms of a row, at most a slice, of any layout.
 inline void decode_line(const WeightCodes& codes, std::int64_t row, std::int64_t term,
                         std::int64_t terms, float* to) {
   if (codes.layout == WeightLayout::RowMajor)
