@@ -23,8 +23,7 @@ inline constexpr int kWarps = 8, kThreads = kWarps * math::kSumLanes;
 inline constexpr int kColumns = 4;  // of the output, by one warp
 inline constexpr int kThreadColumns = kWarps * kColumns;
 inline constexpr int kMostRows = 4;
-inline constexpr int kTerms =
-    math::kLaneTerms;  // terms that a lane adds before the next lane's begin
+inline constexpr int kTerms = math::kLaneTerms;          // that a lane has of a chunk
 inline constexpr int kChunk = math::kSumLanes * kTerms;  // terms of all lanes
 inline constexpr int kPitch = math::kSumLanes + 1;  // padded, so that no two lanes read one bank
 inline constexpr int kWords = kTerms / 8;           // words of a lane's kTerms codes

@@ -14,7 +14,7 @@ namespace planq::linear::sm90 {
 
 // Named barriers of a block: those of an addend, and those that its own must not collide with.
 //
-// In tiles: the order in which the two groups multiply. kGroupOrder + group is for that group.
+// In tiles: the two groups multiply one after the other. kGroupOrder + group lets a group begin.
 inline constexpr int kGroupOrder = 1;
 // In tiles whose addend needs the tensor cores, too. The group that has the next tile issues its
 // wgmma up to k block kAddendKBlock, and waits there until the other group's addend is done. Else
@@ -50,8 +50,8 @@ struct NoAddend {
   // The arguments of the kernels. An addend derives from them.
   using TileArgs = sm90::TileArgs;
   using FewRowsArgs = sm90::FewRowsArgs;
-  // Whether there is anything to add. If so, sums become float32 and meet the scales of their rows
-  // before.
+  // Whether there is anything to add. If so, sums first become float32 and meet the scales of
+  // their rows.
   static constexpr bool kAdds = false;
   // Warps that bring what is added, beside those that multiply and the one that copies.
   static constexpr int kWarps = 0;

@@ -96,8 +96,7 @@ __device__ __forceinline__ void finish_share(const Out& out, const Outputs& outp
   const SumRows rows_of_warp{own, step * kFewRowsPitch, count, m + first, step};
   if constexpr (Addend::kAdds) addend.ask(rows_of_warp);
   const auto columns = out.columns(n);
-  const auto rows =
-      out.row(m + first + lane * step);  // lane i loads what belongs to the warp's row number i
+  const auto rows = out.row(m + first + lane * step);  // in lane i: of the warp's row number i
   cuda::cluster_barrier();
   if (share.parts > 1) add_shares(sums, share.parts, first, step, tokens);
   if constexpr (Addend::kAdds)

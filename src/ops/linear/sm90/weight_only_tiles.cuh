@@ -29,16 +29,15 @@ inline constexpr int kRun = 64, kRuns = kSlice / kRun;  // terms that share a st
 inline constexpr int kGroupThreads = 128, kGroupWarps = kGroupThreads / cuda::kWarp;
 inline constexpr int kGroupColumns = cuda::kWgmmaRows, kWarpColumns = kGroupColumns / kGroupWarps;
 inline constexpr int kStatisticWarps = 3;
-inline constexpr int kGroupBytes =
-    kGroupColumns * cuda::kNarrowBoxBytes;  // codes of a group's columns in a slice
+inline constexpr int kGroupBytes = kGroupColumns * cuda::kNarrowBoxBytes;  // codes of a slice
 
 // A kernel: see Width in heuristics.h. kShifted: codes have zero points.
 template <int kTokens_, int kOwners_, int kSharing_, int kAtOnce_, bool kShifted_>
 struct Shape {
   static constexpr bool kShifted = kShifted_;
   static constexpr int kTokens = kTokens_, kOwners = kOwners_, kSharing = kSharing_;
-  static constexpr int kAtOnce =
-      kAtOnce_;  // steps whose numbers are in registers; there are two such sets
+  // Steps whose numbers are in registers at a time. There are two such sets.
+  static constexpr int kAtOnce = kAtOnce_;
   static constexpr int kSums = kTokens / 2;  // of a thread
   static constexpr int kGroups = kOwners * kSharing;
   static constexpr int kColumns = kOwners * kGroupColumns;
