@@ -1,10 +1,10 @@
 // Barriers in shared memory that count arrivals and bytes, for pipelines between warps of a block
-// or of a cluster. A barrier goes through phases: one ends when all arrivals and all bytes that
-// were expected have come, and the next begins.
+// or of a cluster. A barrier goes through phases. A phase ends when all expected arrivals and bytes
+// have come, and then the next one begins.
 //
-// Arrivals and waits have the instructions' default order, that of the block: what passes through
-// the barriers here is written by the copy engine and read by the tensor cores, and a fence for the
-// cluster at each of them would cost a fifth of the speed.
+// Arrivals and waits order memory for the block alone, which is the instructions' default. That is
+// enough: what the barriers guard is written by TMA and read by wgmma. Order for the cluster at
+// each of them would cost a fifth of the speed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Barrier {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
                  : "memory");
   }
-  // One arrival, and bytes that the phase waits for beside it.
+  // Arrives, and makes this phase wait for so many bytes, too.
   __device__ __forceinline__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
                  "r"(bytes)
@@ -28,8 +28,8 @@ class Barrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
-  // Returns once the phase of this parity has ended. The one before the first counts as ended, so a
-  // wait for parity 1 passes at once on a new barrier.
+  // Returns when the phase of this parity has ended. The phase before the first counts as ended, so
+  // a wait for parity 1 on a new barrier returns at once.
   __device__ __forceinline__ void wait(int parity) {
     std::uint32_t done;
     do {
@@ -48,12 +48,12 @@ class Barrier {
   std::uint64_t state_;
 };
 
-// After all init(), by the thread that called it and before the block's or the cluster's barrier.
+// Called after all init(), by the same thread, before the barrier of the block or cluster.
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// The place of a pipeline's next stage, and the parity of its phase.
+// The next stage of a pipeline, and the parity of its phase.
 template <int kStages>
 struct StageCursor {
   int stage = 0;
@@ -70,7 +70,7 @@ struct StageCursor {
   }
 };
 
-// The same of as many stages as a launch says.
+// The same if the number of stages is known only at run time.
 struct CountedCursor {
   int count;
   int stage = 0;
@@ -84,23 +84,23 @@ struct CountedCursor {
   }
 };
 
-// Waits for all threads of the cluster that have not ended. What they wrote before to shared memory
-// is then visible; so is what they wrote to global memory, which takes longer than the rest.
+// Waits for all threads of the cluster that have not ended. Then what they wrote before to shared
+// and global memory is visible.
 __device__ __forceinline__ void cluster_barrier() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   cluster_wait();
 }
-// The same for what no thread wrote by itself: barriers that were published, or shared memory that
-// may be given back.
+// The same without order of memory: for barriers that were published, and before a block gives its
+// shared memory back.
 __device__ __forceinline__ void cluster_barrier_unordered() {
   __syncwarp();
   cluster_arrive_unordered();
   cluster_wait();
 }
 
-// A vector of the shared memory of block `rank`, at the place that has `address` in this block.
-// After a barrier of the cluster.
+// Loads a vector from the shared memory of block `rank`, where `address` is in this block. Called
+// after a barrier of the cluster.
 __device__ __forceinline__ uint4 load_from_block(std::uint32_t address, int rank) {
   uint4 v;
   asm volatile(
@@ -112,7 +112,7 @@ __device__ __forceinline__ uint4 load_from_block(std::uint32_t address, int rank
   return v;
 }
 
-// A barrier of `threads` threads, whole warps, among those of the block. `name`: 1 to 15.
+// A named barrier of `threads` threads of the block, which are whole warps. `name`: 1 to 15.
 __device__ __forceinline__ void named_barrier_wait(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }

@@ -1,6 +1,6 @@
-// Products on the tensor cores of a warp (mma.sync), of 8-bit codes or of numbers of 16 bits, and
-// what feeds them: copies to shared memory that run beside the arithmetic, and matrices from there
-// to registers.
+// Matrix multiplication by the tensor cores of one warp (mma.sync), of 8-bit codes or 16-bit
+// numbers, and what feeds it: asynchronous copies to shared memory, and loads of matrices from
+// there to registers (ldmatrix).
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace planq::cuda {
 
-// Copies 16 bytes to shared memory.
+// Begins to copy 16 bytes to shared memory.
 __device__ __forceinline__ void copy_async(std::uint32_t shared, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
 }
-// The same of kBytes, 4 or 8, all of which are read.
+// The same for kBytes bytes, 4 or 8.
 template <int kBytes>
 __device__ __forceinline__ void copy_async(std::uint32_t shared, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(kBytes)
@@ -34,27 +34,28 @@ __device__ __forceinline__ void store_shared(std::uint32_t shared, const uint4& 
                : "memory");
 }
 
-// Four matrices of 8 rows of 16 bytes. Lane l gives the address of row l % 8 of matrix l / 8, and
-// gets bytes 4 (l % 4) ... of row l / 4 of each.
+// Loads four matrices of 8 rows of 16 bytes. Lane l gives the address of row l % 8 of matrix l / 8.
+// It gets bytes 4 (l % 4) to 4 (l % 4) + 3 of row l / 4 of each matrix.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&words)[4], std::uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(shared)
                : "memory");
 }
-// The same of matrices of 16-bit numbers that lie there transposed: lane l gets number l / 4 of
-// rows 2 (l % 4) and 2 (l % 4) + 1 of each.
-__device__ __forceinline__ void load_turned_matrices(std::uint32_t (&words)[4],
-                                                     std::uint32_t shared) {
+// The same for matrices of 16-bit numbers, transposed: lane l gets number l / 4 of rows 2 (l % 4)
+// and 2 (l % 4) + 1 of each matrix.
+__device__ __forceinline__ void load_transposed_matrices(std::uint32_t (&words)[4],
+                                                         std::uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(shared)
                : "memory");
 }
 
-// sums += a b^T over 32 terms, of a with 16 rows and b with 8, modulo 2^32. Of lane l, with g = l /
-// 4 and t = l % 4:
-//   a[0], a[1]  terms 4t ... 4t + 3 of rows g and g + 8, a[2] and a[3] the same 16 terms further
+// sums += a b^T over 32 terms, modulo 2^32, where a has 16 rows and b has 8. With g = l / 4 and t =
+// l % 4, lane l has
+//   a[0], a[1]  terms 4t ... 4t + 3 of rows g and g + 8
+//   a[2], a[3]  the same 16 terms further
 //   b0, b1      terms 4t ... 4t + 3 of row g, and those 16 terms further
 //   sums        row g of a with rows 2t and 2t + 1 of b, then row g + 8 of a with the same
 #define PLANQ_MMA(a_type, b_type)                                            \
@@ -76,9 +77,10 @@ __device__ __forceinline__ void multiply_add(std::int32_t (&sums)[4], const std:
 }
 #undef PLANQ_MMA
 
-// sums += a b^T over 16 terms of numbers of 16 bits, two a word, in the arithmetic of
-// math/tensor_core.h: one step of it onto each sum, on sm_90. Of lane l, with g = l / 4, t = l % 4:
-//   a[0], a[1]  terms 2t and 2t + 1 of rows g and g + 8, a[2] and a[3] the same eight terms further
+// sums += a b^T over 16 terms of 16-bit numbers, two in a word. On sm_90 the arithmetic is one step
+// of math/tensor_core.h for each sum. With g = l / 4 and t = l % 4, lane l has
+//   a[0], a[1]  terms 2t and 2t + 1 of rows g and g + 8
+//   a[2], a[3]  the same eight terms further
 //   b0, b1      terms 2t and 2t + 1 of row g, and those eight terms further
 //   sums        row g of a with rows 2t and 2t + 1 of b, then row g + 8 of a with the same
 #define PLANQ_MMA(type)                                                      \

@@ -1,4 +1,5 @@
-// Copies of boxes of a matrix into shared memory by the copy engine, and the maps that they go by.
+// TMA: copies of boxes of a matrix from global to shared memory, and the tensor maps that describe
+// the matrix. A box is the CUDA driver's word for what one copy brings.
 #pragma once
 
 #include <cuda.h>
@@ -10,26 +11,26 @@
 
 namespace planq::cuda {
 
-// A kernel gets it by __grid_constant__.
+// The driver's CUtensorMap. A kernel gets it as a __grid_constant__ argument.
 struct alignas(64) TensorMap {
   std::uint64_t opaque[16];
 };
 
-// Matrices of bytes, one a batch, whose rows are cut into boxes of `box_bytes` by `box_rows`. What
-// lies outside is read as 0.
+// The matrices of a batch, as bytes. They are copied in boxes of `box_rows` rows by `box_bytes`
+// bytes. What lies outside a matrix is read as 0.
 struct ByteMatrices {
   const void* data;
   std::int64_t columns, rows, batches;
   std::int64_t row_stride, batch_stride;  // bytes
 };
 inline constexpr int kBoxBytes = 128;
-// Boxes of half the width: 16 bytes of a row lie where swizzled() says.
+// Boxes of half the width, with a swizzle of 64 bytes.
 inline constexpr int kNarrowBoxBytes = 64;
 
 using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
 
-// Null where the driver has none. Asked for once: a library linked with the driver would not load
-// on machines without one.
+// The driver's function, or null if the driver has none. It is looked up once. A library that was
+// linked with the driver would not load on machines without one.
 inline EncodeTensorMap tensor_map_encoder() {
   static const EncodeTensorMap encoder = [] {
     void* function = nullptr;
@@ -42,7 +43,8 @@ inline EncodeTensorMap tensor_map_encoder() {
   return encoder;
 }
 
-// Whether the copy engine reads such matrices. Boxes are swizzled by their width.
+// Makes a map. Returns false if TMA cannot read such matrices. Boxes have the swizzle of their
+// width.
 inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap& map,
                               int box_bytes = kBoxBytes) {
   constexpr std::int64_t kMaxExtent = INT32_MAX, kMaxStride = (std::int64_t{1} << 40) - 1;
@@ -52,7 +54,7 @@ inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap&
   const bool fits = reinterpret_cast<std::uintptr_t>(from.data) % 16 == 0 && from.columns >= 1 &&
                     from.rows >= 1 && from.batches >= 1 && from.columns <= kMaxExtent &&
                     from.rows <= kMaxExtent && from.batches <= kMaxExtent;
-  // An axis of one element may have any stride; the map wants a valid one.
+  // With one row or one matrix, the stride may be anything, but the map wants a valid one.
   const std::int64_t row_stride = from.rows > 1 ? from.row_stride : (from.columns + 15) / 16 * 16;
   if (!fits || !stride_fits(row_stride)) return false;
   const std::int64_t batch_stride = from.batches > 1 ? from.batch_stride : row_stride;
@@ -78,12 +80,13 @@ __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Brings whole vectors of 16 bytes to the L2 cache.
+// Prefetches to the L2 cache. Address and size are multiples of 16 bytes.
 __device__ __forceinline__ void prefetch_bytes(std::uintptr_t from, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
-// Copies a box and counts its bytes at `barrier`: always those of a whole box.
+// Copies a box. The barrier counts the bytes of a whole box, even if a part of it lies outside the
+// matrix.
 __device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,
                                          int batch, const Barrier& barrier) {
   asm volatile(

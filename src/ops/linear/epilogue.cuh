@@ -1,6 +1,6 @@
-// What the epilogues of all CUDA kernels share: outputs as they are moved, four neighbours at a
-// time, and of floating sums what meets them. How sums come to a thread is each engine's: see the
-// epilogue.cuh of its room.
+// What the epilogues of all engines share: four neighbouring outputs, which are loaded, rounded and
+// stored together, and the scale, bias and residual that floating sums meet. How sums get to a
+// thread is each engine's own matter: see epilogue.cuh in simt, sm80 and sm90.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace planq::linear {
 
 // --- Four neighbours -----------------------------------------------------------------------------
 
-// Four neighbouring outputs as they are moved: in one part, or in two of 8-byte ones. Vectors are
-// moved as such: the compiler would move the words of a structure one by one.
+// Four neighbouring outputs, as one vector, or as two where numbers have 8 bytes. They are vectors
+// of CUDA, since the compiler would move the words of a structure one by one.
 template <class T>
 struct Four {
   static constexpr int kParts = sizeof(T) == 8 ? 2 : 1;
@@ -32,7 +32,7 @@ struct Four {
   }
 };
 
-// Of which `count` exist. `vector`: they may be stored at once.
+// Stores the first `count` of four outputs. `vector`: the address is aligned for one store.
 template <class T>
 __device__ __forceinline__ void store_four(T* to, const Four<T>& four, int count, bool vector) {
   if (vector && count >= 4) return four.store(to);
@@ -43,7 +43,8 @@ __device__ __forceinline__ void store_four(T* to, const Four<T>& four, int count
     if (i < count) to[i] = each[i];
 }
 
-// Rounded as by narrow(), but for NaN, which become another.
+// Rounds four numbers to T. narrow_numbers() rounds as math::narrow() does, except that it gives
+// another NaN. narrow_four() gives the canonical NaN.
 template <class T>
 __device__ __forceinline__ Four<T> narrow_numbers(const math::Compute<T> (&values)[4]) {
   static_assert(sizeof(Four<T>) == 4 * sizeof(T));
@@ -90,7 +91,7 @@ __device__ __forceinline__ void load_four(const void* from, std::int64_t at, int
   for (int i = 0; i < 4; ++i) values[i] = static_cast<C>(math::widen(four[i]));
 }
 
-// Calls body(an element) of a type of floats.
+// Calls body(T{}), where T is the C++ type of a floating dtype.
 template <class Body>
 __device__ __forceinline__ void with_float(DType dtype, const Body& body) {
   switch (dtype) {
@@ -105,7 +106,8 @@ __device__ __forceinline__ void with_float(DType dtype, const Body& body) {
   }
 }
 
-// Four outputs of a row, rounded to the output's type, whose compute type is C.
+// Rounds four neighbouring outputs of a row from the compute type C to the output's type, and
+// stores the first `count`.
 template <class C>
 __device__ __forceinline__ void store_values(const Gemm& gemm, std::int64_t at,
                                              const C (&values)[4], int count, bool vectors) {
@@ -121,8 +123,8 @@ __device__ __forceinline__ void store_values(const Gemm& gemm, std::int64_t at,
 
 // --- What floating sums meet ---------------------------------------------------------------------
 
-// By what a sum is multiplied: 1, which changes nothing, where there are no scales or slices have
-// met them.
+// The scale that multiplies a sum. It is 1, which changes nothing, if there are no scales, or if
+// the slices of the sum have met their blocks' scales already.
 __device__ __forceinline__ float scale_at(const Gemm& gemm, const void* scales, std::int64_t at) {
   if (!scales || gemm.joins_by_scales) return 1.0f;
   return math::load_scale<float>(scales, at, gemm.epilogue.scale_dtype);
@@ -132,7 +134,7 @@ __device__ __forceinline__ float row_scale(const Gemm& gemm, std::int64_t row) {
   return scale_at(gemm, e.input_scale, row * e.input_scale_row);
 }
 
-// What all outputs of a column need.
+// What all outputs of a column share.
 struct FloatColumn {
   float scale, bias;
 
@@ -144,7 +146,7 @@ struct FloatColumn {
   }
 };
 
-// An output before its rounding.
+// An output before it is rounded.
 __device__ __forceinline__ float finished(const Gemm& gemm, std::int64_t row, std::int64_t column,
                                           float sum, float of_row, const FloatColumn& of_column) {
   const Epilogue& e = gemm.epilogue;

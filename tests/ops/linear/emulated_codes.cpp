@@ -87,12 +87,12 @@ extern "C" bool run_layer(const Layer* layer, bool on_tensor_cores) {
   const auto accumulation = named<Accumulation>(layer->accumulation);
   const bool lanes = accumulation == Accumulation::Lanes && lanes::takes(gemm);
   const bool slices = on_tensor_cores && accumulation == Accumulation::TensorSm90 &&
-                      !gemm.empty() && coded::takes(gemm);
+                      !gemm.empty() && weight_only_few_rows::takes(gemm);
   Bound bound;
   Device device;
   device.multiprocessors = static_cast<std::int32_t>(layer->multiprocessors);
-  const Status status =
-      slices ? coded::launch(gemm, device, bound) : launch_weight_only(gemm, accumulation, bound);
+  const Status status = slices ? weight_only_few_rows::launch(gemm, device, bound)
+                               : launch_weight_only(gemm, accumulation, bound);
   if (!status.ok()) std::abort();
   return lanes || slices;
 }
@@ -116,14 +116,14 @@ extern "C" std::int64_t panel_bytes(std::int64_t n, std::int64_t k) {
   return static_cast<std::int64_t>(panel_workspace(n, k, device));
 }
 
-// A product of numbers by what sm_90 has for few rows; false where it does not take it.
+// A gemm of numbers by the kernels for few rows on sm_90. Returns false if they do not take it.
 extern "C" bool run_numbers(const Layer* layer) {
   WeightCodes none;
   Gemm gemm = gemm_of(*layer, none);
   gemm.weight = {static_cast<const std::uint8_t*>(layer->weight), layer->row_stride, 1,
                  named<DType>(layer->weight_dtype)};
   Bound bound;
-  return slices::takes(gemm) && slices::launch(gemm, bound).ok();
+  return float_few_rows::takes(gemm) && float_few_rows::launch(gemm, bound).ok();
 }
 
 // The numbers of all rows, in memory.

@@ -1,4 +1,4 @@
-// The CUDA kernels of float_mma.cuh, on a processor: see tests/support/emulated.
+// The CUDA kernels of sm80/float_tiles.cuh, on a processor: see tests/support/emulated.
 #include "cuda/launch.cuh"
 #include "ops/linear/sm80/float.cu"
 

@@ -1,7 +1,7 @@
-// Reads problems, as rows, columns, terms, batches, multiprocessors, bytes of a number and (1 or 0)
-// whether slices have scales and whether the input is transposed a line, and prints which kernel of
-// sm_90 a floating product takes: tokens and blocks a multiprocessor of a few_rows one, or 0 and
-// the rows of a tile.
+// Prints which kernel of sm_90 computes floating gemms. A line of the input is a gemm: rows,
+// columns, terms, gemms of the batch, multiprocessors, bytes of a number, and twice 1 or 0: whether
+// slices have scales, and whether the input is transposed. A line of the output is the tokens of a
+// kernel for few rows and its blocks on a multiprocessor, or 0 and the rows of a tile.
 #include "ops/linear/sm90/heuristics.h"
 
 #include <cstdio>

@@ -39,7 +39,7 @@ inline void add_pairs(const void* from, std::int64_t count, bool is_signed, std:
   }
 }
 
-// Of codes that lie side by side.
+// The sum of `count` neighbouring codes.
 inline std::int32_t sum_line(const void* from, std::int64_t count, DType dtype) {
   switch (dtype) {
     case DType::Int8:

@@ -1,6 +1,7 @@
-// code_sum on CUDA: lines of neighbouring codes have a team of threads each, which read aligned
-// vectors; lines whose terms lie apart are read side by side. Sums are of unsigned codes: those
-// with a sign are shifted to begin at 0, and the shift is taken off at the end.
+// code_sum on CUDA. If the terms of a line are neighbours, a team of threads adds up each line and
+// reads aligned vectors. If they lie apart, neighbouring lines are read side by side. Kernels add
+// unsigned codes: signed ones are shifted so that the least is 0, and the sum is corrected in the
+// end.
 
 #include <algorithm>
 #include <bit>
@@ -25,11 +26,11 @@ struct Args {
   const uint8_t* input;
   std::int32_t* output;
   Lines lines;
-  int64_t count;       // of lines, not of their columns
-  int64_t step_bytes;  // of lines whose terms lie apart
-  uint32_t shift;      // in every byte: turns the sign of its codes over
+  int64_t count;       // of lines, without their columns
+  int64_t step_bytes;  // if the terms of a line lie apart: bytes from a term to the next
+  uint32_t shift;      // flips the sign bit of every code in a word
   std::int32_t most_negative;
-  std::int32_t team_log2;  // threads of a block that share a line
+  std::int32_t team_log2;  // threads that share a line
   bool packed;
 };
 
@@ -38,14 +39,15 @@ __device__ __forceinline__ std::int32_t without_shift(const Args& args, uint32_t
   return static_cast<std::int32_t>(sum + terms * static_cast<uint32_t>(args.most_negative));
 }
 
-// The sum of a word's codes. kPacked: two in each byte.
+// Adds the codes of a word to a sum. kPacked: two codes in a byte.
 template <bool kPacked>
 __device__ __forceinline__ uint32_t add_word(const Args& args, uint32_t word, uint32_t sum) {
   word ^= args.shift;
   if constexpr (!kPacked) return __dp4a(word, kOnes, sum);
   return __dp4a(math::high_nibbles(word), kOnes, __dp4a(math::low_nibbles(word), kOnes, sum));
 }
-// Of one byte; `codes` is how many of its two codes count, where it has two.
+// Adds one byte. `codes`: how many codes the line has from there on; with two in a byte, the second
+// may not exist.
 template <bool kPacked>
 __device__ __forceinline__ uint32_t add_byte(const Args& args, const uint8_t* from, int64_t codes,
                                              uint32_t sum) {
@@ -54,12 +56,12 @@ __device__ __forceinline__ uint32_t add_byte(const Args& args, const uint8_t* fr
   return sum + (byte & 0xFu) + (codes > 1 ? byte >> 4 : 0);
 }
 
-// Vectors of a line that a thread has under way together.
+// Vectors of a line that a thread loads at a time.
 constexpr int kUnderWay = 8;
-constexpr int kBlocks = 4;  // of a multiprocessor
+constexpr int kBlocks = 4;  // on a multiprocessor
 constexpr int kMostCluster = 8;
 
-// Vectors `rank`, `rank` + team, ... of a line.
+// Adds up vectors `rank`, rank + team, and so on of a line.
 template <bool kPacked>
 __device__ __forceinline__ uint32_t add_vectors(const Args& args, const uint8_t* from,
                                                 int64_t vectors, int rank, int team) {
@@ -70,7 +72,7 @@ __device__ __forceinline__ uint32_t add_vectors(const Args& args, const uint8_t*
 #pragma unroll
     for (int k = 0; k < kUnderWay; ++k) {
       const int64_t i = first + k * team;
-      v[k] = make_uint4(args.shift, args.shift, args.shift, args.shift);  // codes of 0
+      v[k] = make_uint4(args.shift, args.shift, args.shift, args.shift);  // stands for codes of 0
       if (i < vectors) v[k] = cuda::load_once(from + i * cuda::kVectorBytes);
     }
 #pragma unroll
@@ -84,14 +86,15 @@ __device__ __forceinline__ uint32_t add_vectors(const Args& args, const uint8_t*
   return sum;
 }
 
-// A thread's part of a line: of its vectors, and of the bytes before and after them.
+// Adds up a thread's part of a line: vectors, and bytes before and behind them.
 template <bool kPacked>
 __device__ __forceinline__ uint32_t add_line(const Args& args, const uint8_t* line, int rank,
                                              int team) {
   const int64_t codes = args.lines.count, bytes = kPacked ? (codes + 1) / 2 : codes;
   const int64_t past = cuda::misalignment<cuda::kVectorBytes>(line);
   const int64_t head = min(past == 0 ? 0 : cuda::kVectorBytes - past, bytes);
-  // The last byte of an odd number of 4-bit codes is not one of a vector's.
+  // With an odd number of 4-bit codes, the last byte holds one code and must not be part of a
+  // vector.
   const int64_t whole = kPacked && codes % 2 != 0 ? bytes - 1 : bytes;
   const int64_t vectors = max(whole - head, int64_t{0}) / cuda::kVectorBytes;
   constexpr int kPerByte = kPacked ? 2 : 1;
@@ -103,7 +106,7 @@ __device__ __forceinline__ uint32_t add_line(const Args& args, const uint8_t* li
   return sum;
 }
 
-// Of line `index`; where its sum belongs.
+// Adds up a thread's part of line `index`. Sets `output` to where the sum of the line belongs.
 template <bool kPacked>
 __device__ __forceinline__ uint32_t add_own_line(const Args& args, int64_t index, int rank,
                                                  int team, int64_t& output) {
@@ -148,7 +151,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) sum_lines(const __grid_cons
   if (exists && rank == 0) args.output[output] = without_shift(args, sum);
 }
 
-// Few long lines: the blocks of a cluster share one, and the first of them gets their sums.
+// For few long lines: the blocks of a cluster share a line. The first block gets the sums of all.
 template <bool kPacked>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     sum_long_lines(const __grid_constant__ Args args) {
@@ -172,11 +175,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   args.output[output] = without_shift(args, sum);
 }
 
-// Words of four bytes beside one another, and how many lines of terms a block reads at a time.
+// Of lines whose terms lie apart, a block reads kWords words side by side, of kDown terms at a
+// time.
 constexpr int kWords = 8, kDown = kThreads / kWords, kBatch = 4;
 constexpr int kBlockBytes = 4 * kWords;
 
-// Four bytes of which `count` exist.
+// Loads four bytes, of which `count` exist.
 __device__ __forceinline__ uint32_t load_word(const uint8_t* from, int64_t count) {
   if (count >= 4 && cuda::misalignment<4>(from) == 0)
     return __ldg(reinterpret_cast<const uint32_t*>(from));
@@ -187,8 +191,8 @@ __device__ __forceinline__ uint32_t load_word(const uint8_t* from, int64_t count
   return word;
 }
 
-// kCodes: in a word. A thread adds up the codes of one word of columns, the block its threads'
-// sums.
+// kCodes: codes in a word. A thread adds up the lines of one word, over every kDown-th term. The
+// block adds up its threads' sums.
 template <int kCodes>
 __global__ void __launch_bounds__(kThreads) sum_columns(const __grid_constant__ Args args) {
   __shared__ uint32_t partial[kDown][kWords * kCodes];
@@ -231,9 +235,9 @@ Status prepare(const Descriptor&, const Device&, State&) {
   return cuda::preload(sum_columns<8>);
 }
 
-// Threads of a line: so many that each has kUnderWay vectors of it, or a whole warp. Where that is
-// more than a block and there are fewer lines than a GPU runs blocks, blocks of a cluster share
-// one.
+// Threads of a line: so many that each has kUnderWay vectors, but a warp at least. If that is more
+// than a block, and if there are fewer lines than the GPU runs blocks at a time, the blocks of a
+// cluster share a line.
 Status launch_lines(Args& args, int64_t vectors, const Device& device, Bound& bound) {
   const int64_t lanes = std::min<int64_t>(cuda::power_of_two(vectors), cuda::kWarp);
   const int64_t busy = cuda::power_of_two(cuda::ceil_div(vectors, kUnderWay));

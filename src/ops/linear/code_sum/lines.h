@@ -1,4 +1,4 @@
-// What code_sum adds up: lines of codes.
+// The lines of codes that code_sum adds up.
 #pragma once
 
 #include "core/index_space.h"
@@ -6,10 +6,11 @@
 
 namespace planq::code_sum {
 
-// Lines of `count` terms, `step` codes apart; beside each line lie `columns` - 1 more, one code and
-// one sum further each. Where the terms lie next to one another there is one column.
+// A line has `count` terms, which are `step` codes apart. `columns` lines lie side by side: from
+// one to the next it is one code, and one sum. If the terms of a line are neighbours, `columns` is
+// 1.
 struct Lines {
-  IndexSpaceOf<2> space;  // of lines without their columns: codes of the input, sums of the output
+  IndexSpaceOf<2> space;  // of groups of `columns` lines: codes of the input, sums of the output
   std::int64_t count = 0, step = 1, columns = 1;
 };
 

@@ -1,4 +1,4 @@
-// linear_4bit on CUDA: any product on any GPU, by the functions that the host has too, and on its
+// linear_4bit on CUDA: the SIMT kernels, for any gemm on any GPU, and the kernels of sm80 on its
 // tensor cores.
 #include "ops/linear/linear_4bit/desc.h"
 #include "ops/linear/tables/float_kernels_cuda.h"

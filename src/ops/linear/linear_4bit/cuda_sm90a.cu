@@ -1,4 +1,4 @@
-// linear_4bit on CUDA, sm_90a: the tensor cores whose order of sums TENSOR_SM90 is, by warpgroup.
+// linear_4bit on CUDA, sm_90a: the kernels of wgmma, in the order of TENSOR_SM90.
 #include "ops/linear/linear_4bit/desc.h"
 #include "ops/linear/tables/float_kernels_cuda.h"
 

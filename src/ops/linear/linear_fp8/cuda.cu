@@ -1,4 +1,4 @@
-// linear_fp8 on CUDA: any product on any GPU, by the functions that the host has too, and on its
+// linear_fp8 on CUDA: the SIMT kernels, for any gemm on any GPU, and the kernels of sm80 on its
 // tensor cores.
 #include "ops/linear/linear_fp8/desc.h"
 #include "ops/linear/tables/float_kernels_cuda.h"

@@ -1,4 +1,4 @@
-// linear_fp8 on CUDA, sm_90a: the tensor cores whose order of sums TENSOR_SM90 is, by warpgroup.
+// linear_fp8 on CUDA, sm_90a: the kernels of wgmma, in the order of TENSOR_SM90.
 #include "ops/linear/linear_fp8/desc.h"
 #include "ops/linear/tables/float_kernels_cuda.h"
 

@@ -1,5 +1,5 @@
-// linear_llm_int8 on CUDA: the kernels of products for every GPU from sm_80 on, behind one that
-// lists what they read beside the codes.
+// linear_llm_int8 on CUDA: the kernels of sm80, for every GPU from sm_80 on, behind the kernel that
+// gathers what they read for outliers.
 #include "ops/linear/linear_llm_int8/launch.h"
 #include "ops/linear/sm80/launch.h"
 
@@ -9,7 +9,7 @@ namespace {
 constexpr auto kRejects = rejects<Accumulation::Sequential>;
 
 Status prepare(const Descriptor&, const Device&, State&) {
-  PLANQ_TRY(preload_list());
+  PLANQ_TRY(preload_gather());
   return preload_sm80();
 }
 

@@ -1,5 +1,6 @@
-// linear_llm_int8 on CUDA, TENSOR_SM90, on any GPU: integer sums by the kernels for every GPU, then
-// the listed columns onto an output at a time, by the function that the host has too.
+// linear_llm_int8 on CUDA in the order of TENSOR_SM90, on any GPU: an integer gemm by the kernels
+// of sm80, then a kernel that adds the outliers to one output at a time, by the function that the
+// host calls, too.
 #include <algorithm>
 
 #include "math/tensor_core.h"
@@ -28,10 +29,10 @@ struct ChainArgs {
   linear::Gemm gemm;
   const std::int32_t* sums;
   int64_t outputs;
-  int smallest;  // exponent of the outliers' normal numbers
+  int smallest;  // exponent of the smallest normal number in the outliers' type
 };
 
-// The codes of a column at the places of the list.
+// The weight's codes of an output column at the places of the list.
 struct OutlierCodes {
   const std::int8_t* codes;
   int64_t pitch;
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(kThreads) compute_chains(const __grid_constant
 
 }  // namespace
 
-// One launch after another, each of which waits for the one before it.
+// Several launches, each of which waits for the one before it.
 Status bind_chain(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const SumRoom room(f, Scratch(call.workspace));
@@ -78,7 +79,7 @@ Status bind_chain(const Call& call, Bound& bound) {
                                                    .weight = &call.operands[linear::kLayerWeight],
                                                    .output = &sums});
   PLANQ_TRY(linear::launch_sm80(integers, call.device, bound));
-  PLANQ_TRY(launch_list(call, room.room, gemm, bound));
+  PLANQ_TRY(launch_gather(call, room.room, gemm, bound));
   const ChainArgs args{gemm, room.sums, gemm.m * gemm.n * gemm.batch.size(),
                        f.outlier_dtype == DType::Float16 ? -14 : -126};
   const cuda::Grid grid{.blocks = std::min(cuda::ceil_div(args.outputs, kThreads), kMostBlocks),
@@ -91,7 +92,7 @@ std::size_t chain_workspace(const Descriptor& descriptor, const Device&) {
 }
 
 Status preload_chain() {
-  PLANQ_TRY(preload_list());
+  PLANQ_TRY(preload_gather());
   PLANQ_TRY(linear::preload_sm80());
   return cuda::preload(compute_chains);
 }

@@ -1,4 +1,4 @@
-// linear_llm_int8 on CUDA, sm_90a: the tensor cores by warpgroup.
+// linear_llm_int8 on CUDA, sm_90a: the kernels of wgmma.
 #include "ops/linear/linear_llm_int8/launch.h"
 #include "ops/linear/sm80/launch.h"
 #include "ops/linear/sm90/launch.h"
@@ -14,7 +14,7 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device& device) {
 }
 
 Status prepare(const Descriptor&, const Device&, State&) {
-  PLANQ_TRY(preload_list());
+  PLANQ_TRY(preload_gather());
   PLANQ_TRY(preload_sm80());
   return preload_sm90(Accumulation::Sequential);
 }
@@ -23,7 +23,7 @@ Status prepare_chain(const Descriptor&, const Device&, State&) {
   return preload_sm90(Accumulation::TensorSm90);
 }
 
-// What it cannot read goes to the kernel for every GPU, which has the same bits.
+// Operands that it cannot read go to the kernel for every GPU, which has the same bits.
 template <Accumulation kAccumulation, Status (*kOtherwise)(const Call&, Bound&)>
 Status bind_wgmma(const Call& call, Bound& bound) {
   const linear::Gemm gemm = gemm_with(call, call.operands[kOutlier]);

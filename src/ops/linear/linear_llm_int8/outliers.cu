@@ -1,4 +1,4 @@
-// Products of codes with outliers on any GPU.
+// Integer gemms on any GPU from sm_80 on, with outliers.
 #include "ops/linear/linear_llm_int8/launch.h"
 #include "ops/linear/linear_llm_int8/sm80_addend.cuh"
 #include "ops/linear/sm80/int8_launch.cuh"

@@ -1,6 +1,7 @@
-// Outliers as the addend of the kernels for sm_80 (sm80/addend.cuh): the listed columns onto sums
-// that have their rows' scales. What these functions read is written by a kernel that may still run
-// when the product begins, so an epilogue calls cuda::wait_for_previous() first.
+// Outliers as the addend of the sm80 kernels (sm80/addend.cuh): sums meet the scales of their rows,
+// then outlier columns are added, one fma each. The kernel that gathers codes and values
+// (gather.cu) may still run when the gemm begins, so the epilogue calls cuda::wait_for_previous()
+// first.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,11 @@ namespace planq::linear_llm_int8 {
 
 using namespace linear;
 
-// Four neighbouring codes of the weight, from a multiple of four on: rows of codes are padded.
+// Loads the codes of four neighbouring columns at a place of the list. `column` is a multiple of
+// four. Rows of codes are padded.
 template <class C>
-__device__ __forceinline__ void listed_codes(const Outliers& outliers, std::int64_t place,
-                                             std::int64_t column, C (&codes)[4]) {
+__device__ __forceinline__ void outlier_codes(const Outliers& outliers, std::int64_t place,
+                                              std::int64_t column, C (&codes)[4]) {
   const auto four =
       *reinterpret_cast<const char4*>(outliers.codes + place * outliers.pitch + column);
   codes[0] = static_cast<C>(static_cast<signed char>(four.x));
@@ -24,20 +26,20 @@ __device__ __forceinline__ void listed_codes(const Outliers& outliers, std::int6
   codes[3] = static_cast<C>(static_cast<signed char>(four.w));
 }
 
-// Adds all listed columns to four neighbouring sums of several rows, in their order.
+// Adds all outlier columns, in their order, to four neighbouring sums of several rows.
 template <class C, int kRows>
-__device__ __forceinline__ void add_listed(const Outliers& outliers,
-                                           const std::int64_t (&rows)[kRows], std::int64_t column,
-                                           C (&sums)[kRows][4]) {
-  const auto listed = static_cast<int>(outliers.listed());
+__device__ __forceinline__ void add_outliers(const Outliers& outliers,
+                                             const std::int64_t (&rows)[kRows], std::int64_t column,
+                                             C (&sums)[kRows][4]) {
+  const auto count = static_cast<int>(outliers.listed());
   const C* values[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
     values[r] = static_cast<const C*>(outliers.values) + rows[r] * outliers.row;
 #pragma unroll 2
-  for (int place = 0; place < listed; ++place) {
+  for (int place = 0; place < count; ++place) {
     C codes[4];
-    listed_codes(outliers, place, column, codes);
+    outlier_codes(outliers, place, column, codes);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const C value = values[r][place];
@@ -47,12 +49,12 @@ __device__ __forceinline__ void add_listed(const Outliers& outliers,
   }
 }
 
-// Stores outputs: a thread has up to kMostRows rows at a time, so that a code of the weight
-// is read for all of them.
+// Stores the outputs of a thread's four columns. A thread has up to kMostRows rows at a time, so
+// that a code is loaded once for all of them.
 template <class C, int kMostRows>
-__device__ __forceinline__ void store_listed(const Gemm& gemm, const OutputTile& tile,
-                                             const SumShape& shape, const std::int32_t* sums,
-                                             std::int64_t column, int count, bool vectors) {
+__device__ __forceinline__ void store_with_outliers(const Gemm& gemm, const OutputTile& tile,
+                                                    const SumShape& shape, const std::int32_t* sums,
+                                                    std::int64_t column, int count, bool vectors) {
   constexpr int kRows = sizeof(C) == 4 || kMostRows == 1 ? kMostRows : kMostRows / 2;
   const Epilogue& e = gemm.epilogue;
   const int across = shape.columns / 4, first = static_cast<int>(threadIdx.x) % across * 4;
@@ -67,7 +69,7 @@ __device__ __forceinline__ void store_listed(const Gemm& gemm, const OutputTile&
     std::int64_t rows[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      // Rows that are none of the tile's are its last one again.
+      // Rows beyond the tile are its last one again.
       const int own = min(row + r * step, tile.rows - 1);
       std::int32_t four[4];
       four_sums(shape, sums, own, first, four);
@@ -76,7 +78,7 @@ __device__ __forceinline__ void store_listed(const Gemm& gemm, const OutputTile&
 #pragma unroll
       for (int i = 0; i < 4; ++i) t[r][i] = static_cast<C>(four[i]) * scale;
     }
-    add_listed<C>(e.outliers, rows, column, t);
+    add_outliers<C>(e.outliers, rows, column, t);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (row + r * step >= tile.rows) break;
@@ -97,7 +99,7 @@ struct OutlierAddend {
   static __device__ __forceinline__ void store(const Gemm& gemm, const OutputTile& tile,
                                                const SumShape& shape, const std::int32_t* sums,
                                                std::int64_t column, int count, bool vectors) {
-    store_listed<C, kRowsAtOnce>(gemm, tile, shape, sums, column, count, vectors);
+    store_with_outliers<C, kRowsAtOnce>(gemm, tile, shape, sums, column, count, vectors);
   }
 };
 

@@ -1,5 +1,5 @@
-// Outliers in kernels for sm_90a in the order of Accumulation::Sequential: an fma for each listed
-// column, one after another, onto sums that have their rows' scales.
+// Outliers on sm_90a in the order of Accumulation::Sequential: sums meet the scales of their rows,
+// then an fma for each outlier column is added, one after another.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace planq::linear_llm_int8::sm90 {
 
-// A thread's codes of a place.
+// The codes of a thread's columns at one place.
 struct PlaceCodes {
   static constexpr int kEights = kCodeColumns / 4 / 8;
 
@@ -24,9 +24,9 @@ struct PlaceCodes {
   }
 };
 
-// One place: the products of a thread's rows and its columns, which are those of kTiles times 64
-// rows of the tensor cores. Sums are float32 by now, in registers that were declared for int32.
-// Each eight codes give way to those of the next place, which are then under way for long enough.
+// Adds one place to the sums of a thread, which are those of kTiles wgmma tiles. Sums are float32
+// by now, in registers of integers. Eight codes at a time are replaced by those of the next place,
+// so that these loads are under way long before they are needed.
 template <int kTiles>
 __device__ __forceinline__ void add_place(int (&sums)[kTiles][kCodeColumns / 2], PlaceCodes& codes,
                                           const std::uint16_t* next,
@@ -52,7 +52,7 @@ __device__ __forceinline__ void add_place(int (&sums)[kTiles][kCodeColumns / 2],
   }
 }
 
-// Value number i of those that lie in words one after another.
+// Value number i of a sequence that lies in these words.
 template <class T>
 __device__ __forceinline__ float value_of(const std::uint32_t* words, int i) {
   if constexpr (sizeof(T) == 4)
@@ -76,16 +76,16 @@ struct PlacePair {
   }
 };
 
-// Values of the rows of which a thread has sums. Four neighbouring lanes have the same rows: each
-// reads four places of sixteen, and hands them to the others.
+// The values of the rows that a thread has sums of. Four neighbouring lanes have the same rows: of
+// every 16 places each lane loads four, and passes them to the others by shuffles.
 template <class T, int kRows>
 class RowValues {
  public:
-  static constexpr int kRead = 16;  // places that four lanes read
+  static constexpr int kRead = 16;  // places that four lanes load
 
   const T* at[kRows];
 
-  // Places `first` to first + 15; those beyond the last are others again.
+  // Loads places `first` to first + 15. Those beyond the last are other places again.
   __device__ __forceinline__ void read(int first, int count, bool vectors) {
     const int own = first + static_cast<int>(threadIdx.x) % 4 * 4;
     const int from = own < count ? own : 0;
@@ -101,7 +101,7 @@ class RowValues {
       }
     }
   }
-  // Places `place`, an even one of those that were read, and the next.
+  // The values at place `place`, which is even, and at the next. Both were loaded by read().
   __device__ __forceinline__ PlacePair<T, kRows> pair(int place) const {
     PlacePair<T, kRows> pair;
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp / 4 * 4 + place % kRead / 4;
@@ -122,8 +122,8 @@ class RowValues {
   Four held_[kRows];
 };
 
-// Places in their order, of which `values` has the first ones. What an iteration needs of memory
-// and of other lanes, an earlier one asks for; it has no more than two places, since these are
+// Adds `count` places in their order. `values` has loaded the first 16. Each iteration asks for
+// what later ones need from memory and from other lanes. It has only two places, since these are
 // hundreds of instructions.
 template <class T, int kTiles>
 __device__ __forceinline__ void add_places(int (&sums)[kTiles][kCodeColumns / 2],
@@ -147,8 +147,8 @@ __device__ __forceinline__ void add_places(int (&sums)[kTiles][kCodeColumns / 2]
   }
 }
 
-// The outliers of the tiles that four warps have after each other, of kTiles times 64 rows.
-// `codes`: shared memory of these warps, free while they multiply.
+// Adds outliers to the tiles of a group, one tile after another, of kTiles wgmma tiles each.
+// `codes`: shared memory of the group, free while it multiplies.
 template <int kTiles>
 class TileOutliers {
  public:
@@ -156,26 +156,26 @@ class TileOutliers {
 
   float scales[2 * kTiles];
 
-  __device__ __forceinline__ TileOutliers(const OutlierList& listed, std::uint16_t* codes,
+  __device__ __forceinline__ TileOutliers(const OutlierList& outliers, std::uint16_t* codes,
                                           const TileBarriers& barriers)
-      : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
+      : outliers_(outliers), codes_(codes), barriers_(barriers), count_(outliers.size()) {}
 
-  // Whether these warps need the tensor cores for the list, too.
+  // Whether it uses the tensor cores.
   __device__ __forceinline__ bool has_steps() const { return false; }
-  // Before a tile, once the one before it is stored: what its rows have is on the way while it is
-  // multiplied. m: the warp's first row.
+  // Called before a tile, when the one before it is stored: prefetches values, and loads scales, of
+  // the rows. `m`: the warp's first row.
   __device__ __forceinline__ void begin(const Outputs& outputs, int batch, std::int64_t m) {
     cuda::named_barrier_arrive(barriers_.free, kPickThreads);
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
-    touch_values(listed_, count_, outputs, batch, m + lane % 16 + lane / 16 * cuda::kProductRows);
+    touch_values(outliers_, count_, outputs, batch, m + lane % 16 + lane / 16 * cuda::kWgmmaRows);
     read_scales<kTiles>(scales, outputs, batch, m);
   }
 
-  // All listed columns onto sums with their rows' scales, of rows m + 64 tile and columns n on; m
-  // is the warp's. Afterwards the shared memory is free.
+  // Adds all outlier columns to sums that have the scales of their rows. `m`: the warp's first row.
+  // `n`: the tile's first column. Afterwards the shared memory is free.
   __device__ __forceinline__ void add(int (&sums)[kTiles][kCodeColumns / 2], const Outputs& outputs,
                                       int batch, std::int64_t m, std::int64_t n) const {
-    switch (listed_.dtype) {
+    switch (outliers_.dtype) {
       case DType::Float16:
         add_all<math::Half>(sums, outputs, batch, m, n);
         break;
@@ -202,9 +202,9 @@ class TileOutliers {
     RowValues<T, 2 * kTiles> values;
 #pragma unroll
     for (int r = 0; r < 2 * kTiles; ++r)
-      values.at[r] = static_cast<const T*>(listed_.values) + batch * listed_.batch +
-                     fragment_row(m, r, outputs.rows) * listed_.row;
-    if (count_ > 0) values.read(0, count_, listed_.vectors);
+      values.at[r] = static_cast<const T*>(outliers_.values) + batch * outliers_.batch +
+                     fragment_row(m, r, outputs.rows) * outliers_.row;
+    if (count_ > 0) values.read(0, count_, outliers_.vectors);
     cuda::named_barrier_wait(barriers_.full, kPickThreads);
 #pragma unroll 1
     for (int first = 0; first < count_; first += kPlaces) {
@@ -212,19 +212,19 @@ class TileOutliers {
         wait();
         gather(first, n, outputs.columns);
         wait();
-        values.read(first, count_, listed_.vectors);
+        values.read(first, count_, outliers_.vectors);
       }
       add_places<T, kTiles>(sums, codes_, values, first, min(count_ - first, kPlaces),
-                            listed_.vectors);
+                            outliers_.vectors);
     }
   }
 
   __device__ __forceinline__ void gather(int first, std::int64_t n, std::int64_t columns) const {
-    gather_codes<FragmentOrder>(listed_, first, min(count_ - first, kPlaces), kPlaces, n, columns,
+    gather_codes<FragmentOrder>(outliers_, first, min(count_ - first, kPlaces), kPlaces, n, columns,
                                 static_cast<int>(threadIdx.x) % kThreads, codes_);
   }
 
-  const OutlierList& listed_;
+  const OutlierList& outliers_;
   std::uint16_t* codes_;
   TileBarriers barriers_;
   int count_;
@@ -236,7 +236,7 @@ template <int kRows>
 struct RowSums {
   float t[kRows][4];
 
-  // Sums that are int32 become float32, with their rows' scales.
+  // Loads sums. If they are still integers, they become float32 and meet the scales of their rows.
   __device__ __forceinline__ void load(const SumRows& rows, int from, bool integers, float scales) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -256,7 +256,8 @@ struct RowSums {
         *reinterpret_cast<float4*>(rows.sums + (from + r) * rows.pitch) =
             make_float4(t[r][0], t[r][1], t[r][2], t[r][3]);
   }
-  // kCount places: their values, row by row, and the lane's four codes of each.
+  // Adds kCount places. `values`: their values, row by row. `codes`: the lane's four codes at each
+  // place.
   template <int kCount, class T>
   __device__ __forceinline__ void add(const T* values, const std::uint16_t* codes) {
     using Held = std::conditional_t<kCount == 4, cuda::VectorOf<T, 4>, T>;
@@ -284,20 +285,21 @@ struct RowSums {
   }
 };
 
-// Copies values of rows `from` to from + kStagedRows - 1, from place `first` of the list on, to the
-// warp's shared memory, as they are; beyond the capacity there are none. For wait_for_copies().
+// Copies values, as they are, to the warp's shared memory: kStagedRows rows from row number `from`
+// on, at kPlaces places from place `first` on. There are none beyond the capacity. The copies are
+// complete after cuda::wait_for_copies().
 template <class T>
-__device__ __forceinline__ void copy_values(const OutlierList& listed, const SumRows& rows,
+__device__ __forceinline__ void copy_values(const OutlierList& outliers, const SumRows& rows,
                                             int from, int batch, int first, T* staged) {
   constexpr int kAcross = kPlaces / 4, kDown = cuda::kWarp / kAcross;
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp, place = lane % kAcross * 4;
-  const int count = min(rows.count - from, kStagedRows), left = listed.capacity - first - place;
-  const T* values = static_cast<const T*>(listed.values) + batch * listed.batch + first + place;
+  const int count = min(rows.count - from, kStagedRows), left = outliers.capacity - first - place;
+  const T* values = static_cast<const T*>(outliers.values) + batch * outliers.batch + first + place;
 #pragma unroll 1
   for (int r = lane / kAcross; r < count; r += kDown) {
-    const T* row = values + (rows.m + (from + r) * rows.step) * listed.row;
+    const T* row = values + (rows.m + (from + r) * rows.step) * outliers.row;
     T* to = staged + r * kPlaces + place;
-    if (!listed.vectors) {
+    if (!outliers.vectors) {
       for (int i = 0; i < min(left, 4); ++i) to[i] = row[i];
     } else if (left > 0) {
       cuda::copy_async<4 * sizeof(T)>(cuda::shared_address(to), row);
@@ -305,26 +307,30 @@ __device__ __forceinline__ void copy_values(const OutlierList& listed, const Sum
   }
 }
 
-// What the warps that multiply have to do with the list of a block's one tile. Its codes are picked
-// by other warps, from all blocks of the cluster.
+// Adds outliers to a warp's rows in few-rows kernels: a block has one tile. Other warps bring the
+// codes, from all blocks of the cluster.
 class ShareOutliers {
  public:
   using Order = ColumnOrder;
 
   // `staged`: shared memory of the warp, aligned to 16 bytes.
-  __device__ __forceinline__ ShareOutliers(const OutlierList& listed, std::uint16_t* codes,
+  __device__ __forceinline__ ShareOutliers(const OutlierList& outliers, std::uint16_t* codes,
                                            const SharePlace& place, float* staged)
-      : listed_(listed), codes_(codes), place_(place), staged_(staged), held_(*listed.count) {}
+      : outliers_(outliers),
+        codes_(codes),
+        place_(place),
+        staged_(staged),
+        held_(*outliers.count) {}
 
-  // What is read from memory, before it is needed.
+  // Begins to load values, before they are needed.
   __device__ __forceinline__ void ask(const SumRows& rows) const {
-    with_any_values(listed_.dtype, [&]<class T>(T) { copy<T>(rows, 0, 0); });
+    with_any_values(outliers_.dtype, [&]<class T>(T) { copy<T>(rows, 0, 0); });
   }
-  // Onto the rows' 128 columns. The 128 threads call it, once the codes of the first places are
-  // complete.
+  // Adds all outlier columns to the rows. All 128 threads call it when the codes of the first
+  // places are complete.
   __device__ __forceinline__ void add(const SumRows& rows, float scales,
                                       std::int64_t columns) const {
-    with_any_values(listed_.dtype, [&]<class T>(T) { add_all<T>(rows, scales, columns); });
+    with_any_values(outliers_.dtype, [&]<class T>(T) { add_all<T>(rows, scales, columns); });
   }
 
  private:
@@ -334,17 +340,17 @@ class ShareOutliers {
   }
   template <class T>
   __device__ __forceinline__ void copy(const SumRows& rows, int from, int first) const {
-    copy_values(listed_, rows, from, place_.batch, first, staged<T>());
+    copy_values(outliers_, rows, from, place_.batch, first, staged<T>());
   }
 
   template <class T>
   __device__ __forceinline__ void add_all(const SumRows& rows, float scales,
                                           std::int64_t columns) const {
-    const int count = listed_of(held_, listed_.capacity);
+    const int count = outlier_count(held_, outliers_.capacity);
     int first = 0;
     do {
       const int held = min(count - first, kPlaces);
-      if (first > 0) gather_share<ColumnOrder>(listed_, first, held, place_.n, columns, codes_);
+      if (first > 0) gather_share<ColumnOrder>(outliers_, first, held, place_.n, columns, codes_);
       if (rows.count > 2)
         add_held<T, kStagedRows>(rows, scales, first, held);
       else if (rows.count > 1)
@@ -369,7 +375,8 @@ class ShareOutliers {
       __syncwarp();
       RowSums<kRows> sums;
       sums.load(rows, from, first == 0, scales);
-      // Of few rows, more places at a time: what they wait for is the shared memory.
+      // With few rows, loads from shared memory take longest, so more places are under way at a
+      // time.
       constexpr int kTimes = kRows > 2 ? 1 : 2;
       int place = 0;
 #pragma unroll kTimes
@@ -382,7 +389,7 @@ class ShareOutliers {
     }
   }
 
-  const OutlierList& listed_;
+  const OutlierList& outliers_;
   std::uint16_t* codes_;
   SharePlace place_;
   float* staged_;

@@ -1,6 +1,6 @@
-// Outliers in the kernels of sm90/int8.cuh by the tensor cores: the listed columns are steps of
-// math/tensor_core.h, sixteen at a time, onto sums that have their rows' scales. Codes and values
-// are both numbers of the outliers' type.
+// Outliers on sm_90a in the order of Accumulation::TensorSm90, by the tensor cores: sums meet the
+// scales of their rows, then outlier columns are added in steps of math/tensor_core.h, 16 places
+// each. Codes and values are both numbers of the outliers' type.
 #pragma once
 
 #include "cuda/mma.cuh"
@@ -12,16 +12,16 @@ namespace planq::linear_llm_int8::sm90 {
 
 inline constexpr int kStepPlaces = 16, kSteps = kPlaces / kStepPlaces;
 
-// Places of the list's first kPlaces, in whole steps.
+// Places in whole steps, of the list's first kPlaces.
 __device__ __forceinline__ int whole_steps(int count) {
   return (min(count, kPlaces) + kStepPlaces - 1) / kStepPlaces * kStepPlaces;
 }
 
-// Orders of codes, which are +0 behind the last place: up to number `places`.
+// Orders of codes in shared memory. Codes behind the last place are +0, up to place places(count).
 //
-// Columns of 64 places, as a factor of a warpgroup's tensor cores lies, with its swizzle: of one
-// step or of all.
-struct FactorOrder {
+// WgmmaOrder is the second operand of wgmma: rows of 64 places for each column, with the swizzle of
+// 128 bytes. There is one step, or all of them.
+struct WgmmaOrder {
   static constexpr bool kOutliersType = true;
   static __device__ __forceinline__ int slot(int place, int column) {
     return column * kPlaces + (place ^ column % 8 * 8);
@@ -30,8 +30,9 @@ struct FactorOrder {
     return count > kStepPlaces ? kPlaces : whole_steps(count);
   }
 };
-// Places of 128 columns, of which eight matrices' rows of eight columns are in no bank twice.
-struct MatrixOrder {
+// MmaOrder is operand a of mma.sync: rows of 128 columns for each place. They are swizzled by
+// place, so that ldmatrix, which reads eight columns of eight places, meets no bank twice.
+struct MmaOrder {
   static constexpr bool kOutliersType = true;
   static __device__ __forceinline__ int slot(int place, int column) {
     return place * kCodeColumns + (column ^ place % 8 * 8);
@@ -41,13 +42,14 @@ struct MatrixOrder {
 
 // --- Tiles of the tensor cores ------------------------------------------------------------------
 
-// kCount times two neighbouring values of 16 bits, at place(i) of row(i), which is even; those
-// beyond the capacity are others. All are asked for before the first is waited for.
+// Loads kCount times two neighbouring 16-bit values, from row(i) at place(i), which is even. Places
+// beyond the capacity give other values. All loads are started before one is waited for.
 template <int kCount, class Row, class Place>
-__device__ __forceinline__ void read_twos(std::uint32_t (&words)[kCount], const OutlierList& listed,
-                                          const Row& row, const Place& place) {
-  const int last = listed.capacity - 1;
-  if (listed.vectors) {
+__device__ __forceinline__ void read_twos(std::uint32_t (&words)[kCount],
+                                          const OutlierList& outliers, const Row& row,
+                                          const Place& place) {
+  const int last = outliers.capacity - 1;
+  if (outliers.vectors) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
       words[i] = *reinterpret_cast<const std::uint32_t*>(row(i) + min(place(i), last - 1));
@@ -57,31 +59,31 @@ __device__ __forceinline__ void read_twos(std::uint32_t (&words)[kCount], const 
       words[i] = row(i)[min(place(i), last)] | std::uint32_t{row(i)[min(place(i) + 1, last)]} << 16;
   }
 }
-// Two values from an even place on, as far as there are `count`; else 0.
+// Two values at an even place and the next, with 0 from place `count` on.
 __device__ __forceinline__ std::uint32_t up_to(int count, int place, std::uint32_t values) {
   if (place >= count) return 0;
   return place + 1 == count ? values & 0xFFFF : values;
 }
 
-// The rows of which a thread has sums, as a factor of steps: of kSteps of them and kTiles times 64
-// rows.
+// The values of the rows that a thread has sums of, as the first operand of wgmma: kSteps steps of
+// kTiles wgmma tiles.
 template <int kTiles>
 struct StepValues {
   static constexpr int kCount = kSteps * kTiles * 4;
 
   std::uint32_t words[kCount];
 
-  // Of the rows that fragment_row() numbers from m on. What is beyond the list's last place is
-  // something else until up_to_last().
-  __device__ __forceinline__ void read(const OutlierList& listed, const Outputs& outputs, int batch,
-                                       std::int64_t m, int first) {
+  // Loads values from place `first` on, for the rows that fragment_row() numbers from m on. Values
+  // beyond the last place are undefined until up_to_last().
+  __device__ __forceinline__ void read(const OutlierList& outliers, const Outputs& outputs,
+                                       int batch, std::int64_t m, int first) {
     const std::uint16_t* rows[2 * kTiles];
 #pragma unroll
     for (int r = 0; r < 2 * kTiles; ++r)
-      rows[r] = static_cast<const std::uint16_t*>(listed.values) + batch * listed.batch +
-                fragment_row(m, r, outputs.rows) * listed.row;
+      rows[r] = static_cast<const std::uint16_t*>(outliers.values) + batch * outliers.batch +
+                fragment_row(m, r, outputs.rows) * outliers.row;
     read_twos(
-        words, listed, [&](int i) { return rows[i / 4 % kTiles * 2 + i % 2]; },
+        words, outliers, [&](int i) { return rows[i / 4 % kTiles * 2 + i % 2]; },
         [&](int i) { return place(first, i); });
   }
   __device__ __forceinline__ void up_to_last(int first, int count) {
@@ -96,8 +98,8 @@ struct StepValues {
   }
 };
 
-// The first kUsed steps onto sums that are float32 by now. A step of zeros leaves what another step
-// has made as it is.
+// Adds the first kUsed steps to sums, which are float32 by now. A step of zeros changes nothing in
+// a sum that comes from a step.
 template <class T, int kUsed, int kTiles>
 __device__ __forceinline__ void add_steps(int (&sums)[kTiles][kCodeColumns / 2],
                                           const StepValues<kTiles>& values,
@@ -105,54 +107,53 @@ __device__ __forceinline__ void add_steps(int (&sums)[kTiles][kCodeColumns / 2],
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
   const std::uint64_t operand =
-      cuda::factor_of(static_cast<std::uint32_t>(cuda::uniform(cuda::shared_address(codes))));
-  cuda::begin_products();
+      cuda::descriptor_of(static_cast<std::uint32_t>(cuda::uniform(cuda::shared_address(codes))));
+  cuda::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kUsed; ++step)
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       const std::uint32_t* held = values.words + 4 * (step * kTiles + tile);
       const std::uint32_t words[4] = {held[0], held[1], held[2], held[3]};
-      cuda::add_held_step<T>(sums[tile], words,
-                             cuda::advanced(operand, step * cuda::kProductDepth));
+      cuda::wgmma_add_held<T>(sums[tile], words, cuda::advanced(operand, step * cuda::kWgmmaBytes));
     }
-  cuda::commit_products();
-  cuda::wait_for_products<0>();
+  cuda::wgmma_commit();
+  cuda::wgmma_wait<0>();
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) cuda::pin(sums[tile]);
 }
 
-// The outliers of the tiles that four warps have after each other, of kTiles times 64 rows.
-// `codes`: shared memory of these warps, free while they multiply, aligned to 1024 bytes.
+// Adds outliers to the tiles of a group, one tile after another, of kTiles wgmma tiles each.
+// `codes`: shared memory of the group, free while it multiplies, aligned to 1024 bytes.
 template <int kTiles>
 class TileSteps {
  public:
-  using Order = FactorOrder;
+  using Order = WgmmaOrder;
 
   float scales[2 * kTiles];
 
-  __device__ __forceinline__ TileSteps(const OutlierList& listed, std::uint16_t* codes,
+  __device__ __forceinline__ TileSteps(const OutlierList& outliers, std::uint16_t* codes,
                                        const TileBarriers& barriers)
-      : listed_(listed), codes_(codes), barriers_(barriers), count_(listed.listed()) {}
+      : outliers_(outliers), codes_(codes), barriers_(barriers), count_(outliers.size()) {}
 
   __device__ __forceinline__ bool has_steps() const { return count_ > 0; }
-  // Before a tile, once the one before it is stored: what its rows have is on the way while it is
-  // multiplied. m: the warp's first row.
+  // Called before a tile, when the one before it is stored: loads values and scales of the rows.
+  // `m`: the warp's first row.
   __device__ __forceinline__ void begin(const Outputs& outputs, int batch, std::int64_t m) {
     cuda::named_barrier_arrive(barriers_.free, kPickThreads);
-    if (has_steps()) values_.read(listed_, outputs, batch, m, 0);
+    if (has_steps()) values_.read(outliers_, outputs, batch, m, 0);
     read_scales<kTiles>(scales, outputs, batch, m);
   }
 
-  // All listed columns onto sums with their rows' scales, of its rows and columns n on.
-  // Afterwards the shared memory is free.
+  // Adds all outlier columns to sums that have the scales of their rows. `m`: the warp's first row.
+  // `n`: the tile's first column. Afterwards the shared memory is free.
   __device__ __forceinline__ void add(int (&sums)[kTiles][kCodeColumns / 2], const Outputs& outputs,
                                       int batch, std::int64_t m, std::int64_t n) {
     cuda::named_barrier_wait(barriers_.full, kPickThreads);
 #pragma unroll 1
     for (int first = 0; first < count_;) {
       values_.up_to_last(first, count_);
-      with_values(listed_.dtype, [&]<class T>(T) {
+      with_values(outliers_.dtype, [&]<class T>(T) {
         if (cuda::uniform(count_ - first) <= kStepPlaces)
           add_steps<T, 1>(sums, values_, codes_);
         else
@@ -160,7 +161,7 @@ class TileSteps {
       });
       first += kPlaces;
       if (first >= count_) break;
-      values_.read(listed_, outputs, batch, m, first);
+      values_.read(outliers_, outputs, batch, m, first);
       gather(first, n, outputs.columns);
     }
     wait();
@@ -175,14 +176,14 @@ class TileSteps {
 
   __device__ __forceinline__ void gather(int first, std::int64_t n, std::int64_t columns) const {
     wait();
-    gather_codes<FactorOrder>(listed_, first, min(count_ - first, kPlaces),
-                              FactorOrder::places(count_ - first), n, columns,
-                              static_cast<int>(threadIdx.x) % kThreads, codes_);
-    cuda::show_to_products();
+    gather_codes<WgmmaOrder>(outliers_, first, min(count_ - first, kPlaces),
+                             WgmmaOrder::places(count_ - first), n, columns,
+                             static_cast<int>(threadIdx.x) % kThreads, codes_);
+    cuda::fence_async_proxy();
     wait();
   }
 
-  const OutlierList& listed_;
+  const OutlierList& outliers_;
   std::uint16_t* codes_;
   TileBarriers barriers_;
   int count_;
@@ -191,20 +192,20 @@ class TileSteps {
 
 // --- Few tokens ---------------------------------------------------------------------------------
 
-// Eight rows and sixteen columns of the sums of SumRows, as a warp's tensor cores have them,
-// from number `from` and column `column` on. Those beyond the last row are the last one again. Lane
-// l has rows 2 (l % 4) and the next at columns l / 4 and eight further.
+// The accumulator of mma.sync for eight rows of SumRows and sixteen columns, from row number `from`
+// and column `column` on. Lane l has rows 2 (l % 4) and 2 (l % 4) + 1 at columns l / 4 and l / 4 +
+// 8. Rows beyond the last are the last one again.
 class RowFragment {
  public:
   float t[4];
 
   __device__ __forceinline__ RowFragment(const SumRows& rows, int from, int column)
       : left_(rows.count - from - lane() % 4 * 2) {
-    // The lane's own columns are four for each lane before it.
+    // SumRows points to this lane's four columns; those of lane 0 are where the row begins.
     at_ = rows.sums - 4 * lane() + (rows.count - max(left_, 1)) * rows.pitch + column + lane() / 4;
     pitch_ = left_ > 1 ? rows.pitch : 0;
   }
-  // Sums that are int32 become float32, with their rows' scales.
+  // Loads sums. If they are still integers, they become float32 and meet the scales of their rows.
   __device__ __forceinline__ void load(bool integers, const float (&scales)[2]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -224,29 +225,29 @@ class RowFragment {
   }
   __device__ __forceinline__ int* place(int i) const { return at_ + i % 2 * pitch_ + i / 2 * 8; }
 
-  int left_, pitch_;  // rows from the lane's first on
+  int left_, pitch_;  // left_: rows from the lane's first on
   int* at_;
 };
 
-// The same as ShareOutliers, in steps.
+// Like ShareOutliers, in steps of mma.sync.
 class ShareSteps {
  public:
-  using Order = MatrixOrder;
+  using Order = MmaOrder;
 
-  __device__ __forceinline__ ShareSteps(const OutlierList& listed, std::uint16_t* codes,
+  __device__ __forceinline__ ShareSteps(const OutlierList& outliers, std::uint16_t* codes,
                                         const SharePlace& place, float*)
-      : listed_(listed), codes_(codes), place_(place), held_(*listed.count) {}
+      : outliers_(outliers), codes_(codes), place_(place), held_(*outliers.count) {}
 
   __device__ __forceinline__ void ask(const SumRows& rows) {
-    if (rows.count > 0 && listed_.capacity > 0) read(rows, 0, 0);
+    if (rows.count > 0 && outliers_.capacity > 0) read(rows, 0, 0);
   }
   __device__ __forceinline__ void add(const SumRows& rows, float scales, std::int64_t columns) {
-    const int count = listed_of(held_, listed_.capacity);
+    const int count = outlier_count(held_, outliers_.capacity);
     int first = 0;
     do {
       const int held = min(count - first, kPlaces);
-      if (first > 0) gather_share<MatrixOrder>(listed_, first, held, place_.n, columns, codes_);
-      with_values(listed_.dtype, [&]<class T>(T) { add_steps<T>(rows, scales, first, held); });
+      if (first > 0) gather_share<MmaOrder>(outliers_, first, held, place_.n, columns, codes_);
+      with_values(outliers_.dtype, [&]<class T>(T) { add_steps<T>(rows, scales, first, held); });
       first += kPlaces;
     } while (first < count);
     __syncwarp();
@@ -258,17 +259,18 @@ class ShareSteps {
   static __device__ __forceinline__ int lane() {
     return static_cast<int>(threadIdx.x) % cuda::kWarp;
   }
-  // The values of eight rows from number `from` on, at places from number `first` on.
+  // Loads the values of eight rows from number `from` on, at places from `first` on.
   __device__ __forceinline__ void read(const SumRows& rows, int from, int first) {
     const std::int64_t row = rows.m + min(from + lane() / 4, rows.count - 1) * rows.step;
-    const std::uint16_t* values = static_cast<const std::uint16_t*>(listed_.values) +
-                                  place_.batch * listed_.batch + row * listed_.row;
+    const std::uint16_t* values = static_cast<const std::uint16_t*>(outliers_.values) +
+                                  place_.batch * outliers_.batch + row * outliers_.row;
     read_twos(
-        words_, listed_, [&](int) { return values; }, [&](int i) { return first + own_place(i); });
+        words_, outliers_, [&](int) { return values; },
+        [&](int i) { return first + own_place(i); });
   }
   static __device__ __forceinline__ int own_place(int i) { return 8 * i + lane() % 4 * 2; }
 
-  // Steps over `held` places from number `first` of the list on, eight rows at a time.
+  // Adds `held` places from place `first` on, to eight rows at a time.
   template <class T>
   __device__ __forceinline__ void add_steps(const SumRows& rows, float scales, int first,
                                             int held) {
@@ -288,24 +290,23 @@ class ShareSteps {
 #pragma unroll
         for (int step = 0; step < kSteps; ++step)
           if (step * kStepPlaces < held) add_step<T>(sums, words[step], step, column);
-        __syncwarp();  // a row beyond the last was read in place of the last one
+        __syncwarp();  // a row beyond the last one is a second read of the last one
         sums.store();
       }
     }
   }
-  // Codes are the first factor: their rows are columns of the output.
+  // Codes are operand a of mma.sync: its rows are columns of the output.
   template <class T>
   __device__ __forceinline__ void add_step(RowFragment& sums, const std::uint32_t (&values)[2],
                                            int step, int column) const {
     const int place = step * kStepPlaces + lane() % 8 + lane() / 16 * 8;
     std::uint32_t codes[4];
-    cuda::load_turned_matrices(
-        codes,
-        cuda::shared_address(codes_ + MatrixOrder::slot(place, column + lane() / 8 % 2 * 8)));
+    cuda::load_transposed_matrices(
+        codes, cuda::shared_address(codes_ + MmaOrder::slot(place, column + lane() / 8 % 2 * 8)));
     cuda::multiply_add_floats<T>(sums.t, codes, values[0], values[1]);
   }
 
-  const OutlierList& listed_;
+  const OutlierList& outliers_;
   std::uint16_t* codes_;
   SharePlace place_;
   std::int64_t held_;

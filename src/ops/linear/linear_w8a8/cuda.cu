@@ -1,4 +1,4 @@
-// linear_w8a8 on CUDA: the kernels for every GPU from sm_80 on.
+// linear_w8a8 on CUDA: the kernels of sm80, for every GPU from sm_80 on.
 #include "cuda/launch.cuh"
 #include "ops/linear/linear_w8a8/desc.h"
 #include "ops/linear/sm80/launch.h"

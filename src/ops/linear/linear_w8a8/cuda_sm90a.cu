@@ -1,4 +1,4 @@
-// linear_w8a8 on CUDA, sm_90a: the tensor cores by warpgroup.
+// linear_w8a8 on CUDA, sm_90a: the kernels of wgmma.
 #include "ops/linear/linear_w8a8/desc.h"
 #include "ops/linear/sm90/launch.h"
 

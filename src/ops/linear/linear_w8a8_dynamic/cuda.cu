@@ -1,5 +1,5 @@
-// linear_w8a8_dynamic on CUDA: launches of its parts, the later ones of which may begin before the
-// earlier have ended.
+// linear_w8a8_dynamic on CUDA: the launches of its parts. A later part may begin before the one
+// before it has ended.
 #include "ops/linear/linear_w8a8_dynamic/desc.h"
 
 namespace planq::linear_w8a8_dynamic {

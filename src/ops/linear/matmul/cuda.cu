@@ -1,4 +1,4 @@
-// matmul on CUDA: any product on any GPU, by the functions that the host has too, and on its tensor
+// matmul on CUDA: the SIMT kernels, for any gemm on any GPU, and the kernels of sm80 on its tensor
 // cores.
 #include "ops/linear/matmul/desc.h"
 #include "ops/linear/tables/float_kernels_cuda.h"

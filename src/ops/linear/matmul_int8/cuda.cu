@@ -1,4 +1,4 @@
-// matmul_int8 on CUDA: the kernels for every GPU from sm_80 on.
+// matmul_int8 on CUDA: the kernels of sm80, for every GPU from sm_80 on.
 #include "cuda/launch.cuh"
 #include "ops/linear/matmul_int8/desc.h"
 #include "ops/linear/sm80/launch.h"

@@ -1,4 +1,4 @@
-// matmul_int8 on CUDA, sm_90a: the tensor cores by warpgroup.
+// matmul_int8 on CUDA, sm_90a: the kernels of wgmma.
 #include "ops/linear/matmul_int8/desc.h"
 #include "ops/linear/sm90/launch.h"
 

@@ -1,11 +1,13 @@
-// Outputs in float32, one a thread or a warp: where each belongs, and how it is stored.
+// The epilogue of the SIMT kernels (simt/gemm.cuh): a thread or a warp has one sum in float32,
+// finds the output that it belongs to, and stores it there.
 #pragma once
 
 #include "ops/linear/epilogue.cuh"
 
 namespace planq::linear {
 
-// An output's place, and the product of the batch that it belongs to.
+// The row and column of output number `index`, and the gemm of the batch that it belongs to.
+// Outputs are numbered gemm by gemm, row by row.
 struct OutputPlace {
   Gemm gemm;
   std::int64_t row, column;
@@ -22,7 +24,7 @@ __device__ __forceinline__ void store_number(const Gemm& gemm, std::int64_t at, 
   reinterpret_cast<T*>(gemm.output)[at] = math::narrow<T>(canonical);
 }
 
-// Rounded to the output's type, which is not float64.
+// Rounds y to the output's type. That is never float64 here.
 __device__ __forceinline__ void store_output(const Gemm& gemm, std::int64_t row,
                                              std::int64_t column, float y) {
   const std::int64_t at = row * gemm.output_row + column;

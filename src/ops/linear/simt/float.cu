@@ -1,4 +1,4 @@
-// Products of numbers of 16 bits, and of 8-bit floating codes, on any GPU.
+// The SIMT kernels (simt/gemm.cuh) for 16-bit numbers and for 8-bit floating codes.
 #include "ops/linear/simt/gemm.cuh"
 
 namespace planq::linear {

@@ -1,6 +1,10 @@
-// Kernels of products of floating numbers on any GPU, an output at a time: for what the tensor
-// cores of sm_90 do not take, and for other GPUs, where it is these cores that are computed. A file
-// for each kind of sides calls launch_operands(): see simt/launch.h.
+// Gemms of floating numbers on any GPU, without its tensor cores: a thread or a warp computes one
+// output at a time. These kernels take every gemm. They are for operands that faster kernels do not
+// take, and for GPUs other than sm_90, where they compute in integers what the tensor cores of
+// sm_90 would give (math/tensor_core.h).
+//
+// A kernel is made for a type of operands: a class like OperandsOf below, which reads rows of the
+// input and of the weight. The .cu files beside this one choose it: see simt/launch.h.
 #pragma once
 
 #include "cuda/launch.cuh"
@@ -36,7 +40,7 @@ struct NumberRow {
   __device__ NumberRow from(std::int64_t index) const { return {values + index * step, step}; }
 };
 
-// 8-bit floating codes of either type, which may differ from the other side's.
+// A row of 8-bit floating codes. The other operand may have the other format of such codes.
 struct Float8Row {
   const std::uint8_t* codes;
   DType dtype;
@@ -57,11 +61,12 @@ struct Float8Row {
   }
 };
 
-// --- Sides of a product, and what is launched with them ------------------------------------------
+// --- GemmOperands of a product, and what is launched with them
+// ------------------------------------------
 
 struct FloatArgs {
   Gemm gemm;
-  std::int64_t outputs;  // of the whole batch
+  std::int64_t outputs;  // of all gemms of the batch
 };
 
 template <class Row, class TensorCore>
@@ -90,7 +95,8 @@ __device__ inline void finish_output(const OutputPlace& place, float sum) {
 
 // --- Accumulation::TensorSm90, an output a thread ------------------------------------------------
 
-// Slices that meet the scales of their blocks.
+// Adds a slice of 128 terms to the sum, multiplied by the scales of the slice's blocks. `index`:
+// the slice's number.
 struct ScaledSlices {
   const float *of_input, *of_weight;
 
@@ -105,33 +111,33 @@ struct ScaledSlices {
   }
 };
 
-template <class Sides>
-__device__ float tensor_sum(const typename Sides::Args& args, const OutputPlace& place) {
-  using Core = typename Sides::Core;
+template <class GemmOperands>
+__device__ float tensor_sum(const typename GemmOperands::Args& args, const OutputPlace& place) {
+  using Core = typename GemmOperands::Core;
   const Gemm& gemm = place.gemm;
-  const auto input = Sides::input(args, gemm, place.row);
-  const auto weight = Sides::weight(args, gemm, place.column);
-  if constexpr (std::is_same_v<Sides, Float8Operands>)
+  const auto input = GemmOperands::input(args, gemm, place.row);
+  const auto weight = GemmOperands::weight(args, gemm, place.column);
+  if constexpr (std::is_same_v<GemmOperands, Float8Operands>)
     if (gemm.joins_by_scales)
       return math::tensor_core_sum<Core>(input, weight, gemm.k, ScaledSlices(place));
   return math::tensor_core_sum<Core>(input, weight, gemm.k);
 }
 
-template <class Sides>
+template <class GemmOperands>
 __global__ void __launch_bounds__(kFloatThreads)
-    compute_tensor_sums(const __grid_constant__ typename Sides::Args args) {
+    compute_tensor_sums(const __grid_constant__ typename GemmOperands::Args args) {
   const std::int64_t step = std::int64_t{gridDim.x} * kFloatThreads;
 #pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * kFloatThreads + threadIdx.x; i < args.outputs;
        i += step) {
     const OutputPlace place(args.gemm, i);
-    finish_output(place, tensor_sum<Sides>(args, place));
+    finish_output(place, tensor_sum<GemmOperands>(args, place));
   }
 }
 
 // --- Accumulation::Lanes, an output a warp -------------------------------------------------------
 
-// math::lane_sum with a lane for each of its sums.
+// math::lane_sum by a warp: lane l computes what that function calls lane l.
 template <class A, class B>
 __device__ float lane_sum(A a, B b, std::int64_t terms) {
   static_assert(math::kSumLanes == cuda::kWarp);
@@ -147,9 +153,9 @@ __device__ float lane_sum(A a, B b, std::int64_t terms) {
   return sum;
 }
 
-template <class Sides>
+template <class GemmOperands>
 __global__ void __launch_bounds__(kFloatThreads)
-    compute_lane_sums(const __grid_constant__ typename Sides::Args args) {
+    compute_lane_sums(const __grid_constant__ typename GemmOperands::Args args) {
   constexpr int kWarps = kFloatThreads / cuda::kWarp;
   const std::int64_t step = std::int64_t{gridDim.x} * kWarps;
 #pragma unroll 1
@@ -157,15 +163,16 @@ __global__ void __launch_bounds__(kFloatThreads)
        i < args.outputs; i += step) {
     const OutputPlace place(args.gemm, i);
     const Gemm& gemm = place.gemm;
-    const float sum = lane_sum(Sides::input(args, gemm, place.row),
-                               Sides::weight(args, gemm, place.column), gemm.k);
+    const float sum = lane_sum(GemmOperands::input(args, gemm, place.row),
+                               GemmOperands::weight(args, gemm, place.column), gemm.k);
     if (threadIdx.x % cuda::kWarp == 0) finish_output(place, sum);
   }
 }
 
 // --- Launches ------------------------------------------------------------------------------------
 
-// Whether lanes read whole fours of terms: of the input, or of both factors.
+// Whether a lane may read four terms at once, as 8 bytes: the 16-bit numbers of an operand lie side
+// by side, and every row begins at a multiple of 8 bytes. `which`: the operand, for the batch.
 inline bool has_fours(const Gemm& gemm, const GemmOperand& operand, Moved which) {
   bool batches = true;
   for (int axis = 0; axis < gemm.batch.rank; ++axis)
@@ -174,7 +181,7 @@ inline bool has_fours(const Gemm& gemm, const GemmOperand& operand, Moved which)
          cuda::aligned_to(operand.data, 8);
 }
 
-// `threads`: for each output.
+// `threads`: how many compute one output.
 template <class Args>
 Status launch_outputs(void (*kernel)(Args), const Args& args, int threads, Bound& bound) {
   const cuda::Grid grid{
@@ -182,13 +189,13 @@ Status launch_outputs(void (*kernel)(Args), const Args& args, int threads, Bound
       .threads = dim3(kFloatThreads)};
   return cuda::launch(kernel, grid, args, bound);
 }
-template <class Sides>
-Status launch_tensor_sums(const typename Sides::Args& args, Bound& bound) {
-  return launch_outputs(compute_tensor_sums<Sides>, args, 1, bound);
+template <class GemmOperands>
+Status launch_tensor_sums(const typename GemmOperands::Args& args, Bound& bound) {
+  return launch_outputs(compute_tensor_sums<GemmOperands>, args, 1, bound);
 }
-template <class Sides>
-Status launch_lane_sums(const typename Sides::Args& args, Bound& bound) {
-  return launch_outputs(compute_lane_sums<Sides>, args, cuda::kWarp, bound);
+template <class GemmOperands>
+Status launch_lane_sums(const typename GemmOperands::Args& args, Bound& bound) {
+  return launch_outputs(compute_lane_sums<GemmOperands>, args, cuda::kWarp, bound);
 }
 
 inline FloatArgs float_args(const Gemm& gemm) {

@@ -1,5 +1,6 @@
-// Products of floating numbers with weights that are codes, on any GPU; those weights' numbers in
-// memory, for kernels that read nothing else; and products of these on tensor cores.
+// Gemms with weights that are codes, on any GPU: the SIMT kernels, which dequantize one code at a
+// time; the kernel that dequantizes rows to memory; and gemms of such rows (panels) on the tensor
+// cores of sm_80.
 #include "ops/linear/simt/gemm.cuh"
 #include "ops/linear/simt/weight_only_few_rows.cuh"
 #include "ops/linear/weight_only/panels.cuh"
@@ -7,15 +8,15 @@
 namespace planq::linear {
 namespace {
 
-// --- Products, an output at a time ---------------------------------------------------------------
+// --- Gemms, an output at a time ------------------------------------------------------------------
 
-struct CodedArgs : FloatArgs, CodesArgs {};
+struct WeightOnlyArgs : FloatArgs, CodesArgs {};
 
-class CodedRow {
+class WeightOnlyRow {
  public:
   int smallest;
 
-  __device__ CodedRow(const CodesArgs& args, std::int64_t row)
+  __device__ WeightOnlyRow(const CodesArgs& args, std::int64_t row)
       : smallest(args.codes.values == DType::Float16 ? kSmallestOfHalf : kSmallestOfBfloat16),
         args_(&args),
         row_(row) {}
@@ -23,8 +24,8 @@ class CodedRow {
   __device__ float operator[](std::int64_t index) const {
     return number_at(args_->codes, args_->codebook(), row_, first_ + index);
   }
-  __device__ CodedRow from(std::int64_t index) const {
-    CodedRow row = *this;
+  __device__ WeightOnlyRow from(std::int64_t index) const {
+    WeightOnlyRow row = *this;
     row.first_ += index;
     return row;
   }
@@ -36,31 +37,32 @@ class CodedRow {
 
 template <class T>
 struct WeightOnlyOperands {
-  using Args = CodedArgs;
+  using Args = WeightOnlyArgs;
   using Core = math::TensorCore16;
   static __device__ NumberRow<T> input(const Args&, const Gemm& gemm, std::int64_t row) {
     return {gemm.input, row};
   }
-  static __device__ CodedRow weight(const Args& args, const Gemm&, std::int64_t row) {
+  static __device__ WeightOnlyRow weight(const Args& args, const Gemm&, std::int64_t row) {
     return {args, row};
   }
 };
 
 // --- Numbers in memory ---------------------------------------------------------------------------
 
-constexpr int kVector = 8;  // numbers that a thread writes at a time
+constexpr int kVector = 8;  // numbers that a thread writes at once
 
 struct NumbersArgs : CodesArgs {
-  std::int64_t first;    // row
-  void* to;              // rows of whole vectors, aligned to them
-  std::int64_t stride;   // numbers from a row to the next
-  bool codes_by_vector;  // a vector's codes are an aligned word, and of one segment
+  std::int64_t first;    // the first row that is dequantized
+  void* to;              // rows of whole vectors, aligned to vectors
+  std::int64_t stride;   // from a row of `to` to the next, in numbers
+  bool codes_by_vector;  // the codes of a vector are an aligned word of one segment
   bool by_row;           // rows are whole segments, of `segments` vectors each
   cuda::Divider segments;
   std::int64_t row_segments;
 };
 
-// The segment that a vector belongs to: of all rows' for blocks, else of its row's.
+// The number of the segment that holds a vector. Blocks are numbered through all rows, groups from
+// the beginning of their row.
 __device__ __forceinline__ std::int64_t segment_of(const NumbersArgs& args, std::int64_t row,
                                                    std::int64_t term) {
   const std::int64_t before = args.codes.has_blocks() ? row : 0;
@@ -70,7 +72,7 @@ __device__ __forceinline__ std::int64_t segment_of(const NumbersArgs& args, std:
   return (before * args.codes.terms + term) / args.codes.segment_size;
 }
 
-// A vector of 4-bit codes of one segment; `values`: of each code of a codebook.
+// Dequantizes a vector of 4-bit codes, all in one segment. `values`: the codebook, by code.
 __device__ void load_vector(const NumbersArgs& args, const float* values, std::int64_t row,
                             std::int64_t term, float (&numbers)[kVector]) {
   const WeightCodes& codes = args.codes;
@@ -95,11 +97,12 @@ __device__ void load_vector(const NumbersArgs& args, const float* values, std::i
   }
 }
 
-// A row a block.
+// A block dequantizes one row.
 template <class T>
 __global__ void __launch_bounds__(kFloatThreads)
     dequantize_rows(const __grid_constant__ NumbersArgs args) {
-  // Lanes look up values of codes that differ, which constant memory serves one after another.
+  // A copy in shared memory: lanes look up different codes, and constant memory would serve these
+  // one after another.
   __shared__ float values[16];
   if (args.codes.has_blocks()) {
     if (threadIdx.x < 16) values[threadIdx.x] = args.codebook()[threadIdx.x];
@@ -143,7 +146,7 @@ Status launch_dequantize(const NumbersArgs& args, std::int64_t rows, Bound& boun
 }
 
 template <class T>
-Status launch_type(const CodedArgs& args, Accumulation accumulation, Bound& bound) {
+Status launch_type(const WeightOnlyArgs& args, Accumulation accumulation, Bound& bound) {
   if constexpr (!std::is_same_v<T, float>)
     if (accumulation == Accumulation::TensorSm90)
       return launch_tensor_sums<WeightOnlyOperands<T>>(args, bound);
@@ -164,7 +167,7 @@ Status preload_weight_only(DType values) {
 Status launch_weight_only(const Gemm& gemm, Accumulation accumulation, Bound& bound) {
   if (gemm.empty()) return Status::success();
   if (accumulation == Accumulation::Lanes && lanes::takes(gemm)) return lanes::launch(gemm, bound);
-  const CodedArgs args{float_args(gemm), CodesArgs(*gemm.weight.codes)};
+  const WeightOnlyArgs args{float_args(gemm), CodesArgs(*gemm.weight.codes)};
   switch (gemm.input.dtype) {
     case DType::Float16:
       return launch_type<math::Half>(args, accumulation, bound);

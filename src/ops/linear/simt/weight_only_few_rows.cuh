@@ -1,7 +1,9 @@
-// Accumulation::Lanes where rows of input are few and weights are 4-bit codes: the time is that of
-// reading these. A warp computes some columns for all rows; a lane reads the codes of its next
-// terms, 16 bytes, while it multiplies those before, and the block shares the input as float32 and
-// the table of what two codes stand for.
+// Accumulation::Lanes for up to kMostRows rows of input and 4-bit weights. Such a gemm takes as
+// long as the weight takes to read.
+//
+// A warp computes kColumns columns of the output, for all rows. Each lane reads the next 32 codes
+// of each column, 16 bytes, while it multiplies the 32 before. The block shares two things in
+// shared memory: the input as float32, and the table that dequantizes two codes at once.
 #pragma once
 
 #include <algorithm>
@@ -18,27 +20,27 @@ namespace planq::linear {
 namespace lanes {
 
 inline constexpr int kWarps = 8, kThreads = kWarps * math::kSumLanes;
-inline constexpr int kColumns = 4;  // that a warp computes
+inline constexpr int kColumns = 4;  // of the output, by one warp
 inline constexpr int kThreadColumns = kWarps * kColumns;
 inline constexpr int kMostRows = 4;
-inline constexpr int kTerms = math::kLaneTerms;          // of a lane, at a time
-inline constexpr int kChunk = math::kSumLanes * kTerms;  // of all lanes
-inline constexpr int kPitch = math::kSumLanes + 1;       // so that no two lanes meet in a bank
-inline constexpr int kWords = kTerms / 8;                // of codes
+inline constexpr int kTerms = math::kLaneTerms;          // that a lane has of a chunk
+inline constexpr int kChunk = math::kSumLanes * kTerms;  // terms of all lanes
+inline constexpr int kPitch = math::kSumLanes + 1;  // padded, so that no two lanes read one bank
+inline constexpr int kWords = kTerms / 8;           // words of a lane's kTerms codes
 
 struct Args : CodesArgs {
   Gemm gemm;
-  cuda::Divider runs;   // of kTerms, in a segment
-  std::int32_t across;  // blocks of threads along the columns
+  cuda::Divider runs;   // runs of kTerms terms in a segment
+  std::int32_t across;  // blocks along the columns
 };
 
-// Some columns of a weight, for one lane.
+// The weight of a warp's columns, for one lane.
 class Columns {
  public:
   __device__ __forceinline__ Columns(const Args& args, std::int64_t first)
       : args_(args), first_(first) {}
 
-  // Those beyond the weight are its last.
+  // Columns beyond the last one are the last one again.
   __device__ __forceinline__ std::int64_t column(int i) const {
     return min(first_ + i, args_.codes.rows - 1);
   }
@@ -66,11 +68,11 @@ class Columns {
   std::int64_t first_;
 };
 
-// The sums of a warp: columns by rows.
+// The sums of a lane, by column and row.
 template <int kRows>
 using Sums = float[kColumns][kRows];
 
-// Two numbers rounded to T, in float32.
+// Two numbers rounded to T, as float32.
 template <class T>
 __device__ __forceinline__ float2 rounded_pair(float2 pair) {
   if constexpr (std::is_same_v<T, float>) {
@@ -81,8 +83,9 @@ __device__ __forceinline__ float2 rounded_pair(float2 pair) {
   }
 }
 
-// What a lane has of a chunk: the codes of its terms of each column, and what gives them back.
-struct Held {
+// What a lane loads of a chunk: the codes of its kTerms terms in each column, and the scale and
+// zero point that dequantize them.
+struct Loaded {
   uint4 codes[kColumns];
   CodeScale scales[kColumns];
 
@@ -92,9 +95,10 @@ struct Held {
   }
 };
 
-// A lane's terms of a chunk onto its sums; `inputs` has the first of the lane's.
+// Multiplies a lane's terms of a chunk and adds them to its sums. `inputs`: the lane's first number
+// in the chunk that share_inputs() wrote.
 template <class T, int kRows, bool kShifted>
-__device__ __forceinline__ void add_terms(const PairTable& pairs, const Held& held,
+__device__ __forceinline__ void add_terms(const PairTable& pairs, const Loaded& held,
                                           const float* inputs, Sums<kRows>& sums) {
   const auto add_pair = [&]<int kByte>(int word) {
     float first[kRows], second[kRows];
@@ -124,8 +128,8 @@ __device__ __forceinline__ void add_terms(const PairTable& pairs, const Held& he
   }
 }
 
-// A chunk of the input's rows as float32: what lane l needs i-th is at i * kPitch + l. Rows and
-// terms beyond the input are 0; no lane adds the latter.
+// Writes a chunk of all input rows to shared memory, as float32. Number i of lane l is at i *
+// kPitch + l. Rows and terms beyond the input are 0. No lane adds such terms.
 template <int kRows>
 __device__ __forceinline__ void share_inputs(const Gemm& gemm, std::int64_t first, float* inputs) {
   const GemmOperand& operand = gemm.input;
@@ -141,7 +145,8 @@ __device__ __forceinline__ void share_inputs(const Gemm& gemm, std::int64_t firs
   }
 }
 
-// Two chunks of inputs take turns in `inputs`.
+// Sums over all terms, chunk by chunk. `inputs` holds two chunks: while one is multiplied, the next
+// is written.
 template <class T, int kRows, bool kShifted>
 __device__ __forceinline__ void sum_lanes(const Gemm& gemm, const Columns& columns,
                                           const PairTable& pairs, float* inputs,
@@ -149,7 +154,7 @@ __device__ __forceinline__ void sum_lanes(const Gemm& gemm, const Columns& colum
   constexpr int kShared = kRows * kTerms * kPitch;
   const int lane = static_cast<int>(threadIdx.x) % math::kSumLanes;
   const std::int64_t mine = std::int64_t{lane} * kTerms;
-  Held next = {};
+  Loaded next = {};
   const auto load = [&](std::int64_t chunk) {
     if (chunk + mine >= gemm.k) return;
 #pragma unroll
@@ -163,10 +168,10 @@ __device__ __forceinline__ void sum_lanes(const Gemm& gemm, const Columns& colum
   int held = 0;
 #pragma unroll 1
   for (std::int64_t chunk = 0; chunk < gemm.k; chunk += kChunk, held ^= 1) {
-    // Where the next chunk of inputs goes, every warp has read the one before this. The first time
-    // they wait for the table, too.
+    // Every warp has read the chunk that the next one overwrites. At the first barrier the table is
+    // complete, too.
     __syncthreads();
-    const Held now = next;
+    const Loaded now = next;
     load(chunk + kChunk);
     if (chunk + kChunk < gemm.k)
       share_inputs<kRows>(gemm, chunk + kChunk, inputs + (held ^ 1) * kShared);
@@ -175,7 +180,7 @@ __device__ __forceinline__ void sum_lanes(const Gemm& gemm, const Columns& colum
   }
 }
 
-// The lanes' sums as a tree; every lane gets the result of lane 0.
+// Adds up the sums of all lanes as a tree. Every lane gets the result.
 __device__ __forceinline__ float added_up(float sum) {
 #pragma unroll
   for (int half = math::kSumLanes / 2; half > 0; half /= 2)
@@ -183,7 +188,7 @@ __device__ __forceinline__ float added_up(float sum) {
   return __shfl_sync(cuda::kAllLanes, sum, 0);
 }
 
-// `finish(row, column, sum)` by one lane for each output.
+// Calls finish(row, column, sum) for each output of the warp, in one lane.
 template <int kRows, class Finish>
 __device__ __forceinline__ void finish_sums(const Sums<kRows>& sums, std::int64_t rows,
                                             std::int64_t first, std::int64_t columns,
@@ -198,8 +203,8 @@ __device__ __forceinline__ void finish_sums(const Sums<kRows>& sums, std::int64_
     }
 }
 
-// The inputs of a block, below the table where they fit there, else above. The first kilobyte of
-// shared memory is the system's.
+// Shared memory of a block: the table, aligned to its size, and the input. The input lies below the
+// table if it fits there, above it if not. The first kilobyte belongs to the system.
 template <int kRows>
 struct SharedParts {
   static constexpr int kInputBytes = 2 * kRows * kTerms * kPitch * static_cast<int>(sizeof(float));
@@ -208,10 +213,10 @@ struct SharedParts {
   static constexpr int kBytes = kBelowBytes + PairTable::kTableBytes + (kBelow ? 0 : kInputBytes);
 };
 
-// A block computes kThreadColumns columns of a product of the batch.
+// A block computes kThreadColumns columns of one gemm of the batch.
 template <class T, int kRows, bool kShifted>
 __global__ void __launch_bounds__(kThreads, kRows == 1 && !kShifted ? 3 : 2)
-    stream_codes(const __grid_constant__ Args args) {
+    multiply_few_rows(const __grid_constant__ Args args) {
   using Parts = SharedParts<kRows>;
   std::uint8_t* const shared = reinterpret_cast<std::uint8_t*>(cuda::dynamic_shared());
   const cuda::SharedAddress begin = cuda::shared_address_of(shared);
@@ -232,29 +237,28 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 && !kShifted ? 3 : 2)
                      });
 }
 
-// And of one segment each, for a row or a few.
+// Whether these kernels take a gemm: few rows, and codes that a lane reads as vectors, each within
+// one segment.
 inline bool takes(const Gemm& gemm) {
   const WeightCodes& codes = *gemm.weight.codes;
   return gemm.m <= kMostRows && gemm.k % kTerms == 0 && codes.segment_size % kTerms == 0 &&
          has_code_vectors(codes);
 }
 
-// `columns`: of a block of threads. Weights may be numbers, which have no codes.
-inline Args args_of(const Gemm& gemm, int columns) {
-  const WeightCodes* codes = gemm.weight.codes;
-  Args args{codes ? CodesArgs(*codes) : CodesArgs(), gemm, {}, 0};
+inline Args args_of(const Gemm& gemm) {
+  Args args{CodesArgs(*gemm.weight.codes), gemm, {}, 0};
   const std::int64_t segment = std::max<std::int64_t>(args.codes.segment_size, kTerms);
   args.runs = cuda::Divider(
       static_cast<std::uint32_t>(std::min<std::int64_t>(segment / kTerms, cuda::kMaxIndex)));
-  args.across = static_cast<std::int32_t>(cuda::ceil_div(gemm.n, columns));
+  args.across = static_cast<std::int32_t>(cuda::ceil_div(gemm.n, kThreadColumns));
   return args;
 }
 
-// Calls visit(kernel, its shared memory) with that of these numbers and as many rows.
+// Calls visit(kernel, its shared memory) for the kernel with numbers of T that takes these rows.
 template <class T, bool kShifted, class Visit>
 Status visit_rows(std::int64_t rows, const Visit& visit) {
   const auto one = [&]<int kRows>() {
-    return visit(stream_codes<T, kRows, kShifted>, SharedParts<kRows>::kBytes);
+    return visit(multiply_few_rows<T, kRows, kShifted>, SharedParts<kRows>::kBytes);
   };
   if (rows <= 1) return one.template operator()<1>();
   return rows == 2 ? one.template operator()<2>() : one.template operator()<kMostRows>();
@@ -283,7 +287,7 @@ inline Status preload(DType values) {
   return Status::success();
 }
 inline Status launch(const Gemm& gemm, Bound& bound) {
-  const Args args = args_of(gemm, kThreadColumns);
+  const Args args = args_of(gemm);
   cuda::Grid grid{.blocks = args.across * gemm.batch.size(), .threads = dim3(kThreads)};
   return visit_kernel(args.codes.values, gemm.m, args.codes.zero_point != nullptr,
                       [&](auto kernel, int bytes) {

@@ -1,6 +1,5 @@
-// From sums of a tile in shared memory to outputs in global memory, for kernels of any tile: every
-// type of output, through the epilogue where the product has one. Rows of a tile are those of the
-// input, columns those of the weight.
+// From the sums of a tile in shared memory to outputs in global memory, for all kernels of sm80.
+// Rows of a tile are rows of the input, columns of a tile are rows of the weight.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +10,12 @@
 
 namespace planq::linear {
 
-// The sums of a tile in shared memory, in planes that are added here. Fours of columns change
-// places so that lanes which store neighbouring rows do not meet in a bank.
+// How the sums of a tile lie in shared memory. Warps that share the same outputs have a plane each;
+// the planes are added up here. Groups of eight columns are swizzled by row, so that lanes which
+// access neighbouring rows do not meet in a bank.
 struct SumShape {
   std::int32_t columns;  // a power of two, at least 16
-  std::int32_t plane;    // from a plane to the next
+  std::int32_t plane;    // sums from a plane to the next
   std::int32_t planes, threads;
 
   PLANQ_HD constexpr int place(int row, int column) const {
@@ -24,8 +24,8 @@ struct SumShape {
 };
 // The outputs of a block.
 struct OutputTile {
-  std::int64_t row, column;    // the first
-  std::int32_t rows, columns;  // as many as the product still has
+  std::int64_t row, column;    // the first ones
+  std::int32_t rows, columns;  // those inside the gemm
 };
 
 __device__ __forceinline__ void four_sums(const SumShape& shape, const std::int32_t* sums, int row,
@@ -43,7 +43,8 @@ __device__ __forceinline__ void four_sums(const SumShape& shape, const std::int3
   memcpy(total, each, sizeof total);
 }
 
-// Rows of a tile, by threads that have the same four columns in each: `visit(row, sums)`.
+// Calls visit(row, sums) for the rows of a tile. A thread has the same four columns in each of its
+// rows.
 template <class Visit>
 __device__ __forceinline__ void each_row(const SumShape& shape, const OutputTile& tile,
                                          const std::int32_t* sums, const Visit& visit) {
@@ -72,7 +73,7 @@ __device__ __forceinline__ void store_integers(const Gemm& gemm, const SumShape&
   });
 }
 
-// In C, which is the output's compute type.
+// Stores outputs that have scales. C: the compute type of the output.
 template <class Addend, class C, int kRowsAtOnce>
 __device__ __forceinline__ void store_scaled(const Gemm& gemm, const SumShape& shape,
                                              const OutputTile& tile, const std::int32_t* sums,
@@ -94,8 +95,9 @@ __device__ __forceinline__ void store_scaled(const Gemm& gemm, const SumShape& s
   });
 }
 
-// `product` is one of a batch: see Gemm::at. `vectors`: four outputs are an aligned vector.
-// kRowsAtOnce: of a thread, where an addend stores them.
+// Stores a tile of integer sums. `gemm`: one of a batch, as Gemm::at gives it. `vectors`: four
+// outputs are an aligned vector. kRowsAtOnce: rows that a thread stores at once if there is an
+// addend.
 template <class Addend, int kRowsAtOnce = 4>
 __device__ __forceinline__ void store_tile(const Gemm& gemm, const OutputTile& tile,
                                            const SumShape& shape, const std::int32_t* sums,
@@ -114,7 +116,7 @@ __device__ __forceinline__ void store_tile(const Gemm& gemm, const OutputTile& t
   return store_scaled<Addend, float, kRowsAtOnce>(gemm, shape, tile, sums, column, count, vectors);
 }
 
-// Of floating numbers. The sums are in one plane, whose words each_row() hands over as they are.
+// Stores a tile of floating sums. They lie in one plane, as the bits of float32.
 __device__ __forceinline__ void store_float_tile(const Gemm& gemm, const OutputTile& tile,
                                                  const SumShape& shape, const std::int32_t* sums,
                                                  bool vectors) {

@@ -1,5 +1,6 @@
-// Launches of the kernels of sm80/float_tiles.cuh: four tiles of numbers in either type, each with
-// sides that are copied, transposed or not, and with any, and of 8-bit floating codes.
+// Launches of the kernels in sm80/float_tiles.cuh. There are four tiles. For 16-bit numbers each
+// tile has kernels for operands that are copied asynchronously, transposed or not, and one for any
+// operands. For 8-bit floating codes it has one for any operands.
 
 #include "ops/linear/sm80/float_tiles.cuh"
 
@@ -11,8 +12,9 @@
 namespace planq::linear {
 namespace {
 
-// For many outputs; for few; for few rows; for the fewest. Two blocks of the first fit into the
-// shared memory of every GPU, and its warps have as many sums as registers hold twice.
+// Large: for many outputs. Medium: for fewer. Low: for few rows. Small: for the fewest rows. Two
+// blocks of Large fit in the shared memory of every GPU. Its warps hold their sums in registers
+// twice: for the current slice, and the total.
 using Large = Tile80<128, 64, 64, 32, 1, 4, 2>;
 using Medium = Tile80<64, 64, 32, 32, 1, 4, 3>;
 using Low = Tile80<32, 64, 16, 32, 1, 6, 4>;
@@ -23,7 +25,7 @@ constexpr int kAsyncBytes = std::max(Tile::kAsyncStages * Tile::kStageBytes, Til
 template <class Tile>
 constexpr int kAnyBytes = std::max(2 * Tile::kStageBytes, Tile::kSumsBytes);
 
-// Which sides are transposed.
+// `input`, `weight`: whether the operand is transposed.
 template <class T, class Tile>
 constexpr auto async_kernel(bool input, bool weight) {
   if (input)

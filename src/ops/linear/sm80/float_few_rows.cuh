@@ -1,23 +1,27 @@
-// Accumulation::TensorSm90 where rows of input are few and TMA cannot read the factors. A block
-// computes 16 columns for all rows; its warps take slices of 128 terms in turn, each a chain of
-// mma.sync from +0, and threads add up what the warps found, in the order of the slices.
+// Accumulation::TensorSm90 for few rows of input, on mma.sync: for operands on sm_90 that TMA
+// cannot read, since their rows are not aligned to 16 bytes.
+//
+// A block computes 16 columns of the output, for all rows. Its warps take slices of 128 terms in
+// turn; each slice is a chain of mma.sync from +0. After each round of slices, threads add the
+// slices to the totals in their order.
 #pragma once
 
 #include "cuda/mma.cuh"
 #include "ops/linear/simt/gemm.cuh"
 
-namespace planq::linear::slices {
+namespace planq::linear::float_few_rows {
 
 inline constexpr int kWarps = 8, kThreads = kWarps * cuda::kWarp;
-inline constexpr int kColumns = 16;  // of mma.sync's first factor, which weights are
-inline constexpr int kRows = 8;      // of its second
+inline constexpr int kColumns = 16;  // of the output: rows of mma.sync's operand a, the weight
+inline constexpr int kRows = 8;      // of the input: rows of mma.sync's operand b
 inline constexpr int kMostRows = 2 * kRows;
-inline constexpr int kBlocks = 2;  // of a multiprocessor
+inline constexpr int kBlocks = 2;  // on a multiprocessor
 inline constexpr int kGroup = 16;  // terms of a step
 inline constexpr int kSlice = math::kTensorCoreSlice, kGroups = kSlice / kGroup;
 
-// Four neighbouring terms of a row of 16-bit numbers: pairs of a group, of which lane % 4 says
-// which four.
+// Loads the lane's four neighbouring terms of a group, as two pairs of 16-bit numbers. mma.sync
+// wants the pairs from two other places in the group. But both operands have the same terms here,
+// and the order within a step changes no bit.
 __device__ __forceinline__ uint2 four_terms(const GemmOperand& operand, std::int64_t row,
                                             std::int64_t group) {
   const std::int64_t term = group + static_cast<int>(threadIdx.x) % 4 * 4;
@@ -27,16 +31,17 @@ __device__ __forceinline__ uint2 four_terms(const GemmOperand& operand, std::int
 
 struct Args {
   Gemm gemm;
-  std::int32_t across;  // blocks of threads along the columns
+  std::int32_t across;  // blocks along the columns
 };
 
-// What a lane multiplies of a slice: the pairs of columns lane / 4 and lane / 4 + 8.
-struct Held {
+// The lane's part of a slice of the weight: of each group four terms, of columns lane / 4 and lane
+// / 4 + 8.
+struct Loaded {
   uint2 pairs[kGroups][2];
 };
-// `first`: of the 16 columns.
+// `first`: the first of the 16 columns.
 __device__ __forceinline__ void load(const Gemm& gemm, std::int64_t first, std::int64_t slice,
-                                     Held& held) {
+                                     Loaded& held) {
   const std::int64_t own = first + static_cast<int>(threadIdx.x) % cuda::kWarp / 4;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group)
@@ -48,18 +53,18 @@ __device__ __forceinline__ void load(const Gemm& gemm, std::int64_t first, std::
     }
 }
 
-// The lane's part of a group as the second factor: its terms of row lane / 4 of eight.
+// The lane's part of a group of the input: four terms of row lane / 4 of eight rows.
 __device__ __forceinline__ uint2 input_pairs(const Gemm& gemm, std::int64_t row,
                                              std::int64_t group) {
   return row < gemm.m ? four_terms(gemm.input, row, group) : make_uint2(0, 0);
 }
 
-// The sums of a slice: 16 columns by kEights times eight rows.
+// A lane's sums of a slice: 16 columns by kEights times eight rows.
 template <int kEights>
 using Sums = float[kEights][4];
 
 template <class T, int kEights>
-__device__ __forceinline__ void multiply_slice(const Gemm& gemm, const Held& held,
+__device__ __forceinline__ void multiply_slice(const Gemm& gemm, const Loaded& held,
                                                std::int64_t slice, Sums<kEights>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
   const std::int64_t first = slice * kSlice;
@@ -76,9 +81,9 @@ __device__ __forceinline__ void multiply_slice(const Gemm& gemm, const Held& hel
   }
 }
 
-// A slice's sums to shared memory, by row and column.
+// Stores a slice's sums in shared memory, by row and column.
 template <int kEights>
-__device__ __forceinline__ void keep_sums(const Sums<kEights>& sums, float* to) {
+__device__ __forceinline__ void store_sums(const Sums<kEights>& sums, float* to) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
 #pragma unroll
   for (int eight = 0; eight < kEights; ++eight)
@@ -92,26 +97,26 @@ inline constexpr int kSums = kEights * kRows * kColumns;
 template <int kEights>
 using Kept = float[2][kWarps][kSums<kEights>];
 
-// The sum of the output that is the thread's, over all slices.
+// The total of the thread's output, over all slices.
 template <class T, int kEights>
 __device__ __forceinline__ float sum_slices(const Gemm& gemm, std::int64_t column,
                                             Kept<kEights>& kept_sums) {
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
   const std::int64_t slices = (gemm.k + kSlice - 1) / kSlice;
   float total = 0;
-  Held next;
+  Loaded next;
   if (warp < slices) load(gemm, column, warp, next);
 #pragma unroll 1
   for (std::int64_t first = 0, round = 0; first < slices; first += kWarps, ++round) {
     auto& kept = kept_sums[round % 2];
     if (first + warp < slices) {
-      const Held held = next;
+      const Loaded held = next;
       if (first + warp + kWarps < slices) load(gemm, column, first + warp + kWarps, next);
       Sums<kEights> sums = {};
       multiply_slice<T, kEights>(gemm, held, first + warp, sums);
-      keep_sums<kEights>(sums, kept[warp]);
+      store_sums<kEights>(sums, kept[warp]);
     }
-    // The sums of the round before last, which these replace, were read before the last barrier.
+    // The sums overwrite those of the round before last. These were read before the last barrier.
     __syncthreads();
     if (threadIdx.x < kSums<kEights>)
       for (int i = 0; i < kWarps && first + i < slices; ++i) total = total + kept[i][threadIdx.x];
@@ -131,7 +136,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     finish_output(OutputPlace(gemm, row * gemm.n + own), sum);
 }
 
-// A few rows of numbers.
+// Whether the kernels take a gemm: few rows, of which lanes can read four terms at once.
 inline bool takes(const Gemm& gemm) {
   return gemm.m <= kMostRows && gemm.k % kGroup == 0 && has_fours(gemm, gemm.input, kMovedInput) &&
          has_fours(gemm, gemm.weight, kMovedWeight);
@@ -159,4 +164,4 @@ inline Status launch(const Gemm& gemm, Bound& bound) {
                       [&](auto kernel) { return cuda::launch(kernel, grid, args, bound); });
 }
 
-}  // namespace planq::linear::slices
+}  // namespace planq::linear::float_few_rows

@@ -1,13 +1,17 @@
-// Floating products on the tensor cores of every GPU from sm_80 on (mma.sync), for any operands. A
-// block computes a tile of outputs, a slice of 128 terms after another: a chain of mma.sync from
-// +0, which is then added to the sum so far. That is the order of Accumulation::TensorSm90, and on
-// sm_90 these are its bits. Tensor cores of other GPUs add the products of a step in ways of their
-// own; but every tile has the same steps, so that a row has the same bits in each.
+// Floating gemms on the tensor cores of every GPU from sm_80 on (mma.sync), for any operands.
 //
-// Sides whose lines are 16-byte vectors are copied asynchronously, to rows of shared memory or,
-// transposed ones, to lines of terms, which warps turn as they load them. All others come through
-// registers in pieces of eight numbers, as do 8-bit floating codes, which become float16: that is
-// exact. Numbers that do not exist, beyond K or beyond the last row, are 0 in shared memory.
+// A block computes a tile of outputs, in slices of 128 terms. Each slice is a chain of mma.sync
+// from +0, and is added to the total when it is complete. That is the order of
+// Accumulation::TensorSm90, and on sm_90 these are its bits. The tensor cores of other GPUs add up
+// a step in other ways. But all tiles have the same steps, so a row has the same bits whatever the
+// tile.
+//
+// There are two kinds of kernels. In the first, both operands consist of 16-byte vectors and are
+// copied asynchronously: rows as rows (AsyncOperand), transposed ones as lines of one term each
+// (TransposedOperand), which ldmatrix transposes when it loads them. In the second, operands come
+// through registers in pieces of eight numbers (PieceOperand). It takes any operands, and 8-bit
+// floating codes, which become float16; that is exact. Numbers beyond k or beyond the last row are
+// 0 in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +29,15 @@ inline constexpr int kPieceTerms = 8;  // 16 bytes of numbers
 template <class Tile>
 inline constexpr int kStageTerms = Tile::kDepth / 2;
 
-// Pieces come in two steps, so that all loads of a thread are under way before one is waited for:
-// load() gives what memory has of terms `at` ... `at` + 7, of which `count` exist, and finish() the
-// numbers.
+// Pieces. PieceOperand takes a class with two functions, so that a thread starts all its loads
+// before it waits for one: load() reads terms `at` to `at` + 7, of which `count` exist, as memory
+// has them, and finish() makes eight 16-bit numbers of that.
 
-// A row of numbers of 16 bits, wherever they are.
+// 16-bit numbers at any address, with any strides.
 class NumberPieces {
  public:
-  // Of eight neighbours the aligned words, and the halves of words at both ends.
+  // Four aligned words, if the row begins at a word. Else five: the first and the last have only
+  // half a word of the eight numbers.
   struct Loaded {
     std::uint32_t words[5];
   };
@@ -70,7 +75,7 @@ class NumberPieces {
                                                                std::int64_t row) {
     return reinterpret_cast<const std::uint16_t*>(operand.data) + row * operand.row_stride;
   }
-  // Whether the row begins in the middle of a word; pieces do where rows do.
+  // Whether the row begins in the middle of a word. All of its pieces do then.
   static __device__ __forceinline__ bool is_odd(const GemmOperand& operand, std::int64_t row) {
     return cuda::misalignment<4>(first(operand, row)) != 0;
   }
@@ -90,7 +95,7 @@ class NumberPieces {
   }
 };
 
-// A row of 8-bit floating codes, which lie side by side, as numbers in float16.
+// 8-bit floating codes, as float16. The codes of a row lie side by side.
 struct CodePieces {
   using Loaded = uint2;
 
@@ -111,8 +116,8 @@ struct CodePieces {
   }
 };
 
-// Pieces of a thread. Neighbouring threads have neighbouring pieces of a row or, of a transposed
-// side, the same piece of neighbouring rows.
+// An operand that comes through registers. Threads side by side have neighbouring pieces of a row
+// or, if the operand is transposed, the same piece of neighbouring rows.
 template <class Tile, int kRows, class Pieces>
 class PieceOperand {
   static constexpr int kPiecesAcross = Tile::kDepth / 16;
@@ -120,25 +125,25 @@ class PieceOperand {
   static_assert(Tile::kSlices == 1 && kPieces * Tile::kThreads == kRows * kPiecesAcross);
 
  public:
-  // From this row of the side on.
+  // `first`: the first row of the tile.
   __device__ __forceinline__ PieceOperand(const GemmOperand& operand, const OperandLayout& layout,
                                           std::int64_t first, int rows, int terms,
                                           cuda::SharedAddress shared)
-      : factor_(operand),
-        side_(layout),
+      : operand_(operand),
+        layout_(layout),
         first_(first),
         rows_(rows),
         terms_(terms),
         shared_(shared) {}
 
-  // Begins to load the stage that begins at this term.
+  // Begins to load the stage that begins at term `first`.
   __device__ __forceinline__ void fetch(int first) {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const int at = first + across(i) * kPieceTerms, count = min(terms_ - at, kPieceTerms);
       pieces_[i] = {};
       if (row(i) < rows_ && count > 0)
-        pieces_[i] = Pieces::load(factor_, side_, first_ + row(i), at, count);
+        pieces_[i] = Pieces::load(operand_, layout_, first_ + row(i), at, count);
     }
   }
   // Stores what was loaded in the slot at this offset.
@@ -146,31 +151,32 @@ class PieceOperand {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
       cuda::store_shared(shared_ + slot + place_of_chunk<kRows>(row(i), across(i)),
-                         Pieces::finish(factor_, first_ + row(i), pieces_[i]));
+                         Pieces::finish(operand_, first_ + row(i), pieces_[i]));
   }
 
  private:
   __device__ __forceinline__ int row(int piece) const {
     const int index = static_cast<int>(threadIdx.x) + piece * Tile::kThreads;
-    return side_.transposed ? index % kRows : index / kPiecesAcross;
+    return layout_.transposed ? index % kRows : index / kPiecesAcross;
   }
   __device__ __forceinline__ int across(int piece) const {
     const int index = static_cast<int>(threadIdx.x) + piece * Tile::kThreads;
-    return side_.transposed ? index / kRows : index % kPiecesAcross;
+    return layout_.transposed ? index / kRows : index % kPiecesAcross;
   }
 
-  const GemmOperand& factor_;
-  const OperandLayout& side_;
+  const GemmOperand& operand_;
+  const OperandLayout& layout_;
   std::int64_t first_;
   std::int32_t rows_, terms_;
   cuda::SharedAddress shared_;
   typename Pieces::Loaded pieces_[kPieces];
 };
 
-// --- Transposed sides --------------------------------------------------------------------------
+// --- Transposed operands -----------------------------------------------------------------------
 
-// Where eight rows of a term are in a transposed side. They change places so that those of eight
-// terms do not meet in a bank.
+// In shared memory a transposed operand is lines: all rows of one term, in chunks of eight rows.
+// Chunks are swizzled by term, so that ldmatrix, which reads a chunk of eight terms, meets no bank
+// twice.
 template <int kRows>
 __device__ __forceinline__ int swizzle_of_line(int term) {
   constexpr int kChunks = kRows / 8;
@@ -181,7 +187,7 @@ __device__ __forceinline__ std::uint32_t place_in_line(int term, int chunk) {
   return term * (kRows * 2) + (chunk ^ swizzle_of_line<kRows>(term)) * 16;
 }
 
-// Copies of a thread, 16 bytes each: the same eight rows of several terms.
+// A transposed operand, copied with cp.async. A thread copies the same chunk of several lines.
 template <class Tile, int kRows>
 class TransposedOperand {
   static constexpr int kAcross = kRows / 8, kStep = Tile::kThreads / kAcross;
@@ -234,7 +240,7 @@ class TransposedOperand {
   cuda::SharedAddress shared_;
 };
 
-// The outputs of a warp whose sides may be transposed.
+// The outputs of a warp, like WarpTile, for operands that may be transposed: kInput, kWeight.
 template <class Tile, bool kInput, bool kWeight>
 class FloatTile : public WarpTile<Tile> {
   using Base = WarpTile<Tile>;
@@ -244,8 +250,9 @@ class FloatTile : public WarpTile<Tile> {
 
   __device__ __forceinline__ explicit FloatTile(cuda::SharedAddress shared)
       : Base(shared), shared_(shared) {
-    // Of a, matrices are rows 0 to 7 and 8 to 15 of eight terms, then of the next eight; of b,
-    // eight terms and the next eight of rows 0 to 7, then of rows 8 to 15.
+    // ldmatrix loads four matrices of 8 terms by 8 rows. Of a these are rows 0 to 7 and 8 to 15 of
+    // the first eight terms, then of the next eight. Of b they are the first and the next eight
+    // terms of rows 0 to 7, then of rows 8 to 15.
     const int first = this->lane_ / 8 % 2, second = this->lane_ / 16, term = this->lane_ % 8;
     input_ = term + second * 8;
     weight_ = term + first * 8;
@@ -255,36 +262,39 @@ class FloatTile : public WarpTile<Tile> {
   __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
                                        Fragments& fragments) const {
     if constexpr (kInput)
-      load_turned<Tile::kM>(slot, step * 16 + input_, of_input_, fragments.a);
+      load_transposed<Tile::kM>(slot, step * 16 + input_, of_input_, fragments.a);
     else
       this->load_input(slot, step, fragments);
     if constexpr (kWeight)
-      load_turned<Tile::kN>(slot + Tile::kWeightOffset, step * 16 + weight_, of_weight_,
-                            fragments.b);
+      load_transposed<Tile::kN>(slot + Tile::kWeightOffset, step * 16 + weight_, of_weight_,
+                                fragments.b);
     else
       this->load_weight(slot, step, fragments);
   }
 
  private:
-  // Blocks of 16 rows: what two chunks are further, differs in these bits of a place alone.
+  // A block of 16 rows is two chunks further. Since chunks are swizzled, only these bits of the
+  // offset differ.
   template <int kRows, int kBlocks>
-  __device__ __forceinline__ void load_turned(std::uint32_t slot, int term, std::uint32_t in_line,
-                                              std::uint32_t (&words)[kBlocks][4]) const {
+  __device__ __forceinline__ void load_transposed(std::uint32_t slot, int term,
+                                                  std::uint32_t in_line,
+                                                  std::uint32_t (&words)[kBlocks][4]) const {
     const cuda::SharedAddress line = shared_ + slot + term * (kRows * 2);
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i)
-      cuda::load_turned_matrices(words[i], line + (in_line ^ static_cast<std::uint32_t>(i) * 32));
+      cuda::load_transposed_matrices(words[i],
+                                     line + (in_line ^ static_cast<std::uint32_t>(i) * 32));
   }
 
   cuda::SharedAddress shared_;
-  std::int32_t input_, weight_;         // terms of the lane's rows of matrices
-  std::uint32_t of_input_, of_weight_;  // where these are in their lines
+  std::int32_t input_, weight_;         // the term whose line this lane addresses, in a step
+  std::uint32_t of_input_, of_weight_;  // the offset of its chunk in that line
 };
 
 // --- Multiplying -------------------------------------------------------------------------------
 
-// The sums of a warp: of the slice at hand, and of those before it. Place: a WarpTile. kScales:
-// slices may meet scales of blocks.
+// The sums of a warp: those of the current slice, and the total of the slices before. Place: a
+// WarpTile. kScales: the kernel takes slices that have scales of blocks.
 template <class T, class Tile, class Place, bool kScales>
 class FloatSums {
   static constexpr int kStagesOfSlice = math::kTensorCoreSlice / kStageTerms<Tile>;
@@ -295,7 +305,7 @@ class FloatSums {
 
   __device__ __forceinline__ explicit FloatSums(cuda::SharedAddress shared) : place_(shared) {}
 
-  // Of a step of the stage in a slot.
+  // Loads a step of the stage in this slot.
   __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
                                        Fragments& fragments) const {
     place_.load(slot, step, fragments);
@@ -305,7 +315,7 @@ class FloatSums {
       cuda::multiply_add_floats<T>(sums, a, b0, b1);
     });
   }
-  // After a stage: a slice ends with its last stage, or K's.
+  // Called after each stage. The slice ends with its last stage, or with the last of all.
   __device__ __forceinline__ void end_stage(const Gemm& gemm, const OutputTile& tile, int stage,
                                             bool last) {
     if (!last && stage % kStagesOfSlice != kStagesOfSlice - 1) return;
@@ -325,7 +335,7 @@ class FloatSums {
   __device__ __forceinline__ void join() {
     each_sum([&](int i, int j, int k) { totals_[i][j][k] = totals_[i][j][k] + slice_[i][j][k]; });
   }
-  // Of slices that meet the scales of their blocks: a tile's columns are of one block.
+  // Adds a slice under the scales of its blocks. All columns of a tile are in one block.
   __device__ __forceinline__ void join(const Gemm& gemm, const OutputTile& tile, int index) {
     static_assert(kBlockColumns % Tile::kN == 0);
     const Epilogue& e = gemm.epilogue;
@@ -342,7 +352,7 @@ class FloatSums {
       totals_[i][j][k] = math::fused(slice_[i][j][k], scales[i][k / 2], totals_[i][j][k]);
     });
   }
-  // The slice begins anew.
+  // Calls visit(i, j, k) for every sum, and sets the slice back to 0.
   template <class Visit>
   __device__ __forceinline__ void each_sum(const Visit& visit) {
 #pragma unroll
@@ -362,7 +372,7 @@ class FloatSums {
 
 // --- Kernels -----------------------------------------------------------------------------------
 
-// After the last stage: through shared memory to the outputs.
+// Called after the last stage: sums go through shared memory to the outputs.
 template <class Tile, class Sums>
 __device__ __forceinline__ void finish_float_tile(const Sm80Args& args,
                                                   const Sm80Block<Tile>& block, const Sums& warp) {
@@ -373,7 +383,8 @@ __device__ __forceinline__ void finish_float_tile(const Sm80Args& args,
   store_float_tile(block.gemm, block.tile, Tile::sums(), sums, args.stores_vectors);
 }
 
-// Stages are copied some ahead, and what a step multiplies is loaded before the step before it is.
+// Copies run some stages ahead. Within a stage, fragments of a step are loaded before the step
+// before it is multiplied.
 template <class Tile, class Input, class Weight, class Sums>
 __device__ __forceinline__ void copy_and_add(Input& input, Weight& weight, int stages,
                                              const Sm80Block<Tile>& block, Sums& warp) {
@@ -402,7 +413,8 @@ __device__ __forceinline__ void copy_and_add(Input& input, Weight& weight, int s
       if (step + 1 < Sums::kSteps) {
         warp.load(slot_of(stage), step + 1, fragments[(step + 1) % 2]);
       } else {
-        // Every warp has loaded what it needs of this stage; its slot is free after the barrier.
+        // At the barrier every warp has loaded its last fragments of this stage, so the next copy
+        // may overwrite its slot.
         cuda::wait_for_copy_groups<kStages - 2>();
         __syncthreads();
         if (stage + 1 < stages) warp.load(slot_of(stage + 1), 0, fragments[0]);
@@ -414,18 +426,18 @@ __device__ __forceinline__ void copy_and_add(Input& input, Weight& weight, int s
   cuda::wait_for_copy_groups<0>();
 }
 
-// A side that is copied, from a row of it on.
-template <class Tile, int kRows, bool kTurned>
-using CopiedSide =
-    std::conditional_t<kTurned, TransposedOperand<Tile, kRows>, AsyncOperand<Tile, kRows>>;
-template <bool kTurned>
+// An operand that is copied asynchronously, and where its row `row` begins.
+template <class Tile, int kRows, bool kTransposed>
+using CopiedOperand =
+    std::conditional_t<kTransposed, TransposedOperand<Tile, kRows>, AsyncOperand<Tile, kRows>>;
+template <bool kTransposed>
 __device__ __forceinline__ const std::uint8_t* numbers_from(const GemmOperand& operand,
                                                             const OperandLayout& layout,
                                                             std::int64_t row) {
-  return operand.data + row * (kTurned ? 2 : layout.stride);
+  return operand.data + row * (kTransposed ? 2 : layout.stride);
 }
 
-// kInput, kWeight: which sides are transposed.
+// kInput, kWeight: whether the operand is transposed.
 template <class T, class Tile, bool kInput, bool kWeight>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
     multiply_float_async(const __grid_constant__ Sm80Args args) {
@@ -433,10 +445,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kAsyncBlocks)
   const Gemm& gemm = block.gemm;
   const auto terms = static_cast<std::int32_t>(gemm.k);
   const cuda::SharedAddress shared = cuda::shared_address_of(cuda::dynamic_shared());
-  CopiedSide<Tile, Tile::kM, kInput> input(
+  CopiedOperand<Tile, Tile::kM, kInput> input(
       numbers_from<kInput>(gemm.input, args.input, block.tile.row), args.input, block.tile.rows,
       kInput ? terms : terms * 2, shared);
-  CopiedSide<Tile, Tile::kN, kWeight> weight(
+  CopiedOperand<Tile, Tile::kN, kWeight> weight(
       numbers_from<kWeight>(gemm.weight, args.weight, block.tile.column), args.weight,
       block.tile.columns, kWeight ? terms : terms * 2, shared + Tile::kWeightOffset);
   FloatSums<T, Tile, FloatTile<Tile, kInput, kWeight>, false> warp(shared);

@@ -1,4 +1,4 @@
-// Products of codes on any GPU, and nothing beside them.
+// Integer gemms on any GPU from sm_80 on, without an addend.
 #include "ops/linear/sm80/int8_launch.cuh"
 
 namespace planq::linear {

@@ -1,9 +1,12 @@
-// Integer products with few rows of input, which take as long as the weight takes to read. A block
-// has some rows of the weight, its warps share K, and each reads 16-byte vectors of the weight from
-// global memory straight to where mma.sync wants them: the weight is the side with 16 rows, the
-// input that with eight. A step of mma.sync takes words from terms 4t and 16 + 4t of its 32; here
-// lane t of a row gives words of the 16 bytes that it loaded, on both sides, so that other terms
-// meet in a step, but each with its own.
+// Integer gemms with few rows of input, on mma.sync. They take as long as the weight takes to read.
+//
+// A block has some rows of the weight, and its warps split k. Warps load 16-byte vectors straight
+// from global memory to the registers that mma.sync reads. The weight is operand a of mma.sync,
+// which has 16 rows, the input is operand b, which has eight.
+//
+// Of the 32 terms of a step, lane t of a row should have words from terms 4t and 16 + 4t. Here it
+// gives two words of the 16 bytes that it has loaded, for both operands. So a step has other terms
+// than it would, but the same ones of both operands, and integer sums do not depend on the order.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +18,21 @@
 
 namespace planq::linear {
 
-// kInputs: rows of input, a multiple of 8; kWeights: rows of weight, a multiple of 16.
-// kChunks: how many 64 bytes of K a warp loads at a time; kBlocks: of a multiprocessor, at least.
+// kInputs: rows of the input, a multiple of 8. kWeights: rows of the weight, a multiple of 16.
+// kChunks: chunks along k that a warp loads at a time. kBlocks: blocks on a multiprocessor, at
+// least.
 template <int kInputs_, int kWeights_, int kChunks_ = 2, int kBlocks_ = 3>
 struct FewRowsTile {
   static constexpr int kInputs = kInputs_, kWeights = kWeights_;
   static constexpr int kWarps = 8, kThreads = kWarps * cuda::kWarp;
-  static constexpr int kChunk = 64;  // bytes of K that four lanes load
+  static constexpr int kChunk = 64;  // bytes along k that four lanes load
   static constexpr int kChunks = kChunks_, kBlocks = kBlocks_;
   static constexpr int kStep = kChunk * kChunks;
   static constexpr SumShape sums() { return {kWeights, kInputs * kWeights, kWarps, kThreads}; }
   static constexpr int kSumsBytes = kInputs * kWeights * kWarps * 4;
 };
 
-// 16 bytes of a row; 0 from `terms` on, which only the last vector of a row has.
+// Loads the last 16 bytes of a row, from number `first` on. Those from number `terms` on are 0.
 __device__ __forceinline__ uint4 load_end(const std::uint8_t* row, int first, int terms) {
   std::uint32_t words[4] = {};
 #pragma unroll 1
@@ -41,7 +45,8 @@ __device__ __forceinline__ uint4 load_end(const std::uint8_t* row, int first, in
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// What a lane reads: row `lane / 4` of each eight, bytes 16 (lane % 4) ... of a chunk.
+// The rows of an operand as lanes load them. A lane has row lane / 4 of every eight rows, and bytes
+// 16 (lane % 4) to 16 (lane % 4) + 15 of every chunk.
 template <int kRows>
 class FewRowsOperand {
  public:
@@ -72,7 +77,7 @@ class FewRowsWarp {
   using Inputs = uint4[Tile::kInputs / 8];
   using Weights = uint4[Tile::kWeights / 8];
 
-  // Adds the products of some chunks.
+  // Multiplies some chunks and adds them to the sums.
   __device__ __forceinline__ void add(const Inputs (&inputs)[Tile::kChunks],
                                       const Weights (&weights)[Tile::kChunks], Signs signs) {
     switch (signs) {
@@ -126,8 +131,8 @@ class FewRowsWarp {
   std::int32_t sums_[Tile::kWeights / 16][Tile::kInputs / 8][4] = {};
 };
 
-// The share of K that a warp has: every kWarps-th step. The last vector of a row may be cut short;
-// the last warp has it.
+// Adds up a warp's share of k, which is every kWarps-th step. The last vector of a row may be cut
+// short; the last warp adds it.
 template <class Tile>
 __device__ __forceinline__ void add_rows_of_warp(const FewRowsOperand<Tile::kInputs>& input,
                                                  const FewRowsOperand<Tile::kWeights>& weight,

@@ -1,6 +1,9 @@
-// From a gemm of codes to the launch of a kernel in int8_tiles.cuh or int8_few_rows.cuh, with an
-// addend or without: three tiles, each with operands that are copied and with any, and kernels for
-// up to eight rows of input, and up to sixteen.
+// From a gemm of codes to the launch of a kernel in int8_tiles.cuh or int8_few_rows.cuh. `Addend`:
+// see addend.cuh.
+//
+// int8_tiles.cuh has three tiles, each in two forms: for operands that can be copied
+// asynchronously, and for any. int8_few_rows.cuh has kernels for up to 8 and up to 16 rows of
+// input.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +14,13 @@
 #include "ops/linear/sm80/operands.h"
 
 namespace planq::linear::int8_sm80 {
-// For many outputs; for few, or few rows; for the fewest rows, where warps share K instead.
+// Large: for many outputs. Medium: for fewer outputs or rows. Small: for the fewest rows; its warps
+// split k instead of sharing the tile.
 using Large = Tile80<128, 128, 64, 64, 1, 4, 2>;
 using Medium = Tile80<64, 64, 32, 32, 2, 4>;
 using Small = Tile80<16, 32, 16, 32, 8, 3>;
 
-// More columns than this would be more small tiles than a launch has blocks.
+// With more columns there would be more small tiles than a launch has blocks.
 inline constexpr std::int64_t kMostColumns = std::int64_t{1} << 34;
 
 template <class Tile>
@@ -52,7 +56,7 @@ Status preload_tiles() {
   return preload_tile<Addend, Small>();
 }
 
-// Any product.
+// Takes any gemm.
 template <class Addend>
 Status launch_any(const Gemm& gemm, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
@@ -73,7 +77,7 @@ Status preload_few_rows() {
   return cuda::preload(multiply_few_rows<FewRowsTile<16, 32>, Addend>);
 }
 
-// Few rows of input; operands whose rows are no aligned vectors go to launch_any.
+// Takes few rows of input. Operands whose rows are not aligned vectors go to launch_any.
 template <class Addend>
 Status launch_few_rows(const Gemm& gemm, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
@@ -83,7 +87,7 @@ Status launch_few_rows(const Gemm& gemm, const Device& device, Bound& bound) {
     return launch_any<Addend>(gemm, device, bound);
   }
   if (gemm.m > 8) return launch_few_rows_tile<Addend, FewRowsTile<16, 32>>(args, bound);
-  // Half as many rows of the weight for each block, where there would not be enough blocks.
+  // A block has 16 columns instead of 32 if there would not be enough blocks.
   const std::int64_t blocks = gemm.batch.size() * cuda::ceil_div(gemm.n, 32);
   if (blocks < 2 * device.multiprocessors)
     return launch_few_rows_tile<Addend, FewRowsTile<8, 16>>(args, bound);

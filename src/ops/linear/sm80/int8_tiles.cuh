@@ -1,11 +1,12 @@
-// Integer products on the tensor cores of every GPU from sm_80 on (mma.sync). A block computes a
-// tile of outputs. Both sides of the tile come to shared memory in stages of K, as rows of 64 bytes
-// of codes, one slice of K after another; warps read them from there and add up.
+// Integer gemms on the tensor cores of every GPU from sm_80 on (mma.sync), for any operands.
 //
-// Sides whose rows are 16-byte vectors along K are copied asynchronously (AsyncOperand). All
-// others, transposed ones, 4-bit codes and rows that begin anywhere, come through registers in
-// pieces of eight codes (AnyOperand). Codes that do not exist, beyond K or beyond the last row, are
-// 0 in shared memory.
+// A block computes a tile of outputs. Both operands of the tile come to shared memory stage by
+// stage, as rows of bytes (tile.cuh); warps load fragments from there and multiply.
+//
+// There are two kinds of kernels. In multiply_async, both operands have rows of 16-byte vectors
+// along k, which are copied asynchronously (AsyncOperand). In multiply_any, operands come through
+// registers in pieces of eight codes (AnyOperand): it takes transposed operands, 4-bit codes, and
+// rows that begin anywhere. Codes beyond k or beyond the last row are 0 in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace planq::linear {
 
 // --- Loading -----------------------------------------------------------------------------------
 
-// Eight bytes in the midst of a line: the words around them may be read.
+// Loads eight bytes from any address, by aligned words. The words reach beyond the eight bytes.
 __device__ __forceinline__ uint2 load_across_words(const std::uint8_t* from) {
   const int past = cuda::misalignment<4>(from);
   const auto* words = reinterpret_cast<const std::uint32_t*>(from - past);
@@ -28,10 +29,10 @@ __device__ __forceinline__ uint2 load_across_words(const std::uint8_t* from) {
                     __funnelshift_r(second, third, past * 8));
 }
 
-// The first four bytes of `packed`, `count` codes, a byte each.
+// Unpacks `count` 4-bit codes, the nibbles of `packed`, to a byte each.
 __device__ __forceinline__ uint2 unpacked(std::uint32_t packed, int count, bool extended) {
   std::uint32_t low = math::low_nibbles(packed), high = math::high_nibbles(packed);
-  // An odd number of codes leaves a nibble that is none.
+  // With an odd number of codes, the last byte has a high nibble that is no code.
   if (count < 8 && count % 2 != 0) high &= (std::uint32_t{1} << count / 2 * 8) - 1;
   if (extended) {
     low = math::nibbles_extended(low);
@@ -40,8 +41,8 @@ __device__ __forceinline__ uint2 unpacked(std::uint32_t packed, int count, bool 
   return make_uint2(__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362));
 }
 
-// Codes `at` ... `at` + 7 of a line with `limit` codes, a byte each, 0 where there are none.
-// `inside`: the line goes on before its code 0.
+// Loads codes `at` to `at` + 7 of a line with `limit` codes, to a byte each. Codes beyond the limit
+// are 0. `inside`: there is memory of the operand before the line's code 0.
 __device__ __forceinline__ uint2 load_codes(const OperandLayout& layout, const std::uint8_t* line,
                                             int at, int limit, bool inside) {
   const int count = limit - at;
@@ -60,7 +61,7 @@ __device__ __forceinline__ uint2 load_codes(const OperandLayout& layout, const s
   return layout.packed ? unpacked(words.x, count, layout.extended) : words;
 }
 
-// Byte i of four words as word i.
+// Transposes a 4 x 4 matrix of bytes: byte i of the four words becomes word i.
 __device__ __forceinline__ void transpose_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c,
                                                 std::uint32_t d, std::uint32_t (&rows)[4]) {
   const std::uint32_t ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);
@@ -71,9 +72,11 @@ __device__ __forceinline__ void transpose_bytes(std::uint32_t a, std::uint32_t b
   rows[3] = __byte_perm(ab_high, cd_high, 0x7632);
 }
 
-// Pieces of a thread, eight codes each. Along K they are pieces of rows, with neighbouring threads
-// at neighbouring pieces. Of a transposed side four pieces are eight rows of four terms, and a warp
-// has few terms of few rows, so that neither its loads nor its stores are too far apart.
+// An operand that comes through registers, in pieces of eight codes. If its rows are along k, a
+// piece is part of a row, and threads side by side have neighbouring pieces. If it is transposed, a
+// piece is eight rows of one term, and a thread has four terms of them, which it transposes. Then
+// the lanes of a warp divide both rows and terms, so that neither the loads nor the stores of a
+// warp are spread too far.
 template <class Tile, int kRows>
 class AnyOperand {
   static constexpr int kPieces = kRows * Tile::kDepth / 8 / Tile::kThreads;
@@ -85,26 +88,31 @@ class AnyOperand {
  public:
   __device__ __forceinline__ AnyOperand(const std::uint8_t* data, const OperandLayout& layout,
                                         int rows, int terms, bool inside, std::uint32_t shared)
-      : data_(data), side_(layout), rows_(rows), terms_(terms), shared_(shared), inside_(inside) {}
+      : data_(data),
+        layout_(layout),
+        rows_(rows),
+        terms_(terms),
+        shared_(shared),
+        inside_(inside) {}
 
-  // Begins to load the stage that begins at this term.
+  // Begins to load the stage that begins at term `first`.
   __device__ __forceinline__ void fetch(int first) {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-      const bool transposed = side_.transposed;
+      const bool transposed = layout_.transposed;
       const int line = transposed ? first + quad(i / 4) * 4 + i % 4 : row(i);
       const int at = transposed ? group(i / 4) * 8 : first + across() * 8;
       const bool exists = line < (transposed ? terms_ : rows_);
       pieces_[i] = make_uint2(0, 0);
       if (exists)
-        pieces_[i] = load_codes(side_, data_ + line * side_.stride, at, transposed ? rows_ : terms_,
-                                inside_);
+        pieces_[i] = load_codes(layout_, data_ + line * layout_.stride, at,
+                                transposed ? rows_ : terms_, inside_);
     }
   }
   // Stores what was loaded in the slot at this offset.
   __device__ __forceinline__ void store(std::uint32_t slot) const {
     const std::uint32_t base = shared_ + slot;
-    if (!side_.transposed) {
+    if (!layout_.transposed) {
 #pragma unroll
       for (int i = 0; i < kPieces; ++i)
         cuda::store_shared(base + place_of_chunk<kRows>(row(i), across() / 2) + across() % 2 * 8,
@@ -143,7 +151,7 @@ class AnyOperand {
   }
 
   const std::uint8_t* data_;
-  const OperandLayout& side_;
+  const OperandLayout& layout_;
   std::int32_t rows_, terms_;
   std::uint32_t shared_;
   bool inside_;
@@ -160,7 +168,7 @@ class WarpSums {
  public:
   __device__ __forceinline__ explicit WarpSums(std::uint32_t shared) : place_(shared) {}
 
-  // Adds what the stage in a slot gives.
+  // Multiplies the stage in this slot and adds it to the sums.
   template <bool kUnsignedInput, bool kUnsignedWeight>
   __device__ __forceinline__ void add(std::uint32_t slot) {
 #pragma unroll
@@ -197,7 +205,7 @@ class WarpSums {
   typename Place::template Sums<std::int32_t> sums_ = {};
 };
 
-// The first code of a side's rows from `row` on. Rows of a transposed side are neighbouring codes.
+// Where row `row` of an operand begins. If the operand is transposed, rows are neighbouring codes.
 __device__ __forceinline__ const std::uint8_t* rows_from(const GemmOperand& operand,
                                                          const OperandLayout& layout,
                                                          std::int64_t row) {
@@ -207,7 +215,7 @@ __device__ __forceinline__ const std::uint8_t* rows_from(const GemmOperand& oper
 
 extern __shared__ __align__(128) std::uint8_t sm80_shared[];
 
-// After a product's last stage: through shared memory to the outputs.
+// Called after the last stage: sums go through shared memory to the outputs.
 template <class Addend, class Tile>
 __device__ __forceinline__ void finish_tile(const Sm80Args& args, const Sm80Block<Tile>& block,
                                             const WarpSums<Tile>& warp) {

@@ -1,6 +1,5 @@
-// Launches of the kernels of integer products for every GPU from sm_80 on. They take any product,
-// with the same bits as each other and as the host: kernels that take fewer may leave the rest to
-// them.
+// Launches of the integer kernels for every GPU from sm_80 on (mma.sync). All kernels give the same
+// bits, and so does the host: what kernels of other engines do not take goes here.
 #pragma once
 
 #include "core/bound.h"
@@ -9,19 +8,19 @@
 
 namespace planq::linear {
 
-// What the launches need beforehand, for any product.
+// Loads the kernels that the launches need, for any gemm.
 Status preload_sm80();
 Status preload_few_rows();
 
-// Any product (sm80/int8_tiles.cuh).
+// Takes any gemm (sm80/int8_tiles.cuh).
 Status launch_sm80(const Gemm& gemm, const Device& device, Bound& bound);
 
-// For products with at most this many rows of input (sm80/int8_few_rows.cuh); operands whose rows
-// are not aligned vectors go to launch_sm80.
+// For gemms with up to kMostFewRows rows of input (sm80/int8_few_rows.cuh). Operands whose rows are
+// not aligned vectors go to launch_sm80.
 inline constexpr std::int64_t kMostFewRows = 16;
 Status launch_few_rows(const Gemm& gemm, const Device& device, Bound& bound);
 
-// Whether the products of a descriptor are for launch_few_rows.
+// Whether a descriptor's gemms are for launch_few_rows.
 inline Reason takes_few_rows(const OperandField& input, const OperandField& weight) {
   for (const OperandField* layout : {&input, &weight}) {
     if (is_four_bit(layout->dtype))
@@ -30,7 +29,7 @@ inline Reason takes_few_rows(const OperandField& input, const OperandField& weig
     if (layout->transposed)
       return Reason::refuse(ReasonKind::Feature, "reads rows along k, not transposed ones");
   }
-  // Leading axes that the weight does not have may become rows.
+  // A batch axis that the weight does not have may become rows of the input.
   const Shape shape = gemm_shape(input, weight);
   const std::int64_t weights = weight.shape.product(0, weight.shape.rank - 2);
   const std::int64_t rows = shape.product(0, shape.rank - 1);

@@ -1,4 +1,5 @@
-// How the operands of a product lie in memory, for the launches of sm80/int8.cu and sm80/float.cu.
+// From a gemm to the arguments of the kernels of sm80: how its operands lie in memory. Used by
+// sm80/int8_launch.cuh and sm80/float.cu.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 namespace planq::linear {
 
-// Whether `data` and everything that a product of the batch moves it by are multiples of `bytes`.
+// Whether an operand is aligned to `bytes` in every gemm of the batch.
 inline bool moves_aligned(const Gemm& gemm, Moved which, const void* data, int bytes,
                           std::int64_t bytes_of_two) {
   bool result = cuda::aligned_to(data, bytes);
@@ -18,17 +19,18 @@ inline bool moves_aligned(const Gemm& gemm, Moved which, const void* data, int b
   return result;
 }
 
-// Of two numbers of a side, or codes of 4 bits.
+// The bytes of two elements of an operand: one byte where codes have 4 bits.
 inline std::int64_t bytes_of_two(const GemmOperand& operand) {
   return is_four_bit(operand.dtype) ? 1 : 2 * storage_bytes(operand.dtype);
 }
 
-// `factor` is that side of the product.
+// `which`: the operand, for the batch.
 inline OperandLayout layout_of(const Gemm& gemm, const GemmOperand& operand, Moved which) {
   OperandLayout layout;
   layout.packed = is_four_bit(operand.dtype);
   layout.extended = operand.dtype == DType::Int4;
-  // A single term has no stride, and lies in a row unless the rows are neighbours.
+  // With a single term (k is 1) the term stride says nothing. The operand counts as rows, unless
+  // the terms of neighbouring rows lie side by side.
   const bool single = gemm.k == 1 && operand.row_stride != 1;
   layout.transposed = operand.term_stride != 1 && !single;
   const std::int64_t codes = layout.transposed ? operand.term_stride : operand.row_stride;
@@ -40,7 +42,7 @@ inline OperandLayout layout_of(const Gemm& gemm, const GemmOperand& operand, Mov
   return layout;
 }
 
-// Whether a side's rows are 16-byte vectors along K, but for their ends.
+// Whether an operand's rows are 16-byte vectors along k. The last vector of a row may be cut short.
 inline bool has_vectors(const Gemm& gemm, const GemmOperand& operand, const OperandLayout& layout,
                         Moved which) {
   return !layout.transposed && !layout.packed && layout.stride % 16 == 0 &&
@@ -67,8 +69,8 @@ inline bool both_have_vectors(const Sm80Args& args) {
          has_vectors(gemm, gemm.weight, args.weight, kMovedWeight);
 }
 
-// A block for each tile of rows x columns outputs. A launch has as many products of a batch as the
-// number of a block can count; tiles are chosen so that it counts those of one product.
+// Launches a block for each tile of `rows` x `columns` outputs. A launch takes as many gemms of the
+// batch as blocks can be numbered. Tiles are so large that one gemm always fits.
 inline Status launch_tiles(void (*kernel)(Sm80Args), std::int64_t rows, std::int64_t columns,
                            int threads, int shared_bytes, Sm80Args args, Bound& bound) {
   const std::int64_t across = cuda::ceil_div(args.gemm.n, columns);

@@ -1,5 +1,9 @@
-// Integer and floating products on mma.sync: tiles of outputs, how sides whose rows are vectors
-// come to shared memory, where warps read them from there, and what runs beside what.
+// What the integer and the floating tile kernels of sm80 share: the shape of a tile, the copy of an
+// operand to shared memory, the load of fragments from there for mma.sync, and the pipelines that
+// overlap these.
+//
+// The words: a stage is what both operands have along k in one slot of shared memory. It holds rows
+// in slices of 64 bytes. A chunk is 16 bytes of a row.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +17,12 @@ namespace planq::linear {
 
 // --- Tiles -------------------------------------------------------------------------------------
 
-inline constexpr int kSliceBytes = 64;  // of K: two steps of mma.sync
+inline constexpr int kSliceBytes = 64;  // along k: two steps of mma.sync
 inline constexpr int kSliceSteps = 2;
 
-// kM x kN outputs of a block, kWarpM x kWarpN of a warp; kSlices warps share the same outputs, each
-// with kParts slices of K of its own in every stage. kAsyncStages and kAsyncBlocks, of a
-// multiprocessor, are for sides that are copied.
+// A block computes kM x kN outputs, a warp kWarpM x kWarpN. kSlices warps share the same outputs:
+// each has kParts slices of every stage for its own. kAsyncStages (in shared memory) and
+// kAsyncBlocks (on a multiprocessor) are for operands that are copied asynchronously.
 template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kSlices_, int kAsyncStages_,
           int kAsyncBlocks_ = 2, int kParts_ = 1>
 struct Tile80 {
@@ -26,16 +30,16 @@ struct Tile80 {
   static constexpr int kSlices = kSlices_, kAsyncStages = kAsyncStages_;
   static constexpr int kAsyncBlocks = kAsyncBlocks_, kParts = kParts_;
   static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * kSlices * cuda::kWarp;
-  static constexpr int kDepth = kSliceBytes * kSlices * kParts;  // bytes of K in a stage
+  static constexpr int kDepth = kSliceBytes * kSlices * kParts;  // bytes along k in a stage
   static constexpr int kWeightOffset = kM * kDepth;
   static constexpr int kStageBytes = (kM + kN) * kDepth;
   static constexpr SumShape sums() { return {kN, kM * kN, kSlices, kThreads}; }
   static constexpr int kSumsBytes = kM * kN * kSlices * 4;
 };
 
-// Where chunk `chunk` of 16 bytes of a row is in a side with kRows rows. The chunks of a slice
-// change places so that neither eight rows of one chunk nor eight chunks of two rows meet in a
-// bank.
+// The offset of chunk `chunk` of row `row` in a stage of an operand with kRows rows. The chunks of
+// a slice are swizzled by row, so that two accesses meet no bank twice: one chunk of eight rows
+// (ldmatrix), and the chunks of two rows (the copy).
 template <int kRows>
 __device__ __forceinline__ std::uint32_t place_of_chunk(int row, int chunk) {
   return chunk / 4 * (kRows * kSliceBytes) + row * kSliceBytes + (chunk % 4 ^ row / 2 % 4) * 16;
@@ -43,7 +47,7 @@ __device__ __forceinline__ std::uint32_t place_of_chunk(int row, int chunk) {
 
 // --- Copying -----------------------------------------------------------------------------------
 
-// Eight bytes from any address, 0 from number `count` on.
+// Loads eight bytes from any address. Bytes from number `count` on are 0.
 __device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count) {
   std::uint32_t words[2] = {0, 0};
 #pragma unroll
@@ -52,16 +56,16 @@ __device__ __forceinline__ uint2 load_bytes(const std::uint8_t* from, int count)
   return make_uint2(words[0], words[1]);
 }
 
-// The first `count` of 16 bytes, then zeros, to shared memory.
+// Copies the first `count` of 16 bytes to shared memory, and zeros behind them.
 __device__ __forceinline__ void store_bytes(cuda::SharedAddress to, const std::uint8_t* from,
                                             int count) {
   const uint2 first = load_bytes(from, count), second = load_bytes(from + 8, count - 8);
   cuda::store_shared(to, make_uint4(first.x, first.y, second.x, second.y));
 }
 
-// Copies of a thread, 16 bytes each: the same chunk of several rows. Only bytes that exist are
-// asked for: an asynchronous copy that is told to fill up with zeros is still given an address
-// of 16.
+// An operand whose rows are 16-byte vectors along k, copied with cp.async. A thread copies the same
+// chunk of several rows. It copies nothing that does not exist, although cp.async can fill up with
+// zeros: it would still be given an address beyond the operand.
 template <class Tile, int kRows>
 class AsyncOperand {
   static constexpr int kAcross = Tile::kDepth / 16, kStep = Tile::kThreads / kAcross;
@@ -102,7 +106,7 @@ class AsyncOperand {
   __device__ __forceinline__ cuda::SharedAddress place(int i, std::uint32_t slot) const {
     return to_ + slot + i * (kStep * kSliceBytes);
   }
-  // Where rows end within the 16 bytes, which may be where the memory ends.
+  // For rows that end within the 16 bytes: the memory may end there, too.
   __device__ __forceinline__ void copy_end(std::uint32_t slot) const {
 #pragma unroll 1
     for (int i = 0; i < kCopies; ++i) {
@@ -118,7 +122,7 @@ class AsyncOperand {
 
 // --- Multiplying -------------------------------------------------------------------------------
 
-// The outputs of a warp, and where what it multiplies for them is in a slot.
+// The outputs of a warp, and where their operands lie in a slot.
 template <class Tile>
 class WarpTile {
  public:
@@ -126,7 +130,7 @@ class WarpTile {
 
   template <class T>
   using Sums = T[kBlocksM][kBlocksN][4];
-  // Of a step: the first factors of mma.sync, and pairs of its second.
+  // What a step multiplies: operands a of mma.sync, and pairs of its operands b.
   struct Fragments {
     std::uint32_t a[kBlocksM][4], b[kBlocksN / 2][4];
   };
@@ -139,15 +143,16 @@ class WarpTile {
     column_ = warp % kWarpsN * Tile::kWarpN;
     slice_ = warp / kWarpsN;
     static_assert(Tile::kSlices == 1 || Tile::kParts == 1);
-    // Of a, matrices are rows 0 to 7 and 8 to 15 of 16 bytes, then of the next 16; of b, 16 bytes
-    // and the next 16 of rows 0 to 7, then of rows 8 to 15.
+    // ldmatrix loads four matrices of 8 rows by 16 bytes. Of a these are rows 0 to 7 and 8 to 15 of
+    // the first 16 bytes, then of the next 16. Of b they are the first and the next 16 bytes of
+    // rows 0 to 7, then of rows 8 to 15.
     const int row = row_ + lane_ % 16, column = column_ + lane_ % 8 + lane_ / 16 * 8;
     input_ = shared + place_of_chunk<Tile::kM>(row, slice_ * 4 + lane_ / 16);
     weight_ =
         shared + Tile::kWeightOffset + place_of_chunk<Tile::kN>(column, slice_ * 4 + lane_ / 8 % 2);
   }
 
-  // Of a step of the stage in a slot.
+  // Loads a step of the stage in this slot.
   __device__ __forceinline__ void load(std::uint32_t slot, std::uint32_t step,
                                        Fragments& fragments) const {
     load_input(slot, step, fragments);
@@ -168,7 +173,7 @@ class WarpTile {
       cuda::load_matrices(fragments.b[j], from + j * (16 * kSliceBytes));
   }
 
-  // What mma.sync multiplies at a time: visit(its sums, a, b0, b1).
+  // Calls visit(sums, a, b0, b1) for each mma.sync of a step.
   template <class T, class Visit>
   static __device__ __forceinline__ void each_block(Sums<T>& sums, const Fragments& fragments,
                                                     const Visit& visit) {
@@ -180,7 +185,8 @@ class WarpTile {
               fragments.b[j / 2][j % 2 * 2 + 1]);
   }
 
-  // Every sum of the warp is in a pair of neighbours: visit(row, column, the pair).
+  // Calls visit(row, column, first, second) for the sums of the lane, which are pairs in
+  // neighbouring columns.
   template <class T, class Visit>
   __device__ __forceinline__ void each_pair(const Sums<T>& sums, const Visit& visit) const {
 #pragma unroll
@@ -192,15 +198,16 @@ class WarpTile {
         visit(row + 8, column, sums[i][j][2], sums[i][j][3]);
       }
   }
-  // The first of the lane's two rows of a block; the other is eight further.
+  // The first of the lane's two rows in a block of 16 rows. The other is eight rows below.
   __device__ __forceinline__ int row_of(int block) const { return row_ + block * 16 + lane_ / 4; }
   __device__ __forceinline__ int slice() const { return slice_; }
 
  protected:
-  std::int32_t lane_, row_, column_, slice_;  // the first row and column
+  std::int32_t lane_, row_, column_, slice_;  // the warp's first row and column
 
  private:
-  // Two chunks further, places differ in that bit alone; then comes the next part.
+  // The offset of a step from that of step 0. Step 1 is two chunks further: since chunks are
+  // swizzled, this bit alone changes. Steps 2 and on are in the next slice.
   template <int kRows>
   static __device__ __forceinline__ cuda::SharedAddress in_step(cuda::SharedAddress place,
                                                                 std::uint32_t step) {
@@ -212,7 +219,7 @@ class WarpTile {
   cuda::SharedAddress input_, weight_;
 };
 
-// A tile of one of the products of a batch.
+// The tile of a block, in one of the gemms of a batch.
 template <class Tile>
 struct Sm80Block {
   Gemm gemm;
@@ -220,8 +227,9 @@ struct Sm80Block {
 
   __device__ __forceinline__ explicit Sm80Block(const Sm80Args& args)
       : gemm(args.gemm.at(args.first_gemm + blockIdx.x / args.tiles)) {
-    // Blocks that run at the same time share rows of the input or of the weight: eight rows of
-    // tiles together, one column after another.
+    // Blocks with neighbouring numbers run at the same time and should share operands in the L2
+    // cache. So tiles are numbered in bands of eight rows of tiles, and column by column within a
+    // band.
     constexpr std::uint32_t kTogether = 8;
     const std::uint32_t index = blockIdx.x % args.tiles;
     const std::uint32_t across = args.tiles_across, down = args.tiles / across;
@@ -236,13 +244,14 @@ struct Sm80Block {
 
 // --- Stages ------------------------------------------------------------------------------------
 
-// Stages of kDepth that a number of terms makes.
+// How many stages of kDepth so many terms make.
 template <int kDepth>
 __device__ __forceinline__ int stages_of(std::int32_t terms) {
   return terms / kDepth + (terms % kDepth != 0);
 }
 
-// Both sides are copied some stages ahead: multiply(stage, its slot).
+// Both operands are copied asynchronously, kStages - 1 stages ahead. Calls multiply(stage, its
+// slot).
 template <class Tile, class Multiply>
 __device__ __forceinline__ void copy_and_multiply(AsyncOperand<Tile, Tile::kM>& input,
                                                   AsyncOperand<Tile, Tile::kN>& weight, int stages,
@@ -268,8 +277,9 @@ __device__ __forceinline__ void copy_and_multiply(AsyncOperand<Tile, Tile::kM>& 
   cuda::wait_for_copy_groups<0>();
 }
 
-// A stage is loaded while the one before it is multiplied, and then stored in the other slot.
-// `terms`: of a stage.
+// Both operands come through registers, with two slots: a stage is loaded while the one before it
+// is multiplied, then stored in the other slot. `terms`: of a stage. Calls multiply(stage, its
+// slot).
 template <class Tile, class Input, class Weight, class Multiply>
 __device__ __forceinline__ void fetch_and_multiply(Input& input, Weight& weight, int stages,
                                                    int terms, const Multiply& multiply) {

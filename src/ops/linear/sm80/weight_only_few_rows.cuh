@@ -1,7 +1,12 @@
-// Accumulation::TensorSm90 where rows of input are few and weights are 4-bit codes: the time is
-// that of reading these and of what gives them back as numbers. A block computes tiles of 16
-// columns, some of them at a time, for all rows; its warps take slices of 128 terms in turn, each a
-// chain of mma.sync from +0, and threads add up what the warps found, in the order of the slices.
+// Accumulation::TensorSm90 for few rows of input and 4-bit weights, on mma.sync. Such a gemm takes
+// as long as it takes to read and to dequantize the weight.
+//
+// A block computes tiles of 16 columns of the output, for all rows, kTiles of them at a time. Its
+// warps take slices of 128 terms in turn; each slice is a chain of mma.sync from +0. After each
+// round of slices, threads add the slices to the totals in their order.
+//
+// A statistic is what dequantizes a segment of codes: a scale, and perhaps a zero point. A run is
+// 64 terms of a column, which always have one statistic.
 #pragma once
 
 #include "cuda/divider.cuh"
@@ -10,43 +15,44 @@
 #include "ops/linear/simt/gemm.cuh"
 #include "ops/linear/weight_only/pair_table.cuh"
 
-namespace planq::linear::coded {
+namespace planq::linear::weight_only_few_rows {
 
 inline constexpr int kWarps = 8, kThreads = kWarps * cuda::kWarp;
-inline constexpr int kBlocks = 2;    // of a multiprocessor
-inline constexpr int kColumns = 16;  // of a tile: rows of mma.sync's first factor
-inline constexpr int kRows = 8;      // of its second
+inline constexpr int kBlocks = 2;    // on a multiprocessor
+inline constexpr int kColumns = 16;  // of a tile: rows of mma.sync's operand a, the weight
+inline constexpr int kRows = 8;      // of the input: rows of mma.sync's operand b
 inline constexpr int kMostRows = 2 * kRows;
 inline constexpr int kGroup = 16;  // terms of a step
 inline constexpr int kSlice = math::kTensorCoreSlice, kGroups = kSlice / kGroup;
 inline constexpr int kRun = 64;  // terms that share a statistic
 inline constexpr int kRuns = kSlice / kRun;
-inline constexpr int kQuad = 4;  // lanes that have a column
+inline constexpr int kQuad = 4;  // lanes that share a column
 inline constexpr int kLaneCodes = kSlice / kQuad;
-// Tiles of slices that a warp waits for at a time.
+// Slices of a tile that a warp loads ahead.
 template <int kEights>
 inline constexpr int kLoads = kEights == 1 ? 4 : 2;
 
 struct Args : CodesArgs {
   Gemm gemm;
-  cuda::Divider segments;  // of runs
+  cuda::Divider segments;  // divides by the runs of a segment
   cuda::Divider nested;
-  std::int32_t column_segments;  // from a column to the next
-  std::int32_t blocks;           // of a product of the batch
+  std::int32_t column_segments;  // statistics from a column to the next
+  std::int32_t blocks;           // of one gemm of the batch
   std::int32_t tiles;            // of 16 columns
 };
 
 // --- What a warp reads -------------------------------------------------------------------------
 
-// A slice of a tile: 16 bytes of codes of the columns lane / 4 and lane / 4 + 8 each, and one
-// statistic: lane % 4 says of which column and run.
-struct Held {
+// What a lane loads of a slice of a tile: 16 bytes of codes in column lane / 4 and as many in
+// column lane / 4 + 8, and one statistic. The quad of lanes has two columns of two runs: lane % 4
+// says which statistic the lane loads.
+struct Loaded {
   uint4 codes[2];
-  float scale;  // or of nested statistics: the absmax of theirs
-  int other;    // zero point, or the code of nested statistics
+  float scale;  // if statistics are nested: the absmax of the nested block
+  int other;    // zero point or, if statistics are nested, the statistic's code
 };
 
-// Where a lane reads, from the first tile and slice of all on.
+// Loads what a lane needs, from any tile and slice of the weight.
 class Reader {
  public:
   __device__ __forceinline__ explicit Reader(const Args& args) : args_(args) {
@@ -59,8 +65,9 @@ class Reader {
     own_column_ = lane / kQuad + lane % kQuad / kRuns * 8;
   }
 
-  // Terms beyond the weight are codes of 0, which nothing multiplies.
-  __device__ __forceinline__ void load(int tile, int slice, Held& held) const {
+  // Codes beyond the weight are 0. The sums of such columns are not stored, and such terms are not
+  // multiplied.
+  __device__ __forceinline__ void load(int tile, int slice, Loaded& held) const {
     const std::uint8_t* from = codes_ + 2 * half_ * tile + slice * (kSlice / 2);
     const auto terms = static_cast<int>(args_.codes.terms);
     if (slice * kSlice + own_term_ < terms) {
@@ -71,17 +78,18 @@ class Reader {
     }
     const int run = slice * kRuns + own_run_;
     const int column = min(tile * kColumns + own_column_, static_cast<int>(args_.codes.rows) - 1);
-    held.other = 0;  // looked up in a table even where there is no such run
+    held.other = 0;  // a table is indexed by it even if there is no such run
     if (run * kRun < terms) load_statistic(column, run, held);
   }
 
  private:
-  // Whether the lane's column of these eight is one of the weight's.
+  // Whether the lane's column exists: of the tile's first eight columns (half 0), or of its last
+  // eight (half 8).
   __device__ __forceinline__ bool has(int tile, int half) const {
     return tile * kColumns + half + static_cast<int>(threadIdx.x) % cuda::kWarp / kQuad <
            static_cast<int>(args_.codes.rows);
   }
-  __device__ __forceinline__ void load_statistic(int column, int run, Held& held) const {
+  __device__ __forceinline__ void load_statistic(int column, int run, Loaded& held) const {
     const WeightCodes& codes = args_.codes;
     const BlockStatistics& s = codes.statistics;
     const auto in_column =
@@ -105,12 +113,12 @@ class Reader {
   int own_term_, own_run_, own_column_;
 };
 
-// The lane's statistic, complete.
+// A lane's statistic, restored if it was nested.
 struct Statistic {
   float scale;
   int zero_point;
 };
-__device__ __forceinline__ Statistic statistic_of(const Args& args, const Held& held) {
+__device__ __forceinline__ Statistic statistic_of(const Args& args, const Loaded& held) {
   const BlockStatistics& s = args.codes.statistics;
   if (s.nested_block_size == 0) return {held.scale, held.other};
   return {math::restored_absmax(s.nested_codebook[held.other], held.scale,
@@ -118,19 +126,20 @@ __device__ __forceinline__ Statistic statistic_of(const Args& args, const Held& 
           0};
 }
 
-// Four lanes hold eight bytes of a column each: a group of terms. Each gets two bytes of all four
-// groups: those that it multiplies.
+// Distributes codes among the four lanes of a column. Each lane has loaded eight bytes, the 16
+// codes of one group. Each lane gets two bytes of every group: the terms that it multiplies.
 struct Exchange {
   bool upper;
-  std::uint32_t own, sent;      // selectors of what a lane keeps and sends in the second step
-  std::uint32_t first, second;  // of what it got, in the order of the groups
+  std::uint32_t own, sent;  // selectors: what a lane keeps and what it sends in the second exchange
+  std::uint32_t first, second;  // selectors: what it has in the end, in the order of the groups
 
   __device__ __forceinline__ Exchange() {
     const int t = static_cast<int>(threadIdx.x) % kQuad;
     upper = t & 2;
     own = t & 1 ? 0x7632 : 0x5410;
     sent = t & 1 ? 0x5410 : 0x7632;
-    // Halves: own low t, own high t ^ 2, got low t ^ 1, got high t ^ 3.
+    // After two exchanges, the lane has halves of two words: its own low half has group t, its high
+    // half group t ^ 2; the other lane's low half has group t ^ 1, its high half group t ^ 3.
     const auto half = [&](int group) -> std::uint32_t {
       const int away = group ^ t;
       const std::uint32_t at = (away & 1 ? 4 : 0) + (away & 2 ? 2 : 0);
@@ -141,7 +150,7 @@ struct Exchange {
     for (std::uint32_t* each : {&own, &sent, &first, &second}) cuda::keep(*each);
   }
 
-  // `to[0]`: of groups 0 and 1, `to[1]`: of 2 and 3.
+  // to[0] gets groups 0 and 1, to[1] groups 2 and 3.
   __device__ __forceinline__ void operator()(std::uint32_t low, std::uint32_t high,
                                              std::uint32_t (&to)[2]) const {
     const std::uint32_t kept = upper ? high : low;
@@ -155,17 +164,18 @@ struct Exchange {
 
 // --- What it multiplies --------------------------------------------------------------------------
 
-// The sums of a slice: 16 columns by kEights times eight rows.
+// A lane's sums of a slice: 16 columns by kEights times eight rows.
 template <int kEights>
 using Sums = float[kEights][4];
 
-// The input's part of a slice: of each group four neighbouring terms, of rows lane / 4 of eight.
+// A lane's part of a slice of the input: of each group four neighbouring terms, of row lane / 4 of
+// every eight rows.
 template <int kEights>
 using Inputs = uint2[kEights][kGroups];
 
-// Of one product of the batch.
+// The input of one gemm of the batch.
 struct InputRows {
-  const std::uint16_t* numbers;  // the lane's first
+  const std::uint16_t* numbers;  // from the lane's first one on
   std::int64_t row_stride;
   int rows, terms;
 
@@ -196,7 +206,8 @@ struct InputRows {
   }
 };
 
-// A code less its zero point, in one rounding; float32 has both where the latter is near.
+// A code less its zero point has to be rounded once. In float32 it is, if the zero point is an
+// exact float32. Other zero points take far_difference().
 __device__ __forceinline__ bool is_near(int zero_point) {
   constexpr int kExact = 1 << 23;
   return zero_point <= kExact && zero_point >= -kExact;
@@ -205,10 +216,10 @@ __device__ __noinline__ inline float far_difference(float code, int zero_point) 
   return static_cast<float>(static_cast<std::int64_t>(code) - zero_point);
 }
 
-// Two groups of a column, two bytes each, as first factors.
+// Dequantizes two bytes of each of two groups in a column, to operand a of mma.sync.
 template <class T, bool kShifted>
-__device__ __forceinline__ void decode(const PairTable& pairs, std::uint32_t word,
-                                       const Statistic& own, std::uint32_t (&fragments)[2][2]) {
+__device__ __forceinline__ void dequantize(const PairTable& pairs, std::uint32_t word,
+                                           const Statistic& own, std::uint32_t (&fragments)[2][2]) {
   float2 values[4] = {pairs.at<0>(word), pairs.at<1>(word), pairs.at<2>(word), pairs.at<3>(word)};
   if constexpr (kShifted) {
     const auto shift = static_cast<float>(own.zero_point);
@@ -226,13 +237,14 @@ __device__ __forceinline__ void decode(const PairTable& pairs, std::uint32_t wor
     fragments[i / 2][i % 2] = cuda::pair_of(values[i].x * own.scale, values[i].y * own.scale, T{});
 }
 
-// What a lane multiplies of a slice of a tile: of a column's eight groups even ones and odd ones,
-// two groups a word.
-struct Taken {
+// The codes that a lane multiplies of a slice of a tile, by column, by the parity of the group, and
+// by run. A word has two groups.
+struct LaneCodes {
   std::uint32_t words[2][2][2];
   Statistic own;
 
-  __device__ __forceinline__ Taken(const Args& args, const Exchange& exchange, const Held& held)
+  __device__ __forceinline__ LaneCodes(const Args& args, const Exchange& exchange,
+                                       const Loaded& held)
       : own(statistic_of(args, held)) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -243,22 +255,24 @@ struct Taken {
 };
 
 template <class T, int kEights, bool kShifted>
-__device__ __forceinline__ void multiply_tile(const PairTable& pairs, const Taken& taken, int runs,
-                                              const Inputs<kEights>& inputs, Sums<kEights>& sums) {
+__device__ __forceinline__ void multiply_tile(const PairTable& pairs, const LaneCodes& lane_codes,
+                                              int runs, const Inputs<kEights>& inputs,
+                                              Sums<kEights>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
     if (run >= runs) break;
-    std::uint32_t fragments[2][2][2][2];  // column, parity of the group, which of two, half
+    std::uint32_t fragments[2][2][2][2];  // by column, parity of the group, group of this parity,
+                                          // half of the group
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int from = lane / kQuad * kQuad + i * kRuns + run;
-      Statistic own{__shfl_sync(cuda::kAllLanes, taken.own.scale, from), 0};
+      Statistic own{__shfl_sync(cuda::kAllLanes, lane_codes.own.scale, from), 0};
       if constexpr (kShifted)
-        own.zero_point = __shfl_sync(cuda::kAllLanes, taken.own.zero_point, from);
+        own.zero_point = __shfl_sync(cuda::kAllLanes, lane_codes.own.zero_point, from);
 #pragma unroll
       for (int parity = 0; parity < 2; ++parity)
-        decode<T, kShifted>(pairs, taken.words[i][parity][run], own, fragments[i][parity]);
+        dequantize<T, kShifted>(pairs, lane_codes.words[i][parity][run], own, fragments[i][parity]);
     }
 #pragma unroll
     for (int group = 0; group < kGroups / kRuns; ++group) {
@@ -274,9 +288,9 @@ __device__ __forceinline__ void multiply_tile(const PairTable& pairs, const Take
   }
 }
 
-// A slice's sums to shared memory, by row and column.
+// Stores a slice's sums in shared memory, by row and column.
 template <int kEights>
-__device__ __forceinline__ void keep_sums(const Sums<kEights>& sums, int rows, float* to) {
+__device__ __forceinline__ void store_sums(const Sums<kEights>& sums, int rows, float* to) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
 #pragma unroll
   for (int eight = 0; eight < kEights; ++eight)
@@ -289,10 +303,11 @@ __device__ __forceinline__ void keep_sums(const Sums<kEights>& sums, int rows, f
 
 // --- The kernel ----------------------------------------------------------------------------------
 
-// Steps of a block: rounds of slices, one for each warp, of some tiles after others.
+// Where a block is. In a step, each warp has one slice of kTiles tiles. When all slices of these
+// tiles are done, the next kTiles tiles follow.
 template <int kTiles>
 struct Step {
-  int tile, slice;  // the first of kTiles, and the warp's
+  int tile, slice;  // the first of the kTiles tiles, and the slice of this warp
   __device__ __forceinline__ void advance(int slices) {
     slice += kWarps;
     if (slice - static_cast<int>(threadIdx.x) / cuda::kWarp < slices) return;
@@ -305,12 +320,12 @@ template <class T, int kEights, int kTiles, bool kShifted>
 class Block {
  public:
   static constexpr int kSums = kEights * kRows * kColumns;
-  static constexpr int kKept = kTiles * kSums;  // of a warp
+  static constexpr int kKept = kTiles * kSums;  // sums of a warp in a step
   static constexpr int kEach = (kKept + kThreads - 1) / kThreads;
-  static constexpr int kAhead = kLoads<kEights> / kTiles;  // steps
+  static constexpr int kAhead = kLoads<kEights> / kTiles;  // steps that are loaded ahead
   static constexpr std::uint32_t kKeptBytes = 2 * kWarps * kKept * sizeof(float);
-  // What is kept lies below the table where it fits there, else above. The first kilobyte of
-  // shared memory is the system's.
+  // The stored sums lie below the table if they fit there, above it if not. The first kilobyte of
+  // shared memory belongs to the system.
   static constexpr bool kBelow = kKeptBytes <= PairTable::kTableBytes - 1024;
   static constexpr std::uint32_t kSharedBytes =
       2 * PairTable::kTableBytes - 1024 + (kBelow ? 0 : kKeptBytes);
@@ -329,7 +344,7 @@ class Block {
         slices_((input_.terms + kSlice - 1) / kSlice) {}
 
   __device__ __forceinline__ void run() {
-    Held ring[kAhead][kTiles];
+    Loaded ring[kAhead][kTiles];
     Step<kTiles> now{first_, warp_}, ahead = now;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
@@ -354,36 +369,38 @@ class Block {
   }
 
  private:
-  __device__ __forceinline__ void load_tile(const Step<kTiles>& step, int c, Held& held) const {
+  __device__ __forceinline__ void load_tile(const Step<kTiles>& step, int c, Loaded& held) const {
     if (step.tile + c < last_ && step.slice < slices_)
       reader_.load(step.tile + c, step.slice, held);
   }
 
   __device__ __forceinline__ void step(const Step<kTiles>& now, const Step<kTiles>& ahead,
-                                       Held (&held)[kTiles], Inputs<kEights>& inputs, int buffer) {
+                                       Loaded (&held)[kTiles], Inputs<kEights>& inputs,
+                                       int buffer) {
     float* kept = kept_ + buffer * kWarps * kKept;
     const int runs = min(input_.terms / kRun - now.slice * kRuns, kRuns);
 #pragma unroll
     for (int c = 0; c < kTiles; ++c) {
       if (now.tile + c >= last_ || now.slice >= slices_) {
-        load_tile(ahead, c, held[c]);  // where nothing was loaded, nothing may be looked up
+        load_tile(ahead, c, held[c]);  // what was not loaded may not index a table
         continue;
       }
-      const Taken taken(args_, exchange_, held[c]);
+      const LaneCodes lane_codes(args_, exchange_, held[c]);
       load_tile(ahead, c, held[c]);
       Sums<kEights> sums = {};
-      multiply_tile<T, kEights, kShifted>(pairs_, taken, runs, inputs, sums);
-      keep_sums<kEights>(sums, input_.rows, kept + warp_ * kKept + c * kSums);
+      multiply_tile<T, kEights, kShifted>(pairs_, lane_codes, runs, inputs, sums);
+      store_sums<kEights>(sums, input_.rows, kept + warp_ * kKept + c * kSums);
     }
     Step<kTiles> next = now;
     next.advance(slices_);
     if (next.tile < last_ && next.slice < slices_) input_.load<kEights>(next.slice, inputs);
-    // The sums of the step before last, which these replace, were read before the last barrier.
+    // The sums overwrite those of the step before last. These were read before the last barrier.
     __syncthreads();
     add_slices(now, kept);
   }
 
-  // Slices of all warps, in their order; after the last, outputs.
+  // Adds the slices of all warps to the totals, in their order. After the last slice, stores the
+  // outputs.
   __device__ __forceinline__ void add_slices(const Step<kTiles>& now, const float* kept) {
     const int round = now.slice - warp_, count = min(slices_ - round, kWarps);
 #pragma unroll
@@ -417,7 +434,7 @@ class Block {
 
 template <class T, int kEights, int kTiles, bool kShifted>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    stream_coded_slices(const __grid_constant__ Args args) {
+    multiply_few_rows(const __grid_constant__ Args args) {
   using Work = Block<T, kEights, kTiles, kShifted>;
   std::uint8_t* const shared = reinterpret_cast<std::uint8_t*>(cuda::dynamic_shared());
   const cuda::SharedAddress begin = cuda::shared_address_of(shared);
@@ -438,8 +455,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 // --- Launches ------------------------------------------------------------------------------------
 
-// A few rows; vectors of codes, under statistics in float32 that runs of terms share and that begin
-// anew with each column.
+// Whether the kernels take a gemm: few rows, codes that are vectors, and float32 statistics for
+// whole runs, which begin anew with each column.
 inline bool takes(const Gemm& gemm) {
   const WeightCodes& codes = *gemm.weight.codes;
   const BlockStatistics& s = codes.statistics;
@@ -467,7 +484,7 @@ inline Args args_of(const Gemm& gemm) {
   return args;
 }
 
-// Tiles at a time: as many as a block has, as far as they are fast.
+// How many tiles a block computes at a time: all that it has, up to the number that is fastest.
 inline int tiles_at_a_time(const Gemm& gemm, std::int64_t slots) {
   const std::int64_t each =
       cuda::ceil_div(cuda::ceil_div(gemm.n, kColumns) * gemm.batch.size(), slots);
@@ -475,10 +492,10 @@ inline int tiles_at_a_time(const Gemm& gemm, std::int64_t slots) {
   return each == 1 ? 1 : each == 2 ? 2 : 4;
 }
 
-// Calls visit(kernel, bytes of shared memory).
+// Calls visit(kernel, its shared memory).
 template <class T, int kEights, int kTiles, bool kShifted, class Visit>
 Status visit_block(const Visit& visit) {
-  return visit(stream_coded_slices<T, kEights, kTiles, kShifted>,
+  return visit(multiply_few_rows<T, kEights, kTiles, kShifted>,
                static_cast<int>(Block<T, kEights, kTiles, kShifted>::kSharedBytes));
 }
 template <class T, class Visit>
@@ -517,4 +534,4 @@ inline Status launch(const Gemm& gemm, const Device& device, Bound& bound) {
                       });
 }
 
-}  // namespace planq::linear::coded
+}  // namespace planq::linear::weight_only_few_rows

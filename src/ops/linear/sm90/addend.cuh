@@ -1,7 +1,8 @@
-// What kernels for codes of 8 bits add to the sums of their products, as a template argument: their
-// arguments, warps that bring what is added, the registers and shared memory that these need, and
-// what the warps that multiply do before and after. NoAddend is that of products alone, and shows
-// what an addend has to have; an operator that adds more has its own (linear_llm_int8).
+// What the kernels for 8-bit codes add to the sums of a gemm: a template argument, so that this
+// engine names no operator. An addend has its own kernel arguments, warps that bring what is added,
+// and code that the multiplying warps call before and after the main loop. NoAddend adds nothing
+// and shows what an addend must have. linear_llm_int8 has one that adds outliers
+// (linear_llm_int8/sm90_addend.cuh).
 #pragma once
 
 #include <cstdint>
@@ -11,32 +12,34 @@
 
 namespace planq::linear::sm90 {
 
-// Barriers of a block by name that an addend uses, or those it works with.
+// Named barriers of a block: those of an addend, and those that its own must not collide with.
 //
-// Of tiles: the order in which the two groups multiply, one after the other.
+// In tiles: the two groups multiply one after the other. kGroupOrder + group lets a group begin.
 inline constexpr int kGroupOrder = 1;
-// Of tiles whose addend needs the tensor cores, too: it finds them free, since the other group's
-// products run up to this box, and wait there. They would keep it waiting for all of their time.
-inline constexpr int kAddendDone = 9, kAddendBox = 3;
-// Of few rows: the stages are read, and what other warps bring is complete.
+// In tiles whose addend needs the tensor cores, too. The group that has the next tile issues its
+// wgmma up to k block kAddendKBlock, and waits there until the other group's addend is done. Else
+// its wgmma would occupy the tensor cores, and the addend would wait for all of them.
+inline constexpr int kAddendDone = 9, kAddendKBlock = 3;
+// In few rows: the stages have been read, and the addend's warps have brought everything.
 inline constexpr int kStagesRead = 1, kAddendComplete = 2;
 
-// What a block of a cluster has of a tile of few rows: part `part` of k, and in the end some of
-// the rows.
+// A block's share of a tile of few rows. The blocks of a cluster split k, and in the end they share
+// out the rows.
 struct Share {
   int part, parts;
 
-  // The first box along k of a part.
-  __device__ __forceinline__ int box(int boxes, int number) const {
-    return static_cast<int>(std::int64_t{boxes} * number / parts);
+  // The first k block of part `number`.
+  __device__ __forceinline__ int k_block(int k_blocks, int number) const {
+    return static_cast<int>(std::int64_t{k_blocks} * number / parts);
   }
-  // A warp's rows are first(warp), first(warp) + step(), ...
+  // A warp's rows are first(warp), first(warp) + step(), and so on.
   __device__ __forceinline__ int first(int warp) const { return part * kGroupWarps + warp; }
   __device__ __forceinline__ int step() const { return parts * kGroupWarps; }
 };
 
-// Rows of sums in shared memory that a lane adds to, four columns of each: number i is `pitch` sums
-// behind number i - 1, and row m + i * step of the output. Its scale is in lane i.
+// The rows of sums that a warp adds to, in shared memory. `sums` is where the lane's four columns
+// begin in row number 0; row number i is i * pitch further, and is row m + i * step of the output.
+// Lane i has the scale of row number i.
 struct SumRows {
   int* sums;
   int pitch, count;
@@ -44,31 +47,32 @@ struct SumRows {
 };
 
 struct NoAddend {
-  // The kernels' arguments, with what the addend has beside them.
+  // The arguments of the kernels. An addend derives from them.
   using TileArgs = sm90::TileArgs;
   using FewRowsArgs = sm90::FewRowsArgs;
-  // Whether there is anything to add: sums then meet their rows' scales first, and become float32.
+  // Whether there is anything to add. If so, sums first become float32 and meet the scales of
+  // their rows.
   static constexpr bool kAdds = false;
-  // Warps that bring what is added, beside those that multiply and the thread that copies.
+  // Warps that bring what is added, beside those that multiply and the one that copies.
   static constexpr int kWarps = 0;
 
-  // Of tiles: registers of a thread that copies or brings, and of one that multiplies.
+  // In tiles: registers of a thread that copies or brings, and of one that multiplies.
   static constexpr int kCopyRegisters = 40, kGroupRegisters = 232;
-  // Warps beside a group's that give each stage back.
+  // How many of these warps release each stage, beside those of a group.
   static __device__ __forceinline__ int stage_readers(const TileArgs&) { return 0; }
-  // What a group adds to the tiles that it has after one another.
+  // What a group adds, for all tiles that it computes.
   struct Tiles {
-    // Whether it needs the tensor cores for that.
+    // Whether it uses the tensor cores.
     __device__ __forceinline__ bool has_steps() const { return false; }
-    // Before a tile, once the one before it is stored.
+    // Called before a tile, when the one before it is stored.
     __device__ __forceinline__ void begin(const Outputs&, int, std::int64_t) const {}
   };
-  // `staging`: the group's shared memory, free while it multiplies.
+  // `staging`: the shared memory of the group's epilogue, which is free while it multiplies.
   static __device__ __forceinline__ Tiles tiles(const TileArgs&, int*, int) { return {}; }
 
-  // Of few rows: shared memory of a block, and of a warp behind the sums.
+  // In few rows: shared memory of a block, and of each warp behind the sums.
   static constexpr int kSharedBytes = 0, kWarpBytes = 0;
-  // Asks for what belongs to a row, so that it is in the cache when the sums are complete.
+  // Prefetches what the addend reads for a row.
   static __device__ __forceinline__ void touch(const FewRowsArgs&, int, std::int64_t) {}
   struct FewRows {};
   static __device__ __forceinline__ FewRows few_rows(const FewRowsArgs&, std::uint8_t*, int,

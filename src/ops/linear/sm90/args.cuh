@@ -1,4 +1,4 @@
-// What kernels for sm_90a are launched with.
+// The arguments of the kernels for sm_90a.
 #pragma once
 
 #include <cstdint>
@@ -9,40 +9,43 @@
 
 namespace planq::linear::sm90 {
 
-// For the kernel before, which may still be writing what is read here.
+// Whether a kernel waits for the one before it in the stream (programmatic dependent launch), which
+// may still be writing operands.
 enum class Waits {
   Never,
-  ForInput,  // which is all that it writes: the weight's first boxes are on their way meanwhile
+  ForInput,  // the kernel before writes the input alone: the weight's first k blocks are copied
+             // before the wait
   ForBoth,
 };
 
 struct OperandMaps {
   cuda::TensorMap first, second;
-  // What a batch adds to the third coordinate: 0 where all batches share a factor.
+  // What a step along the batch adds to the third coordinate of the map: 1, or 0 if all gemms of
+  // the batch share the operand.
   int first_step, second_step;
-  int k_blocks;  // at least 1
+  int k_blocks;  // k blocks of a gemm, at least 1
   int first_unsigned, second_unsigned;
   Waits waits;
 };
 
-// By threads that read what it may be writing.
+// Called by threads that read what the kernel before may be writing, themselves.
 __device__ __forceinline__ void wait_for_input(const OperandMaps& operands) {
   if (operands.waits != Waits::Never) cuda::wait_for_previous();
 }
 
-// Of kernels for many rows on both sides: the input comes first.
+// Of kernels for tiles: operand `first` is the input, `second` the weight.
 struct TileArgs {
   OperandMaps operands;
   Outputs outputs;
   TileGrid grid;
 };
 
-// Of kernels for few rows of input: the weight comes first, since wgmma's first operand has 64
-// rows at least.
+// Of kernels for few rows: operand `first` is the weight, since it has 64 rows or more in wgmma,
+// and `second` is the input.
 struct FewRowsArgs {
   OperandMaps operands;
   Outputs outputs;
-  int down, across;  // clusters, or blocks, along the rows and columns
+  int down, across;  // tiles along the rows and columns, each of which is a block or a cluster
 };
 
 }  // namespace planq::linear::sm90

@@ -1,6 +1,6 @@
-// From sums in shared memory to the outputs of a product, for lanes of a warp that walk down rows
-// with four columns each: what belongs to a column stays in the lane, what belongs to a row comes
-// from another lane.
+// The epilogue of the kernels for sm_90a, from sums in shared memory to outputs. A warp walks down
+// rows; each lane has four neighbouring columns in all of them. So a lane loads what belongs to its
+// columns once. What belongs to a row is loaded by one lane and passed to the others by shuffles.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ struct Outputs {
   std::int64_t row_stride;
   std::int64_t rows, columns;
   DType dtype;
-  bool vectors, residual_vectors;  // four neighbours are aligned to their size
-  // All columns are vectors, under scales, zero points and a bias at most.
+  bool vectors, residual_vectors;  // four neighbours are aligned to be one vector
+  // All columns are such vectors, and the epilogue has scales, zero points and a bias at most.
   bool plain;
-  // From a product of the batch to the next, in elements.
+  // From a gemm of the batch to the next, in elements.
   std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch;
 };
 
-// Rows that a warp walks down: `count` of them, the sums `pitch` apart from the lane's own on, the
-// outputs `step` rows apart from row m and, of the lane, column n on. What belongs to row number i
-// is in lane `lane + i`.
+// The rows that a warp walks down, `count` of them. `sums`: the lane's four sums of row number 0,
+// and `pitch` sums further those of the next row. Row number i is row m + i * step of the output.
+// `n`: the lane's first column. Lane `lane + i` has what belongs to row number i.
 struct RowWalk {
   const int* sums;
   int pitch, count, lane;
@@ -33,7 +33,7 @@ struct RowWalk {
   __device__ __forceinline__ int4 sums_of(int i) const {
     return *reinterpret_cast<const int4*>(sums + i * pitch);
   }
-  // Those of kRows rows from number i on; of none beyond the last.
+  // Loads rows number i and on. Rows beyond the last are the last one again.
   template <int kRows>
   __device__ __forceinline__ void load(int i, int4 (&rows)[kRows]) const {
 #pragma unroll
@@ -86,18 +86,17 @@ class IntegerOutputs {
   std::int32_t* data_;
 };
 
-// What is in the place of integer sums: themselves, or numbers of the compute type by now.
+// What the sums in shared memory are: integers, or the bits of float32.
 enum class SumsAre {
   Integers,
-  Scaled,    // with their rows' scales and their outliers
-  Products,  // of floating numbers, which have no scales
+  Scaled,    // float32, with the scales of their rows and with their addend
+  Unscaled,  // float32: there are no scales, or slices have met them already
 };
 
-// C: the compute type; of its outputs, the type is chosen at each.
+// Stores outputs of any floating type, whose compute type is C.
 template <class C, SumsAre kSums = SumsAre::Integers>
 class ScaledOutputs {
  public:
-  using Compute = C;
   using Row = RowTerm<C>;
   struct Columns {
     ColumnTerm<C> each[4];
@@ -117,9 +116,9 @@ class ScaledOutputs {
     if (epilogue_.input_sum) epilogue_.input_sum += batch * outputs.sum_batch;
   }
 
-  // Of a row and of four columns; those outside are the last one's.
+  // What belongs to a row or to four columns. Those beyond the last are the last one again.
   __device__ __forceinline__ Row row(std::int64_t m) const {
-    if constexpr (kSums == SumsAre::Products) return {};
+    if constexpr (kSums == SumsAre::Unscaled) return {};
     return row_term<C>(epilogue_, min(m, outputs_.rows - 1));
   }
   __device__ __forceinline__ Columns columns(std::int64_t n) const {
@@ -129,7 +128,7 @@ class ScaledOutputs {
     for (int i = 0; i < 4; ++i) at[i] = min(n + i, outputs_.columns - 1);
     C scales[4] = {}, biases[4] = {};
     std::int32_t zeros[4] = {}, sums[4] = {};
-    if constexpr (kSums != SumsAre::Products)
+    if constexpr (kSums != SumsAre::Unscaled)
       load_terms(e.weight_scale, e.scale_dtype, at, e.weight_step, scales);
     if (e.bias) load_terms(e.bias, e.bias_dtype, at, 1, biases);
 #pragma unroll
@@ -143,14 +142,14 @@ class ScaledOutputs {
       columns.each[i] = column_term<C>(e, scales[i], biases[i], zeros[i], sums[i]);
     return columns;
   }
-  // By the whole warp.
+  // Called by the whole warp.
   __device__ __forceinline__ void finish(const RowWalk& walk, const Row& own,
                                          const Columns& columns) const {
     if (!outputs_.plain || !finish_plain(walk, own, columns)) finish_any(walk, own, columns);
   }
 
  private:
-  // Four outputs, in their type.
+  // Rounds four outputs to their type and stores them.
   __device__ __forceinline__ void put(std::int64_t at, const C (&y)[4], int count) const {
     const bool vectors = outputs_.vectors;
     if constexpr (sizeof(C) == 8)
@@ -181,7 +180,7 @@ class ScaledOutputs {
   // What belongs to a row, from the lane that has it.
   template <bool kShifted>
   static __device__ __forceinline__ Row row_of(const Row& own, int lane) {
-    if constexpr (kSums != SumsAre::Integers) return own;  // what a row adds is in the sums
+    if constexpr (kSums != SumsAre::Integers) return own;  // no row term is left
     Row row{__shfl_sync(cuda::kAllLanes, own.scale, lane), 0, 0};
     if constexpr (kShifted) {
       row.zero_point = __shfl_sync(cuda::kAllLanes, own.zero_point, lane);
@@ -190,8 +189,8 @@ class ScaledOutputs {
     return row;
   }
 
-  // Scales, zero points and a bias at most: a loop of few instructions, of several rows at a time.
-  // Answers false where a NaN was written that is not planq's.
+  // The epilogue if outputs_.plain: a short loop, which takes several rows at a time. Returns false
+  // if it has stored a NaN that is not the canonical one; finish_any() then stores all again.
   __device__ __forceinline__ bool finish_plain(const RowWalk& walk, const Row& own,
                                                const Columns& columns) const {
     if constexpr (sizeof(C) == 8)
@@ -243,7 +242,7 @@ class ScaledOutputs {
     for (int i = 0; i < 4; ++i) {
       if constexpr (kSums == SumsAre::Scaled) {
         y[i] = scaled_listed(__int_as_float(each[i]), columns.each[i], has_bias);
-      } else if constexpr (kSums == SumsAre::Products) {
+      } else if constexpr (kSums == SumsAre::Unscaled) {
         const float t = __int_as_float(each[i]);
         y[i] = has_bias ? t + columns.each[i].bias : t;
       } else {
@@ -314,8 +313,7 @@ class ScaledOutputs {
   std::uint8_t* data_;
 };
 
-// Asks for what belongs to a row and to four columns, so that it is in the cache nearby when the
-// sums are complete.
+// Prefetches what the epilogue reads for a row and for four columns.
 __device__ __forceinline__ void touch_element(const void* first, std::int64_t index, DType dtype) {
   if (!first) return;
   const auto* at =
@@ -338,7 +336,7 @@ __device__ __forceinline__ void touch(const Outputs& outputs, int batch, std::in
   touch_element(e.bias, n, e.bias_dtype);
 }
 
-// Calls body with what finishes the sums of a product of the batch.
+// Calls body(out), where `out` finishes the sums of a gemm of the batch.
 template <class Body>
 __device__ __forceinline__ void with_outputs(const Outputs& outputs, int batch, const Body& body) {
   switch (outputs.dtype) {

@@ -1,10 +1,12 @@
-// Products of few tokens with weights of floating numbers on the tensor cores of sm_90a, where the
-// weights' bytes are the time, and of more tokens where tiles would be too few. Weights are the
-// first factor, of 64 rows a group of warps, and tokens the second: which factor comes first
-// changes no bit, so these are those of sm90/float_tiles.cuh. A block goes through all of k, since
-// slices are added in order; every multiprocessor has a ring, or the rings of several small blocks,
-// that keeps the memory busy. Clusters that bring tokens once for all of their blocks were no
-// faster.
+// Floating gemms with few rows of input (tokens), on the tensor cores of sm_90a. They take as long
+// as the weight takes to read. Gemms with more tokens come here, too, if they would have too few
+// tiles.
+//
+// The weight is wgmma's first operand, the tokens are its second. Which one comes first changes no
+// bit, so the bits are those of float_tiles.cuh. A block computes 64 columns of the output and goes
+// through all of k, since slices have to be added in order. Each multiprocessor has one large ring,
+// or several blocks with smaller ones, so that the memory is always busy. Clusters that shared the
+// tokens of their blocks were no faster.
 #pragma once
 
 #include "ops/linear/sm90/fragments.cuh"
@@ -14,44 +16,45 @@
 namespace planq::linear::sm90 {
 
 struct FloatFewRowsArgs : FewRowsArgs {
-  std::int64_t weight_scale_row;  // where scales are those of blocks: see Gemm
-  int stages;                     // at least those of three slices
+  std::int64_t weight_scale_row;  // with scales of blocks: see Gemm
+  int stages;                     // of the ring, at least those of three slices
 };
 
 template <int kTokens_>
 struct FloatFewRowsShape {
   static constexpr int kTokens = kTokens_;
-  static constexpr int kColumns = cuda::kProductRows;  // of the output, which are weights' rows
+  static constexpr int kColumns = cuda::kWgmmaRows;  // of the output: rows of the weight
   static constexpr int kFirstBytes = kColumns * cuda::kBoxBytes;
   static constexpr int kStageBytes = kFirstBytes + kTokens * cuda::kBoxBytes;
   static constexpr int kThreads = kGroupThreads + cuda::kWarp;
   static constexpr int kResident = most_resident(kTokens);
-  // The sums of a block, token by token, lie where the stages were; padded against bank conflicts.
+  // In the end, the sums of a block overwrite the stages, token by token. Padded against bank
+  // conflicts.
   static constexpr int kPitch = kColumns + 4;
   static constexpr int kSumBytes = kTokens * kPitch * static_cast<int>(sizeof(float));
-  // Tokens' scales of a slice, for each warp.
+  // The scales of all tokens for a slice, for each warp.
   static constexpr int kScaleBytes = kGroupWarps * kTokens * static_cast<int>(sizeof(float));
   static constexpr int shared_bytes(int stages) {
     return std::max(stages * kStageBytes, kSumBytes) + kScaleBytes +
            2 * stages * static_cast<int>(sizeof(cuda::Barrier));
   }
-  // As many as fit where so many blocks share a multiprocessor.
+  // The most stages that fit if so many blocks share a multiprocessor.
   static constexpr int stages(int resident) {
     int count = 1;
     while (resident * (shared_bytes(count + 1) + 1024) <= 228 * 1024) ++count;
     return count;
   }
-  // Two slices of numbers of 16 bits: one that is added, and one that is multiplied.
+  // Two slices of 16-bit numbers: one is added while the other is multiplied.
   static_assert(stages(kResident) >= 4);
 };
 
-// A ring of as many stages as the launch says.
+// Like Ring, but the launch says how many stages there are.
 template <class Shape>
 struct FloatFewRowsRing {
   using Cursor = cuda::CountedCursor;
   static constexpr int kStageBytes = Shape::kStageBytes;
 
-  std::uint8_t* stages;  // aligned to 1024 bytes, as the swizzle wants it
+  std::uint8_t* stages;  // aligned to 1024 bytes, for the swizzle
   cuda::Barrier* full;
   cuda::Barrier* empty;
   int count;
@@ -62,7 +65,7 @@ struct FloatFewRowsRing {
   __device__ __forceinline__ std::uint8_t* second(int stage) const {
     return first(stage) + Shape::kFirstBytes;
   }
-  // By one thread.
+  // Called by one thread.
   __device__ __forceinline__ void open() const {
     for (int i = 0; i < count; ++i) {
       full[i].init(1);
@@ -71,21 +74,21 @@ struct FloatFewRowsRing {
     cuda::publish_barriers();
   }
   __device__ __forceinline__ Cursor cursor() const { return Cursor(count); }
-  // By every warp that reads a stage.
+  // Called by every warp that has read a stage.
   __device__ __forceinline__ void release(int stage) const {
     if (threadIdx.x % cuda::kWarp == 0) empty[stage].arrive();
   }
 };
 
-// The token, from the block's first on, that sum `i` of a lane belongs to, and of which it has the
-// sums i, i + 2.
+// The token of sum `i` of this lane, counted from the block's first. Sum i + 2 has the same token.
 __device__ __forceinline__ int token_of(int i) {
   const int lane = threadIdx.x % cuda::kWarp;
   return i / 4 * 8 + lane % 4 * 2 + i % 2;
 }
 
-// How slices of columns in one block and kTokens meet the sum. A warp's lanes read the scale of a
-// token each when a slice begins, and pass it on when it ends.
+// Adds slices under the scales of their blocks to the total. A sum's token is another in each lane,
+// so a slice needs the scales of all tokens: lane t loads that of token t when the slice begins,
+// and shares it with its warp when the slice is added.
 template <int kTokens>
 class TokenSlices {
  public:
@@ -94,10 +97,11 @@ class TokenSlices {
     float of_token;
   };
 
-  // `m`, `n`: the block's first token and column. `passed`: the warp's, for one slice.
+  // `m`, `n`: the first token and the first column of the block. `staged`: the warp's part of
+  // shared memory, for the scales of one slice.
   __device__ __forceinline__ TokenSlices(const FloatFewRowsArgs& args, int batch, std::int64_t m,
-                                         std::int64_t n, float* passed)
-      : passed_(passed) {
+                                         std::int64_t n, float* staged)
+      : staged_(staged) {
     const Outputs& outputs = args.outputs;
     const Epilogue& e = outputs.epilogue;
     const float* first = static_cast<const float*>(e.input_scale) + batch * outputs.scale_batch;
@@ -111,12 +115,12 @@ class TokenSlices {
   __device__ __forceinline__ void add(Slice<kTokens>& total, const Slice<kTokens>& slice,
                                       const Own& own) const {
     const int lane = threadIdx.x % cuda::kWarp;
-    __syncwarp();  // every lane has read the slice before
-    if (lane < kTokens) passed_[lane] = own.of_token;
+    __syncwarp();  // every lane has read the scales of the slice before
+    if (lane < kTokens) staged_[lane] = own.of_token;
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kTokens / 2; i += 4) {
-      const float2 scales = *reinterpret_cast<const float2*>(passed_ + token_of(i));
+      const float2 scales = *reinterpret_cast<const float2*>(staged_ + token_of(i));
       total[i] = math::fused(slice[i], scales.x, total[i]);
       total[i + 1] = math::fused(slice[i + 1], scales.y, total[i + 1]);
       total[i + 2] = math::fused(slice[i + 2], scales.x, total[i + 2]);
@@ -125,12 +129,12 @@ class TokenSlices {
   }
 
  private:
-  float* passed_;
+  float* staged_;
   const float* input_;
   const float* weight_;
 };
 
-// Sums under the scales of their tokens, where there are any, in the registers where they are.
+// Multiplies a total by the scales of its tokens, if there are any, in registers.
 template <int kTokens>
 __device__ __forceinline__ void scale_tokens(Slice<kTokens>& total, const Outputs& outputs,
                                              int batch, std::int64_t m) {
@@ -145,9 +149,9 @@ __device__ __forceinline__ void scale_tokens(Slice<kTokens>& total, const Output
   }
 }
 
-// A block's sums to shared memory.
+// Writes a block's sums to shared memory.
 template <class Shape>
-__device__ __forceinline__ void keep_tokens(float* to, const Slice<Shape::kTokens>& total) {
+__device__ __forceinline__ void store_tokens(float* to, const Slice<Shape::kTokens>& total) {
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   to += warp * kWarpRows + lane / 4;
 #pragma unroll
@@ -155,7 +159,7 @@ __device__ __forceinline__ void keep_tokens(float* to, const Slice<Shape::kToken
     to[token_of(i) * Shape::kPitch + i % 4 / 2 * 8] = total[i];
 }
 
-// Finishes a block's sums, a token for as many lanes as it has fours of columns.
+// Finishes a block's sums. A warp finishes two tokens at a time; each lane has four columns.
 template <class Shape, class Out>
 __device__ __forceinline__ void finish_tokens(const Out& out, const float* sums, int tokens,
                                               std::int64_t m, std::int64_t n) {
@@ -166,12 +170,12 @@ __device__ __forceinline__ void finish_tokens(const Out& out, const float* sums,
   constexpr int kStep = kGroupWarps * kAtOnce;
   const int count = max(tokens - first + kStep - 1, 0) / kStep;
   const int* own = reinterpret_cast<const int*>(sums) + first * Shape::kPitch + column;
-  // What rows add is in the sums.
+  // No row term is left, so the rows are empty.
   out.finish({own, kStep * Shape::kPitch, count, 0, m + first, kStep, n + column}, {},
              out.columns(n + column));
 }
 
-// The thread that fills the ring: weights from row n on, and tokens from row m on.
+// What the copying thread does. `n`: the first row of the weight. `m`: the first token.
 template <class W, class X, class Shape>
 __device__ __forceinline__ void copy_stages(const OperandMaps& operands,
                                             const FloatFewRowsRing<Shape>& ring, int batch, int n,
@@ -179,19 +183,20 @@ __device__ __forceinline__ void copy_stages(const OperandMaps& operands,
   const int first_batch = batch * operands.first_step, second_batch = batch * operands.second_step;
   cuda::CountedCursor cursor = ring.cursor();
 #pragma unroll 1
-  for (int box = 0; box < operands.k_blocks; ++box) {
+  for (int k_block = 0; k_block < operands.k_blocks; ++k_block) {
     ring.empty[cursor.stage].wait(cursor.parity ^ 1);
     cuda::Barrier& full = ring.full[cursor.stage];
     full.arrive_and_expect(Shape::kStageBytes);
-    copy_rows<Shape::kColumns, W>(ring.first(cursor.stage), operands.first, box, n, first_batch,
+    copy_rows<Shape::kColumns, W>(ring.first(cursor.stage), operands.first, k_block, n, first_batch,
                                   full);
-    copy_rows<Shape::kTokens, X>(ring.second(cursor.stage), operands.second, box, m, second_batch,
-                                 full);
+    copy_rows<Shape::kTokens, X>(ring.second(cursor.stage), operands.second, k_block, m,
+                                 second_batch, full);
     cursor.advance();
   }
 }
 
-// What the warps that multiply do, for the output from row m and column n on.
+// What the warps that multiply do. `m`, `n`: the row and column of the output where the block
+// begins.
 template <class W, class X, Scales kScales, class Shape>
 __device__ __forceinline__ void multiply_tokens(const FloatFewRowsArgs& args,
                                                 const FloatFewRowsRing<Shape>& ring, float* scales,
@@ -202,7 +207,7 @@ __device__ __forceinline__ void multiply_tokens(const FloatFewRowsArgs& args,
   const int warp = threadIdx.x / cuda::kWarp;
   touch_columns<kScales>(outputs.epilogue,
                          min(n + threadIdx.x % Shape::kColumns, outputs.columns - 1));
-  const int slices = cuda::uniform(args.operands.k_blocks / Sums::Slices::kBoxes);
+  const int slices = cuda::uniform(args.operands.k_blocks / Sums::Slices::kKBlocks);
   Sums sums(ring, 0);
   Slice<kTokens> total;
   if constexpr (kScales == Scales::OfBlocks)
@@ -211,16 +216,16 @@ __device__ __forceinline__ void multiply_tokens(const FloatFewRowsArgs& args,
     sums.sum(total, slices, PlainSlices{});
   if constexpr (kScales == Scales::OfRowsAndColumns)
     scale_tokens<kTokens>(total, outputs, batch, m);
-  // The stages are written over once every warp's products are done with them.
+  // Sums overwrite the stages when every warp's wgmma has read them.
   cuda::named_barrier_wait(1, kGroupThreads);
   float* kept = reinterpret_cast<float*>(ring.stages);
-  keep_tokens<Shape>(kept, total);
+  store_tokens<Shape>(kept, total);
   cuda::named_barrier_wait(1, kGroupThreads);
   const auto tokens = static_cast<int>(min(std::int64_t{kTokens}, outputs.rows - m));
   finish_tokens<Shape>(ScaledOutputs<float, kSumsAre<kScales>>(outputs, batch), kept, tokens, m, n);
 }
 
-// W, X: the numbers of weights and tokens.
+// W, X: types of the numbers of weights and tokens.
 template <class W, class X, Scales kScales, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
     multiply_float_few_rows(const __grid_constant__ FloatFewRowsArgs args) {
@@ -229,7 +234,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(behind + Shape::kScaleBytes);
   const FloatFewRowsRing<Shape> ring{shared, barriers, barriers + args.stages, args.stages};
   const OperandMaps& operands = args.operands;
-  // Tiles of the same weights one after another, so that these come from memory once.
+  // Blocks with the same rows of the weight have neighbouring numbers, so that these rows are read
+  // from memory once.
   const std::uint32_t tile = blockIdx.x;
   const int down = static_cast<int>(tile % args.down);
   const int across = static_cast<int>(tile / args.down % args.across);

@@ -7,7 +7,7 @@ namespace {
 
 using sm90::FloatChoice;
 
-// Calls visit<the kernel's shape>() for the one of these tokens.
+// Calls visit<shape>() for the kernel of so many tokens.
 template <class Visit>
 Status visit_widths(int tokens, const Visit& visit) {
   switch (tokens) {
@@ -89,7 +89,7 @@ Status launch_float_few_rows(const Gemm& gemm, const FloatChoice& choice, Bound&
       if constexpr (has_kernel<X, Shape>(kScales))
         return cuda::launch(sm90::multiply_float_few_rows<W, X, kScales, Shape>, grid, args, bound);
       else
-        return Status::success();  // never chosen
+        return Status::success();  // is never chosen
     };
     return sm90::visit_operands(gemm, launch);
   });

@@ -1,4 +1,4 @@
-// From a product of floating numbers to the kernels for sm_90a and what all of them are told.
+// From a floating gemm to the kernels of sm_90a: how element types and scales choose the kernel.
 #pragma once
 
 #include "ops/linear/simt/launch.h"
@@ -33,7 +33,7 @@ Status visit_weights(DType weight, Scales scales, const Visit& visit) {
 
 }  // namespace detail
 
-// Calls visit<of the input, of the weight, scales>().
+// Calls visit<type of the input, type of the weight, scales>().
 template <class Visit>
 Status visit_types(DType input, DType weight, Scales scales, const Visit& visit) {
   switch (input) {
@@ -47,28 +47,28 @@ Status visit_types(DType input, DType weight, Scales scales, const Visit& visit)
       return detail::visit_weights<cuda::E5M2>(weight, scales, visit);
   }
 }
-// The same for each kind of scales that products of these types have.
+// The same, for both kinds of scales that a gemm of these types may have.
 template <class Visit>
 Status visit_every_scale(DType input, DType weight, const Visit& visit) {
   PLANQ_TRY(visit_types(input, weight, is_fp8(input) ? Scales::OfBlocks : Scales::None, visit));
   return visit_types(input, weight, Scales::OfRowsAndColumns, visit);
 }
 
-// Calls visit<of the input, of the weight>() for numbers of 16 bits of which one side or both lie
-// transposed.
+// Calls visit<type of the input, type of the weight>() for 16-bit numbers of which one operand or
+// both are transposed.
 template <class Visit>
 Status visit_transposed(DType values, bool input, bool weight, const Visit& visit) {
-  const auto sides = [&]<class T>() {
+  const auto visit_type = [&]<class T>() {
     using Transposed = cuda::Transposed<T>;
     if (!input) return visit.template operator()<T, Transposed>();
     return weight ? visit.template operator()<Transposed, Transposed>()
                   : visit.template operator()<Transposed, T>();
   };
-  return values == DType::Float16 ? sides.template operator()<math::Half>()
-                                  : sides.template operator()<math::Bfloat16>();
+  return values == DType::Float16 ? visit_type.template operator()<math::Half>()
+                                  : visit_type.template operator()<math::Bfloat16>();
 }
 
-// Calls visit<of the input, of the weight, scales>() for the sides of a product as they lie.
+// Calls visit<type of the input, type of the weight, scales>() for the operands of a gemm.
 template <class Visit>
 Status visit_operands(const Gemm& gemm, const Visit& visit) {
   const DType input = gemm.input.dtype;
@@ -80,7 +80,7 @@ Status visit_operands(const Gemm& gemm, const Visit& visit) {
   });
 }
 
-// The last slice is whole, too: boxes beyond k are 0, which takes no part.
+// k blocks of whole slices. TMA fills k blocks beyond k with 0, which changes no sum.
 inline int slice_blocks(const Gemm& gemm) {
   const int each = static_cast<int>(
       math::kTensorCoreSlice * linear::detail::element_bytes(gemm.input.dtype) / cuda::kBoxBytes);
@@ -91,8 +91,8 @@ inline int slice_blocks(const Gemm& gemm) {
 
 namespace planq::linear {
 
-// Products of few tokens (sm90/float_few_rows_sm90a.cu), of a choice that is few_rows. Answers in
-// `launched` whether the copy engine reads the factors; nothing is launched where not.
+// Kernels for few tokens (sm90/float_few_rows_sm90a.cu). `choice` must have few_rows. Sets
+// `launched` to false, and launches nothing, if TMA cannot read an operand.
 Status preload_float_few_rows(DType input, DType weight);
 Status preload_float_few_rows_transposed(DType values, bool input, bool weight);
 Status launch_float_few_rows(const Gemm& gemm, const sm90::FloatChoice& choice, Bound& bound,

@@ -1,4 +1,4 @@
-// Launches of floating products on sm_90a, and the kernels of sm90/float_tiles.cuh.
+// Floating gemms on sm_90a: which kernel takes a gemm, and the kernels of sm90/float_tiles.cuh.
 #include "ops/linear/sm80/float_few_rows.cuh"
 #include "ops/linear/sm90/float_launch.cuh"
 #include "ops/linear/sm90/float_tiles.cuh"
@@ -6,7 +6,7 @@
 namespace planq::linear {
 namespace {
 
-// Calls visit<shape>(): tall tiles are for numbers of 16 bits.
+// Calls visit<shape>(). Tall tiles are for 16-bit numbers.
 template <class A, class Visit>
 Status visit_shapes(bool tall, const Visit& visit) {
   if constexpr (sizeof(A) == 2)
@@ -23,8 +23,8 @@ Status preload_every_shape() {
   return Status::success();
 }
 
-// What the copy engine does not read. The tensor cores that this file is for add numbers of 16 bits
-// in mma.sync as they do in wgmma.
+// Gemms that TMA cannot read. For 16-bit numbers, mma.sync has the same bits as wgmma on sm_90;
+// 8-bit floating codes take the SIMT kernels.
 Status preload_unread(DType values) {
   PLANQ_TRY(preload_float_sm80(values));
   return preload_floats();
@@ -69,7 +69,7 @@ Status preload_float_sm90(DType input, DType weight) {
   PLANQ_TRY(sm90::visit_every_scale(input, weight, preload));
   PLANQ_TRY(preload_float_few_rows(input, weight));
   if (is_fp8(input)) return preload_float8s();
-  PLANQ_TRY(slices::preload(input));
+  PLANQ_TRY(float_few_rows::preload(input));
   return preload_unread(input);
 }
 Status preload_float_transposed(DType values, bool input, bool weight) {
@@ -92,8 +92,9 @@ Status launch_float_sm90(const Gemm& gemm, const Device& device, Bound& bound) {
   bool launched = false;
   if (choice.few_rows) PLANQ_TRY(launch_float_few_rows(gemm, choice, bound, launched));
   if (launched) return Status::success();
-  // Few rows that the copy engine does not read, since they begin anywhere.
-  if (!is_fp8(gemm.input.dtype) && slices::takes(gemm)) return slices::launch(gemm, bound);
+  // Few rows that TMA cannot read, since they are not aligned to 16 bytes.
+  if (!is_fp8(gemm.input.dtype) && float_few_rows::takes(gemm))
+    return float_few_rows::launch(gemm, bound);
   return launch_float_tiles(gemm, choice.tall, device, bound);
 }
 

@@ -1,7 +1,9 @@
-// Products of floating numbers of 8 or 16 bits on the tensor cores of sm_90a, in the order that
-// Accumulation::TensorSm90 names: terms in slices of 128, each a chain of steps from +0, added up
-// in float32 one after another. The kernel is that of int8_tiles.cuh but for two things:
-// both groups of warps share a tile, half of its rows each; and a slice has registers of its own.
+// Gemms of floating numbers of 8 or 16 bits with many rows in both operands, on the tensor cores of
+// sm_90a, in the order of Accumulation::TensorSm90: see slices.cuh.
+//
+// The kernel is built like that of int8_tiles.cuh, with two differences. Both groups share a tile,
+// of which each has half of the rows. And a slice of 128 terms has registers of its own, beside the
+// total.
 #pragma once
 
 #include "ops/linear/sm90/slices.cuh"
@@ -10,15 +12,16 @@
 namespace planq::linear::sm90 {
 
 struct FloatTileArgs : TileArgs {
-  std::int64_t weight_scale_row;  // where scales are those of blocks: see Gemm
+  std::int64_t weight_scale_row;  // with scales of blocks: see Gemm
 };
 
 using TileSlice = Slice<kTileColumns>;
 
-// kTiles x 64 rows for each group. Of two, weights in shared memory serve twice the products, but
-// their sums leave registers for one slice alone: 8-bit numbers were slower so at 8192^3.
+// kTiles: wgmma tiles, of 64 rows, for each group. With two, the weight in shared memory serves
+// twice the rows, but registers are left for only one slice (TallSliceSums). That was slower for
+// 8-bit numbers at 8192^3.
 template <int kTiles_>
-struct FloatTileShape : TileShapeOf<2 * kTiles_ * cuda::kProductRows, kTiles_ == 1 ? 6 : 4> {
+struct FloatTileShape : TileShapeOf<2 * kTiles_ * cuda::kWgmmaRows, kTiles_ == 1 ? 6 : 4> {
   static constexpr int kTiles = kTiles_;
   // Registers of a thread that copies, and of one that multiplies.
   static constexpr int kCopyRegisters = kTiles == 1 ? 40 : 24;
@@ -31,14 +34,14 @@ struct FloatTileShape : TileShapeOf<2 * kTiles_ * cuda::kProductRows, kTiles_ ==
 using SmallTiles = FloatTileShape<1>;
 using TallTiles = FloatTileShape<2>;
 
-// How slices of 64 rows and the columns of a block meet the sum: a thread's belong to two rows.
+// Adds slices under the scales of their blocks to the total. A thread has sums of two rows.
 class BlockSlices {
  public:
   struct Own {
     float of_row[2];
   };
 
-  // `m`: the first row of the warp's.
+  // `m`: the warp's first row.
   __device__ __forceinline__ BlockSlices(const FloatTileArgs& args, const TilePlace& place,
                                          std::int64_t m) {
     static_assert(kTileColumns == kBlockColumns);
@@ -68,8 +71,7 @@ class BlockSlices {
   const float* weight_;
 };
 
-// A tile's sums under the scales of their rows, where there are any, in the registers where they
-// are.
+// Multiplies a total by the scales of its rows, if there are any, in registers.
 __device__ __forceinline__ void scale_rows(TileSlice& total, const Outputs& outputs, int batch,
                                            std::int64_t m) {
   const Epilogue& e = outputs.epilogue;
@@ -88,12 +90,12 @@ __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
                                                 const typename Shape::Stages& ring,
                                                 std::uint8_t* shared) {
   using Sums = typename Shape::template Sums<A, B, typename Shape::Stages>;
-  constexpr int kTiles = Shape::kTiles, kGroupRows = kTiles * cuda::kProductRows;
+  constexpr int kTiles = Shape::kTiles, kGroupRows = kTiles * cuda::kWgmmaRows;
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
   const int warp = threadIdx.x / cuda::kWarp % kGroupWarps, lane = threadIdx.x % cuda::kWarp;
   int* staging =
       reinterpret_cast<int*>(shared + group * Shape::kStagingBytes) + warp * kStagingSums;
-  const int slices = args.operands.k_blocks / Sums::Slices::kBoxes;
+  const int slices = args.operands.k_blocks / Sums::Slices::kKBlocks;
   Sums sums(ring, group * kGroupRows);
 #pragma unroll 1
   for (TileSchedule schedule(args.grid, 0, 1); schedule.has_tile(); schedule.advance()) {
@@ -117,7 +119,7 @@ __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       if constexpr (kScales == Scales::OfRowsAndColumns)
-        scale_rows(total[tile], args.outputs, place.batch, m + tile * cuda::kProductRows);
+        scale_rows(total[tile], args.outputs, place.batch, m + tile * cuda::kWgmmaRows);
 #pragma unroll
       for (int i = 0; i < kTileColumns / 2; ++i) finished[tile][i] = __float_as_int(total[tile][i]);
     }
@@ -126,7 +128,7 @@ __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
   }
 }
 
-// A grid of any number of blocks; block i computes tiles i, i + blocks, ...
+// The grid may have any number of blocks. Block i computes tiles i, i + blocks, and so on.
 template <class A, class B, Scales kScales, class Shape>
 __global__ void __launch_bounds__(kTileThreads, 1)
     multiply_float_tiles(const __grid_constant__ FloatTileArgs args) {

@@ -1,4 +1,4 @@
-// Which rows of a tile a thread has sums of, as wgmma leaves them, and what meets sums there.
+// Which rows of a wgmma tile a thread holds sums of, and the scales of these rows.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@ namespace planq::linear::sm90 {
 
 inline constexpr int kWarpRows = 16;  // of a group's 64
 
-// The row, from the warp's first on, of which lane `lane` has what belongs to it: row lane % 16 of
-// tile lane / 16.
+// The row whose scale, zero point and sum this lane keeps for its warp, counted from the warp's
+// first row: row lane % 16 of wgmma tile lane / 16.
 __device__ __forceinline__ int own_row(int lane) {
-  return lane % kWarpRows + lane / kWarpRows * cuda::kProductRows;
+  return lane % kWarpRows + lane / kWarpRows * cuda::kWgmmaRows;
 }
 
-// Row number r of those of which a thread has sums in tiles of the tensor cores, whose warp begins
-// at row m: two a tile. Rows that do not exist are the last one.
+// Row number r of those that a thread holds sums of: two in each wgmma tile. `m`: the warp's first
+// row. Rows that do not exist are the last one.
 __device__ __forceinline__ std::int64_t fragment_row(std::int64_t m, int r, std::int64_t rows) {
-  m += r / 2 * cuda::kProductRows + r % 2 * 8 + static_cast<int>(threadIdx.x) % cuda::kWarp / 4;
+  m += r / 2 * cuda::kWgmmaRows + r % 2 * 8 + static_cast<int>(threadIdx.x) % cuda::kWarp / 4;
   return min(m, rows - 1);
 }
 
-// The scales of those rows.
+// The scales of these rows.
 template <int kTiles>
 __device__ __forceinline__ void read_scales(float (&scales)[2 * kTiles], const Outputs& outputs,
                                             int batch, std::int64_t m) {
@@ -38,7 +38,8 @@ __device__ __forceinline__ void read_scales(float (&scales)[2 * kTiles], const O
     for (int r = 0; r < 2 * kTiles; ++r) scales[r] = static_cast<float>(math::widen(held[r]));
   });
 }
-// Sums become float32, under their rows' scales, in the registers where they are.
+// Makes sums float32 and multiplies them by the scales of their rows. They stay in the registers of
+// integers.
 template <int kTiles, int kCount>
 __device__ __forceinline__ void scale_rows(int (&sums)[kTiles][kCount],
                                            const float (&scales)[2 * kTiles]) {

@@ -1,5 +1,5 @@
-// Which kernel for sm_90 computes a gemm, by what each would cost, and the measurements that the
-// numbers come from. Every choice gives the same bits.
+// Which kernel of sm_90 computes a gemm. The time of each is estimated from measurements, and the
+// least one wins. Every choice gives the same bits. A token is a row of the input.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 
 namespace planq::linear::sm90 {
 
-// --- Codes of 8 bits: tiles (int8_tiles.cuh), or few rows (int8_few_rows.cuh)
-// ---------------------
+// --- 8-bit codes: int8_tiles.cuh or int8_few_rows.cuh --------------------------------------------
 
 struct Choice {
   bool few_rows = false;
-  // Of one of few rows: tokens, blocks at a time on a multiprocessor, and blocks that split k.
+  // Of a kernel for few rows: its tokens, the blocks that share a multiprocessor, and the blocks of
+  // a cluster, which split k.
   int width = 128, resident = 1, cluster = 1;
 };
 
@@ -22,22 +22,24 @@ struct Problem {
   int multiprocessors;
 };
 
-inline constexpr int kBand = 16;  // tiles of 128 rows down a band of them
+inline constexpr int kBand = 16;  // rows of 128-row tiles in a band of the scheduler
 
 namespace detail {
 
-// Codes of a stage along k, rows and columns of a tile, columns of one of few rows.
-inline constexpr std::int64_t kBox = 128;
+// Three sizes are 128: bytes of a k block, rows and columns of a tile, and columns of a few-rows
+// block.
+inline constexpr std::int64_t kKBlock = 128;
 
 inline std::int64_t parts(std::int64_t whole, std::int64_t part) {
   return (whole + part - 1) / part;
 }
 
-// Microseconds, as measured on one H200. `box`: of a box of k where the multiprocessors are full;
-// `tile`: what a tile costs beside its boxes; `split`: for each block that splits k.
+// Estimates in microseconds, measured on one H200. `k_block`: the time of a k block if every
+// multiprocessor is busy. `tile`: what a tile takes beside its k blocks. `split`: what each block
+// of a cluster adds.
 struct Cost {
   Choice choice;
-  double box, tile, split;
+  double k_block, tile, split;
 };
 inline constexpr double kLaunch = 4, kBytesPerMicrosecond = 4.2e6;
 
@@ -53,19 +55,21 @@ inline constexpr std::array<Cost, 6> kCosts = {{
 inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
   const Choice& c = cost.choice;
   const int splits = c.few_rows ? cluster : 1;
-  const std::int64_t clusters = parts(p.m, c.width) * parts(p.n, kBox) * p.batches;
+  const std::int64_t clusters = parts(p.m, c.width) * parts(p.n, kKBlock) * p.batches;
   const std::int64_t slots = std::max(p.multiprocessors * c.resident / cluster, 1);
   const auto rounds = static_cast<double>(parts(clusters, slots));
-  const double boxes = static_cast<double>(parts(p.k, kBox)) / splits;
+  const double k_blocks = static_cast<double>(parts(p.k, kKBlock)) / splits;
   const double bytes = static_cast<double>(p.batches * (p.n + p.m) * p.k);
   const double least = bytes / kBytesPerMicrosecond;
-  return kLaunch + std::max(rounds * (boxes * cost.box + cost.tile), least) + splits * cost.split;
+  return kLaunch + std::max(rounds * (k_blocks * cost.k_block + cost.tile), least) +
+         splits * cost.split;
 }
 
-// Up to as many rows, the bytes of the weights are all that counts.
+// With up to so many tokens, the bytes of the weight decide, and tiles are not considered.
 inline constexpr std::int64_t kFewTokens = 64;
 
-// Those for few rows are as wide as there are tokens; of several, the other kernels are better.
+// Few-rows kernels are considered if their width is the least that holds all tokens. For more
+// tokens than one of them holds, tiles are better.
 inline bool fits_tokens(int width, std::int64_t tokens) {
   if (tokens > 128) return false;
   return width >= tokens && (width == 16 || width < 2 * tokens);
@@ -90,25 +94,25 @@ inline Choice choose(const Problem& p) {
   return best;
 }
 
-// --- Floating numbers: tiles (float_tiles.cuh), or few rows (float_few_rows.cuh)
-// ------------------
+// --- Floating numbers: float_tiles.cuh or float_few_rows.cuh ------------------------------------
 
 struct FloatProblem : Problem {
-  int bytes;             // of a number
-  bool joins_by_scales;  // slices have scales of their own
+  int bytes;             // of a number in an operand
+  bool joins_by_scales;  // slices have scales of blocks
   bool input_transposed;
 };
 
 struct FloatChoice {
   bool few_rows = false;
-  // Of one of few rows: tokens, and blocks at a time on a multiprocessor, which share its memory.
+  // Of a kernel for few rows: its tokens, and the blocks that share a multiprocessor and its shared
+  // memory.
   int tokens = 0, resident = 1;
-  // Of tiles: those of twice the rows.
+  // Of tiles: whether they have 256 rows instead of 128.
   bool tall = false;
 };
 
-// Tokens that kernels for few rows are wide, and the most blocks of 64 columns at a time: more have
-// rings of too few stages.
+// The tokens of each few-rows kernel, and the most blocks on a multiprocessor. More blocks would
+// have too few stages each.
 struct FloatWidth {
   int tokens, resident;
 };
@@ -119,18 +123,17 @@ constexpr int most_resident(int tokens) {
   return 1;
 }
 
-// The least width where the input is transposed: a box of it is 64 tokens.
+// The least width for transposed inputs: a TMA box of these is 64 tokens.
 inline constexpr int kTransposedWidth = 64;
 
-// Up to as many tokens, products whose slices have scales take kernels for few rows: of more, tiles
-// were faster.
+// With scales of blocks, few-rows kernels take up to so many tokens. With more, tiles were faster.
 inline constexpr std::int64_t kMostScaledTokens = 32;
 
-// Numbers of a weight that is small: many products of up to 64 tokens with such weights were faster
-// on tiles, though half of their rows are empty.
+// A weight with up to so many numbers is small. Batches of many gemms with up to 64 tokens and such
+// weights were faster on tiles, although half of the tiles' rows are empty.
 inline constexpr std::int64_t kSmallWeight = 1 << 19;
 
-// What a tall tile takes, as measured on one H200, where a tile takes 1.
+// The time of a tall tile, measured on one H200, if that of another tile is 1.
 inline constexpr double kTallCost = 1.9;
 
 namespace detail {
@@ -145,7 +148,7 @@ inline bool prefers_tall(const FloatProblem& p) {
   return kTallCost * rounds(2 * kRows) < rounds(kRows);
 }
 
-// `each`: blocks of 64 tokens that a multiprocessor has, of which two run at a time.
+// `each`: blocks of 64 tokens for each multiprocessor, which runs two of them at a time.
 inline bool prefers_tiles(const FloatProblem& p, std::int64_t each) {
   return p.bytes == 2 && p.n > 64 && p.n * p.k <= kSmallWeight && each > 4;
 }
@@ -159,12 +162,13 @@ inline FloatChoice choose_floats(const FloatProblem& p) {
     if (p.input_transposed && width.tokens < kTransposedWidth) continue;
     const bool widest = width.tokens == kFloatWidths.back().tokens;
     if (p.m > width.tokens && !(widest && p.bytes == 2)) continue;
-    // Where all blocks run at a time, each has the largest ring for that.
+    // If all blocks run at once, each gets the largest ring that fits.
     const std::int64_t blocks =
         detail::parts(p.m, width.tokens) * detail::parts(p.n, kColumns) * p.batches;
     const std::int64_t each = detail::parts(blocks, p.multiprocessors);
-    // The widest is for products whose tiles would leave half of the multiprocessors idle; where
-    // its blocks took turns, tiles have as many rounds of twice the columns.
+    // The widest kernel is for gemms whose tiles would leave half of the multiprocessors idle. If
+    // its blocks need a second round, tiles are better: they have as many rounds, but twice the
+    // columns.
     if (widest && each > width.resident) break;
     if (width.tokens == 64 && detail::prefers_tiles(p, each)) break;
     return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident)),
@@ -179,13 +183,12 @@ inline FloatChoice choose_floats(const FloatProblem& p) {
 
 namespace planq::linear::sm90::weight_only {
 
-// --- Weights of 4-bit codes: few rows (sm80/weight_only_few_rows.cuh), tiles that dequantize in
-// registers (weight_only_tiles.cuh), or panels of numbers in the workspace (weight_only/panels.cuh)
-// --
+// --- 4-bit weights -------------------------------------------------------------------------------
 
-// A kernel of sm90/weight_only_tiles.cuh: tokens of a tile; groups of warps with columns of their
-// own, of 64, and with turns at the slices of the same columns; steps whose numbers are held at a
-// time. `cost`: microseconds of a round of tiles with 8192 terms, as measured on one H200.
+// A kernel of sm90/weight_only_tiles.cuh. `tokens`: of a tile. `owners`: warpgroups of a block with
+// 64 columns each of their own. `sharing`: warpgroups that share the same columns and take their
+// slices in turn. `at_once`: steps whose dequantized numbers are in registers. `cost`: microseconds
+// of a round of tiles with 8192 terms, measured on one H200.
 struct Width {
   int tokens, owners, sharing, at_once;
   double cost;
@@ -197,19 +200,21 @@ inline constexpr std::array<Width, 6> kWidths = {{{8, 1, 4, 4, 19},
                                                   {64, 4, 1, 2, 106},
                                                   {128, 2, 1, 4, 77}}};
 
-// What the widths above cost more under nested statistics where groups take turns: all of them wait
-// for the warps that restore these.
+// The factor by which nested statistics slow down kernels whose warpgroups share columns. All of
+// these wait for the warps that restore the statistics.
 inline constexpr double kNestedSharing = 1.35;
 
-enum class Way { FewRows, Dequantize, Panels };
+// FewRows: sm80/weight_only_few_rows.cuh. Tiles: sm90/weight_only_tiles.cuh, which dequantizes in
+// registers. Panels: weight_only/panels.cuh, which dequantizes to the workspace.
+enum class Kind { FewRows, Tiles, Panels };
 struct Choice {
-  Way way;
-  int width = 0;  // which of kWidths
+  Kind kind;
+  int width = 0;  // index of kWidths, if the kind is Tiles
 };
 
 namespace detail {
 
-// Microseconds, as measured on one H200.
+// Microseconds, measured on one H200.
 inline constexpr double kStart = 4;
 
 inline double cost_of(const Width& width, const sm90::Problem& p, bool nested) {
@@ -219,12 +224,12 @@ inline double cost_of(const Width& width, const sm90::Problem& p, bool nested) {
   return kStart + static_cast<double>(parts(tiles, p.multiprocessors)) * round *
                       static_cast<double>(p.k) / 8192;
 }
-// Of up to 16 rows.
+// For up to 16 rows.
 inline double few_rows_cost(const sm90::Problem& p) {
   const double weights = static_cast<double>(p.n) * static_cast<double>(p.k * p.batches);
   return kStart + 2 + weights * (p.m <= 4 ? 3.5e-7 : p.m <= 8 ? 4.3e-7 : 6e-7);
 }
-// Codes become numbers once, and each product reads them.
+// The weight is dequantized once, and every gemm of the batch reads the numbers.
 inline double panels_cost(const sm90::Problem& p) {
   const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
   const double read = weights * 2 / sm90::detail::kBytesPerMicrosecond;
@@ -234,19 +239,19 @@ inline double panels_cost(const sm90::Problem& p) {
 
 }  // namespace detail
 
-// `few_rows`, `dequantize`: whether these kernels take the operands; panels take all. `nested`:
-// statistics are.
-inline Choice choose(const sm90::Problem& p, bool few_rows, bool dequantize, bool nested) {
-  Choice best{Way::Panels};
+// `few_rows`, `tiles`: whether the kernels of this kind take the operands. Panels take any.
+// `nested`: statistics are nested.
+inline Choice choose(const sm90::Problem& p, bool few_rows, bool tiles, bool nested) {
+  Choice best{Kind::Panels};
   double least = detail::panels_cost(p);
   const auto consider = [&](const Choice& choice, double cost) {
     if (cost >= least) return;
     least = cost;
     best = choice;
   };
-  if (few_rows) consider({Way::FewRows}, detail::few_rows_cost(p));
-  for (int i = 0; dequantize && i < static_cast<int>(kWidths.size()); ++i)
-    consider({Way::Dequantize, i}, detail::cost_of(kWidths[i], p, nested));
+  if (few_rows) consider({Kind::FewRows}, detail::few_rows_cost(p));
+  for (int i = 0; tiles && i < static_cast<int>(kWidths.size()); ++i)
+    consider({Kind::Tiles, i}, detail::cost_of(kWidths[i], p, nested));
   return best;
 }
 

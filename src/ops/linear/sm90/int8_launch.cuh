@@ -1,5 +1,5 @@
-// From a gemm of codes to the launch of a kernel in int8_tiles.cuh or int8_few_rows.cuh, with an
-// addend or without.
+// From a gemm of 8-bit codes to the launch of a kernel in int8_tiles.cuh or int8_few_rows.cuh.
+// `Addend`: see addend.cuh.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline bool fill_few_rows(const Gemm& gemm, const Choice& choice, sm90::FewRowsA
   return can_be_numbered(args.down, args.across, gemm.batch.size() * choice.cluster);
 }
 
-// Calls visit(kernel, its shared memory) for the kernel of this choice.
+// Calls visit(kernel, its shared memory) for the kernel that was chosen.
 template <class Addend, class Visit>
 Status visit_few_rows(const Choice& choice, const Visit& visit) {
   const auto one = [&]<int kTokens, int kResident>() {
@@ -66,12 +66,12 @@ Status preload_few_rows() {
   return Status::success();
 }
 
-// Launches of a choice, of arguments that are filled.
+// Launches with arguments that are filled in already.
 template <class Addend>
 Status launch_tiles(typename Addend::TileArgs& args, const Device& device, Bound& bound) {
   args.operands.waits = sm90::Waits::Never;
-  // Behind another kernel it begins when that has ended: blocks of whole multiprocessors that are
-  // started one by one, as these become free, took 30 us more at 2048 x 8192 x 8192.
+  // This kernel does not begin while the one before it ends. If it did, its blocks, which each need
+  // a whole multiprocessor, would start one by one, and took 30 us more at 2048 x 8192 x 8192.
   const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.grid.count, device.multiprocessors),
                         .threads = dim3(sm90::kTileThreads),
                         .shared_bytes = sm90::TileShape::kSharedBytes};

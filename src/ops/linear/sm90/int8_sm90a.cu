@@ -1,4 +1,4 @@
-// Products of codes of 8 bits on sm_90a, and nothing beside them.
+// Gemms of 8-bit codes on sm_90a, without an addend.
 #include "ops/linear/sm80/launch.h"
 #include "ops/linear/sm90/int8_launch.cuh"
 #include "ops/linear/sm90/launch.h"
@@ -6,7 +6,7 @@
 namespace planq::linear {
 namespace {
 
-// Answers in `launched` whether the kernels take the operands; nothing is launched where not.
+// Sets `launched` to false, and launches nothing, if the kernels do not take the operands.
 Status launch_choice(const Gemm& gemm, const Choice& choice, const Device& device, Bound& bound,
                      bool& launched) {
   if (choice.few_rows) {

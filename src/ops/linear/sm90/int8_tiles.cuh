@@ -1,8 +1,9 @@
-// Products of codes of 8 bits for many rows on both sides, on the tensor cores of sm_90a: d[x, y] =
-// sum over k of first[x, k] * second[y, k], in int32, then an epilogue. Integer sums modulo 2^32
-// are the same in any order, so every kernel gives the same bits, whatever its tiles. A block
-// computes tile after tile; a warp of four copies both operands into a ring of stages, eight
-// multiply.
+// Gemms of 8-bit codes with many rows in both operands, on the tensor cores of sm_90a: d[x, y] =
+// sum over k of first[x, k] * second[y, k] in int32, then the epilogue. Integer sums modulo 2^32 do
+// not depend on the order, so all kernels give the same bits.
+//
+// A block has three warpgroups and computes tile after tile. One thread of the first copies both
+// operands to a ring of stages; the other two groups multiply.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,9 @@
 
 namespace planq::linear::sm90 {
 
-// Each of two groups has tiles of its own: one's epilogue runs while the other multiplies. Tiles
-// that both share were slower at every size, whether 128 x 256 or with clusters of two.
+// Each of the two groups has tiles of its own, so that one's epilogue runs while the other
+// multiplies. Tiles that both groups shared were slower at every size, as 128 x 256 and with
+// clusters of two.
 using TileShape = TileShapeOf<kTileRows, 6>;
 using TileSums = int[kTilesEach][kTileColumns / 2];
 
@@ -25,7 +27,7 @@ __device__ __forceinline__ void multiply_group(const typename Addend::TileArgs& 
                                                std::uint8_t* shared) {
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads - 1);
   const int warp = threadIdx.x / cuda::kWarp % kGroupWarps, lane = threadIdx.x % cuda::kWarp;
-  const int boxes = args.operands.k_blocks;
+  const int k_blocks = args.operands.k_blocks;
   int* own = reinterpret_cast<int*>(shared + group * TileShape::kStagingBytes);
   int* staging = own + warp * kStagingSums;
   auto addend = Addend::tiles(args, own, group);
@@ -40,10 +42,10 @@ __device__ __forceinline__ void multiply_group(const typename Addend::TileArgs& 
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
     touch(args.outputs, place.batch, m + own_row(lane), n + 4 * lane);
     addend.begin(args.outputs, place.batch, m);
-    TileShape::Stages::Cursor cursor(number * static_cast<std::uint32_t>(boxes));
+    TileShape::Stages::Cursor cursor(number * static_cast<std::uint32_t>(k_blocks));
     if (number > 0) cuda::named_barrier_wait(kGroupOrder + group, 2 * kGroupThreads);
-    const auto before = [&](int box) {
-      if (has_steps && number > 0 && box == min(kAddendBox, boxes - 1))
+    const auto before = [&](int k_block) {
+      if (has_steps && number > 0 && k_block == min(kAddendKBlock, k_blocks - 1))
         cuda::named_barrier_wait(kAddendDone + group, 2 * kGroupThreads);
     };
     const auto issued = [&] {
@@ -51,8 +53,8 @@ __device__ __forceinline__ void multiply_group(const typename Addend::TileArgs& 
         cuda::named_barrier_arrive(kGroupOrder + (group ^ 1), 2 * kGroupThreads);
     };
     const auto multiply = [&]<bool kFirstUnsigned, bool kSecondUnsigned>() {
-      sum_stages<kFirstUnsigned, kSecondUnsigned, kTilesEach, kTileColumns>(sums, ring, cursor,
-                                                                            boxes, before, issued);
+      sum_stages<kFirstUnsigned, kSecondUnsigned, kTilesEach, kTileColumns>(
+          sums, ring, cursor, k_blocks, before, issued);
     };
     const auto finish = [&](const auto& out) {
       finish_sums(out, staging, sums, args.outputs.rows, m, n);
@@ -71,7 +73,7 @@ __device__ __forceinline__ void multiply_group(const typename Addend::TileArgs& 
   }
 }
 
-// A grid of any number of blocks; block i computes tiles i, i + blocks, ...
+// The grid may have any number of blocks. Block i computes tiles i, i + blocks, and so on.
 template <class Addend>
 __global__ void __launch_bounds__(kTileThreads, 1)
     multiply_tiles(const __grid_constant__ typename Addend::TileArgs args) {
@@ -87,7 +89,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   }
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    // What these give up is what the others get.
+    // The first group gives up registers, which the others get.
     cuda::lower_registers<Addend::kCopyRegisters>();
     const int warp = cuda::uniform(static_cast<int>(threadIdx.x) / cuda::kWarp);
     if (threadIdx.x == 0) copy_tiles<TileShape>(args, ring);

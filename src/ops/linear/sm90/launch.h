@@ -1,5 +1,5 @@
-// Launches of the kernels for sm_90a. They take products of 8-bit codes with k innermost on both
-// sides; what the copy engine cannot read goes to launch_sm80, which has the same bits.
+// Launches of the kernels for 8-bit codes on sm_90a (wgmma). They take gemms with k innermost in
+// both operands. What TMA cannot read goes to launch_sm80, which has the same bits.
 #pragma once
 
 #include "core/bound.h"
@@ -13,7 +13,8 @@ namespace planq::linear {
 Status preload_sm90();
 Status launch_sm90(const Gemm& gemm, const Device& device, Bound& bound);
 
-// What the kernels are for. Operands that only a call shows are left to launch_sm90.
+// Why a descriptor is not for these kernels. Addresses and strides are known in a call alone, so
+// launch_sm90 decides about these.
 inline Reason rejects_wgmma(const OperandField& input, const OperandField& weight,
                             DType output_dtype) {
   const auto eight_bit = [](DType dtype) { return dtype == DType::Int8 || dtype == DType::UInt8; };

@@ -1,5 +1,5 @@
-// From a gemm to the arguments of a kernel for sm_90a: tensor maps of its operands, its outputs and
-// the grid of its tiles.
+// From a gemm to the arguments of a kernel for sm_90a: the tensor maps of its operands, its
+// outputs, and the grid of its tiles.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,13 @@
 
 namespace planq::linear {
 
-// What a step along the batch adds; it has at most one axis.
+// The stride of an operand along the batch, which has at most one axis here.
 inline std::int64_t batch_stride(const Gemm& gemm, Moved which) {
   return gemm.batch.rank == 1 ? gemm.batch.axes[0].stride[which] : 0;
 }
 
-// Rows along k, or of a transposed factor terms along its rows.
+// An operand as TMA sees it: rows of bytes along k or, if it is transposed, terms of bytes along
+// the rows.
 inline cuda::ByteMatrices matrices_of(const Gemm& gemm, const GemmOperand& operand,
                                       std::int64_t rows, Moved which) {
   const std::int64_t stride = batch_stride(gemm, which);
@@ -31,7 +32,8 @@ inline cuda::ByteMatrices matrices_of(const Gemm& gemm, const GemmOperand& opera
           stride * bytes};
 }
 
-// The map of a side in boxes of `box_rows` rows, or of so many terms as one that is transposed has.
+// Makes the map of an operand. A TMA box has `box_rows` rows or, if the operand is transposed,
+// kTransposedTerms terms.
 inline bool encode_operand(const Gemm& gemm, const GemmOperand& operand, std::int64_t rows,
                            Moved which, int box_rows, cuda::TensorMap& map) {
   return cuda::encode_tensor_map(matrices_of(gemm, operand, rows, which),
@@ -44,7 +46,7 @@ inline bool encode_weight(const Gemm& gemm, int box_rows, cuda::TensorMap& map) 
   return encode_operand(gemm, gemm.weight, gemm.n, kMovedWeight, box_rows, map);
 }
 
-// Whether four neighbours, wherever they begin, are aligned to what they are moved as.
+// Whether four neighbours are always aligned to be one vector, or two of 16 bytes.
 inline bool has_vectors(const void* data, DType dtype, std::int64_t row, std::int64_t batch) {
   const std::int64_t bytes = detail::element_bytes(dtype);
   const int vector = bytes == 2 ? 8 : 16;
@@ -84,8 +86,8 @@ inline bool can_be_numbered(int down, int across, std::int64_t times) {
   return static_cast<double>(down) * across * static_cast<double>(times) <= INT_MAX;
 }
 
-// A kernel's arguments, or false where the copy engine does not read the operands or tiles are too
-// many to be numbered. `rows`: of a tile.
+// Fills in the arguments of a tile kernel. Returns false if TMA cannot read an operand, or if there
+// are too many tiles to be numbered. `rows`: of a tile.
 inline bool fill_tiles(const Gemm& gemm, int rows, sm90::TileArgs& args) {
   sm90::OperandMaps& operands = args.operands;
   if (!encode_input(gemm, rows, operands.first) ||
@@ -106,7 +108,7 @@ inline bool fill_tiles(const Gemm& gemm, int rows, sm90::TileArgs& args) {
       static_cast<std::uint32_t>(std::int64_t{grid.down} * grid.across * gemm.batch.size());
   return true;
 }
-// What none of the kernels takes.
+// Whether no kernel for sm_90a takes a gemm.
 inline bool is_outside(const Gemm& gemm) {
   constexpr std::int64_t kMost = INT_MAX / 2;
   return gemm.k == 0 || gemm.m > kMost || gemm.n > kMost || gemm.batch.rank > 1 ||

@@ -1,5 +1,5 @@
-// A ring of stages in shared memory: what one thread has the copy engine (TMA) fill, and warps of
-// tensor cores read. A stage holds 128 bytes along k of both operands' rows.
+// The ring of stages in shared memory: one thread has TMA fill them, and warps that multiply read
+// them with wgmma. A stage is one k block: 128 bytes along k of the rows of both operands.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace planq::linear::sm90 {
 
-inline constexpr int kGroupThreads = 128;  // that multiply together: a warpgroup
+inline constexpr int kGroupThreads = 128;  // a warpgroup: the warps that issue wgmma together
 inline constexpr int kGroupWarps = kGroupThreads / cuda::kWarp;
 
-// A stage holds a box of 128 bytes along k of both factors. kFirst and kSecond are their rows.
+// kFirst, kSecond: rows of the two operands in a stage.
 template <int kFirst, int kSecond, int kStages>
 struct Ring {
   static constexpr int kCount = kStages;
@@ -21,7 +21,7 @@ struct Ring {
   static constexpr int kStageBytes = kFirstBytes + kSecond * cuda::kBoxBytes;
   static constexpr int kBytes = kStages * kStageBytes;
   using Cursor = cuda::StageCursor<kStages>;
-  std::uint8_t* stages;  // aligned to 1024 bytes, as the swizzle wants it
+  std::uint8_t* stages;  // aligned to 1024 bytes, for the swizzle
   cuda::Barrier* full;
   cuda::Barrier* empty;
 
@@ -31,7 +31,7 @@ struct Ring {
   __device__ __forceinline__ std::uint8_t* second(int stage) const {
     return first(stage) + kFirstBytes;
   }
-  // By one thread. `releases`: arrivals that free a stage.
+  // Called by one thread. `releases`: how many warps release a stage before it is free.
   __device__ __forceinline__ void open(int releases) const {
     for (int i = 0; i < kStages; ++i) {
       full[i].init(1);
@@ -40,25 +40,25 @@ struct Ring {
     cuda::publish_barriers();
   }
   __device__ __forceinline__ Cursor cursor() const { return {}; }
-  // By every warp that reads a stage.
+  // Called by every warp that has read a stage.
   __device__ __forceinline__ void release(int stage) const {
     if (threadIdx.x % cuda::kWarp == 0) empty[stage].arrive();
   }
 };
 
-// Copies a box of 128 bytes along k of kRows rows of a factor, from row `row` on. Of one that lies
-// transposed these are the boxes that cuda::transposed_factor_of() tells of.
+// Copies k block `k_block` of kRows rows of an operand, from row `row` on. A transposed operand
+// takes several TMA boxes, as cuda::transposed_descriptor_of() describes them.
 template <int kRows, class T>
-__device__ __forceinline__ void copy_rows(std::uint8_t* to, const cuda::TensorMap& map, int box,
+__device__ __forceinline__ void copy_rows(std::uint8_t* to, const cuda::TensorMap& map, int k_block,
                                           int row, int batch, const cuda::Barrier& full) {
   if constexpr (cuda::kTransposed<T>) {
     constexpr int kBoxRows = cuda::kBoxBytes / static_cast<int>(sizeof(T));
 #pragma unroll
     for (int more = 0; more < kRows; more += kBoxRows)
       cuda::copy_box(to + more * cuda::kBoxBytes, map, (row + more) * static_cast<int>(sizeof(T)),
-                     box * cuda::kTransposedTerms, batch, full);
+                     k_block * cuda::kTransposedTerms, batch, full);
   } else {
-    cuda::copy_box(to, map, box * cuda::kBoxBytes, row, batch, full);
+    cuda::copy_box(to, map, k_block * cuda::kBoxBytes, row, batch, full);
   }
 }
 

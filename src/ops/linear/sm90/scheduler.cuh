@@ -1,15 +1,17 @@
-// Which tile of the outputs a block computes next. Knows nothing of operands or outputs.
+// Which tiles of the output a block computes, in which order. This knows nothing of operands or
+// outputs.
 #pragma once
 
 #include <cstdint>
 
 namespace planq::linear::sm90 {
 
-// Tiles: `across` of them along the columns, `down` along the rows, in bands of `band` along the
-// rows, so that what runs at a time shares rows and columns in the L2 cache.
+// The tiles of a gemm: `down` along the rows, `across` along the columns. They are numbered in
+// bands of `band` rows of tiles, and column by column within a band, so that tiles which run at the
+// same time share operands in the L2 cache.
 struct TileGrid {
   int down, across, band;
-  std::uint32_t count;  // of all batches, below 2^31
+  std::uint32_t count;  // tiles of all gemms of the batch, below 2^31
 };
 
 struct TilePlace {
@@ -26,7 +28,7 @@ __device__ __forceinline__ TilePlace tile_place(const TileGrid& grid, std::uint3
   return {top + rest % height, rest / height, batch};
 }
 
-// The tiles of a block, one after another.
+// The tiles of a block, or of one of its groups: every `step` of them from number `first` on.
 class TileSchedule {
  public:
   __device__ __forceinline__ TileSchedule(const TileGrid& grid, std::uint32_t first,
@@ -34,7 +36,7 @@ class TileSchedule {
       : grid_(grid), index_(blockIdx.x + first * gridDim.x), step_(step * gridDim.x) {}
 
   __device__ __forceinline__ bool has_tile() const { return index_ < grid_.count; }
-  // Whether there is a tile behind this one, for whichever group.
+  // Whether the block has another tile behind this one, for any of its groups.
   __device__ __forceinline__ bool has_next() const { return index_ + gridDim.x < grid_.count; }
   __device__ __forceinline__ TilePlace place() const { return tile_place(grid_, index_); }
   __device__ __forceinline__ void advance() { index_ += step_; }

@@ -1,6 +1,6 @@
-// Slices of 128 terms on the tensor cores of sm_90a, as Accumulation::TensorSm90 names them: each a
-// chain of steps from +0 in registers of its own, so that one is added to the sum while the next is
-// multiplied.
+// The main loop of the floating kernels. It has the order of Accumulation::TensorSm90: each slice
+// of 128 terms is a chain of wgmma from +0 in registers of its own. A slice is added to the total
+// while the next one is multiplied.
 #pragma once
 
 #include "math/tensor_core.h"
@@ -9,14 +9,15 @@
 
 namespace planq::linear::sm90 {
 
-// What a product's sums or slices meet on their way to the outputs.
+// What scales a gemm has: none, those of rows and columns, which multiply the totals, or those of
+// blocks, which multiply slices.
 enum class Scales { None, OfRowsAndColumns, OfBlocks };
 
-// A thread's sums of 64 rows of the first factor by kColumns of the second.
+// A thread's sums of a wgmma tile: 64 rows of the first operand by kColumns rows of the second.
 template <int kColumns>
 using Slice = float[kColumns / 2];
 
-// How slices meet the sum where they have no scales.
+// Adds slices that have no scales to the total. Own: what a slice would need for that.
 struct PlainSlices {
   struct Own {};
   __device__ __forceinline__ Own of(int) const { return {}; }
@@ -28,85 +29,87 @@ struct PlainSlices {
   }
 };
 
-// A factor whose first box is at `shared`, and the bytes from a term to the next and from a step's
-// terms to the next one's.
+// The descriptor of an operand in a stage; the bytes from one of its terms to the next; and the
+// bytes from the terms of one wgmma to those of the next.
 template <class T>
-__device__ __forceinline__ std::uint64_t factor_of(std::uint32_t shared) {
-  return cuda::kTransposed<T> ? cuda::transposed_factor_of(shared) : cuda::factor_of(shared);
+__device__ __forceinline__ std::uint64_t descriptor_of(std::uint32_t shared) {
+  return cuda::kTransposed<T> ? cuda::transposed_descriptor_of(shared)
+                              : cuda::descriptor_of(shared);
 }
 template <class T>
 inline constexpr int kTermBytes =
     cuda::kTransposed<T> ? cuda::kBoxBytes : static_cast<int>(sizeof(T));
 template <class T>
-inline constexpr int kStepBytes = cuda::kProductDepth / static_cast<int>(sizeof(T)) * kTermBytes<T>;
+inline constexpr int kStepBytes = cuda::kWgmmaBytes / static_cast<int>(sizeof(T)) * kTermBytes<T>;
 
-// The slices of a ring's stages, one after another.
+// Multiplies the slices of a ring's stages, one after another.
 template <class A, class B, class Ring>
 class RingSlices {
  public:
-  // Boxes along k that a slice has.
-  static constexpr int kBoxes = math::kTensorCoreSlice * sizeof(A) / cuda::kBoxBytes;
+  // k blocks, and so stages, of a slice.
+  static constexpr int kKBlocks = math::kTensorCoreSlice * sizeof(A) / cuda::kBoxBytes;
   static_assert(sizeof(A) == sizeof(B));
-  // Where they are, in bytes from the first stage on.
-  struct Boxes {
-    int at[kBoxes];
+  // The offsets of a slice's stages, in bytes from the first stage of the ring.
+  struct Stages {
+    int at[kKBlocks];
   };
 
-  // `row`: of the first factor, a multiple of 64.
+  // `row`: the first row of the first operand, a multiple of 64.
   __device__ __forceinline__ RingSlices(const Ring& ring, int row)
       : ring_(ring),
-        first_(factor_of<A>(cuda::shared_address(ring.first(0)) + row * cuda::kBoxBytes)),
-        second_(factor_of<B>(cuda::shared_address(ring.second(0)))),
+        first_(descriptor_of<A>(cuda::shared_address(ring.first(0)) + row * cuda::kBoxBytes)),
+        second_(descriptor_of<B>(cuda::shared_address(ring.second(0)))),
         cursor_(ring.cursor()),
         oldest_(ring.cursor()) {}
 
-  // The next slice, once its boxes are there.
-  __device__ __forceinline__ Boxes next() {
-    Boxes boxes;
+  // Waits for the stages of the next slice.
+  __device__ __forceinline__ Stages next() {
+    Stages stages;
 #pragma unroll
-    for (int box = 0; box < kBoxes; ++box) {
+    for (int k_block = 0; k_block < kKBlocks; ++k_block) {
       ring_.full[cursor_.stage].wait(cursor_.parity);
-      boxes.at[box] = cursor_.stage * Ring::kStageBytes;
+      stages.at[k_block] = cursor_.stage * Ring::kStageBytes;
       cursor_.advance();
     }
-    return boxes;
+    return stages;
   }
-  // Begins a slice's products of 64 rows, `tile` times 64 from the first on: that many rows are as
-  // many bytes, whichever way they lie.
+  // Issues the wgmma of a slice for 64 rows, wgmma tile `tile` from the first row on. 64 rows take
+  // the same bytes whether they are transposed or not.
   template <int kSums>
-  __device__ __forceinline__ void begin(float (&sums)[kSums], const Boxes& boxes,
+  __device__ __forceinline__ void begin(float (&sums)[kSums], const Stages& stages,
                                         int tile = 0) const {
-    const int row = tile * cuda::kProductRows * cuda::kBoxBytes;
-    cuda::begin_products();
+    const int row = tile * cuda::kWgmmaRows * cuda::kBoxBytes;
+    cuda::wgmma_fence();
 #pragma unroll
-    for (int box = 0; box < kBoxes; ++box)
+    for (int k_block = 0; k_block < kKBlocks; ++k_block)
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        const int first = boxes.at[box] + step * kStepBytes<A> + row;
-        const int second = boxes.at[box] + step * kStepBytes<B>;
-        cuda::add_step<A, B>(sums, cuda::advanced(first_, first), cuda::advanced(second_, second),
-                             box > 0 || step > 0);
+        const int first = stages.at[k_block] + step * kStepBytes<A> + row;
+        const int second = stages.at[k_block] + step * kStepBytes<B>;
+        cuda::wgmma_add_floats<A, B>(sums, cuda::advanced(first_, first),
+                                     cuda::advanced(second_, second), k_block > 0 || step > 0);
       }
-    cuda::commit_products();
+    cuda::wgmma_commit();
   }
-  // Gives back the oldest stages that are still held: those of a slice.
+  // Releases the stages of the oldest slice that has not been released.
   __device__ __forceinline__ void release() {
 #pragma unroll
-    for (int box = 0; box < kBoxes; ++box) {
+    for (int k_block = 0; k_block < kKBlocks; ++k_block) {
       ring_.release(oldest_.stage);
       oldest_.advance();
     }
   }
 
  private:
-  static constexpr int kSteps = cuda::kBoxBytes / cuda::kProductDepth;  // of a box
+  static constexpr int kSteps = cuda::kBoxBytes / cuda::kWgmmaBytes;  // of a k block
 
   const Ring& ring_;
   std::uint64_t first_, second_;
   typename Ring::Cursor cursor_, oldest_;
 };
 
-// The sums of 64 rows by kColumns over the stages of a ring, one product after another.
+// The total of 64 rows by kColumns, over the stages of a ring. Two slices are in registers: one is
+// multiplied while the other is added to the total.
 template <class A, class B, class Ring, int kColumns>
 class SliceSums : private RingSlices<A, B, Ring> {
  public:
@@ -115,7 +118,7 @@ class SliceSums : private RingSlices<A, B, Ring> {
 
   using Slices::Slices;
 
-  // `slices`: at least 1.
+  // `slices`: at least 1. Join: adds slices to the total, like PlainSlices.
   template <class Join>
   __device__ __forceinline__ void sum(Sums& total, int slices, const Join& join) {
     Held<Join> held[2];
@@ -125,11 +128,11 @@ class SliceSums : private RingSlices<A, B, Ring> {
     int slice = 1;
 #pragma unroll 1
     for (; slice + 1 < slices; slice += 2) {
-      staging(total, held[0], held[1], join, slice);
-      staging(total, held[1], held[0], join, slice + 1);
+      multiply_next(total, held[0], held[1], join, slice);
+      multiply_next(total, held[1], held[0], join, slice + 1);
     }
     if (slice < slices) {
-      staging(total, held[0], held[1], join, slice);
+      multiply_next(total, held[0], held[1], join, slice);
       finish<Join>(total, held[1], join);
     } else {
       finish<Join>(total, held[0], join);
@@ -143,33 +146,34 @@ class SliceSums : private RingSlices<A, B, Ring> {
     typename Join::Own own;
   };
 
-  // Begins the products of a slice, once its boxes are there.
+  // Waits for the stages of a slice and issues its wgmma.
   template <class Join>
   __device__ __forceinline__ void multiply(Held<Join>& held, const Join& join, int slice) {
     held.own = join.of(slice);
     this->begin(held.sums, this->next());
   }
-  // Begins the next slice and adds the one before it.
+  // Issues the next slice, and adds the one before it to the total.
   template <class Join>
-  __device__ __forceinline__ void staging(Sums& total, Held<Join>& done, Held<Join>& next,
-                                          const Join& join, int slice) {
+  __device__ __forceinline__ void multiply_next(Sums& total, Held<Join>& done, Held<Join>& next,
+                                                const Join& join, int slice) {
     multiply(next, join, slice);
-    cuda::wait_for_products<1>();
+    cuda::wgmma_wait<1>();
     cuda::pin(done.sums);
     join.add(total, done.sums, done.own);
     this->release();
   }
   template <class Join>
   __device__ __forceinline__ void finish(Sums& total, Held<Join>& last, const Join& join) {
-    cuda::wait_for_products<0>();
+    cuda::wgmma_wait<0>();
     cuda::pin(last.sums);
     join.add(total, last.sums, last.own);
     this->release();
   }
 };
 
-// The same of kTiles x 64 rows, whose sums leave registers for one slice of 64 rows: it is added
-// once it is complete, while other groups multiply.
+// The total of kTiles x 64 rows. Registers hold only one slice of 64 rows beside it, so a slice is
+// complete before it is added, and nothing of this group is multiplied meanwhile; the other group's
+// wgmma fills the tensor cores.
 template <class A, class B, class Ring, int kColumns, int kTiles>
 class TallSliceSums : private RingSlices<A, B, Ring> {
  public:
@@ -187,12 +191,12 @@ class TallSliceSums : private RingSlices<A, B, Ring> {
     Slice<kColumns> sums;
 #pragma unroll 1
     for (int slice = 0; slice < slices; ++slice) {
-      const typename Slices::Boxes boxes = this->next();
+      const typename Slices::Stages stages = this->next();
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         cuda::pin(sums);
-        this->begin(sums, boxes, tile);
-        cuda::wait_for_products<0>();
+        this->begin(sums, stages, tile);
+        cuda::wgmma_wait<0>();
         cuda::pin(sums);
         if (tile + 1 == kTiles) this->release();
         join.add(total[tile], sums, join.of(slice));
@@ -208,9 +212,9 @@ __device__ __forceinline__ void touch_columns(const Epilogue& e, std::int64_t n)
     touch_element(e.weight_scale, n * e.weight_step, e.scale_dtype);
 }
 
-// What the sums are when they leave the registers.
+// What the sums are when they go to the epilogue.
 template <Scales kScales>
 inline constexpr SumsAre kSumsAre =
-    kScales == Scales::OfRowsAndColumns ? SumsAre::Scaled : SumsAre::Products;
+    kScales == Scales::OfRowsAndColumns ? SumsAre::Scaled : SumsAre::Unscaled;
 
 }  // namespace planq::linear::sm90

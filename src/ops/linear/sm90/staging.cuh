@@ -1,5 +1,5 @@
-// Sums on their way from registers to the outputs: a warp puts them through shared memory, eight
-// rows at a time, so that its lanes have four neighbouring columns.
+// The epilogue's staging: a warp's sums go from registers through shared memory, eight rows at a
+// time, so that each lane gets four neighbouring columns, which it stores together.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 namespace planq::linear::sm90 {
 
 inline constexpr int kTileColumns = 128;
-// Padded so that neither side meets a bank twice.
+// Padded, so that neither writes nor reads of a warp meet a bank twice.
 inline constexpr int kStagingRows = 8, kStagingPitch = kTileColumns + 8;
 inline constexpr int kStagingSums = kStagingRows * kStagingPitch;
 
-// Eight rows of a warp's sums, into shared memory: the upper or the lower ones of a tile of the
-// tensor cores.
+// Writes eight rows of a warp's sums to shared memory: the upper or the lower eight of a wgmma
+// tile.
 template <int kLower>
 __device__ __forceinline__ void stage_sums(int* staging, const int (&sums)[kTileColumns / 2]) {
   const int lane = threadIdx.x % cuda::kWarp;
@@ -26,7 +26,8 @@ __device__ __forceinline__ void stage_sums(int* staging, const int (&sums)[kTile
         make_int2(sums[4 * j + 2 * kLower], sums[4 * j + 2 * kLower + 1]);
 }
 
-// Part `part` of a warp's sums, with static indices of these in a loop over parts.
+// Writes part number `part` of a warp's sums, eight rows. The loop over parts is not unrolled, but
+// registers need constant indices.
 template <int kTiles>
 __device__ __forceinline__ void stage_part(int* staging,
                                            const int (&sums)[kTiles][kTileColumns / 2], int part) {
@@ -37,7 +38,7 @@ __device__ __forceinline__ void stage_part(int* staging,
   }
 }
 
-// Finishes these sums, from row m and column n of the output on.
+// Finishes a warp's sums, from row m of the output on. `n`: the first column of the tile.
 template <int kTiles, class Out>
 __device__ __forceinline__ void finish_sums(const Out& out, int* staging,
                                             const int (&sums)[kTiles][kTileColumns / 2],
@@ -52,7 +53,7 @@ __device__ __forceinline__ void finish_sums(const Out& out, int* staging,
     __syncwarp();  // every lane has read the part before
     stage_part(staging, sums, part);
     __syncwarp();
-    const std::int64_t top = m + tile * cuda::kProductRows + lower * kStagingRows;
+    const std::int64_t top = m + tile * cuda::kWgmmaRows + lower * kStagingRows;
     const auto count = static_cast<int>(min(rows - top, std::int64_t{kStagingRows}));
     out.finish({staging + 4 * lane, kStagingPitch, count, tile * kWarpRows + lower * kStagingRows,
                 top, 1, n},

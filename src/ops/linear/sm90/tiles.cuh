@@ -1,5 +1,5 @@
-// Tiles for many rows on both sides: their shapes, what lies where in shared memory, and the thread
-// that fills the ring.
+// What the tile kernels share (int8_tiles.cuh, float_tiles.cuh): the shape of a tile, how a block
+// divides its shared memory, and the thread that copies.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace planq::linear::sm90 {
 
 inline constexpr int kTileRows = 128;
-inline constexpr int kTilesEach = kTileRows / cuda::kProductRows;  // of a group's instructions
+inline constexpr int kTilesEach = kTileRows / cuda::kWgmmaRows;  // wgmma tiles of 64 rows in a tile
 inline constexpr int kTileThreads = 3 * kGroupThreads;
 
-// Shared memory of two groups: a ring of stages for tiles of kRows x kTileColumns, and what each
-// group passes its sums through.
+// Shared memory of a block: a ring of stages for tiles of kRows x kTileColumns outputs, the staging
+// of two groups, and the barriers of the ring.
 template <int kRows_, int kStages_>
 struct TileShapeOf {
   static constexpr int kRows = kRows_, kStages = kStages_;
@@ -29,7 +29,8 @@ struct TileShapeOf {
   static_assert(kStagingAt % 1024 == 0 && kStagingBytes % 1024 == 0);
 };
 
-// The thread that fills the ring, with numbers of A and B.
+// What the copying thread does, for all tiles of the block. A, B: the types of the operands'
+// elements.
 template <class Shape, class A = std::int8_t, class B = A>
 __device__ __forceinline__ void copy_tiles(const TileArgs& args,
                                            const typename Shape::Stages& ring) {
@@ -42,12 +43,14 @@ __device__ __forceinline__ void copy_tiles(const TileArgs& args,
     const int x_batch = place.batch * operands.first_step;
     const int y_batch = place.batch * operands.second_step;
 #pragma unroll 1
-    for (int box = 0; box < operands.k_blocks; ++box) {
+    for (int k_block = 0; k_block < operands.k_blocks; ++k_block) {
       ring.empty[cursor.stage].wait(cursor.parity ^ 1);
       cuda::Barrier& full = ring.full[cursor.stage];
       full.arrive_and_expect(Shape::Stages::kStageBytes);
-      copy_rows<Shape::kRows, A>(ring.first(cursor.stage), operands.first, box, x, x_batch, full);
-      copy_rows<kTileColumns, B>(ring.second(cursor.stage), operands.second, box, y, y_batch, full);
+      copy_rows<Shape::kRows, A>(ring.first(cursor.stage), operands.first, k_block, x, x_batch,
+                                 full);
+      copy_rows<kTileColumns, B>(ring.second(cursor.stage), operands.second, k_block, y, y_batch,
+                                 full);
       cursor.advance();
     }
   }

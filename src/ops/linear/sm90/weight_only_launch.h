@@ -1,5 +1,5 @@
-// The launch of the kernels of sm90/weight_only_tiles.cuh, which sm90/weight_only_sm90a.cu chooses
-// among.
+// The launch of the kernels in sm90/weight_only_tiles.cuh. sm90/weight_only_sm90a.cu chooses
+// between them and others.
 #pragma once
 
 #include "core/bound.h"
@@ -8,13 +8,13 @@
 
 namespace planq::linear::sm90::weight_only {
 
-// Codes in vectors, under statistics in float32 that runs of terms share and that begin anew with
-// each column; whole slices.
+// Whether these kernels take a gemm: whole slices, codes that are vectors, and float32 statistics
+// for whole runs, which begin anew with each column.
 bool takes(const Gemm& gemm);
 
 Status preload(DType values);
-// `width`: which of kWidths (sm90/heuristics.h). Answers in `launched` whether the copy
-// engine reads the factors; nothing is launched where not.
+// `width`: an index of kWidths (sm90/heuristics.h). Sets `launched` to false, and launches nothing,
+// if TMA cannot read an operand.
 Status launch(const Gemm& gemm, int width, const Device& device, Bound& bound, bool& launched);
 
 }  // namespace planq::linear::sm90::weight_only

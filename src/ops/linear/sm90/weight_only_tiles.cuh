@@ -1,9 +1,15 @@
-// Accumulation::TensorSm90 where weights are 4-bit codes, on the tensor cores of sm_90a: the time
-// is that of giving codes back as numbers, once for all tokens of a tile. A group of warps does so
-// in registers, for 64 columns of the output, which are rows of the weight and of wgmma's first
-// factor; tokens are the second, in shared memory. A block's groups have columns of their own, or
-// take slices of the same columns in turn and pass the sum on from one to the next, so that slices
-// are added in their order.
+// Accumulation::TensorSm90 for 4-bit weights and up to some hundred rows of input (tokens), on the
+// tensor cores of sm_90a. Such a gemm takes as long as it takes to dequantize the weight, once for
+// all tokens of a tile.
+//
+// A warpgroup dequantizes codes in registers, for 64 columns of the output. These are wgmma's first
+// operand, the tokens in shared memory are its second. The groups of a block may have different
+// columns: each is an owner. Or several groups share the same columns: each takes every kSharing-th
+// slice of 128 terms and, when it is multiplied, adds it to a total that goes from group to group,
+// so that slices are added in their order.
+//
+// A statistic is what dequantizes a segment of codes: a scale, and perhaps a zero point. A run is
+// 64 terms of a column, which always have one statistic.
 #pragma once
 
 #include "cuda/divider.cuh"
@@ -21,16 +27,17 @@ namespace planq::linear::sm90::weight_only {
 inline constexpr int kSlice = math::kTensorCoreSlice, kStep = 16, kSteps = kSlice / kStep;
 inline constexpr int kRun = 64, kRuns = kSlice / kRun;  // terms that share a statistic
 inline constexpr int kGroupThreads = 128, kGroupWarps = kGroupThreads / cuda::kWarp;
-inline constexpr int kGroupColumns = cuda::kProductRows, kWarpColumns = kGroupColumns / kGroupWarps;
+inline constexpr int kGroupColumns = cuda::kWgmmaRows, kWarpColumns = kGroupColumns / kGroupWarps;
 inline constexpr int kStatisticWarps = 3;
 inline constexpr int kGroupBytes = kGroupColumns * cuda::kNarrowBoxBytes;  // codes of a slice
 
-// See Width. Codes of kShifted have zero points.
+// A kernel: see Width in heuristics.h. kShifted: codes have zero points.
 template <int kTokens_, int kOwners_, int kSharing_, int kAtOnce_, bool kShifted_>
 struct Shape {
   static constexpr bool kShifted = kShifted_;
   static constexpr int kTokens = kTokens_, kOwners = kOwners_, kSharing = kSharing_;
-  static constexpr int kAtOnce = kAtOnce_;   // steps whose numbers are in registers, twice
+  // Steps whose numbers are in registers at a time. There are two such sets.
+  static constexpr int kAtOnce = kAtOnce_;
   static constexpr int kSums = kTokens / 2;  // of a thread
   static constexpr int kGroups = kOwners * kSharing;
   static constexpr int kColumns = kOwners * kGroupColumns;
@@ -44,29 +51,30 @@ struct Shape {
   static constexpr int kInputBytes = kTokens * kSlice * 2;
   static constexpr int kScaleBytes = kColumns * static_cast<int>(sizeof(float2));
   static constexpr int kZeroPointBytes = kShifted ? kColumns * static_cast<int>(sizeof(int2)) : 0;
-  static constexpr int kPassBytes = kSharing > 1 ? kOwners * kGroupThreads * kSums * 4 : 0;
-  // Sums on their way to the outputs, of so many tokens at a time, for each warp.
+  static constexpr int kHandedBytes = kSharing > 1 ? kOwners * kGroupThreads * kSums * 4 : 0;
+  // Staging of the epilogue, for each warp: its columns of some tokens at a time.
   static constexpr int kOutTokens = kTokens < 16 ? kTokens : 16;
   static constexpr int kOutPitch = kWarpColumns + 4;
   static constexpr int kOutBytes = kOwners * kGroupWarps * kOutTokens * kOutPitch * 4;
-  // Codes and zero points lie below the table of what codes stand for, inputs and scales above it,
-  // and what passes between threads where there is room.
+  // Shared memory. Stages of codes and zero points lie below the table that dequantizes, stages of
+  // the input and of scales above it. The scratch is the total that goes from group to group, and
+  // the staging; it lies below the table if there is room.
   static constexpr int kBelow = LanePairTable::kBytes - 1024;
   static constexpr int kAbove = 228 * 1024 - 2 * LanePairTable::kBytes;
   static constexpr int kMostStages = 16, kBarrierBytes = 2 * kMostStages * 8;
-  static constexpr int stages(int passed_above) {
-    const int above = kAbove - kBarrierBytes - passed_above;
+  static constexpr int stages(int scratch_above) {
+    const int above = kAbove - kBarrierBytes - scratch_above;
     return std::min({kBelow / (kCodeBytes + kZeroPointBytes), above / (kInputBytes + kScaleBytes),
                      kMostStages});
   }
-  static constexpr int kPassed = kPassBytes + kOutBytes;
-  static constexpr bool kPassesBelow =
-      kBelow - stages(0) * (kCodeBytes + kZeroPointBytes) >= kPassed;
-  static constexpr int kStages = stages(kPassesBelow ? 0 : kPassed);
+  static constexpr int kScratchBytes = kHandedBytes + kOutBytes;
+  static constexpr bool kScratchBelow =
+      kBelow - stages(0) * (kCodeBytes + kZeroPointBytes) >= kScratchBytes;
+  static constexpr int kStages = stages(kScratchBelow ? 0 : kScratchBytes);
   static constexpr int kBarriersAt = kStages * (kInputBytes + kScaleBytes);  // above the table
-  static constexpr int kSharedBytes =
-      kBelow + LanePairTable::kBytes + kBarriersAt + kBarrierBytes + (kPassesBelow ? 0 : kPassed);
-  // A group gives a stage back once it has begun its next.
+  static constexpr int kSharedBytes = kBelow + LanePairTable::kBytes + kBarriersAt + kBarrierBytes +
+                                      (kScratchBelow ? 0 : kScratchBytes);
+  // A group releases a stage only when it has begun its next one.
   static_assert(kStages > kSharing);
 };
 
@@ -74,29 +82,29 @@ struct Args : CodesArgs {
   using CodesArgs::CodesArgs;
 
   cuda::TensorMap codes_map, input_map;
-  int input_step;  // what a batch adds to the third coordinate
+  int input_step;  // what a step along the batch adds to the third coordinate of the input's map
   sm90::Outputs outputs;
-  cuda::Divider segments;  // of runs
+  cuda::Divider segments;  // divides by the runs of a segment
   cuda::Divider nested;
-  std::int32_t column_segments;  // from a column to the next
-  bool by_pairs;                 // a slice's are two neighbours, aligned to both
+  std::int32_t column_segments;  // statistics from a column to the next
+  bool by_pairs;  // the scales of a slice's two runs are neighbours, aligned to 8 bytes
   std::int32_t slices, down, across, tiles;
   int waits;  // for the kernel before, which may still be writing what is read here
 };
 
 // --- The ring -----------------------------------------------------------------------------------
 
-// A slice of a tile is a stage of it: codes and inputs by the copy engine, statistics by warps.
+// The ring. A stage is a slice of a tile. TMA brings codes and inputs, warps bring the statistics.
 template <class S>
 struct Ring {
   std::uint8_t* codes;
   std::uint8_t* inputs;
-  float2* scales;  // of the runs of each column
+  float2* scales;  // of the two runs of each column
   int2* zero_points;
   cuda::Barrier* full;
   cuda::Barrier* empty;
 
-  // By one thread.
+  // Called by one thread.
   __device__ __forceinline__ void open() const {
     for (int i = 0; i < S::kStages; ++i) {
       full[i].init(1 + kStatisticWarps);
@@ -106,14 +114,14 @@ struct Ring {
   }
 };
 
-// A tile of a block's, and where it lies.
+// A tile of the output: its first row and column, and its gemm of the batch.
 struct Tile {
-  int index, m, n, batch;
+  int m, n, batch;
 
   template <class S>
   static __device__ __forceinline__ Tile of(const Args& args, int index) {
     const int down = index % args.down, rest = index / args.down;
-    return {index, down * S::kTokens, rest % args.across * S::kColumns, rest / args.across};
+    return {down * S::kTokens, rest % args.across * S::kColumns, rest / args.across};
   }
 };
 
@@ -122,7 +130,7 @@ PLANQ_HD const float* scales_of(const Args& args) {
   return codes.has_blocks() ? static_cast<const float*>(codes.statistics.absmax) : codes.scale;
 }
 
-// Brings the statistics of a tile's columns to the L2 cache.
+// Prefetches the statistics of a tile's columns to the L2 cache.
 template <class S>
 __device__ __forceinline__ void prefetch_statistics(const Args& args, int index) {
   if (index >= args.tiles) return;
@@ -136,7 +144,7 @@ __device__ __forceinline__ void prefetch_statistics(const Args& args, int index)
   if (end > begin) cuda::prefetch_bytes(begin, static_cast<std::uint32_t>(end - begin));
 }
 
-// The thread that has the copy engine fill stages.
+// What the thread does that has TMA fill the stages.
 template <class S>
 __device__ __forceinline__ void copy_slices(const Args& args, const Ring<S>& ring) {
   cuda::StageCursor<S::kStages> cursor;
@@ -154,23 +162,25 @@ __device__ __forceinline__ void copy_slices(const Args& args, const Ring<S>& rin
                      slice * cuda::kNarrowBoxBytes, tile.n, 0, full);
       std::uint8_t* inputs = ring.inputs + cursor.stage * S::kInputBytes;
 #pragma unroll
-      for (int box = 0; box < 2; ++box)
-        cuda::copy_box(inputs + box * S::kTokens * cuda::kBoxBytes, args.input_map,
-                       (slice * 2 + box) * cuda::kBoxBytes, tile.m, tile.batch * args.input_step,
-                       full);
+      for (int k_block = 0; k_block < 2; ++k_block)
+        cuda::copy_box(inputs + k_block * S::kTokens * cuda::kBoxBytes, args.input_map,
+                       (slice * 2 + k_block) * cuda::kBoxBytes, tile.m,
+                       tile.batch * args.input_step, full);
       cursor.advance();
     }
   }
 }
 
-// What the threads of kStatisticWarps do: each has the columns of a tile from its own on.
+// What the threads of kStatisticWarps warps do: they copy statistics to the stages. Thread t has
+// every kStep-th column of the tile, from column t on.
 template <class S>
 class StatisticCopies {
  public:
   static constexpr int kStep = kStatisticWarps * cuda::kWarp;
   static constexpr int kColumns = (S::kColumns + kStep - 1) / kStep;  // of a thread
-  // Slices that are on their way at a time. A slice is complete once so many more are begun, and
-  // groups hold a stage for each turn until they begin the next: one more has to be free.
+  // Slices whose copies are under way. A slice is complete kAhead slices after it was begun.
+  // Meanwhile each of the sharing groups holds a stage until it begins its next, and one more stage
+  // has to be free.
   static constexpr int kAhead = std::min(6, S::kStages - S::kSharing - 1);
   static_assert(kAhead >= 1);
 
@@ -188,7 +198,7 @@ class StatisticCopies {
   }
 
  private:
-  // A slice, and where a thread's columns have their statistics.
+  // A slice of a tile, and the first statistic of each of the thread's columns.
   struct Place {
     int tile, slice;
     int first[kColumns], zero_points[kColumns];
@@ -240,7 +250,7 @@ class StatisticCopies {
     if (tile < args_.tiles) enter(place, tile);
   }
   __device__ __forceinline__ bool has(int c) const { return own_ + c * kStep < S::kColumns; }
-  // Of a run of the slice: the segment, counted from the column's first.
+  // The segment that holds a run of the slice, counted from the column's first.
   __device__ __forceinline__ int segment(const Place& place, int run) const {
     return static_cast<int>(
         args_.segments.quotient(static_cast<std::uint32_t>(place.slice * kRuns + run)));
@@ -274,8 +284,8 @@ class StatisticCopies {
     }
   }
 
-  // Nested statistics of a slice are two codes in one word, or one, under one absmax: these words
-  // come where the statistics will be.
+  // Copies nested statistics. The codes of a slice's two statistics are in one word, and share one
+  // absmax. The word and the absmax go where the two restored statistics will be.
   __device__ __forceinline__ void copy_nested(int at, cuda::SharedAddress to) const {
     const BlockStatistics& s = args_.codes.statistics;
     const auto word = (reinterpret_cast<std::uintptr_t>(s.absmax) + at) & ~std::uintptr_t{3};
@@ -312,25 +322,26 @@ class Group {
  public:
   using Sums = sm90::Slice<S::kTokens>;
 
-  // `passed`: sums that go from group to group, then those that warps finish.
+  // `scratch`: the total that goes from group to group, then the staging.
   __device__ __forceinline__ Group(const Args& args, const Ring<S>& ring, cuda::SharedAddress table,
-                                   std::uint8_t* passed, int group)
+                                   std::uint8_t* scratch, int group)
       : args_(args),
         ring_(ring),
         table_(table),
         owner_(group / S::kSharing),
-        turn_(group % S::kSharing),
+        rank_(group % S::kSharing),
         tile_(blockIdx.x),
-        slice_(turn_) {
+        slice_(rank_) {
     const int thread = threadIdx.x % kGroupThreads, lane = threadIdx.x % cuda::kWarp;
     const int warp = owner_ * kGroupWarps + thread / cuda::kWarp;
-    passed_ = reinterpret_cast<float4*>(passed) + owner_ * kGroupThreads + thread;
-    out_ = reinterpret_cast<float*>(passed + S::kPassBytes) + warp * S::kOutTokens * S::kOutPitch;
+    handed_ = reinterpret_cast<float4*>(scratch) + owner_ * kGroupThreads + thread;
+    out_ =
+        reinterpret_cast<float*>(scratch + S::kHandedBytes) + warp * S::kOutTokens * S::kOutPitch;
     column_ = warp * kWarpColumns + lane / 4;
     codes_ =
         cuda::shared_address(ring.codes) + column_ * cuda::kNarrowBoxBytes + column_ / 2 % 4 * 16;
-    inputs_ = cuda::factor_of(cuda::shared_address(ring.inputs));
-    cursor_.stage = turn_;
+    inputs_ = cuda::descriptor_of(cuda::shared_address(ring.inputs));
+    cursor_.stage = rank_;
     normalize();
   }
 
@@ -346,13 +357,13 @@ class Group {
       done = {cursor_.stage, tile_, slice_};
       advance();
     }
-    cuda::wait_for_products<0>();
+    cuda::wgmma_wait<0>();
     cuda::pin(sums);
     if (done.stage >= 0) join(total, sums, done);
   }
 
  private:
-  // A slice whose products are under way.
+  // A slice that has been issued, but not added to the total. Stage -1: there is none.
   struct Done {
     int stage, tile, slice;
   };
@@ -374,7 +385,8 @@ class Group {
     normalize();
   }
 
-  // Begins the products of the slice in the cursor's stage, and joins the one before it.
+  // Dequantizes the slice in the cursor's stage and issues its wgmma. Meanwhile adds the slice
+  // before it to the total.
   __device__ __forceinline__ void multiply(Sums& sums, Sums& total, const Done& done) {
     const cuda::SharedAddress codes = codes_ + cursor_.stage * S::kCodeBytes;
     const std::uint64_t inputs = cuda::advanced(inputs_, cursor_.stage * S::kInputBytes);
@@ -384,10 +396,10 @@ class Group {
 #pragma unroll
     for (int batch = 0; batch < kSteps / S::kAtOnce; ++batch) {
       Numbers& held = numbers[batch % 2];
-      cuda::wait_for_products<1>();
-      decode(codes, batch * S::kAtOnce, own, held);
+      cuda::wgmma_wait<1>();
+      dequantize(codes, batch * S::kAtOnce, own, held);
       if (batch == 0) {
-        cuda::wait_for_products<0>();
+        cuda::wgmma_wait<0>();
         cuda::pin(sums);
         if (done.stage >= 0) {
           release(done.stage);
@@ -395,14 +407,14 @@ class Group {
         }
       }
       pin(held);
-      cuda::begin_products();
+      cuda::wgmma_fence();
 #pragma unroll
       for (int i = 0; i < S::kAtOnce; ++i) {
         const int step = batch * S::kAtOnce + i;
-        const int at = step / 4 * S::kTokens * cuda::kBoxBytes + step % 4 * cuda::kProductDepth;
-        cuda::add_held_step<T>(sums, held[i], cuda::advanced(inputs, at), step > 0);
+        const int at = step / 4 * S::kTokens * cuda::kBoxBytes + step % 4 * cuda::kWgmmaBytes;
+        cuda::wgmma_add_held<T>(sums, held[i], cuda::advanced(inputs, at), step > 0);
       }
-      cuda::commit_products();
+      cuda::wgmma_commit();
     }
   }
   static __device__ __forceinline__ void pin(Numbers& numbers) {
@@ -415,7 +427,7 @@ class Group {
     if (threadIdx.x % cuda::kWarp == 0) ring_.empty[stage].arrive();
   }
 
-  // Of the thread's two columns.
+  // Loads the statistics of the thread's two columns.
   __device__ __forceinline__ void load_statistics(CodeScale (&own)[2][kRuns]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -431,14 +443,15 @@ class Group {
     }
   }
 
-  // Two numbers as a word of the first factor.
+  // Dequantizes two codes to a register of wgmma's first operand.
   __device__ __forceinline__ std::uint32_t number(std::uint32_t codes, const CodeScale& own) const {
     const float2 pair = own.template numbers<S::kShifted>(table_.at(codes));
     return cuda::pair_of(pair.x, pair.y, T{});
   }
-  // kAtOnce steps from `first` on.
-  __device__ __forceinline__ void decode(cuda::SharedAddress codes, int first,
-                                         const CodeScale (&own)[2][kRuns], Numbers& numbers) const {
+  // Dequantizes kAtOnce steps from step `first` on.
+  __device__ __forceinline__ void dequantize(cuda::SharedAddress codes, int first,
+                                             const CodeScale (&own)[2][kRuns],
+                                             Numbers& numbers) const {
 #pragma unroll
     for (int i = 0; i < S::kAtOnce; ++i) {
       const int step = first + i, run = step / (kSteps / kRuns);
@@ -452,7 +465,7 @@ class Group {
     }
   }
 
-  // Adds the slice that was multiplied to those before it.
+  // Adds a slice that has been multiplied to the total of those before it.
   __device__ __forceinline__ void join(Sums& total, const Sums& sums, const Done& done) {
     const bool last = done.slice + 1 == args_.slices;
     if constexpr (S::kSharing == 1) {
@@ -464,34 +477,35 @@ class Group {
       for (int i = 0; i < S::kSums; ++i) total[i] = total[i] + sums[i];
     } else {
       const bool begins = done.tile == static_cast<int>(blockIdx.x) && done.slice == 0;
-      if (!begins) cuda::named_barrier_wait(turn(0), 2 * kGroupThreads);
+      if (!begins) cuda::named_barrier_wait(barrier_of(0), 2 * kGroupThreads);
       constexpr int kStride = S::kOwners * kGroupThreads;
 #pragma unroll
       for (int v = 0; v < S::kSums / 4; ++v) {
-        float4 t = done.slice == 0 ? make_float4(0, 0, 0, 0) : passed_[v * kStride];
+        float4 t = done.slice == 0 ? make_float4(0, 0, 0, 0) : handed_[v * kStride];
         t.x += sums[4 * v], t.y += sums[4 * v + 1], t.z += sums[4 * v + 2], t.w += sums[4 * v + 3];
         if (last)
           total[4 * v] = t.x, total[4 * v + 1] = t.y, total[4 * v + 2] = t.z,
                     total[4 * v + 3] = t.w;
         else
-          passed_[v * kStride] = t;
+          handed_[v * kStride] = t;
       }
       const bool ends = last && done.tile + static_cast<int>(gridDim.x) >= args_.tiles;
-      if (!ends) cuda::named_barrier_arrive(turn(1), 2 * kGroupThreads);
+      if (!ends) cuda::named_barrier_arrive(barrier_of(1), 2 * kGroupThreads);
     }
     if (last) finish(total, done.tile);
   }
-  // The barrier of the group whose turn it is so many turns later.
-  __device__ __forceinline__ int turn(int later) const {
-    return 1 + owner_ * S::kSharing + (turn_ + later) % S::kSharing;
+  // The named barrier of the group that is `later` slices behind this one in the order of slices. A
+  // group waits at its own until the total reaches it.
+  __device__ __forceinline__ int barrier_of(int later) const {
+    return 1 + owner_ * S::kSharing + (rank_ + later) % S::kSharing;
   }
 
-  // A warp's sums, some tokens at a time, through shared memory to the outputs.
+  // Stores outputs: a warp's sums go through its staging, some tokens at a time.
   __device__ __forceinline__ void finish(const Sums& total, int index) {
     const Tile tile = Tile::of<S>(args_, index);
     const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp % kGroupWarps;
     const int n = tile.n + owner_ * kGroupColumns + warp * kWarpColumns + lane % 4 * 4;
-    const sm90::ScaledOutputs<float, sm90::SumsAre::Products> out(args_.outputs, tile.batch);
+    const sm90::ScaledOutputs<float, sm90::SumsAre::Unscaled> out(args_.outputs, tile.batch);
     const auto columns = out.columns(n);
 #pragma unroll
     for (int first = 0; first < S::kTokens; first += S::kOutTokens) {
@@ -511,8 +525,8 @@ class Group {
   const Args& args_;
   const Ring<S>& ring_;
   const LanePairTable table_;
-  int owner_, turn_, tile_, slice_;
-  float4* passed_;
+  int owner_, rank_, tile_, slice_;
+  float4* handed_;
   float* out_;
   cuda::StageCursor<S::kStages> cursor_;
   int column_;
@@ -522,13 +536,13 @@ class Group {
 
 // --- The kernel ---------------------------------------------------------------------------------
 
-// A grid of any number of blocks; block i computes tiles i, i + blocks, ...
+// The grid may have any number of blocks. Block i computes tiles i, i + blocks, and so on.
 template <class T, class S>
 __global__ void __launch_bounds__(S::kThreads, 1)
     multiply_dequantized(const __grid_constant__ Args args) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
   const cuda::SharedAddress begin = cuda::shared_address(shared), table = LanePairTable::kBytes;
-  if (begin > 1024) __trap();  // stages would not lie below the table
+  if (begin > 1024) __trap();  // the stages would not fit below the table
   std::uint8_t* const at_table = shared + (table - begin);
   std::uint8_t* const above = at_table + LanePairTable::kBytes;
   auto* const barriers = reinterpret_cast<cuda::Barrier*>(above + S::kBarriersAt);
@@ -550,10 +564,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   const int group = cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads);
   if (group < S::kGroups) {
     cuda::raise_registers<S::kGroupRegisters>();
-    std::uint8_t* const passed =
-        S::kPassesBelow ? ring.codes + S::kStages * (S::kCodeBytes + S::kZeroPointBytes)
-                        : above + S::kBarriersAt + S::kBarrierBytes;
-    Group<T, S>(args, ring, table, passed, group).run();
+    std::uint8_t* const scratch =
+        S::kScratchBelow ? ring.codes + S::kStages * (S::kCodeBytes + S::kZeroPointBytes)
+                         : above + S::kBarriersAt + S::kBarrierBytes;
+    Group<T, S>(args, ring, table, scratch, group).run();
   } else {
     cuda::lower_registers<S::kCopyRegisters>();
     if (threadIdx.x == kCopies)

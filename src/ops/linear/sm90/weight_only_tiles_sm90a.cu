@@ -12,7 +12,7 @@ template <int kWidth, bool kShifted>
 using ShapeOf = Shape<kWidths[kWidth].tokens, kWidths[kWidth].owners, kWidths[kWidth].sharing,
                       kWidths[kWidth].at_once, kShifted>;
 
-// Calls visit<number, shape>() for the kernel of a width.
+// Calls visit<type of the numbers, shape>() for the kernel of a width.
 template <class Visit>
 Status visit_kernel(DType values, int width, bool shifted, const Visit& visit) {
   Status status = Status::success();
@@ -34,8 +34,8 @@ Status visit_kernel(DType values, int width, bool shifted, const Visit& visit) {
   return status;
 }
 
-// What copies of statistics by words need: nested ones of a slice under one absmax, and codes that
-// share a word.
+// Whether StatisticCopies can copy the statistics. Nested ones need one word and one absmax for the
+// two statistics of a slice.
 bool has_statistics(const WeightCodes& codes) {
   const BlockStatistics& s = codes.statistics;
   const std::int64_t segments = codes.rows * (codes.terms / codes.segment_size);
@@ -54,7 +54,7 @@ bool has_statistics(const WeightCodes& codes) {
 
 bool fill(const Gemm& gemm, const Width& width, Args& args) {
   const WeightCodes& codes = *gemm.weight.codes;
-  constexpr std::int64_t kTerms = 2;  // a byte
+  constexpr std::int64_t kTerms = 2;  // in a byte
   const cuda::ByteMatrices matrix{codes.data, codes.terms / kTerms,      codes.rows,
                                   1,          codes.row_stride / kTerms, 0};
   const int columns = width.owners * kGroupColumns;

@@ -1,19 +1,20 @@
-// What two 4-bit codes in a byte stand for, from a table in shared memory in which every lane of a
-// warp reads banks of its own: one look-up for two numbers, whatever the codes.
+// A table in shared memory that dequantizes two 4-bit codes at once, like PairTable. This one has a
+// copy for each lane of a warp, so that every lane has banks of its own whatever the codes. It is
+// twice as large.
 #pragma once
 
 #include "ops/linear/weight_only/pair_table.cuh"
 
 namespace planq::linear {
 
-// By byte: the values of its codes in the order of their terms, a copy for each lane. The table
-// lies at a multiple of its size, so that one instruction makes a look-up's address of the bytes of
+// For each byte, the two numbers of its codes in the order of their terms, with a copy for each
+// lane. The table is aligned to its size, so that one instruction makes an address from bytes of
 // two registers.
 class LanePairTable {
  public:
   static constexpr std::uint32_t kBytes = 65536;
 
-  // Looks up the byte lane % 4 of words.
+  // Looks up byte lane % 4 of words.
   __device__ __forceinline__ explicit LanePairTable(cuda::SharedAddress table)
       : own_(table | threadIdx.x % cuda::kWarp * static_cast<std::uint32_t>(sizeof(float2))),
         selector_(0x7604 | threadIdx.x % 4 << 4) {
@@ -21,7 +22,7 @@ class LanePairTable {
     cuda::keep(selector_);
   }
 
-  // By all threads of the block, which wait afterwards.
+  // Called by all threads of the block, before a barrier.
   static __device__ __forceinline__ void fill(float2* table, const CodesArgs& args, int threads) {
     const int first = args.codes.nibble_order == NibbleOrder::HighFirst ? 4 : 0;
     const float own = value_of(args, threadIdx.x % 16);

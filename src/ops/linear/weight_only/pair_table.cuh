@@ -1,5 +1,5 @@
-// What two 4-bit codes in a byte stand for, from a table in shared memory that no two lanes of a
-// half warp read in one bank: one look-up for two numbers, whatever the codes.
+// A table in shared memory that dequantizes two 4-bit codes at once: one look-up by the byte that
+// holds them. It has so many copies that two lanes of a half warp never meet in a bank.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace planq::linear {
 
-// Codes with the values of a codebook that is the library's: kernels have no table of it.
+// The codes of a weight, with the values of its codebook if that is a table of the library: kernels
+// get it as an argument.
 struct CodesArgs {
   WeightCodes codes;
   float values[16] = {};
 
-  CodesArgs() = default;
   explicit CodesArgs(const WeightCodes& given) : codes(given) {
     if (codes.has_blocks() && !codes.codebook_is_operand) std::copy_n(codes.codebook, 16, values);
   }
@@ -25,15 +25,16 @@ struct CodesArgs {
   }
 };
 
-// What a code stands for before its statistic: a codebook's value, or the integer.
+// The number that a code stands for, before it is multiplied by its statistic: a value of the
+// codebook, or the integer.
 __device__ __forceinline__ float value_of(const CodesArgs& args, unsigned code) {
   if (args.codes.has_blocks()) return args.codebook()[code];
   return static_cast<float>(integer_of(args.codes.dtype, static_cast<std::uint8_t>(code)));
 }
 
-// By byte: the values of its codes in the order of their terms, a copy for each lane of a half
-// warp, which is what shared memory serves at a time. The table lies at a multiple of its size, so
-// that one instruction makes a look-up's address.
+// For each byte, the two numbers of its codes in the order of their terms, with a copy for each
+// lane of a half warp: shared memory serves 8-byte loads of half a warp at a time. The table is
+// aligned to its size, so that one instruction makes an address from a byte.
 class PairTable {
  public:
   static constexpr std::uint32_t kTableBytes = 32768;
@@ -43,7 +44,7 @@ class PairTable {
     cuda::keep(own_);
   }
 
-  // By all threads of the block, which wait afterwards.
+  // Called by all threads of the block, before a barrier.
   static __device__ __forceinline__ void fill(float2* table, const CodesArgs& args, int threads) {
     const int first = args.codes.nibble_order == NibbleOrder::HighFirst ? 4 : 0;
     const float own = value_of(args, threadIdx.x % 16);
@@ -55,7 +56,7 @@ class PairTable {
     }
   }
 
-  // Of byte `kByte` of the word.
+  // Looks up byte kByte of the word.
   template <int kByte>
   __device__ __forceinline__ float2 at(std::uint32_t word) const {
     constexpr int kRight = 8 * kByte - kShift;
@@ -65,15 +66,15 @@ class PairTable {
 
  private:
   static constexpr int kBytes = 256, kCopies = cuda::kWarp / 2;
-  static constexpr int kShift = 7;  // from a byte's copies to the next's
+  static constexpr int kShift = 7;  // log2 of the bytes of an entry with all its copies
   static_assert(kCopies * sizeof(float2) == 1 << kShift);
   static_assert(kBytes << kShift == kTableBytes);
 
   cuda::SharedAddress own_;
 };
 
-// What gives codes of a segment back. A zero point is the sum of two floats: what is nearest to it,
-// and the rest.
+// What dequantizes the codes of a segment. The zero point is the sum of two floats: `nearest` is
+// the float32 nearest to it, `rest` is what that lacks.
 struct CodeScale {
   float scale = 1;
   float nearest = 0, rest = 0;
@@ -82,7 +83,8 @@ struct CodeScale {
     nearest = static_cast<float>(zero_point);
     rest = static_cast<float>(zero_point - static_cast<std::int64_t>(nearest));
   }
-  // A code less the rest is a small integer, so that the difference is rounded once.
+  // Subtracts the rest first. A code less the rest is a small integer, which is exact, so the
+  // difference is rounded once.
   template <bool kShifted>
   __device__ __forceinline__ float2 numbers(float2 pair) const {
     if constexpr (kShifted) pair = {pair.x - rest - nearest, pair.y - rest - nearest};
@@ -90,7 +92,7 @@ struct CodeScale {
   }
 };
 
-// Whether runs of 32 codes, whose numbers fit 32 bits, are vectors.
+// Whether every run of 32 codes is an aligned vector, and 32 bits can number these runs.
 inline bool has_code_vectors(const WeightCodes& codes) {
   constexpr int kTerms = 2 * cuda::kVectorBytes;
   const double runs = static_cast<double>(codes.rows) * static_cast<double>(codes.terms) / kTerms;

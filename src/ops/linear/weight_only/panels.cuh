@@ -1,5 +1,6 @@
-// Products with weights that are codes, by kernels that read numbers alone: panels of the weights'
-// numbers in the workspace, one after another.
+// Gemms with weights that are codes, by kernels that read numbers alone. Some rows of the weight at
+// a time, a panel, are dequantized to the workspace and multiplied. A column of the output is a row
+// of the weight.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +13,14 @@
 namespace planq::linear {
 namespace panels {
 
-// Columns that a multiprocessor has of a panel: what a block of the kernel for few rows computes.
-// A panel of fewer leaves multiprocessors idle, which costs more than one that leaves the L2 cache.
+// Columns of a panel for each multiprocessor: those of a block of the kernels for few rows. Smaller
+// panels would leave multiprocessors idle. That costs more than panels which do not fit in the L2
+// cache.
 inline constexpr std::int64_t kPanelColumns = 64;
-// Of a tile, so that no tile is cut.
+// Panels are whole tiles.
 inline constexpr std::int64_t kTileColumns = 128;
 
-// Columns of a panel, all of them about equally many.
+// The columns of a panel. All panels have about as many.
 inline std::int64_t panel_columns(std::int64_t columns, const Device& device) {
   const std::int64_t most = std::max(kPanelColumns * device.multiprocessors, kTileColumns);
   const std::int64_t count = cuda::ceil_div(columns, most);
@@ -33,7 +35,7 @@ inline std::byte* book(std::int64_t columns, std::int64_t terms, const Device& d
                                  row_bytes);
 }
 
-// `launch(panel)` multiplies the numbers of some columns.
+// Calls launch(panel), which multiplies the numbers of a panel, for each panel.
 template <class Launch>
 Status launch(const Gemm& gemm, const Call& call, Bound& bound, const Launch& launch) {
   const WeightCodes& codes = *gemm.weight.codes;

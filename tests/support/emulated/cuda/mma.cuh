@@ -45,7 +45,7 @@ inline void load_matrices(std::uint32_t (&words)[4], SharedAddress shared) {
   for (unsigned i = 0; i < 4; ++i)
     words[i] = rows.number(i, row, column) | rows.number(i, row, column + 1) << 16;
 }
-inline void load_turned_matrices(std::uint32_t (&words)[4], SharedAddress shared) {
+inline void load_transposed_matrices(std::uint32_t (&words)[4], SharedAddress shared) {
   const MatrixRows rows(shared);
   const unsigned column = emulated::Block::current().lane() / 4;
   const unsigned row = emulated::Block::current().lane() % 4 * 2;
