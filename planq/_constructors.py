@@ -6,7 +6,7 @@ A dataclass makes its own ``__init__``, which raises TypeError and suggests noth
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -22,8 +22,30 @@ def refuse_unknown_fields(whose: str, known: list[str], given: dict[str, Any]) -
             raise DescriptorError(as_field(name), f"{whose} has no such field{hint}") from None
 
 
-def name_unknown_fields(made: type[Any], whose: str) -> None:
-    """Lets a class of fields say so where it is given another one."""
+def tie_fields(made: type[Any], whose: str, table: Iterable[tuple[Any, ...]]) -> None:
+    """Ties a class of fields to the native table of them: what it is given else, it refuses.
+
+    Raises:
+        TypeError: Names, order, requiredness or defaults differ.
+    """
+    declared = [
+        (item.name, "required" if item.default is MISSING else f"default {item.default!s}")
+        for item in fields(made)
+        if item.init
+    ]
+    native = [
+        (name, "required" if required else f"default {default!s}")
+        for name, _, required, default, _ in table
+    ]
+    if declared != native:
+        raise TypeError(
+            f"the fields of {whose}: the Python class has {dict(declared)}, "
+            f"the native half {dict(native)}"
+        )
+    _name_unknown_fields(made, whose)
+
+
+def _name_unknown_fields(made: type[Any], whose: str) -> None:
     plain = made.__init__
     if hasattr(plain, "__wrapped__"):  # registered before
         return

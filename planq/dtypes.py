@@ -13,8 +13,8 @@ from typing import Any, Final
 from planq._nearest import did_you_mean
 from planq.errors import DescriptorError, shown
 
-VOCABULARIES: Final[dict[str, type[enum.StrEnum]]] = {}
-"""What a field of a descriptor may be a member of, by its name. The native layer looks here."""
+VOCABULARIES: Final[dict[str, type[enum.Enum]]] = {}
+"""What a field may be a member of, by its name. The native layer looks here."""
 
 
 class Vocabulary(enum.StrEnum):
@@ -220,6 +220,9 @@ class Determinism(enum.IntEnum):
     RUN_TO_RUN = 1
     GPU_TO_GPU = 2
     BIT_EXACT = 3
+
+
+VOCABULARIES[Determinism.__name__] = Determinism
 
 
 def parse_member(vocabulary: type[Any], value: object, field: str) -> Any:

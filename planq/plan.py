@@ -76,7 +76,7 @@ class Plan(_core.PlanBase):
                 "op", f"{type(self).__name__} cannot plan {desc.operator}; use Plan.select"
             )
         try:
-            super().__init__(desc._native, pref._native(), stream, classes.args)
+            super().__init__(desc._native, pref._native, stream, classes.args)
         except _core.NoKernel:
             raise _no_kernel(explain(desc, pref, stream), desc, pref) from None
         object.__setattr__(self, "_descriptor", desc)

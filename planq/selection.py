@@ -229,7 +229,7 @@ def explain(
         DescriptorError: The device is unknown; or there is no descriptor, or no preference.
     """
     preference = checked_preference(desc, pref)
-    candidates = _core.select(desc._native, preference._native(), _device(device))
+    candidates = _core.select(desc._native, preference._native, _device(device))
     return Selection(
         tuple(
             Candidate(

@@ -44,7 +44,7 @@ bool may_stand_in(const Kernel& kernel, const Plan& plan) {
     return false;
   if (!admits(kernel, plan.descriptor, plan.preference, plan.device)) return false;
   const auto& limit = plan.preference.max_workspace_bytes;
-  if (limit && bound_of(kernel, plan) > *limit) return false;
+  if (limit && bound_of(kernel, plan) > static_cast<std::size_t>(*limit)) return false;
   const Reason reason = kernel.rejects(plan.descriptor, plan.device);
   return (reason.accepted() || reason.kind == ReasonKind::Shape) && takes_some(kernel, plan);
 }

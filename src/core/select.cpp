@@ -68,9 +68,10 @@ Reason rejects_preference(const Kernel& kernel, const Descriptor& descriptor,
   constexpr ReasonKind kKind = ReasonKind::Preference;
   if (Reason reason = rejects_promise(kernel, descriptor, preference); !reason.accepted())
     return reason;
-  if (preference.max_workspace_bytes && workspace > *preference.max_workspace_bytes)
+  const auto& limit = preference.max_workspace_bytes;
+  if (limit && workspace > static_cast<std::size_t>(*limit))
     return Reason::refuse(kKind, "needs ", workspace, " bytes of workspace, the preference allows ",
-                          *preference.max_workspace_bytes);
+                          *limit);
   if (preference.backend && kernel.backend != *preference.backend)
     return Reason::refuse(kKind, "runs on ", name_of(kernel.backend), ", the preference asks for ",
                           name_of(*preference.backend));
@@ -107,6 +108,14 @@ void examine(const Descriptor& descriptor, const Preference& preference, const D
 }
 
 }  // namespace
+
+std::span<const Field> preference_fields() {
+  static const Preference initial;
+#define PLANQ_ENTRY(Type, name, ...) make_field(#name, offsetof(Preference, name), &initial.name),
+  static const Field fields[] = {PLANQ_PREFERENCE(PLANQ_ENTRY)};
+#undef PLANQ_ENTRY
+  return fields;
+}
 
 std::span<const Kernel* const> ordered_kernels(const Operator& op) {
   static const Order orders = order_all();

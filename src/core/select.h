@@ -12,15 +12,23 @@
 
 namespace planq {
 
-// Every field that is set removes kernels.
+// The fields of a preference: type, name and default. Each that is set removes kernels. The type
+// says how a field is read and printed (FieldKind); the filter is in select.cpp.
+#define PLANQ_PREFERENCE(_)                                \
+  _(Determinism, determinism, Determinism::RunToRun)       \
+  _(bool, batch_invariant, false)                          \
+  _(std::optional<std::int64_t>, max_ulp, {})              \
+  _(std::optional<std::int64_t>, max_workspace_bytes, {})  \
+  _(Choice<Backend>, backend, {}) /* None: the stream's */ \
+  _(std::string, sku, {})         /* of the one that may run */
+
 struct Preference {
-  Determinism determinism = Determinism::RunToRun;
-  bool batch_invariant = false;
-  std::optional<std::int64_t> max_ulp;
-  std::optional<std::uint64_t> max_workspace_bytes;
-  std::optional<Backend> backend;
-  std::string sku;  // empty = no pin
+#define PLANQ_MEMBER(Type, name, initial) Type name = initial;
+  PLANQ_PREFERENCE(PLANQ_MEMBER)
+#undef PLANQ_MEMBER
 };
+// One entry for each of them: the table that everything else is made by.
+std::span<const Field> preference_fields() PLANQ_API(preference_fields);
 
 struct Candidate {
   const Kernel* kernel = nullptr;

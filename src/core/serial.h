@@ -16,7 +16,7 @@ Fault read_descriptor(const Json& values, Descriptor& descriptor);
 Fault read_preference(const Json& values, Preference& preference);
 
 Json descriptor_json(const Descriptor& descriptor) PLANQ_API(descriptor_json);
-Json preference_json(const Preference& preference);
+Json preference_json(const Preference& preference) PLANQ_API(preference_json);
 // With the number of terms that its descriptor says.
 Json guarantee_json(const Plan& plan);
 // What each operand has to be; those that the descriptor rules out are left out.

@@ -89,23 +89,21 @@ const ScopeForm* scope_form(const Json* kind) {
   return nullptr;
 }
 
-// Fills a descriptor's storage field by field, and gathers its extras. Each function answers
-// whether it was read; if not, `fault` says why.
+// Fills the memory that a table of fields describes, field by field, and gathers what has no place
+// there. Each function answers whether it was read; if not, `fault` says why.
 class FieldReader {
  public:
-  explicit FieldReader(Descriptor& descriptor) : descriptor_(descriptor) {}
+  explicit FieldReader(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
 
   Fault fault;
 
   bool read(const Field& field, const Json& value);
-  void finish() {
-    if (extras_) descriptor_.extras = std::shared_ptr<const DescriptorExtras>(std::move(extras_));
-  }
+  std::shared_ptr<const DescriptorExtras> take_extras() { return std::move(extras_); }
 
  private:
   template <class T>
   T& at(const Field& field) {
-    return *reinterpret_cast<T*>(descriptor_.storage.data() + field.offset);
+    return *reinterpret_cast<T*>(memory_ + field.offset);
   }
   DescriptorExtras& extras() {
     if (!extras_) extras_ = std::make_unique<DescriptorExtras>();
@@ -121,6 +119,8 @@ class FieldReader {
 
   bool read_integer(std::string_view field, const Json& value, std::int64_t& integer);
   bool read_count(std::string_view field, const Json& value, std::int64_t& count);
+  bool read_limit(std::string_view field, const Json& value, std::optional<std::int64_t>& limit);
+  bool read_text(std::string_view field, const Json& value, std::string& text);
   bool read_number(const Field& field, const Json& value);
   bool read_dtype(const Field& field, const Json& value);
   bool read_scope(const Field& field, const Json& value);
@@ -134,7 +134,7 @@ class FieldReader {
   bool read_dim(const Field& field, const Json& value, int axis, int rank, std::int64_t& extent);
   bool place_dim(const Field& field, const DimInfo& dim, int axis);
 
-  Descriptor& descriptor_;
+  std::byte* memory_;
   std::unique_ptr<DescriptorExtras> extras_;
 };
 
@@ -148,6 +148,26 @@ bool FieldReader::read_count(std::string_view field, const Json& value, std::int
   if (value.is(Kind::Null)) return true;
   if (!read_integer(field, value, count)) return false;
   return count != 0 || refuse(field, "expected a positive integer or None, got 0");
+}
+
+bool FieldReader::read_limit(std::string_view field, const Json& value,
+                             std::optional<std::int64_t>& limit) {
+  limit.reset();
+  if (value.is(Kind::Null)) return true;
+  std::int64_t most = 0;
+  if (!value.is(Kind::Integer) || !value.fits(most) || most < 0)
+    return refuse(field, "an integer of at least 0 and at most 63 bits", value);
+  limit = most;
+  return true;
+}
+
+bool FieldReader::read_text(std::string_view field, const Json& value, std::string& text) {
+  text.clear();
+  if (value.is(Kind::Null)) return true;
+  if (!value.is(Kind::Text) || value.text().empty())
+    return refuse(field, "a name, or None for any", value);
+  text = value.text();
+  return true;
 }
 
 bool FieldReader::read_number(const Field& field, const Json& value) {
@@ -334,6 +354,10 @@ bool FieldReader::read(const Field& field, const Json& value) {
       return read_integer(field.name, value, at<std::int64_t>(field));
     case FieldKind::Count:
       return read_count(field.name, value, at<std::int64_t>(field));
+    case FieldKind::Limit:
+      return read_limit(field.name, value, at<std::optional<std::int64_t>>(field));
+    case FieldKind::Text:
+      return read_text(field.name, value, at<std::string>(field));
   }
   return false;
 }
@@ -371,7 +395,7 @@ Fault read_descriptor(const Json& values, Descriptor& descriptor) {
   if (Fault fault = check_names(values, *op); !fault.ok()) return fault;
   descriptor = {};
   descriptor.op = op;
-  FieldReader reader(descriptor);
+  FieldReader reader(descriptor.storage.data());
   for (const Field& field : op->fields) {
     const Json* value = values.find(field.name);
     if (!value)
@@ -379,82 +403,22 @@ Fault read_descriptor(const Json& values, Descriptor& descriptor) {
     else if (!reader.read(field, *value))
       return reader.fault;
   }
-  reader.finish();
+  descriptor.extras = reader.take_extras();
   return resolve(descriptor);
 }
 
-namespace {
-
-// One field of a preference: its name, and how its value is read.
-struct PreferenceField {
-  std::string_view name;
-  Fault (*read)(std::string_view name, const Json& value, Preference& preference);
-};
-
-template <class T>
-Fault read_limit(std::string_view name, const Json& value, std::optional<T>& limit) {
-  limit.reset();
-  if (value.is(Kind::Null)) return {};
-  std::int64_t most = 0;
-  if (!value.is(Kind::Integer) || !value.fits(most) || most < 0)
-    return {std::string(name),
-            "expected an integer of at least 0 and at most 63 bits, got " + shown(value)};
-  limit = static_cast<T>(most);
-  return {};
-}
-
-constexpr PreferenceField kPreferenceFields[] = {
-    {"determinism",
-     [](std::string_view name, const Json& value, Preference& preference) {
-       std::uint8_t rung = 0;
-       Fault fault = read_member(name, kVocabulary<Determinism>, value, rung);
-       preference.determinism = static_cast<Determinism>(rung);
-       return fault;
-     }},
-    {"backend",
-     [](std::string_view name, const Json& value, Preference& preference) {
-       preference.backend.reset();
-       if (value.is(Kind::Null)) return Fault{};
-       std::uint8_t backend = 0;
-       Fault fault = read_member(name, kVocabulary<Backend>, value, backend);
-       preference.backend = static_cast<Backend>(backend);
-       return fault;
-     }},
-    {"max_ulp", [](std::string_view name, const Json& value,
-                   Preference& preference) { return read_limit(name, value, preference.max_ulp); }},
-    {"max_workspace_bytes",
-     [](std::string_view name, const Json& value, Preference& preference) {
-       return read_limit(name, value, preference.max_workspace_bytes);
-     }},
-    {"batch_invariant",
-     [](std::string_view name, const Json& value, Preference& preference) -> Fault {
-       if (!value.is(Kind::Bool))
-         return {std::string(name), "expected True or False, got " + shown(value)};
-       preference.batch_invariant = value.flag();
-       return {};
-     }},
-    {"sku",
-     [](std::string_view name, const Json& value, Preference& preference) -> Fault {
-       if (!value.is(Kind::Null) && (!value.is(Kind::Text) || value.text().empty()))
-         return {std::string(name),
-                 "expected the name of a row, or None for any, got " + shown(value)};
-       preference.sku = value.is(Kind::Null) ? "" : value.text();
-       return {};
-     }},
-};
-
-}  // namespace
-
 Fault read_preference(const Json& values, Preference& preference) {
   if (!values.is(Kind::Object)) return {"preference", "expected an object, got " + shown(values)};
+  const auto fields = preference_fields();
   for (const std::string& name : values.names()) {
-    const auto same = [&](const PreferenceField& field) { return field.name == name; };
-    if (std::none_of(std::begin(kPreferenceFields), std::end(kPreferenceFields), same))
+    const auto same = [&](const Field& field) { return field.name == name; };
+    if (std::none_of(fields.begin(), fields.end(), same))
       return {as_field(name), "a preference has no such field"};
   }
-  for (const PreferenceField& field : kPreferenceFields)
+  FieldReader reader(&preference);
+  for (const Field& field : fields)
     if (const Json* value = values.find(field.name))
-      if (Fault fault = field.read(field.name, *value, preference); !fault.ok()) return fault;
+      if (!reader.read(field, *value)) return reader.fault;
   return {};
 }
 

@@ -98,7 +98,7 @@ Json field_json(const Field& field, const void* value, const Descriptor* descrip
       return scope_json(*static_cast<const Scope*>(value));
     case FieldKind::DType:
     case FieldKind::Enumeration:
-      return name_json(field.vocabulary.names[*static_cast<const std::uint8_t*>(value)]);
+      return name_json(field.vocabulary.name(*static_cast<const std::uint8_t*>(value)));
     case FieldKind::Number:
       return number_json(*static_cast<const double*>(value));
     case FieldKind::Flag:
@@ -109,13 +109,14 @@ Json field_json(const Field& field, const void* value, const Descriptor* descrip
       const std::int64_t count = *static_cast<const std::int64_t*>(value);
       return count == 0 ? Json() : Json::integer(count);
     }
+    case FieldKind::Limit: {
+      const auto& limit = *static_cast<const std::optional<std::int64_t>*>(value);
+      return limit ? Json::integer(*limit) : Json();
+    }
+    case FieldKind::Text:
+      return name_json(*static_cast<const std::string*>(value));
   }
   return {};
-}
-
-template <class T, class Write>
-Json optional_json(const std::optional<T>& value, const Write& write) {
-  return value ? write(*value) : Json();
 }
 
 // `terms`: null where no descriptor says how many there are.
@@ -223,15 +224,10 @@ Json descriptor_json(const Descriptor& descriptor) {
 }
 
 Json preference_json(const Preference& preference) {
+  const auto* memory = reinterpret_cast<const std::byte*>(&preference);
   Json values = Json::object();
-  values.set("determinism", Json::text(name_of(preference.determinism)));
-  values.set("batch_invariant", Json::flag(preference.batch_invariant));
-  values.set("max_ulp", optional_json(preference.max_ulp, Json::integer));
-  values.set("max_workspace_bytes", optional_json(preference.max_workspace_bytes, Json::natural));
-  values.set("backend", optional_json(preference.backend, [](Backend backend) {
-               return Json::text(name_of(backend));
-             }));
-  values.set("sku", name_json(preference.sku));
+  for (const Field& field : preference_fields())
+    values.set(field.name, field_json(field, memory + field.offset, nullptr));
   return values;
 }
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import importlib
+import pickle
 from typing import Any
 
 import pytest
 
 import planq
+from planq import _core
+from planq._constructors import tie_fields
 from support.samples import assign, make_descriptor
 
 NOOP: Any = importlib.import_module("operators.noop")
@@ -58,7 +62,26 @@ def test_a_field_is_a_hard_filter(field: str, value: Any, left: list[str]) -> No
 def test_every_field_is_tested_above() -> None:
     """A knob that nothing reads is a lie."""
     tested = {field for field, _, _ in FILTERS}
-    assert tested == {field.name for field in dataclasses.fields(planq.PlanPreference)}
+    assert tested == {
+        field.name for field in dataclasses.fields(planq.PlanPreference) if field.init
+    }
+
+
+def test_a_class_that_disagrees_with_the_native_table_is_refused() -> None:
+    """A field less, another default, another order."""
+    whole = [(item.name, Any, item.default) for item in dataclasses.fields(BY_DEFAULT) if item.init]
+    tie_fields(dataclasses.make_dataclass("Same", whole), "a preference", _core.preference_fields())
+    for items in (whole[1:], [*whole[:-1], ("sku", Any, "any")], whole[::-1]):
+        other = dataclasses.make_dataclass("Other", items)
+        with pytest.raises(TypeError, match="the fields of a preference: the Python class has"):
+            tie_fields(other, "a preference", _core.preference_fields())
+
+
+def test_preferences_survive_pickle() -> None:
+    """Copies too."""
+    pref = planq.PlanPreference(max_ulp=0, backend=planq.Backend.HOST, sku="any")
+    assert pickle.loads(pickle.dumps(pref)) == copy.deepcopy(pref) == pref
+    assert copy.copy(pref)._native.to_dict() == pref.to_dict()
 
 
 def test_fields_combine() -> None:

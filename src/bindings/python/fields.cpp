@@ -1,9 +1,12 @@
 #include "bindings/python/fields.h"
 
+#include <pybind11/stl.h>
+
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -59,15 +62,15 @@ struct Attribute {
 using Attributes = std::vector<Attribute>;
 constexpr std::size_t kMostFields = Descriptor::kCapacity;  // none is smaller than a byte
 
-const Attributes& attributes_of(const Operator& op) {
-  static auto* known = new std::unordered_map<const Operator*, Attributes>;
-  if (const auto found = known->find(&op); found != known->end()) return found->second;
+const Attributes& attributes_of(std::span<const Field> fields) {
+  static auto* known = new std::unordered_map<const Field*, Attributes>;
+  if (const auto found = known->find(fields.data()); found != known->end()) return found->second;
   Attributes attributes;
-  for (const Field& field : op.fields)
+  for (const Field& field : fields)
     attributes.push_back(
         {&field, interned(field.name),
          field.vocabulary.names.empty() ? nullptr : &Members::of(field.vocabulary)});
-  return known->emplace(&op, std::move(attributes)).first->second;
+  return known->emplace(fields.data(), std::move(attributes)).first->second;
 }
 
 Ref attribute(PyObject* object, PyObject* name) {
@@ -151,21 +154,38 @@ Ref read_sequence(std::string_view field, PyObject* value, const char* of) {
   refuse(field, std::string("expected a sequence of ") + of + ", got " + shown(value));
 }
 
-// Fills a descriptor's storage field by field, and gathers its extras.
+std::optional<std::int64_t> read_limit(std::string_view field, PyObject* value) {
+  if (value == Py_None) return std::nullopt;
+  const long long most = PyLong_CheckExact(value) ? PyLong_AsLongLong(value) : -1;
+  PyErr_Clear();
+  if (most < 0)
+    refuse(field, "expected an integer of at least 0 and at most 63 bits, got " + shown(value));
+  return most;
+}
+
+std::string read_text(std::string_view field, PyObject* value) {
+  if (value == Py_None) return "";
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, &size) : nullptr;
+  PyErr_Clear();  // half a surrogate pair is no UTF-8, and no name
+  if (size == 0) refuse(field, "expected a name, or None for any, got " + shown(value));
+  return {text, static_cast<std::size_t>(size)};
+}
+
+// Fills the memory that a table of fields describes, field by field, and gathers what has no place
+// there.
 class FieldReader {
  public:
-  explicit FieldReader(Descriptor& descriptor) : descriptor_(descriptor) {}
+  explicit FieldReader(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
 
   // Whether the attribute already holds what the field's value is read back as.
   bool read(const Attribute& attribute, PyObject* value);
-  void finish() {
-    if (extras_) descriptor_.extras = std::shared_ptr<const DescriptorExtras>(std::move(extras_));
-  }
+  std::shared_ptr<const DescriptorExtras> take_extras() { return std::move(extras_); }
 
  private:
   template <class T>
   T& at(const Field& field) {
-    return *reinterpret_cast<T*>(descriptor_.storage.data() + field.offset);
+    return *reinterpret_cast<T*>(memory_ + field.offset);
   }
   DescriptorExtras& extras() {
     if (!extras_) extras_ = std::make_unique<DescriptorExtras>();
@@ -181,7 +201,7 @@ class FieldReader {
   std::int64_t read_dim(const Field& field, PyObject* value, int axis, int rank);
   std::uint8_t dim_named(std::string_view field, const DimInfo& dim);
 
-  Descriptor& descriptor_;
+  std::byte* memory_;
   std::unique_ptr<DescriptorExtras> extras_;
   bool plain_ = false;  // of the field that is being read
 };
@@ -346,6 +366,12 @@ void FieldReader::store(const Attribute& attribute, PyObject* value) {
     case FieldKind::Count:
       at<std::int64_t>(field) = read_count(field.name, value);
       return;
+    case FieldKind::Limit:
+      at<std::optional<std::int64_t>>(field) = read_limit(field.name, value);
+      return;
+    case FieldKind::Text:
+      at<std::string>(field) = read_text(field.name, value);
+      return;
   }
 }
 
@@ -418,6 +444,12 @@ py::object value_object(const Attribute& attribute, const void* value,
       const std::int64_t count = *static_cast<const std::int64_t*>(value);
       return count == 0 ? py::object(py::none()) : py::object(py::int_(count));
     }
+    case FieldKind::Limit:
+      return py::cast(*static_cast<const std::optional<std::int64_t>*>(value));
+    case FieldKind::Text: {
+      const auto& text = *static_cast<const std::string*>(value);
+      return text.empty() ? py::object(py::none()) : py::object(py::str(text));
+    }
   }
   return py::none();
 }
@@ -442,17 +474,17 @@ const Operator& operator_of(py::handle instance) {
 
 }  // namespace
 
-void resolve_instance(py::handle instance) {
+void resolve_descriptor(py::handle instance) {
   const Operator& op = operator_of(instance);
-  const Attributes& attributes = attributes_of(op);
+  const Attributes& attributes = attributes_of(op.fields);
   auto descriptor = std::make_unique<Descriptor>();
   descriptor->op = &op;
-  FieldReader reader(*descriptor);
+  FieldReader reader(descriptor->storage.data());
   // Tuples and objects that stay as they are need not be made again.
   std::array<bool, kMostFields> plain{};
   for (std::size_t i = 0; i < attributes.size(); ++i)
     plain[i] = reader.read(attributes[i], attribute(instance.ptr(), attributes[i].name).get());
-  reader.finish();
+  descriptor->extras = reader.take_extras();
   const auto parsed = descriptor->storage;
   if (const Fault fault = resolve(*descriptor); !fault.ok()) refuse(fault.field, fault.text);
   for (std::size_t i = 0; i < attributes.size(); ++i) {
@@ -465,16 +497,28 @@ void resolve_instance(py::handle instance) {
   set_attribute(instance, field_names().native, py::cast(std::move(descriptor)));
 }
 
+void resolve_preference(py::handle instance) {
+  auto preference = std::make_unique<Preference>();
+  auto* memory = reinterpret_cast<std::byte*>(preference.get());
+  FieldReader reader(memory);
+  for (const Attribute& attribute : attributes_of(preference_fields())) {
+    reader.read(attribute, planq::python::attribute(instance.ptr(), attribute.name).get());
+    set_attribute(instance, attribute.name,
+                  value_object(attribute, memory + attribute.field->offset, nullptr));
+  }
+  set_attribute(instance, field_names().native, py::cast(std::move(preference)));
+}
+
 py::dict field_values(const Descriptor& descriptor) {
   py::dict values;
-  for (const Attribute& attribute : attributes_of(*descriptor.op))
+  for (const Attribute& attribute : attributes_of(descriptor.op->fields))
     values[attribute.name] = value_object(attribute, descriptor);
   return values;
 }
 
-py::tuple field_table(const Operator& op) {
+py::tuple field_table(std::span<const Field> fields) {
   py::list table;
-  for (const Attribute& attribute : attributes_of(op)) {
+  for (const Attribute& attribute : attributes_of(fields)) {
     const Field& field = *attribute.field;
     const std::string_view kind = name_of(field.kind);
     const py::object initial =

@@ -94,7 +94,7 @@ py::dict operator_values(const std::string& name) {
   for (const auto* table : op->tables)
     for (const Kernel& kernel : *table)
       kernels.append(kernel_values(*op, kernel, kernel.guarantee));
-  return py::dict("fields"_a = field_table(*op), "operands"_a = py::tuple(operands),
+  return py::dict("fields"_a = field_table(op->fields), "operands"_a = py::tuple(operands),
                   "kernels"_a = py::tuple(kernels), "operand_table"_a = operand_table(*op));
 }
 
@@ -128,20 +128,6 @@ py::list format_values() {
                                  format.has_infinities, format.has_nan));
   }
   return listed;
-}
-
-Preference make_preference(const std::string& determinism, bool batch_invariant,
-                           std::optional<std::int64_t> max_ulp,
-                           std::optional<std::uint64_t> max_workspace_bytes,
-                           std::optional<std::string> backend, std::optional<std::string> sku) {
-  Preference preference;
-  preference.determinism = enumerator<Determinism>("determinism", py::str(determinism));
-  preference.batch_invariant = batch_invariant;
-  preference.max_ulp = max_ulp;
-  preference.max_workspace_bytes = max_workspace_bytes;
-  if (backend) preference.backend = enumerator<Backend>("backend", py::str(*backend));
-  preference.sku = sku.value_or("");
-  return preference;
 }
 
 // One tuple per kernel in order of preference: (kernel, chosen, kind, reason, workspace).
@@ -292,14 +278,18 @@ PYBIND11_MODULE(_core, module) {
       .def("operands", &descriptor_operands)
       .def("to_json",
            [](const Descriptor& descriptor) { return dump(descriptor_json(descriptor)); });
-  py::class_<Preference>(module, "Preference").def(py::init(&make_preference));
+  py::class_<Preference>(module, "Preference").def("to_dict", [](const Preference& preference) {
+    return py::dict(json_value(preference_json(preference)));
+  });
   py::register_exception<NoKernel>(module, "NoKernel");
   define_devices(module);
   define_streams(module);
   define_plan(module);
   define_torch_call(module);
   define_lending(module);
-  module.def("resolve_descriptor", resolve_instance);
+  module.def("resolve_descriptor", resolve_descriptor);
+  module.def("resolve_preference", resolve_preference);
+  module.def("preference_fields", [] { return py::list(field_table(preference_fields())); });
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);
   module.def("operator", operator_values, py::arg("name"));

@@ -101,6 +101,8 @@ std::uint8_t Members::read(std::string_view field, py::handle value) const {
   return static_cast<std::uint8_t>(found);
 }
 
-py::object Members::operator[](std::uint8_t enumerator) const { return members_[enumerator]; }
+py::object Members::operator[](std::uint8_t enumerator) const {
+  return enumerator < members_.size() ? members_[enumerator] : py::none();
+}
 
 }  // namespace planq::python
