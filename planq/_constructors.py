@@ -10,16 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from typing import Any
 
+from planq import _core
 from planq._nearest import did_you_mean
 from planq.errors import ArgumentError, DescriptorError, as_field
-
-
-def refuse_unknown_fields(whose: str, known: list[str], given: dict[str, Any]) -> None:
-    """Raises DescriptorError for the first name that is no field of `whose`."""
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise DescriptorError(as_field(name), f"{whose} has no such field{hint}") from None
 
 
 def tie_fields(made: type[Any], whose: str, table: Iterable[tuple[Any, ...]]) -> None:
@@ -55,10 +48,17 @@ def _name_unknown_fields(made: type[Any], whose: str) -> None:
         try:
             plain(self, **given)
         except TypeError:
-            refuse_unknown_fields(whose, [item.name for item in fields(made) if item.init], given)
+            _refuse_unknown(whose, given)
             raise
 
     type.__setattr__(made, "__init__", init)
+
+
+def _refuse_unknown(whose: str, given: dict[str, Any]) -> None:
+    try:
+        _core.check_field_names(whose, given)
+    except DescriptorError as error:
+        raise error from None
 
 
 _ARGS_INIT = """

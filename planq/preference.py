@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from planq import _core
-from planq._constructors import refuse_unknown_fields, tie_fields
+from planq._constructors import tie_fields
 from planq.dtypes import Backend, Determinism
-from planq.errors import DescriptorError, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +53,11 @@ class PlanPreference:
         Raises:
             DescriptorError: An unknown field, or one that holds what it cannot mean.
         """
-        if not isinstance(values, dict):
-            raise DescriptorError("preference", f"expected an object, got {shown(values)}")
-        refuse_unknown_fields("a preference", [name for name, *_ in _FIELDS], values)
+        _core.check_preference(values)
         return cls(**values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_dict, (self.to_dict(),)
 
 
-_FIELDS: Final = _core.preference_fields()
-tie_fields(PlanPreference, "a preference", _FIELDS)
+tie_fields(PlanPreference, "a preference", _core.preference_fields())

@@ -12,6 +12,7 @@
 #include "bindings/python/kernels.h"
 #include "bindings/python/lend.h"
 #include "bindings/python/plan.h"
+#include "bindings/python/source.h"
 #include "bindings/python/stream.h"
 #include "bindings/python/torch_call.h"
 #include "bindings/python/vocabularies.h"
@@ -289,6 +290,17 @@ PYBIND11_MODULE(_core, module) {
   define_lending(module);
   module.def("resolve_descriptor", resolve_descriptor);
   module.def("resolve_preference", resolve_preference);
+  module.def("check_descriptor", check_descriptor_values);
+  module.def("check_preference", check_preference_values);
+  module.def("check_field_names", check_field_names);
+  module.def("refuse_operator", refuse_operator);
+  module.def("read_scope", read_scope);
+  module.def("read_dim", read_dim);
+  module.def("read_maximum", read_maximum);
+  module.def("read_member", [](py::handle type, py::handle value, const std::string& field) {
+    const Members& members = Members::of(type);
+    return members[members.read(field, value)];
+  });
   module.def("preference_fields", [] { return py::list(field_table(preference_fields())); });
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);
