@@ -127,7 +127,7 @@ struct EnumerationOf {
   using Type = T;
 };
 template <class E>
-struct EnumerationOf<Choice<E>> {
+struct EnumerationOf<OptionalEnum<E>> {
   using Type = E;
 };
 template <class T>

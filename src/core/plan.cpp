@@ -11,12 +11,6 @@ void set_extents(Descriptor& descriptor, const DescriptorExtras& extras,
     std::memcpy(descriptor.storage.data() + use.offset, &extents[use.dim], sizeof(std::int64_t));
 }
 
-std::size_t bound_of(const Kernel& kernel, const Plan& plan) {
-  const auto size =
-      plan.dims > 0 && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
-  return size(plan.descriptor, plan.device);
-}
-
 // Whether selection would prefer a kernel at some extent below the largest.
 bool takes_some(const Kernel& kernel, const Plan& plan) {
   Descriptor smaller = plan.descriptor;
@@ -35,40 +29,41 @@ bool takes_some(const Kernel& kernel, const Plan& plan) {
 }
 
 // Kernels that may run in the place of the chosen one: all of the same bits, which the preference
-// admits. A pin names one.
-bool may_stand_in(const Kernel& kernel, const Plan& plan) {
-  if (&kernel == plan.kernel) return true;
-  if (plan.dims == 0 || !plan.preference.sku.empty()) return false;
+// leaves. A pin names one.
+bool may_stand_in(const Kernel& kernel, const Plan& plan, std::size_t& workspace) {
+  if (!plan.preference.sku.empty()) return false;
   if (plan.kernel->guarantee.determinism != Determinism::BitExact ||
       kernel.guarantee.determinism != Determinism::BitExact || !kernel.constraints.empty())
     return false;
-  if (!admits(kernel, plan.descriptor, plan.preference, plan.device)) return false;
-  const auto& limit = plan.preference.max_workspace_bytes;
-  if (limit && bound_of(kernel, plan) > static_cast<std::size_t>(*limit)) return false;
   const Reason reason = kernel.rejects(plan.descriptor, plan.device);
-  return (reason.accepted() || reason.kind == ReasonKind::Shape) && takes_some(kernel, plan);
+  if (!reason.accepted() && reason.kind != ReasonKind::Shape) return false;
+  if (!takes_some(kernel, plan)) return false;
+  workspace = workspace_of(kernel, plan.descriptor, plan.device);
+  return rejects_preference(kernel, plan.descriptor, plan.preference, workspace).accepted();
 }
 
 }  // namespace
 
 bool find_kernels(Plan& plan) {
-  plan.kernel = choose(plan.descriptor, plan.preference, plan.device);
+  const Candidate chosen = choose(plan.descriptor, plan.preference, plan.device);
+  plan.kernel = chosen.kernel;
   if (!plan.kernel) return false;
   plan.dims = plan.descriptor.extras ? static_cast<int>(plan.descriptor.extras->dims.size()) : 0;
-  const auto add = [&](const Kernel& kernel) {
+  const auto add = [&](const Kernel& kernel, std::size_t workspace) {
     PreparedKernel& prepared = plan.prepared.emplace_back();
     prepared.kernel = &kernel;
-    const std::size_t bytes = bound_of(kernel, plan);
-    prepared.needs_workspace = bytes > 0;
-    plan.workspace = std::max(plan.workspace, bytes);
+    prepared.needs_workspace = workspace > 0;
+    plan.workspace = std::max(plan.workspace, workspace);
   };
   if (plan.dims == 0) {
-    add(*plan.kernel);
+    add(*plan.kernel, chosen.workspace);
     return true;
   }
   const auto kernels = kernels_for(plan.descriptor, plan.device);
-  for (const Kernel* kernel : *kernels)
-    if (may_stand_in(*kernel, plan)) add(*kernel);
+  for (const Kernel* kernel : *kernels) {
+    std::size_t workspace = chosen.workspace;
+    if (kernel == plan.kernel || may_stand_in(*kernel, plan, workspace)) add(*kernel, workspace);
+  }
   return true;
 }
 
@@ -90,8 +85,9 @@ bool make_plan(const Stream& stream, Plan& plan, Status& status) {
 
 namespace {
 
-std::size_t workspace_of(const PreparedKernel& prepared, const Descriptor& descriptor,
-                         const Device& device) {
+// Bytes for exactly the extents of a descriptor.
+std::size_t workspace_now(const PreparedKernel& prepared, const Descriptor& descriptor,
+                          const Device& device) {
   const Kernel& kernel = *prepared.kernel;
   if (!prepared.needs_workspace) return 0;
   return kernel.prepared_workspace ? kernel.prepared_workspace(descriptor, prepared.state)
@@ -117,7 +113,7 @@ Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage) 
   storage.storage = plan.descriptor.storage;
   set_extents(storage, *plan.descriptor.extras, extents.at);
   const PreparedKernel& prepared = prepared_for(plan, storage);
-  return {&storage, &prepared, workspace_of(prepared, storage, plan.device)};
+  return {&storage, &prepared, workspace_now(prepared, storage, plan.device)};
 }
 
 Status bind(const Plan& plan, const Actual& actual, Operands operands, Workspace workspace,

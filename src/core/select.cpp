@@ -63,33 +63,9 @@ Reason rejects_promise(const Kernel& kernel, const Descriptor& descriptor,
   return Reason::accept();
 }
 
-Reason rejects_preference(const Kernel& kernel, const Descriptor& descriptor,
-                          const Preference& preference, std::size_t workspace) {
-  constexpr ReasonKind kKind = ReasonKind::Preference;
-  if (Reason reason = rejects_promise(kernel, descriptor, preference); !reason.accepted())
-    return reason;
-  const auto& limit = preference.max_workspace_bytes;
-  if (limit && workspace > static_cast<std::size_t>(*limit))
-    return Reason::refuse(kKind, "needs ", workspace, " bytes of workspace, the preference allows ",
-                          *limit);
-  if (preference.backend && kernel.backend != *preference.backend)
-    return Reason::refuse(kKind, "runs on ", name_of(kernel.backend), ", the preference asks for ",
-                          name_of(*preference.backend));
-  if (!preference.sku.empty() && kernel.sku.view() != preference.sku)
-    return Reason::refuse(kKind, "the preference pins ", std::string_view(preference.sku));
-  return Reason::accept();
-}
-
 Reason rejects_workspace(std::size_t workspace) {
   if (workspace <= static_cast<std::size_t>(kMostBytes)) return Reason::accept();
   return Reason::refuse(ReasonKind::Shape, "needs more than 2^63 - 1 bytes of workspace");
-}
-
-std::size_t workspace_of(const Kernel& kernel, const Descriptor& descriptor, const Device& device) {
-  const bool varies = descriptor.extras && !descriptor.extras->dims.empty();
-  const auto size =
-      varies && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
-  return size(descriptor, device);
 }
 
 // Sets the reason, and the workspace where the kernel itself takes the descriptor.
@@ -108,6 +84,30 @@ void examine(const Descriptor& descriptor, const Preference& preference, const D
 }
 
 }  // namespace
+
+Reason rejects_preference(const Kernel& kernel, const Descriptor& descriptor,
+                          const Preference& preference, std::size_t workspace) {
+  constexpr ReasonKind kKind = ReasonKind::Preference;
+  if (Reason reason = rejects_promise(kernel, descriptor, preference); !reason.accepted())
+    return reason;
+  const auto& limit = preference.max_workspace_bytes;
+  if (limit && workspace > static_cast<std::size_t>(*limit))
+    return Reason::refuse(kKind, "needs ", workspace, " bytes of workspace, the preference allows ",
+                          *limit);
+  if (preference.backend && kernel.backend != *preference.backend)
+    return Reason::refuse(kKind, "runs on ", name_of(kernel.backend), ", the preference asks for ",
+                          name_of(*preference.backend));
+  if (!preference.sku.empty() && kernel.sku.view() != preference.sku)
+    return Reason::refuse(kKind, "the preference pins ", std::string_view(preference.sku));
+  return Reason::accept();
+}
+
+std::size_t workspace_of(const Kernel& kernel, const Descriptor& descriptor, const Device& device) {
+  const bool varies = descriptor.extras && !descriptor.extras->dims.empty();
+  const auto size =
+      varies && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
+  return size(descriptor, device);
+}
 
 std::span<const Field> preference_fields() {
   static const Preference initial;
@@ -174,24 +174,16 @@ Kernels kernels_for(const Descriptor& descriptor, const Device& device) {
   return kept[std::move(key)] = std::move(found);
 }
 
-bool admits(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
-            const Device& device) {
-  return kernel.backend == device.backend && device.arch >= kernel.arch.first &&
-         device.arch <= kernel.arch.last &&
-         rejects_promise(kernel, descriptor, preference).accepted() &&
-         (!preference.backend || kernel.backend == *preference.backend);
-}
-
-const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
-                     const Device& device) {
+Candidate choose(const Descriptor& descriptor, const Preference& preference, const Device& device) {
   const Kernels kernels = kernels_for(descriptor, device);
   for (const Kernel* kernel : *kernels) {
     Candidate candidate;
     candidate.kernel = kernel;
     examine(descriptor, preference, device, candidate);
-    if (candidate.reason.accepted()) return kernel;
+    candidate.chosen = candidate.reason.accepted();
+    if (candidate.chosen) return candidate;
   }
-  return nullptr;
+  return {};
 }
 
 Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device) {

@@ -14,13 +14,13 @@ namespace planq {
 
 // The fields of a preference: type, name and default. Each that is set removes kernels. The type
 // says how a field is read and printed (FieldKind); the filter is in select.cpp.
-#define PLANQ_PREFERENCE(_)                                \
-  _(Determinism, determinism, Determinism::RunToRun)       \
-  _(bool, batch_invariant, false)                          \
-  _(std::optional<std::int64_t>, max_ulp, {})              \
-  _(std::optional<std::int64_t>, max_workspace_bytes, {})  \
-  _(Choice<Backend>, backend, {}) /* None: the stream's */ \
-  _(std::string, sku, {})         /* of the one that may run */
+#define PLANQ_PREFERENCE(_)                                      \
+  _(Determinism, determinism, Determinism::RunToRun)             \
+  _(bool, batch_invariant, false)                                \
+  _(std::optional<std::int64_t>, max_ulp, {})                    \
+  _(std::optional<std::int64_t>, max_workspace_bytes, {})        \
+  _(OptionalEnum<Backend>, backend, {}) /* None: the stream's */ \
+  _(std::string, sku, {})               /* of the one that may run */
 
 struct Preference {
 #define PLANQ_MEMBER(Type, name, initial) Type name = initial;
@@ -42,18 +42,19 @@ struct Selection {
   const Kernel* chosen = nullptr;
 };
 
-// The kernel that runs a descriptor, or null: that of select(), without the reasons.
-const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
-                     const Device& device);
+// The chosen candidate of select(), without the others; its kernel is null where there is none.
+Candidate choose(const Descriptor& descriptor, const Preference& preference, const Device& device);
 // The kernels of an operator in order of preference.
 std::span<const Kernel* const> ordered_kernels(const Operator& op);
 // Those of them that a device has and that no field but a shape rules out, remembered for the next
 // descriptor that differs in shapes alone: an engine asks for new ones in every step.
 std::shared_ptr<const std::vector<const Kernel*>> kernels_for(const Descriptor& descriptor,
                                                               const Device& device);
-// Whether backend, architecture and promises are what is asked for; sku and workspace apart.
-bool admits(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
-            const Device& device);
+// Why a preference has a kernel removed that needs so much workspace.
+Reason rejects_preference(const Kernel& kernel, const Descriptor& descriptor,
+                          const Preference& preference, std::size_t workspace);
+// Bytes for every extent of a descriptor that a kernel takes.
+std::size_t workspace_of(const Kernel& kernel, const Descriptor& descriptor, const Device& device);
 
 Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device)
     PLANQ_API(select);

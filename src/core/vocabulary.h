@@ -34,10 +34,10 @@ inline constexpr Vocabulary kVocabulary{};
 
 // An enumerator, or none.
 template <class E>
-class Choice {
+class OptionalEnum {
  public:
-  constexpr Choice() = default;
-  constexpr Choice(E value) : value_(static_cast<std::uint8_t>(value)) {}
+  constexpr OptionalEnum() = default;
+  constexpr OptionalEnum(E value) : value_(static_cast<std::uint8_t>(value)) {}
   constexpr explicit operator bool() const { return value_ != kNone; }
   constexpr E operator*() const { return static_cast<E>(value_); }
 
