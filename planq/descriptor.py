@@ -134,7 +134,7 @@ class Descriptor:
         try:
             values = _core.parse_json(text)
         except ValueError as error:
-            raise DescriptorError("op", f"not JSON: {error}") from None
+            raise DescriptorError("op", str(error)) from None
         return cls.from_dict(values)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from planq import _core
 from planq._classes import CLASSES
@@ -87,9 +86,7 @@ class Candidate:
     @property
     def verdict(self) -> str:
         """``chosen``, ``outranked`` or the reason."""
-        if self.chosen:
-            return "chosen"
-        return self.reason or "accepted, but a row above it is preferred"
+        return _core.verdict_text(self.chosen, self.reason)
 
     def to_dict(self) -> dict[str, Any]:
         """The candidate as plain JSON values."""
@@ -108,10 +105,6 @@ class Candidate:
         }
 
 
-# Kernels that were written for something else altogether: counted in the table, not listed.
-_COUNTED: Final = ("backend", "dtype", "scope")
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """All kernels of an operator, in order of preference, with what became of each."""
@@ -128,21 +121,18 @@ class Selection:
         return {"candidates": [each.to_dict() for each in self.candidates]}
 
     def __str__(self) -> str:
-        listed = [each for each in self.candidates if each.reason_kind not in _COUNTED]
-        width = max((len(each.sku) for each in listed), default=3)
-        lines = [f"{'sku':<{width}}  rank  workspace  verdict"]
-        for each in listed:
-            lines.append(
-                f"{each.sku:<{width}}  {each.rank:>4}  {each.workspace:>9}  {each.verdict}"
-            )
-            lines.extend(f"{'':<{width}}  asks {asked}" for asked in each.constraints)
-        counts = Counter(each.reason_kind for each in self.candidates if each not in listed)
-        for kind, count in sorted(counts.items()):
-            lines.append(f"... and {count} rows for another {kind}")
-        return "\n".join(lines)
+        return _core.selection_text(
+            [
+                (
+                    *(each.sku, each.rank, each.workspace),
+                    *(each.verdict, each.reason_kind, each.constraints),
+                )
+                for each in self.candidates
+            ]
+        )
 
 
-def _device(device: DeviceFacts | StreamLike | str) -> _core.Device:
+def native_device(device: DeviceFacts | StreamLike | str) -> _core.Device:
     """The facts behind a name, a DeviceFacts or a stream."""
     if isinstance(device, DeviceFacts):
         try:
@@ -229,7 +219,7 @@ def explain(
         DescriptorError: The device is unknown; or there is no descriptor, or no preference.
     """
     preference = checked_preference(desc, pref)
-    candidates = _core.select(desc._native, preference._native, _device(device))
+    candidates = _core.select(desc._native, preference._native, native_device(device))
     return Selection(
         tuple(
             Candidate(

@@ -587,6 +587,7 @@ bool is_on(const TensorView& view, const Device& device) {
 
 const char* workspace_problem(std::size_t needed, const Workspace& workspace, const Plan& plan,
                               Operands operands) {
+  if (needed > 0 && !workspace.data && workspace.bytes == 0) return "none was given";
   if (workspace.bytes < needed) return "it is too small";
   if (needed == 0) return nullptr;
   if (!workspace.data) return "its address is null";

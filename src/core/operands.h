@@ -25,7 +25,8 @@ struct Plan;
 constexpr bool is_written(Role role) { return role != Role::Input; }
 
 // ByField: the descriptor says whether there is such an operand. Optional: the caller does.
-enum class Presence : std::uint8_t { Always, ByField, Optional };
+#define PLANQ_PRESENCE_NAMES(_) _(Always, "always") _(ByField, "by_field") _(Optional, "optional")
+PLANQ_DEFINE(Presence, PLANQ_PRESENCE_NAMES)
 
 struct OperandInfo {
   std::string_view name;

@@ -80,7 +80,7 @@ struct Constraint {
 };
 
 // "an address divisible by 16"
-std::string constraint_text(const Constraint& constraint) PLANQ_API(constraint_text);
+std::string constraint_text(const Constraint& constraint);
 
 // One call of a kernel: what is bound. The descriptor has the extents of this call in the place of
 // dims.

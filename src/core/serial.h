@@ -1,9 +1,6 @@
 // Descriptors, preferences, plans and selections as JSON: the same values in every language.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "core/json.h"
 #include "core/plan.h"
 #include "core/registry.h"
@@ -26,11 +23,5 @@ Json plan_json(const Plan& plan) PLANQ_API(plan_json);
 Json selection_json(const Descriptor& descriptor, const Selection& selection);
 // Every operator with its fields, its operands and its kernels.
 Json operators_json();
-
-// A selection as a table, for messages.
-std::string selection_text(const Operator& op, const Selection& selection);
-// Why no kernel runs a descriptor on a device: a sentence, and that table.
-std::string no_kernel_text(const Descriptor& descriptor, const Preference& preference,
-                           const Device& device);
 
 }  // namespace planq

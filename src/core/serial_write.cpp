@@ -1,10 +1,9 @@
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <utility>
 #include <vector>
 
+#include "core/selection_text.h"
 #include "core/serial.h"
 
 namespace planq {
@@ -148,10 +147,7 @@ Json guarantee_json(const Guarantee& guarantee, const Json& terms) {
 
 Json constraints_json(const Operator& op, const Kernel& kernel) {
   Json asked = Json::list();
-  for (const Constraint& constraint : kernel.constraints)
-    asked.append(
-        Json::text(std::string(op.operands[static_cast<std::size_t>(constraint.operand)].name) +
-                   ": " + constraint_text(constraint)));
+  for (const std::string& text : constraint_texts(op, kernel)) asked.append(Json::text(text));
   return asked;
 }
 
@@ -190,12 +186,11 @@ Json declared_field_json(const Field& field) {
 }
 
 Json declared_operand_json(const OperandInfo& operand) {
-  constexpr std::string_view kPresences[] = {"always", "by_field", "optional"};
   Json values = Json::object();
   values.set("name", Json::text(operand.name));
   values.set("role", Json::text(name_of(operand.role)));
   values.set("kind", Json::text(name_of(operand.kind)));
-  values.set("presence", Json::text(kPresences[static_cast<std::size_t>(operand.presence)]));
+  values.set("presence", Json::text(name_of(operand.presence)));
   return values;
 }
 
@@ -300,75 +295,6 @@ Json operators_json() {
   Json listed = Json::list();
   for (const Operator* op : operators()) listed.append(operator_json(*op));
   return listed;
-}
-
-// --- Words ---------------------------------------------------------------------------------------
-
-namespace {
-
-// Kernels that were written for something else altogether are counted, not listed.
-bool is_counted(ReasonKind kind) {
-  return kind == ReasonKind::Backend || kind == ReasonKind::DType || kind == ReasonKind::Scope;
-}
-
-std::string verdict(const Candidate& candidate) {
-  if (candidate.chosen) return "chosen";
-  if (candidate.reason.accepted()) return "accepted, but a row above it is preferred";
-  return candidate.reason.text();
-}
-
-std::string aligned_right(std::string text, std::size_t width) {
-  return std::string(width - std::min(width, text.size()), ' ') + text;
-}
-std::string aligned_left(std::string_view text, std::size_t width) {
-  return std::string(text) + std::string(width - std::min(width, text.size()), ' ');
-}
-
-}  // namespace
-
-std::string selection_text(const Operator& op, const Selection& selection) {
-  std::size_t width = 0;
-  std::map<std::string_view, int> counts;
-  for (const Candidate& candidate : selection.candidates) {
-    if (is_counted(candidate.reason.kind))
-      ++counts[name_of(candidate.reason.kind)];
-    else
-      width = std::max(width, candidate.kernel->sku.view().size());
-  }
-  if (width == 0) width = 3;
-  std::string table = aligned_left("sku", width) + "  rank  workspace  verdict";
-  const auto add_line = [&](const std::string& line) {
-    table += '\n';
-    table += line;
-  };
-  for (const Candidate& candidate : selection.candidates) {
-    if (is_counted(candidate.reason.kind)) continue;
-    const Kernel& kernel = *candidate.kernel;
-    add_line(aligned_left(kernel.sku, width) + "  " +
-             aligned_right(std::to_string(kernel.rank), 4) + "  " +
-             aligned_right(std::to_string(candidate.workspace), 9) + "  " + verdict(candidate));
-    const Json constraints = constraints_json(op, kernel);
-    for (const Json& asked : constraints.items())
-      add_line(aligned_left("", width) + "  asks " + asked.text());
-  }
-  for (const auto& [kind, count] : counts)
-    add_line("... and " + std::to_string(count) + " rows for another " + std::string(kind));
-  return table;
-}
-
-std::string no_kernel_text(const Descriptor& descriptor, const Preference& preference,
-                           const Device& device) {
-  const Operator& op = *descriptor.op;
-  const Selection selection = select(descriptor, preference, device);
-  const bool known =
-      std::any_of(selection.candidates.begin(), selection.candidates.end(),
-                  [&](const Candidate& each) { return each.kernel->sku.view() == preference.sku; });
-  const std::string name(op.name);
-  const std::string sentence =
-      preference.sku.empty() || known
-          ? "no row of " + name + " takes this descriptor"
-          : "no row of " + name + " is called " + shown(Json::text(preference.sku));
-  return sentence + "\n" + selection_text(op, selection);
 }
 
 }  // namespace planq

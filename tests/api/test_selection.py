@@ -74,14 +74,14 @@ def test_a_gpu_that_is_too_old_is_told_what_the_operator_has() -> None:
     line = str(caught.value).splitlines()[0]
     if planq.build_info().cuda:
         assert line.startswith(
-            "no row of matmul runs on this architecture; matmul has kernels for "
+            "no kernel of matmul runs on this architecture; matmul has kernels for "
         )
         (matmul,) = (each for each in planq.operators() if each.name == "matmul")
         listed = line.split("kernels for ")[1].split("; ")[0]
         assert set(listed.split(", ")) == architectures_of(matmul)
         assert line.endswith(f"compiled for {planq.build_info().architectures}")
     else:
-        assert line == "no row of matmul takes this descriptor"
+        assert line == "no kernel of matmul takes this descriptor"
 
 
 def test_an_architecture_without_kernels_of_its_own_takes_those_for_8_0() -> None:

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "core/selection_text.h"
+
 namespace planq::python {
 
 namespace py = pybind11;
@@ -38,11 +40,7 @@ py::dict guarantee_values(const Guarantee& guarantee, std::optional<std::int64_t
 py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
                        std::optional<std::int64_t> terms) {
   using namespace py::literals;
-  py::list asked;
-  for (const Constraint& constraint : kernel.constraints)
-    asked.append(text(op.operands[static_cast<std::size_t>(constraint.operand)].name) + ": " +
-                 constraint_text(constraint));
-  const py::tuple constraints(asked);
+  const py::tuple constraints(py::cast(constraint_texts(op, kernel)));
   const py::object max_arch =
       kernel.arch.last >= kLastArch ? py::object(py::none()) : py::int_(kernel.arch.last);
   py::list dtypes;
