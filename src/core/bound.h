@@ -23,8 +23,8 @@ class Bound {
   // The stream that steps are launched on as they are added; null: they are kept.
   const Stream* now() const { return stream_; }
 
-  // From here on steps follow others of this bound: one that waits for its predecessor itself may
-  // begin before that has ended.
+  // From here on each step has others of this bound before it. A step that waits for them in its
+  // kernel may be launched to begin before they have ended.
   void follow() { follows_ = true; }
   bool follows() const { return follows_; }
 

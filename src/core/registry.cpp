@@ -40,8 +40,7 @@ void specify_extents(const Descriptor& descriptor, std::span<OperandSpec> specs)
   descriptor.op->specify(descriptor, specs);
 }
 
-// --- Dims
-// ------------------------------------------------------------------------------------------
+// --- Dims ---------------------------------------------------------------------------------------
 
 // The specs of a descriptor with another extent in the place of one of its dims.
 class Probe {

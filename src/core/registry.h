@@ -24,8 +24,8 @@
 
 namespace planq {
 
-// What prepare leaves for bind: the kernel's own trivially copyable struct, stored by value; or, of
-// kernels that keep more, an object of which the copies of a state share one.
+// What prepare leaves for bind: a trivially copyable struct of the kernel's own, stored by value. A
+// kernel that keeps more has an object, which the copies of a state share.
 class State {
  public:
   template <class T>
@@ -121,7 +121,7 @@ struct Kernel {
   // The same as workspace, from what prepare left, where that is much faster; null: it is not.
   std::size_t (*prepared_workspace)(const Descriptor&, const State&) = nullptr;
   std::span<const Constraint> constraints = {};
-  Sku sku = {};  // public, append-only; made of the above by PLANQ_KERNELS, and said by no table
+  Sku sku = {};  // public, append-only; PLANQ_KERNELS makes it of the fields above
 };
 
 // For kernels without either.

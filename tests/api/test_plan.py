@@ -70,7 +70,7 @@ def test_skus_are_unique_and_well_formed() -> None:
             assert kernel.revision >= 1
 
 
-def test_the_guarantee_is_that_of_the_chosen_row() -> None:
+def test_the_guarantee_is_that_of_the_chosen_kernel() -> None:
     """As `explain` and the registry print it."""
     plan = make_plan()
     chosen = plan.explain().chosen

@@ -29,7 +29,7 @@ def accepted(device: str = "host", **changes: Any) -> list[str]:
     return [c.sku.rpartition("/")[2] for c in candidates if c.chosen or not c.reason]
 
 
-def test_without_wishes_every_row_of_the_backend_is_left() -> None:
+def test_without_wishes_every_kernel_of_the_backend_is_left() -> None:
     """The best-ranked one is chosen."""
     assert accepted() == ALL
     assert planq.Plan.select(planq.HOST, DESC, LOOSEST).sku == "noop/host/exact"
@@ -98,7 +98,7 @@ def test_the_default_asks_for_run_to_run() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_pin_selects_its_row(name: str) -> None:
+def test_a_pin_selects_its_kernel(name: str) -> None:
     """Whatever its rank."""
     pref = dataclasses.replace(LOOSEST, sku=f"noop/host/{name}")
     plan = planq.Plan.select(planq.HOST, DESC, pref)
@@ -108,8 +108,8 @@ def test_a_pin_selects_its_row(name: str) -> None:
 
 def test_an_unknown_pin_is_an_error() -> None:
     """Named in the message, with the table of what there is."""
-    pref = planq.PlanPreference(sku="noop/host/no_such_row")
-    with pytest.raises(planq.NoKernelError, match="no_such_row") as caught:
+    pref = planq.PlanPreference(sku="noop/host/no_such_kernel")
+    with pytest.raises(planq.NoKernelError, match="no_such_kernel") as caught:
         planq.Plan.select(planq.HOST, DESC, pref)
     assert isinstance(caught.value, NotImplementedError)
     assert caught.value.selection.chosen is None

@@ -29,7 +29,7 @@ def facts(arch: int) -> planq.DeviceFacts:
     )
 
 
-def has_rows(device: str) -> bool:
+def has_kernels(device: str) -> bool:
     """Whether this build has kernels for a device."""
     return device == "host" or planq.build_info().cuda
 
@@ -115,24 +115,24 @@ def test_the_first_accepted_candidate_is_chosen_and_every_other_has_a_verdict(de
         keys = [(c.rank, c.sku) for c in candidates]
         assert keys == sorted(keys)
         accepted = [c for c in candidates if not c.reason]
-        assert bool(accepted) == has_rows(device)
+        assert bool(accepted) == has_kernels(device)
         assert [c.chosen for c in accepted] == [True, *[False] * len(accepted)][: len(accepted)]
         assert not any(c.chosen for c in candidates if c.reason)
 
 
 @pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
-def test_every_row_of_the_operator_is_in_the_table(device: str) -> None:
+def test_every_kernel_of_the_operator_is_in_the_table(device: str) -> None:
     """None loses in silence."""
     desc = make_descriptor()
     listed = {k.sku for op in planq.operators() if op.name == desc.operator for k in op.kernels}
     selection = planq.explain(desc, device=device)
     assert {c.sku for c in selection.candidates} == listed
-    assert (selection.chosen is not None) == has_rows(device)
+    assert (selection.chosen is not None) == has_kernels(device)
     if selection.chosen is not None:
         assert selection.chosen.sku in str(selection)
 
 
-def test_rows_of_the_other_backend_are_rejected_as_such() -> None:
+def test_kernels_of_the_other_backend_are_rejected_as_such() -> None:
     """A stream never changes its backend behind the caller's back."""
     for device, other in (("host", "cuda"), ("sm_90", "host")):
         for candidate in planq.explain(make_descriptor(), device=device).candidates:
@@ -142,7 +142,7 @@ def test_rows_of_the_other_backend_are_rejected_as_such() -> None:
 
 
 @pytest.mark.parametrize("device", ["sm_80", "sm_90"])
-def test_every_case_has_a_row_on_every_supported_gpu(device: str) -> None:
+def test_every_case_has_a_kernel_on_every_supported_gpu(device: str) -> None:
     """Exactly when CUDA kernels are compiled in; no GPU is needed to know."""
     for case in selections.cover("dynamic_range_quantize", device):
         chosen = planq.explain(descriptor(case.problem), device=device).chosen
@@ -158,7 +158,7 @@ def test_names_of_gpus_stand_for_facts() -> None:
         assert [c.sku for c in named.candidates] == [c.sku for c in given.candidates]
 
 
-def test_a_gpu_that_is_too_old_has_no_row() -> None:
+def test_a_gpu_that_is_too_old_has_no_kernel() -> None:
     """And the reason names its architecture."""
     selection = planq.explain(make_descriptor(), device=facts(70))
     assert selection.chosen is None

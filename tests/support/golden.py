@@ -171,7 +171,7 @@ def record(device: Device, name: str) -> dict[str, Any]:
         digests = entry.pop("digests")
         cases = all_cases(operator)
         entry["cases"] = [[case.id, digests[n]] for n, case in enumerate(cases) if n in digests]
-        assert len(entry["cases"]) == len(cases), f"{operator}: cases that no row takes"
+        assert len(entry["cases"]) == len(cases), f"{operator}: cases that no kernel takes"
     return {
         "device": name,
         "build": planq.build_info().build_id,

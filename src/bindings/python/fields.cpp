@@ -164,7 +164,7 @@ void set_native(py::handle instance, const py::object& native) {
   set_attribute(instance, attribute, native);
 }
 
-// Whether what is read of a field is what was given, if the source has found it plain.
+// Whether a value of this kind that the source found plain may stay in its attribute.
 bool may_be_plain(FieldKind kind) {
   return kind == FieldKind::Shape || kind == FieldKind::ShapeList ||
          kind == FieldKind::IntegerList || kind == FieldKind::Scope;

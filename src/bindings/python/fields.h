@@ -16,8 +16,8 @@ void resolve_descriptor(pybind11::handle instance);
 // The same of a Python preference, which is checked field by field alone.
 void resolve_preference(pybind11::handle instance);
 
-// Each throws DescriptorError for a dictionary that cannot be what to_dict writes, by its names.
-// The first answers the operator's.
+// Each throws DescriptorError where the names of a dictionary cannot be those that to_dict writes.
+// The first answers the name of the operator.
 std::string_view check_descriptor_values(pybind11::handle values);
 void check_preference_values(pybind11::handle values);
 // Whether names are those of fields of an operator, or else of a preference.

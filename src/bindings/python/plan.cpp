@@ -242,7 +242,7 @@ class Reader {
   ArgumentFailure& failure_;
 };
 
-// A host launch over as many bytes of operands takes some microseconds.
+// A host launch takes some microseconds where its operands have no more bytes than this.
 constexpr std::int64_t kSmallBytes = 1 << 16;
 
 std::int64_t operand_bytes(const Plan& plan) {

@@ -22,7 +22,8 @@ const Classes& classes();
 // A value in a message, in Python's words, which are bounded and never raise: it is anybody's.
 std::string shown(pybind11::handle value);
 
-// A function throws what Python code of the value raised, unless that is an answer.
+// Values are anybody's objects, whose own code may raise. A TypeError says that a value is none of
+// a kind; everything else is thrown.
 class PythonSource {
  public:
   using Value = PyObject*;
@@ -39,8 +40,8 @@ class PythonSource {
     Ref tuple_;
   };
 
-  // Whether all that was read since this was set need not be made again: tuples, integers and
-  // scopes of Python's and planq's own types.
+  // Set to true, it stays so while what is read has the types that an attribute of a descriptor
+  // has: tuples, integers, Scope and Dim themselves. Such a value need not be made again.
   bool plain = true;
 
   bool is_none(Value value) const { return value == Py_None; }
