@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from planq._nearest import did_you_mean
-from planq.errors import DescriptorError, shown
+from planq import _core
 
 if TYPE_CHECKING:
     from planq.descriptor import Descriptor
@@ -32,8 +31,5 @@ def classes_of(operator: str) -> Classes:
         DescriptorError: No such operator.
     """
     if operator not in CLASSES:
-        names, hint = ", ".join(sorted(CLASSES)), did_you_mean(operator, CLASSES)
-        raise DescriptorError(
-            "op", f"no operator is called {shown(operator)}; there are {names}{hint}"
-        )
+        _core.refuse_operator(operator)
     return CLASSES[operator]

@@ -6,24 +6,39 @@ A dataclass makes its own ``__init__``, which raises TypeError and suggests noth
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from typing import Any
 
+from planq import _core
 from planq._nearest import did_you_mean
 from planq.errors import ArgumentError, DescriptorError, as_field
 
 
-def refuse_unknown_fields(whose: str, known: list[str], given: dict[str, Any]) -> None:
-    """Raises DescriptorError for the first name that is no field of `whose`."""
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise DescriptorError(as_field(name), f"{whose} has no such field{hint}") from None
+def tie_fields(made: type[Any], whose: str, table: Iterable[tuple[Any, ...]]) -> None:
+    """Ties a class of fields to the native table of them: what it is given else, it refuses.
+
+    Raises:
+        TypeError: Names, order, requiredness or defaults differ.
+    """
+    declared = [
+        (item.name, "required" if item.default is MISSING else f"default {item.default!s}")
+        for item in fields(made)
+        if item.init
+    ]
+    native = [
+        (name, "required" if required else f"default {default!s}")
+        for name, _, required, default, _ in table
+    ]
+    if declared != native:
+        raise TypeError(
+            f"the fields of {whose}: the Python class has {dict(declared)}, "
+            f"the native half {dict(native)}"
+        )
+    _name_unknown_fields(made, whose)
 
 
-def name_unknown_fields(made: type[Any], whose: str) -> None:
-    """Lets a class of fields say so where it is given another one."""
+def _name_unknown_fields(made: type[Any], whose: str) -> None:
     plain = made.__init__
     if hasattr(plain, "__wrapped__"):  # registered before
         return
@@ -33,10 +48,17 @@ def name_unknown_fields(made: type[Any], whose: str) -> None:
         try:
             plain(self, **given)
         except TypeError:
-            refuse_unknown_fields(whose, [item.name for item in fields(made) if item.init], given)
+            _refuse_unknown(whose, given)
             raise
 
     type.__setattr__(made, "__init__", init)
+
+
+def _refuse_unknown(whose: str, given: dict[str, Any]) -> None:
+    try:
+        _core.check_field_names(whose, given)
+    except DescriptorError as error:
+        raise error from None
 
 
 _ARGS_INIT = """

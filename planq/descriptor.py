@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from planq import _core
 from planq._classes import classes_of
-from planq._constructors import refuse_unknown_fields
 from planq.arguments import Shape
 from planq.dim import Dim
 from planq.dtypes import DType, OperandKind, Role
@@ -114,27 +113,16 @@ class Descriptor:
         return self._native.to_json()
 
     @classmethod
-    def from_dict(cls: type[D], values: object) -> D:
+    def from_dict(cls: type[D], values: Any) -> D:
         """Makes the descriptor that :meth:`to_dict` wrote.
 
         Raises:
             DescriptorError: An unknown operator, an unknown or missing field, a wrong value.
         """
-        if not isinstance(values, dict) or not isinstance(values.get("op"), str):
-            raise DescriptorError("op", "expected an object with the operator's name under 'op'")
-        found = classes_of(values["op"]).descriptor
+        found = classes_of(_core.check_descriptor(values)).descriptor
         if not issubclass(found, cls):
             raise DescriptorError("op", f"expected {cls.operator}, got {found.operator}")
-        given = {key: value for key, value in values.items() if key != "op"}
-        known = {item.name: item for item in fields(found) if item.init}
-        refuse_unknown_fields(found.operator, list(known), given)
-        for name, item in known.items():
-            if item.default is MISSING and name not in given:
-                raise DescriptorError(name, f"{found.operator} needs this field")
-        try:
-            return found(**given)
-        except TypeError as error:
-            raise DescriptorError("op", f"{found.operator}: {error}") from None
+        return found(**{key: value for key, value in values.items() if key != "op"})
 
     @classmethod
     def from_json(cls: type[D], text: str) -> D:
@@ -146,7 +134,7 @@ class Descriptor:
         try:
             values = _core.parse_json(text)
         except ValueError as error:
-            raise DescriptorError("op", f"not JSON: {error}") from None
+            raise DescriptorError("op", str(error)) from None
         return cls.from_dict(values)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, final
 
-from planq.errors import DescriptorError, shown
-
-_LONGEST_NAME: Final = 31
+from planq import _core
 
 
 @final
@@ -31,7 +29,7 @@ class Dim:
     max: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "max", _checked_maximum(self.name, self.max, "dim"))
+        object.__setattr__(self, "max", _core.read_maximum(self.name, self.max))
 
     def __repr__(self) -> str:
         return f"Dim({self.name!r}, max={self.max})"
@@ -51,19 +49,5 @@ class Dim:
         Raises:
             DescriptorError: The value is something else.
         """
-        if not isinstance(value, dict) or value.keys() != {"dim", "max"}:
-            expected = "an extent: an integer or {'dim': name, 'max': integer}"
-            raise DescriptorError(field, f"expected {expected}, got {shown(value)}")
-        return cls(value["dim"], _checked_maximum(value["dim"], value["max"], field))
-
-
-def _checked_maximum(name: object, maximum: object, field: str) -> int:
-    is_name = isinstance(name, str) and name.isidentifier() and len(name.encode()) <= _LONGEST_NAME
-    if not is_name:
-        expected = f"a Dim's name, an identifier of at most {_LONGEST_NAME} bytes"
-        raise DescriptorError(field, f"expected {expected}, got {shown(name)}")
-    most = maximum if isinstance(maximum, int) and not isinstance(maximum, bool) else 0
-    if not 1 <= most < 2**63:
-        expected = f"a maximum of 1 to 2^63 - 1 for the Dim '{name}'"
-        raise DescriptorError(field, f"expected {expected}, got {shown(maximum)}")
-    return most
+        dim: Dim = _core.read_dim(value, field)
+        return dim

@@ -8,13 +8,12 @@ with others. A family has its own words in its ``vocabulary.py``.
 from __future__ import annotations
 
 import enum
-from typing import Any, Final
+from typing import Any
 
-from planq._nearest import did_you_mean
-from planq.errors import DescriptorError, shown
+from planq import _core
 
-VOCABULARIES: Final[dict[str, type[enum.StrEnum]]] = {}
-"""What a field of a descriptor may be a member of, by its name. The native layer looks here."""
+VOCABULARIES: Final[dict[str, type[enum.Enum]]] = {}
+"""What a field may be a member of, by its name. The native layer looks here."""
 
 
 class Vocabulary(enum.StrEnum):
@@ -63,24 +62,12 @@ class DType(Vocabulary):
         Raises:
             DescriptorError: The value names no type that planq knows.
         """
-        if isinstance(value, cls):
-            return value
-        found = _BY_NAME.get(_dtype_name(value))
-        if found is None:
-            hint = did_you_mean(value, _BY_NAME)
-            raise DescriptorError(
-                field, f"expected a dtype that planq knows, got {shown(value)}{hint}"
-            )
+        found: DType = _core.read_member(cls, value, field)
         return found
 
 
-_BY_NAME: Final = {member.value: member for member in DType}
-
-
-def _dtype_name(value: object) -> str:
-    """The plain name behind ``"int8"``, ``torch.int8``, ``np.int8`` or ``np.dtype("int8")``."""
-    if isinstance(value, str):
-        return value
+def name_of_dtype(value: object) -> str:
+    """The plain name behind ``torch.int8``, ``np.int8`` or ``np.dtype("int8")``."""
     if isinstance(value, type):
         return "bool" if value.__name__ == "bool_" else value.__name__  # as NumPy 1 calls it
     name = getattr(value, "name", None)
@@ -222,20 +209,13 @@ class Determinism(enum.IntEnum):
     BIT_EXACT = 3
 
 
+VOCABULARIES[Determinism.__name__] = Determinism
+
+
 def parse_member(vocabulary: type[Any], value: object, field: str) -> Any:
     """Reads a member of a vocabulary from itself or its name.
 
     Raises:
         DescriptorError: The value is neither.
     """
-    if isinstance(value, vocabulary):
-        return value
-    if isinstance(value, str):
-        for member in vocabulary:
-            if member.name == value.upper():
-                return member
-    names = ", ".join(member.name for member in vocabulary)
-    hint = did_you_mean(value, (member.name for member in vocabulary))
-    raise DescriptorError(
-        field, f"expected {vocabulary.__name__} ({names}), got {shown(value)}{hint}"
-    )
+    return _core.read_member(vocabulary, value, field)

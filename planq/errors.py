@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from planq import _core
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -81,10 +83,7 @@ class WorkspaceError(PlanqError, ValueError):
     code = "workspace"
 
     def __init__(self, needed: int, got: int, alignment: int, problem: str) -> None:
-        super().__init__(
-            f"workspace: expected at least {needed} bytes aligned to {alignment}, "
-            f"got {got} bytes; {problem}"
-        )
+        super().__init__(_core.workspace_text(needed, got, problem))
         self.needed = needed
         self.got = got
         self.alignment = alignment

@@ -12,13 +12,7 @@ from planq.arguments import StreamLike
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dim import Dim
 from planq.dtypes import Role
-from planq.errors import (
-    ArgumentError,
-    DescriptorError,
-    NoKernelError,
-    PlanMismatchError,
-    shown,
-)
+from planq.errors import ArgumentError, DescriptorError, NoKernelError, PlanMismatchError
 from planq.guarantee import PrecisionGuarantee, guarantee_of_plan
 from planq.preference import PlanPreference
 from planq.selection import (
@@ -28,6 +22,7 @@ from planq.selection import (
     architectures,
     checked_preference,
     explain,
+    native_device,
 )
 
 
@@ -83,7 +78,7 @@ class Plan(_core.PlanBase):
                 "op", f"{type(self).__name__} cannot plan {desc.operator}; use Plan.select"
             )
         try:
-            super().__init__(desc._native, pref._native(), stream, classes.args)
+            super().__init__(desc._native, pref._native, stream, classes.args)
         except _core.NoKernel:
             raise _no_kernel(explain(desc, pref, stream), desc, pref) from None
         object.__setattr__(self, "_descriptor", desc)
@@ -275,12 +270,12 @@ class Plan(_core.PlanBase):
                 something else; the message lists every difference.
             DescriptorError: The recorded descriptor has no meaning in this build.
         """
-        stored, desc, pref = _stored(text)
+        desc, pref = _stored(text)
         try:
             plan = cls.select(stream, desc, pref)
         except NoKernelError as error:
-            raise PlanMismatchError(f"this build selects no row: {error}") from None
-        _compare(stored, plan.to_dict())
+            raise PlanMismatchError(_core.unselected_text(str(error))) from None
+        _compare(text, plan.to_json())
         return plan
 
 
@@ -299,18 +294,12 @@ def foresee(
         DescriptorError: The device is unknown; or there is no descriptor, or no preference.
     """
     preference = checked_preference(desc, pref)
-    selection = explain(desc, preference, device)
-    chosen = selection.chosen
-    if chosen is None:
-        raise _no_kernel(selection, desc, preference)
-    return {
-        "descriptor": desc.to_dict(),
-        "preference": preference.to_dict(),
-        "sku": chosen.sku,
-        "revision": chosen.revision,
-        "guarantee": chosen.guarantee.to_dict(),
-        "build_id": _core.build_info()["build_id"],
-    }
+    values: dict[str, Any] | None = _core.foresee(
+        desc._native, preference._native, native_device(device)
+    )
+    if values is None:
+        raise _no_kernel(explain(desc, preference, device), desc, preference)
+    return values
 
 
 def verify_foreseen(text: str, device: DeviceFacts | StreamLike | str) -> dict[str, Any]:
@@ -320,29 +309,20 @@ def verify_foreseen(text: str, device: DeviceFacts | StreamLike | str) -> dict[s
         PlanMismatchError: As of :meth:`Plan.from_json`.
         DescriptorError: As there; or the device is unknown.
     """
-    stored, desc, pref = _stored(text)
+    desc, pref = _stored(text)
     try:
         current = foresee(desc, pref, device)
     except NoKernelError as error:
-        raise PlanMismatchError(f"this build selects no row: {error}") from None
-    _compare(stored, current)
+        raise PlanMismatchError(_core.unselected_text(str(error))) from None
+    _compare(text, json.dumps(current))
     return current
 
 
-def _compare(stored: dict[str, Any], current: dict[str, Any]) -> None:
+def _compare(stored: str, current: str) -> None:
     """Raises PlanMismatchError with every part in which two plans differ, if any does."""
-    changed = {
-        key: (stored.get(key), current.get(key))
-        for key in sorted(stored.keys() | current.keys())
-        if stored.get(key) != current.get(key)
-    }
-    if changed:
-        lines = [
-            f"{key}: stored {shown(was)}, now {shown(now)}" for key, (was, now) in changed.items()
-        ]
-        raise PlanMismatchError(
-            "the plan differs from the stored one\n" + "\n".join(lines), changed
-        )
+    message, differences = _core.compare_stored(stored, current)
+    if differences:
+        raise PlanMismatchError(message, differences)
 
 
 def _address_of(array: Any) -> int:
@@ -353,17 +333,14 @@ def _address_of(array: Any) -> int:
     return int((on_gpu or array.__array_interface__)["data"][0])
 
 
-def _stored(text: str) -> tuple[dict[str, Any], Descriptor, PlanPreference]:
-    """The parts of a stored plan, and what two of them say: the descriptor and the preference."""
+def _stored(text: str) -> tuple[Descriptor, PlanPreference]:
+    """What a stored plan says: the descriptor and the preference."""
     try:
-        stored = _core.parse_json(text)
+        stored = _core.read_stored(text)
     except ValueError as error:
-        raise PlanMismatchError(f"not a stored plan: not JSON: {error}") from None
-    for key in ("descriptor", "preference"):
-        if not isinstance(stored, dict) or key not in stored:
-            raise PlanMismatchError(f"not a stored plan: it has no {key}")
+        raise PlanMismatchError(str(error)) from None
     desc = Descriptor.from_dict(stored["descriptor"])
-    return stored, desc, PlanPreference.from_dict(stored["preference"])
+    return desc, PlanPreference.from_dict(stored["preference"])
 
 
 def _known_shape(name: str, spec: OperandSpec, extents: dict[str, int]) -> tuple[int, ...]:
@@ -388,18 +365,12 @@ def _dtype_of(library: Any, name: str, spec: OperandSpec) -> Any:
 
 
 def _no_kernel(selection: Selection, desc: Descriptor, pref: PlanPreference) -> NoKernelError:
-    known = {kernel.sku for kernel in selection.candidates}
-    if pref.sku is not None and pref.sku not in known:
-        return NoKernelError(selection, f"no row of {desc.operator} is called {shown(pref.sku)}")
-    bodies = list(dict.fromkeys(kernel.body for kernel in selection.listed))
-    if pref.body is not None and pref.body not in bodies:
-        there = ", ".join(bodies) or "none"
-        told = f"no body of {desc.operator} is called {shown(pref.body)}; there are {there}"
-        return NoKernelError(selection, told)
+    known = pref.sku in {kernel.sku for kernel in selection.candidates}
     kinds = {each.reason_kind for each in selection.candidates} - {"backend"}
-    if kinds == {"device"}:
-        told = (
-            f"no row of {desc.operator} runs on this architecture; {architectures(desc.operator)}"
+    if kinds == {"device"} and (pref.sku is None or known):
+        told = architectures(desc.operator)
+        return NoKernelError(
+            selection, f"no kernel of {desc.operator} runs on this architecture; {told}"
         )
-        return NoKernelError(selection, told)
-    return NoKernelError(selection, f"no row of {desc.operator} takes this descriptor")
+    told = _core.no_kernel_sentence(desc.operator, pref._native, selection._lines)
+    return NoKernelError(selection, told)

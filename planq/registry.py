@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from planq import _core
 from planq._classes import CLASSES, Classes
-from planq._constructors import name_unknown_fields, name_unknown_operands
+from planq._constructors import name_unknown_operands, tie_fields
 from planq.descriptor import Descriptor
 from planq.dtypes import Backend, DType
 from planq.guarantee import PrecisionGuarantee, guarantee_of
@@ -92,12 +92,13 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
             from those that the native half declares.
     """
     native = native_operator(descriptor.operator)
-    _compare(f"the fields of {descriptor.operator}", _fields(descriptor), _native_fields(native))
-    operands = {item.name: "" for item in fields(args)}
-    _compare(
-        f"the operands of {descriptor.operator}", operands, dict.fromkeys(native["operands"], "")
-    )
-    name_unknown_fields(descriptor, descriptor.operator)
+    operands = tuple(item.name for item in fields(args))
+    if operands != native["operands"]:
+        raise TypeError(
+            f"the operands of {descriptor.operator}: the Python class has {operands}, "
+            f"the native half {native['operands']}"
+        )
+    tie_fields(descriptor, descriptor.operator, native["fields"])
     name_unknown_operands(args, descriptor.operator)
     CLASSES[descriptor.operator] = Classes(descriptor, args, plan)
     operators.cache_clear()
@@ -112,27 +113,6 @@ def on_register(listener: Callable[[], None]) -> None:
     """Calls a function now, and after every operator that is registered from here on."""
     _listeners.append(listener)
     listener()
-
-
-def _fields(descriptor: type[Descriptor]) -> dict[str, str]:
-    """The init fields of a descriptor class, each with what it holds when it is left out."""
-    return {
-        item.name: "required" if item.default is MISSING else f"default {item.default!s}"
-        for item in fields(descriptor)
-        if item.init
-    }
-
-
-def _native_fields(native: dict[str, Any]) -> dict[str, str]:
-    return {
-        name: "required" if required else f"default {default!s}"
-        for name, _, required, default, _ in native["fields"]
-    }
-
-
-def _compare(what: str, declared: dict[str, str], native: dict[str, str]) -> None:
-    if list(declared.items()) != list(native.items()):
-        raise TypeError(f"{what}: the Python class has {declared}, the native half {native}")
 
 
 @functools.cache

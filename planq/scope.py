@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from planq._nearest import did_you_mean
-from planq.errors import DescriptorError, shown
-
-
-def _integer(value: Any, what: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise DescriptorError("scope", f"expected an integer {what}, got {shown(value)}") from None
+from planq import _core
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +39,7 @@ class Scope:
     @classmethod
     def channel(cls, axis: int) -> Scope:
         """One segment per index of an axis."""
-        return cls("channel", _integer(axis, "axis"))
+        return cls.parse({"kind": "channel", "axis": axis})
 
     @classmethod
     def token(cls) -> Scope:
@@ -60,12 +49,12 @@ class Scope:
     @classmethod
     def group(cls, size: int, axis: int = -1) -> Scope:
         """Segments of ``size`` consecutive elements along an axis; the last may be shorter."""
-        return cls("group", _integer(axis, "axis"), _integer(size, "size"))
+        return cls.parse({"kind": "group", "size": size, "axis": axis})
 
     @classmethod
     def block(cls, rows: int, columns: int) -> Scope:
         """Tiles of the last two axes; those at the end of an axis may be smaller."""
-        return cls("block", 0, _integer(columns, "columns"), _integer(rows, "rows"))
+        return cls.parse({"kind": "block", "rows": rows, "columns": columns})
 
     @classmethod
     def pair(cls) -> Scope:
@@ -102,34 +91,5 @@ class Scope:
         Raises:
             DescriptorError: The value is neither.
         """
-        kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-        known = isinstance(kind, str) and kind in _CONSTRUCTORS
-        if known and isinstance(value, cls):
-            return value
-        if known and isinstance(value, dict):
-            arguments = {key: item for key, item in value.items() if key != "kind"}
-            _check_names(value["kind"], arguments, field)
-            return _CONSTRUCTORS[value["kind"]](**arguments)
-        hint = did_you_mean(value, (f"planq.Scope.{name}()" for name in _CONSTRUCTORS))
-        raise DescriptorError(field, f"expected a planq.Scope, got {shown(value)}{hint}")
-
-
-_CONSTRUCTORS: Final[dict[str, Callable[..., Scope]]] = {
-    "tensor": Scope.tensor,
-    "channel": Scope.channel,
-    "token": Scope.token,
-    "group": Scope.group,
-    "block": Scope.block,
-    "pair": Scope.pair,
-}
-
-
-def _check_names(kind: str, arguments: dict[str, Any], field: str) -> None:
-    """Raises where the parts of a scope are not those of its kind."""
-    parts = inspect.signature(_CONSTRUCTORS[kind]).parameters
-    for name in arguments:
-        if name not in parts:
-            raise DescriptorError(field, f"a {kind} scope has no {shown(name)}")
-    for name, part in parts.items():
-        if part.default is part.empty and name not in arguments:
-            raise DescriptorError(field, f"a {kind} scope needs {shown(name)}")
+        scope: Scope = _core.read_scope(value, field)
+        return scope

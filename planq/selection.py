@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from planq import _core
 from planq._classes import CLASSES
@@ -108,9 +107,7 @@ class Candidate:
     @property
     def verdict(self) -> str:
         """``chosen``, ``outranked`` or the reason."""
-        if self.chosen:
-            return "chosen"
-        return self.reason or "accepted, but a row above it is preferred"
+        return _core.verdict_text(self.chosen, self.reason)
 
     def to_dict(self) -> dict[str, Any]:
         """The candidate as plain JSON values."""
@@ -128,10 +125,6 @@ class Candidate:
             "constraints": list(self.constraints),
             "dtypes": list(self.dtypes),
         }
-
-
-# Kernels that were written for something else altogether: counted in the table, not listed.
-_COUNTED: Final = ("backend", "dtype", "scope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,26 +148,21 @@ class Selection:
         return tuple(each for each in self.candidates if each.reason_kind not in _COUNTED)
 
     def __str__(self) -> str:
-        listed = self.listed
-        skus = max((len(each.sku) for each in listed), default=3)
-        bodies = max(4, *(len(each.body) for each in listed), 0)
-        lines = [f"{'sku':<{skus}}  {'body':<{bodies}}  rank  workspace  verdict"]
-        above = ""
-        for each in listed:
-            sku = "" if each.sku == above else each.sku  # the bodies of a SKU are a group
-            lines.append(
-                f"{sku:<{skus}}  {each.body:<{bodies}}  {each.rank:>4}  {each.workspace:>9}  "
-                f"{each.verdict}"
+        return _core.selection_text(self._lines)
+
+    @property
+    def _lines(self) -> list[tuple[str, str, int, int, str, str, tuple[str, ...]]]:
+        """What the table says of each kernel."""
+        return [
+            (
+                *(each.sku, each.body, each.rank, each.workspace),
+                *(each.verdict, each.reason_kind, each.constraints),
             )
-            lines.extend(f"{'':<{skus}}  asks {asked}" for asked in each.constraints)
-            above = each.sku
-        counts = Counter(each.reason_kind for each in self.candidates if each not in listed)
-        for kind, count in sorted(counts.items()):
-            lines.append(f"... and {count} rows for another {kind}")
-        return "\n".join(lines)
+            for each in self.candidates
+        ]
 
 
-def _device(device: DeviceFacts | StreamLike | str) -> _core.Device:
+def native_device(device: DeviceFacts | StreamLike | str) -> _core.Device:
     """The facts behind a name, a DeviceFacts or a stream."""
     if isinstance(device, DeviceFacts):
         try:
@@ -261,7 +249,7 @@ def explain(
         DescriptorError: The device is unknown; or there is no descriptor, or no preference.
     """
     preference = checked_preference(desc, pref)
-    candidates = _core.select(desc._native, preference._native(), _device(device))
+    candidates = _core.select(desc._native, preference._native, native_device(device))
     return Selection(
         tuple(
             Candidate(

@@ -19,7 +19,7 @@ def host_stream(threads: int) -> _core.HostStream:
     try:
         return _core.HostStream(threads)
     except TypeError:
-        raise StreamError(f"expected 1 to 1024 threads, got {shown(threads)}") from None
+        raise StreamError(_core.threads_text(shown(threads))) from None
 
 
 def cuda_stream(handle: int, device: int) -> _core.CudaStream:

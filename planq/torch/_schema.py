@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+
+from planq import _core
 from planq.dtypes import DType, OperandKind, Role
 from planq.preference import PlanPreference
 from planq.registry import OperatorInfo, native_operator
@@ -165,16 +167,12 @@ def arguments_of(table: Table, *, allocating: bool) -> tuple[Argument, ...]:
 
 
 def _preferences() -> Iterator[Argument]:
-    """What a caller insists on; the operands tell the backend. A pinned kernel comes first."""
-    texts = {
-        "sku": "str?",
-        "determinism": "str",
-        "batch_invariant": "bool",
-        "max_ulp": "int?",
-        "max_workspace_bytes": "int?",
-    }
+    """What a caller insists on; the operands tell the backend. What pins a kernel comes first."""
+    texts = {"text": "str?", "enumeration": "str", "flag": "bool", "limit": "int?"}
+    listed = [(name, kind) for name, kind, *_ in _core.preference_fields() if name != "backend"]
     defaults = PlanPreference().to_dict()
-    for name, text in texts.items():
+    for name, kind in sorted(listed, key=lambda item: item[1] != "text"):
+        text = texts[kind]
         yield Argument(name, text, "preference", name, default=defaults[name])
 
 

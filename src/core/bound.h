@@ -36,8 +36,8 @@ class Bound {
     return status;
   }
 
-  // From here on steps follow others of this bound: one that waits for its predecessor itself may
-  // begin before that has ended.
+  // From here on each step has others of this bound before it. A step that waits for them in its
+  // kernel may be launched to begin before they have ended.
   void follow() { follows_ = true; }
   bool follows() const { return follows_; }
 

@@ -15,7 +15,7 @@ namespace planq::checks {
 inline constexpr DType kFloats[] = {DType::Float16, DType::BFloat16, DType::Float32,
                                     DType::Float64};
 
-// As messages spell it: every digit that tells it from its neighbours.
+// A number in a message: with as many digits as tell it from the numbers next to it.
 std::string number(double value);
 
 // Rank between smallest_rank and 8, no negative extent, at most 2^60 elements.

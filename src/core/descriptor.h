@@ -1,6 +1,6 @@
 // A descriptor is plain data: the operator's own struct, stored by value, plus the table of its
 // fields. The table is the one place of a field: bindings parse by it, print by it, and check the
-// Python classes against it.
+// Python classes against it. A preference has such a table too: core/select.h.
 #pragma once
 
 #include <array>
@@ -9,8 +9,10 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -67,17 +69,19 @@ struct IntegerList {
 };
 
 // How a field is parsed, stored and printed. It follows from the type of the member, but for Count.
-#define PLANQ_FIELD_KIND(_)                                          \
-  _(Shape, "shape")                                                  \
-  _(ShapeList, "shape_list")                                         \
-  _(IntegerList, "integer_list")                                     \
-  _(Scope, "scope")                                                  \
-  _(DType, "dtype")             /* a member without a name = None */ \
-  _(Enumeration, "enumeration") /* the same; both in a byte */       \
-  _(Number, "number")           /* double; kUnsetBound = None */     \
-  _(Flag, "flag")               /* bool */                           \
-  _(Integer, "integer")         /* std::int64_t */                   \
-  _(Count, "count")             /* std::int64_t, at least 1; 0 = None */
+#define PLANQ_FIELD_KIND(_)                                             \
+  _(Shape, "shape")                                                     \
+  _(ShapeList, "shape_list")                                            \
+  _(IntegerList, "integer_list")                                        \
+  _(Scope, "scope")                                                     \
+  _(DType, "dtype")             /* a member without a name = None */    \
+  _(Enumeration, "enumeration") /* the same; both in a byte */          \
+  _(Number, "number")           /* double; kUnsetBound = None */        \
+  _(Flag, "flag")               /* bool */                              \
+  _(Integer, "integer")         /* std::int64_t */                      \
+  _(Count, "count")             /* std::int64_t, not 0; 0 = None */     \
+  _(Limit, "limit")             /* std::optional, none or at least 0 */ \
+  _(Text, "text")               /* std::string; empty = None */
 PLANQ_DEFINE(FieldKind, PLANQ_FIELD_KIND)
 
 struct Field {
@@ -97,9 +101,9 @@ struct Field {
     field.is_required = true;
     return field;
   }
-  // Whether a DType or an enumeration may be None: the member that has no name, and is the default.
+  // Whether a DType or an enumeration may be None: the default is, which has no name.
   bool may_be_unset() const {
-    return !is_required && vocabulary.names[*static_cast<const std::uint8_t*>(initial)].empty();
+    return !is_required && vocabulary.name(*static_cast<const std::uint8_t*>(initial)).empty();
   }
   constexpr Field from(std::string_view part) const {
     if (!part.ends_with(kind == FieldKind::DType ? ".dtype" : ".shape"))
@@ -117,6 +121,18 @@ struct Field {
   }
 };
 
+// The enumeration that a byte is of.
+template <class T>
+struct EnumerationOf {
+  using Type = T;
+};
+template <class E>
+struct EnumerationOf<OptionalEnum<E>> {
+  using Type = E;
+};
+template <class T>
+inline constexpr bool kIsEnumeration = std::is_enum_v<typename EnumerationOf<T>::Type>;
+
 template <class T>
 constexpr FieldKind field_kind() {
   if constexpr (std::is_same_v<T, Shape>) return FieldKind::Shape;
@@ -124,18 +140,21 @@ constexpr FieldKind field_kind() {
   if constexpr (std::is_same_v<T, IntegerList>) return FieldKind::IntegerList;
   if constexpr (std::is_same_v<T, Scope>) return FieldKind::Scope;
   if constexpr (std::is_same_v<T, DType>) return FieldKind::DType;
-  if constexpr (std::is_enum_v<T> && !std::is_same_v<T, DType>) return FieldKind::Enumeration;
+  if constexpr (kIsEnumeration<T> && !std::is_same_v<T, DType>) return FieldKind::Enumeration;
   if constexpr (std::is_same_v<T, double>) return FieldKind::Number;
   if constexpr (std::is_same_v<T, bool>) return FieldKind::Flag;
   if constexpr (std::is_same_v<T, std::int64_t>) return FieldKind::Integer;
+  if constexpr (std::is_same_v<T, std::optional<std::int64_t>>) return FieldKind::Limit;
+  if constexpr (std::is_same_v<T, std::string>) return FieldKind::Text;
 }
 
 template <class T>
 constexpr Field make_field(std::string_view name, std::size_t offset, const T* initial) {
   Field field{name, field_kind<T>(), static_cast<std::uint16_t>(offset), sizeof(T), initial};
-  if constexpr (std::is_enum_v<T>) {
-    static_assert(sizeof(T) == 1 && !kNames<T>.empty());
-    field.vocabulary = kVocabulary<T>;
+  if constexpr (kIsEnumeration<T>) {
+    using Enumeration = typename EnumerationOf<T>::Type;
+    static_assert(sizeof(T) == 1 && !kNames<Enumeration>.empty());
+    field.vocabulary = kVocabulary<Enumeration>;
   }
   return field;
 }

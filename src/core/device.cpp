@@ -30,7 +30,7 @@ bool modelled_device(const std::string& name, Device& device) {
     std::int32_t arch, multiprocessors;
     std::size_t shared_memory_per_block, l2_bytes;
   };
-  // Of an architecture that is not listed, the one before.
+  // An architecture that is not listed has the facts of the one before it.
 #define PLANQ_MODEL(arch, multiprocessors, shared_memory, l2_megabytes, ...) \
   {arch, multiprocessors, shared_memory, std::size_t{l2_megabytes} << 20},
   static constexpr Model models[] = {PLANQ_GPU_ARCHITECTURES(PLANQ_MODEL)};

@@ -150,7 +150,7 @@ class Parser {
 
  private:
   bool fail(const std::string& what) {
-    fault_ = what + " at byte " + std::to_string(at_);
+    fault_ = std::string(kNotJson) + what + " at byte " + std::to_string(at_);
     return false;
   }
   bool more() const { return at_ < text_.size(); }

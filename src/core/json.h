@@ -58,6 +58,9 @@ class Json {
   std::vector<std::string> names_;
 };
 
+// How a sentence about a text that is none begins.
+inline constexpr std::string_view kNotJson = "not JSON: ";
+
 // Reads the text of one value, in UTF-8; false, with a sentence in `fault`, where it is not JSON,
 // names something twice, is nested deeper than 64 levels, or has a number that neither 4300 digits
 // nor a double hold.

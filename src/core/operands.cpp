@@ -10,8 +10,7 @@
 namespace planq {
 namespace {
 
-// --- Where operands are
-// ----------------------------------------------------------------------------
+// --- Where operands are -------------------------------------------------------------------------
 
 // Where an operand starts and ends in memory, in bytes: nowhere if it has no elements.
 struct MemorySpan {
@@ -117,8 +116,7 @@ bool overlaps_itself(const OperandView& view) {
   return false;
 }
 
-// --- Words
-// -----------------------------------------------------------------------------------------
+// --- Words --------------------------------------------------------------------------------------
 
 Shape shape_of(const OperandSpec& spec, int member) {
   return member < 0 ? spec.shape : spec.member_shape(member);
@@ -168,8 +166,7 @@ ArgumentFailure mismatch(const Plan& plan, int index, int member, const TensorVi
           describe(view, false), std::move(advice)};
 }
 
-// --- One operand
-// -------------------------------------------------------------------------------------
+// --- One operand --------------------------------------------------------------------------------
 
 bool same_dtype(const OperandSpec& spec, DType dtype) {
   if (spec.kind == OperandKind::Scalar && spec.dtype == DType::Float64 && dtype == DType::Float32)
@@ -284,8 +281,7 @@ bool accept(const Plan& plan, int index, const TensorView& view, OperandView& op
   return true;
 }
 
-// --- Operands together
-// -------------------------------------------------------------------------------
+// --- Operands together --------------------------------------------------------------------------
 
 namespace {
 
@@ -398,7 +394,8 @@ bool has_dim(const OperandSpec& spec, int dim) {
   return spec.present && std::find(spec.dims.begin(), spec.dims.end(), dim) != spec.dims.end();
 }
 
-// Of a dim that no operand told: the first that could have, and the names of all.
+// Of a dim whose extent no operand of the call has: the first operand that would have had it, and
+// the names of all that would.
 ArgumentFailure untold(const Plan& plan, int dim) {
   int first = -1;
   std::string names;
@@ -436,8 +433,7 @@ bool accept_together(const Plan& plan, CallOperands& call, ArgumentFailure& fail
                        : accept_sorted(plan, entries, failure);
 }
 
-// --- Constraints
-// -----------------------------------------------------------------------------------
+// --- Constraints --------------------------------------------------------------------------------
 
 namespace {
 
@@ -531,8 +527,7 @@ bool accept_constraints(const Plan& plan, std::span<const Constraint> constraint
   return true;
 }
 
-// --- Words for messages
-// ------------------------------------------------------------------------------
+// --- Words for messages -------------------------------------------------------------------------
 
 std::string operand_name(const Plan& plan, int index, int member) {
   std::string name(plan.descriptor.op->operands[static_cast<std::size_t>(index)].name);
@@ -585,11 +580,11 @@ bool is_on(const TensorView& view, const Device& device) {
   return view.memory == Memory::Cuda && view.device == device.index;
 }
 
-// --- The workspace
-// -----------------------------------------------------------------------------------
+// --- The workspace ------------------------------------------------------------------------------
 
 const char* workspace_problem(std::size_t needed, const Workspace& workspace, const Plan& plan,
                               Operands operands) {
+  if (needed > 0 && !workspace.data && workspace.bytes == 0) return "none was given";
   if (workspace.bytes < needed) return "it is too small";
   if (needed == 0) return nullptr;
   if (!workspace.data) return "its address is null";

@@ -86,7 +86,7 @@ inline constexpr int kMaxOperands = 48;
 // The dims that a descriptor may have.
 inline constexpr int kMaxDims = 4;
 
-// What the dims of a plan are in one call, and which operand told; -1: not known yet.
+// The extents of a plan's dims in one call, and the operand that each was read from; -1: none yet.
 struct Extents {
   std::array<std::int64_t, kMaxDims> at{-1, -1, -1, -1};
   std::array<std::int16_t, kMaxDims> operand{-1, -1, -1, -1};
@@ -122,7 +122,7 @@ class CallOperands {
     return first_members_[static_cast<std::size_t>(index)];
   }
   std::size_t count_members() const { return members_.size(); }
-  // As it was made; members are as the last call left them.
+  // Resets everything but the members of lists, which keep what the last call wrote.
   void clear() PLANQ_API(clear_operands);
 
   Extents extents;

@@ -80,7 +80,7 @@ std::size_t parts_workspace(std::span<const Descriptor> parts, const Device& dev
 
 Reason rejects_parts(std::span<const Descriptor> parts, const Device& device) {
   for (const Descriptor& part : parts)
-    if (!choose(part, unprepared(part, device).preference, device))
+    if (!choose(part, unprepared(part, device).preference, device).chosen)
       return Reason::refuse(ReasonKind::Feature, "no kernel of ", part.op->name,
                             " takes its part here");
   return Reason::accept();

@@ -1,6 +1,6 @@
 // Operators that are made of others: a kernel whose parts are whole operators, with plans of their
-// own, one after another in one workspace. So the bits of the whole are those of its parts, by
-// construction, and whichever kernels they have, it has.
+// own, one after another in one workspace. So the bits of the whole are those of its parts, and a
+// new kernel of a part serves the whole.
 #pragma once
 
 #include <cstddef>

@@ -11,12 +11,6 @@ void set_extents(Descriptor& descriptor, const DescriptorExtras& extras,
     std::memcpy(descriptor.storage.data() + use.offset, &extents[use.dim], sizeof(std::int64_t));
 }
 
-std::size_t bound_of(const Kernel& kernel, const Plan& plan) {
-  const auto size =
-      plan.dims > 0 && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
-  return size(plan.descriptor, plan.device);
-}
-
 // Whether selection would prefer a kernel at some extent below the largest.
 bool takes_some(const Kernel& kernel, const Plan& plan) {
   Descriptor smaller = plan.descriptor;
@@ -46,7 +40,8 @@ Reason rejects_standing_in(const Kernel& kernel, const Plan& plan) {
     return Reason::refuse(ReasonKind::Feature,
                           "asks more of operands than their shapes, which only a call shows");
   const auto& limit = preference.max_workspace_bytes;
-  if (const std::size_t bytes = bound_of(kernel, plan); limit && bytes > *limit)
+  if (const std::size_t bytes = workspace_of(kernel, plan.descriptor, plan.device);
+      limit && bytes > static_cast<std::size_t>(*limit))
     return Reason::refuse(kKind, "needs up to ", bytes,
                           " bytes of workspace, the preference allows ", *limit);
   const Reason reason = kernel.rejects(plan.descriptor, plan.device);
@@ -59,25 +54,27 @@ bool is_same_sku(const Kernel& a, const Kernel& b) { return a.sku.view() == b.sk
 }  // namespace
 
 bool find_kernels(Plan& plan) {
-  plan.kernel = choose(plan.descriptor, plan.preference, plan.device);
+  const Candidate chosen = choose(plan.descriptor, plan.preference, plan.device);
+  plan.kernel = chosen.kernel;
   if (!plan.kernel) return false;
   plan.dims = plan.descriptor.extras ? static_cast<int>(plan.descriptor.extras->dims.size()) : 0;
-  const auto add = [&](const Kernel& kernel) {
+  const auto add = [&](const Kernel& kernel, std::size_t workspace) {
     PreparedKernel& prepared = plan.prepared.emplace_back();
     prepared.kernel = &kernel;
-    const std::size_t bytes = bound_of(kernel, plan);
-    prepared.needs_workspace = bytes > 0;
-    plan.workspace = std::max(plan.workspace, bytes);
+    prepared.needs_workspace = workspace > 0;
+    plan.workspace = std::max(plan.workspace, workspace);
   };
   if (plan.dims == 0) {
-    add(*plan.kernel);
+    add(*plan.kernel, chosen.workspace);
     return true;
   }
   const auto kernels = kernels_for(plan.descriptor, plan.device);
-  for (const Kernel* kernel : *kernels)
-    if (kernel == plan.kernel ||
-        (is_same_sku(*kernel, *plan.kernel) && rejects_standing_in(*kernel, plan).accepted()))
-      add(*kernel);
+  for (const Kernel* kernel : *kernels) {
+    if (kernel == plan.kernel)
+      add(*kernel, chosen.workspace);
+    else if (is_same_sku(*kernel, *plan.kernel) && rejects_standing_in(*kernel, plan).accepted())
+      add(*kernel, workspace_of(*kernel, plan.descriptor, plan.device));
+  }
   return true;
 }
 
@@ -99,8 +96,9 @@ bool make_plan(const Stream& stream, Plan& plan, Status& status) {
 
 namespace {
 
-std::size_t workspace_of(const PreparedKernel& prepared, const Descriptor& descriptor,
-                         const Device& device) {
+// Bytes for exactly the extents of a descriptor.
+std::size_t workspace_now(const PreparedKernel& prepared, const Descriptor& descriptor,
+                          const Device& device) {
   const Kernel& kernel = *prepared.kernel;
   if (!prepared.needs_workspace) return 0;
   return kernel.prepared_workspace ? kernel.prepared_workspace(descriptor, prepared.state)
@@ -126,7 +124,7 @@ Actual actual_of(const Plan& plan, const Extents& extents, Descriptor& storage) 
   storage.storage = plan.descriptor.storage;
   set_extents(storage, *plan.descriptor.extras, extents.at);
   const PreparedKernel& prepared = prepared_for(plan, storage);
-  return {&storage, &prepared, workspace_of(prepared, storage, plan.device)};
+  return {&storage, &prepared, workspace_now(prepared, storage, plan.device)};
 }
 
 Extents largest_extents(const Plan& plan) {

@@ -42,7 +42,7 @@ struct Plan {
 
 // The kernels of a plan whose descriptor, preference and device are set, and the workspace that
 // they ask for; nothing is prepared. False: nothing was chosen.
-bool find_kernels(Plan& plan);
+bool find_kernels(Plan& plan) PLANQ_API(find_kernels);
 // Fills the rest of a plan whose descriptor, preference and device are set. False: nothing was
 // chosen, and `status` is that of the device.
 bool make_plan(const Stream& stream, Plan& plan, Status& status) PLANQ_API(make_plan);

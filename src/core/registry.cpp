@@ -49,7 +49,7 @@ OperandSpec spec_of(const OperandInfo& operand, const Descriptor& descriptor) {
   return spec;
 }
 
-// --- Dims ----------------------------------------------------------------------------------------
+// --- Dims ---------------------------------------------------------------------------------------
 
 // Extents that an operator may have no meaning for although it has one for the largest.
 std::array<std::int64_t, 3> smaller_extents(std::int64_t max) { return {max - 1, 1, 0}; }

@@ -25,8 +25,8 @@
 
 namespace planq {
 
-// What prepare leaves for bind: the kernel's own trivially copyable struct, stored by value; or, of
-// kernels that keep more, an object of which the copies of a state share one.
+// What prepare leaves for bind: a trivially copyable struct of the kernel's own, stored by value. A
+// kernel that keeps more has an object, which the copies of a state share.
 class State {
  public:
   template <class T>
@@ -81,7 +81,7 @@ struct Constraint {
 };
 
 // "an address divisible by 16"
-std::string constraint_text(const Constraint& constraint) PLANQ_API(constraint_text);
+std::string constraint_text(const Constraint& constraint);
 
 // One call of a kernel: what is bound. The descriptor has the extents of this call in the place of
 // dims.
@@ -125,7 +125,7 @@ struct Kernel {
   // The same as workspace, from what prepare left, where that is much faster; null: it is not.
   std::size_t (*prepared_workspace)(const Descriptor&, const State&) = nullptr;
   std::span<const Constraint> constraints = {};
-  Sku sku = {};  // public, append-only; made of the above by PLANQ_KERNELS, and said by no table
+  Sku sku = {};  // public, append-only; PLANQ_KERNELS makes it of the fields above
 };
 
 // For kernels without either.

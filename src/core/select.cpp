@@ -70,9 +70,10 @@ Reason rejects_preference(const Kernel& kernel, const Descriptor& descriptor,
   constexpr ReasonKind kKind = ReasonKind::Preference;
   if (Reason reason = rejects_promise(kernel, descriptor, preference); !reason.accepted())
     return reason;
-  if (preference.max_workspace_bytes && workspace > *preference.max_workspace_bytes)
+  const auto& limit = preference.max_workspace_bytes;
+  if (limit && workspace > static_cast<std::size_t>(*limit))
     return Reason::refuse(kKind, "needs ", workspace, " bytes of workspace, the preference allows ",
-                          *preference.max_workspace_bytes);
+                          *limit);
   if (preference.backend && kernel.backend != *preference.backend)
     return Reason::refuse(kKind, "runs on ", name_of(kernel.backend), ", the preference asks for ",
                           name_of(*preference.backend));
@@ -89,13 +90,6 @@ Reason rejects_workspace(std::size_t workspace) {
   return Reason::refuse(ReasonKind::Shape, "needs more than 2^63 - 1 bytes of workspace");
 }
 
-std::size_t workspace_of(const Kernel& kernel, const Descriptor& descriptor, const Device& device) {
-  const bool varies = descriptor.extras && !descriptor.extras->dims.empty();
-  const auto size =
-      varies && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
-  return size(descriptor, device);
-}
-
 }  // namespace
 
 Candidate examine(const Kernel& kernel, const Descriptor& descriptor, const Preference& preference,
@@ -110,6 +104,21 @@ Candidate examine(const Kernel& kernel, const Descriptor& descriptor, const Pref
   candidate.workspace = workspace;
   candidate.reason = rejects_preference(kernel, descriptor, preference, workspace);
   return candidate;
+}
+
+std::size_t workspace_of(const Kernel& kernel, const Descriptor& descriptor, const Device& device) {
+  const bool varies = descriptor.extras && !descriptor.extras->dims.empty();
+  const auto size =
+      varies && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
+  return size(descriptor, device);
+}
+
+std::span<const Field> preference_fields() {
+  static const Preference initial;
+#define PLANQ_ENTRY(Type, name, ...) make_field(#name, offsetof(Preference, name), &initial.name),
+  static const Field fields[] = {PLANQ_PREFERENCE(PLANQ_ENTRY)};
+#undef PLANQ_ENTRY
+  return fields;
 }
 
 std::span<const Kernel* const> ordered_kernels(const Operator& op) {
@@ -169,12 +178,14 @@ Kernels kernels_for(const Descriptor& descriptor, const Device& device) {
   return kept[std::move(key)] = std::move(found);
 }
 
-const Kernel* choose(const Descriptor& descriptor, const Preference& preference,
-                     const Device& device) {
+Candidate choose(const Descriptor& descriptor, const Preference& preference, const Device& device) {
   const Kernels kernels = kernels_for(descriptor, device);
-  for (const Kernel* kernel : *kernels)
-    if (examine(*kernel, descriptor, preference, device).reason.accepted()) return kernel;
-  return nullptr;
+  for (const Kernel* kernel : *kernels) {
+    Candidate candidate = examine(*kernel, descriptor, preference, device);
+    candidate.chosen = candidate.reason.accepted();
+    if (candidate.chosen) return candidate;
+  }
+  return {};
 }
 
 Selection select(const Descriptor& descriptor, const Preference& preference, const Device& device) {

@@ -17,7 +17,7 @@ Fault read_descriptor(const Json& values, Descriptor& descriptor);
 Fault read_preference(const Json& values, Preference& preference);
 
 Json descriptor_json(const Descriptor& descriptor) PLANQ_API(descriptor_json);
-Json preference_json(const Preference& preference);
+Json preference_json(const Preference& preference) PLANQ_API(preference_json);
 // With the number of terms that its descriptor says.
 Json guarantee_json(const Plan& plan);
 // What each operand has to be; those that the descriptor rules out are left out.
@@ -29,11 +29,5 @@ Json selection_json(const Descriptor& descriptor, const Selection& selection);
 Json bodies_json(const Operator& op, std::span<const Candidate> bodies);
 // Every operator with its fields, its operands and its kernels.
 Json operators_json();
-
-// A selection as a table, for messages.
-std::string selection_text(const Operator& op, const Selection& selection);
-// Why no kernel runs a descriptor on a device: a sentence, and that table.
-std::string no_kernel_text(const Descriptor& descriptor, const Preference& preference,
-                           const Device& device);
 
 }  // namespace planq

@@ -1,10 +1,9 @@
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <utility>
 #include <vector>
 
+#include "core/selection_text.h"
 #include "core/serial.h"
 
 namespace planq {
@@ -98,7 +97,7 @@ Json field_json(const Field& field, const void* value, const Descriptor* descrip
       return scope_json(*static_cast<const Scope*>(value));
     case FieldKind::DType:
     case FieldKind::Enumeration:
-      return name_json(field.vocabulary.names[*static_cast<const std::uint8_t*>(value)]);
+      return name_json(field.vocabulary.name(*static_cast<const std::uint8_t*>(value)));
     case FieldKind::Number:
       return number_json(*static_cast<const double*>(value));
     case FieldKind::Flag:
@@ -109,13 +108,14 @@ Json field_json(const Field& field, const void* value, const Descriptor* descrip
       const std::int64_t count = *static_cast<const std::int64_t*>(value);
       return count == 0 ? Json() : Json::integer(count);
     }
+    case FieldKind::Limit: {
+      const auto& limit = *static_cast<const std::optional<std::int64_t>*>(value);
+      return limit ? Json::integer(*limit) : Json();
+    }
+    case FieldKind::Text:
+      return name_json(*static_cast<const std::string*>(value));
   }
   return {};
-}
-
-template <class T, class Write>
-Json optional_json(const std::optional<T>& value, const Write& write) {
-  return value ? write(*value) : Json();
 }
 
 // `terms`: null where no descriptor says how many there are.
@@ -147,10 +147,7 @@ Json guarantee_json(const Guarantee& guarantee, const Json& terms) {
 
 Json constraints_json(const Operator& op, const Kernel& kernel) {
   Json asked = Json::list();
-  for (const Constraint& constraint : kernel.constraints)
-    asked.append(
-        Json::text(std::string(op.operands[static_cast<std::size_t>(constraint.operand)].name) +
-                   ": " + constraint_text(constraint)));
+  for (const std::string& text : constraint_texts(op, kernel)) asked.append(Json::text(text));
   return asked;
 }
 
@@ -226,16 +223,10 @@ Json descriptor_json(const Descriptor& descriptor) {
 }
 
 Json preference_json(const Preference& preference) {
+  const auto* memory = reinterpret_cast<const std::byte*>(&preference);
   Json values = Json::object();
-  values.set("determinism", Json::text(name_of(preference.determinism)));
-  values.set("batch_invariant", Json::flag(preference.batch_invariant));
-  values.set("max_ulp", optional_json(preference.max_ulp, Json::integer));
-  values.set("max_workspace_bytes", optional_json(preference.max_workspace_bytes, Json::natural));
-  values.set("backend", optional_json(preference.backend, [](Backend backend) {
-               return Json::text(name_of(backend));
-             }));
-  values.set("sku", name_json(preference.sku));
-  values.set("body", name_json(preference.body));
+  for (const Field& field : preference_fields())
+    values.set(field.name, field_json(field, memory + field.offset, nullptr));
   return values;
 }
 
@@ -324,110 +315,6 @@ Json operators_json() {
   Json listed = Json::list();
   for (const Operator* op : operators()) listed.append(operator_json(*op));
   return listed;
-}
-
-// --- Words ---------------------------------------------------------------------------------------
-
-namespace {
-
-// Kernels that were written for something else altogether are counted, not listed.
-bool is_counted(ReasonKind kind) {
-  return kind == ReasonKind::Backend || kind == ReasonKind::DType || kind == ReasonKind::Scope;
-}
-
-std::string verdict(const Candidate& candidate) {
-  if (candidate.chosen) return "chosen";
-  if (candidate.reason.accepted()) return "accepted, but a row above it is preferred";
-  return candidate.reason.text();
-}
-
-std::string aligned_right(std::string text, std::size_t width) {
-  return std::string(width - std::min(width, text.size()), ' ') + text;
-}
-std::string aligned_left(std::string_view text, std::size_t width) {
-  return std::string(text) + std::string(width - std::min(width, text.size()), ' ');
-}
-
-}  // namespace
-
-std::string selection_text(const Operator& op, const Selection& selection) {
-  std::size_t skus = 0, bodies = 4;
-  std::map<std::string_view, int> counts;
-  for (const Candidate& candidate : selection.candidates) {
-    if (is_counted(candidate.reason.kind)) {
-      ++counts[name_of(candidate.reason.kind)];
-      continue;
-    }
-    skus = std::max(skus, candidate.kernel->sku.view().size());
-    bodies = std::max(bodies, candidate.kernel->body.size());
-  }
-  if (skus == 0) skus = 3;
-  std::string table = aligned_left("sku", skus) + "  " + aligned_left("body", bodies) +
-                      "  rank  workspace  verdict";
-  const auto add_line = [&](const std::string& line) {
-    table += '\n';
-    table += line;
-  };
-  std::string_view above;
-  for (const Candidate& candidate : selection.candidates) {
-    if (is_counted(candidate.reason.kind)) continue;
-    const Kernel& kernel = *candidate.kernel;
-    const std::string_view sku = kernel.sku;
-    add_line(aligned_left(sku == above ? "" : sku, skus) + "  " +  // a SKU's bodies are a group
-             aligned_left(kernel.body, bodies) + "  " +
-             aligned_right(std::to_string(kernel.rank), 4) + "  " +
-             aligned_right(std::to_string(candidate.workspace), 9) + "  " + verdict(candidate));
-    const Json constraints = constraints_json(op, kernel);
-    for (const Json& asked : constraints.items())
-      add_line(aligned_left("", skus) + "  asks " + asked.text());
-    above = sku;
-  }
-  for (const auto& [kind, count] : counts)
-    add_line("... and " + std::to_string(count) + " rows for another " + std::string(kind));
-  return table;
-}
-
-namespace {
-
-// The names of the bodies that were written for this backend, these dtypes and this scope.
-std::vector<std::string> bodies_among(const Selection& selection) {
-  std::vector<std::string> bodies;
-  for (const Candidate& each : selection.candidates) {
-    if (is_counted(each.reason.kind)) continue;
-    const std::string body(each.kernel->body);
-    if (std::find(bodies.begin(), bodies.end(), body) == bodies.end()) bodies.push_back(body);
-  }
-  return bodies;
-}
-
-// A pin that names nothing, or that no kernel takes the descriptor.
-std::string no_kernel_sentence(std::string_view op, const Preference& preference,
-                               const Selection& selection) {
-  const std::string of = " of " + std::string(op);
-  const auto has_sku = [&](const Candidate& each) {
-    return each.kernel->sku.view() == preference.sku;
-  };
-  const auto& candidates = selection.candidates;
-  if (!preference.sku.empty() && std::none_of(candidates.begin(), candidates.end(), has_sku))
-    return "no row" + of + " is called " + shown(Json::text(preference.sku));
-  const std::vector<std::string> bodies = bodies_among(selection);
-  if (!preference.body.empty() &&
-      std::find(bodies.begin(), bodies.end(), preference.body) == bodies.end()) {
-    std::string names;
-    for (const std::string& body : bodies) names += (names.empty() ? "" : ", ") + body;
-    return "no body" + of + " is called " + shown(Json::text(preference.body)) + "; there are " +
-           (names.empty() ? "none" : names);
-  }
-  return "no row" + of + " takes this descriptor";
-}
-
-}  // namespace
-
-std::string no_kernel_text(const Descriptor& descriptor, const Preference& preference,
-                           const Device& device) {
-  const Operator& op = *descriptor.op;
-  const Selection selection = select(descriptor, preference, device);
-  return no_kernel_sentence(op.name, preference, selection) + "\n" + selection_text(op, selection);
 }
 
 }  // namespace planq

@@ -23,9 +23,28 @@ constexpr std::string_view name_of(E value) {
 struct Vocabulary {
   std::string_view type;  // as C++ and Python call it
   std::span<const std::string_view> names;
+
+  // Empty where the enumerator has none, or is beyond all of them.
+  constexpr std::string_view name(std::uint8_t enumerator) const {
+    return enumerator < names.size() ? names[enumerator] : std::string_view();
+  }
 };
 template <class E>
 inline constexpr Vocabulary kVocabulary{};
+
+// An enumerator, or none.
+template <class E>
+class OptionalEnum {
+ public:
+  constexpr OptionalEnum() = default;
+  constexpr OptionalEnum(E value) : value_(static_cast<std::uint8_t>(value)) {}
+  constexpr explicit operator bool() const { return value_ != kNone; }
+  constexpr E operator*() const { return static_cast<E>(value_); }
+
+ private:
+  static constexpr std::uint8_t kNone = 0xff;
+  std::uint8_t value_ = kNone;
+};
 
 // Defines an enumeration from its list of (enumerator, name, ...).
 #define PLANQ_ENUMERATOR(value, ...) value,

@@ -1,5 +1,6 @@
-// AMX, which multiplies matrices of bytes: eight registers of 16 rows, of 64 bytes each. Compilers
-// that have no intrinsics for it assemble it all the same, and it needs no target of its own.
+// AMX, which multiplies matrices of bytes: eight registers of 16 rows, of 64 bytes each. The
+// instructions are assembly: not every compiler has intrinsics for them, and those that there are
+// need a target of their own.
 #pragma once
 
 #include "host/simd.h"
@@ -21,8 +22,8 @@ inline constexpr int kAmxRows = 16, kAmxTerms = 64;
 #if PLANQ_SIMD_AMX
 
 // Whether a processor with VNNI also has AMX for bytes, and the system lets this process use it.
-// The system reserves room for the registers where signals are handled, so a process has to ask
-// first; it is refused where a handler's stack is too small.
+// Linux saves the registers on the stack of a signal's handler. So a process has to ask for them
+// first, and Linux refuses where such a stack is too small.
 inline bool has_amx() {
   static const bool has = [] {
     constexpr unsigned kTiles = 1u << 24, kBytes = 1u << 25;
@@ -34,7 +35,8 @@ inline bool has_amx() {
   return has;
 }
 
-// Makes all registers of the thread as large as they get; it has none before and after.
+// While it lives, the thread has all registers, in their largest shape. Before and after it has
+// none.
 class AmxRegisters {
  public:
   AmxRegisters() {

@@ -16,13 +16,13 @@ namespace {
 
 // Pieces per thread: enough that a core that is busy elsewhere does not hold up the loop.
 constexpr std::int64_t kPiecesPerThread = 4;
-// How often a thread polls for work before it sleeps: about as long as the pause between the two
-// passes of a kernel takes, and too short to keep a core from other programs.
+// How often a thread polls for work before it sleeps. That is about as long as the pause between
+// the two passes of a kernel, and too short to keep a core from other programs.
 constexpr int kSpins = 2000;
 
-// What helpers poll, in one word: the job's number, whether helpers may still enter it, how many
-// may and how many are inside. Numbers wrap around; a helper that sleeps until the same number
-// comes again misses that job, which the others do.
+// What helpers poll, in one word: the number of the job, whether helpers may still enter it, how
+// many of them may, and how many are inside. Numbers wrap around. A helper that sleeps until a
+// number comes again takes the new job for the old one, and leaves it to the others.
 using Word = std::uint32_t;
 constexpr Word kInside = 0x1FF;
 constexpr int kLimitShift = 9;

@@ -1,8 +1,10 @@
-// Work sharing for host kernels: one small pool of sleeping threads for the whole process.
+// Work sharing for host kernels: one pool of threads for the whole process. Its threads are started
+// by the first loops that want them, and sleep between loops.
 //
-// A loop is cut into chunks that threads claim one by one, so which thread runs a chunk is not
-// fixed: bodies must give the same bits in any assignment. Kernels here qualify, because chunks
-// write disjoint memory and what they share are exact maxima and counts.
+// A loop is cut into pieces that threads claim one by one. Which thread runs a piece is not fixed,
+// nor are the pieces: they depend on the number of threads. So a body must give the same bits
+// however its range is cut. A body may write memory of its own indices. What pieces write together
+// has to be independent of their order, as maxima, counts of integers and sets of bits are.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +14,10 @@ namespace planq::host {
 // The most threads that one loop uses: waking more would take longer than they save.
 inline constexpr int kMaxThreads = 256;
 
-// Calls body(first, last) for consecutive pieces of [0, count). Pieces hold at least `grain`
-// indices, except the last. Runs inline, without touching the pool, when one piece is all there is
-// or when another caller has the pool; the caller always takes part. Allocates nothing, except
-// that the first loops start the threads.
+// Calls body(first, last) for consecutive pieces of [0, count). Each holds at least `grain`
+// indices, except the last. The caller takes part; it runs everything itself where there is one
+// piece only, or where another caller has the pool. Allocates nothing, except where it starts
+// threads.
 using LoopBody = void (*)(const void* context, std::int64_t first, std::int64_t last);
 void parallel_loop(int threads, std::int64_t count, std::int64_t grain, LoopBody body,
                    const void* context);

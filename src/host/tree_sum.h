@@ -5,8 +5,8 @@
 
 namespace planq::host {
 
-// The sum of `count` numbers, 0 of none; they are written over. Of numbers that may be -0, that of
-// an odd one out keeps its sign.
+// The sum of `count` numbers; 0 where there are none. The numbers are written over. A number
+// without a neighbour is not added to +0, so a -0 stays -0.
 template <class C>
 C tree_sum_over(C* values, std::int64_t count);
 

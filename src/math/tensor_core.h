@@ -23,7 +23,7 @@ using TensorCore8 = TensorCore<32, 13, 13>;   // float8_e4m3fn, float8_e5m2
 inline constexpr int kTensorCoreFloor = -133;
 // Terms that are added up on their own before they meet the sum so far.
 inline constexpr int kTensorCoreSlice = 128;
-// What a tensor core gives where there is no number.
+// The NaN that a tensor core writes.
 inline constexpr std::uint32_t kTensorCoreNan = 0x7FFFFFFFu;
 
 // Factors of one side, widened to float32, which is exact. What follows takes any class with these

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import planq
-from planq import _core, scope
+from planq import _core
 from planq._classes import CLASSES
 from planq.dtypes import VOCABULARIES
 from planq.registry import native_operator, register
@@ -201,11 +201,14 @@ def test_every_kind_says_what_it_expects(field: str, value: object, message: str
 def test_enumerations_have_the_same_members_in_both_halves() -> None:
     """A member without its other half fails."""
     native = _core.vocabularies()
-    assert native.pop("ScopeKind") == tuple(scope._CONSTRUCTORS)
+    made = (
+        *(planq.Scope.tensor(), planq.Scope.channel(0), planq.Scope.token(), planq.Scope.group(1)),
+        *(planq.Scope.block(1, 1), planq.Scope.pair()),
+    )
+    assert native.pop("ScopeKind") == tuple(scope.kind for scope in made)
     for name, members in native.items():
-        vocabulary = VOCABULARIES.get(name, planq.Determinism)
-        assert tuple(member.name.lower() for member in vocabulary) == members
-    assert native.keys() == {"Determinism", *VOCABULARIES}
+        assert tuple(member.name.lower() for member in VOCABULARIES[name]) == members
+    assert native.keys() == VOCABULARIES.keys()
 
 
 def test_an_enumeration_that_disagrees_stops_the_import() -> None:

@@ -29,7 +29,7 @@ def test_generated_files_are_fresh() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_matrix_names_every_row_of_every_public_operator() -> None:
+def test_the_matrix_names_every_kernel_of_every_public_operator() -> None:
     """By its SKU up to the dtypes, where it has some, with its body in that line."""
     matrix = (ROOT / "docs" / "matrix.md").read_text()
     for operator in kernels.operators():

@@ -90,7 +90,7 @@ def test_a_plan_lists_the_bodies_of_its_sku() -> None:
         plan.bodies(m=1)
 
 
-def test_the_guarantee_is_that_of_the_chosen_row() -> None:
+def test_the_guarantee_is_that_of_the_chosen_kernel() -> None:
     """As `explain` and the registry print it."""
     plan = make_plan()
     chosen = plan.explain().chosen

@@ -102,7 +102,7 @@ def test_a_changed_descriptor_selects_for_the_changed_one_and_is_caught() -> Non
         planq.Plan.from_json(planq.HOST, json.dumps(content))
 
 
-def test_a_preference_that_no_row_meets_is_a_mismatch() -> None:
+def test_a_preference_that_no_kernel_meets_is_a_mismatch() -> None:
     """The stored preference is applied again."""
     content = stored()
     content["preference"]["backend"] = "cuda"

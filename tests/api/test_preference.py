@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import importlib
+import pickle
 from typing import Any
 
 import pytest
 
 import planq
+from planq import _core
+from planq._constructors import tie_fields
 from support.samples import assign, make_descriptor
 from support.selections import name_of
 
@@ -29,7 +33,7 @@ def accepted(device: str = "host", **changes: Any) -> list[str]:
     return [name_of(c).rpartition("/")[2] for c in candidates if c.chosen or not c.reason]
 
 
-def test_without_wishes_every_row_of_the_backend_is_left() -> None:
+def test_without_wishes_every_kernel_of_the_backend_is_left() -> None:
     """The best-ranked one is chosen."""
     assert accepted() == ALL
     assert planq.Plan.select(planq.HOST, DESC, LOOSEST).sku == "noop/host/exact"
@@ -65,7 +69,26 @@ def test_a_field_is_a_hard_filter(field: str, value: Any, left: list[str]) -> No
 def test_every_field_is_tested_above() -> None:
     """A knob that nothing reads is a lie."""
     tested = {field for field, _, _ in FILTERS}
-    assert tested == {field.name for field in dataclasses.fields(planq.PlanPreference)}
+    assert tested == {
+        field.name for field in dataclasses.fields(planq.PlanPreference) if field.init
+    }
+
+
+def test_a_class_that_disagrees_with_the_native_table_is_refused() -> None:
+    """A field less, another default, another order."""
+    whole = [(item.name, Any, item.default) for item in dataclasses.fields(BY_DEFAULT) if item.init]
+    tie_fields(dataclasses.make_dataclass("Same", whole), "a preference", _core.preference_fields())
+    for items in (whole[1:], [*whole[:-1], ("sku", Any, "any")], whole[::-1]):
+        other = dataclasses.make_dataclass("Other", items)
+        with pytest.raises(TypeError, match="the fields of a preference: the Python class has"):
+            tie_fields(other, "a preference", _core.preference_fields())
+
+
+def test_preferences_survive_pickle() -> None:
+    """Copies too."""
+    pref = planq.PlanPreference(max_ulp=0, backend=planq.Backend.HOST, sku="any")
+    assert pickle.loads(pickle.dumps(pref)) == copy.deepcopy(pref) == pref
+    assert copy.copy(pref)._native.to_dict() == pref.to_dict()
 
 
 def test_fields_combine() -> None:
@@ -83,7 +106,7 @@ def test_the_default_asks_for_run_to_run() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_pin_selects_its_row(name: str) -> None:
+def test_a_pin_selects_its_kernel(name: str) -> None:
     """Whatever its rank."""
     arithmetic, _, body = name.partition(":")
     pref = dataclasses.replace(LOOSEST, sku=f"noop/host/{arithmetic}", body=body)
@@ -128,8 +151,8 @@ def test_a_rejected_body_is_an_error_that_names_the_bodies() -> None:
 
 def test_an_unknown_pin_is_an_error() -> None:
     """Named in the message, with the table of what there is."""
-    pref = planq.PlanPreference(sku="noop/host/no_such_row")
-    with pytest.raises(planq.NoKernelError, match="no_such_row") as caught:
+    pref = planq.PlanPreference(sku="noop/host/no_such_kernel")
+    with pytest.raises(planq.NoKernelError, match="no_such_kernel") as caught:
         planq.Plan.select(planq.HOST, DESC, pref)
     assert isinstance(caught.value, NotImplementedError)
     assert caught.value.selection.chosen is None

@@ -30,7 +30,7 @@ def facts(arch: int) -> planq.DeviceFacts:
     )
 
 
-def has_rows(device: str) -> bool:
+def has_kernels(device: str) -> bool:
     """Whether this build has kernels for a device."""
     return device == "host" or planq.build_info().cuda
 
@@ -75,14 +75,14 @@ def test_a_gpu_that_is_too_old_is_told_what_the_operator_has() -> None:
     line = str(caught.value).splitlines()[0]
     if planq.build_info().cuda:
         assert line.startswith(
-            "no row of matmul runs on this architecture; matmul has kernels for "
+            "no kernel of matmul runs on this architecture; matmul has kernels for "
         )
         (matmul,) = (each for each in planq.operators() if each.name == "matmul")
         listed = line.split("kernels for ")[1].split("; ")[0]
         assert set(listed.split(", ")) == architectures_of(matmul)
         assert line.endswith(f"compiled for {planq.build_info().architectures}")
     else:
-        assert line == "no row of matmul takes this descriptor"
+        assert line == "no kernel of matmul takes this descriptor"
 
 
 def test_an_architecture_without_kernels_of_its_own_takes_those_for_8_0() -> None:
@@ -116,13 +116,13 @@ def test_the_first_accepted_candidate_is_chosen_and_every_other_has_a_verdict(de
         keys = [(c.rank, c.sku, c.body) for c in candidates]
         assert keys == sorted(keys)
         accepted = [c for c in candidates if not c.reason]
-        assert bool(accepted) == has_rows(device)
+        assert bool(accepted) == has_kernels(device)
         assert [c.chosen for c in accepted] == [True, *[False] * len(accepted)][: len(accepted)]
         assert not any(c.chosen for c in candidates if c.reason)
 
 
 @pytest.mark.parametrize("device", ["host", "sm_80", "sm_90"])
-def test_every_row_of_the_operator_is_in_the_table(device: str) -> None:
+def test_every_kernel_of_the_operator_is_in_the_table(device: str) -> None:
     """None loses in silence."""
     desc = make_descriptor()
     listed = {
@@ -130,12 +130,12 @@ def test_every_row_of_the_operator_is_in_the_table(device: str) -> None:
     }
     selection = planq.explain(desc, device=device)
     assert {name_of(c) for c in selection.candidates} == listed
-    assert (selection.chosen is not None) == has_rows(device)
+    assert (selection.chosen is not None) == has_kernels(device)
     if selection.chosen is not None:
         assert selection.chosen.sku in str(selection)
 
 
-def test_rows_of_the_other_backend_are_rejected_as_such() -> None:
+def test_kernels_of_the_other_backend_are_rejected_as_such() -> None:
     """A stream never changes its backend behind the caller's back."""
     for device, other in (("host", "cuda"), ("sm_90", "host")):
         for candidate in planq.explain(make_descriptor(), device=device).candidates:
@@ -145,7 +145,7 @@ def test_rows_of_the_other_backend_are_rejected_as_such() -> None:
 
 
 @pytest.mark.parametrize("device", ["sm_80", "sm_90"])
-def test_every_case_has_a_row_on_every_supported_gpu(device: str) -> None:
+def test_every_case_has_a_kernel_on_every_supported_gpu(device: str) -> None:
     """Exactly when CUDA kernels are compiled in; no GPU is needed to know."""
     for case in selections.cover("dynamic_range_quantize", device):
         chosen = planq.explain(descriptor(case.problem), device=device).chosen
@@ -161,7 +161,7 @@ def test_names_of_gpus_stand_for_facts() -> None:
         assert [c.sku for c in named.candidates] == [c.sku for c in given.candidates]
 
 
-def test_a_gpu_that_is_too_old_has_no_row() -> None:
+def test_a_gpu_that_is_too_old_has_no_kernel() -> None:
     """And the reason names its architecture."""
     selection = planq.explain(make_descriptor(), device=facts(70))
     assert selection.chosen is None

@@ -67,7 +67,7 @@ def test_a_preference_means_what_it_means_in_python(chaos: Chaos) -> None:
         try:
             values = _core.parse_json(text)
         except ValueError as error:
-            raise planq.DescriptorError("preference", f"not JSON: {error}") from None
+            raise planq.DescriptorError("preference", str(error)) from None
         pref = planq.PlanPreference.from_dict(values)
         return planq.Plan.select(planq.HOST, desc, pref).to_json()
 

@@ -88,7 +88,7 @@ def test_a_preference_that_nothing_meets_leaves_no_file(
     target = tmp_path / "plan.json"
     for device in ("host", "sm_90"):
         line = refuse(capsys, "plan", "save", desc, target, "--sku", "no/row", "--device", device)
-        assert "no row of matmul is called 'no/row'" in line
+        assert "no kernel of matmul is called 'no/row'" in line
     assert "did you mean bit_exact" in refuse(
         capsys, "plan", "save", desc, target, "--determinism", "bit_exat"
     )
@@ -105,7 +105,7 @@ def test_a_plan_is_saved_for_a_device_that_is_not_here(
     assert (chosen is not None) == HAS_CUDA
     if chosen is None:
         line = refuse(capsys, "plan", "save", desc, target, "--device", device)
-        assert "no row of matmul" in line
+        assert "no kernel of matmul" in line
         return
     said = answer(capsys, 0, "save", desc, target, "--device", device)
     assert said == f"{target}: {chosen.sku}, revision {chosen.revision}\n"
@@ -119,7 +119,7 @@ def test_the_bound_of_a_foreseen_plan_has_its_terms() -> None:
     """A plan on the device says how many there are; without them no file would hold there."""
     pref = planq.PlanPreference(sku=FAST)
     if not HAS_CUDA:
-        with pytest.raises(planq.NoKernelError, match="no row of matmul is called"):
+        with pytest.raises(planq.NoKernelError, match="no kernel of matmul is called"):
             foresee(DESC, pref, "sm_80")
         return
     stored = foresee(DESC, pref, "sm_80")
@@ -155,5 +155,5 @@ def test_a_verdict_is_printed_for_programs(desc: Path, tmp_path: Path, capsys: C
     ]
     assert "revision: stored 99" in differs["reason"]
     assert (none["holds"], none["now"], none["differences"]) == (False, None, [])
-    assert "selects no row" in none["reason"]
+    assert "selects no kernel" in none["reason"]
     assert json.loads(answer(capsys, 0, "verify", first, "--json"))["plans"] == [holds]

@@ -175,7 +175,7 @@ def test_explain_takes_every_preference(
         (DESC.to_json(), ("--max-ulp", "-1"), "--max-ulp"),
         (DESC.to_json(), ("--max-ulp", "9" * 5000), "--max-ulp"),
         (DESC.to_json(), ("--max-ulp", "9" * 30), "max_ulp: expected an integer"),
-        (DESC.to_json(), ("--sku", ""), "sku: expected the name of a row"),
+        (DESC.to_json(), ("--sku", ""), "sku: expected a name"),
         (DESC.to_json(), ("--sku", "\ud800"), "an argument"),
         (DESC.to_json(), ("--device", "\ud800"), "an argument"),
         (DESC.to_json(), ("--device", "gr\u00fcn"), "gr\u00fcn"),

@@ -358,7 +358,7 @@ def test_planqs_own_errors_come_through() -> None:
         OPS.dynamic_range_quantize.out(x, codes[:, 1:], scale, "int8")
     with pytest.raises(planq.ArgumentError, match="scale: expected None: it is a result"):
         OPS.fake_quantize(x, scale, dynamic=True)
-    with pytest.raises(planq.NoKernelError, match="no row of min_max is called 'a/b'"):
+    with pytest.raises(planq.NoKernelError, match="no kernel of min_max is called 'a/b'"):
         OPS.min_max(x, sku="a/b")
 
 

@@ -42,6 +42,10 @@ void refuse(const ArgumentFailure& failure) {
 
 void refuse(const Fault& fault) { refuse(PLANQ_ERROR_DESCRIPTOR, fault.field + ": " + fault.text); }
 
+void check_ok(const Fault& fault) {
+  if (!fault.ok()) refuse(fault);
+}
+
 void check(const Status& status, std::string_view what) {
   if (status.ok()) return;
   const int error = status.cuda_error;

@@ -19,6 +19,8 @@ struct Refusal {
 // "scale: expected ..., got ...; advice"
 [[noreturn]] void refuse(const ArgumentFailure& failure);
 [[noreturn]] void refuse(const Fault& fault);
+// Throws where it is a fault.
+void check_ok(const Fault& fault);
 // Throws unless it is a success; `what` was being done.
 void check(const Status& status, std::string_view what);
 // An address that the caller has to give.

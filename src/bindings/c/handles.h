@@ -1,5 +1,6 @@
-// Numbers for objects that C programs hold: each is of a place and of one of the objects that the
-// place had in turn, so that the number of one that ended is never that of another.
+// Handles: the numbers by which C programs hold objects. A handle names a place of a table and a
+// turn, which counts the objects that the place has held. So the handle of an object that ended
+// never names another.
 #pragma once
 
 #include <array>
@@ -98,7 +99,8 @@ class Handles {
     return &blocks_[index / kPerBlock].load(std::memory_order_acquire)[index % kPerBlock];
   }
 
-  // Replaces the state of a place that holds the handle's object; one that stays is full.
+  // Replaces the state of the handle's place by what `next` makes of it. One that `next` leaves as
+  // it is has no room for another pin or reference.
   template <class Next>
   Place& change(std::uint64_t handle, const Next& next) {
     Place& place = *find(handle);

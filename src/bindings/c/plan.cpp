@@ -2,11 +2,13 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <set>
 
 #include "bindings/c/errors.h"
 #include "bindings/dlpack.h"
+#include "core/messages.h"
+#include "core/selection_text.h"
 #include "core/serial.h"
+#include "core/stored.h"
 
 // The type that planq.h declares has the layout of DLPack's.
 static_assert(sizeof(planq_tensor) == sizeof(planq::dlpack::Tensor) &&
@@ -21,13 +23,11 @@ SharedPlan::SharedPlan(const Stream& stream, const Descriptor& descriptor,
                        const Preference& preference) {
   plan_.descriptor = descriptor;
   plan_.preference = preference;
-  plan_.device = host_device();
-  if (stream.backend == Backend::Cuda)
-    check(cuda_device(stream.device, plan_.device), "reading the device of the stream");
+  check(device_of(stream, plan_.device), kReadingDevice);
   Status status;
   if (!make_plan(stream, plan_, status))
     refuse(PLANQ_ERROR_NO_KERNEL, no_kernel_text(descriptor, preference, plan_.device));
-  check(status, "preparing a kernel");
+  check(status, kPreparing);
   put(std::make_unique<CallOperands>(plan_));
 }
 
@@ -63,9 +63,8 @@ Stream read_stream(const planq_stream* given) {
     refuse(PLANQ_ERROR_STREAM, "expected a stream, got NULL; planq has no current stream");
   Stream stream;
   if (given->backend == PLANQ_HOST) {
-    if (given->threads < 1 || given->threads > 1024)
-      refuse(PLANQ_ERROR_STREAM,
-             "expected 1 to 1024 threads, got " + std::to_string(given->threads));
+    if (!are_threads(given->threads))
+      refuse(PLANQ_ERROR_STREAM, threads_text(std::to_string(given->threads)));
     stream.threads = given->threads;
     return stream;
   }
@@ -82,25 +81,14 @@ Stream read_stream(const planq_stream* given) {
 }
 
 void check_stream(const Plan& plan, const Stream& stream) {
-  const bool same = stream.backend == plan.device.backend &&
-                    (stream.backend == Backend::Host || stream.device == plan.device.index);
-  if (same) return;
-  Device actual;
-  actual.backend = stream.backend;
-  actual.index = stream.device;
-  refuse(PLANQ_ERROR_STREAM, "the plan was selected for " + device_text(plan.device) +
-                                 ", the stream is on " + device_text(actual));
+  if (!is_of(plan, stream)) refuse(PLANQ_ERROR_STREAM, stream_text(plan, stream));
 }
 
 void check_workspace(const Plan& plan, const Actual& actual, CallOperands& call,
                      const Workspace& workspace) {
   const char* problem = workspace_problem(actual.workspace, workspace, plan, call.views());
-  if (!problem) return;
-  const bool none = !workspace.data && workspace.bytes == 0;
-  refuse(PLANQ_ERROR_WORKSPACE, "workspace: expected at least " + std::to_string(actual.workspace) +
-                                    " bytes aligned to " + std::to_string(kWorkspaceAlignment) +
-                                    ", got " + std::to_string(workspace.bytes) + " bytes; " +
-                                    (none ? "none was given" : problem));
+  if (problem)
+    refuse(PLANQ_ERROR_WORKSPACE, workspace_text(actual.workspace, workspace.bytes, problem));
 }
 
 // --- Operands ------------------------------------------------------------------------------------
@@ -159,8 +147,7 @@ class Reader {
     const bool absent = !operand || is_absent(*operand, listed);
     if (!spec(index).present) {
       if (absent || (listed && operand->count == 0)) return;
-      refuse(ArgumentFailure{operand_name(plan_, index), "None", "an operand",
-                             "the descriptor's mode has no such operand"});
+      refuse(ruled_out(plan_, index, "an operand"));
     }
     if (absent && spec(index).optional) return;
     if (absent) fail(index, -1, "None");
@@ -182,7 +169,7 @@ class Reader {
     if (!tensor) fail(index, member, "None");
     if (tensor->ndim < 0 || tensor->ndim > kMaxRank)
       fail(index, member, "a tensor of " + std::to_string(tensor->ndim) + " axes",
-           tensor->ndim > 0 ? "it has more than 8 axes" : "");
+           tensor->ndim > 0 ? kTooManyAxes : "");
     if (tensor->ndim > 0 && !tensor->shape) fail(index, member, "a tensor without a shape");
     TensorView view;
     dlpack::Tensor read;
@@ -239,50 +226,28 @@ namespace {
   refuse(PLANQ_ERROR_PLAN_MISMATCH, text);
 }
 
-const Json& part_of(const Json& stored, const char* name) {
-  const Json* part = stored.is(Json::Kind::Object) ? stored.find(name) : nullptr;
-  if (!part) refuse_mismatch(std::string("not a stored plan: it has no ") + name);
-  return *part;
-}
-
-// Each key that the two do not have in common, in order.
-std::string differences(const Json& stored, const Json& current) {
-  std::set<std::string> keys(stored.names().begin(), stored.names().end());
-  keys.insert(current.names().begin(), current.names().end());
-  std::string changed;
-  for (const std::string& key : keys) {
-    const Json none, *then = stored.find(key), *now = current.find(key);
-    if (!then) then = &none;
-    if (!now) now = &none;
-    if (!(*then == *now))
-      changed += "\n" + key + ": stored " + shown(*then) + ", now " + shown(*now);
+std::shared_ptr<SharedPlan> select_again(const Stream& stream, const Descriptor& descriptor,
+                                         const Preference& preference) {
+  try {
+    return std::make_shared<SharedPlan>(stream, descriptor, preference);
+  } catch (const Refusal& refusal) {
+    if (refusal.code != PLANQ_ERROR_NO_KERNEL) throw;
+    refuse_mismatch(unselected_text(refusal.text));
   }
-  return changed;
 }
 
 }  // namespace
 
 std::shared_ptr<SharedPlan> restore(const Stream& stream, std::string_view text) {
   Json stored;
-  std::string fault;
-  if (!parse_json(text, stored, fault)) refuse_mismatch("not a stored plan: not JSON: " + fault);
-  const Json& stored_descriptor = part_of(stored, "descriptor");
-  const Json& stored_preference = part_of(stored, "preference");
+  if (const std::string wrong = read_stored(text, stored); !wrong.empty()) refuse_mismatch(wrong);
   Descriptor descriptor;
   Preference preference;
-  if (const Fault wrong = read_descriptor(stored_descriptor, descriptor); !wrong.ok())
-    refuse(wrong);
-  if (const Fault wrong = read_preference(stored_preference, preference); !wrong.ok())
-    refuse(wrong);
-  std::shared_ptr<SharedPlan> plan;
-  try {
-    plan = std::make_shared<SharedPlan>(stream, descriptor, preference);
-  } catch (const Refusal& refusal) {
-    if (refusal.code != PLANQ_ERROR_NO_KERNEL) throw;
-    refuse_mismatch("this build selects no row: " + refusal.text);
-  }
-  if (const std::string changed = differences(stored, plan_json(plan->plan())); !changed.empty())
-    refuse_mismatch("the plan differs from the stored one" + changed);
+  check_ok(read_descriptor(*stored.find("descriptor"), descriptor));
+  check_ok(read_preference(*stored.find("preference"), preference));
+  std::shared_ptr<SharedPlan> plan = select_again(stream, descriptor, preference);
+  const auto differences = differences_of(stored, plan_json(plan->plan()));
+  if (!differences.empty()) refuse_mismatch(mismatch_text(differences));
   return plan;
 }
 

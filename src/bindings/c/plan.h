@@ -64,7 +64,7 @@ Actual read_operands(const Plan& plan, std::span<const planq_operand> given, Cal
 void check_workspace(const Plan& plan, const Actual& actual, CallOperands& call,
                      const Workspace& workspace);
 
-// Makes the plan that a text records; throws where it has become another.
+// Makes the plan that a text records. Throws where this build selects another.
 std::shared_ptr<SharedPlan> restore(const Stream& stream, std::string_view text);
 
 }  // namespace planq::c

@@ -12,6 +12,7 @@
 #include "bindings/c/errors.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/plan.h"
+#include "core/messages.h"
 #include "core/serial.h"
 
 namespace planq::c {
@@ -46,12 +47,8 @@ planq_code plan_text(planq_plan handle, char* buffer, std::size_t capacity, std:
 Json parsed(const char* text, const char* field) {
   Json values;
   std::string fault;
-  if (!parse_json(text, values, fault)) refuse(Fault{field, "not JSON: " + fault});
+  if (!parse_json(text, values, fault)) refuse(Fault{field, fault});
   return values;
-}
-
-void check_ok(const Fault& fault) {
-  if (!fault.ok()) refuse(fault);
 }
 
 std::shared_ptr<SharedPlan> select(const Stream& stream, const char* desc, const char* pref) {
@@ -76,9 +73,7 @@ Extents read_extents(const Plan& plan, const planq_extent* given, std::size_t co
     if (at == dims.size() || extents.at[at] >= 0)
       refuse(ArgumentFailure{"extents", "each Dim of the plan once",
                              shown(Json::text(given[i].name)), ""});
-    if (given[i].value < 0 || given[i].value > dims[at].max)
-      refuse(Fault{given[i].name, "expected 0 to " + std::to_string(dims[at].max) + ", got " +
-                                      std::to_string(given[i].value)});
+    check_ok(check_extent(dims[at], given[i].value));
     extents.at[at] = given[i].value;
   }
   return extents;

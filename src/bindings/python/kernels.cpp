@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "core/selection_text.h"
+
 namespace planq::python {
 
 namespace py = pybind11;
@@ -33,27 +35,21 @@ py::dict guarantee_values(const Guarantee& guarantee, std::optional<std::int64_t
                   "basis"_a = text(guarantee.basis.value));
 }
 
-py::tuple constraint_texts(const Operator& op, const Kernel& kernel) {
-  py::list asked;
-  for (const Constraint& constraint : kernel.constraints)
-    asked.append(text(op.operands[static_cast<std::size_t>(constraint.operand)].name) + ": " +
-                 constraint_text(constraint));
-  return py::tuple(asked);
-}
-
 }  // namespace
 
 py::list body_values(const Operator& op, std::span<const Candidate> bodies) {
   py::list listed;
   for (const Candidate& body : bodies)
     listed.append(py::make_tuple(text(body.kernel->body), body.chosen, body.reason.text(),
-                                 body.workspace, constraint_texts(op, *body.kernel)));
+                                 body.workspace,
+                                 py::tuple(py::cast(constraint_texts(op, *body.kernel)))));
   return listed;
 }
 
 py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
                        std::optional<std::int64_t> terms) {
   using namespace py::literals;
+  const py::tuple constraints(py::cast(constraint_texts(op, kernel)));
   const py::object max_arch =
       kernel.arch.last >= kLastArch ? py::object(py::none()) : py::int_(kernel.arch.last);
   py::list dtypes;

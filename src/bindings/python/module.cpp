@@ -6,19 +6,25 @@
 #include <algorithm>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <vector>
 
 #include "bindings/python/errors.h"
 #include "bindings/python/fields.h"
+#include "bindings/python/json.h"
 #include "bindings/python/kernels.h"
 #include "bindings/python/lend.h"
 #include "bindings/python/plan.h"
 #include "bindings/python/rules.h"
+#include "bindings/python/source.h"
 #include "bindings/python/stream.h"
 #include "bindings/python/torch_call.h"
 #include "bindings/python/vocabularies.h"
+#include "core/messages.h"
 #include "core/plan.h"
 #include "core/registry.h"
 #include "core/select.h"
+#include "core/selection_text.h"
 #include "core/serial.h"
 #include "host/amx.h"
 
@@ -82,7 +88,7 @@ py::dict operator_values(const std::string& name) {
   for (const OperandInfo& operand : op->operands) operands.append(text(operand.name));
   for (const Kernel* kernel : ordered_kernels(*op))
     kernels.append(kernel_values(*op, *kernel, kernel->guarantee));
-  return py::dict("fields"_a = field_table(*op), "operands"_a = py::tuple(operands),
+  return py::dict("fields"_a = field_table(op->fields), "operands"_a = py::tuple(operands),
                   "kernels"_a = py::tuple(kernels), "operand_table"_a = operand_table(*op));
 }
 
@@ -118,22 +124,6 @@ py::list format_values() {
   return listed;
 }
 
-Preference make_preference(const std::string& determinism, bool batch_invariant,
-                           std::optional<std::int64_t> max_ulp,
-                           std::optional<std::uint64_t> max_workspace_bytes,
-                           std::optional<std::string> backend, std::optional<std::string> sku,
-                           std::optional<std::string> body) {
-  Preference preference;
-  preference.determinism = enumerator<Determinism>("determinism", py::str(determinism));
-  preference.batch_invariant = batch_invariant;
-  preference.max_ulp = max_ulp;
-  preference.max_workspace_bytes = max_workspace_bytes;
-  if (backend) preference.backend = enumerator<Backend>("backend", py::str(*backend));
-  preference.sku = sku.value_or("");
-  preference.body = body.value_or("");
-  return preference;
-}
-
 // One tuple per kernel in order of preference: (kernel, chosen, kind, reason, workspace).
 py::list selection_values(const Descriptor& descriptor, const Preference& preference,
                           const Device& device) {
@@ -149,6 +139,32 @@ py::list selection_values(const Descriptor& descriptor, const Preference& prefer
   return listed;
 }
 
+// The plan that a device gets, present or not, as it would be stored; None: none.
+py::object foreseen_values(const Descriptor& descriptor, const Preference& preference,
+                           const Device& device) {
+  Plan plan;
+  plan.descriptor = descriptor;
+  plan.preference = preference;
+  plan.device = device;
+  return find_kernels(plan) ? json_value(plan_json(plan)) : py::none();
+}
+
+// Of one tuple per kernel, with the members of SelectionLine.
+using LineValues = std::tuple<std::string, std::string, std::int64_t, std::uint64_t, std::string,
+                              std::string, std::vector<std::string>>;
+std::vector<SelectionLine> lines_of(const std::vector<LineValues>& values) {
+  std::vector<SelectionLine> lines;
+  for (const LineValues& each : values) lines.push_back(std::make_from_tuple<SelectionLine>(each));
+  return lines;
+}
+std::string selection_table(const std::vector<LineValues>& values) {
+  return selection_text(lines_of(values));
+}
+std::string no_kernel(const std::string& op, const Preference& preference,
+                      const std::vector<LineValues>& values) {
+  return no_kernel_sentence(op, preference, lines_of(values));
+}
+
 py::list device_list() {
   py::list devices;
   for (int index = 0; index < cuda_device_count(); ++index) {
@@ -156,49 +172,6 @@ py::list device_list() {
     if (cuda_device(index, device).ok()) devices.append(device);
   }
   return devices;
-}
-
-// The values that Python's json.loads has for the same text.
-py::object json_value(const Json& value) {
-  switch (value.kind()) {
-    case Json::Kind::Null:
-      return py::none();
-    case Json::Kind::Bool:
-      return py::bool_(value.flag());
-    case Json::Kind::Integer:
-      return py::int_(py::str(value.text()));
-    case Json::Kind::Real:
-      return py::float_(value.real());
-    case Json::Kind::Text:
-      return py::str(value.text());
-    case Json::Kind::List: {
-      py::list items;
-      for (const Json& item : value.items()) items.append(json_value(item));
-      return items;
-    }
-    case Json::Kind::Object:
-      break;
-  }
-  py::dict items;
-  for (std::size_t i = 0; i < value.names().size(); ++i)
-    items[py::str(value.names()[i])] = json_value(value.items()[i]);
-  return items;
-}
-
-py::object json_values(const py::object& text) {
-  Py_ssize_t size = 0;
-  const char* letters =
-      PyUnicode_Check(text.ptr()) ? PyUnicode_AsUTF8AndSize(text.ptr(), &size) : nullptr;
-  if (!letters) {
-    PyErr_Clear();
-    throw py::value_error(PyUnicode_Check(text.ptr()) ? "text that is not UTF-8"
-                                                      : "expected text, got " + shown(text));
-  }
-  Json value;
-  std::string fault;
-  if (!parse_json({letters, static_cast<std::size_t>(size)}, value, fault))
-    throw py::value_error(fault);
-  return json_value(value);
 }
 
 std::optional<Device> model(const std::string& name) {
@@ -210,8 +183,8 @@ std::optional<Device> model(const std::string& name) {
 void define_streams(py::module_& module) {
   py::class_<HostStream> host(module, "HostStream", py::is_final());
   host.def(py::init([](std::int64_t threads) {
-             if (threads < 1 || threads > 1024) {
-               raise_stream_error("expected 1 to 1024 threads, got " + std::to_string(threads));
+             if (!are_threads(threads)) {
+               raise_stream_error(threads_text(std::to_string(threads)));
                throw py::error_already_set();
              }
              return HostStream{static_cast<std::int32_t>(threads)};
@@ -234,10 +207,9 @@ void define_streams(py::module_& module) {
   module.def("stream_device", [](py::handle object) {
     Stream stream;
     if (!read_stream(object.ptr(), stream)) throw py::error_already_set();
-    Device device = host_device();
-    if (stream.backend == Backend::Host) return device;
-    if (const Status status = cuda_device(stream.device, device); !status.ok()) {
-      raise_cuda_error(status.cuda_error, "reading the device of the stream");
+    Device device;
+    if (const Status status = device_of(stream, device); !status.ok()) {
+      raise_cuda_error(status.cuda_error, kReadingDevice);
       throw py::error_already_set();
     }
     return device;
@@ -282,19 +254,40 @@ PYBIND11_MODULE(_core, module) {
       .def("operands", &descriptor_operands)
       .def("to_json",
            [](const Descriptor& descriptor) { return dump(descriptor_json(descriptor)); });
-  py::class_<Preference>(module, "Preference").def(py::init(&make_preference));
+  py::class_<Preference>(module, "Preference").def("to_dict", [](const Preference& preference) {
+    return py::dict(json_value(preference_json(preference)));
+  });
   py::register_exception<NoKernel>(module, "NoKernel");
   define_devices(module);
   define_streams(module);
   define_plan(module);
   define_torch_call(module);
   define_lending(module);
-  module.def("resolve_descriptor", resolve_instance);
+  define_json(module);
+  module.def("resolve_descriptor", resolve_descriptor);
+  module.def("resolve_preference", resolve_preference);
+  module.def("check_descriptor", check_descriptor_values);
+  module.def("check_preference", check_preference_values);
+  module.def("check_field_names", check_field_names);
+  module.def("refuse_operator", refuse_operator);
+  module.def("read_scope", read_scope);
+  module.def("read_dim", read_dim);
+  module.def("read_maximum", read_maximum);
+  module.def("read_member", [](py::handle type, py::handle value, const std::string& field) {
+    const Members& members = Members::of(type);
+    return members[members.read(field, value)];
+  });
+  module.def("preference_fields", [] { return py::list(field_table(preference_fields())); });
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);
   module.def("operator", operator_values, py::arg("name"));
-  module.def("parse_json", json_values, py::arg("text"));
   module.def("select", selection_values);
+  module.def("workspace_text", workspace_text);
+  module.def("threads_text", threads_text);
+  module.def("foresee", foreseen_values);
+  module.def("verdict_text", verdict_text);
+  module.def("selection_text", selection_table);
+  module.def("no_kernel_sentence", no_kernel);
   module.def("build_info", [] {
     const BuildInfo& info = build_info();
     py::dict values;

@@ -13,7 +13,9 @@
 #include "bindings/python/native.h"
 #include "bindings/python/stream.h"
 #include "bindings/python/tensor.h"
+#include "bindings/python/vocabularies.h"
 #include "core/device.h"
+#include "core/messages.h"
 #include "core/serial.h"
 
 namespace planq::python {
@@ -57,7 +59,7 @@ bool take_error(std::string& text) {
 const char* intake_advice(Intake intake) {
   switch (intake) {
     case Intake::TooManyAxes:
-      return "it has more than 8 axes";
+      return kTooManyAxes;
     case Intake::Fake:
       return "a tensor subclass with its own dispatch has no memory of its own";
     case Intake::Masked:
@@ -136,8 +138,7 @@ class Reader {
   bool read_operand(int index, PyObject* object, bool& deferred) {
     if (!spec(index).present) {
       if (object == Py_None) return true;
-      failure_ = {operand_name(plan_, index), "None", Py_TYPE(object)->tp_name,
-                  "the descriptor's mode has no such operand"};
+      failure_ = ruled_out(plan_, index, Py_TYPE(object)->tp_name);
       return false;
     }
     if (object == Py_None && spec(index).optional) return true;
@@ -241,7 +242,7 @@ class Reader {
   ArgumentFailure& failure_;
 };
 
-// A host launch over as many bytes of operands takes some microseconds.
+// A host launch takes some microseconds where its operands have no more bytes than this.
 constexpr std::int64_t kSmallBytes = 1 << 16;
 
 std::int64_t operand_bytes(const Plan& plan) {
@@ -303,28 +304,20 @@ bool read_workspace(const Plan& plan, PyObject* object, Workspace& workspace, Re
   return false;
 }
 
-// Whether the workspace will do for a call. None was given, where one is needed, is a case of its
-// own.
-bool meet_workspace(const Plan& plan, const Actual& actual, Given& given, PyObject* object,
+// Whether the workspace will do for a call.
+bool meet_workspace(const Plan& plan, const Actual& actual, Given& given,
                     const Workspace& workspace) {
   const char* problem =
       workspace_problem(actual.workspace, workspace, plan, given.operands.views());
   if (!problem) return true;
-  raise_workspace_error(actual.workspace, workspace.bytes,
-                        object == Py_None ? "none was given" : problem);
+  raise_workspace_error(actual.workspace, workspace.bytes, problem);
   return false;
 }
 
 bool read_run_stream(const Plan& plan, PyObject* object, Stream& stream) {
   if (!read_stream(object, stream)) return false;
-  const bool same = stream.backend == plan.device.backend &&
-                    (stream.backend == Backend::Host || stream.device == plan.device.index);
-  if (same) return true;
-  Device actual;
-  actual.backend = stream.backend;
-  actual.index = stream.device;
-  raise_stream_error("the plan was selected for " + device_text(plan.device) +
-                     ", the stream is on " + device_text(actual));
+  if (is_of(plan, stream)) return true;
+  raise_stream_error(stream_text(plan, stream));
   return false;
 }
 
@@ -368,7 +361,7 @@ PyObject* run_with(PyObject* self, const PlanBase& base, const Stream& stream, P
   Descriptor storage;
   const Actual actual = actual_of(plan, given.operands.extents, storage);
   if (!meet_constraints(plan, actual, given, failure)) return raise_failure(failure);
-  if (!meet_workspace(plan, actual, given, memory, workspace) || !announce(self)) return nullptr;
+  if (!meet_workspace(plan, actual, given, workspace) || !announce(self)) return nullptr;
   return launch_now(base, [&] {
     Bound bound(stream);
     return planq::bind(plan, actual, given.operands.views(), workspace, stream, bound);
@@ -487,17 +480,14 @@ PlanBase::PlanBase(const Descriptor& descriptor, const Preference& preference, p
   if (!read_stream(stream.ptr(), target)) throw py::error_already_set();
   plan_.descriptor = descriptor;
   plan_.preference = preference;
-  plan_.device = host_device();
-  if (target.backend == Backend::Cuda) {
-    if (const Status status = cuda_device(target.device, plan_.device); !status.ok()) {
-      raise_cuda_error(status.cuda_error, "reading the device of the stream");
-      throw py::error_already_set();
-    }
+  if (const Status status = device_of(target, plan_.device); !status.ok()) {
+    raise_cuda_error(status.cuda_error, kReadingDevice);
+    throw py::error_already_set();
   }
   Status status;
   if (!make_plan(target, plan_, status)) throw NoKernel();
   if (!status.ok()) {
-    raise_cuda_error(status.cuda_error, "preparing a kernel");
+    raise_cuda_error(status.cuda_error, kPreparing);
     throw py::error_already_set();
   }
   pool_.prepare(plan_);
@@ -566,7 +556,7 @@ Bound PlanBase::bind_operands(py::handle workspace, py::handle arguments, py::li
     raise_failure(failure);
     throw py::error_already_set();
   }
-  if (!meet_workspace(plan_, actual, given, workspace.ptr(), memory)) throw py::error_already_set();
+  if (!meet_workspace(plan_, actual, given, memory)) throw py::error_already_set();
   Bound bound;
   Stream stream;
   stream.backend = plan_.device.backend;
@@ -604,11 +594,7 @@ Extents PlanBase::read_extents(const py::dict& extents) const {
     if (!extents.contains(name))
       throw py::type_error("the extent of the dim " + name + " is missing");
     const std::int64_t extent = py::cast<std::int64_t>(extents[name.c_str()]);
-    if (extent < 0 || extent > info.max) {
-      raise_descriptor_error(
-          {name, "expected 0 to " + std::to_string(info.max) + ", got " + std::to_string(extent)});
-      throw py::error_already_set();
-    }
+    if (const Fault fault = check_extent(info, extent); !fault.ok()) refuse(fault);
     given.at[static_cast<std::size_t>(dim)] = extent;
     ++known;
   }

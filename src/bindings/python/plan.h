@@ -16,7 +16,7 @@ namespace planq::python {
 // No kernel accepts the descriptor under the preference; planq/plan.py turns it into NoKernelError
 // with the selection table.
 struct NoKernel : std::exception {
-  const char* what() const noexcept override { return "no row was chosen"; }
+  const char* what() const noexcept override { return "no kernel was chosen"; }
 };
 
 // The native half of planq.Plan.

@@ -100,7 +100,7 @@ DType dtype_named(std::string_view text) {
   return DType::Unset;
 }
 
-// NumPy's types: signed, unsigned, IEEE, truth values.
+// NumPy's letters for signed and unsigned integers, IEEE numbers and truth values.
 DType dtype_of_letter(char letter, std::size_t bytes) {
   constexpr NumberKind kinds[] = {NumberKind::Integer, NumberKind::Unsigned, NumberKind::Ieee,
                                   NumberKind::Bool};
@@ -126,7 +126,7 @@ DType interface_dtype(PyObject* object, PyObject* interface, TensorView& view) {
   }
   if (!code) return DType::Unset;
   if (!text) std::snprintf(view.type_text, sizeof view.type_text, "%s", code);
-  // One digit of bytes; big-endian ones have left above.
+  // Such as "<f4": its last letter is the number of bytes. Big-endian types were answered above.
   const bool simple = code[0] != '\0' && code[1] != '\0' && code[2] != '\0' && code[3] == '\0';
   return simple ? dtype_of_letter(code[1], static_cast<std::size_t>(code[2] - '0')) : DType::Unset;
 }

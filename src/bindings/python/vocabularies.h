@@ -4,51 +4,51 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/status.h"
 #include "core/vocabulary.h"
 
 namespace planq::python {
 
+// Throws DescriptorError.
+[[noreturn]] void refuse(const Fault& fault);
+
 // The members of a Python enumeration, by the enumerator that each of them is.
 class Members {
  public:
-  // Made at the first call for a vocabulary and kept. Throws TypeError where the Python class has
+  // Both are made at the first call and kept. The first throws TypeError where the Python class has
   // other names, or the same in another order, than the core.
   static const Members& of(const Vocabulary& vocabulary);
+  static const Members& of(pybind11::handle type);
 
-  // The enumerator of a member, of its name, or of what the class can parse (a torch or NumPy
-  // dtype); throws DescriptorError for anything else.
+  // The enumerator of a member, or of its name; of a torch or NumPy dtype, where it is those of
+  // DType. -1: the value is none of them.
+  int find(pybind11::handle value) const;
+  // The same; throws DescriptorError naming the field.
   std::uint8_t read(std::string_view field, pybind11::handle value) const;
   // The member; None for an enumerator without a name.
   pybind11::object operator[](std::uint8_t enumerator) const;
 
  private:
-  explicit Members(const Vocabulary& vocabulary);
-  int find(PyObject* member) const;
+  Members(const Vocabulary& vocabulary, pybind11::handle type);
+  int find_foreign(pybind11::handle value) const;
 
-  std::string_view type_;
+  Vocabulary vocabulary_;
+  pybind11::handle type_;
   std::vector<pybind11::object> members_;
-  pybind11::dict by_name_;  // lower-case name -> enumerator
-  pybind11::object parse_;  // (value, field) -> member
-  // Other libraries' dtypes that were parsed before. They live as long as their libraries do.
-  mutable std::vector<std::pair<pybind11::object, std::uint8_t>> foreign_;
+  pybind11::object name_of_dtype_;  // of DType alone: the name of another library's
+  // Other libraries' dtypes that were read before. They live as long as their libraries do.
+  mutable std::vector<std::pair<pybind11::object, int>> foreign_;
 };
 
-// Throws DescriptorError.
-[[noreturn]] void refuse(std::string_view field, const std::string& text);
-// A value in a message, in Python's words, which are bounded and never raise: it is anybody's.
-std::string shown(pybind11::handle value);
-
-// Looks a name up among an enumeration's; -1 where it is none.
-int enumerator_named(const Vocabulary& vocabulary, PyObject* name);
-// The same; throws DescriptorError naming the field.
+// The enumerator of a member of E or of its name; throws DescriptorError naming the field.
 template <class E>
-E enumerator(std::string_view field, pybind11::handle name) {
-  const int found = enumerator_named(kVocabulary<E>, name.ptr());
-  if (found < 0) refuse(field, "unknown value " + shown(name));
-  return static_cast<E>(found);
+E enumerator(std::string_view field, pybind11::handle value) {
+  return static_cast<E>(Members::of(kVocabulary<E>).read(field, value));
 }
 
 }  // namespace planq::python

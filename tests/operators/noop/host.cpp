@@ -6,7 +6,7 @@ namespace {
 
 Status compute(const Call&, const Stream&) { return Status::success(); }
 
-// Rows that promise less and less, so that the tests can watch preferences remove them.
+// Kernels that promise less and less, so that the tests can watch preferences remove them.
 constexpr Kernel kKernels[] = {
     {.op = "noop",
      .arithmetic = "exact",

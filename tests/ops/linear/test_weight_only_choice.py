@@ -28,7 +28,9 @@ MEASURED = {
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library's own choice, compiled once."""
-    return compiled(Path(__file__).with_name("weight_only_choice.cpp"), tmp_path_factory.mktemp("d"))
+    return compiled(
+        Path(__file__).with_name("weight_only_choice.cpp"), tmp_path_factory.mktemp("d")
+    )
 
 
 def choices(program: Path, problems: list[tuple[int, ...]]) -> list[tuple[str, int, int]]:
