@@ -61,8 +61,7 @@ struct Float8Row {
   }
 };
 
-// --- GemmOperands of a product, and what is launched with them
-// ------------------------------------------
+// --- Operands, and the arguments of a kernel -----------------------------------------------------
 
 struct FloatArgs {
   Gemm gemm;
