@@ -85,7 +85,7 @@ class Candidate:
 
     @property
     def verdict(self) -> str:
-        """``chosen``, ``outranked`` or the reason."""
+        """``chosen``, the reason, or that a kernel above it is preferred."""
         return _core.verdict_text(self.chosen, self.reason)
 
     def to_dict(self) -> dict[str, Any]:

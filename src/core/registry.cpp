@@ -150,10 +150,6 @@ Fault check_dims(const Descriptor& descriptor) {
   return {};
 }
 
-bool has_dims(const Descriptor& descriptor) {
-  return descriptor.extras && !descriptor.extras->dims.empty();
-}
-
 // The first field that sizes follow from.
 std::string shape_field(const Operator& op) {
   const auto found = std::find_if(op.fields.begin(), op.fields.end(), [](const Field& field) {
@@ -173,14 +169,13 @@ Fault resolve(Descriptor& descriptor) {
     if (specs[i].present && !fits_memory(specs[i]))
       return {shape_field(op),
               std::string(op.operands[i].name) + " would take more than 2^63 - 1 bytes"};
-  return has_dims(descriptor) ? check_dims(descriptor) : Fault{};
+  return descriptor.count_dims() > 0 ? check_dims(descriptor) : Fault{};
 }
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {
   specify_extents(descriptor, specs);
-  if (!has_dims(descriptor)) return;
-  for (std::size_t dim = 0; dim < descriptor.extras->dims.size(); ++dim)
-    mark(descriptor, dim, specs);
+  for (int dim = 0; dim < descriptor.count_dims(); ++dim)
+    mark(descriptor, static_cast<std::size_t>(dim), specs);
 }
 
 std::span<const Operator* const> operators() { return kOperators; }
