@@ -16,7 +16,7 @@ from planq.errors import ArgumentError, DescriptorError, as_field
 
 
 def tie_fields(made: type[Any], whose: str, table: Iterable[tuple[Any, ...]]) -> None:
-    """Ties a class of fields to the native table of them: what it is given else, it refuses.
+    """Ties a class to the native table of its fields; names that are no fields it then refuses.
 
     Raises:
         TypeError: Names, order, requiredness or defaults differ.

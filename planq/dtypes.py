@@ -8,7 +8,7 @@ with others. A family has its own words in its ``vocabulary.py``.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Final
 
 from planq import _core
 

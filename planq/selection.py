@@ -106,7 +106,7 @@ class Candidate:
 
     @property
     def verdict(self) -> str:
-        """``chosen``, ``outranked`` or the reason."""
+        """``chosen``, the reason, or that a kernel above it is preferred."""
         return _core.verdict_text(self.chosen, self.reason)
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,11 +141,6 @@ class Selection:
     def to_dict(self) -> dict[str, Any]:
         """The selection as plain JSON values."""
         return {"candidates": [each.to_dict() for each in self.candidates]}
-
-    @property
-    def listed(self) -> tuple[Candidate, ...]:
-        """The kernels that were written for this backend, these dtypes and this scope."""
-        return tuple(each for each in self.candidates if each.reason_kind not in _COUNTED)
 
     def __str__(self) -> str:
         return _core.selection_text(self._lines)

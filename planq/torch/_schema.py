@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-
 from planq import _core
 from planq.dtypes import DType, OperandKind, Role
 from planq.preference import PlanPreference

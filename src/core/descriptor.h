@@ -202,6 +202,15 @@ struct Descriptor {
     check<D>();
     return *reinterpret_cast<D*>(storage.data());
   }
+  int count_dims() const { return extras ? static_cast<int>(extras->dims.size()) : 0; }
+  // The dim whose maximum stands at this place of the storage; null: none does.
+  const DimInfo* dim_at(const std::int64_t& extent) const {
+    const auto* place = reinterpret_cast<const std::byte*>(&extent);
+    if (extras)
+      for (const DimUse& use : extras->uses)
+        if (storage.data() + use.offset == place) return &extras->dims[use.dim];
+    return nullptr;
+  }
 
  private:
   template <class D>

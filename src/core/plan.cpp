@@ -57,7 +57,7 @@ bool find_kernels(Plan& plan) {
   const Candidate chosen = choose(plan.descriptor, plan.preference, plan.device);
   plan.kernel = chosen.kernel;
   if (!plan.kernel) return false;
-  plan.dims = plan.descriptor.extras ? static_cast<int>(plan.descriptor.extras->dims.size()) : 0;
+  plan.dims = plan.descriptor.count_dims();
   const auto add = [&](const Kernel& kernel, std::size_t workspace) {
     PreparedKernel& prepared = plan.prepared.emplace_back();
     prepared.kernel = &kernel;

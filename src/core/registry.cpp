@@ -125,7 +125,7 @@ Fault resolve(Descriptor& descriptor) {
     if (specs[i].present && !fits_memory(specs[i]))
       return {shape_field(op),
               std::string(op.operands[i].name) + " would take more than 2^63 - 1 bytes"};
-  return descriptor.extras ? check_dims(descriptor, specs) : Fault{};
+  return descriptor.count_dims() > 0 ? check_dims(descriptor, specs) : Fault{};
 }
 
 void specify(const Descriptor& descriptor, std::span<OperandSpec> specs) {

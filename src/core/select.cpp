@@ -107,9 +107,9 @@ Candidate examine(const Kernel& kernel, const Descriptor& descriptor, const Pref
 }
 
 std::size_t workspace_of(const Kernel& kernel, const Descriptor& descriptor, const Device& device) {
-  const bool varies = descriptor.extras && !descriptor.extras->dims.empty();
-  const auto size =
-      varies && kernel.largest_workspace ? kernel.largest_workspace : kernel.workspace;
+  const auto size = descriptor.count_dims() > 0 && kernel.largest_workspace
+                        ? kernel.largest_workspace
+                        : kernel.workspace;
   return size(descriptor, device);
 }
 

@@ -62,13 +62,7 @@ Json integers_json(const IntegerList& list) {
 // A shape in a descriptor's storage. `descriptor` has its dims; null: there are none.
 Json field_shape_json(const Shape& shape, const Descriptor* descriptor) {
   return shape_json(shape, [&](int axis) -> const DimInfo* {
-    if (!descriptor || !descriptor->extras) return nullptr;
-    const auto* place =
-        reinterpret_cast<const std::byte*>(&shape.dims[static_cast<std::size_t>(axis)]);
-    for (const DimUse& use : descriptor->extras->uses)
-      if (descriptor->storage.data() + use.offset == place)
-        return &descriptor->extras->dims[use.dim];
-    return nullptr;
+    return descriptor ? descriptor->dim_at(shape.dims[static_cast<std::size_t>(axis)]) : nullptr;
   });
 }
 

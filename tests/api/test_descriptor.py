@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import pickle
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -217,6 +218,33 @@ def test_a_field_of_the_wrong_type_is_refused(field: str, value: object) -> None
     with pytest.raises(planq.DescriptorError) as caught:
         make_descriptor(**{field: value})
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: planq.Scope.channel(cast("int", "x")), "expected an integer axis, got 'x'"),
+        (lambda: planq.Scope.group(cast("int", 1.5)), "expected an integer size, got 1.5"),
+        (lambda: planq.Scope.block(2, cast("int", None)), "expected an integer columns, got None"),
+        (lambda: planq.Scope.parse({"kind": "token", "axis": 0}), "a token scope has no 'axis'"),
+        (lambda: planq.Scope.parse({"kind": "group"}), "a group scope needs 'size'"),
+        (
+            lambda: planq.Scope.parse("token"),
+            "expected a planq.Scope, got 'token'; did you mean planq.Scope.token()?",
+        ),
+    ],
+)
+def test_a_scope_says_what_it_expects(made: Callable[[], planq.Scope], message: str) -> None:
+    """Where it is made, by the sentences that a descriptor has."""
+    with pytest.raises(planq.DescriptorError) as caught:
+        made()
+    assert str(caught.value) == f"scope: {message}"
+
+
+def test_a_scope_is_read_from_what_it_writes() -> None:
+    """An axis of any size stays what it is."""
+    for scope in (planq.Scope.channel(5000), planq.Scope.group(4, -2), planq.Scope.block(2, 3)):
+        assert planq.Scope.parse(scope.to_dict()) == scope
 
 
 def test_operands_say_what_each_tensor_has_to_be() -> None:

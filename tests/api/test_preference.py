@@ -6,8 +6,9 @@ import copy
 import dataclasses
 import importlib
 import pickle
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import planq
@@ -89,6 +90,14 @@ def test_preferences_survive_pickle() -> None:
     pref = planq.PlanPreference(max_ulp=0, backend=planq.Backend.HOST, sku="any")
     assert pickle.loads(pickle.dumps(pref)) == copy.deepcopy(pref) == pref
     assert copy.copy(pref)._native.to_dict() == pref.to_dict()
+
+
+def test_a_limit_is_an_integer_of_any_library() -> None:
+    """As a descriptor's integers are; a truth value is none."""
+    pref = planq.PlanPreference(max_ulp=cast("int", np.int64(3)))
+    assert (pref.max_ulp, type(pref.max_ulp)) == (3, int)
+    with pytest.raises(planq.DescriptorError, match="at least 0 and at most 63 bits, got True"):
+        planq.PlanPreference(max_workspace_bytes=True)
 
 
 def test_fields_combine() -> None:

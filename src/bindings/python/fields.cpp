@@ -59,15 +59,9 @@ py::object dim_object(const DimInfo& dim) {
 }
 
 py::object extent_object(const Shape& shape, int axis, const Descriptor* descriptor) {
-  if (descriptor && descriptor->extras) {
-    const auto* key_range = reinterpret_cast<const std::byte*>(&shape.dims[axis]);
-    for (const DimUse& use : descriptor->extras->uses) {
-      if (descriptor->storage.data() + use.offset != key_range) continue;
-      const DimInfo& dim = descriptor->extras->dims[use.dim];
-      return dim_object(dim);
-    }
-  }
-  return py::int_(shape[axis]);
+  const DimInfo* dim =
+      descriptor ? descriptor->dim_at(shape.dims[static_cast<std::size_t>(axis)]) : nullptr;
+  return dim ? dim_object(*dim) : py::int_(shape[axis]);
 }
 
 py::object shape_object(const Shape& shape, const Descriptor* descriptor) {

@@ -34,7 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def choices(program: Path, problems: list[tuple[int, ...]]) -> list[tuple[str, int, int]]:
-    """Of (m, n, k, batches, whether few rows are taken, whether dequantizing tiles are, nested or not)."""
+    """Of (m, n, k, batches, whether few rows are taken, whether tiles are, nested or not)."""
     lines = [(*p[:4], H200, *p[4:], *[0] * (7 - len(p))) for p in problems]
     words = [line.split() for line in lines_of(program, lines)]
     return [(kind, int(tokens), int(owners)) for kind, tokens, owners in words]
