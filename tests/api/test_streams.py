@@ -25,7 +25,9 @@ class CudaStreamLike:
 WRONG = [None, 0, 5, 1.5, "host", object(), (1, 2, 3), (), True]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize(
+    "wrong", WRONG, ids=lambda wrong: "object" if type(wrong) is object else repr(wrong)
+)
 def test_what_is_no_stream_is_refused(wrong: object) -> None:
     """By select, run and launch; None and bare handles above all."""
     sample = make_sample()

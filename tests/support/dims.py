@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 import planq
+from planq import _core
+from planq.selection import native_device
 from reference.formats import Array
 from support.kernels import PROMISE, accepted, pinned, running, spread
 from support.memory import Device, Workspace
@@ -45,9 +47,11 @@ def plans(device: Device, desc: Any, name: str | None) -> Iterator[tuple[int, pl
             continue
         try:
             varied = with_extent(desc, axis, planq.Dim(NAME, max=max(extent, FEWEST)))
-            yield axis, planq.Plan.select(device.stream(), varied, pref)
-        except (planq.DescriptorError, planq.NoKernelError):
+        except planq.DescriptorError:
             continue
+        # An error would have the reason of every kernel of the operator, for each of many cases.
+        if _core.foresee(varied._native, pref._native, native_device(device.stream())) is not None:
+            yield axis, planq.Plan.select(device.stream(), varied, pref)
 
 
 def resized(case: Case, plan: planq.Plan, extent: int) -> dict[str, Array]:
