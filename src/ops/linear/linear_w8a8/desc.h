@@ -1,6 +1,5 @@
-// linear_w8a8: a linear layer of codes: their integer product under row and column scales, with
-// zero points, a bias and a residual. The arithmetic is that of ops/linear/gemm.h and
-// epilogue.h.
+// linear_w8a8: a linear layer of codes: their integer gemm (ops/linear/gemm.h) with scales of rows
+// and columns, zero points, a bias and a residual (ops/linear/epilogue.h).
 #pragma once
 
 #include "ops/linear/int8_layer.h"

@@ -1,6 +1,6 @@
 // linear_w8a8 on the host.
 #include "host/bind.h"
-#include "ops/linear/host/int8.h"
+#include "ops/linear/host/gemm.h"
 #include "ops/linear/linear_w8a8/desc.h"
 
 namespace planq::linear_w8a8 {

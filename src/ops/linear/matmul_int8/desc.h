@@ -1,5 +1,4 @@
-// matmul_int8: the integer product of two matrices of codes, or of batches of them. The arithmetic
-// is that of ops/linear/product.h.
+// matmul_int8: the integer gemm of two matrices of codes, or of batches of them: ops/linear/gemm.h.
 #pragma once
 
 #include "ops/linear/checks.h"

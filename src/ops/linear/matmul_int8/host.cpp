@@ -1,6 +1,6 @@
 // matmul_int8 on the host.
 #include "host/bind.h"
-#include "ops/linear/host/int8.h"
+#include "ops/linear/host/gemm.h"
 #include "ops/linear/matmul_int8/desc.h"
 
 namespace planq::matmul_int8 {
