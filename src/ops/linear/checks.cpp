@@ -44,7 +44,7 @@ Fault sum_in_range(std::string_view field, std::int64_t terms, std::int64_t magn
                                   " terms may leave int32, got k = " + std::to_string(terms)};
 }
 
-Fault product_shapes(const linear::OperandField& input, const linear::OperandField& weight) {
+Fault gemm_shapes(const linear::OperandField& input, const linear::OperandField& weight) {
   if (Fault fault = shape("input_shape", input.shape, 2); !fault.ok()) return fault;
   if (Fault fault = shape("weight_shape", weight.shape, 2); !fault.ok()) return fault;
   if (Fault fault = equal_terms(input, weight); !fault.ok()) return fault;
@@ -66,8 +66,8 @@ Fault addends(DType bias, DType residual) {
   return dtype("residual_dtype", residual, kFloats);
 }
 
-Fault product_scopes(Scope& input, const Shape& input_shape, Scope& weight,
-                     const Shape& weight_shape) {
+Fault gemm_scopes(Scope& input, const Shape& input_shape, Scope& weight,
+                  const Shape& weight_shape) {
   if (input.kind != ScopeKind::Token && input.kind != ScopeKind::Tensor)
     return {"input_scope", "expected token() or tensor(), got " + std::string(name_of(input.kind))};
   if (weight.kind != ScopeKind::Channel && weight.kind != ScopeKind::Tensor)
@@ -81,7 +81,7 @@ Fault product_scopes(Scope& input, const Shape& input_shape, Scope& weight,
   return {};
 }
 
-Fault product_convention(Convention convention, Mode input, Mode weight) {
+Fault gemm_convention(Convention convention, Mode input, Mode weight) {
   if (convention == Convention::Planq) return {};
   if (convention != Convention::BitsAndBytes && convention != Convention::Baracuda)
     return {"convention",

@@ -1,4 +1,4 @@
-// Checks that the descriptors of several products share.
+// Checks that descriptors of several linear operators share.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace planq::checks {
 
-// What sums in float32 are rounded to.
+// The output types of sums in float32.
 inline constexpr DType kSumOutputs[] = {DType::Float16, DType::BFloat16, DType::Float32};
 inline constexpr DType kIntegerCodes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::UInt4};
 
-// The largest magnitude of a code, or of its difference from a zero point among the codes.
+// The largest magnitude of a code; Asymmetric: of its difference from a zero point, which is a
+// code.
 std::int64_t largest_code(DType dtype, Mode mode);
-// No sum of `terms` numbers of at most this magnitude leaves int32.
+// That a sum of `terms` numbers of at most this magnitude stays in int32.
 Fault sum_in_range(std::string_view field, std::int64_t terms, std::int64_t magnitude);
-// input_shape and weight_shape of a product: at least two axes each, one k, leading axes that are
+// input_shape and weight_shape: at least two axes each, the same k, and leading axes that are
 // equal, 1 or missing.
-Fault product_shapes(const linear::OperandField& input, const linear::OperandField& weight);
+Fault gemm_shapes(const linear::OperandField& input, const linear::OperandField& weight);
 // weight_shape of a layer: (n, k).
 Fault layer_weight(const Shape& weight);
-// Where they are not Unset, bias_dtype and residual_dtype are those of floating numbers.
+// bias_dtype and residual_dtype: Unset, or floating.
 Fault addends(DType bias, DType residual);
 // input_scope: token or tensor. weight_scope: channel(0) or tensor.
-Fault product_scopes(Scope& input, const Shape& input_shape, Scope& weight,
-                     const Shape& weight_shape);
-// PLANQ, BITSANDBYTES or BARACUDA, with what the latter two have.
-Fault product_convention(Convention convention, Mode input, Mode weight);
+Fault gemm_scopes(Scope& input, const Shape& input_shape, Scope& weight, const Shape& weight_shape);
+// planq, bitsandbytes or baracuda; the latter two have no zero points.
+Fault gemm_convention(Convention convention, Mode input, Mode weight);
 
 }  // namespace planq::checks

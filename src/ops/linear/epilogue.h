@@ -1,5 +1,6 @@
-// What becomes of the int32 sums of a product: zero points, scales, a bias, a residual and one
-// rounding. Scalar functions that both backends call; docs/numerics/linear.md has the formulas.
+// The epilogue of a gemm: from its int32 sums, by zero points, scales, a bias, a residual and one
+// rounding, to outputs. Scalar functions that both backends call; docs/numerics/linear.md has the
+// formulas.
 #pragma once
 
 #include "ops/affine/affine.h"
@@ -9,26 +10,28 @@ namespace planq::linear {
 // 1/127^2 as bitsandbytes rounds it: the bits 0x38820610.
 inline constexpr float kBitsandbytesFactor = 0x1.040c2p-14f;
 
-// OutlierList columns of the input whose values stand beside the codes: what `listed` products of a
-// value and a code add to a sum that has its row's scale, one after another. Kernels have either
-// the codes at the listed columns and values in C, or the list itself and the operand's values.
+// The listed columns of the input, whose values are floating numbers beside the codes. For each,
+// one after another, value times the weight's code is added to a sum that already has its row's
+// scale. Kernels are given either the weight's codes at the listed columns with the values in the
+// compute type, or the list with the operand's values.
 struct Outliers {
-  const void* values = nullptr;  // by row and place in the list; null: there are none
+  const void* values = nullptr;  // by row and place in the list; null: no column is listed
   DType dtype = DType::Float32;  // of the values
   std::int64_t row = 0;          // from a row's values to the next, in elements
   const std::int32_t* index = nullptr;
-  const std::int8_t* codes = nullptr;  // by place and column: of the weight, at the listed columns
+  const std::int8_t* codes = nullptr;  // the weight's, by place in the list and output column
   std::int64_t pitch = 0;              // from a place's codes to the next
   const std::int64_t* count = nullptr;
   std::int64_t capacity = 0;
 
+  // Entries of the list: what a GPU counted may be more than it holds.
   PLANQ_HD std::int64_t listed() const {
     return *count < 0 ? 0 : *count < capacity ? *count : capacity;
   }
 };
 
-// Where the numbers are that a product's sums meet, as plain data. Whatever is null is not there.
-// Strides count elements; 0: the same number for all.
+// The operands of an epilogue, as plain data; null: there is none. Strides count elements; 0: one
+// number for all.
 struct Epilogue {
   Convention convention = Convention::Planq;
   DType scale_dtype = DType::Float32, bias_dtype = DType::Float32, residual_dtype = DType::Float32;
@@ -38,26 +41,26 @@ struct Epilogue {
   const std::int32_t* input_zero_point = nullptr;
   const std::int32_t* input_sum = nullptr;
   std::int64_t input_scale_row = 0, input_zero_point_row = 0, input_sum_row = 0;
-  // By column, next to one another; `weight_step` is that of the scale and the zero point.
+  // By column, contiguous. `weight_step`: 1, or 0 where all columns share scale and zero point.
   const void* weight_scale = nullptr;
   const std::int32_t* weight_zero_point = nullptr;
   const std::int32_t* weight_sum = nullptr;
   const void* bias = nullptr;
   std::int64_t weight_step = 0;
-  // By both.
+  // By row and column.
   const void* residual = nullptr;
   std::int64_t residual_row = 0;
   Outliers outliers;
 };
 
-// What all outputs of a row need.
+// What the outputs of a row share.
 template <class C>
 struct RowTerm {
   C scale;
   std::uint32_t zero_point, sum;
 };
 
-// What all outputs of a column need.
+// What the outputs of a column share.
 template <class C>
 struct ColumnTerm {
   C scale, bias;
@@ -74,7 +77,7 @@ PLANQ_HD RowTerm<C> row_term(const Epilogue& e, std::int64_t row) {
   return term;
 }
 
-// From what was read of a column: 0 of what there is not.
+// From numbers that were loaded; 0 for an operand that there is none of.
 template <class C>
 PLANQ_HD ColumnTerm<C> column_term(const Epilogue& e, C scale, C bias, std::int32_t zero_point,
                                    std::int32_t sum) {
@@ -100,8 +103,8 @@ PLANQ_HD std::int32_t without_zero_points(std::int32_t acc, const RowTerm<C>& ro
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(acc) - shifted);
 }
 
-// The sum under its scales, by a convention, with the bias where there is one. Each operation is
-// one IEEE operation in C.
+// The sum times its scales, plus the bias where there is one, in the order of a convention. Each
+// operation is one IEEE operation in C.
 template <Convention kConvention, class C>
 PLANQ_HD C scaled(std::int32_t sum, const RowTerm<C>& row, const ColumnTerm<C>& column,
                   bool has_bias) {
@@ -117,7 +120,7 @@ PLANQ_HD C scaled(std::int32_t sum, const RowTerm<C>& row, const ColumnTerm<C>& 
   }
 }
 
-// An output before its rounding; `residual` counts where there is one.
+// An output before its rounding. `residual` is ignored where the epilogue has none.
 template <Convention kConvention, class C>
 PLANQ_HD C finish(std::int32_t acc, const RowTerm<C>& row, const ColumnTerm<C>& column,
                   const Epilogue& e, C residual) {
@@ -148,12 +151,13 @@ PLANQ_HD C with_addends(C sum, C bias, C residual, const Epilogue& e) {
   return e.residual ? shifted + residual : shifted;
 }
 
-// The same from a sum that has its row's scale, and its outliers.
+// scaled() of a sum that already has its row's scale, and its outliers.
 template <class C>
 PLANQ_HD C scaled_listed(C sum, const ColumnTerm<C>& column, bool has_bias) {
   const C y = sum * column.scale;
   return has_bias ? y + column.bias : y;
 }
+// finish() of such a sum.
 template <class C>
 PLANQ_HD C finish_listed(C sum, const ColumnTerm<C>& column, const Epilogue& e, C residual) {
   return with_addends(sum * column.scale, column.bias, residual, e);
@@ -166,7 +170,7 @@ PLANQ_HD C residual_at(const Epilogue& e, std::int64_t row, std::int64_t column)
   return math::load_scale<C>(e.residual, row * e.residual_row + column, e.residual_dtype);
 }
 
-// What a sum becomes without an epilogue: itself, or the nearest int8.
+// An output without an epilogue: the sum, or the nearest int8.
 template <class T>
 PLANQ_HD T integer_output(std::int32_t acc) {
   if constexpr (sizeof(T) == sizeof acc) return acc;

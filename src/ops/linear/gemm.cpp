@@ -20,29 +20,30 @@ Shape gemm_shape(const OperandField& input, const OperandField& weight) {
 
 namespace {
 
-// By how much a step along an axis of the output moves in an operand that has its last axes in
-// common with it; 0 where the operand repeats.
+// The stride, in an operand, of an axis of the output of rank `rank`. The operand's axes are the
+// output's last ones; 0 where it has no such axis, or is broadcast along it.
 std::int64_t batch_stride(const OperandView* view, int axis, int rank) {
   if (!view) return 0;
   const int own = axis - rank + view->rank;
   return own < 0 || view->extents[own] == 1 ? 0 : view->strides[own];
 }
 
-// The same of an operand by row, whose last axis is the output's last but one.
+// The same of an operand by row, which has all axes but the output's last.
 std::int64_t row_stride(const OperandView* view, int axis, int rank) {
   return batch_stride(view, axis, rank - 1);
 }
 
-// Of rows or of their slices, which have an axis of their own.
+// The same of scales: by row, or with slices of k as their last axis.
 std::int64_t scale_stride(const Gemm& gemm, const OperandView* view, int axis, int rank) {
   return gemm.joins_by_scales ? batch_stride(view, axis, rank) : row_stride(view, axis, rank);
 }
 
+// Codes in a stride, which counts bytes of packed codes.
 std::int64_t codes_of(DType dtype, std::int64_t stride) {
   return is_four_bit(dtype) ? 2 * stride : stride;
 }
 
-// A side with the strides of its two last axes.
+// An operand with the strides of its last two axes.
 GemmOperand make_operand(const OperandField& field, const OperandView& view) {
   const int last = field.shape.rank - 1;
   const std::int64_t outer =
@@ -77,9 +78,9 @@ void set_epilogue(Gemm& gemm, const GemmViews& v, Convention convention) {
   e.outliers.dtype = dtype_of(v.outlier);
 }
 
-// Rows that every operand has evenly apart, under weights that are the same for all of them, are
-// the rows of one product, whichever axes they come from; of transposed matrices, only those side
-// by side.
+// Makes the innermost axis of the batch m, after axes with fitting strides were merged. So rows of
+// several leading axes become those of one gemm, if all share the weights. Rows of a transposed
+// input have to be next to one another.
 void take_rows(Gemm& gemm) {
   auto& space = gemm.batch;
   space.merge();

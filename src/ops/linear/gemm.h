@@ -1,7 +1,7 @@
-// A product y = a w^T, as plain data: what kernels of either backend are given, whichever operator
-// it belongs to. Of codes, acc[m, n] is the sum over k of a[m, k] w[n, k] in int32, modulo 2^32, so
-// every order of summation, split and tile gives the same bits. Of floating numbers, the sum is in
-// float32 and its order has a name: see math/tensor_core.h.
+// A gemm, y = a w^T, as plain data: what kernels of both backends are given, whichever operator
+// they belong to. Codes are summed in int32: acc[m, n] is the sum over k of a[m, k] w[n, k], modulo
+// 2^32, so every order of summation, split and tile gives the same bits. Floating numbers are
+// summed in float32, in an order that an Accumulation names: see math/tensor_core.h.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@ namespace planq::linear {
 
 struct WeightCodes;  // see weight_only/codes.h
 
-// One side of a product; what is said of codes is true of floating numbers. Code (row, term) is
-// number `row * row_stride + term * term_stride` of `data`; of two 4-bit codes in a byte the first
-// is the low nibble. Strides count codes: those of 4-bit codes along whatever is not packed are
-// even. An axis of one has a stride of 0. Where term_stride is not 1, the rows lie side by side:
+// The input or the weights. What is said of codes is true of floating numbers, too. Code (row,
+// term) is number `row * row_stride + term * term_stride` of `data`. Of two 4-bit codes in a byte,
+// the first is the low nibble. Strides count codes; between lines of packed codes, they are even.
+// An axis of extent 1 has a stride of 0. Where term_stride is not 1, the operand is transposed:
 // row_stride is 1, or 0 where there is one row.
 struct GemmOperand {
   const std::uint8_t* data = nullptr;
   std::int64_t row_stride = 0;   // from a row (of m or n) to the next
   std::int64_t term_stride = 1;  // from a term (of k) to the next; 1 where nothing is transposed
   DType dtype = DType::Int8;     // an 8-bit or 4-bit integer, or a float of 8 to 32 bits
-  // What the numbers are made from where memory holds codes of another kind; a host kernel's.
+  // What weights are dequantized from: then there is no `data`. Device code does not read it.
   const WeightCodes* codes = nullptr;
 
   PLANQ_HD bool transposed() const { return term_stride != 1; }
-  // For checking and for edges; kernels have faster ways.
+  // Slow: for tests, and for edges of tiles.
   PLANQ_HD std::int32_t code(std::int64_t row, std::int64_t term) const {
     return math::load_integer(data, row * row_stride + term * term_stride, dtype,
                               NibbleOrder::LowFirst);
   }
 };
 
-// Columns of the weights that share a scale where scales are those of blocks.
+// Columns of the weights that share a scale where blocks have scales.
 inline constexpr std::int64_t kBlockColumns = 128;
 
-// Whose addresses a step along a batch moves.
+// The operands that may be others for each gemm of a batch. Strides are in this order.
 enum Moved : int {
   kMovedInput,
   kMovedWeight,
@@ -54,26 +54,25 @@ enum Moved : int {
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   GemmOperand input, weight;
-  std::uint8_t* output = nullptr;  // row-major, columns next to one another
+  std::uint8_t* output = nullptr;  // row-major
   std::int64_t output_row = 0;     // elements from a row to the next
   DType output_dtype = DType::Int32;
   bool has_scales = false;  // int32 and int8 outputs have no epilogue
   Epilogue epilogue;
-  // Scales are those of blocks and join slices of k, instead of meeting their sum: there is one for
-  // each slice of an input's row and one for each slice of kBlockColumns columns, next to one
-  // another.
+  // Blocks have scales: each slice of k is multiplied with its own before slices are added up. A
+  // row of the input has a scale for each slice, and so have kBlockColumns columns of the weights.
   bool joins_by_scales = false;
-  std::int64_t weight_scale_row = 0;  // from a block of columns to the next
-  // The sums of a tensor core go on from what the output holds, and stay there, in float32: one
-  // chain that no slices cut, without an epilogue. A host kernel's.
+  std::int64_t weight_scale_row = 0;  // from the scales of kBlockColumns columns to the next
+  // TensorSm90's sums begin at what the output holds, and are stored there in float32, without an
+  // epilogue. All of k is one chain instead of slices. Of host kernels alone.
   bool continues = false;
-  // The products that are left once rows that lie evenly are one m: mostly one, of rank 0.
-  // Strides count what the fields above count.
+  // Leading axes that could not be made part of m. Mostly there are none: one gemm, of rank 0.
+  // Strides count what those of the fields above count.
   IndexSpaceOf<kMovedOperands> batch;
 
-  // Writes nothing at all.
+  // Whether there is no output to write.
   bool empty() const { return m == 0 || n == 0 || batch.size() == 0; }
-  // The product with this index among the batch's, as one of its own.
+  // The gemm with this index in the batch, as one without a batch.
   PLANQ_HD Gemm at(std::int64_t index) const;
 };
 
@@ -124,7 +123,7 @@ PLANQ_HD Gemm Gemm::at(std::int64_t index) const {
 
 // --- From a descriptor and its operands ----------------------------------------------------------
 
-// A side as a descriptor has it.
+// An operand as a descriptor has it.
 struct OperandField {
   const Shape& shape;  // (..., rows, terms), or (..., terms, rows)
   DType dtype;
@@ -134,11 +133,11 @@ struct OperandField {
   std::int64_t terms() const { return shape[shape.rank - (transposed ? 2 : 1)]; }
 };
 
-// (..., m, n), with leading axes of 1 in either shape repeated for the other's.
+// The output's shape, (..., m, n). Leading axes are broadcast: one of 1 takes the other's extent.
 Shape gemm_shape(const OperandField& input, const OperandField& weight);
 
-// The operands of a call; null: there is none. Those by row have the input's shape without its last
-// axis, or one element; scales of blocks have slices of k for it.
+// The operands of a call; null: it has none. Those by row have the input's shape without its last
+// axis, or one element. Where blocks have scales, input_scale's last axis is the slices of k.
 struct GemmViews {
   const OperandView *input = nullptr, *weight = nullptr, *output = nullptr;
   const OperandView *input_scale = nullptr, *weight_scale = nullptr;
@@ -150,11 +149,12 @@ struct GemmViews {
 
 Gemm make_gemm(const OperandField& input, const OperandField& weight, const GemmViews& views,
                Convention convention = Convention::Planq);
-// Of weights that are given back from codes, which have to outlive the product.
+// With weights that are dequantized from codes, which have to outlive the gemm.
 Gemm make_gemm(const OperandField& input, const OperandField& weight, const GemmViews& views,
                const WeightCodes* codes);
 
-// Of some columns of a product whose weights no batch moves; the caller gives it these weights.
+// The gemm of some columns, whose weights the caller has to set. The weights of `gemm` are the same
+// for the whole batch.
 Gemm columns_of(const Gemm& gemm, std::int64_t first, std::int64_t count);
 
 }  // namespace planq::linear

@@ -1,5 +1,5 @@
-// Linear layers of codes: what the descriptors of several have in common. Their fields are those of
-// linear_w8a8, under its names, and their operands begin with its operands.
+// What the descriptors of linear layers of integer codes share. They have linear_w8a8's fields,
+// under the same names, and their operands begin with its operands.
 #pragma once
 
 #include <string>
@@ -36,25 +36,24 @@ Fault layer_dtypes(Fields& f, std::span<const DType> codes) {
   return checks::addends(f.bias_dtype, f.residual_dtype);
 }
 
-// `codes`: the types that both sides may have.
+// `codes`: the types that input and weights may have.
 template <class Fields>
 Fault resolve_layer(Fields& f, std::span<const DType> codes) {
   if (Fault fault = layer_dtypes(f, codes); !fault.ok()) return fault;
   if (Fault fault = checks::layer_weight(f.weight_shape); !fault.ok()) return fault;
-  if (Fault fault = checks::product_shapes(f.input(), f.weight()); !fault.ok()) return fault;
+  if (Fault fault = checks::gemm_shapes(f.input(), f.weight()); !fault.ok()) return fault;
   if (Fault fault =
-          checks::product_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
+          checks::gemm_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
       !fault.ok())
     return fault;
-  if (Fault fault = checks::product_convention(f.convention, f.input_mode, f.weight_mode);
-      !fault.ok())
+  if (Fault fault = checks::gemm_convention(f.convention, f.input_mode, f.weight_mode); !fault.ok())
     return fault;
   return checks::sum_in_range("input_shape", f.input_shape.last(),
                               checks::largest_code(f.input_dtype, f.input_mode) *
                                   checks::largest_code(f.weight_dtype, f.weight_mode));
 }
 
-// What every kernel's bind begins with. `outlier`: values beside the codes, if there are any.
+// What every kernel's bind begins with. `outlier`: the values of Outliers, if there are any.
 template <class Fields>
 Gemm layer_gemm(const Fields& f, const Operands& operands, const OperandView* outlier = nullptr) {
   const auto where = [&](bool present, LayerOperand operand) {

@@ -1,5 +1,5 @@
-// Linear layers of floating activations and weights that are codes: what their descriptors have in
-// common. Their fields and operands are those of linear_4bit, under its names.
+// What the descriptors of linear layers of floating activations and coded weights share. They have
+// linear_4bit's fields and operands, under the same names.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace planq::linear {
 
-// Fills output_dtype and weight_dtype.
+// Checks the types, and fills in output_dtype and weight_dtype.
 template <class Fields>
 Fault coded_dtypes(Fields& f, std::span<const DType> codes) {
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kSumOutputs); !fault.ok())
@@ -28,7 +28,7 @@ Fault coded_dtypes(Fields& f, std::span<const DType> codes) {
   return checks::addends(f.bias_dtype, f.residual_dtype);
 }
 
-// Fills accumulation: tensor cores multiply numbers of one 16-bit type.
+// Checks accumulation, or fills it in. Tensor cores multiply numbers of one 16-bit type.
 template <class Fields>
 Fault coded_accumulation(Fields& f) {
   const bool multiplies = f.input_dtype == f.weight_dtype && f.input_dtype != DType::Float32;
@@ -48,10 +48,10 @@ Fault coded_accumulation(Fields& f) {
 template <class Fields>
 Fault coded_shapes(const Fields& f) {
   if (Fault fault = checks::layer_weight(f.weight_shape); !fault.ok()) return fault;
-  return checks::product_shapes(f.input(), f.weight());
+  return checks::gemm_shapes(f.input(), f.weight());
 }
 
-// Of layouts in tiles. `usual`: the nibble order that a caller who leaves it out has.
+// What layouts in tiles need. `usual`: the default of nibble_order.
 template <class Fields>
 Fault coded_layout(const Fields& f, NibbleOrder usual) {
   if (f.weight_layout == WeightLayout::RowMajor) return {};
@@ -73,7 +73,7 @@ Fault coded_layout(const Fields& f, NibbleOrder usual) {
                               shape_text(f.weight_shape.dims.data(), f.weight_shape.rank)};
 }
 
-// weight_scope: groups of a row's terms, of which the last may be shorter.
+// weight_scope: groups of a row's terms. The last group may be shorter.
 template <class Fields>
 Fault coded_groups(Fields& f) {
   Scope& scope = f.weight_scope;
@@ -85,7 +85,7 @@ Fault coded_groups(Fields& f) {
                               (scope.kind == ScopeKind::Group ? "s of the other" : "")};
 }
 
-// The codes of an operand, without what gives them back.
+// The codes of an operand, without codebook, statistics, scales and zero points.
 template <class Fields>
 WeightCodes stored_codes(const Fields& f, const OperandView& weight) {
   WeightCodes codes;
@@ -101,7 +101,7 @@ WeightCodes stored_codes(const Fields& f, const OperandView& weight) {
   return codes;
 }
 
-// The same with what groups have; codes of channels are the numbers.
+// The same with the scales and zero points of groups. The scales of channels are the epilogue's.
 template <class Fields>
 WeightCodes integer_codes(const Fields& f, const OperandView& weight, const OperandView& scale,
                           const OperandView& zero_point) {

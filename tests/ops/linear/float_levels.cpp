@@ -1,8 +1,8 @@
-// Sums of floating products by the scalar functions and by every instruction set of this processor,
-// for products that are read from the standard input, in memory that ends where the last factor
-// does. Of each product: six int32 numbers (m, n, k, the types of both sides, what is asked for),
-// the factors of the input (m, k) and of the weights (n, k), and for a chain the accumulators
-// (m, n). Written: how many ways there are, and what each gives, (m, n) in float32.
+// Sums of floating gemms by the scalar functions and by every instruction set of this processor.
+// The gemms are read from the standard input, to memory that ends where the last number does. Of
+// each: six int32 numbers (m, n, k, the types of both operands, what is asked for), the input (m,
+// k), the weights (n, k), and for a chain the accumulators (m, n). Written: how many ways there
+// are, and what each gives, (m, n) in float32.
 #include "ops/linear/host/float.cpp"
 
 #include <cstdio>
@@ -36,8 +36,8 @@ void read(void* to, std::size_t bytes) {
   if (std::fread(to, 1, bytes, stdin) != bytes) std::exit(1);
 }
 
-std::unique_ptr<std::uint8_t[]> read_side(linear::GemmOperand& operand, DType dtype,
-                                          std::int64_t rows, std::int64_t terms) {
+std::unique_ptr<std::uint8_t[]> read_operand(linear::GemmOperand& operand, DType dtype,
+                                             std::int64_t rows, std::int64_t terms) {
   const auto bytes = static_cast<std::size_t>(rows * terms * storage_bytes(dtype));
   auto memory = std::make_unique<std::uint8_t[]>(bytes);
   read(memory.get(), bytes);
@@ -45,7 +45,7 @@ std::unique_ptr<std::uint8_t[]> read_side(linear::GemmOperand& operand, DType dt
   return memory;
 }
 
-bool read_product(Given& given) {
+bool read_gemm(Given& given) {
   std::int32_t head[6];
   if (std::fread(head, sizeof head, 1, stdin) != 1) return false;
   constexpr DType kDTypes[] = {DType::Float16, DType::BFloat16, DType::Float8E4M3FN,
@@ -58,8 +58,8 @@ bool read_product(Given& given) {
   p.output_row = p.n;
   p.output_dtype = DType::Float32;
   given.asked = static_cast<Asked>(head[5]);
-  given.input = read_side(p.input, kDTypes[head[3]], p.m, p.k);
-  given.weight = read_side(p.weight, kDTypes[head[4]], p.n, p.k);
+  given.input = read_operand(p.input, kDTypes[head[3]], p.m, p.k);
+  given.weight = read_operand(p.weight, kDTypes[head[4]], p.n, p.k);
   given.accumulators = std::make_unique<float[]>(given.outputs());
   given.results = std::make_unique<float[]>(given.outputs());
   if (given.asked == kChain) read(given.accumulators.get(), sizeof(float) * given.outputs());
@@ -129,7 +129,7 @@ int main() {
   ways += static_cast<std::int32_t>(level);
 #endif
   Given given;
-  while (read_product(given)) {
+  while (read_gemm(given)) {
     std::fwrite(&ways, sizeof ways, 1, stdout);
     by_scalars(given);
     by_vectors(given, host::baseline::floating::kPanelColumns,

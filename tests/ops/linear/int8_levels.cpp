@@ -1,6 +1,6 @@
-// Compares the sums that every instruction set of this processor gives with a plain loop, on
-// products of all kinds and sizes, in memory that ends where the last code does. Prints how many
-// products were compared and how many were wrong.
+// Compares the sums that every instruction set of this processor gives with a plain loop, on gemms
+// of all kinds and sizes, in memory that ends where the last code does. Prints how many gemms were
+// compared and how many were wrong.
 #include "ops/linear/host/int8.cpp"
 
 #include <algorithm>
@@ -31,12 +31,12 @@ T pick(const T (&values)[kCount]) {
   return values[random_words() % kCount];
 }
 
-// A side in an allocation of its own size.
-struct Side {
+// An operand in an allocation of its own size.
+struct Given {
   std::unique_ptr<std::uint8_t[]> memory;
   GemmOperand operand;
 
-  Side(std::int64_t rows, std::int64_t terms, bool whole) {
+  Given(std::int64_t rows, std::int64_t terms, bool whole) {
     constexpr DType kDTypes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::UInt4};
     constexpr DType kBytes[] = {DType::Int8, DType::UInt8};
     operand.dtype = whole ? pick(kBytes) : pick(kDTypes);
@@ -94,7 +94,7 @@ int main() {
     p.m = whole ? 16 + random_words() % 12 * 16 : pick(kExtents);
     p.n = pick(kExtents);
     p.k = whole ? 64 + random_words() % 20 * 64 : pick(kTerms);
-    const Side input(p.m, p.k, whole), weight(p.n, p.k, whole);
+    const Given input(p.m, p.k, whole), weight(p.n, p.k, whole);
     p.input = input.operand;
     p.weight = weight.operand;
     std::vector<std::int32_t> wanted;

@@ -11,11 +11,11 @@ std::int32_t sum_bytes(const void* from, std::int64_t count) {
   return sum;
 }
 
-// `count` bytes of two codes each. Without their signs, int4 codes count from 0 to 15.
+// The sum of two codes a byte. int4 codes are summed as 8 more than they are.
 inline std::int32_t sum_pairs(const void* from, std::int64_t count, bool is_signed) {
   const auto* pairs = static_cast<const std::uint8_t*>(from);
   const std::uint8_t sign = is_signed ? 0x88 : 0;
-  std::uint32_t sum = 0;  // modulo 2^32 until the signs are back
+  std::uint32_t sum = 0;  // modulo 2^32, until 8 for each int4 code is subtracted
   for (std::int64_t i = 0; i < count; ++i) {
     const auto pair = static_cast<std::uint8_t>(pairs[i] ^ sign);
     sum += (pair & 0xFu) + (pair >> 4);

@@ -1,5 +1,5 @@
-// code_sum: the sums of codes along one of the two last axes, in int32: what a product with zero
-// points has to know of its factors.
+// code_sum: the sums of codes along one of the two last axes, in int32: what a gemm with zero
+// points needs of its operands.
 #pragma once
 
 #include "core/scope.h"

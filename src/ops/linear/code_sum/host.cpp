@@ -15,7 +15,7 @@ namespace {
 using std::int32_t;
 using std::int64_t;
 
-// Codes that are worth waking a thread for, and columns that are summed at a time.
+// Codes that make waking a thread worth it, and columns that are summed at a time.
 constexpr int64_t kGrain = 1 << 16, kColumns = 2048;
 
 struct Loops {
@@ -35,14 +35,15 @@ const Loops& loops() {
   return kBaseline;
 }
 
-// The sums of a call: lines of the last axis, or columns of lines one below the other.
+// The sums of a call: along the last axis, of each line; or along the last but one, of each column
+// of a matrix.
 struct Sums {
   DType dtype = DType::Int8;
   bool by_line = true;
   int64_t terms = 0, columns = 1;
   int64_t term_stride = 0;  // codes
   IndexSpaceOf<2> space;    // of lines, or of matrices: codes of the input, sums of the output
-  int64_t pieces = 1;       // that a matrix is cut into
+  int64_t pieces = 1;       // of kColumns columns, in a matrix
 
   const void* input = nullptr;
   int32_t* output = nullptr;

@@ -5,7 +5,7 @@
 #include "host/simd.h"
 #include "host/thread_pool.h"
 #include "math/tensor_core.h"
-#include "ops/linear/host/int8.h"
+#include "ops/linear/host/gemm.h"
 #include "ops/linear/weight_only/codes.h"
 #include "ops/packing/fragment_order.h"
 #include "ops/packing/mixed_dtype_layout.h"

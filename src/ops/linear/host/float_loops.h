@@ -9,6 +9,7 @@
 #include "ops/linear/host/number_loops.h"
 #include "ops/linear/host/weight_only_loops.h"
 
+// The others use this.
 #include "ops/linear/host/float_widen.h"
 
 #include "ops/linear/host/float_lanes.h"

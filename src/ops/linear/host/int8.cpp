@@ -1,4 +1,4 @@
-#include "ops/linear/host/int8.h"
+#include "ops/linear/host/gemm.h"
 
 #include <algorithm>
 #include <cstring>

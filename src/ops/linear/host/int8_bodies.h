@@ -111,7 +111,7 @@ void sums_by_dots(const Gemm& p, const Block& b, std::int32_t* sums) {
 // --- All bodies ----------------------------------------------------------------------------------
 
 // What the sums of a block's rows begin at: the correction for flipped bits of the weights, see
-// Signs. Blocks that share rows find it in `known`.
+// Signs. `known` has it where an earlier block had these rows.
 template <bool kInputUnsigned>
 const std::int32_t* start_of(const Gemm& p, const Block& b, RowSums& known) {
   std::int64_t place = b.row - known.row;
@@ -132,7 +132,7 @@ const std::int32_t* start_of(const Gemm& p, const Block& b, RowSums& known) {
   return start;
 }
 
-// The same for sums that began at 0. Before they are corrected, sums may leave int32: they wrap.
+// Corrects sums that began at 0. Until then they may leave int32, and wrap.
 inline void add_starts(const Block& b, const std::int32_t* start, const Sums& sums) {
   for (std::int64_t row = 0; row < b.rows; ++row) {
     const auto correction = static_cast<std::uint32_t>(start[row]);

@@ -21,7 +21,7 @@ constexpr std::int64_t kPackedCells = 64 * kLineTerms;
 constexpr std::int64_t kLongTerms = 512;
 // Up to so many rows, or columns, packing a panel does not pay.
 constexpr std::int64_t kFew = 15;
-constexpr bool kDotsUnpack = true;  // 4-bit weights, on the way
+constexpr bool kDotsUnpack = true;  // whether dots unpack 4-bit weights as they read them
 
 // Which bits of the weights are flipped, and what a sum has to begin at for it.
 struct Signs {

@@ -1,5 +1,5 @@
-// linear_4bit: a linear layer of floating activations and 4-bit weights: the product of matmul with
-// the weights that blockwise_dequantize, or dequantize, writes.
+// linear_4bit: a linear layer of floating activations and 4-bit weights: matmul with the weights
+// that blockwise_dequantize, or dequantize, writes.
 #pragma once
 
 #include "core/registry.h"
@@ -30,7 +30,7 @@ struct Fields {
 
   linear::OperandField input() const { return {input_shape, input_dtype}; }
   linear::OperandField weight() const { return {weight_shape, weight_dtype}; }
-  // Codes of a codebook in flat blocks; else integers in groups.
+  // Whether codes are those of a codebook, in flat blocks. Otherwise they are integers in groups.
   bool has_blocks() const { return block_size > 0; }
 };
 
@@ -89,7 +89,7 @@ inline constexpr auto kOperands = operands(
      linear::bias_line(),
      linear::residual_line()});
 
-// The operator as its kernels see it: ops/linear/float_kernels.h. A product refers to its codes.
+// The operator as its kernels see it: see tables/float_kernels.h. A gemm points to its codes.
 struct Layer {
   using Fields = linear_4bit::Fields;
   static constexpr std::string_view kName = "linear_4bit";
@@ -101,7 +101,7 @@ struct Layer {
       return linear::integer_codes(f, operands[kWeight], operands[kWeightScale],
                                    operands[kWeightZeroPoint]);
     linear::WeightCodes codes = linear::stored_codes(f, operands[kWeight]);
-    // Flat codes have no rows of their own.
+    // The operand of flat codes has one axis, and no stride of rows.
     if (f.weight_layout == WeightLayout::RowMajor) codes.row_stride = f.weight_shape[1];
     codes.segment_size = f.block_size;
     codes.codebook_is_operand = f.codebook == Codebook::Given;

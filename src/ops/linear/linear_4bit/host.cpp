@@ -1,4 +1,4 @@
-// linear_4bit on the host. Weights are given back slice by slice on the way.
+// linear_4bit on the host. Weights are dequantized on the way, a slice of k at a time.
 #include "ops/linear/linear_4bit/desc.h"
 #include "ops/linear/tables/float_kernels_host.h"
 

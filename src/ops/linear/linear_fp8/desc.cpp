@@ -21,7 +21,7 @@ Fault resolve_dtypes(Fields& f) {
   return checks::addends(f.bias_dtype, f.residual_dtype);
 }
 
-// Slices of k have scales on both sides, and the tiles of the weights are square.
+// Blocks of scales: group(128) of the input's rows, and block(128, 128) of the weights.
 Fault resolve_blocks(Fields& f) {
   constexpr std::int64_t kSize = math::kTensorCoreSlice;
   const auto expected = [](const char* field, const char* scope, const char* beside) {
@@ -47,10 +47,10 @@ Fault resolve(Descriptor& descriptor) {
   if (f.accumulation != Accumulation::TensorSm90)
     return {"accumulation", "expected tensor_sm90, got " + std::string(name_of(f.accumulation))};
   if (Fault fault = checks::layer_weight(f.weight_shape); !fault.ok()) return fault;
-  if (Fault fault = checks::product_shapes(f.input(), f.weight()); !fault.ok()) return fault;
+  if (Fault fault = checks::gemm_shapes(f.input(), f.weight()); !fault.ok()) return fault;
   if (f.input_scope.kind == ScopeKind::Group || f.weight_scope.kind == ScopeKind::Block)
     return resolve_blocks(f);
-  return checks::product_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
+  return checks::gemm_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// linear_fp8: a linear layer of 8-bit floating codes: their product under scales of rows and
-// columns, or of blocks, with a bias and a residual. Sums are those of the tensor cores of sm_90:
+// linear_fp8: a linear layer of 8-bit floating codes: their gemm with scales of rows and columns,
+// or of blocks, a bias and a residual. Sums are those of the tensor cores of sm_90: see
 // math/tensor_core.h.
 #pragma once
 
@@ -50,7 +50,7 @@ inline constexpr auto kOperands = operands(
      linear::bias_line(),
      linear::residual_line()});
 
-// The operator as its kernels see it: ops/linear/float_kernels.h.
+// The operator as its kernels see it: see tables/float_kernels.h.
 struct Layer {
   using Fields = linear_fp8::Fields;
   static constexpr std::string_view kName = "linear_fp8";

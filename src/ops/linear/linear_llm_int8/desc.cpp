@@ -9,7 +9,7 @@ namespace planq::linear_llm_int8 {
 
 namespace {
 
-// LLM.int8's codes have signs and no zero points.
+// LLM.int8 has no zero points, and one convention.
 Fault resolve_codes(const Fields& f) {
   if (f.input_mode != Mode::Symmetric) return {"input_mode", "LLM.int8 goes with Mode.SYMMETRIC"};
   if (f.weight_mode != Mode::Symmetric) return {"weight_mode", "LLM.int8 goes with Mode.SYMMETRIC"};

@@ -1,5 +1,5 @@
-// linear_llm_int8: a linear layer of codes, and of values in listed columns of its input. The
-// arithmetic is that of ops/linear/epilogue.h, with outliers.
+// linear_llm_int8: a linear layer of codes, with floating values, the outliers, in listed columns
+// of its input. The arithmetic is that of ops/linear/epilogue.h.
 #pragma once
 
 #include <string_view>
@@ -66,14 +66,14 @@ inline constexpr auto kOperands =
               {"count", Role::Input, DType::Int64, 1},
               {"outlier", Role::Input, "outlier_dtype", axes(leading("input_shape"), "capacity")}});
 
-// Numbers of a matrix; where they are more than can be counted, as many as can.
+// The numbers of a matrix: rows * columns, or the largest std::size_t where that overflows.
 inline std::size_t held_in(int64_t rows, int64_t columns) {
-  std::size_t gemm = 0;
-  return __builtin_mul_overflow(rows, columns, &gemm) ? ~std::size_t{0} : gemm;
+  std::size_t numbers = 0;
+  return __builtin_mul_overflow(rows, columns, &numbers) ? ~std::size_t{0} : numbers;
 }
 
-// What is written before the product: the weight's codes at the listed columns, a row for each, and
-// the outliers in C. Rows are padded to whole vectors.
+// The workspace, written before the gemm: the weight's codes at the listed columns, a row for each
+// column, and the outliers in the compute type. Rows are padded to whole vectors.
 struct Room {
   static constexpr int64_t kCodes = 16, kValues = 4;
 
@@ -93,7 +93,7 @@ struct Room {
   }
 };
 
-// A row of numbers, one after another, for each row of the input.
+// A contiguous tensor with `length` numbers for each row of the input.
 inline OperandView rows_view(const Fields& f, void* data, DType dtype, int64_t length) {
   OperandView view;
   view.data = data;
@@ -113,8 +113,8 @@ inline OperandView values_view(const Fields& f, const Room& room) {
   return rows_view(f, room.values, f.compute(), room.value_pitch);
 }
 
-// What every kernel's bind begins with: the product with these values, as the operand or the room
-// has them.
+// What every kernel's bind begins with. `values`: the outliers, as the operand or the room has
+// them.
 inline linear::Gemm gemm_with(const Call& call, const OperandView& values) {
   const Fields& f = call.fields<Fields>();
   linear::Gemm gemm = linear::layer_gemm(f, call.operands, &values);
@@ -128,14 +128,14 @@ inline void set_codes(linear::Gemm& gemm, const Room& room) {
   gemm.epilogue.outliers.codes = room.codes;
   gemm.epilogue.outliers.pitch = room.code_pitch;
 }
-// Of kernels that read the room.
+// For kernels that read the room.
 inline linear::Gemm gemm_of(const Call& call, const Room& room) {
   linear::Gemm gemm = gemm_with(call, values_view(call.fields<Fields>(), room));
   set_codes(gemm, room);
   return gemm;
 }
 
-// Rows of the outliers, as the operand has them and as the room does.
+// The rows of the outliers: their offsets in the operand (kGiven) and in the room (kHeld).
 enum RowOperand : int { kGiven, kHeld };
 inline IndexSpace value_rows(const Fields& f, const Operands& operands, const Room& room) {
   const OperandView held = values_view(f, room);
@@ -163,7 +163,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
                 descriptor.as<Fields>().accumulation);
 }
 
-// What the kernels of both backends promise.
+// The guarantee of the kernels of both backends.
 template <Accumulation kAccumulation>
 inline constexpr Guarantee kGuarantee = {
     .determinism = Determinism::BitExact,

@@ -1,5 +1,5 @@
-// linear_llm_int8 on the host: some rows of integer sums at a time, and what becomes of them, one
-// listed column after another.
+// linear_llm_int8 on the host, for some rows at a time: the gemm of the codes to int32 sums, then
+// the sums with their scales, one listed column after another, and the rest of the epilogue.
 #include <algorithm>
 #include <cstdint>
 
@@ -10,9 +10,9 @@ namespace planq::host {
 
 template <class C>
 struct ListedLoops {
-  // The sums under their row's scale.
+  // Sums times their row's scale.
   void (*scale)(const std::int32_t* sums, std::int64_t count, C scale, C* to);
-  // One listed column more.
+  // Adds the value of a listed column times the weight's codes there.
   void (*add)(C value, const std::int8_t* codes, std::int64_t count, C* sums);
 };
 
@@ -49,6 +49,7 @@ struct HostRoom {
   }
 };
 
+// Fills the room.
 void gather(const Call& call, const Gemm& gemm, const Room& room, int threads) {
   const Fields& f = call.fields<Fields>();
   const int64_t listed = gemm.epilogue.outliers.listed();
@@ -76,7 +77,7 @@ void gather(const Call& call, const Gemm& gemm, const Room& room, int threads) {
   }
 }
 
-// The outputs of some columns of a row, from their sums.
+// The outputs of some columns of a row, at most kColumns, from their sums.
 template <class T>
 void finish(const Gemm& p, int64_t row, int64_t column, int64_t count, const std::int32_t* sums) {
   using C = Compute<T>;
@@ -107,7 +108,7 @@ void finish(const Gemm& p, int64_t row, int64_t column, int64_t count, const std
   }
 }
 
-// Some rows: the integers first.
+// The outputs of some rows.
 void multiply_rows(const Gemm& p, int64_t first, int64_t count, std::int32_t* sums, int threads) {
   sum_rows(p, first, count, sums, threads);
   for_pieces(count, p.n, threads, [&](int64_t row, int64_t column, int64_t columns) {

@@ -1,6 +1,7 @@
-// linear_llm_int8 on the host, TENSOR_SM90: some rows of integer sums at a time, under the scales
-// of their rows; then a product of the outliers and of the codes at their columns, as one chain of
-// a tensor core's steps that goes on from these sums.
+// linear_llm_int8 on the host with TensorSm90, for some rows at a time: the gemm of the codes to
+// int32 sums, and these times the scales of their rows. Then the gemm of the outliers with the
+// weight's codes at their columns, as one chain of groups of a tensor core that begins at these
+// sums.
 #include <algorithm>
 #include <cstdint>
 
@@ -28,7 +29,7 @@ struct ChainRoom {
   }
 };
 
-// Types of 16 bits hold every code.
+// Gathers the weight's codes at the listed columns. 16-bit types hold every code exactly.
 template <class T>
 void gather(const Gemm& p, const ChainRoom& room, int threads) {
   const linear::Outliers& list = p.epilogue.outliers;
@@ -44,7 +45,7 @@ void gather(const Gemm& p, const ChainRoom& room, int threads) {
       });
 }
 
-// The outliers of some rows and the codes at their columns, onto the rows' scaled sums.
+// Adds the gemm of some rows' outliers with the gathered codes to the rows' scaled sums.
 void add_chain(const Gemm& p, int64_t first, int64_t count, const ChainRoom& room, int threads) {
   const linear::Outliers& list = p.epilogue.outliers;
   Gemm chain;
@@ -84,6 +85,7 @@ void finish(const Gemm& p, int64_t row, int64_t column, int64_t count, const flo
   }
 }
 
+// The outputs of some rows.
 void multiply_rows(const Gemm& p, int64_t first, int64_t count, const ChainRoom& room,
                    int threads) {
   sum_rows(p, first, count, room.sums, threads);

@@ -1,19 +1,19 @@
-// What the host's kernels begin with: the integer sums of some rows.
+// What the host's kernels share: the integer sums of some rows.
 #pragma once
 
 #include "host/thread_pool.h"
-#include "ops/linear/host/int8.h"
+#include "ops/linear/host/gemm.h"
 #include "ops/linear/linear_llm_int8/desc.h"
 
 namespace planq::linear_llm_int8 {
 
-// Rows whose sums are held at a time, columns of one that are in a cache, and outputs that are
-// worth waking a thread for.
+// Rows whose sums are held at a time, columns of a row that stay in the cache, and outputs that
+// make waking a thread worth it.
 inline constexpr int64_t kRows = 256, kColumns = 512, kGrain = 1 << 13;
 
 inline int64_t held_rows(const Fields& f) { return std::min(f.rows(), kRows); }
 
-// As rows of n.
+// The int32 sums of some rows, as contiguous rows of n.
 inline void sum_rows(const linear::Gemm& p, int64_t first, int64_t count, std::int32_t* sums,
                      int threads) {
   linear::Gemm integers = p;
@@ -27,7 +27,7 @@ inline void sum_rows(const linear::Gemm& p, int64_t first, int64_t count, std::i
   host::multiply(integers, threads);
 }
 
-// Calls visit(row, column, columns) for pieces of rows of n.
+// Calls visit(row, column, columns) for all rows, in pieces of at most kColumns columns.
 template <class Visit>
 void for_pieces(int64_t rows, int64_t n, int threads, const Visit& visit) {
   const int64_t pieces = (n + kColumns - 1) / kColumns;

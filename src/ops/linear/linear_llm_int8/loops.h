@@ -1,5 +1,5 @@
 // Loops over columns of a row, for one instruction set: see host.cpp. No include guard: see
-// instruction_sets.h.
+// host/instruction_sets.h.
 
 namespace planq::host::PLANQ_LEVEL {
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr DType kCodes[] = {DType::Int8, DType::Int4};
 
-// channel(0), whose scale is the column's; else groups.
+// weight_scope: channel(0), or groups along the last axis.
 Fault resolve_scope(Fields& f) {
   if (f.weight_scope.kind != ScopeKind::Channel) return linear::coded_groups(f);
   if (Fault fault = checks::scope(f.weight_scope, f.weight_shape); !fault.ok())

@@ -1,5 +1,6 @@
-// linear_mixed: a linear layer of floating activations and integer weights under scales of
-// channels, which the sums meet, or of groups, which are given back as dequantize writes them.
+// linear_mixed: a linear layer of floating activations and integer weights. Scales are either those
+// of channels, which the epilogue multiplies sums with, or those of groups: then weights are
+// dequantized as dequantize does it.
 #pragma once
 
 #include "core/registry.h"
@@ -57,7 +58,7 @@ inline constexpr auto kOperands = operands(
      linear::bias_line(),
      linear::residual_line()});
 
-// The operator as its kernels see it: ops/linear/float_kernels.h. A product refers to its codes.
+// The operator as its kernels see it: see tables/float_kernels.h. A gemm points to its codes.
 struct Layer {
   using Fields = linear_mixed::Fields;
   static constexpr std::string_view kName = "linear_mixed";

@@ -1,41 +1,11 @@
 // linear_w8a8 on CUDA, sm_90a: the kernels of wgmma.
 #include "ops/linear/linear_w8a8/desc.h"
-#include "ops/linear/sm90/launch.h"
+#include "ops/linear/tables/int_kernels_cuda.h"
 
 namespace planq::linear_w8a8 {
 namespace {
 
-Reason rejects(const Descriptor& descriptor, const Device&) {
-  const Fields& f = descriptor.as<Fields>();
-  return linear::rejects_wgmma(f.input(), f.weight(), f.output_dtype);
-}
-
-Status prepare(const Descriptor&, const Device&, State&) { return linear::preload_sm90(); }
-
-Status bind(const Call& call, Bound& bound) {
-  return linear::launch_sm90(gemm_of(call), call.device, bound);
-}
-
-constexpr Kernel kKernels[] = {
-    {.op = "linear_w8a8",
-     .body = "wgmma",
-     .revision = 1,
-     .backend = Backend::Cuda,
-     .arch = {90, 90},
-     .rank = 50,
-     .guarantee = {.determinism = Determinism::BitExact,
-                   .math = MathPrecision::Int32,
-                   .accumulator = DType::Int32,
-                   .rounding = Rounding::NearestEven,
-                   .max_ulp = 0,
-                   .error_bound = kNoErrorBound,
-                   .batch_invariant = true,
-                   .basis = "exact integer sums; IEEE operations in a fixed order"},
-     .rejects = rejects,
-     .workspace = no_workspace,
-     .prepare = prepare,
-     .bind = bind},
-};
+constexpr auto kKernels = cuda::int_wgmma_kernels<Layer>();
 
 }  // namespace
 }  // namespace planq::linear_w8a8

@@ -1,6 +1,5 @@
-// linear_w8a8: a linear layer of codes: their integer product under row and column scales, with
-// zero points, a bias and a residual. The arithmetic is that of ops/linear/gemm.h and
-// epilogue.h.
+// linear_w8a8: a linear layer of codes: their integer gemm (ops/linear/gemm.h) with scales of rows
+// and columns, zero points, a bias and a residual (ops/linear/epilogue.h).
 #pragma once
 
 #include "ops/linear/int8_layer.h"
@@ -46,9 +45,15 @@ inline constexpr Field kFields[] = {
 // In the order of linear::LayerOperand.
 inline constexpr auto kOperands = operands(kFields, linear::layer_lines());
 
-// What every kernel's bind begins with.
-inline linear::Gemm gemm_of(const Call& call) {
-  return linear::layer_gemm(call.fields<Fields>(), call.operands);
-}
+// The operator as its kernels see it: see tables/int_kernels.h.
+struct Layer {
+  using Fields = linear_w8a8::Fields;
+  static constexpr std::string_view kName = "linear_w8a8";
+  static constexpr bool kHasScales = true;
+
+  static linear::Gemm gemm_of(const Call& call) {
+    return linear::layer_gemm(call.fields<Fields>(), call.operands);
+  }
+};
 
 }  // namespace planq::linear_w8a8

@@ -11,7 +11,7 @@ namespace planq::linear_w8a8_dynamic {
 namespace {
 
 constexpr std::string_view kRenamed[][2] = {
-    // A part's field, and the whole's that it was made of.
+    // A part's field, and the field of this operator that it was made from.
     {"shape", "input_shape"},
     {"scope", "input_scope"},
     {"mode", "input_mode"},
@@ -32,13 +32,13 @@ Fault resolve(Descriptor& descriptor) {
             "expected planq or baracuda, whose scales are those that are measured, "
             "got " +
                 std::string(name_of(f.convention))};
-  // The rest is for the parts to say.
+  // The parts check the rest.
   Fault fault;
   parts_of(descriptor, fault);
   return fault;
 }
 
-// A fault of a part, in the names of the whole.
+// A part's fault, with the name that the field has here.
 Fault renamed(Fault fault) {
   for (const auto& [part, whole] : kRenamed)
     if (fault.field == part) fault.field = whole;

@@ -75,22 +75,22 @@ inline constexpr auto kOperands = operands(
      linear::bias_line(),
      linear::residual_line()});
 
-// The operators that it is made of, in the order of their launches. The sums of the activations'
-// codes are wanted by weights with zero points alone; the product is the last part.
+// The operators that it is made of, in the order of their launches: dynamic_range_quantize,
+// code_sum of the activations where the weights have zero points, and linear_w8a8.
 struct PartDescriptors {
   std::array<Descriptor, 3> all;
   std::size_t count = 0;
 
   std::span<const Descriptor> span() const { return {all.data(), count}; }
 };
-// The first fault of a part's own rules goes to `fault`.
+// `fault`: the first fault that a part finds in its descriptor.
 PartDescriptors parts_of(const Descriptor& descriptor, Fault& fault);
 
-// What the parts hand on, in the workspace.
+// Tensors in the workspace that one part writes and another reads.
 struct Pieces {
   OperandView codes, scale, zero_point, sum;
-  std::byte* rest = nullptr;  // of the parts' own kernels
-  std::size_t bytes = 0;      // up to there
+  std::byte* rest = nullptr;  // the workspace of the parts' kernels
+  std::size_t bytes = 0;      // in front of it
 };
 Pieces book(const Fields& fields, Scratch& scratch);
 

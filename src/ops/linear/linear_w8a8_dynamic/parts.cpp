@@ -1,4 +1,5 @@
-// What the kernels of both backends do: hand the parts their operands.
+// What the kernels of both backends do: they bind the parts, one after another, to operands of the
+// call and to tensors in the workspace.
 
 #include <array>
 
@@ -61,13 +62,13 @@ PartOperands sum_operands(const Operator& op, const Call&, const Pieces& pieces)
   return part;
 }
 
-PartOperands product_operands(const Operator& op, const Call& call, const Pieces& pieces) {
+PartOperands gemm_operands(const Operator& op, const Call& call, const Pieces& pieces) {
   PartOperands part(op);
   part.set("input", pieces.codes);
   part.set("input_scale", pieces.scale);
   part.set("input_zero_point", pieces.zero_point);
   part.set("input_sum", pieces.sum);
-  // The others are the whole's own.
+  // The others are operands of the call, under the same names.
   for (std::size_t i = kWeight; i < std::size(kOperands); ++i)
     part.set(kOperands[i].name, call.operands[i]);
   return part;
@@ -121,8 +122,8 @@ Status bind(const Call& call, Bound& bound) {
   const Pieces pieces = book(f, scratch);
   const Workspace rest{pieces.rest, call.workspace.bytes - pieces.bytes};
   const Parts& parts = call.state.owned<Parts>();
-  constexpr Arrange kAll[] = {quantization_operands, sum_operands, product_operands};
-  constexpr Arrange kUsual[] = {quantization_operands, product_operands};
+  constexpr Arrange kAll[] = {quantization_operands, sum_operands, gemm_operands};
+  constexpr Arrange kUsual[] = {quantization_operands, gemm_operands};
   const std::span<const Arrange> arrange =
       f.weight_mode == Mode::Asymmetric ? std::span<const Arrange>(kAll) : kUsual;
   for (std::size_t part = 0; part < arrange.size(); ++part) {

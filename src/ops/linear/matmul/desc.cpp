@@ -8,11 +8,10 @@ namespace planq::matmul {
 
 namespace {
 
-constexpr DType kFactors[] = {DType::Float16, DType::BFloat16};
+constexpr DType kInputs[] = {DType::Float16, DType::BFloat16};
 
-Fault resolve_factors(Fields& f) {
-  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kFactors); !fault.ok())
-    return fault;
+Fault resolve_inputs(Fields& f) {
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kInputs); !fault.ok()) return fault;
   if (f.weight_dtype == DType::Unset) f.weight_dtype = f.input_dtype;
   if (f.weight_dtype == f.input_dtype) return {};
   return {"weight_dtype", "expected " + std::string(name_of(f.input_dtype)) +
@@ -28,11 +27,11 @@ Fault resolve_outputs(Fields& f) {
 
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
-  if (Fault fault = resolve_factors(f); !fault.ok()) return fault;
+  if (Fault fault = resolve_inputs(f); !fault.ok()) return fault;
   if (Fault fault = resolve_outputs(f); !fault.ok()) return fault;
   if (f.accumulation == Accumulation::Sequential)
     return {"accumulation", "expected lanes or tensor_sm90, got sequential"};
-  return checks::product_shapes(f.input(), f.weight());
+  return checks::gemm_shapes(f.input(), f.weight());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// matmul: the product of two matrices of floating numbers, or of batches of them, with a bias and a
-// residual. Sums are added up in an order that has a name: math/tensor_core.h has both.
+// matmul: the gemm of two floating matrices, or of batches of them, with a bias and a residual. The
+// order of its sums has a name, an Accumulation: see math/tensor_core.h.
 #pragma once
 
 #include "ops/linear/checks.h"
@@ -47,7 +47,7 @@ inline constexpr auto kOperands = operands(
      {"bias", Role::Input, "bias_dtype", linear::gemm_columns(), is_set("bias_dtype")},
      {"residual", Role::Input, "residual_dtype", linear::gemm_output(), is_set("residual_dtype")}});
 
-// The operator as its kernels see it: ops/linear/float_kernels.h.
+// The operator as its kernels see it: see tables/float_kernels.h.
 struct Layer {
   using Fields = matmul::Fields;
   static constexpr std::string_view kName = "matmul";

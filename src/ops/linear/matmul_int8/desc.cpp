@@ -17,7 +17,7 @@ Fault resolve(Descriptor& descriptor) {
     return fault;
   if (Fault fault = checks::dtype("output_dtype", f.output_dtype, kOutputs); !fault.ok())
     return fault;
-  if (Fault fault = checks::product_shapes(f.input(), f.weight()); !fault.ok()) return fault;
+  if (Fault fault = checks::gemm_shapes(f.input(), f.weight()); !fault.ok()) return fault;
   return checks::sum_in_range("input_shape", f.input().terms(),
                               checks::largest_code(f.input_dtype, Mode::Symmetric) *
                                   checks::largest_code(f.weight_dtype, Mode::Symmetric));

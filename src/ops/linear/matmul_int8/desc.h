@@ -1,5 +1,4 @@
-// matmul_int8: the integer product of two matrices of codes, or of batches of them. The arithmetic
-// is that of ops/linear/product.h.
+// matmul_int8: the integer gemm of two matrices of codes, or of batches of them: ops/linear/gemm.h.
 #pragma once
 
 #include "ops/linear/checks.h"
@@ -37,13 +36,19 @@ inline constexpr auto kOperands = operands(
               {"weight", Role::Input, "weight_dtype", packed_shape("weight_shape", "weight_dtype")},
               {"output", Role::Output, "output_dtype", linear::gemm_output()}});
 
-// What every kernel's bind begins with.
-inline linear::Gemm gemm_of(const Call& call) {
-  const Fields& f = call.fields<Fields>();
-  return linear::make_gemm(f.input(), f.weight(),
-                           {.input = &call.operands[kInput],
-                            .weight = &call.operands[kWeight],
-                            .output = &call.operands[kOutput]});
-}
+// The operator as its kernels see it: see tables/int_kernels.h.
+struct Layer {
+  using Fields = matmul_int8::Fields;
+  static constexpr std::string_view kName = "matmul_int8";
+  static constexpr bool kHasScales = false;
+
+  static linear::Gemm gemm_of(const Call& call) {
+    const Fields& f = call.fields<Fields>();
+    return linear::make_gemm(f.input(), f.weight(),
+                             {.input = &call.operands[kInput],
+                              .weight = &call.operands[kWeight],
+                              .output = &call.operands[kOutput]});
+  }
+};
 
 }  // namespace planq::matmul_int8

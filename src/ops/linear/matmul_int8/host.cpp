@@ -1,38 +1,11 @@
 // matmul_int8 on the host.
-#include "host/bind.h"
-#include "ops/linear/host/int8.h"
 #include "ops/linear/matmul_int8/desc.h"
+#include "ops/linear/tables/int_kernels_host.h"
 
 namespace planq::matmul_int8 {
 namespace {
 
-Status compute(const Call& call, const Stream& stream) {
-  host::multiply(gemm_of(call), stream.threads);
-  return Status::success();
-}
-
-Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
-
-constexpr Kernel kKernels[] = {
-    {.op = "matmul_int8",
-     .body = "tiles",
-     .revision = 1,
-     .backend = Backend::Host,
-     .arch = {},
-     .rank = 0,
-     .guarantee = {.determinism = Determinism::BitExact,
-                   .math = MathPrecision::Int32,
-                   .accumulator = DType::Int32,
-                   .rounding = Rounding::None,
-                   .max_ulp = 0,
-                   .error_bound = kNoErrorBound,
-                   .batch_invariant = true,
-                   .basis = "exact integer sums"},
-     .rejects = accept,
-     .workspace = no_workspace,
-     .prepare = nothing_to_prepare,
-     .bind = host::bind<compute>},
-};
+constexpr auto kKernels = host::int_kernels<Layer>();
 
 }  // namespace
 }  // namespace planq::matmul_int8

@@ -1,6 +1,6 @@
-// Kernels of operators whose sums are floating, on both backends: what they promise and refuse, by
-// the order of their sums and the type of the input. The operator's desc.h has a struct for them,
-// Layer: its Fields, its name kName, and gemm_of(call); where weights are codes, codes_of(call)
+// What the kernels of operators with floating sums guarantee and refuse, on both backends, by
+// accumulation and type of the input. The operator's desc.h describes itself to them as a struct
+// Layer, with Fields, kName and gemm_of(call). Where weights are codes, Layer has codes_of(call)
 // and gemm_of(call, codes).
 #pragma once
 
@@ -48,21 +48,20 @@ inline constexpr std::string_view kMmaBasis =
     "mma.sync in one order of steps along k for every tile; slices of 128 terms added up in order; "
     "what a step adds and truncates is the GPU's own";
 
-// What is assumed of a tensor core: products are exact; it adds them to an accumulator in groups of
-// at least four, each addend truncated to 23 or more fraction bits below the largest exponent, and
-// truncates the result to float32. So each of the g + 1 addends of a group, and its result, is
-// wrong by up to an epsilon of the sum of absolute values so far, S: by (128 / g) (g + 2) <= 192
-// epsilons of S at the end of a slice. Of the larger sums in between, which have these errors, it
-// is a 40000th more. Slices are added with half an epsilon each, at most K / 256 for all. Two
-// scales, a bias and a residual add two epsilons more.
+// What is assumed of a tensor core: products are exact. It adds them to an accumulator in groups of
+// g >= 4. Each addend is truncated to at least 23 fraction bits below the largest exponent, and the
+// result to float32. So each of a group's g + 1 addends, and its result, is wrong by at most an
+// epsilon of S, the sum of absolute values so far. That is (128 / g) (g + 2) <= 192 epsilons of S
+// for a slice, and a 40000th more since errors enlarge the sums in between. Adding up slices costs
+// half an epsilon each, at most K / 256 in all. Two scales, a bias and a residual cost two more.
 inline constexpr double kMmaConstant = 200, kMmaPerTerm = 1.0 / 256;
-// The exponent of a product is that of its factors, which float16 bounds by -14. Those of bfloat16
-// reach what float32 holds: the floor under all sums, of 2^-126, is this number's square.
+// ErrorBound::least_factor. The normal numbers of float16 begin at 2^-14. Those of bfloat16 begin
+// at 2^-126, but a product is not aligned below 2^-126 either: the square of 2^-63.
 constexpr double least_mma_factor(DType numbers) {
   return numbers == DType::BFloat16 ? 0x1p-63 : 0x1p-14;
 }
 
-// In what tensor cores multiply an input; 8-bit floating codes are numbers of float16.
+// The type that tensor cores multiply an input in. 8-bit floating codes are widened to float16.
 constexpr DType mma_numbers(DType input) {
   return input == DType::BFloat16 ? DType::BFloat16 : DType::Float16;
 }

@@ -1,6 +1,6 @@
-// The CUDA kernels of operators whose sums are floating: for any GPU one for each order of sums and
-// type of the input, one on its tensor cores, and on sm_90a those whose order TENSOR_SM90 is.
-// `Layer` is the operator's: tables/float_kernels.h.
+// The CUDA kernels of operators with floating sums. For any GPU there is one for each accumulation
+// and type of the input, and one on its tensor cores; for sm_90a, those of TensorSm90. `Layer` is
+// the operator's: see tables/float_kernels.h.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ constexpr Kernel float_kernel() {
           .bind = bind_floats<Layer>};
 }
 
-// The kernels of an order of sums, for some types of the input.
+// The kernels of an accumulation, for some types of the input.
 template <class Layer, Accumulation kAccumulation, DType... kIn>
 constexpr std::array<Kernel, sizeof...(kIn)> float_kernels() {
   return {float_kernel<Layer, kAccumulation, kIn>()...};
@@ -105,8 +105,8 @@ Status bind_mma(const Call& call, Bound& bound) {
   }
 }
 
-// For callers who do not ask for the same bits on other GPUs: in order of preference it comes
-// before the kernel that has them, which computes an output at a time.
+// For callers who do not ask for the same bits on every GPU. It ranks before the kernel that has
+// them, which computes one output at a time.
 template <class Layer, DType kIn>
 constexpr Kernel mma_kernel() {
   return {.op = Layer::kName,
@@ -143,7 +143,7 @@ constexpr std::array<Kernel, sizeof...(kIn)> mma_sm90_kernels() {
   return {mma_sm90_kernel<Layer, kIn>()...};
 }
 
-// The kernels of an operator whose weights are codes.
+// The kernels of an operator with weights that are codes.
 template <class Layer>
 constexpr auto weight_only_kernels() {
   return joined(
@@ -161,7 +161,7 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device&) {
   if (reason.accepted())
     reason = linear::rejects_accumulation<Layer, Accumulation::TensorSm90>(descriptor);
   if (!reason.accepted()) return reason;
-  // As they are stored: of a transposed side, along m or n.
+  // Rows as they are stored: of a transposed operand, along m or n.
   const auto vectors = [](const linear::OperandField& layout) {
     return layout.shape.last() % (128 / bits_of(kIn)) == 0;
   };
@@ -193,7 +193,7 @@ Status prepare_wgmma(const Descriptor& descriptor, const Device&, State&) {
     return linear::preload_float_sm90(kIn, f.weight_dtype);
 }
 
-// Operands that it cannot read go to the kernel for every GPU, which has the same bits.
+// Operands that it cannot read go to the kernel for any GPU, which has the same bits.
 template <class Layer>
 Status bind_wgmma(const Call& call, Bound& bound) {
   if constexpr (linear::kHasCodes<Layer>) {

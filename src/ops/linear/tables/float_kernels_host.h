@@ -1,10 +1,10 @@
-// The host kernels of operators whose sums are floating: one for each order of sums and pair of
-// types. `Layer` is the operator's: tables/float_kernels.h.
+// The host kernels of operators with floating sums: one for each accumulation and pair of input and
+// output type. `Layer` is the operator's: see tables/float_kernels.h.
 #pragma once
 
 #include "core/sku.h"
 #include "host/bind.h"
-#include "ops/linear/host/int8.h"
+#include "ops/linear/host/gemm.h"
 #include "ops/linear/tables/float_kernels.h"
 
 namespace planq::host {
@@ -47,7 +47,7 @@ constexpr Kernel float_kernel() {
           .bind = bind<compute_floats<Layer>>};
 }
 
-// The kernels of an order of sums, for some types of the input.
+// The kernels of an accumulation, for some types of the input.
 template <class Layer, Accumulation kAccumulation, DType... kIn>
 constexpr auto float_kernels() {
   return joined(
@@ -56,7 +56,7 @@ constexpr auto float_kernels() {
                             float_kernel<Layer, kAccumulation, kIn, DType::Float32>()}...);
 }
 
-// The kernels of an operator whose weights are codes.
+// The kernels of an operator with weights that are codes.
 template <class Layer>
 constexpr auto weight_only_kernels() {
   return joined(

@@ -1,5 +1,5 @@
-// Weights that are codes of integers or of a codebook, and what gives them back as the numbers that
-// dequantize and blockwise_dequantize write.
+// Weights that are codes, of integers or of a codebook, and how they are dequantized: to the
+// numbers that dequantize and blockwise_dequantize write.
 #pragma once
 
 #include "ops/affine/affine.h"
@@ -10,23 +10,23 @@
 
 namespace planq::linear {
 
-// Codes (n, k), a row's next to one another, or in tiles. Numbers belong to segments of codes one
-// after another, each with one statistic: blocks, which go on from row to row and have an absmax,
-// or groups of a row's terms, which have a scale. Codes without either are the numbers themselves.
+// Codes (n, k), row-major or in tiles. Each segment of consecutive codes has one statistic.
+// Segments are either blocks, which run on from row to row and have an absmax, or groups of a row's
+// terms, which have a scale. Codes without segments are the numbers themselves.
 struct WeightCodes {
   const std::uint8_t* data = nullptr;
   DType dtype = DType::UInt4;   // int8, int4 or uint4
-  DType values = DType::Unset;  // what numbers are rounded to
+  DType values = DType::Unset;  // to what dequantized numbers are rounded
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
   WeightLayout layout = WeightLayout::RowMajor;
-  std::int64_t row_stride = 0;  // codes from a row to the next; of layouts in tiles, memory's bytes
+  std::int64_t row_stride = 0;       // codes from a row to the next; of tiles, bytes
   std::int64_t rows = 0, terms = 0;  // n, k
   std::int64_t segment_size = 0;     // 0: there are no segments
   // Of blocks.
   const float* codebook = nullptr;   // 16 values; null: codes are integers
-  bool codebook_is_operand = false;  // else it is a table of the library's
+  bool codebook_is_operand = false;  // else it is one of the library's tables
   BlockStatistics statistics = {};
-  // Of groups; zero points only where there are any.
+  // Of groups.
   const float* scale = nullptr;
   const std::int32_t* zero_point = nullptr;
   std::int64_t scale_row = 0, zero_point_row = 0;
@@ -36,6 +36,7 @@ struct WeightCodes {
 
 // --- Codes of layouts in tiles: a nibble or a byte -----------------------------------------------
 
+// Of WeightLayout::Packed.
 PLANQ_HD std::uint8_t packed_code(const WeightCodes& codes, std::int64_t row, std::int64_t term) {
   constexpr int kTile = FragmentOrder::kTile;
   const int nibble =
@@ -46,14 +47,15 @@ PLANQ_HD std::uint8_t packed_code(const WeightCodes& codes, std::int64_t row, st
                                    FragmentOrder::flipped(codes.dtype));
 }
 
-// Where a chunk of a row's terms lies in a reordered weight, whose columns are the rows.
+// Where WeightLayout::Reordered has a chunk of a row's terms. The operand is transposed: its
+// columns are these rows.
 template <class Layout>
 PLANQ_HD const std::uint8_t* reordered_span(const WeightCodes& codes, std::int64_t row,
                                             std::int64_t chunk) {
   const std::int64_t line = row / Layout::kColumns * (codes.terms / mixed_dtype::kChunk) + chunk;
   const std::int64_t byte =
       line * mixed_dtype::kLineBytes + row % Layout::kColumns * Layout::kSpanBytes;
-  // Rows of memory are whole spans, and may be apart.
+  // The operand's rows consist of whole spans, and there may be gaps between them.
   const std::int64_t row_bytes = codes.rows / Layout::kPerByte;
   return codes.data + byte / row_bytes * codes.row_stride + byte % row_bytes;
 }
@@ -74,7 +76,7 @@ PLANQ_HD std::uint8_t reordered_code(const WeightCodes& codes, std::int64_t row,
 
 // --- One number at a time ------------------------------------------------------------------------
 
-// A nibble, or a byte.
+// The code (row, term) of any layout: a nibble or a byte.
 PLANQ_HD std::uint8_t code_at(const WeightCodes& codes, std::int64_t row, std::int64_t term) {
   switch (codes.layout) {
     case WeightLayout::Packed:
@@ -99,7 +101,8 @@ PLANQ_HD float rounded_to(float value) {
   return math::widen(math::narrow<T>(value));
 }
 
-// Of codes[row, term]; `codebook`: the 16 values where there are blocks.
+// The dequantized number (row, term). `codebook`: its 16 values, where there are blocks; device
+// code keeps them elsewhere.
 PLANQ_HD float number_at(const WeightCodes& codes, const float* codebook, std::int64_t row,
                          std::int64_t term) {
   const std::uint8_t code = code_at(codes, row, term);

@@ -1,4 +1,4 @@
-// Products on the host.
+// Gemms on the host, their epilogues included.
 #pragma once
 
 #include "ops/linear/gemm.h"
@@ -6,11 +6,10 @@
 
 namespace planq::host {
 
-// Computes a product of codes, its epilogue included.
+// Of codes.
 void multiply(const linear::Gemm& gemm, int threads);
 
-// The same of floating factors, with sums in float32 of an order that has a name: LANES or
-// TENSOR_SM90.
+// Of floating numbers. `accumulation`: Lanes or TensorSm90.
 void multiply_floats(const linear::Gemm& gemm, Accumulation accumulation, int threads);
 
 }  // namespace planq::host
