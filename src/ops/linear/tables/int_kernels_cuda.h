@@ -51,7 +51,7 @@ constexpr std::array<Kernel, 2> int_kernels() {
             .prepare = prepare_codes,
             .bind = bind_codes<Layer>},
            {.op = Layer::kName,
-            .body = "stream",
+            .body = "few_rows",
             .revision = 1,
             .backend = Backend::Cuda,
             .arch = {80},
