@@ -104,7 +104,21 @@ def lend(
     arg5: bool,
 ) -> typing.Any: ...
 def modelled_device(arg0: str) -> Device | None: ...
-def no_kernel_sentence(arg0: str, arg1: str, arg2: bool) -> str: ...
+def no_kernel_sentence(
+    arg0: str,
+    arg1: Preference,
+    arg2: collections.abc.Sequence[
+        tuple[
+            str,
+            str,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            str,
+            str,
+            collections.abc.Sequence[str],
+        ]
+    ],
+) -> str: ...
 def operator(name: str) -> dict[str, typing.Any]: ...
 def parse_json(text: typing.Any) -> typing.Any: ...
 def preference_fields() -> list[typing.Any]: ...
@@ -120,6 +134,7 @@ def select(arg0: Descriptor, arg1: Preference, arg2: Device) -> list[typing.Any]
 def selection_text(
     arg0: collections.abc.Sequence[
         tuple[
+            str,
             str,
             typing.SupportsInt | typing.SupportsIndex,
             typing.SupportsInt | typing.SupportsIndex,
