@@ -57,8 +57,8 @@ py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee
   return py::dict("sku"_a = text(kernel.sku), "body"_a = text(kernel.body),
                   "dtypes"_a = py::tuple(dtypes), "revision"_a = kernel.revision,
                   "backend"_a = text(name_of(kernel.backend)), "min_arch"_a = kernel.arch.first,
-                  "max_arch"_a = max_arch, "constraints"_a = constraint_texts(op, kernel),
-                  "rank"_a = kernel.rank, "guarantee"_a = guarantee_values(guarantee, terms));
+                  "max_arch"_a = max_arch, "constraints"_a = constraints, "rank"_a = kernel.rank,
+                  "guarantee"_a = guarantee_values(guarantee, terms));
 }
 
 std::tuple<bool, std::string, std::string, std::string> decided_values(const Guarantee& guarantee) {
