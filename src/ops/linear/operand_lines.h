@@ -1,4 +1,4 @@
-// What the operand tables of several products have in common, under the names of their fields.
+// What the operand tables of several linear operators share. Rules name the operators' fields.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace planq::linear {
 
-// --- Products: (..., m, k) and (..., n, k), or transposed ----------------------------------------
+// --- Batches of gemms: (..., m, k) and (..., n, k), or transposed --------------------------------
 
 constexpr Rule gemm_columns() { return axis_of("weight_shape", when("transpose_weight", -1, -2)); }
 constexpr Rule gemm_output() {
@@ -51,7 +51,7 @@ constexpr std::array<OperandLine, 11> layer_lines() {
   }};
 }
 
-// Codes under floating activations, as memory has them; `row_major`: in that layout.
+// Weights that are codes, in any layout; `row_major`: their shape in that one.
 constexpr OperandLine coded_weight(const Rule& row_major) {
   const Rule turned = axes(axis_of("weight_shape", 1), axis_of("weight_shape", 0));
   return {"weight", Role::Input,

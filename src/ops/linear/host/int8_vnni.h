@@ -319,12 +319,13 @@ void add_few_dots(const Gemm& p, const Dots& dots, std::int64_t rows, std::int32
 
 // The sums of a strip, all rows together; its rows; and terms that one pass over the sums adds.
 constexpr std::int64_t kStripSums = 4096, kStripRows = 4, kStripTerms = 2 * kGroup;
+constexpr int kInputTerms = 1024;  // of each row of the input, copied at a time
 
 // Adds lines `term` and on, kStripTerms of them or `terms` where that is less, of transposed
 // weights. Their terms of the input begin at inputs[row][at].
 template <bool kInputUnsigned, int kRows>
 void add_lines(const GemmOperand& weight, const Block& b, std::int64_t term, std::int64_t terms,
-               std::uint8_t flip, const std::uint8_t (*inputs)[kDotTerms], std::int64_t at,
+               std::uint8_t flip, const std::uint8_t (*inputs)[kInputTerms], std::int64_t at,
                std::int32_t* sums) {
   for (std::int64_t column = 0; column < b.columns; column += 64) {
     const std::int64_t columns = std::min<std::int64_t>(64, b.columns - column);
@@ -359,11 +360,11 @@ template <bool kInputUnsigned, int kRows = kStripRows>
 void sums_by_strips(const Gemm& p, const Block& b, std::int32_t* sums) {
   if constexpr (kRows > 1)
     if (b.rows < kRows) return sums_by_strips<kInputUnsigned, kRows - 1>(p, b, sums);
-  std::uint8_t inputs[kRows][kDotTerms];
+  std::uint8_t inputs[kRows][kInputTerms];
   const std::uint8_t flip = Signs(p).flip;
   std::memset(sums, 0, sizeof(std::int32_t) * static_cast<std::size_t>(kRows * b.pitch));
-  for (std::int64_t first = 0; first < p.k; first += kDotTerms) {
-    const std::int64_t count = std::min(kDotTerms, p.k - first);
+  for (std::int64_t first = 0; first < p.k; first += kInputTerms) {
+    const std::int64_t count = std::min<std::int64_t>(kInputTerms, p.k - first);
     std::memset(inputs, 0, sizeof inputs);
     for (int r = 0; r < kRows; ++r) {
       const std::uint8_t* from = terms_of(p.input, b.row + r, first, count, inputs[r]);
