@@ -12,7 +12,7 @@ from support.gpu import cuda
 
 DEVICE = "cuda:0"
 CAPACITY = 64
-BODIES = ("wgmma", "mma", "stream")
+BODIES = ("wgmma", "mma", "few_rows")
 
 
 def empty(desc: Any) -> dict[str, torch.Tensor]:
@@ -163,7 +163,7 @@ def test_the_chain_of_large_matrices(
 @pytest.mark.parametrize("rows", [3, 16, 200, 600])
 def test_every_kernel_of_the_product(rows: int, body: str) -> None:
     """The same bits, for few rows and for many."""
-    if body == "stream" and rows > 16:
+    if body == "few_rows" and rows > 16:
         rows = 13
     chain = Chain(matrix(rows, 1024, torch.bfloat16, rows), 1030, body)
     chain.run(torch.cuda.current_stream())
