@@ -74,13 +74,11 @@ __device__ __forceinline__ void store_integers(const Gemm& gemm, const SumShape&
 }
 
 // Stores outputs that have scales. C: the compute type of the output.
-template <class Addend, class C, int kRowsAtOnce>
+template <class C>
 __device__ __forceinline__ void store_scaled(const Gemm& gemm, const SumShape& shape,
                                              const OutputTile& tile, const std::int32_t* sums,
                                              std::int64_t column, int count, bool vectors) {
   const Epilogue& e = gemm.epilogue;
-  if constexpr (Addend::kAdds)
-    return Addend::template store<C, kRowsAtOnce>(gemm, tile, shape, sums, column, count, vectors);
   ColumnTerm<C> columns[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) columns[i] = column_term<C>(e, column + (i < count ? i : 0));
@@ -93,6 +91,17 @@ __device__ __forceinline__ void store_scaled(const Gemm& gemm, const SumShape& s
                             residual_at<C>(e, row, column + (i < count ? i : 0)));
     store_values<C>(gemm, row * gemm.output_row + column, values, count, vectors);
   });
+}
+
+// The same, or what an addend has in its place.
+template <class Addend, class C, int kRowsAtOnce>
+__device__ __forceinline__ void store_scaled(const Gemm& gemm, const SumShape& shape,
+                                             const OutputTile& tile, const std::int32_t* sums,
+                                             std::int64_t column, int count, bool vectors) {
+  if constexpr (Addend::kAdds)
+    Addend::template store<C, kRowsAtOnce>(gemm, tile, shape, sums, column, count, vectors);
+  else
+    store_scaled<C>(gemm, shape, tile, sums, column, count, vectors);
 }
 
 // Stores a tile of integer sums. `gemm`: one of a batch, as Gemm::at gives it. `vectors`: four
