@@ -44,7 +44,8 @@ def names(operator: str) -> list[str]:
 
 def names_and_rows(operator: str) -> list[tuple[str, int]]:
     """With the rows of input that they take."""
-    return [(name, m) for name in names(operator) for m in ROWS if m <= 16 or "few_rows" not in name]
+    every = [(name, m) for name in names(operator) for m in ROWS]
+    return [(name, m) for name, m in every if m <= 16 or "few_rows" not in name]
 
 
 def takes(desc: planq.Descriptor, name: str) -> bool:
