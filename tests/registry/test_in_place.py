@@ -71,8 +71,8 @@ def test_outputs_that_may_be_an_input() -> None:
 def test_concepts_name_the_operators_that_work_in_place() -> None:
     """In the sentence on outputs that may be an input, and in that on operands that are updated."""
     text = " ".join((docs.ROOT / "docs" / "concepts.md").read_text().split())
-    [over] = re.findall(r"An output may be exactly an input, [^.]*\.", text)
-    [updates] = re.findall(r"Updated in place are [^.]*\.", text)
+    [over] = re.findall(r"Some outputs may be exactly an input, [^.]*\.", text)
+    [updates] = re.findall(r"An operand with the role `inout` is read and updated: [^.]*\. [^.]*\.", text)
     for sentence, index in ((over, 0), (updates, 1)):
         named = {name for name in re.findall(r"`(\w+)`", sentence) if name in OPERATORS}
         named |= GRADIENTS if "the gradients" in sentence else set()
