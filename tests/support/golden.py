@@ -167,9 +167,9 @@ def record(device: Device, name: str) -> dict[str, Any]:
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for job, found in zip(jobs, pool.map(run_job, jobs), strict=True):
             entry = operators.setdefault(job.operator, {"digests": {}, "skus": {}})
-            for name, taken in found.items():
-                join(entry["digests"], name, taken, all_cases(job.operator))
-                sku, _, body = name.partition(":")
+            for kernel, taken in found.items():
+                join(entry["digests"], kernel, taken, all_cases(job.operator))
+                sku, _, body = kernel.partition(":")
                 promised = {"revision": revisions[sku], "bodies": {}}
                 entry["skus"].setdefault(sku, promised)["bodies"][body] = spans(taken)
     for operator, entry in operators.items():
