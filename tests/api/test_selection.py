@@ -91,11 +91,11 @@ def test_an_architecture_without_kernels_of_its_own_takes_those_for_8_0() -> Non
     tensor = make_descriptor(shape=(1024, 1024), scope=planq.Scope.tensor())
     if planq.build_info().cuda:
         chosen = [planq.explain(each, device="sm_120").chosen for each in (product, tensor)]
-        assert [each.sku.split("/")[2] for each in chosen if each] == ["mma", "split"]
+        assert [each.body for each in chosen if each] == ["mma", "split"]
         (resident,) = (
             each
             for each in planq.explain(tensor, device="sm_120").candidates
-            if "/cuda/resident/" in each.sku and "shared memory" in each.reason
+            if each.body == "resident" and "shared memory" in each.reason
         )
         assert resident.reason.endswith("the device has 101376")
 
