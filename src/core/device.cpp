@@ -31,7 +31,7 @@ bool modelled_device(const std::string& name, Device& device) {
     std::size_t shared_memory_per_block, l2_bytes;
   };
   // An architecture that is not listed has the facts of the one before it.
-#define PLANQ_MODEL(arch, multiprocessors, shared_memory, l2_megabytes, ...) \
+#define PLANQ_MODEL(arch, multiprocessors, threads, shared_memory, l2_megabytes, ...) \
   {arch, multiprocessors, shared_memory, std::size_t{l2_megabytes} << 20},
   static constexpr Model models[] = {PLANQ_GPU_ARCHITECTURES(PLANQ_MODEL)};
 #undef PLANQ_MODEL

@@ -164,6 +164,16 @@ inline bool aligned_to(const void* address, int bytes) {
   return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
 }
 
+// For __launch_bounds__: so many blocks of a multiprocessor, or as many as have room for their
+// threads on the architecture that code is compiled for.
+constexpr int fitting_blocks([[maybe_unused]] int threads, int blocks) {
+#if defined(__CUDA_ARCH__)
+  return std::min(blocks, threads_of_multiprocessor(__CUDA_ARCH__ / 10) / threads);
+#else
+  return blocks;
+#endif
+}
+
 // Returns from the calling function where the status of `expression` is a failure.
 #define PLANQ_TRY(expression) \
   if (const ::planq::Status status = (expression); !status.ok()) return status

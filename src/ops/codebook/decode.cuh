@@ -14,6 +14,8 @@ namespace planq::cuda {
 template <class Out>
 inline constexpr int kDecodeThreads = sizeof(Out) == 2 ? 64 : 128;
 template <class Out>
+inline constexpr int kDecodeBlocks = (sizeof(Out) == 8 ? 1024 : 2048) / kDecodeThreads<Out>;
+template <class Out>
 inline constexpr int kDecodeVectors = sizeof(Out) == 2 ? 2 : 3;  // of a thread
 template <class Out>
 inline constexpr int kDecodeTile = kDecodeVectors<Out> * kDecodeThreads<Out>;

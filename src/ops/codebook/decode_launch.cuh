@@ -11,7 +11,7 @@ static __device__ const CompiledValues kCompiledValues = compiled_values();
 
 template <class Out, bool kNibble>
 __global__ void __launch_bounds__(kDecodeThreads<Out>,
-                                  (sizeof(Out) == 8 ? 1024 : 2048) / kDecodeThreads<Out>)
+                                  fitting_blocks(kDecodeThreads<Out>, kDecodeBlocks<Out>))
     decode_vectors(const __grid_constant__ DecodeArgs<Out> args) {
   decode_all_vectors<Out, kNibble>(args, kCompiledValues);
 }

@@ -343,7 +343,8 @@ __device__ __forceinline__ KeyRange<In> tile_key_range(const uint4* from, std::u
 }
 
 template <class In>
-__global__ void __launch_bounds__(kFlatThreads, kFlatRangeBlocks)
+__global__ void __launch_bounds__(kFlatThreads,
+                                  cuda::fitting_blocks(kFlatThreads, kFlatRangeBlocks))
     flat_ranges(const __grid_constant__ SplitArgs<In> args) {
   cuda::let_dependents_start();
   const bool symmetric = args.spec.mode == Mode::Symmetric;

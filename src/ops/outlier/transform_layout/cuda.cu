@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads, kCopyBlocks<E>)
 }
 
 template <class E>
-__global__ void __launch_bounds__(kThreads, kTurnBlocks)
+__global__ void __launch_bounds__(kThreads, cuda::fitting_blocks(kThreads, kTurnBlocks))
     turn_tiles_to_stacks(const __grid_constant__ LaunchArgs<E> args) {
   args.each_tile([&](int64_t row, int64_t column) {
     by_rows_layout<E>(args.of.input.lines.layout, [&](auto from) {
