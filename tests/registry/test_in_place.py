@@ -72,7 +72,9 @@ def test_concepts_name_the_operators_that_work_in_place() -> None:
     """In the sentence on outputs that may be an input, and in that on operands that are updated."""
     text = " ".join((docs.ROOT / "docs" / "concepts.md").read_text().split())
     [over] = re.findall(r"Some outputs may be exactly an input, [^.]*\.", text)
-    [updates] = re.findall(r"An operand with the role `inout` is read and updated: [^.]*\. [^.]*\.", text)
+    [updates] = re.findall(
+        r"An operand with the role `inout` is read and updated: [^.]*\. [^.]*\.", text
+    )
     for sentence, index in ((over, 0), (updates, 1)):
         named = {name for name in re.findall(r"`(\w+)`", sentence) if name in OPERATORS}
         named |= GRADIENTS if "the gradients" in sentence else set()
