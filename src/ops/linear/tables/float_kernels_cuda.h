@@ -78,7 +78,7 @@ Reason rejects_mma(const Descriptor& descriptor, const Device& device) {
 }
 
 template <class Layer>
-std::size_t mma_workspace(const Descriptor& descriptor, const Device& device) {
+std::size_t panel_workspace(const Descriptor& descriptor, const Device& device) {
   if constexpr (linear::kHasCodes<Layer>) {
     const Shape& weight = descriptor.as<typename Layer::Fields>().weight_shape;
     return linear::panel_workspace(weight[0], weight[1], device);
@@ -119,7 +119,7 @@ constexpr Kernel mma_kernel() {
           .rank = 95,
           .guarantee = linear::kMmaGuarantee<Layer, kIn>,
           .rejects = rejects_mma<Layer, kIn>,
-          .workspace = mma_workspace<Layer>,
+          .workspace = panel_workspace<Layer>,
           .prepare = prepare_mma<Layer, kIn>,
           .bind = bind_mma<Layer>};
 }
@@ -162,24 +162,14 @@ Reason rejects_wgmma(const Descriptor& descriptor, const Device&) {
     reason = linear::rejects_accumulation<Layer, Accumulation::TensorSm90>(descriptor);
   if (!reason.accepted()) return reason;
   // Rows as they are stored: of a transposed operand, along m or n.
-  const auto vectors = [](const linear::OperandField& layout) {
-    return layout.shape.last() % (128 / bits_of(kIn)) == 0;
+  const auto vectors = [](const linear::OperandField& operand) {
+    return operand.shape.last() % (128 / bits_of(kIn)) == 0;
   };
   if (!vectors(f.input()) || !vectors(f.weight()))
     return Reason::refuse(ReasonKind::Shape, bits_of(kIn) == 8
                                                  ? "reads rows of whole vectors of 16 codes"
                                                  : "reads rows of whole vectors of 8 numbers");
   return Reason::accept();
-}
-
-template <class Layer>
-std::size_t wgmma_workspace(const Descriptor& descriptor, const Device& device) {
-  if constexpr (linear::kHasCodes<Layer>) {
-    const Shape& weight = descriptor.as<typename Layer::Fields>().weight_shape;
-    return linear::panel_workspace(weight[0], weight[1], device);
-  } else {
-    return 0;
-  }
 }
 
 template <class Layer, DType kIn>
@@ -216,7 +206,7 @@ constexpr Kernel wgmma_kernel() {
           .rank = 50,
           .guarantee = linear::kFloatGuarantee<Accumulation::TensorSm90, kIn>,
           .rejects = rejects_wgmma<Layer, kIn>,
-          .workspace = wgmma_workspace<Layer>,
+          .workspace = panel_workspace<Layer>,
           .prepare = prepare_wgmma<Layer, kIn>,
           .bind = bind_wgmma<Layer>};
 }
