@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,16 +13,25 @@ import torch
 import planq
 
 LONGEST = ("test_sizes.py", "test_golden.py")
+LARGE = re.compile("four_gigabytes|32_bits")
+"""Names of tests with tens of gigabytes on the GPU: one worker takes them, one after another."""
+
+MOST_KEPT = 2 << 30
+"""Bytes of the GPU that a worker may keep for its next test."""
+
 SEVERAL = int(os.environ.get("PLANQ_GPUS", "1")) >= 2
 """Whether tests of several GPUs were asked for; they fail where there is one."""
 
 
 @pytest.fixture(autouse=True)
-def gpu() -> None:
-    """Fails where the build or the machine has no CUDA."""
+def gpu() -> Iterator[None]:
+    """Fails where the build or the machine has no CUDA; gives memory back to other workers."""
     assert planq.build_info().cuda, "this build of planq has no CUDA kernels"
     assert torch.cuda.is_available(), "tests/gpu needs an NVIDIA GPU and its driver"
     assert planq.devices(), "planq sees no CUDA device"
+    yield
+    if torch.cuda.memory_reserved() > MOST_KEPT:
+        torch.cuda.empty_cache()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,4 +67,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "/gpu/" in item.path.as_posix():
             item.add_marker(pytest.mark.gpu)
+            if LARGE.search(item.name):
+                item.add_marker(pytest.mark.xdist_group("large"))
     items.sort(key=lambda item: item.path.name not in LONGEST)

@@ -717,3 +717,42 @@ def test_a_row_has_its_bits_in_every_batch(operator: str, problem: Any) -> None:
     """By every kernel that takes it; of layers that have none yet, there are no kernels to ask."""
     if names(operator):
         check_rows(Cuda(0), operator, problem)
+
+
+MOST_FEW_ROWS = 2 * 8  # of the kernel for few rows that need no alignment
+PINNED = {
+    "matmul": ("wgmma_tiles", "wgmma_tall_tiles", "wgmma_few_rows", "few_rows"),
+    "matmul_int8": ("wgmma_tiles", "wgmma_few_rows"),
+}
+
+
+@pytest.mark.parametrize("operator", PINNED)
+@pytest.mark.parametrize("m", [1, 3, 70, 300])
+def test_a_bound_launch_names_the_body_that_was_chosen(operator: str, m: int) -> None:
+    """Of a plan that pins none, one of the listed; a pinned one is itself. The bits are equal."""
+    fields: dict[str, Any] = {"input_shape": (m, 512), "weight_shape": (320, 512)}
+    if operator == "matmul":
+        desc: Any = planq.MatmulDescriptor(**fields, input_dtype="bfloat16")
+        x, w = (torch.randn(of, device=DEVICE).bfloat16() for of in fields.values())
+        output = torch.empty(m, 320, device=DEVICE, dtype=torch.bfloat16)
+        args: Any = planq.MatmulArgs(input=x, weight=w, output=output)
+    else:
+        desc = planq.MatmulInt8Descriptor(**fields)
+        x, w = (
+            torch.randint(-128, 128, of, device=DEVICE, dtype=torch.int8) for of in fields.values()
+        )
+        output = torch.empty(m, 320, device=DEVICE, dtype=torch.int32)
+        args = planq.MatmulInt8Args(input=x, weight=w, output=output)
+    plan = planq.Plan.select(stream(), desc)
+    launch = plan.bind(None, args)
+    assert launch.body in PINNED[operator]
+    launch(stream())
+    wanted = output.clone()
+    for body in PINNED[operator]:
+        pinned = planq.Plan.select(stream(), desc, planq.PlanPreference(body=body))
+        launch = pinned.bind(None, args)
+        output.zero_()
+        launch(stream())
+        assert torch.equal(output, wanted), body
+        taken = body != "few_rows" or m <= MOST_FEW_ROWS
+        assert launch.body == (body if taken else "mma")

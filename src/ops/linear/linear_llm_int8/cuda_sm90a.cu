@@ -6,6 +6,8 @@
 namespace planq::linear_llm_int8 {
 namespace {
 
+using linear::sm90::Body;
+
 template <Accumulation kAccumulation>
 Reason rejects_wgmma(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
@@ -24,41 +26,41 @@ Status prepare_chain(const Descriptor&, const Device&, State&) {
 }
 
 // Operands that it cannot read go to the kernel for every GPU, which has the same bits.
-template <Accumulation kAccumulation, Status (*kOtherwise)(const Call&, Bound&)>
+template <Accumulation kAccumulation, Body kBody>
 Status bind_wgmma(const Call& call, Bound& bound) {
+  constexpr bool kSequential = kAccumulation == Accumulation::Sequential;
   const linear::Gemm gemm = gemm_with(call, call.operands[kOutlier]);
   bool launched = false;
-  PLANQ_TRY(launch_sm90(call, gemm, kAccumulation, bound, launched));
+  PLANQ_TRY(launch_sm90(call, gemm, kAccumulation, kBody, bound, launched));
   if (launched) return Status::success();
-  bound.name_body(kAccumulation == Accumulation::Sequential ? "mma" : "outputs");
-  return kOtherwise(call, bound);
+  bound.name_body(kSequential ? "mma" : "outputs");
+  return kSequential ? bind<launch_sm80>(call, bound) : bind_chain(call, bound);
+}
+
+template <Accumulation kAccumulation, Body kBody>
+constexpr Kernel wgmma_kernel() {
+  constexpr bool kSequential = kAccumulation == Accumulation::Sequential;
+  return {.op = "linear_llm_int8",
+          .arithmetic = name_of(kAccumulation),
+          .body = name_of(kBody),
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {90, 90},
+          .rank = rank_of(kBody),
+          .guarantee = kGuarantee<kAccumulation>,
+          .rejects = rejects_wgmma<kAccumulation>,
+          .workspace = kSequential ? workspace : chain_workspace,
+          .prepare = kSequential ? prepare : prepare_chain,
+          .bind = bind_wgmma<kAccumulation, kBody>};
 }
 
 constexpr Kernel kKernels[] = {
-    {.op = "linear_llm_int8",
-     .arithmetic = name_of(Accumulation::Sequential),
-     .body = "wgmma",
-     .revision = 1,
-     .backend = Backend::Cuda,
-     .arch = {90, 90},
-     .rank = 50,
-     .guarantee = kGuarantee<Accumulation::Sequential>,
-     .rejects = rejects_wgmma<Accumulation::Sequential>,
-     .workspace = workspace,
-     .prepare = prepare,
-     .bind = bind_wgmma<Accumulation::Sequential, bind<launch_sm80>>},
-    {.op = "linear_llm_int8",
-     .arithmetic = name_of(Accumulation::TensorSm90),
-     .body = "wgmma",
-     .revision = 1,
-     .backend = Backend::Cuda,
-     .arch = {90, 90},
-     .rank = 50,
-     .guarantee = kGuarantee<Accumulation::TensorSm90>,
-     .rejects = rejects_wgmma<Accumulation::TensorSm90>,
-     .workspace = chain_workspace,
-     .prepare = prepare_chain,
-     .bind = bind_wgmma<Accumulation::TensorSm90, bind_chain>},
+    wgmma_kernel<Accumulation::Sequential, Body::Fastest>(),
+    wgmma_kernel<Accumulation::Sequential, Body::Tiles>(),
+    wgmma_kernel<Accumulation::Sequential, Body::FewRows>(),
+    wgmma_kernel<Accumulation::TensorSm90, Body::Fastest>(),
+    wgmma_kernel<Accumulation::TensorSm90, Body::Tiles>(),
+    wgmma_kernel<Accumulation::TensorSm90, Body::FewRows>(),
 };
 
 }  // namespace

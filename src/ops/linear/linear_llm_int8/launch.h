@@ -4,6 +4,7 @@
 
 #include "cuda/launch.cuh"
 #include "ops/linear/linear_llm_int8/desc.h"
+#include "ops/linear/sm90/bodies.h"
 
 namespace planq::linear_llm_int8 {
 
@@ -35,7 +36,7 @@ Status launch_few_rows(const linear::Gemm& gemm, const Device& device, Bound& bo
 // `accumulation`. Sets `launched` to false, and launches nothing, if they do not take the operands.
 Status preload_sm90(Accumulation accumulation);
 Status launch_sm90(const Call& call, const linear::Gemm& gemm, Accumulation accumulation,
-                   Bound& bound, bool& launched);
+                   linear::sm90::Body body, Bound& bound, bool& launched);
 
 template <Status (*kLaunch)(const linear::Gemm&, const Device&, Bound&)>
 Status bind(const Call& call, Bound& bound) {

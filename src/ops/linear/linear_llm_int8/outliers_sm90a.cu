@@ -41,9 +41,11 @@ bool gathers_codes(const Gemm& gemm) {
 }
 
 template <class Addend>
-Status launch(const Call& call, const Gemm& gemm, Bound& bound, bool& launched) {
+Status launch(const Call& call, const Gemm& gemm, linear::sm90::Body body, Bound& bound,
+              bool& launched) {
   const Choice choice = linear::sm90::choose(
-      {gemm.m, gemm.n, gemm.k, gemm.batch.size(), call.device.multiprocessors});
+      {gemm.m, gemm.n, gemm.k, gemm.batch.size(), call.device.multiprocessors}, body);
+  bound.name_body(name_of(choice.body()));
   if (choice.few_rows) {
     sm90::OutlierFewRowsArgs args;
     launched = fill_few_rows(gemm, choice, args);
@@ -71,16 +73,16 @@ Status preload_sm90(Accumulation accumulation) {
   return linear::preload_few_rows<sm90::SequentialOutliers>();
 }
 
-Status launch_sm90(const Call& call, const Gemm& gemm, Accumulation accumulation, Bound& bound,
-                   bool& launched) {
+Status launch_sm90(const Call& call, const Gemm& gemm, Accumulation accumulation,
+                   linear::sm90::Body body, Bound& bound, bool& launched) {
   launched = gemm.empty();
   // Sums become float32 in their registers, and the batch has to share one weight.
   if (launched || is_outside(gemm) || gemm.output_dtype == DType::Float64 ||
       batch_stride(gemm, kMovedWeight) != 0)
     return Status::success();
   return accumulation == Accumulation::TensorSm90
-             ? launch<sm90::TensorOutliers>(call, gemm, bound, launched)
-             : launch<sm90::SequentialOutliers>(call, gemm, bound, launched);
+             ? launch<sm90::TensorOutliers>(call, gemm, body, bound, launched)
+             : launch<sm90::SequentialOutliers>(call, gemm, body, bound, launched);
 }
 
 }  // namespace planq::linear_llm_int8

@@ -5,6 +5,7 @@
 #include "core/bound.h"
 #include "core/device.h"
 #include "ops/linear/gemm.h"
+#include "ops/linear/sm90/bodies.h"
 #include "ops/linear/vocabulary.h"
 
 namespace planq::linear {
@@ -39,10 +40,11 @@ Status launch_float_sm80(const Gemm& gemm, const Device& device, Bound& bound);
 // The tensor cores of sm_90a, by wgmma, in the order of Accumulation::TensorSm90
 // (sm90/float_tiles.cuh, sm90/float_few_rows.cuh). 16-bit numbers without scales may have one
 // operand or both transposed; preload_float_transposed() is for these. All others have k innermost
-// in both operands. What TMA cannot read goes to launch_float_sm80 or launch_floats.
+// in both operands. What TMA cannot read goes to sm80/float_few_rows.cuh, launch_float_sm80 or
+// launch_floats.
 Status preload_float_sm90(DType input, DType weight);
 Status preload_float_transposed(DType values, bool input, bool weight);
-Status launch_float_sm90(const Gemm& gemm, const Device& device, Bound& bound);
+Status launch_float_sm90(const Gemm& gemm, sm90::Body body, const Device& device, Bound& bound);
 
 // Weights that are codes, on both kinds of tensor cores. They are dequantized to panels in the
 // workspace, which the kernels for numbers then multiply (weight_only/panels.cuh). On sm_90a few

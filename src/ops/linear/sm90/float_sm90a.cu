@@ -38,10 +38,19 @@ Status launch_unread(const Gemm& gemm, const Device& device, Bound& bound) {
   return launch_float_sm80(gemm, device, bound);
 }
 
+// The same, where there may be few rows.
+Status launch_unaligned(const Gemm& gemm, const Device& device, Bound& bound) {
+  if (is_fp8(gemm.input.dtype) || !float_few_rows::takes(gemm))
+    return launch_unread(gemm, device, bound);
+  bound.name_body(name_of(sm90::Body::Unaligned));
+  return float_few_rows::launch(gemm, bound);
+}
+
 template <class A, class B, sm90::Scales kScales, class Shape>
-Status launch_tiles_of(const Gemm& gemm, const Device& device, Bound& bound) {
+Status launch_tiles_of(const Gemm& gemm, const Device& device, Bound& bound, bool& launched) {
   sm90::FloatTileArgs args;
-  if (!fill_tiles(gemm, Shape::kRows, args)) return launch_unread(gemm, device, bound);
+  launched = fill_tiles(gemm, Shape::kRows, args);
+  if (!launched) return Status::success();
   args.operands.k_blocks = sm90::slice_blocks(gemm);
   args.operands.waits = bound.follows() ? sm90::Waits::ForBoth : sm90::Waits::Never;
   args.weight_scale_row = gemm.weight_scale_row;
@@ -52,10 +61,12 @@ Status launch_tiles_of(const Gemm& gemm, const Device& device, Bound& bound) {
   return cuda::launch(sm90::multiply_float_tiles<A, B, kScales, Shape>, grid, args, bound);
 }
 
-Status launch_float_tiles(const Gemm& gemm, bool tall, const Device& device, Bound& bound) {
+// Sets `launched` to false, and launches nothing, if TMA cannot read an operand.
+Status launch_float_tiles(const Gemm& gemm, bool tall, const Device& device, Bound& bound,
+                          bool& launched) {
   return sm90::visit_operands(gemm, [&]<class A, class B, sm90::Scales kScales>() {
     return visit_shapes<A>(tall, [&]<class Shape>() {
-      return launch_tiles_of<A, B, kScales, Shape>(gemm, device, bound);
+      return launch_tiles_of<A, B, kScales, Shape>(gemm, device, bound, launched);
     });
   });
 }
@@ -81,21 +92,21 @@ Status preload_float_transposed(DType values, bool input, bool weight) {
   return preload_unread(values);
 }
 
-Status launch_float_sm90(const Gemm& gemm, const Device& device, Bound& bound) {
+Status launch_float_sm90(const Gemm& gemm, sm90::Body body, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
   if (is_outside(gemm)) return launch_unread(gemm, device, bound);
+  if (body == sm90::Body::Unaligned) return launch_unaligned(gemm, device, bound);
   const sm90::FloatChoice choice =
       sm90::choose_floats({{gemm.m, gemm.n, gemm.k, gemm.batch.size(), device.multiprocessors},
                            static_cast<int>(detail::element_bytes(gemm.input.dtype)),
                            gemm.joins_by_scales,
-                           gemm.input.transposed()});
+                           gemm.input.transposed()},
+                          body);
   bool launched = false;
-  if (choice.few_rows) PLANQ_TRY(launch_float_few_rows(gemm, choice, bound, launched));
-  if (launched) return Status::success();
-  // Few rows that TMA cannot read, since they are not aligned to 16 bytes.
-  if (!is_fp8(gemm.input.dtype) && float_few_rows::takes(gemm))
-    return float_few_rows::launch(gemm, bound);
-  return launch_float_tiles(gemm, choice.tall, device, bound);
+  bound.name_body(name_of(choice.body()));
+  PLANQ_TRY(choice.few_rows ? launch_float_few_rows(gemm, choice, bound, launched)
+                            : launch_float_tiles(gemm, choice.tall, device, bound, launched));
+  return launched ? Status::success() : launch_unaligned(gemm, device, bound);
 }
 
 }  // namespace planq::linear

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 
+#include "ops/linear/sm90/bodies.h"
+
 namespace planq::linear::sm90 {
 
 // --- 8-bit codes: int8_tiles.cuh or int8_few_rows.cuh --------------------------------------------
@@ -15,6 +17,8 @@ struct Choice {
   // Of a kernel for few rows: its tokens, the blocks that share a multiprocessor, and the blocks of
   // a cluster, which split k.
   int width = 128, resident = 1, cluster = 1;
+
+  Body body() const { return few_rows ? Body::FewRows : Body::Tiles; }
 };
 
 struct Problem {
@@ -68,21 +72,29 @@ inline double microseconds(const Problem& p, const Cost& cost, int cluster) {
 // With up to so many tokens, the bytes of the weight decide, and tiles are not considered.
 inline constexpr std::int64_t kFewTokens = 64;
 
-// Few-rows kernels are considered if their width is the least that holds all tokens. For more
-// tokens than one of them holds, tiles are better.
+// Few-rows kernels are considered if their width is the least that holds all tokens.
 inline bool fits_tokens(int width, std::int64_t tokens) {
-  if (tokens > 128) return false;
   return width >= tokens && (width == 16 || width < 2 * tokens);
+}
+
+// For more tokens than one few-rows kernel holds, tiles are better.
+inline bool considers(const Choice& choice, std::int64_t tokens, Body body) {
+  constexpr std::int64_t kMostTokens = 128;
+  if (body == Body::FewRows)
+    return choice.few_rows && fits_tokens(choice.width, std::min(tokens, kMostTokens));
+  if (body == Body::Tiles) return !choice.few_rows;
+  return choice.few_rows ? tokens <= kMostTokens && fits_tokens(choice.width, tokens)
+                         : tokens > kFewTokens;
 }
 
 }  // namespace detail
 
-inline Choice choose(const Problem& p) {
+inline Choice choose(const Problem& p, Body body = Body::Fastest) {
   Choice best;
   double least = 0;
   for (const detail::Cost& cost : detail::kCosts) {
     const Choice& c = cost.choice;
-    if (c.few_rows ? !detail::fits_tokens(c.width, p.m) : p.m <= detail::kFewTokens) continue;
+    if (!detail::considers(c, p.m, body)) continue;
     for (int cluster = c.cluster; cluster <= (c.few_rows ? 8 : c.cluster); cluster *= 2) {
       const double time = detail::microseconds(p, cost, cluster);
       if (least > 0 && time >= least) continue;
@@ -109,6 +121,8 @@ struct FloatChoice {
   int tokens = 0, resident = 1;
   // Of tiles: whether they have 256 rows instead of 128.
   bool tall = false;
+
+  Body body() const { return few_rows ? Body::FewRows : tall ? Body::TallTiles : Body::Tiles; }
 };
 
 // The tokens of each few-rows kernel, and the most blocks on a multiprocessor. More blocks would
@@ -153,26 +167,49 @@ inline bool prefers_tiles(const FloatProblem& p, std::int64_t each) {
   return p.bytes == 2 && p.n > 64 && p.n * p.k <= kSmallWeight && each > 4;
 }
 
+// Whether there is a few-rows kernel of this width.
+inline bool has_width(const FloatProblem& p, int tokens) {
+  return !(p.joins_by_scales && tokens > kMostScaledTokens) &&
+         !(p.input_transposed && tokens < kTransposedWidth);
+}
+// Blocks of a few-rows kernel for each multiprocessor.
+inline std::int64_t blocks_each(const FloatProblem& p, int tokens) {
+  constexpr std::int64_t kColumns = 64;
+  return parts(parts(p.m, tokens) * parts(p.n, kColumns) * p.batches, p.multiprocessors);
+}
+inline FloatChoice few_rows_of(const FloatWidth& width, std::int64_t each) {
+  return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident)),
+          false};
+}
+
+// The least width that holds all tokens, or the largest.
+inline FloatChoice pinned_few_rows(const FloatProblem& p) {
+  FloatChoice best;
+  for (const FloatWidth& width : kFloatWidths) {
+    if (!has_width(p, width.tokens)) continue;
+    best = few_rows_of(width, blocks_each(p, width.tokens));
+    if (p.m <= width.tokens) break;
+  }
+  return best;
+}
+
 }  // namespace detail
 
-inline FloatChoice choose_floats(const FloatProblem& p) {
-  constexpr std::int64_t kColumns = 64;
+inline FloatChoice choose_floats(const FloatProblem& p, Body body = Body::Fastest) {
+  if (body == Body::FewRows) return detail::pinned_few_rows(p);
+  if (body != Body::Fastest) return {.tall = body == Body::TallTiles};
   for (const FloatWidth& width : kFloatWidths) {
-    if (p.joins_by_scales && width.tokens > kMostScaledTokens) break;
-    if (p.input_transposed && width.tokens < kTransposedWidth) continue;
+    if (!detail::has_width(p, width.tokens)) continue;
     const bool widest = width.tokens == kFloatWidths.back().tokens;
     if (p.m > width.tokens && !(widest && p.bytes == 2)) continue;
     // If all blocks run at once, each gets the largest ring that fits.
-    const std::int64_t blocks =
-        detail::parts(p.m, width.tokens) * detail::parts(p.n, kColumns) * p.batches;
-    const std::int64_t each = detail::parts(blocks, p.multiprocessors);
+    const std::int64_t each = detail::blocks_each(p, width.tokens);
     // The widest kernel is for gemms whose tiles would leave half of the multiprocessors idle. If
     // its blocks need a second round, tiles are better: they have as many rounds, but twice the
     // columns.
     if (widest && each > width.resident) break;
     if (width.tokens == 64 && detail::prefers_tiles(p, each)) break;
-    return {true, width.tokens, static_cast<int>(std::min<std::int64_t>(each, width.resident)),
-            false};
+    return detail::few_rows_of(width, each);
   }
   FloatChoice tiles;
   tiles.tall = detail::prefers_tall(p);

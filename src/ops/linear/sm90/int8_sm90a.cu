@@ -28,12 +28,13 @@ Status preload_sm90() {
   return preload_sm80();
 }
 
-Status launch_sm90(const Gemm& gemm, const Device& device, Bound& bound) {
+Status launch_sm90(const Gemm& gemm, sm90::Body body, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
   bool launched = false;
   if (!is_outside(gemm)) {
     const Choice choice =
-        sm90::choose({gemm.m, gemm.n, gemm.k, gemm.batch.size(), device.multiprocessors});
+        sm90::choose({gemm.m, gemm.n, gemm.k, gemm.batch.size(), device.multiprocessors}, body);
+    bound.name_body(name_of(choice.body()));
     PLANQ_TRY(launch_choice(gemm, choice, device, bound, launched));
   }
   if (launched) return Status::success();

@@ -6,12 +6,13 @@
 #include "core/device.h"
 #include "core/rejects.h"
 #include "ops/linear/gemm.h"
+#include "ops/linear/sm90/bodies.h"
 #include "ops/linear/vocabulary.h"
 
 namespace planq::linear {
 
 Status preload_sm90();
-Status launch_sm90(const Gemm& gemm, const Device& device, Bound& bound);
+Status launch_sm90(const Gemm& gemm, sm90::Body body, const Device& device, Bound& bound);
 
 // Why a descriptor is not for these kernels. Addresses and strides are known in a call alone, so
 // launch_sm90 decides about these.

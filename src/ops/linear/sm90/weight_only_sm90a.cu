@@ -29,8 +29,9 @@ Status launch_weight_only_sm90(const Gemm& gemm, const Call& call, Bound& bound)
     PLANQ_TRY(sm90::weight_only::launch(gemm, choice.width, call.device, bound, launched));
   if (launched) return Status::success();
   return panels::launch(gemm, call, bound, [&](const Gemm& panel) {
-    return bound.add_part(
-        [&](Bound& steps) { return launch_float_sm90(panel, call.device, steps); });
+    return bound.add_part([&](Bound& steps) {
+      return launch_float_sm90(panel, sm90::Body::Fastest, call.device, steps);
+    });
   });
 }
 

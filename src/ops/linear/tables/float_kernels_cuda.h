@@ -184,36 +184,53 @@ Status prepare_wgmma(const Descriptor& descriptor, const Device&, State&) {
 }
 
 // Operands that it cannot read go to the kernel for any GPU, which has the same bits.
-template <class Layer>
+template <class Layer, linear::sm90::Body kBody>
 Status bind_wgmma(const Call& call, Bound& bound) {
   if constexpr (linear::kHasCodes<Layer>) {
     const auto codes = Layer::codes_of(call);
     return linear::launch_weight_only_sm90(Layer::gemm_of(call, codes), call, bound);
   } else {
-    return linear::launch_float_sm90(Layer::gemm_of(call), call.device, bound);
+    return linear::launch_float_sm90(Layer::gemm_of(call), kBody, call.device, bound);
   }
 }
 
-template <class Layer, DType kIn>
+template <class Layer, DType kIn, linear::sm90::Body kBody>
 constexpr Kernel wgmma_kernel() {
   return {.op = Layer::kName,
           .arithmetic = name_of(Accumulation::TensorSm90),
-          .body = "wgmma",
+          .body = name_of(kBody),
           .dtypes = kDTypes<kIn>,
           .revision = 1,
           .backend = Backend::Cuda,
           .arch = {90, 90},
-          .rank = 50,
+          .rank = rank_of(kBody),
           .guarantee = linear::kFloatGuarantee<Accumulation::TensorSm90, kIn>,
           .rejects = rejects_wgmma<Layer, kIn>,
           .workspace = panel_workspace<Layer>,
           .prepare = prepare_wgmma<Layer, kIn>,
-          .bind = bind_wgmma<Layer>};
+          .bind = bind_wgmma<Layer, kBody>};
 }
 
+// The bodies for a type of the input. Tall tiles, and few rows that are not aligned, are for 16-bit
+// numbers. Weights that are codes have one body, which chooses.
+template <class Layer, DType kIn>
+constexpr auto wgmma_bodies() {
+  using linear::sm90::Body;
+  constexpr Kernel fastest = wgmma_kernel<Layer, kIn, Body::Fastest>();
+  if constexpr (linear::kHasCodes<Layer>)
+    return std::array{fastest};
+  else if constexpr (bits_of(kIn) == 8)
+    return std::array{fastest, wgmma_kernel<Layer, kIn, Body::Tiles>(),
+                      wgmma_kernel<Layer, kIn, Body::FewRows>()};
+  else
+    return std::array{fastest, wgmma_kernel<Layer, kIn, Body::Tiles>(),
+                      wgmma_kernel<Layer, kIn, Body::TallTiles>(),
+                      wgmma_kernel<Layer, kIn, Body::FewRows>(),
+                      wgmma_kernel<Layer, kIn, Body::Unaligned>()};
+}
 template <class Layer, DType... kIn>
-constexpr std::array<Kernel, sizeof...(kIn)> wgmma_kernels() {
-  return {wgmma_kernel<Layer, kIn>()...};
+constexpr auto wgmma_kernels() {
+  return joined(wgmma_bodies<Layer, kIn>()...);
 }
 
 }  // namespace planq::cuda

@@ -73,24 +73,30 @@ Reason rejects_int_wgmma(const Descriptor& descriptor, const Device&) {
 inline Status prepare_int_wgmma(const Descriptor&, const Device&, State&) {
   return linear::preload_sm90();
 }
-template <class Layer>
+template <class Layer, linear::sm90::Body kBody>
 Status bind_int_wgmma(const Call& call, Bound& bound) {
-  return linear::launch_sm90(Layer::gemm_of(call), call.device, bound);
+  return linear::launch_sm90(Layer::gemm_of(call), kBody, call.device, bound);
 }
 
+template <class Layer, linear::sm90::Body kBody>
+constexpr Kernel int_wgmma_kernel() {
+  return {.op = Layer::kName,
+          .body = name_of(kBody),
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {90, 90},
+          .rank = rank_of(kBody),
+          .guarantee = linear::kIntGuarantee<Layer>,
+          .rejects = rejects_int_wgmma<Layer>,
+          .workspace = no_workspace,
+          .prepare = prepare_int_wgmma,
+          .bind = bind_int_wgmma<Layer, kBody>};
+}
 template <class Layer>
-constexpr std::array<Kernel, 1> int_wgmma_kernels() {
-  return {{{.op = Layer::kName,
-            .body = "wgmma",
-            .revision = 1,
-            .backend = Backend::Cuda,
-            .arch = {90, 90},
-            .rank = 50,
-            .guarantee = linear::kIntGuarantee<Layer>,
-            .rejects = rejects_int_wgmma<Layer>,
-            .workspace = no_workspace,
-            .prepare = prepare_int_wgmma,
-            .bind = bind_int_wgmma<Layer>}}};
+constexpr std::array<Kernel, 3> int_wgmma_kernels() {
+  using linear::sm90::Body;
+  return {int_wgmma_kernel<Layer, Body::Fastest>(), int_wgmma_kernel<Layer, Body::Tiles>(),
+          int_wgmma_kernel<Layer, Body::FewRows>()};
 }
 
 }  // namespace planq::cuda
