@@ -184,6 +184,40 @@ PLANQ_HD float tensor_core_sum(A a, B b, std::int64_t terms) {
   return tensor_core_sum<Core>(a, b, terms, PlainSlices{});
 }
 
+// --- Accumulation::GroupsSm90 --------------------------------------------------------------------
+
+// Terms of a run, which is a chain of its own and has one scale: at most so many.
+inline constexpr int kMostRunTerms = 128;
+// Sums of runs, each over a part of the terms, before they are added up.
+inline constexpr int kSpans = 8;
+
+// The terms of a span: whole runs, and as many in each but the last ones. It depends on the number
+// of terms alone, so that whoever splits them has the same bits.
+PLANQ_HD std::int64_t span_terms(std::int64_t terms) {
+  constexpr std::int64_t kRound = std::int64_t{kSpans} * kMostRunTerms;
+  return (terms + kRound - 1) / kRound * kMostRunTerms;
+}
+
+// Runs of `run` terms, a chain each, meet their scales, scale_of(the first term), as they are added
+// to the sum of a span. Then spans are added up. A sum is never -0, so that spans without terms,
+// which would add +0, change nothing.
+template <class Core, class A, class B, class ScaleOf>
+PLANQ_HD float grouped_sum(A a, B b, std::int64_t terms, int run, const ScaleOf& scale_of) {
+  const std::int64_t span = span_terms(terms);
+  float sum = 0;
+  for (std::int64_t first = 0; first < terms; first += span) {
+    const std::int64_t end = first + span < terms ? first + span : terms;
+    float part = 0;
+    for (std::int64_t k = first; k < end; k += run) {
+      const float chain =
+          tensor_core_chain<Core>(0.0f, a.from(k), b.from(k), end - k < run ? end - k : run);
+      part = fused(chain, scale_of(k), part);
+    }
+    sum = sum + part;
+  }
+  return sum;
+}
+
 // --- Accumulation::Lanes -------------------------------------------------------------------------
 
 inline constexpr int kSumLanes = 32;

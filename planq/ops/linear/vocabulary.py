@@ -7,12 +7,14 @@ class Accumulation(Vocabulary):
     """In which order, and with which roundings, floating products are summed.
 
     ``SEQUENTIAL``: one fused multiply-add after another. ``LANES``: 32 of these side by side, then
-    pairs. ``TENSOR_SM90``: as a tensor core of sm_90 adds.
+    pairs. ``TENSOR_SM90``: as a tensor core of sm_90 adds. ``GROUPS_SM90``: likewise within the
+    terms that share a scale, whose sum then meets it.
     """
 
     SEQUENTIAL = "sequential"
     LANES = "lanes"
     TENSOR_SM90 = "tensor_sm90"
+    GROUPS_SM90 = "groups_sm90"
 
 
 class WeightLayout(Vocabulary):

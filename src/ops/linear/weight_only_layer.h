@@ -2,6 +2,7 @@
 // linear_4bit's fields and operands, under the same names.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "core/scope.h"
@@ -28,20 +29,48 @@ Fault coded_dtypes(Fields& f, std::span<const DType> codes) {
   return checks::addends(f.bias_dtype, f.residual_dtype);
 }
 
-// Checks accumulation, or fills it in. Tensor cores multiply numbers of one 16-bit type.
+// Whether GroupsSm90 scales sums of these many terms: they are whole steps of a tensor core, and
+// divide its runs, or are divided by them.
+constexpr bool is_run_of_steps(std::int64_t terms, std::int64_t least) {
+  constexpr std::int64_t kMost = math::kMostRunTerms;
+  return terms % kMost == 0 || (terms >= least && terms < kMost && kMost % terms == 0);
+}
+
+// Whether GroupsSm90 has an order for the layer's segments. Says what it takes if not.
+template <class Fields>
+Fault coded_runs(const Fields& f) {
+  if constexpr (requires { f.block_size; })
+    if (f.has_blocks()) {
+      const std::int64_t terms = f.weight_shape[1];
+      if (is_run_of_steps(f.block_size, 32) && terms % f.block_size == 0) return {};
+      return {"accumulation",
+              "groups_sm90 takes blocks of 32, 64 or a multiple of 128 codes that divide k = " +
+                  std::to_string(terms) + ", got " + std::to_string(f.block_size)};
+    }
+  if (f.weight_scope.kind == ScopeKind::Channel || is_run_of_steps(f.weight_scope.size, 16))
+    return {};
+  return {"accumulation",
+          "groups_sm90 takes groups of 16, 32, 64 or a multiple of 128 terms, got " +
+              std::to_string(f.weight_scope.size)};
+}
+
+// Checks accumulation, or fills it in, where the other fields are known. Tensor cores multiply
+// numbers of one 16-bit type.
 template <class Fields>
 Fault coded_accumulation(Fields& f) {
   const bool multiplies = f.input_dtype == f.weight_dtype && f.input_dtype != DType::Float32;
+  const Fault runs = coded_runs(f);
   if (f.accumulation == Accumulation::Unset)
-    f.accumulation = multiplies ? Accumulation::TensorSm90 : Accumulation::Lanes;
+    f.accumulation = !multiplies ? Accumulation::Lanes
+                     : runs.ok() ? Accumulation::GroupsSm90
+                                 : Accumulation::TensorSm90;
   if (f.accumulation == Accumulation::Lanes) return {};
   const std::string name(name_of(f.accumulation));
-  if (f.accumulation != Accumulation::TensorSm90)
-    return {"accumulation", "expected lanes or tensor_sm90, got " + name};
-  if (multiplies) return {};
+  if (f.accumulation == Accumulation::Sequential)
+    return {"accumulation", "expected lanes, tensor_sm90 or groups_sm90, got " + name};
+  if (multiplies) return f.accumulation == Accumulation::GroupsSm90 ? runs : Fault{};
   return {"accumulation",
-          "expected lanes, since tensor_sm90 multiplies float16 or bfloat16 on "
-          "both sides, got " +
+          "expected lanes, since " + name + " multiplies float16 or bfloat16 on both sides, got " +
               std::string(name_of(f.input_dtype)) + " and " + std::string(name_of(f.weight_dtype))};
 }
 
@@ -101,15 +130,26 @@ WeightCodes stored_codes(const Fields& f, const OperandView& weight) {
   return codes;
 }
 
-// The same with the scales and zero points of groups. The scales of channels are the epilogue's.
+// Whether the scales of channels multiply whole sums. In the order of GroupsSm90 they are those of
+// one group, which all terms belong to.
+template <class Fields>
+bool has_scales_of_columns(const Fields& f) {
+  return f.weight_scope.kind == ScopeKind::Channel && f.accumulation != Accumulation::GroupsSm90;
+}
+
+// The same with the scales and zero points of groups.
 template <class Fields>
 WeightCodes integer_codes(const Fields& f, const OperandView& weight, const OperandView& scale,
                           const OperandView& zero_point) {
   WeightCodes codes = stored_codes(f, weight);
-  if (f.weight_scope.kind != ScopeKind::Group) return codes;
-  codes.segment_size = f.weight_scope.size;
+  if (has_scales_of_columns(f)) return codes;
+  // A channel's group has room for every term, and is whole runs.
+  codes.segment_size =
+      f.weight_scope.kind == ScopeKind::Group
+          ? f.weight_scope.size
+          : math::kSpans * math::span_terms(std::max<std::int64_t>(1, codes.terms));
   codes.scale = static_cast<const float*>(scale.data);
-  codes.scale_row = scale.strides[0];
+  codes.scale_row = f.weight_scope.kind == ScopeKind::Group ? scale.strides[0] : 1;
   if (f.weight_mode == Mode::Asymmetric) {
     codes.zero_point = static_cast<const std::int32_t*>(zero_point.data);
     codes.zero_point_row = zero_point.strides[0];

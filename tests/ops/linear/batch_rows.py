@@ -28,6 +28,11 @@ BY_ROW = frozenset({"input", "input_scale", "residual", "output"})
 N, K = 20, 272
 LAYER = ((MOST, K), (N, K))
 TERMS: dict[str, Any] = {"bias_dtype": "float32", "residual_dtype": "float16"}
+INTEGERS: dict[str, Any] = {
+    "code_dtype": "int4",
+    "weight_scope": ("group", 64, 1),
+    "weight_mode": "asymmetric",
+}
 PROBLEMS: tuple[tuple[str, Any], ...] = (
     ("matmul", FloatMatmulProblem(*LAYER, "bfloat16", "bfloat16", **TERMS)),
     ("matmul", FloatMatmulProblem(*LAYER, "float16", accumulation="lanes")),
@@ -37,6 +42,8 @@ PROBLEMS: tuple[tuple[str, Any], ...] = (
     ("linear_mixed", MixedProblem(*LAYER, code_dtype="int4", weight_scope=("group", 64, 1))),
     ("linear_fp8", Fp8Problem(*LAYER, "bfloat16", **TERMS)),
     ("linear_fp8", Fp8Problem(*LAYER, input_scope=BLOCKS[0], weight_scope=BLOCKS[1])),
+    ("linear_4bit", FourBitProblem(*LAYER, accumulation="groups_sm90", **INTEGERS, **TERMS)),
+    ("linear_mixed", MixedProblem(*LAYER, "float16", accumulation="groups_sm90")),
 )
 
 IDS = [f"{operator}-{number}" for number, (operator, _) in enumerate(PROBLEMS)]

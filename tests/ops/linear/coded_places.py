@@ -45,3 +45,32 @@ STREAMED: tuple[tuple[Extents, Extents], ...] = (
     ((), (3, 5, 2080)),
 )
 SEGMENTS = (32, 64, 256)
+# The order whose sums meet their scales. k at and beside the ends of steps, runs and spans; more
+# rows than the host takes at a time; whole tiles.
+RUNS: tuple[tuple[Extents, Extents], ...] = (
+    ((), (1, 37, 1)),
+    ((2,), (4, 64, 64)),
+    ((), (3, 5, 17)),
+    ((), (2, 33, 96)),
+    ((2,), (2, 33, 31)),
+    ((), (7, 48, 128)),
+    ((), (5, 9, 127)),
+    ((), (2, 64, 1024)),
+    ((3,), (4, 20, 129)),
+    ((), (17, 3, 2048)),
+    ((), (2, 33, 1000)),
+    ((), (66, 65, 384)),
+    ((), (3, 16, 1030)),
+    ((), (1, 40, 4096)),
+    ((), (70, 7, 160)),
+    ((), (1, 20, 4097)),
+)
+RUN_TYPES = ("bfloat16", "float16")
+RUN_GROUPS = (16, 32, 64, 128, 256, 384, 2048)
+RUN_BLOCKS = (32, 64, 128, 256, 384, 1024)
+EMPTY_RUNS: tuple[tuple[Extents, Extents], ...] = (
+    ((), (0, 5, 7)),
+    ((), (5, 0, 64)),
+    ((2,), (5, 7, 0)),
+    ((), (1, 64, 0)),
+)

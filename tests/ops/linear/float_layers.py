@@ -12,13 +12,20 @@ import numpy as np
 import planq
 from ops.affine import inputs as affine_inputs
 from ops.affine.dequantize.reference import DequantizeProblem
-from ops.linear.float_sums import ORDERS
+from ops.linear.float_sums import ORDERS, SLICE, groups_sm90
 from ops.linear.products import ProductTests, named
 from ops.packing.pack_weight_4bit.reference import PackProblem, pack, restore
 from ops.packing.reorder_mixed_dtype_weight.reference import Problem as ReorderProblem
 from ops.packing.reorder_mixed_dtype_weight.reference import reorder
 from ops.packing.reorder_mixed_dtype_weight.reference import restore as restore_order
-from reference.formats import STORAGE, Array, Arrays, narrowed, pack_nibbles, unpack_nibbles
+from reference.formats import (
+    STORAGE,
+    Array,
+    Arrays,
+    narrowed,
+    pack_nibbles,
+    unpack_nibbles,
+)
 from reference.inputs import make
 from support.from_reference import HOST_DEVICE, make_descriptor
 from support.promises import LARGEST_SUM, Sums
@@ -73,6 +80,22 @@ def scaled(sums: Sums, scale: Array) -> Sums:
     magnitude = sums.magnitude * np.abs(scale) + FLOOR
     lost = ~(np.maximum(sums.magnitude, magnitude) < LARGEST_SUM)
     return Sums(sums.exact * scale, np.where(lost, np.inf, magnitude))
+
+
+@np.errstate(all="ignore")
+def grouped(a: Array, v: Array, scale: Array, size: int, least: float) -> Sums:
+    """The same of values apart from their scales, which meet the sum of a run."""
+    shape = (a.shape[0], v.shape[0])
+    exact, magnitude, largest = np.zeros(shape), np.full(shape, FLOOR), np.zeros(shape)
+    run = min(size, SLICE)
+    for k in range(0, a.shape[1], run):
+        part = products(a[:, k : k + run], v[:, k : k + run], least)
+        own = scale[:, k // size].astype(np.float64)
+        exact = exact + part.exact * own
+        magnitude = magnitude + part.magnitude * np.abs(own)
+        largest = np.maximum(largest, part.magnitude)
+    lost = ~(np.maximum(largest, magnitude) < LARGEST_SUM)
+    return Sums(exact, np.where(lost, np.inf, magnitude))
 
 
 @np.errstate(all="ignore")
@@ -256,18 +279,54 @@ class CodedLayer(FloatLayer):
             stored["zero_point"] = given["weight_zero_point"]
         return self.groups.expected(stored)["output"]
 
+    @property
+    def has_runs(self) -> bool:
+        """Whether values meet their scales as sums."""
+        return self.accumulation == "groups_sm90"
+
+    @property
+    def segment(self) -> int:
+        """Terms that share a scale: those of a group, or all of a channel."""
+        return int(self.weight_scope[1]) if self.weight_scope[0] == "group" else self.terms or 1
+
+    def unscaled(self, given: Arrays) -> tuple[Array, Array]:
+        """v (n, k) in T, and the scales (n, groups): codes less zero points that have bounds."""
+        codes = self.groups.logical(self.groups.inputs["input"], given["weight"])
+        if "weight_zero_point" in given:
+            most = 255 if self.code_dtype == "int8" else 127
+            shifts = np.clip(given["weight_zero_point"].astype(np.int64), -128, most)
+            codes = codes - np.repeat(shifts, self.segment, axis=1)[:, : self.terms]
+        scale = given["weight_scale"]
+        scale = scale if scale.ndim == 2 else scale[:, None]
+        return narrowed(codes.astype(np.float32), self.values), scale
+
+    def rows_of_input(self, given: Arrays) -> Array:
+        """(m, k) of all rows."""
+        return given["input"].reshape(math.prod(self.input_shape[:-1]), self.terms)
+
     def factors(self, given: Arrays) -> tuple[Array, Array]:
         """(m, k) of all rows, and w."""
-        a = given["input"].reshape(math.prod(self.input_shape[:-1]), self.terms)
-        return a, self.numbers({**given, "weight": self.row_major(given["weight"])})
+        weight = self.row_major(given["weight"])
+        return self.rows_of_input(given), self.numbers({**given, "weight": weight})
+
+    def runs(self, given: Arrays) -> tuple[Array, Array, Array, int]:
+        """(m, k) of all rows, values, scales, and for how many terms they are."""
+        weight = self.row_major(given["weight"])
+        v, scale = self.unscaled({**given, "weight": weight})
+        return self.rows_of_input(given), v, scale, self.segment
 
     def sums(self, given: Arrays) -> Array:
         """t before the addends."""
+        if self.has_runs:
+            return groups_sm90(*self.runs(given)).reshape(self.output_shape)
         return ORDERS[self.accumulation](*self.factors(given)).reshape(self.output_shape)
 
     def exact_products(self, given: Arrays, least: float) -> Sums:
         """The same in float64."""
-        made = products(*self.factors(given), least)
+        if self.has_runs:
+            made = grouped(*self.runs(given), least)
+        else:
+            made = products(*self.factors(given), least)
         return Sums(*(each.reshape(self.output_shape) for each in (made.exact, made.magnitude)))
 
     def exact_sums(self, given: Arrays, least: float) -> dict[str, Sums]:

@@ -14,6 +14,7 @@ from reference.formats import FLOATS, Array
 
 FLOOR = -133  # the least exponent that a group is aligned to
 SLICE = 128  # terms of a sum of its own
+SPANS = 8  # sums of runs that share a scale; none of a slice is in two of them
 LANES, RUN = 32, 32  # sums of LANES, and neighbours that one of them takes
 NO_NUMBER = 0x7FFFFFFF  # of a tensor core
 
@@ -155,6 +156,27 @@ def lanes(a: Array, w: Array) -> Array:
         half = len(sums) // 2
         sums = sums[:half] + sums[half:]
     return sums[0]
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def groups_sm90(a: Array, v: Array, scale: Array, size: int) -> Array:
+    """Accumulation.GROUPS_SM90: (m, n) in float32.
+
+    From (m, k), the unscaled values (n, k) of the same type, and a scale (n, groups) in float32 for
+    `size` terms each.
+    """
+    shape, terms = (a.shape[0], v.shape[0]), a.shape[1]
+    span = SLICE * -(-terms // (SPANS * SLICE))
+    run = min(size, SLICE)
+    total = np.zeros(shape, np.float32)
+    for i in range(SPANS):
+        acc = np.zeros(shape, np.float32)
+        for k in range(i * span, min((i + 1) * span, terms), run):
+            part = slice(k, min(k + run, terms))
+            p = chain(np.zeros(shape, np.float32), a[:, part], v[:, part])
+            acc = fused(p, scale[None, :, k // size], acc)
+        total = total + acc
+    return total
 
 
 ORDERS = {"tensor_sm90": tensor_sm90, "lanes": lanes}

@@ -70,7 +70,7 @@ def row_stride(problem: Any, weight: Array) -> int:
 def tensors_of(problem: Any, given: Arrays) -> Arrays:
     """What there is of a layer's operands, by the names of the structure."""
     names = {"codebook": "given_codebook"}
-    if problem.weight_scope[0] == "channel":
+    if problem.weight_scope[0] == "channel" and not problem.has_runs:
         names["weight_scale"] = "channel_scale"
     else:
         names |= {"weight_scale": "group_scale", "weight_zero_point": "zero_point"}
@@ -82,6 +82,8 @@ def layer_of(problem: Any, given: Arrays, tensors: Arrays) -> Layer:
     n, k = problem.weight_shape
     blocks = getattr(problem, "block_size", None)
     group = problem.weight_scope[1] if problem.weight_scope[0] == "group" else 0
+    if problem.has_runs and not group:
+        group = -(-max(k, 1) // 128) * 128  # of a channel: all terms, in whole runs
     layer = Layer(
         m=math.prod(problem.input_shape[:-1]),
         n=n,

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ops.linear import float_sums
-from reference.formats import FLOATS, Array, bits, canonical
+from reference.formats import FLOATS, Array, bits, canonical, narrowed, pack_nibbles
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden/tensor_cores_h200.npz"
 DTYPES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 PAIRS = (*((x, x) for x in DTYPES[:2]), *product(DTYPES[2:], repeat=2))
-TENSOR_SM90, LANES, CHAIN = range(3)
+TENSOR_SM90, LANES, CHAIN, GROUPS = range(4)
+KINDS = ("int8", "int4", "uint4", "codebook")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,51 @@ class Sums:
         return float_sums.chain(self.c, self.a, self.w)
 
 
+@dataclass(frozen=True)
+class Runs:
+    """A product with codes, as (n, k), that stand for the values `v` of T under scales."""
+
+    a: Array
+    kind: str
+    codes: Array
+    v: Array
+    scale: Array
+    size: int
+    zero_point: Array | None = None
+    codebook: Array | None = None
+
+    @property
+    def w(self) -> Array:
+        """What is multiplied."""
+        return self.v
+
+    def encoded(self) -> bytes:
+        """As the program reads it."""
+        dtype = DTYPES.index(self.a.dtype.name)
+        (m, k), n = self.a.shape, len(self.codes)
+        head = [m, n, k, dtype, dtype, GROUPS]
+        head += [KINDS.index(self.kind), self.size, self.zero_point is not None]
+        stored = self.codes.astype(np.int8)
+        if self.kind != "int8":
+            flat = stored.reshape(1, -1) if self.kind == "codebook" else stored
+            stored = pack_nibbles(flat, "low_first")
+        first = np.array(head, np.int32)
+        operands = (first[:6], self.a, first[6:], stored, self.scale)
+        operands += tuple(x for x in (self.zero_point, self.codebook) if x is not None)
+        return b"".join(x.tobytes() for x in operands)
+
+    def expected(self) -> Array:
+        """The reference's."""
+        return float_sums.groups_sm90(self.a, self.v, self.scale, self.size)
+
+
+Product = Sums | Runs
+
+
 @pytest.fixture(scope="module")
-def ways(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Sums]], list[list[Array]]]:
+def ways(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[Sequence[Product]], list[list[Array]]]:
     """Of each product, its sums by every way. No way reads beside the factors."""
     program = tmp_path_factory.mktemp("levels") / "float_levels"
     flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-fsanitize=address,undefined"]
@@ -60,7 +104,7 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Sums]], lis
     compiler = os.environ.get("CXX", "c++")
     subprocess.run([compiler, *flags, str(source), "-o", str(program)], check=True)
 
-    def run(products: list[Sums]) -> list[list[Array]]:
+    def run(products: Sequence[Product]) -> list[list[Array]]:
         given = b"".join(each.encoded() for each in products)
         done = subprocess.run([str(program)], input=given, check=True, capture_output=True)
         words, at, made = np.frombuffer(done.stdout, np.uint32), 0, []
@@ -212,6 +256,40 @@ def products(dtypes: tuple[str, str], make: Callable[..., Made]) -> Iterator[Sum
         yield Sums(a, w, LANES)
 
 
+# m, n, k: rows of more than a block, and spans of one slice and of more.
+EXTENTS_OF_RUNS = ((4, 32, 128), (65, 3, 48), (3, 17, 300), (9, 33, 31), (2, 5, 1100), (1, 40, 129))
+ZERO_POINTS = (0, 1, 7, -8, 8, 127, 128, 129, -128, -129, 255, 256, 2**31 - 1, -(2**31), 100000)
+SCALES = (1.0, 0.0, -0.0, -1.5, np.inf, np.nan, 2.0**-149, 2.0**127, 3e-39, 1e30, -1e-30)
+
+
+def runs(dtype: str, make: Callable[..., Made]) -> Iterator[Runs]:
+    """Of every kind of codes and of every size of run, with scales of all sizes."""
+    rng = np.random.default_rng(len(make.__name__) * 89 + DTYPES.index(dtype))
+    sizes = cycle((16, 32, 64, 128, 256, 384))
+    for kind, (m, n, k) in product(KINDS, EXTENTS_OF_RUNS):
+        a = make(rng, (dtype, dtype), ((m, k), (n, k), (m, n)))[0]
+        size = next(sizes)
+        if kind == "codebook":
+            fitting = [each for each in (128, 64, 32) if k % each == 0]
+            k, size = (k, fitting[0]) if fitting else (64, 64)
+            a = np.resize(a, (m, k))
+        groups = -(-k // size)
+        ordinary = np.exp2(rng.uniform(-12, 4, (n, groups)))
+        special = rng.choice(SCALES, (n, groups))
+        scale = np.where(rng.random((n, groups)) < 0.9, ordinary, special).astype(np.float32)
+        low, high = {"int8": (-128, 128), "int4": (-8, 8)}.get(kind, (0, 16))
+        codes = rng.integers(low, high, (n, k))
+        if kind == "codebook":
+            table = make(rng, (dtype, dtype), ((1, 16), (16, 16), (1, 16)))[2][0]
+            yield Runs(a, kind, codes, narrowed(table, dtype)[codes], scale, size, None, table)
+            continue
+        zero = rng.choice(ZERO_POINTS, (n, groups)).astype(np.int32)
+        counted = np.repeat(np.clip(zero, -128, 255 if kind == "int8" else 127), size, axis=1)
+        for shift, zero_point in ((0, None), (counted[:, :k], zero)):
+            v = narrowed((codes - shift).astype(np.float32), dtype)
+            yield Runs(a, kind, codes, v, scale, size, zero_point)
+
+
 def equal(got: Array, want: Array) -> bool:
     """Bits, NaNs apart."""
     one, other = (bits(canonical(x, "float32")) for x in (got, want))
@@ -224,7 +302,7 @@ def equal(got: Array, want: Array) -> bool:
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("dtypes", PAIRS, ids="*".join)
 def test_every_way_gives_the_sums_of_the_reference(
-    dtypes: tuple[str, str], name: str, ways: Callable[[list[Sums]], list[list[Array]]]
+    dtypes: tuple[str, str], name: str, ways: Callable[[Sequence[Product]], list[list[Array]]]
 ) -> None:
     """The scalar functions and each level of the processor."""
     given = list(products(dtypes, CLASSES[name]))
@@ -232,6 +310,19 @@ def test_every_way_gives_the_sums_of_the_reference(
         want = sums.expected()
         for got in results:
             assert equal(got, want), (name, sums.asked, sums.a.shape, sums.w.shape)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("dtype", DTYPES[:2])
+def test_every_way_gives_the_sums_of_runs(
+    dtype: str, name: str, ways: Callable[[Sequence[Product]], list[list[Array]]]
+) -> None:
+    """Codes whose sums meet their scales, with zero points and scales of any size."""
+    given = list(runs(dtype, CLASSES[name]))
+    for sums, results in zip(given, ways(given), strict=True):
+        want = sums.expected()
+        for got in results:
+            assert equal(got, want), (name, sums.kind, sums.size, sums.a.shape, sums.v.shape)
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -282,7 +373,7 @@ def recorded() -> Iterator[tuple[Sums, Array]]:
 
 
 def test_every_way_gives_what_a_gpu_gave(
-    ways: Callable[[list[Sums]], list[list[Array]]],
+    ways: Callable[[Sequence[Product]], list[list[Array]]],
 ) -> None:
     """To the last bit, that of a NaN included."""
     products, wanted = zip(*recorded(), strict=True)

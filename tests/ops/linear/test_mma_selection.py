@@ -21,9 +21,11 @@ LAYERS: dict[str, planq.Descriptor] = {
         **{**MATMUL, "weight_shape": (520, 64)}, input_dtype="float16", transpose_weight=True
     ),
     "linear_4bit/cuda/mma/bf16": planq.Linear4BitDescriptor(
-        **MATMUL, input_dtype="bfloat16", block_size=64
+        **MATMUL, input_dtype="bfloat16", block_size=64, accumulation="tensor_sm90"
     ),
-    "linear_mixed/cuda/mma/f16": planq.LinearMixedDescriptor(**MATMUL, input_dtype="float16"),
+    "linear_mixed/cuda/mma/f16": planq.LinearMixedDescriptor(
+        **MATMUL, input_dtype="float16", accumulation="tensor_sm90"
+    ),
     "linear_fp8/cuda/mma/e4m3": planq.LinearFp8Descriptor(**MATMUL, output_dtype="bfloat16"),
     "linear_fp8/cuda/mma/e5m2": planq.LinearFp8Descriptor(
         **MATMUL,

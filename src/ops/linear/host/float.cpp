@@ -13,8 +13,12 @@
 namespace planq::host {
 namespace {
 
-// Rows of a block. Its sums have to fit in a stack of 64 KB, beside a panel.
-constexpr std::int64_t kBlockRows = 96;
+// Rows of a block. Its sums have to fit in a stack of 64 KB, beside a panel. GroupsSm90 has two
+// sums of each output.
+constexpr std::int64_t kBlockRows = 96, kGroupRows = 64;
+constexpr std::int64_t block_rows(Accumulation accumulation) {
+  return accumulation == Accumulation::GroupsSm90 ? kGroupRows : kBlockRows;
+}
 
 // Rows and columns of a gemm that one thread computes at a time.
 struct Block {
@@ -59,18 +63,19 @@ void multiply_floats(const linear::Gemm& gemm, Accumulation accumulation, int th
   if (gemm.empty()) return;
   const FloatLoops& loops = float_loops();
   // Blocks go down the rows first, so that those in turn read the same weights.
-  const std::int64_t down = (gemm.m + kBlockRows - 1) / kBlockRows;
+  const std::int64_t rows = block_rows(accumulation);
+  const std::int64_t down = (gemm.m + rows - 1) / rows;
   const std::int64_t across = (gemm.n + loops.columns - 1) / loops.columns;
   const std::int64_t work =
-      std::min(gemm.m, kBlockRows) * loops.columns * std::max<std::int64_t>(1, gemm.k);
+      std::min(gemm.m, rows) * loops.columns * std::max<std::int64_t>(1, gemm.k);
   parallel_for(threads, down * across * gemm.batch.size(), std::max<std::int64_t>(1, kGrain / work),
                [&](std::int64_t first, std::int64_t last) {
                  for (std::int64_t i = first; i < last; ++i) {
                    const std::int64_t place = i % (down * across);
-                   const std::int64_t row = place % down * kBlockRows;
+                   const std::int64_t row = place % down * rows;
                    const std::int64_t column = place / down * loops.columns;
                    loops.compute(gemm.at(i / (down * across)), accumulation,
-                                 {row, std::min(kBlockRows, gemm.m - row), column,
+                                 {row, std::min(rows, gemm.m - row), column,
                                   std::min(loops.columns, gemm.n - column)});
                  }
                });

@@ -4,7 +4,7 @@
 //
 // Operands are widened to float32, which holds every number of theirs exactly: a panel of the
 // weights, some columns side by side and a slice of k, and some rows of the input. Sums are added
-// up in the order that the gemm's Accumulation names.
+// up in the order that an Accumulation names.
 
 #include "ops/linear/host/number_loops.h"
 #include "ops/linear/host/weight_only_loops.h"
@@ -16,9 +16,21 @@
 #include "ops/linear/host/float_output.h"
 #include "ops/linear/host/float_tensor_core.h"
 
+// This uses what it is after.
+#include "ops/linear/host/float_groups.h"
+
 namespace planq::host::PLANQ_LEVEL::floating {
 
-inline void compute_block(const Gemm& p, Accumulation accumulation, Block b) {
+// Not inlined: the sums of spans lie beside fewer sums.
+[[gnu::noinline]] inline void compute_groups(const Gemm& p, const Block& b) {
+  alignas(64) float sums[kGroupRows * kPanelColumns] = {};
+  sums_by_groups(p, b, sums);
+  store_block(p, b, sums);
+}
+
+// The block has at most block_rows(accumulation) rows.
+[[gnu::noinline]] inline void compute_sums(const Gemm& p, Accumulation accumulation,
+                                           const Block& b) {
   alignas(64) float sums[kBlockRows * kPanelColumns] = {};
   if (p.continues) load_sums(p, b, sums);
   if (accumulation == Accumulation::Lanes)
@@ -29,6 +41,11 @@ inline void compute_block(const Gemm& p, Accumulation accumulation, Block b) {
     sums_by_tensor_core<math::TensorCore16>(p, b, sums);
   if (p.continues) return hold_sums(p, b, sums);
   store_block(p, b, sums);
+}
+
+inline void compute_block(const Gemm& p, Accumulation accumulation, Block b) {
+  accumulation == Accumulation::GroupsSm90 ? compute_groups(p, b)
+                                           : compute_sums(p, accumulation, b);
 }
 
 }  // namespace planq::host::PLANQ_LEVEL::floating

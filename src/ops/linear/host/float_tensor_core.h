@@ -253,47 +253,56 @@ inline void add_group(const WideRows& rows, int row, const WidePanel& panel, int
     }
 }
 
-// --- Slices of k ---------------------------------------------------------------------------------
+// --- Chains of groups ----------------------------------------------------------------------------
 
-// What is the same for all slices of a block.
-struct SliceArgs {
+// What is the same for all chains of a block.
+struct ChainArgs {
   int smallest_row, smallest_column;  // exponents of normal numbers
   bool continues;                     // Gemm::continues
 };
 
-// Adds a slice of kRows rows to the sums so far. A slice is a chain of groups that begins at 0, and
-// is added to the sums, times its row's scale where there are `scales`. Where the chain continues,
-// it begins at the sums instead, and replaces them.
-template <class Core, int kRows>
-inline void add_slice(const SliceArgs& args, const WideRows& rows, int row, const WidePanel& panel,
-                      int terms, const float* scales, float* sums) {
+// How a chain joins the sums so far: it is added to them, times its row's scale where there are
+// `scales`. A chain that continues replaces them.
+struct JoinSlices {
+  const float* scales;
+  bool continues;
+
+  Floats operator()(Floats before, Floats chain, int row, int) const {
+    if (continues) return chain;
+    return scales ? fused(chain, repeated(scales[row]), before) : before + chain;
+  }
+};
+
+// Adds up the groups of kRows rows from term `first` to `end` of a panel, and joins them to the
+// sums so far. A chain begins at 0. Where it continues, it begins at the sums instead.
+template <class Core, int kRows, class Join>
+inline void add_chain(const ChainArgs& args, const WideRows& rows, int row, const WidePanel& panel,
+                      int first, int end, const Join& join, float* sums) {
   const auto place = [&](int r, int v) { return sums + r * kPanelColumns + v * kFloatLanes; };
   Floats chain[kRows][kPanelVectors] = {};
   if (args.continues)
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r)
       for (int v = 0; v < kPanelVectors; ++v) chain[r][v] = load(place(r, v));
-  for (int term = 0; term < terms; term += Core::kGroup)
+  for (int term = first; term < end; term += Core::kGroup)
     add_group<Core, kRows>(rows, row, panel, term, args.smallest_row, args.smallest_column, chain);
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kPanelVectors; ++v) {
-      const Floats before = load(place(r, v)), slice = chain[r][v];
-      *reinterpret_cast<Floats*>(place(r, v)) = args.continues ? slice
-                                                : scales ? fused(slice, repeated(scales[r]), before)
-                                                         : before + slice;
-    }
+    for (int v = 0; v < kPanelVectors; ++v)
+      *reinterpret_cast<Floats*>(place(r, v)) = join(load(place(r, v)), chain[r][v], row + r, v);
 }
 
 // The same for a number of rows that is known at run time.
-template <class Core, int kRows = kTogether>
-void add_slices(int count, const SliceArgs& args, const WideRows& rows, int row,
-                const WidePanel& panel, int terms, const float* scales, float* sums) {
+template <class Core, int kRows = kTogether, class Join>
+void add_chains(int count, const ChainArgs& args, const WideRows& rows, int row,
+                const WidePanel& panel, int first, int end, const Join& join, float* sums) {
   if constexpr (kRows > 1)
     if (count < kRows)
-      return add_slices<Core, kRows - 1>(count, args, rows, row, panel, terms, scales, sums);
-  add_slice<Core, kRows>(args, rows, row, panel, terms, scales, sums);
+      return add_chains<Core, kRows - 1>(count, args, rows, row, panel, first, end, join, sums);
+  add_chain<Core, kRows>(args, rows, row, panel, first, end, join, sums);
 }
+
+// --- Slices of k ---------------------------------------------------------------------------------
 
 // The scales of a slice of some rows, where blocks have scales. All columns of a panel are in one
 // block.
@@ -313,7 +322,7 @@ template <class Core>
   WidePanel panel;
   WideRows rows;
   float scales[kWideRows];
-  const SliceArgs args{format_of(p.input.dtype).smallest_exponent(),
+  const ChainArgs args{format_of(p.input.dtype).smallest_exponent(),
                        format_of(p.weight.dtype).smallest_exponent(), p.continues};
   for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
     const std::int64_t terms = std::min<std::int64_t>(kPanelTerms, p.k - term);
@@ -323,10 +332,10 @@ template <class Core>
       widen_rows(p.input, b.row + row, count, term, terms, rows);
       if (p.joins_by_scales)
         scales_of_slice(p, b.row + row, count, b.column, term / kPanelTerms, scales);
+      const JoinSlices join{p.joins_by_scales ? scales : nullptr, p.continues};
       for (int i = 0; i < count; i += kTogether)
-        add_slices<Core>(std::min(kTogether, count - i), args, rows, i, panel,
-                         static_cast<int>(terms), p.joins_by_scales ? scales + i : nullptr,
-                         sums + (row + i) * kPanelColumns);
+        add_chains<Core>(std::min(kTogether, count - i), args, rows, i, panel, 0,
+                         static_cast<int>(terms), join, sums + (row + i) * kPanelColumns);
     }
   }
 }

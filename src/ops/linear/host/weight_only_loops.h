@@ -26,12 +26,16 @@ inline void round_numbers(DType dtype, float* numbers, std::int64_t count) {
   }
 }
 
-// Dequantizes integers of one group of a row; without scales, to themselves.
+// Dequantizes integers of one group of a row; without scales, to themselves less the zero point.
 template <class Integer>
 void scale_integers(const WeightCodes& codes, std::int64_t row, std::int64_t group,
                     const Integer* integers, std::int64_t count, float* to) {
   if (!codes.scale) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(integers[i]);
+    const std::int32_t less =
+        codes.zero_point ? linear::counted_zero_point(
+                               codes.dtype, codes.zero_point[row * codes.zero_point_row + group])
+                         : 0;
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(integers[i] - less);
     return;
   }
   const float scale = codes.scale[row * codes.scale_row + group];
@@ -45,8 +49,12 @@ void scale_integers(const WeightCodes& codes, std::int64_t row, std::int64_t gro
 inline void load_values(const WeightCodes& codes, std::int64_t row, std::int64_t segment,
                         float (&values)[16]) {
   if (codes.has_blocks()) {
-    const float absmax = codes.statistics.at<float>(segment);
-    for (int i = 0; i < 16; ++i) values[i] = codes.codebook[i] * absmax;
+    if (codes.statistics.absmax) {
+      const float absmax = codes.statistics.at<float>(segment);
+      for (int i = 0; i < 16; ++i) values[i] = codes.codebook[i] * absmax;
+    } else {
+      std::copy_n(codes.codebook, 16, values);
+    }
   } else {
     std::int32_t integers[16];
     for (int i = 0; i < 16; ++i)

@@ -35,10 +35,11 @@ Fault resolve_groups(Fields& f) {
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
   if (Fault fault = linear::coded_dtypes(f, kIntegers); !fault.ok()) return fault;
-  if (Fault fault = linear::coded_accumulation(f); !fault.ok()) return fault;
   if (Fault fault = linear::coded_shapes(f); !fault.ok()) return fault;
   if (Fault fault = linear::coded_layout(f, NibbleOrder::HighFirst); !fault.ok()) return fault;
-  return f.has_blocks() ? resolve_blocks(f) : resolve_groups(f);
+  if (Fault fault = f.has_blocks() ? resolve_blocks(f) : resolve_groups(f); !fault.ok())
+    return fault;
+  return linear::coded_accumulation(f);
 }
 
 }  // namespace

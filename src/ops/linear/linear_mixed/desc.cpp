@@ -23,10 +23,10 @@ Fault resolve_scope(Fields& f) {
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
   if (Fault fault = linear::coded_dtypes(f, kCodes); !fault.ok()) return fault;
-  if (Fault fault = linear::coded_accumulation(f); !fault.ok()) return fault;
   if (Fault fault = linear::coded_shapes(f); !fault.ok()) return fault;
   if (Fault fault = linear::coded_layout(f, NibbleOrder::LowFirst); !fault.ok()) return fault;
-  return resolve_scope(f);
+  if (Fault fault = resolve_scope(f); !fault.ok()) return fault;
+  return linear::coded_accumulation(f);
 }
 
 }  // namespace

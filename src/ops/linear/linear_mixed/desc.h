@@ -71,13 +71,12 @@ struct Layer {
   static linear::Gemm gemm_of(const Call& call, const linear::WeightCodes& codes) {
     const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;
-    const bool channels = f.weight_scope.kind == ScopeKind::Channel;
     return linear::make_gemm(
         f.input(), f.weight(),
         {.input = &operands[kInput],
          .weight = &operands[kWeight],
          .output = &operands[kOutput],
-         .weight_scale = channels ? &operands[kWeightScale] : nullptr,
+         .weight_scale = linear::has_scales_of_columns(f) ? &operands[kWeightScale] : nullptr,
          .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
          .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]},
         &codes);

@@ -17,9 +17,10 @@ Status preload_floats();
 Status preload_float8s();
 Status launch_floats(const Gemm& gemm, Accumulation accumulation, Bound& bound);
 
-// The same for weights that are codes (simt/weight_only.cu), with an input of 16 or 32 bits. In the
-// order of Accumulation::Lanes, few rows of input have a kernel of their own
-// (simt/weight_only_few_rows.cuh). `values`: the type that the weights are dequantized to.
+// The same for weights that are codes (simt/weight_only.cu), with an input of 16 or 32 bits. Those
+// of 16 bits have Accumulation::GroupsSm90, too. In the order of Accumulation::Lanes, few rows of
+// input have a kernel of their own (simt/weight_only_few_rows.cuh). `values`: the type that the
+// weights are dequantized to.
 Status preload_weight_only(DType values);
 Status launch_weight_only(const Gemm& gemm, Accumulation accumulation, Bound& bound);
 

@@ -12,20 +12,24 @@ namespace {
 
 struct WeightOnlyArgs : FloatArgs, CodesArgs {};
 
-class WeightOnlyRow {
+// A row of the numbers that codes stand for, with their scales or without.
+template <bool kScaled>
+class RowOfCodes {
  public:
   int smallest;
 
-  __device__ WeightOnlyRow(const CodesArgs& args, std::int64_t row)
+  __device__ RowOfCodes(const CodesArgs& args, std::int64_t row)
       : smallest(args.codes.values == DType::Float16 ? kSmallestOfHalf : kSmallestOfBfloat16),
         args_(&args),
         row_(row) {}
 
   __device__ float operator[](std::int64_t index) const {
-    return number_at(args_->codes, args_->codebook(), row_, first_ + index);
+    const std::int64_t term = first_ + index;
+    return kScaled ? number_at(args_->codes, args_->codebook(), row_, term)
+                   : unscaled_at(args_->codes, args_->codebook(), row_, term);
   }
-  __device__ WeightOnlyRow from(std::int64_t index) const {
-    WeightOnlyRow row = *this;
+  __device__ RowOfCodes from(std::int64_t index) const {
+    RowOfCodes row = *this;
     row.first_ += index;
     return row;
   }
@@ -42,10 +46,33 @@ struct WeightOnlyOperands {
   static __device__ NumberRow<T> input(const Args&, const Gemm& gemm, std::int64_t row) {
     return {gemm.input, row};
   }
-  static __device__ WeightOnlyRow weight(const Args& args, const Gemm&, std::int64_t row) {
+  static __device__ RowOfCodes<true> weight(const Args& args, const Gemm&, std::int64_t row) {
     return {args, row};
   }
 };
+
+// --- Accumulation::GroupsSm90, an output a thread ------------------------------------------------
+
+template <class T>
+__device__ float run_sum(const WeightOnlyArgs& args, const OutputPlace& place) {
+  const std::int64_t column = place.column;
+  const auto scale_of = [&](std::int64_t term) { return scale_at(args.codes, column, term); };
+  return math::grouped_sum<math::TensorCore16>(NumberRow<T>(place.gemm.input, place.row),
+                                               RowOfCodes<false>(args, column), place.gemm.k,
+                                               run_terms(args.codes), scale_of);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kFloatThreads)
+    compute_run_sums(const __grid_constant__ WeightOnlyArgs args) {
+  const std::int64_t step = std::int64_t{gridDim.x} * kFloatThreads;
+#pragma unroll 1
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kFloatThreads + threadIdx.x; i < args.outputs;
+       i += step) {
+    const OutputPlace place(args.gemm, i);
+    finish_output(place, run_sum<T>(args, place));
+  }
+}
 
 // --- Numbers in memory ---------------------------------------------------------------------------
 
@@ -147,9 +174,12 @@ Status launch_dequantize(const NumbersArgs& args, std::int64_t rows, Bound& boun
 
 template <class T>
 Status launch_type(const WeightOnlyArgs& args, Accumulation accumulation, Bound& bound) {
-  if constexpr (!std::is_same_v<T, float>)
+  if constexpr (!std::is_same_v<T, float>) {
     if (accumulation == Accumulation::TensorSm90)
       return launch_tensor_sums<WeightOnlyOperands<T>>(args, bound);
+    if (accumulation == Accumulation::GroupsSm90)
+      return launch_outputs(compute_run_sums<T>, args, 1, bound);
+  }
   return launch_lane_sums<WeightOnlyOperands<T>>(args, bound);
 }
 
@@ -159,6 +189,8 @@ Status preload_weight_only(DType values) {
   PLANQ_TRY(lanes::preload(values));
   PLANQ_TRY(cuda::preload(compute_tensor_sums<WeightOnlyOperands<math::Half>>));
   PLANQ_TRY(cuda::preload(compute_tensor_sums<WeightOnlyOperands<math::Bfloat16>>));
+  PLANQ_TRY(cuda::preload(compute_run_sums<math::Half>));
+  PLANQ_TRY(cuda::preload(compute_run_sums<math::Bfloat16>));
   PLANQ_TRY(cuda::preload(compute_lane_sums<WeightOnlyOperands<math::Half>>));
   PLANQ_TRY(cuda::preload(compute_lane_sums<WeightOnlyOperands<math::Bfloat16>>));
   return cuda::preload(compute_lane_sums<WeightOnlyOperands<float>>);

@@ -30,17 +30,24 @@ inline constexpr std::string_view kLanesBasis =
     "32 sums by fma, each in a fixed order, added up as a fixed tree";
 inline constexpr std::string_view kSlicesBasis =
     "tensor cores of sm_90 as measured, computed exactly; slices of 128 terms added up in order";
+inline constexpr std::string_view kRunsBasis =
+    "tensor cores of sm_90 as measured, computed exactly; terms that share a scale meet it by fma, "
+    "in eight sums that are added up in order";
+
+constexpr std::string_view basis_of(Accumulation accumulation) {
+  if (accumulation == Accumulation::Lanes) return kLanesBasis;
+  return accumulation == Accumulation::GroupsSm90 ? kRunsBasis : kSlicesBasis;
+}
 
 template <Accumulation kAccumulation, DType kIn>
-inline constexpr Guarantee kFloatGuarantee = {
-    .determinism = Determinism::BitExact,
-    .math = float_math(kAccumulation, kIn),
-    .accumulator = DType::Float32,
-    .rounding = Rounding::NearestEven,
-    .max_ulp = 0,
-    .error_bound = kNoErrorBound,
-    .batch_invariant = true,
-    .basis = kAccumulation == Accumulation::Lanes ? kLanesBasis : kSlicesBasis};
+inline constexpr Guarantee kFloatGuarantee = {.determinism = Determinism::BitExact,
+                                              .math = float_math(kAccumulation, kIn),
+                                              .accumulator = DType::Float32,
+                                              .rounding = Rounding::NearestEven,
+                                              .max_ulp = 0,
+                                              .error_bound = kNoErrorBound,
+                                              .batch_invariant = true,
+                                              .basis = basis_of(kAccumulation)};
 
 // --- Tensor cores of any GPU, in the steps of TensorSm90 -----------------------------------------
 

@@ -147,6 +147,7 @@ constexpr std::array<Kernel, sizeof...(kIn)> mma_sm90_kernels() {
 template <class Layer>
 constexpr auto weight_only_kernels() {
   return joined(
+      float_kernels<Layer, Accumulation::GroupsSm90, DType::Float16, DType::BFloat16>(),
       float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
       float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>(),
       mma_kernels<Layer, DType::Float16, DType::BFloat16>());

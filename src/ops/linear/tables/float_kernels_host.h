@@ -60,6 +60,7 @@ constexpr auto float_kernels() {
 template <class Layer>
 constexpr auto weight_only_kernels() {
   return joined(
+      float_kernels<Layer, Accumulation::GroupsSm90, DType::Float16, DType::BFloat16>(),
       float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
       float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>());
 }

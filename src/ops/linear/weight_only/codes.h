@@ -1,7 +1,8 @@
-// Weights that are codes, of integers or of a codebook, and how they are dequantized: to the
-// numbers that dequantize and blockwise_dequantize write.
+// Weights that are codes, of integers or of a codebook, and what codes stand for: the numbers that
+// dequantize and blockwise_dequantize write, or numbers apart from their scales.
 #pragma once
 
+#include "math/tensor_core.h"
 #include "ops/affine/affine.h"
 #include "ops/codebook/statistics.h"
 #include "ops/linear/vocabulary.h"
@@ -12,7 +13,8 @@ namespace planq::linear {
 
 // Codes (n, k), row-major or in tiles. Each segment of consecutive codes has one statistic.
 // Segments are either blocks, which run on from row to row and have an absmax, or groups of a row's
-// terms, which have a scale. Codes without segments are the numbers themselves.
+// terms, which have a scale. Codes without segments are the numbers themselves. The same struct
+// without absmax and scale is that of the numbers before they are scaled: see without_scales.
 struct WeightCodes {
   const std::uint8_t* data = nullptr;
   DType dtype = DType::UInt4;   // int8, int4 or uint4
@@ -100,6 +102,10 @@ template <class T>
 PLANQ_HD float rounded_to(float value) {
   return math::widen(math::narrow<T>(value));
 }
+PLANQ_HD float rounded_to(DType dtype, float value) {
+  if (dtype == DType::Float16) return rounded_to<math::Half>(value);
+  return dtype == DType::BFloat16 ? rounded_to<math::Bfloat16>(value) : value;
+}
 
 // The dequantized number (row, term). `codebook`: its 16 values, where there are blocks; device
 // code keeps them elsewhere.
@@ -118,8 +124,66 @@ PLANQ_HD float number_at(const WeightCodes& codes, const float* codebook, std::i
   } else {
     value = static_cast<float>(integer_of(codes.dtype, code));
   }
-  if (codes.values == DType::Float16) return rounded_to<math::Half>(value);
-  return codes.values == DType::BFloat16 ? rounded_to<math::Bfloat16>(value) : value;
+  return rounded_to(codes.values, value);
+}
+
+// --- Accumulation::GroupsSm90: numbers apart from their scales -----------------------------------
+
+using math::span_terms;
+
+// What a zero point counts as. A code less one of these is a small integer, so a 16-bit type holds
+// it. Only where a zero point is no code, and codes have 8 bits, is it rounded: int8 reaches -383.
+PLANQ_HD std::int32_t counted_zero_point(DType dtype, std::int32_t zero_point) {
+  const std::int32_t most = is_four_bit(dtype) ? 127 : 255;
+  const std::int32_t raised = zero_point > -128 ? zero_point : -128;
+  return raised < most ? raised : most;
+}
+
+// The zero point that counts for code (row, term); 0 where there are none.
+PLANQ_HD std::int32_t zero_point_at(const WeightCodes& codes, std::int64_t row, std::int64_t term) {
+  if (!codes.zero_point) return 0;
+  return counted_zero_point(
+      codes.dtype, codes.zero_point[row * codes.zero_point_row + term / codes.segment_size]);
+}
+
+// The number (row, term) before it is scaled, rounded to the type of the numbers: an integer less
+// its zero point, or a value of the codebook. `codebook` as number_at has it.
+PLANQ_HD float unscaled_at(const WeightCodes& codes, const float* codebook, std::int64_t row,
+                           std::int64_t term) {
+  const std::uint8_t code = code_at(codes, row, term);
+  const float value =
+      codes.has_blocks()
+          ? codebook[code]
+          : static_cast<float>(integer_of(codes.dtype, code) - zero_point_at(codes, row, term));
+  return rounded_to(codes.values, value);
+}
+
+// The number of the scale, or of the block, that (row, term) has. Blocks divide rows.
+PLANQ_HD std::int64_t scale_index(const WeightCodes& codes, std::int64_t row, std::int64_t term) {
+  const std::int64_t pitch =
+      codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row;
+  return row * pitch + term / codes.segment_size;
+}
+PLANQ_HD float scale_of(const WeightCodes& codes, std::int64_t index) {
+  return codes.has_blocks() ? codes.statistics.at<float>(index) : codes.scale[index];
+}
+PLANQ_HD float scale_at(const WeightCodes& codes, std::int64_t row, std::int64_t term) {
+  return scale_of(codes, scale_index(codes, row, term));
+}
+
+// Terms that are multiplied and added before their sum is scaled: 16, 32, 64 or 128. Segments are
+// as long, or multiples of 128.
+PLANQ_HD int run_terms(const WeightCodes& codes) {
+  return codes.segment_size < math::kMostRunTerms ? static_cast<int>(codes.segment_size)
+                                                  : math::kMostRunTerms;
+}
+
+// The same codes, which then stand for their unscaled numbers alone.
+inline WeightCodes without_scales(WeightCodes codes) {
+  codes.scale = nullptr;
+  codes.statistics = {};
+  if (!codes.zero_point) codes.segment_size = 0;
+  return codes;
 }
 
 }  // namespace planq::linear

@@ -7,11 +7,16 @@ from functools import cache
 
 from ops.linear.coded_places import (
     EMPTY,
+    EMPTY_RUNS,
     GROUPS,
     OPTIONAL,
     ORDERS,
     OUTPUTS,
     PLACES,
+    RUN_BLOCKS,
+    RUN_GROUPS,
+    RUN_TYPES,
+    RUNS,
     SEGMENTS,
     STREAMED,
     Extents,
@@ -76,9 +81,39 @@ def streamed_problem(
     return FourBitProblem((*outer, m, k), (n, k), *types, accumulation="lanes", **fields)
 
 
+def run_problem(
+    place: tuple[Extents, Extents], types: tuple[str, str], chooser: Chooser
+) -> FourBitProblem:
+    """A problem whose sums meet their scales."""
+    outer, (m, n, k) = place
+    fields = {
+        "bias_dtype": chooser.pick(OPTIONAL),
+        "residual_dtype": chooser.pick(OPTIONAL),
+        "accumulation": "groups_sm90",
+    }
+    tiles = n % 64 == 0 and k % 64 == 0
+    layout = chooser.pick(("row_major", "packed") + ("reordered",) * tiles)
+    blocks = tuple(size for size in RUN_BLOCKS if k % size == 0)
+    if blocks and layout != "reordered" and chooser.pick((True, True, False)):
+        fields["codebook"] = chooser.pick(CODEBOOKS)
+        fields["block_size"] = chooser.pick(blocks)
+        fields["nested_block_size"] = chooser.pick(NESTED)
+    else:
+        fields["weight_scope"] = ("group", chooser.pick(RUN_GROUPS), 1)
+        fields["code_dtype"] = chooser.pick(("int4", "uint4")) if layout != "reordered" else "int4"
+        fields["weight_mode"] = chooser.pick(("symmetric", "asymmetric"))
+    if layout == "row_major":
+        fields["nibble_order"] = chooser.pick(("high_first", "low_first"))
+    fields["weight_layout"] = layout
+    return FourBitProblem((*outer, m, k), (n, k), *types, **fields)
+
+
 @cache
 def cases() -> tuple[Case, ...]:
-    """Every order of sums with every type in several places, then those read by vectors."""
+    """Every order of sums with every type in several places, then those read by vectors.
+
+    Then those whose sums meet their scales.
+    """
     place = itertools.cycle(PLACES)
     made = []
     for names in list(itertools.product(ORDERS, OUTPUTS)) * 4:
@@ -90,6 +125,12 @@ def cases() -> tuple[Case, ...]:
         chooser = Chooser(seed)
         problem = streamed_problem(streamed, weight_dtype, chooser)
         made.append(Case(problem, chooser.pick(KINDS), seed))
+    types = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
+    for place_of_runs in RUNS * 3:
+        seed = len(made)
+        chooser = Chooser(seed)
+        problem = run_problem(place_of_runs, next(types), chooser)
+        made.append(Case(problem, chooser.pick(KINDS), seed))
     return tuple(made)
 
 
@@ -97,7 +138,7 @@ def cases() -> tuple[Case, ...]:
 def empty_cases() -> tuple[Case, ...]:
     """Without outputs, or without terms: what becomes of a sum of 0."""
     names = itertools.cycle(itertools.product(ORDERS, OUTPUTS))
-    return tuple(
-        Case(problem_of(place, next(names), Chooser(number)), "any", number)
-        for number, place in enumerate(EMPTY * 3)
-    )
+    types = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
+    made = [problem_of(place, next(names), Chooser(i)) for i, place in enumerate(EMPTY * 3)]
+    made += [run_problem(place, next(types), Chooser(i)) for i, place in enumerate(EMPTY_RUNS * 2)]
+    return tuple(Case(problem, "any", number) for number, problem in enumerate(made))

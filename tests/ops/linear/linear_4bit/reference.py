@@ -7,8 +7,9 @@ from typing import Any
 
 from ops.codebook import inputs as codebook_inputs
 from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from ops.codebook.reference import table
 from ops.linear.float_layers import CodedLayer
-from reference.formats import Array, Arrays, unpack_nibbles
+from reference.formats import Array, Arrays, narrowed, unpack_nibbles
 
 STATISTICS = ("absmax", "codebook", "nested_absmax", "nested_offset", "nested_codebook")
 
@@ -65,6 +66,21 @@ class FourBitProblem(CodedLayer):
         parameters = "special" if kind == "ends" else "ordinary"
         made = codebook_inputs.make(self.blocks, "normal", parameters, seed)
         return {"weight" if name == "input" else name: value for name, value in made.items()}
+
+    @property
+    def segment(self) -> int:
+        """Terms that share a scale: those of a block, too."""
+        return self.block_size or super().segment
+
+    def unscaled(self, given: Arrays) -> tuple[Array, Array]:
+        """v and the scales: of blocks the codebook's values, and an absmax for each."""
+        if self.block_size is None:
+            return super().unscaled(given)
+        n, k = self.weight_shape
+        values = given["codebook"] if self.codebook == "given" else table(self.codebook)
+        v = narrowed(values, self.values)[self.codes(given["weight"])]
+        absmax = self.blocks.absmax(given)[:: self.block_size]
+        return v, absmax.reshape(n, k // self.block_size)
 
     def numbers(self, given: Arrays) -> Array:
         """w."""

@@ -173,7 +173,7 @@ def test_defaults_are_bitsandbytes() -> None:
         input_shape=(4, 64), weight_shape=(3, 64), input_dtype="float16", block_size=64
     )
     assert desc.weight_dtype is desc.output_dtype is planq.DType.FLOAT16
-    assert planq.Plan.select(planq.HOST, desc).sku == "linear_4bit/host/tensor_sm90/f16_f16"
+    assert planq.Plan.select(planq.HOST, desc).sku == "linear_4bit/host/groups_sm90/f16_f16"
 
 
 GROUP = planq.Scope.group(8)
@@ -206,7 +206,7 @@ GROUP = planq.Scope.group(8)
             "nested_block_size",
             "no nested statistics",
         ),
-        ({"accumulation": "sequential"}, "accumulation", "lanes or tensor_sm90"),
+        ({"accumulation": "sequential"}, "accumulation", "lanes, tensor_sm90 or groups_sm90"),
         ({"input_dtype": "float32", **TENSOR}, "accumulation", "expected lanes"),
         ({"weight_dtype": "float16", **TENSOR}, "accumulation", "got bfloat16 and float16"),
         ({"weight_layout": "reordered"}, "weight_layout", "for signed codes, got uint4"),

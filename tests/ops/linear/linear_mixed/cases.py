@@ -7,11 +7,15 @@ from functools import cache
 
 from ops.linear.coded_places import (
     EMPTY,
+    EMPTY_RUNS,
     GROUPS,
     OPTIONAL,
     ORDERS,
     OUTPUTS,
     PLACES,
+    RUN_GROUPS,
+    RUN_TYPES,
+    RUNS,
     STREAMED,
     Extents,
 )
@@ -49,9 +53,39 @@ def problem_of(
     )
 
 
+def run_problem(
+    place: tuple[Extents, Extents], types: tuple[str, str], chooser: Chooser
+) -> MixedProblem:
+    """A problem whose sums meet their scales, those of channels, too."""
+    outer, (m, n, k) = place
+    code_dtype = chooser.pick(("int8", "int4"))
+    tiles = n % 64 == 0 and k % 64 == 0
+    layouts = ("row_major",) + ("packed",) * (code_dtype == "int4") + ("reordered",) * tiles
+    layout = chooser.pick(layouts)
+    grouped = chooser.pick((True, True, False))
+    return MixedProblem(
+        (*outer, m, k),
+        (n, k),
+        *types,
+        code_dtype,
+        weight_scope=("group", chooser.pick(RUN_GROUPS), 1) if grouped else ("channel", 0),
+        weight_mode=chooser.pick(("symmetric", "asymmetric")) if grouped else "symmetric",
+        nibble_order=chooser.pick(("low_first", "high_first"))
+        if layout == "row_major"
+        else "low_first",
+        weight_layout=layout,
+        accumulation="groups_sm90",
+        bias_dtype=chooser.pick(OPTIONAL),
+        residual_dtype=chooser.pick(OPTIONAL),
+    )
+
+
 @cache
 def cases() -> tuple[Case, ...]:
-    """Every order of sums with every type in several places, then those read by vectors."""
+    """Every order of sums with every type in several places, then those read by vectors.
+
+    Then those whose sums meet their scales.
+    """
     place = itertools.cycle(PLACES)
     made = []
     for names in list(itertools.product(ORDERS, OUTPUTS)) * 4:
@@ -67,6 +101,12 @@ def cases() -> tuple[Case, ...]:
             (*outer, m, k), (n, k), *types, "int4", weight_dtype, accumulation="lanes"
         )
         made.append(Case(problem, chooser.pick(KINDS), seed))
+    types_of_runs = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
+    for place_of_runs in RUNS * 3:
+        seed = len(made)
+        chooser = Chooser(seed)
+        problem = run_problem(place_of_runs, next(types_of_runs), chooser)
+        made.append(Case(problem, chooser.pick(KINDS), seed))
     return tuple(made)
 
 
@@ -74,7 +114,7 @@ def cases() -> tuple[Case, ...]:
 def empty_cases() -> tuple[Case, ...]:
     """Without outputs, or without terms: what becomes of a sum of 0."""
     names = itertools.cycle(itertools.product(ORDERS, OUTPUTS))
-    return tuple(
-        Case(problem_of(place, next(names), Chooser(number)), "any", number)
-        for number, place in enumerate(EMPTY * 3)
-    )
+    types = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
+    made = [problem_of(place, next(names), Chooser(i)) for i, place in enumerate(EMPTY * 3)]
+    made += [run_problem(place, next(types), Chooser(i)) for i, place in enumerate(EMPTY_RUNS * 2)]
+    return tuple(Case(problem, "any", number) for number, problem in enumerate(made))

@@ -35,12 +35,17 @@ class MixedProblem(CodedLayer):
         codes = self.groups.logical(self.groups.inputs["input"], given["weight"])
         return codes.astype(FLOATS[self.values].dtype)
 
+    @property
+    def scales_sums(self) -> bool:
+        """Whether scales of channels multiply whole sums."""
+        return self.weight_scope[0] != "group" and not self.has_runs
+
     def exact_products(self, given: Arrays, least: float) -> Sums:
         """Under the scales of channels."""
         made = super().exact_products(given, least)
-        return made if self.weight_scope[0] == "group" else scaled(made, given["weight_scale"])
+        return scaled(made, given["weight_scale"]) if self.scales_sums else made
 
     def sums(self, given: Arrays) -> Array:
         """t, which meets the scales of channels."""
         t = super().sums(given)
-        return t if self.weight_scope[0] == "group" else t * given["weight_scale"]
+        return t * given["weight_scale"] if self.scales_sums else t

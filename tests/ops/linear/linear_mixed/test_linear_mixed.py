@@ -148,7 +148,7 @@ def test_one_plan_for_every_number_of_rows() -> None:
         ({"weight_scope": planq.Scope.channel(1)}, "weight_scope", r"got channel\(1\)"),
         ({"weight_scope": planq.Scope.group(8, 0)}, "weight_scope", "along the last axis"),
         ({"weight_mode": "asymmetric"}, "weight_mode", "channels have no zero point"),
-        ({"accumulation": "sequential"}, "accumulation", "lanes or tensor_sm90"),
+        ({"accumulation": "sequential"}, "accumulation", "lanes, tensor_sm90 or groups_sm90"),
         ({"input_dtype": "float32", **TENSOR}, "accumulation", "expected lanes"),
         ({"weight_dtype": "float16", **TENSOR}, "accumulation", "got bfloat16 and float16"),
         ({"weight_layout": "packed"}, "weight_layout", "codes of 4 bits, got int8"),
