@@ -161,7 +161,7 @@ class Exchange:
         return [recipe.bind(memories) for recipe in self._decoders]
 
     def stream(self) -> Any:
-        """torch's current stream, in the form that launches read fastest."""
+        """The current stream of torch, in the form that launches read fastest."""
         if self.device.type == "cuda":
             index = self.device.index
             return (torch._C._cuda_getCurrentRawStream(index), index)

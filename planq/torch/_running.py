@@ -1,4 +1,4 @@
-"""torch's current stream, and workspaces from its allocator."""
+"""The current stream of torch, and workspaces from its allocator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from planq.stream import host_stream
 
 
 def current_stream(device: torch.device) -> Any:
-    """torch's current stream of a GPU, or a host stream with as many threads as torch uses."""
+    """The current stream of a GPU, or a host stream with as many threads as torch uses."""
     if device.type == "cuda":
         return torch.cuda.current_stream(device)
     return host_stream(threads=torch.get_num_threads())

@@ -151,7 +151,7 @@ def _operand(name: str, place: int, rules: dict[str, Any], told: str | None) -> 
 
 
 def _scalar(rule: tuple[Any, ...]) -> str:
-    """torch's schema type for a number of these types."""
+    """The schema type of torch for a number of these types."""
     words = {_SCALARS[DType(dtype)] for dtype in values_of(rule) if dtype}
     return words.pop() if len(words) == 1 else "Scalar"
 
